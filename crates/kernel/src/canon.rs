@@ -1,0 +1,349 @@
+//! JSON as RFC 8785 writes it, behind a reader that refuses what that form would silently change.
+//!
+//! RFC 8785 numbers are doubles: two different large integers can give the same bytes and so the
+//! same digest. They are refused on input, as are duplicate keys and lone surrogates.
+
+use std::fmt;
+
+use serde::Serialize;
+use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use crate::{Code, Digest};
+
+/// The largest integer that every JSON reader keeps exact: 2^53 − 1.
+pub const INTEGER_MAX: i64 = (1 << 53) - 1;
+/// Integral doubles from here on are written with an exponent.
+const EXPONENT_FROM: f64 = 1e21;
+
+/// JSON that cannot be read, or has no canonical form.
+#[derive(Debug, Error)]
+pub enum CanonError {
+    /// The text is longer than the reader takes.
+    #[error("the JSON is {bytes} bytes long, more than the {bytes_max} allowed")]
+    TooLarge {
+        /// Its length.
+        bytes: usize,
+        /// The limit.
+        bytes_max: usize,
+    },
+    /// The text is not JSON.
+    #[error("the text is not valid JSON: {0}")]
+    Invalid(String),
+    /// An object has a key twice.
+    #[error("the JSON has an object with a duplicate key: {0}")]
+    DuplicateKey(String),
+    /// A number would not survive.
+    #[error("the number `{number}` is beyond ±(2^53−1) and would not survive canonical JSON")]
+    UnsafeNumber {
+        /// The number as it stands in the text.
+        number: String,
+    },
+}
+
+impl CanonError {
+    /// The stable code of this error.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::TooLarge { .. } => Code::DocSizeExceeded,
+            Self::Invalid(_) => Code::JsonInvalid,
+            Self::DuplicateKey(_) => Code::JsonDuplicateKey,
+            Self::UnsafeNumber { .. } => Code::JsonNumberUnsafe,
+        }
+    }
+}
+
+/// Reads one JSON text of at most `bytes_max` bytes strictly.
+///
+/// # Errors
+/// [`CanonError`] when the text is too long, not JSON (UTF-8, at most 128 levels deep), has a
+/// duplicate key, or has a number that canonical JSON would change.
+pub fn parse(text: &[u8], bytes_max: usize) -> Result<Value, CanonError> {
+    if text.len() > bytes_max {
+        return Err(CanonError::TooLarge { bytes: text.len(), bytes_max });
+    }
+    let mut deserializer = serde_json::Deserializer::from_slice(text);
+    let value = Strict.deserialize(&mut deserializer).map_err(|error| read_error(&error))?;
+    deserializer.end().map_err(|error| read_error(&error))?;
+    check_integer_literals(text)?;
+    check(&value)?;
+    Ok(value)
+}
+
+/// Marks the message of a duplicate key on its way through the reader.
+const DUPLICATE: &str = "duplicate key ";
+
+fn read_error(error: &serde_json::Error) -> CanonError {
+    let message = error.to_string();
+    match message.strip_prefix(DUPLICATE) {
+        Some(rest) => CanonError::DuplicateKey(rest.to_owned()),
+        None => CanonError::Invalid(message),
+    }
+}
+
+/// Returns the canonical bytes of a value, which may hold only what [`parse`] would accept.
+///
+/// # Errors
+/// [`CanonError`] when the value cannot be written, or holds an unsafe number.
+pub fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>, CanonError> {
+    let value =
+        serde_json::to_value(value).map_err(|error| CanonError::Invalid(error.to_string()))?;
+    check(&value)?;
+    serde_json_canonicalizer::to_vec(&value).map_err(|error| CanonError::Invalid(error.to_string()))
+}
+
+/// Returns the digest of a value's canonical bytes.
+///
+/// # Errors
+/// As [`to_bytes`].
+pub fn digest(value: &impl Serialize) -> Result<Digest, CanonError> {
+    Ok(Digest::of(&to_bytes(value)?))
+}
+
+/// Checks that no number in `value` would be changed by its canonical form.
+fn check(value: &Value) -> Result<(), CanonError> {
+    match value {
+        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+        Value::Number(number) if safe(number) => Ok(()),
+        Value::Number(number) => Err(CanonError::UnsafeNumber { number: number.to_string() }),
+        Value::Array(items) => items.iter().try_for_each(check),
+        Value::Object(map) => map.values().try_for_each(check),
+    }
+}
+
+fn safe(number: &serde_json::Number) -> bool {
+    if let Some(integer) = number.as_i64() {
+        return (-INTEGER_MAX..=INTEGER_MAX).contains(&integer);
+    }
+    match number.as_f64() {
+        Some(_) if number.is_u64() => false,
+        // Written without an exponent these would read back as unsafe integers.
+        Some(double) => {
+            double.fract() != 0.0
+                || double.abs() < 9_007_199_254_740_992.0
+                || double.abs() >= EXPONENT_FROM
+        }
+        None => false,
+    }
+}
+
+/// Refuses integer literals beyond the safe range, however long: the reader turns those that do
+/// not fit 64 bits into doubles, where they can no longer be told from `1e30`.
+fn check_integer_literals(text: &[u8]) -> Result<(), CanonError> {
+    let mut rest = text;
+    while let Some((byte, tail)) = rest.split_first() {
+        match byte {
+            b'"' => rest = skip_string(tail),
+            b'-' | b'0'..=b'9' => {
+                let end = rest
+                    .iter()
+                    .position(|b| !matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
+                    .unwrap_or(rest.len());
+                let (number, after) = rest.split_at(end);
+                check_literal(number)?;
+                rest = after;
+            }
+            _ => rest = tail,
+        }
+    }
+    Ok(())
+}
+
+fn skip_string(text: &[u8]) -> &[u8] {
+    let mut rest = text;
+    while let Some((byte, tail)) = rest.split_first() {
+        rest = tail;
+        match byte {
+            b'"' => return rest,
+            b'\\' => rest = rest.get(1..).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    rest
+}
+
+fn check_literal(number: &[u8]) -> Result<(), CanonError> {
+    if number.iter().any(|b| matches!(b, b'.' | b'e' | b'E')) {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(number);
+    match text.parse::<i64>() {
+        Ok(integer) if (-INTEGER_MAX..=INTEGER_MAX).contains(&integer) => Ok(()),
+        _ => Err(CanonError::UnsafeNumber { number: text.chars().take(40).collect() }),
+    }
+}
+
+/// Builds a [`Value`], refusing duplicate keys.
+struct Strict;
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        serde_json::Number::from_f64(value)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element_seed(Self)? {
+            items.push(item);
+        }
+        Ok(Value::Array(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
+        let mut map = Map::new();
+        while let Some(key) = access.next_key::<String>()? {
+            if map.contains_key(&key) {
+                return Err(serde::de::Error::custom(format!("{DUPLICATE}`{key}`")));
+            }
+            let value = access.next_value_seed(Self)?;
+            map.insert(key, value);
+        }
+        Ok(Value::Object(map))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn canon(text: &str) -> Result<String, Code> {
+        let value = parse(text.as_bytes(), 1 << 20).map_err(|error| error.code())?;
+        let bytes = to_bytes(&value).map_err(|error| error.code())?;
+        Ok(String::from_utf8(bytes).unwrap())
+    }
+
+    #[test]
+    fn keys_are_sorted_by_utf16_and_numbers_are_ecmascript() {
+        assert_eq!(
+            canon(r#"{"\u20ac":1,"\r":2,"\ufb33":3,"1":4,"\ud83d\ude00":5,"\u0080":6,"ö":7}"#)
+                .unwrap(),
+            "{\"\\r\":2,\"1\":4,\"\u{80}\":6,\"ö\":7,\"€\":1,\"😀\":5,\"\u{fb33}\":3}"
+        );
+        assert_eq!(
+            canon("[333333333.33333329, 1E30, 4.50, 2e-3, 0.000000000000000000000000001, -0, -0.0]")
+                .unwrap(),
+            "[333333333.3333333,1e+30,4.5,0.002,1e-27,0,0]"
+        );
+    }
+
+    #[test]
+    fn unsafe_numbers_are_refused_never_rounded() {
+        assert_eq!(canon("9007199254740991").unwrap(), "9007199254740991");
+        assert_eq!(canon("-9007199254740991").unwrap(), "-9007199254740991");
+        for text in [
+            "9007199254740992",
+            "-9007199254740992",
+            "[9007199254740993]",
+            "18446744073709551615",
+            "18446744073709551616",
+            "1000000000000000000000000000000",
+            "1e20",
+            "9007199254740992.0",
+            r#"{"a":"\"9","b":99999999999999999}"#,
+        ] {
+            assert_eq!(canon(text), Err(Code::JsonNumberUnsafe), "{text}");
+        }
+        assert_eq!(canon("1e400"), Err(Code::JsonInvalid));
+    }
+
+    #[test]
+    fn digits_inside_strings_are_not_numbers() {
+        assert_eq!(
+            canon(r#"["99999999999999999999","\\","\"99999999999999999999"]"#).unwrap(),
+            r#"["99999999999999999999","\\","\"99999999999999999999"]"#
+        );
+    }
+
+    #[test]
+    fn duplicate_keys_are_refused_however_they_are_written() {
+        assert_eq!(canon(r#"{"a":1,"\u0061":2}"#), Err(Code::JsonDuplicateKey));
+        assert_eq!(canon(r#"[{"a":{"b":1,"b":1}}]"#), Err(Code::JsonDuplicateKey));
+    }
+
+    #[test]
+    fn what_is_not_json_is_refused() {
+        for text in ["", "{", r#""\ud800""#, "01", "[1,]", "NaN", "{} {}", "'a'", "\u{feff}1"] {
+            assert_eq!(canon(text), Err(Code::JsonInvalid), "{text}");
+        }
+        assert_eq!(parse(b"\"\xff\"", 99).unwrap_err().code(), Code::JsonInvalid);
+        assert_eq!(parse(b"[1,2]", 4).unwrap_err().code(), Code::DocSizeExceeded);
+        let deep = "[".repeat(100_000);
+        assert_eq!(canon(&deep), Err(Code::JsonInvalid));
+    }
+
+    fn json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::Bool),
+            (-INTEGER_MAX..=INTEGER_MAX).prop_map(Value::from),
+            any::<f64>().prop_map(|double| if double.is_finite() {
+                Value::from(double)
+            } else {
+                Value::Null
+            }),
+            any::<String>().prop_map(Value::String),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::Array),
+                proptest::collection::btree_map(any::<String>(), inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn canonical_bytes_read_back_the_same_and_agree_with_a_second_encoder(value in json()) {
+            if let Ok(bytes) = to_bytes(&value) {
+                prop_assert_eq!(&bytes, &serde_jcs::to_vec(&value).unwrap());
+                let again = parse(&bytes, usize::MAX).unwrap();
+                prop_assert_eq!(to_bytes(&again).unwrap(), bytes);
+            }
+        }
+    }
+}

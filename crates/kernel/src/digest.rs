@@ -1,0 +1,178 @@
+//! SHA-256 digests, written as 64 lower-case hex digits wherever they leave the process.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use sha2::{Digest as _, Sha256};
+use thiserror::Error;
+
+/// A SHA-256 digest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Digest([u8; 32]);
+
+/// Text that is not 64 lower-case hex digits.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("a digest is 64 lower-case hex digits")]
+pub struct DigestError;
+
+impl Digest {
+    /// What the first entry of a trace points at: 64 zeros.
+    pub const GENESIS: Self = Self([0; 32]);
+
+    /// Hashes `bytes`.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+
+    /// Wraps a digest that is already in binary form.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// The digest in binary form.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+
+    /// The digest as lower-case hex, on the stack.
+    #[must_use]
+    pub fn hex(&self) -> HexDigest {
+        let mut out = [0u8; 64];
+        write_hex(&self.0, &mut out);
+        HexDigest(out)
+    }
+}
+
+/// The 64 hex digits of a [`Digest`].
+#[derive(Clone, Copy)]
+pub struct HexDigest([u8; 64]);
+
+impl HexDigest {
+    /// The digits as ASCII bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 64] {
+        &self.0
+    }
+
+    /// The digits as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Writes `bytes` as hex into `out`, which is twice as long.
+pub(crate) fn write_hex(bytes: &[u8], out: &mut [u8]) {
+    for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
+        if let [high, low] = pair {
+            *high = hex_digit(byte >> 4);
+            *low = hex_digit(byte & 15);
+        }
+    }
+}
+
+fn hex_digit(nibble: u8) -> u8 {
+    HEX.get(usize::from(nibble)).copied().unwrap_or(b'?')
+}
+
+/// Reads lower-case hex into `out`; `None` when the text is anything else.
+pub(crate) fn read_hex(text: &[u8], out: &mut [u8]) -> Option<()> {
+    if text.len() != out.len() * 2 {
+        return None;
+    }
+    for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
+        let [high, low] = pair else { return None };
+        *byte = (nibble(*high)? << 4) | nibble(*low)?;
+    }
+    Some(())
+}
+
+const fn nibble(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.hex().as_str())
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.hex().as_str())
+    }
+}
+
+impl FromStr for Digest {
+    type Err = DigestError;
+
+    fn from_str(text: &str) -> Result<Self, DigestError> {
+        let mut bytes = [0; 32];
+        read_hex(text.as_bytes(), &mut bytes).ok_or(DigestError)?;
+        Ok(Self(bytes))
+    }
+}
+
+impl Serialize for Digest {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.hex().as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Digest {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for Digest {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Digest".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "SHA-256 as lower-case hex.",
+            "pattern": "^[0-9a-f]{64}$"
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_digest() {
+        assert_eq!(
+            Digest::of(b"abc").to_string(),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+    }
+
+    #[test]
+    fn only_lower_case_hex_is_read() {
+        let hex = Digest::of(b"abc").to_string();
+        assert_eq!(hex.parse(), Ok(Digest::of(b"abc")));
+        assert_eq!(hex.to_uppercase().parse::<Digest>(), Err(DigestError));
+        assert_eq!(hex.replace('b', "g").parse::<Digest>(), Err(DigestError));
+        assert_eq!(format!("{hex}0").parse::<Digest>(), Err(DigestError));
+        assert_eq!("".parse::<Digest>(), Err(DigestError));
+    }
+}

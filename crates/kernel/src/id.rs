@@ -1,0 +1,204 @@
+//! Identifiers: UUIDs of version 7, one type per thing they name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use thiserror::Error;
+
+use crate::digest::{read_hex, write_hex};
+
+/// Text that is not a lower-case UUID of version 7.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("an id is a lower-case UUID of version 7, like 01890a5d-ac96-774b-bcce-b302099a8057")]
+pub struct IdError;
+
+/// The 16 bytes of a UUIDv7, with their text form.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uuid7([u8; 16]);
+
+/// Where the hyphens of a UUID's text stand.
+const GROUPS: [(usize, usize); 5] = [(0, 8), (9, 13), (14, 18), (19, 23), (24, 36)];
+
+impl Uuid7 {
+    /// Wraps 16 bytes.
+    ///
+    /// # Errors
+    /// [`IdError`] when version or variant bits are not those of a UUIDv7.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Result<Self, IdError> {
+        let [_, _, _, _, _, _, version, _, variant, ..] = bytes;
+        if version >> 4 == 7 && variant >> 6 == 0b10 { Ok(Self(bytes)) } else { Err(IdError) }
+    }
+
+    /// Makes an id from a time and 10 random bytes, both brought in from outside.
+    #[must_use]
+    pub const fn from_parts(unix_ms: u64, random: [u8; 10]) -> Self {
+        let [_, _, t0, t1, t2, t3, t4, t5] = unix_ms.to_be_bytes();
+        let [r0, r1, r2, r3, r4, r5, r6, r7, r8, r9] = random;
+        let version = (r0 & 0x0f) | 0x70;
+        let variant = (r2 & 0x3f) | 0x80;
+        Self([t0, t1, t2, t3, t4, t5, version, r1, variant, r3, r4, r5, r6, r7, r8, r9])
+    }
+
+    /// The id in binary form.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// Writes the 36 characters of the text form.
+    #[must_use]
+    pub fn text(&self) -> [u8; 36] {
+        let mut out = [b'-'; 36];
+        let mut rest: &[u8] = &self.0;
+        for (start, end) in GROUPS {
+            let (group, tail) = rest.split_at((end - start) / 2);
+            if let Some(slot) = out.get_mut(start..end) {
+                write_hex(group, slot);
+            }
+            rest = tail;
+        }
+        out
+    }
+}
+
+impl FromStr for Uuid7 {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let text = text.as_bytes();
+        if text.len() != 36 {
+            return Err(IdError);
+        }
+        let mut bytes = [0u8; 16];
+        let mut at = 0;
+        for (start, end) in GROUPS {
+            let length = (end - start) / 2;
+            let group = text.get(start..end).ok_or(IdError)?;
+            let slot = bytes.get_mut(at..at + length).ok_or(IdError)?;
+            read_hex(group, slot).ok_or(IdError)?;
+            if end < 36 && text.get(end) != Some(&b'-') {
+                return Err(IdError);
+            }
+            at += length;
+        }
+        Self::from_bytes(bytes)
+    }
+}
+
+impl fmt::Display for Uuid7 {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for Uuid7 {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, formatter)
+    }
+}
+
+impl Serialize for Uuid7 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(std::str::from_utf8(&self.text()).unwrap_or_default())
+    }
+}
+
+impl<'de> Deserialize<'de> for Uuid7 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl schemars::JsonSchema for Uuid7 {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Uuid7".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({
+            "type": "string",
+            "description": "UUID of version 7, lower case.",
+            "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
+        })
+    }
+}
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+            schemars::JsonSchema)]
+        #[serde(transparent)]
+        #[schemars(inline)]
+        pub struct $name(pub Uuid7);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, formatter)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = IdError;
+
+            fn from_str(text: &str) -> Result<Self, IdError> {
+                text.parse().map(Self)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// Names a trace: one gap-free chain of entries with one writer at a time.
+    TraceId,
+    /// Names the plan (a run, or a stand-alone call) that a trace belongs to.
+    PlanId,
+    /// Names one artifact.
+    ArtifactId,
+    /// Names one tool call, the same through every dispatch of it.
+    ToolCallId,
+    /// Names one process that has a store open.
+    HolderId,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_round_trips() {
+        let text = "01890a5d-ac96-774b-bcce-b302099a8057";
+        assert_eq!(text.parse::<TraceId>().unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn parts_make_a_valid_id() {
+        let id = Uuid7::from_parts(0x0189_0a5d_ac96, [0xff; 10]);
+        assert_eq!(id.to_string(), "01890a5d-ac96-7fff-bfff-ffffffffffff");
+        assert_eq!(Uuid7::from_bytes(*id.as_bytes()), Ok(id));
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "",
+            "01890A5D-AC96-774B-BCCE-B302099A8057",
+            "01890a5d-ac96-474b-bcce-b302099a8057",
+            "01890a5d-ac96-774b-0cce-b302099a8057",
+            "01890a5dac96774bbcceb302099a8057",
+            "01890a5d-ac96-774b-bcce-b302099a80570",
+            "{1890a5d-ac96-774b-bcce-b302099a8057",
+            "../../../../etc/passwd",
+            "01890a5d_ac96_774b_bcce_b302099a8057",
+            "01890a5d-ac96-774b-bcce-b302099é057",
+        ] {
+            assert_eq!(text.parse::<TraceId>(), Err(IdError), "{text}");
+        }
+    }
+}
