@@ -4,15 +4,28 @@
 //! Nothing here reads a clock, a file, the environment or a socket, and nothing draws a random
 //! number. Time, ids and results come in as arguments.
 
+pub mod artifact;
+mod call;
 pub mod canon;
+mod chain;
+mod checkpoint;
 mod code;
 mod digest;
+mod entry;
 mod id;
+pub mod recovery;
 mod risk;
+mod state;
 mod time;
 
+pub use artifact::{Artifact, Outcome};
+pub use call::{Call, Next, is_call_artifact, transition_of};
+pub use chain::{ChainError, Head, StateOrEmpty};
+pub use checkpoint::{Checkpoint, CheckpointState, ExecutionState};
 pub use code::Code;
 pub use digest::{Digest, DigestError, HexDigest};
+pub use entry::{Draft, Entry, KEY_CHARS_MAX, SCHEMA_VERSION};
 pub use id::{ArtifactId, HolderId, IdError, PlanId, ToolCallId, TraceId, Uuid7};
 pub use risk::RiskLevel;
+pub use state::{ArtifactType, Machine, State, Transition, UnknownName};
 pub use time::{Timestamp, TimestampError};

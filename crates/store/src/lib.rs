@@ -1,1 +1,20 @@
-//! windlass-store
+//! The contract of a store: the trait, its errors, the checks that all stores share, a store in
+//! memory, and (behind the feature `conformance`) the suite that says whether a store keeps it.
+//!
+//! No SQL and no driver here, and no transition rule: those are the kernel's.
+
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod error;
+mod memory;
+pub mod rules;
+mod store;
+mod types;
+
+pub use error::{AcquireError, AppendError, StoreError};
+pub use memory::{MemoryStore, Shared, Tables};
+pub use store::{Appended, Store};
+pub use types::{
+    After, Append, Claim, IdempotencyRecord, KeyAction, Lease, NewEntry, Record, Reservation, Slot,
+    TraceFilter, TraceState, Visitor,
+};

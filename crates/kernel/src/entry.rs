@@ -1,0 +1,206 @@
+//! The envelope of every journal entry, and its digest.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ArtifactId, ArtifactType, Digest, State, Timestamp, ToolCallId, TraceId, Transition};
+
+/// The version of the envelope.
+pub const SCHEMA_VERSION: &str = "v1";
+/// The longest idempotency key, in characters.
+pub const KEY_CHARS_MAX: usize = 255;
+
+/// One entry of a trace: exactly the fields of the execution log entry, no others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// What kind of entry this is.
+    pub schema_id: Cow<'static, str>,
+    /// The version of the envelope.
+    pub schema_version: Cow<'static, str>,
+    /// The trace it belongs to.
+    pub trace_id: TraceId,
+    /// Its place in the trace, from 1, without gaps.
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
+    pub sequence_number: u64,
+    /// The digest of the entry before it; 64 zeros at 1.
+    pub prev_entry_digest: Digest,
+    /// When it was made.
+    pub ts: Timestamp,
+    /// The state before.
+    pub from_state: State,
+    /// The state after.
+    pub to_state: State,
+    /// What its artifact is.
+    pub artifact_type: ArtifactType,
+    /// Which artifact it is.
+    pub artifact_id: ArtifactId,
+    /// The digest of the artifact's body.
+    pub artifact_digest: Digest,
+    /// The call it belongs to, once there is one.
+    #[serde(deserialize_with = "present")]
+    pub tool_call_id: Option<ToolCallId>,
+    /// The call's idempotency key, if it has one.
+    #[serde(deserialize_with = "present")]
+    #[schemars(length(min = 1, max = 255))]
+    pub idempotency_key: Option<String>,
+    /// SHA-256 of the canonical JSON of all the fields above.
+    pub entry_digest: Digest,
+}
+
+/// Reads an optional field that must nevertheless be there, as `null` if need be.
+fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(deserializer)
+}
+
+/// All of an entry but its place in the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Draft {
+    /// When it is made.
+    pub ts: Timestamp,
+    /// What it says.
+    pub transition: Transition,
+    /// Which artifact it carries.
+    pub artifact_id: ArtifactId,
+    /// The digest of the artifact's body.
+    pub artifact_digest: Digest,
+    /// The call it belongs to, once there is one.
+    pub tool_call_id: Option<ToolCallId>,
+    /// The call's idempotency key, if it has one.
+    pub idempotency_key: Option<String>,
+}
+
+impl Entry {
+    /// The transition that the entry claims.
+    #[must_use]
+    pub const fn transition(&self) -> Transition {
+        Transition { from: self.from_state, to: self.to_state, artifact: self.artifact_type }
+    }
+
+    /// Writes the canonical JSON of everything but `entry_digest` into `out`, emptying it first.
+    ///
+    /// The envelope's keys are fixed, so they are written in their canonical order instead of being
+    /// sorted each time; a property test holds this against the general encoder.
+    pub fn write_canonical(&self, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(b"{\"artifact_digest\":\"");
+        out.extend_from_slice(self.artifact_digest.hex().as_bytes());
+        out.extend_from_slice(b"\",\"artifact_id\":\"");
+        out.extend_from_slice(&self.artifact_id.0.text());
+        out.extend_from_slice(b"\",\"artifact_type\":\"");
+        out.extend_from_slice(self.artifact_type.as_str().as_bytes());
+        out.extend_from_slice(b"\",\"from_state\":\"");
+        out.extend_from_slice(self.from_state.as_str().as_bytes());
+        out.extend_from_slice(b"\",\"idempotency_key\":");
+        match &self.idempotency_key {
+            Some(key) => write_string(key, out),
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"prev_entry_digest\":\"");
+        out.extend_from_slice(self.prev_entry_digest.hex().as_bytes());
+        out.extend_from_slice(b"\",\"schema_id\":");
+        write_string(&self.schema_id, out);
+        out.extend_from_slice(b",\"schema_version\":");
+        write_string(&self.schema_version, out);
+        out.extend_from_slice(b",\"sequence_number\":");
+        out.extend_from_slice(self.sequence_number.to_string().as_bytes());
+        out.extend_from_slice(b",\"to_state\":\"");
+        out.extend_from_slice(self.to_state.as_str().as_bytes());
+        out.extend_from_slice(b"\",\"tool_call_id\":");
+        match &self.tool_call_id {
+            Some(id) => {
+                out.push(b'"');
+                out.extend_from_slice(&id.0.text());
+                out.push(b'"');
+            }
+            None => out.extend_from_slice(b"null"),
+        }
+        out.extend_from_slice(b",\"trace_id\":\"");
+        out.extend_from_slice(&self.trace_id.0.text());
+        out.extend_from_slice(b"\",\"ts\":\"");
+        out.extend_from_slice(&self.ts.text());
+        out.extend_from_slice(b"\"}");
+    }
+
+    /// Computes what `entry_digest` must be; `buffer` is scratch space.
+    #[must_use]
+    pub fn compute_digest(&self, buffer: &mut Vec<u8>) -> Digest {
+        self.write_canonical(buffer);
+        Digest::of(buffer)
+    }
+}
+
+/// Writes a JSON string as RFC 8785 does: only what must be escaped is.
+fn write_string(text: &str, out: &mut Vec<u8>) {
+    // Writing into memory cannot fail.
+    drop(serde_json::to_writer(out, text));
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Machine, Uuid7, canon};
+
+    fn entry(ms: u64, key: Option<String>, call: bool, schema: &str) -> Entry {
+        let id = Uuid7::from_parts(ms, [7; 10]);
+        Entry {
+            schema_id: schema.to_owned().into(),
+            schema_version: SCHEMA_VERSION.into(),
+            trace_id: TraceId(id),
+            sequence_number: ms % 100 + 1,
+            prev_entry_digest: Digest::of(&ms.to_be_bytes()),
+            ts: Timestamp::from_unix_ms(i64::try_from(ms).unwrap()).unwrap(),
+            from_state: State::Executing,
+            to_state: State::Completed,
+            artifact_type: ArtifactType::ToolEffect,
+            artifact_id: ArtifactId(id),
+            artifact_digest: Digest::of(b"body"),
+            tool_call_id: call.then_some(ToolCallId(id)),
+            idempotency_key: key,
+            entry_digest: Digest::GENESIS,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_fixed_encoder_agrees_with_the_general_one(
+            ms in 0_u64..4_000_000_000_000, key: Option<String>, call: bool, schema: String,
+        ) {
+            let entry = entry(ms, key, call, &schema);
+            let mut general = serde_json::to_value(&entry).unwrap();
+            general.as_object_mut().unwrap().remove("entry_digest");
+            let mut fixed = Vec::new();
+            entry.write_canonical(&mut fixed);
+            prop_assert_eq!(String::from_utf8(fixed).unwrap(),
+                String::from_utf8(canon::to_bytes(&general).unwrap()).unwrap());
+        }
+    }
+
+    #[test]
+    fn unknown_missing_and_ill_typed_fields_are_refused() {
+        let good = serde_json::to_value(entry(1, None, false, Machine::Call.schema_id())).unwrap();
+        assert!(serde_json::from_value::<Entry>(good.clone()).is_ok());
+        for (field, value) in [
+            ("surplus", serde_json::json!(1)),
+            ("sequence_number", serde_json::json!("1")),
+            ("sequence_number", serde_json::json!(-1)),
+            ("trace_id", serde_json::json!("../../etc")),
+            ("from_state", serde_json::json!("EXECUTED")),
+            ("ts", serde_json::json!("2026-01-01")),
+        ] {
+            let mut bad = good.clone();
+            bad.as_object_mut().unwrap().insert(field.into(), value);
+            assert!(serde_json::from_value::<Entry>(bad).is_err(), "{field}");
+        }
+        let mut absent = good;
+        absent.as_object_mut().unwrap().remove("tool_call_id");
+        assert!(serde_json::from_value::<Entry>(absent).is_err(), "absent is not null");
+    }
+}

@@ -1,0 +1,1 @@
+//! The suite that says whether a store keeps the contract.

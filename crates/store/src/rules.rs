@@ -1,0 +1,99 @@
+//! The checks that every store makes, in one place, so that no two stores can differ.
+
+use windlass_kernel::{ChainError, Checkpoint, Digest, Head, HolderId};
+
+use crate::error::AppendError;
+use crate::types::{After, Append, Claim, IdempotencyRecord, KeyAction, Lease, TraceState};
+
+/// Decides an append against the trace as it is, and returns the trace as it will be.
+///
+/// # Errors
+/// [`AppendError`] for the first check that fails; then nothing may be written.
+pub fn decide_append(
+    current: Option<&TraceState>,
+    append: &Append<'_>,
+    me: HolderId,
+    buffer: &mut Vec<u8>,
+) -> Result<TraceState, AppendError> {
+    let trace_id = append.claim.trace_id();
+    let mut state = match (&append.claim, current) {
+        (Claim::New { trace_id, plan_id }, None) => TraceState {
+            head: Head::empty(*trace_id),
+            plan_id: *plan_id,
+            holder: Some(me),
+            fence: 1,
+        },
+        (Claim::Held(lease), Some(current)) if holds(lease, current) => *current,
+        (Claim::New { .. }, Some(_)) | (Claim::Held(_), _) => {
+            return Err(AppendError::Fenced { trace_id });
+        }
+    };
+    for new in &append.entries {
+        let chain = |source| AppendError::Chain { trace_id, source };
+        state.head = state.head.admit(&new.entry, buffer).map_err(chain)?;
+        if Digest::of(&new.body) != new.entry.artifact_digest {
+            return Err(chain(ChainError::Artifact {
+                sequence_number: new.entry.sequence_number,
+                artifact: new.entry.artifact_type.as_str(),
+            }));
+        }
+    }
+    if append.after == After::Release {
+        state.holder = None;
+    }
+    Ok(state)
+}
+
+/// Whether `lease` is the one that the trace is under.
+#[must_use]
+pub fn holds(lease: &Lease, current: &TraceState) -> bool {
+    current.holder == Some(lease.holder()) && current.fence == lease.fence()
+}
+
+/// Decides a reservation against the record that exists, if one does.
+///
+/// # Errors
+/// [`AppendError::KeyTaken`] when one does.
+pub fn decide_key(existing: Option<IdempotencyRecord>, key: &KeyAction) -> Result<(), AppendError> {
+    match (key, existing) {
+        (KeyAction::Reserve(_), Some(record)) => Err(AppendError::KeyTaken(Box::new(record))),
+        (KeyAction::Reserve(_) | KeyAction::None | KeyAction::Settle(_), _) => Ok(()),
+    }
+}
+
+/// Decides whether a checkpoint may be kept for a trace.
+///
+/// # Errors
+/// [`AppendError`] when the lease is lost or the checkpoint tells of another state.
+pub fn decide_checkpoint(
+    current: Option<&TraceState>,
+    lease: &Lease,
+    checkpoint: &Checkpoint,
+) -> Result<(), AppendError> {
+    let trace_id = lease.trace_id();
+    let current =
+        current.filter(|current| holds(lease, current)).ok_or(AppendError::Fenced { trace_id })?;
+    checkpoint.agrees_with(&current.head).map_err(|source| AppendError::Chain { trace_id, source })
+}
+
+/// Decides whether a redispatch is the next one of a call.
+///
+/// # Errors
+/// [`AppendError`] when the lease is lost or the number is not the next.
+pub fn decide_redispatch(
+    current: Option<&TraceState>,
+    lease: &Lease,
+    recorded: u32,
+    attempt: u32,
+) -> Result<(), AppendError> {
+    let trace_id = lease.trace_id();
+    current.filter(|current| holds(lease, current)).ok_or(AppendError::Fenced { trace_id })?;
+    // The first dispatch is announced by the EXECUTING entry and not listed here.
+    let expected = recorded + 2;
+    if attempt != expected {
+        let (expected, found) = (u64::from(expected), u64::from(attempt));
+        let source = ChainError::SequenceGap { expected, found };
+        return Err(AppendError::Chain { trace_id, source });
+    }
+    Ok(())
+}

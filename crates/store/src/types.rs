@@ -1,0 +1,193 @@
+//! What goes into a store and what comes out.
+
+use windlass_kernel::{
+    ChainError, Digest, Entry, Head, HolderId, PlanId, State, ToolCallId, TraceId,
+};
+
+/// The right to append to one trace, until it is given back or its holder dies.
+///
+/// It cannot be copied: only a successful acquire makes one, and only it can be released, so a
+/// contender that lost can never release the winner's.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Lease {
+    trace_id: TraceId,
+    holder: HolderId,
+    fence: u64,
+}
+
+impl Lease {
+    /// Made by a store when it grants one.
+    #[must_use]
+    pub const fn grant(trace_id: TraceId, holder: HolderId, fence: u64) -> Self {
+        Self { trace_id, holder, fence }
+    }
+
+    /// The trace.
+    #[must_use]
+    pub const fn trace_id(&self) -> TraceId {
+        self.trace_id
+    }
+
+    /// Who has it.
+    #[must_use]
+    pub const fn holder(&self) -> HolderId {
+        self.holder
+    }
+
+    /// The number that grows with each takeover: a writer with an older one is refused.
+    #[must_use]
+    pub const fn fence(&self) -> u64 {
+        self.fence
+    }
+}
+
+/// A trace as the store keeps it apart from its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceState {
+    /// The end of its chain.
+    pub head: Head,
+    /// The plan it belongs to.
+    pub plan_id: PlanId,
+    /// Who holds it; whether that process lives is another question.
+    pub holder: Option<HolderId>,
+    /// The number of its last lease.
+    pub fence: u64,
+}
+
+/// An entry with its artifact's canonical bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewEntry {
+    /// The entry.
+    pub entry: Entry,
+    /// The artifact that its digest covers.
+    pub body: Vec<u8>,
+}
+
+/// A stored entry; its body may have been purged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The entry.
+    pub entry: Entry,
+    /// The artifact's canonical bytes.
+    pub body: Option<Vec<u8>>,
+}
+
+/// By what right entries are appended.
+#[derive(Debug)]
+pub enum Claim<'a> {
+    /// The trace is new: it is made, and leased to this store, in the same transaction.
+    New {
+        /// The trace.
+        trace_id: TraceId,
+        /// The plan it belongs to.
+        plan_id: PlanId,
+    },
+    /// The trace is held.
+    Held(&'a Lease),
+}
+
+impl Claim<'_> {
+    /// The trace that is appended to.
+    #[must_use]
+    pub const fn trace_id(&self) -> TraceId {
+        match self {
+            Self::New { trace_id, .. } => *trace_id,
+            Self::Held(lease) => lease.trace_id,
+        }
+    }
+}
+
+/// What becomes of the lease once the entries are durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// The trace stays held.
+    Keep,
+    /// The trace is released in the same transaction.
+    Release,
+}
+
+/// What is done with an idempotency key in the transaction of an append.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyAction {
+    /// The append does not concern a key.
+    None,
+    /// Reserve the key for this trace; the append fails if it is taken.
+    Reserve(Reservation),
+    /// Record that the key's effect is the last of the appended entries.
+    Settle(Slot),
+}
+
+/// One atomic append: all of it becomes durable, or nothing does.
+#[derive(Debug)]
+pub struct Append<'a> {
+    /// By what right.
+    pub claim: Claim<'a>,
+    /// What, in order.
+    pub entries: Vec<NewEntry>,
+    /// And what with the key.
+    pub key: KeyAction,
+    /// And with the lease.
+    pub after: After,
+}
+
+/// The name under which an effect may happen once.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot {
+    /// The server.
+    pub server_id: String,
+    /// The tool.
+    pub tool_name: String,
+    /// The caller's key.
+    pub idempotency_key: String,
+}
+
+/// A key bound to what it was first used for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// The name.
+    pub slot: Slot,
+    /// The digest of server, tool and arguments.
+    pub request_digest: Digest,
+    /// The call that runs under it.
+    pub tool_call_id: ToolCallId,
+}
+
+/// A reservation as the store has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdempotencyRecord {
+    /// The reservation.
+    pub reservation: Reservation,
+    /// The trace that runs, or ran, under it.
+    pub trace_id: TraceId,
+    /// The digest of the recorded effect, once there is one.
+    pub effect_digest: Option<Digest>,
+}
+
+/// Which traces to list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceFilter {
+    /// Only those that have not ended.
+    pub open_only: bool,
+    /// Only those in this state.
+    pub state: Option<State>,
+    /// Only those older than this one: where the page before ended.
+    pub before: Option<TraceId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+impl TraceFilter {
+    /// All traces that have not ended, up to `limit`.
+    #[must_use]
+    pub const fn open(limit: usize) -> Self {
+        Self { open_only: true, state: None, before: None, limit }
+    }
+}
+
+/// Sees every trace of a store, one after the other, in the order of their ids.
+pub trait Visitor {
+    /// A trace begins; `recorded` is `None` when entries exist that belong to no trace.
+    fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>);
+    /// The next entry of that trace, or what makes its row unreadable.
+    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>);
+}
