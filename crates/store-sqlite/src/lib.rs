@@ -1,1 +1,16 @@
-//! windlass-store-sqlite
+//! The store on one machine: SQLite with a write-ahead log and full sync, one writer at a time,
+//! group commit, leases whose holders are known alive by an OS file lock.
+//!
+//! No transition rule lives here: the kernel and the store crate's shared checks decide.
+
+mod append;
+mod error;
+mod holder;
+mod open;
+mod rows;
+mod scan;
+mod store;
+mod writer;
+
+pub use open::{MIGRATIONS, Settings, format_version};
+pub use store::SqliteStore;

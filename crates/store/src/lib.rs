@@ -6,6 +6,7 @@
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
+pub mod fault;
 mod memory;
 pub mod rules;
 mod store;

@@ -1,0 +1,365 @@
+//! The contract, kept with SQLite.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension, params};
+use windlass_kernel::artifact::Redispatch;
+use windlass_kernel::{Checkpoint, HolderId, State, TraceId, canon};
+use windlass_store::{
+    AcquireError, After, Append, AppendError, Appended, Claim, IdempotencyRecord, Lease, Record,
+    Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
+};
+
+use crate::error::During;
+use crate::holder::Holder;
+use crate::open::{self, Settings};
+use crate::writer::Writer;
+use crate::{append, rows, scan};
+
+/// A store in one SQLite file.
+pub struct SqliteStore {
+    path: PathBuf,
+    settings: Settings,
+    writer: Writer,
+    readers: Mutex<Vec<Connection>>,
+    holder: Holder,
+    held: Held,
+}
+
+/// The leases that this process uses, by the fence they were granted with. A row that names this
+/// process with another fence is a lease that was lost on the way, and free to take.
+#[derive(Clone, Default)]
+struct Held(Arc<Mutex<BTreeMap<TraceId, u64>>>);
+
+impl Held {
+    /// Notes a lease; says whether it was not noted before.
+    fn insert(&self, trace_id: TraceId, fence: u64) -> bool {
+        lock(&self.0).insert(trace_id, fence) != Some(fence)
+    }
+
+    /// Forgets that lease and no other.
+    fn remove(&self, trace_id: TraceId, fence: u64) {
+        let mut held = lock(&self.0);
+        if held.get(&trace_id) == Some(&fence) {
+            held.remove(&trace_id);
+        }
+    }
+
+    fn contains(&self, state: &TraceState) -> bool {
+        lock(&self.0).get(&state.head.trace_id) == Some(&state.fence)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl SqliteStore {
+    /// Opens the store at `path`, making it if there is none; locks lie beside it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the file cannot be opened, is not a store, or is of a newer version.
+    pub fn open(path: &Path, settings: Settings) -> Result<Self, StoreError> {
+        let connection = open::open(path, settings)?;
+        let mut locks = path.as_os_str().to_owned();
+        locks.push(".locks");
+        let holder = Holder::register(Path::new(&locks))?;
+        Ok(Self {
+            path: path.to_owned(),
+            settings,
+            writer: Writer::new(connection),
+            readers: Mutex::default(),
+            holder,
+            held: Held::default(),
+        })
+    }
+
+    /// This process's id among the holders of leases.
+    #[must_use]
+    pub const fn holder(&self) -> HolderId {
+        self.holder.id()
+    }
+
+    /// Runs `work` on a connection that nobody else uses meanwhile.
+    fn read<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let idle = lock(&self.readers).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => open::connect(&self.path, self.settings)?,
+        };
+        let result = work(&connection);
+        lock(&self.readers).push(connection);
+        result
+    }
+
+    /// Decides and takes a lease inside a transaction.
+    fn take(
+        connection: &Connection,
+        trace_id: TraceId,
+        me: HolderId,
+        free: impl Fn(&TraceState) -> bool,
+    ) -> Result<Result<u64, AcquireError>, StoreError> {
+        let Some(mut state) = rows::load_trace(connection, trace_id)? else {
+            return Err(StoreError::NotFound { trace_id });
+        };
+        if let Some(holder) = state.holder
+            && !free(&state)
+        {
+            return Ok(Err(AcquireError::Held { trace_id, holder }));
+        }
+        state.fence += 1;
+        state.holder = Some(me);
+        append::update_trace(connection, &state)?;
+        Ok(Ok(state.fence))
+    }
+}
+
+impl Store for SqliteStore {
+    fn load_state(&self, trace_id: TraceId) -> Result<TraceState, StoreError> {
+        self.read(|connection| rows::load_trace(connection, trace_id))?
+            .ok_or(StoreError::NotFound { trace_id })
+    }
+
+    fn append(&self, append: Append<'_>) -> Result<Appended, AppendError> {
+        let me = self.holder.id();
+        let trace_id = append.claim.trace_id();
+        let made = matches!(append.claim, Claim::New { .. });
+        let after = append.after;
+        // The work may be done by another thread: it takes a copy of the lease's three numbers.
+        let lease = match &append.claim {
+            Claim::Held(lease) => Some(Lease::grant(trace_id, lease.holder(), lease.fence())),
+            Claim::New { .. } => None,
+        };
+        let plan_id = match append.claim {
+            Claim::New { plan_id, .. } => Some(plan_id),
+            Claim::Held(_) => None,
+        };
+        let (entries, key) = (append.entries, append.key);
+        let mut parts = Some((entries, key));
+        let fence = lease.as_ref().map_or(1, Lease::fence);
+        // Noted before it is durable: nobody may find it durable and not yet noted.
+        let noted = made && after == After::Keep && self.held.insert(trace_id, fence);
+        let result = self.writer.write(move |connection| {
+            let Some((entries, key)) = parts.take() else {
+                return Err(StoreError::Corrupt { reason: "an append ran twice".to_owned() });
+            };
+            let claim = match (&lease, plan_id) {
+                (Some(lease), _) => Claim::Held(lease),
+                (None, Some(plan_id)) => Claim::New { trace_id, plan_id },
+                (None, None) => {
+                    return Err(StoreError::Corrupt { reason: "a claim was lost".to_owned() });
+                }
+            };
+            let append = Append { claim, entries, key, after };
+            let result = append::append(connection, &append, me);
+            parts = Some((append.entries, append.key));
+            result
+        });
+        let state = match result {
+            Ok(Ok(state)) => state,
+            Ok(Err(error)) => {
+                if noted {
+                    self.held.remove(trace_id, fence);
+                }
+                return Err(error);
+            }
+            Err(error) => {
+                if noted {
+                    self.held.remove(trace_id, fence);
+                }
+                return Err(error.into());
+            }
+        };
+        if after == After::Release {
+            self.held.remove(trace_id, fence);
+        }
+        let kept = made && after == After::Keep;
+        Ok(Appended { state, lease: kept.then(|| Lease::grant(trace_id, me, state.fence)) })
+    }
+
+    fn list_log_entries(
+        &self,
+        trace_id: TraceId,
+        after_sequence_number: u64,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        self.read(|connection| scan::list(connection, trace_id, after_sequence_number, limit))
+    }
+
+    fn write_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError> {
+        let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
+        let checkpoint = checkpoint.clone();
+        let document = document(&checkpoint)?;
+        self.writer.write(move |connection| {
+            let trace_id = lease.trace_id();
+            let current = rows::load_trace(connection, trace_id)?;
+            if let Err(error) = rules::decide_checkpoint(current.as_ref(), &lease, &checkpoint) {
+                return Ok(Err(error));
+            }
+            let number = i64::try_from(checkpoint.checkpoint_sequence_number).unwrap_or(i64::MAX);
+            connection
+                .prepare_cached("INSERT OR REPLACE INTO checkpoints VALUES (?1, ?2, ?3)")
+                .during("write a checkpoint")?
+                .execute(params![trace_id.0.as_bytes(), number, document])
+                .during("write a checkpoint")?;
+            Ok(Ok(()))
+        })?
+    }
+
+    fn load_latest_checkpoint(&self, trace_id: TraceId) -> Result<Option<Checkpoint>, StoreError> {
+        let operation = "read a checkpoint";
+        self.read(|connection| {
+            let document: Option<Vec<u8>> = connection
+                .prepare_cached(
+                    "SELECT document FROM checkpoints WHERE trace_id = ?1
+                     ORDER BY sequence_number DESC LIMIT 1",
+                )
+                .during(operation)?
+                .query_row([trace_id.0.as_bytes()], |row| row.get(0))
+                .optional()
+                .during(operation)?;
+            document.map(|document| parse(&document)).transpose()
+        })
+    }
+
+    fn acquire(&self, trace_id: TraceId) -> Result<Lease, AcquireError> {
+        let me = self.holder.id();
+        // Asked before the transaction: the answer "dead" never becomes untrue, and a holder that
+        // appears in between is not the one asked about.
+        let seen = self.load_state(trace_id)?;
+        let dead = match seen.holder {
+            Some(holder) if holder != me => !self.holder.is_alive(holder)?,
+            _ => false,
+        };
+        let held = self.held.clone();
+        let fence = self.writer.write(move |connection| {
+            let taken = Self::take(connection, trace_id, me, |state| match state.holder {
+                Some(holder) if holder == me => !held.contains(state),
+                Some(holder) => dead && seen.holder == Some(holder),
+                None => true,
+            })?;
+            if let Ok(fence) = taken {
+                held.insert(trace_id, fence);
+            }
+            Ok(taken)
+        })??;
+        Ok(Lease::grant(trace_id, me, fence))
+    }
+
+    fn release(&self, lease: Lease) -> Result<(), StoreError> {
+        let (trace_id, fence) = (lease.trace_id(), lease.fence());
+        let result = self.writer.write(move |connection| {
+            if let Some(mut state) = rows::load_trace(connection, lease.trace_id())?
+                && rules::holds(&lease, &state)
+            {
+                state.holder = None;
+                append::update_trace(connection, &state)?;
+            }
+            Ok(())
+        });
+        self.held.remove(trace_id, fence);
+        result
+    }
+
+    fn load_idempotency(&self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError> {
+        self.read(|connection| rows::load_key(connection, slot))
+    }
+
+    fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError> {
+        let operation = "record a dispatch";
+        let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
+        let attempt = redispatch.attempt;
+        let document = document(redispatch)?;
+        self.writer.write(move |connection| {
+            let trace_id = lease.trace_id();
+            let current = rows::load_trace(connection, trace_id)?;
+            let recorded: u32 = connection
+                .prepare_cached("SELECT count(*) FROM redispatches WHERE trace_id = ?1")
+                .during(operation)?
+                .query_row([trace_id.0.as_bytes()], |row| row.get(0))
+                .during(operation)?;
+            if let Err(error) =
+                rules::decide_redispatch(current.as_ref(), &lease, recorded, attempt)
+            {
+                return Ok(Err(error));
+            }
+            connection
+                .prepare_cached("INSERT INTO redispatches VALUES (?1, ?2, ?3)")
+                .during(operation)?
+                .execute(params![trace_id.0.as_bytes(), attempt, document])
+                .during(operation)?;
+            Ok(Ok(()))
+        })?
+    }
+
+    fn list_redispatches(&self, trace_id: TraceId) -> Result<Vec<Redispatch>, StoreError> {
+        let operation = "read a call's dispatches";
+        self.read(|connection| {
+            let mut statement = connection
+                .prepare_cached(
+                    "SELECT document FROM redispatches WHERE trace_id = ?1 ORDER BY attempt",
+                )
+                .during(operation)?;
+            let documents = statement
+                .query_map([trace_id.0.as_bytes()], |row| row.get::<_, Vec<u8>>(0))
+                .during(operation)?;
+            documents.map(|document| parse(&document.during(operation)?)).collect()
+        })
+    }
+
+    fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError> {
+        let operation = "list traces";
+        let mut sql = format!("SELECT {} FROM traces WHERE true", rows::TRACE_COLUMNS);
+        if filter.open_only {
+            // Written as in the partial index, which then serves it.
+            sql.push_str(" AND state NOT IN ('COMPLETED', 'FAILED', 'DENIED', 'TERMINAL')");
+        }
+        sql.push_str(
+            " AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR trace_id < ?2)
+              ORDER BY trace_id DESC LIMIT ?3",
+        );
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(&sql).during(operation)?;
+            let mut rows = statement
+                .query(params![
+                    filter.state.map(State::as_str),
+                    filter.before.as_ref().map(|id| id.0.as_bytes()),
+                    i64::try_from(filter.limit).unwrap_or(i64::MAX),
+                ])
+                .during(operation)?;
+            let mut traces = Vec::new();
+            while let Some(row) = rows.next().during(operation)? {
+                traces.push(rows::read_trace(row)?);
+            }
+            Ok(traces)
+        })
+    }
+
+    fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError> {
+        self.read(|connection| scan::scan(connection, visitor))
+    }
+
+    fn is_held(&self, state: &TraceState) -> Result<bool, StoreError> {
+        match state.holder {
+            None => Ok(false),
+            Some(holder) if holder == self.holder.id() => Ok(self.held.contains(state)),
+            Some(holder) => self.holder.is_alive(holder),
+        }
+    }
+}
+
+/// A document as it is stored: canonical JSON.
+fn document(value: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
+    canon::to_bytes(value).map_err(|error| StoreError::Corrupt { reason: error.to_string() })
+}
+
+fn parse<T: serde::de::DeserializeOwned>(document: &[u8]) -> Result<T, StoreError> {
+    let corrupt = |reason: String| StoreError::Corrupt { reason };
+    let value = canon::parse(document, usize::MAX).map_err(|error| corrupt(error.to_string()))?;
+    serde_json::from_value(value).map_err(|error| corrupt(error.to_string()))
+}
