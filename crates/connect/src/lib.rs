@@ -1,1 +1,3 @@
-//! windlass-connect
+//! Performs one thing outside.
+mod job;
+pub use job::{Certainty, Connect, Job, Limits, MESSAGE_BYTES_MAX, Reply, Target};

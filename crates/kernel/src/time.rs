@@ -20,6 +20,9 @@ const DAY_MS: i64 = 86_400_000;
 const DAYS: std::ops::RangeInclusive<i64> = -719_528..=2_932_896;
 
 impl Timestamp {
+    /// 1970-01-01T00:00:00.000Z.
+    pub const EPOCH: Self = Self(0);
+
     /// Wraps milliseconds since 1970-01-01T00:00:00Z.
     ///
     /// # Errors

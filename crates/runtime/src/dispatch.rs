@@ -1,0 +1,138 @@
+//! Handing a call to its connector, and turning the answer into an effect.
+
+use std::time::Instant;
+
+use serde_json::Value;
+use windlass_connect::{Certainty, Job, Reply};
+use windlass_kernel::artifact::{EffectError, Redispatch, SettledBy, ToolEffect};
+use windlass_kernel::{ArtifactId, Code, Outcome, SCHEMA_VERSION, Timestamp, canon};
+use windlass_store::fault;
+
+use crate::error::GatewayError;
+use crate::gateway::Gateway;
+use crate::ledger::Ledger;
+use crate::supervisor::Preparation;
+
+/// What became known about a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What the tool answered.
+    pub result: Value,
+    /// What went wrong.
+    pub error: Option<EffectError>,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// How it came to be known.
+    pub by: SettledBy,
+}
+
+impl Gateway {
+    /// Performs the ledger's call, which is recorded as handed over.
+    pub(crate) fn dispatch(
+        &self,
+        ledger: &Ledger,
+        preparation: &Preparation,
+    ) -> Result<Settled, GatewayError> {
+        let call = ledger.call();
+        let (Some((request, _)), Some((tool_call, _))) = (&call.request, &call.tool_call) else {
+            return Err(GatewayError::Recovery {
+                trace_id: call.head.trace_id,
+                reason: "its request or its call is not recorded".to_owned(),
+            });
+        };
+        let job = Job {
+            target: &preparation.target,
+            tool: &preparation.tool,
+            args: &request.proposal.args,
+            class: preparation.class,
+            tool_call_id: tool_call.tool_call_id,
+            idempotency_key: tool_call.idempotency_key.as_deref(),
+            limits: preparation.limits,
+        };
+        fault::point("dispatch.before");
+        let started = Instant::now();
+        let reply = self.connect.perform(&job);
+        let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        fault::point("dispatch.after");
+        Ok(self.read_reply(reply, preparation, duration_ms))
+    }
+
+    /// Reads a connector's answer; whatever cannot be recorded as it is becomes a failure.
+    fn read_reply(&self, reply: Reply, preparation: &Preparation, duration_ms: u64) -> Settled {
+        let (mut result, mut error) = match reply {
+            Reply::Success { result } => (result, None),
+            Reply::Failure { code, message, result, certainty } => {
+                let may_have_run = certainty != Certainty::DidNotRun;
+                let error = EffectError { code, message, may_have_run };
+                (result.unwrap_or(Value::Null), Some(error))
+            }
+        };
+        self.supervisor.redact(&mut result);
+        if let Some(error) = &mut error {
+            let mut message = Value::String(std::mem::take(&mut error.message));
+            self.supervisor.redact(&mut message);
+            if let Value::String(message) = message {
+                error.message = message;
+            }
+        }
+        let bytes_max = preparation.limits.output_bytes_max;
+        match canon::to_bytes(&result) {
+            // Escapes and an envelope may make the recorded form longer than the tool's own.
+            Ok(bytes) if bytes.len() <= bytes_max.saturating_mul(2).saturating_add(4096) => {}
+            Ok(bytes) => {
+                let message = format!(
+                    "the tool answered {} bytes, more than the {bytes_max} allowed",
+                    bytes.len()
+                );
+                let code = Code::ToolOutputTooLarge;
+                (result, error) = (Value::Null, Some(ran(code, message)));
+            }
+            Err(cause) => {
+                (result, error) = (Value::Null, Some(ran(cause.code(), cause.to_string())));
+            }
+        }
+        let outcome = match &error {
+            None => Outcome::Success,
+            Some(error) if error.code == Code::ToolFailed => Outcome::Failure,
+            Some(_) => Outcome::Error,
+        };
+        Settled { outcome, result, error, duration_ms, by: SettledBy::Answer }
+    }
+
+    /// Makes the effect that records what became known.
+    pub(crate) fn effect(
+        &self,
+        ledger: &Ledger,
+        settled: Settled,
+        redispatches: Vec<Redispatch>,
+        ts: Timestamp,
+    ) -> Result<ToolEffect, GatewayError> {
+        let trace_id = ledger.call().head.trace_id;
+        let Some((tool_call, tool_call_digest)) = &ledger.call().tool_call else {
+            let reason = "its call is not recorded".to_owned();
+            return Err(GatewayError::Recovery { trace_id, reason });
+        };
+        Ok(ToolEffect {
+            schema_id: ToolEffect::SCHEMA_ID.into(),
+            schema_version: SCHEMA_VERSION.into(),
+            artifact_id: ArtifactId(self.source.fresh_id()),
+            trace_id,
+            ts,
+            tool_call_digest: *tool_call_digest,
+            tool_call_id: tool_call.tool_call_id,
+            outcome: settled.outcome,
+            result: settled.result,
+            error: settled.error,
+            duration_ms: settled.duration_ms,
+            settled_by: settled.by,
+            redispatches,
+        })
+    }
+}
+
+/// The error of a call that ran, but whose answer cannot be kept.
+fn ran(code: Code, message: String) -> EffectError {
+    EffectError { code, message, may_have_run: true }
+}

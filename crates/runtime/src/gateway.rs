@@ -1,0 +1,350 @@
+//! The gateway: request, decision, call, effect; each recorded before anything builds on it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use windlass_connect::Connect;
+use windlass_kernel::artifact::{
+    ActionRequest, Artifact, DecidedBy, Decision, SupervisorDecision, ToolCall,
+};
+use windlass_kernel::{
+    ArtifactId, Code, Digest, RiskLevel, SCHEMA_VERSION, State, ToolCallId, TraceId,
+};
+use windlass_policy::Verdict;
+use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, Reservation, Slot, Store};
+
+use crate::dispatch::Settled;
+use crate::error::GatewayError;
+use crate::ledger::{Ledger, load};
+use crate::report::{CallReport, Question};
+use crate::request::CallRequest;
+use crate::source::Source;
+use crate::supervisor::{Preparation, Ruling, Supervisor};
+
+/// When the entries of a read become durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reads {
+    /// Before it is handed over, like a write's.
+    #[default]
+    WriteAhead,
+    /// Together with its effect: one commit instead of two; a lost read did nothing.
+    WithEffect,
+}
+
+/// What the gateway can be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// When the entries of a read become durable.
+    pub reads: Reads,
+    /// How long to wait for another process's call under the same key, beyond its tool's time-out.
+    pub key_wait: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { reads: Reads::WriteAhead, key_wait: Duration::from_secs(10) }
+    }
+}
+
+/// Takes calls through policy to their tools and records every step.
+pub struct Gateway {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) supervisor: Arc<dyn Supervisor>,
+    pub(crate) connect: Arc<dyn Connect>,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) settings: Settings,
+}
+
+impl Gateway {
+    /// Puts a gateway together.
+    #[must_use]
+    pub fn new(
+        store: Arc<dyn Store>,
+        supervisor: Arc<dyn Supervisor>,
+        connect: Arc<dyn Connect>,
+        source: Arc<dyn Source>,
+        settings: Settings,
+    ) -> Self {
+        Self { store, supervisor, connect, source, settings }
+    }
+
+    /// The store behind the gateway.
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    /// Makes a call: judges it, records it, hands it over, records what came of it.
+    ///
+    /// A refused call, a call on hold and a failed call are reports, not errors.
+    ///
+    /// # Errors
+    /// [`GatewayError`] when the request is not one, or the store fails.
+    pub fn call(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
+        let request = request.compose(self.source.as_ref())?;
+        let ruling = self.supervisor.judge(&request);
+        match ruling.verdict {
+            Verdict::Deny => self.deny(request, &ruling),
+            Verdict::Ask => self.ask(request, &ruling),
+            Verdict::Allow => match self.supervisor.prepare(&request) {
+                Ok(preparation) => self.start(request, &ruling, &preparation),
+                Err(refusal) => {
+                    let (code, reason) = (Some(refusal.code), refusal.reason);
+                    self.deny(request, &Ruling { verdict: Verdict::Deny, code, reason, ..ruling })
+                }
+            },
+        }
+    }
+
+    /// Shows a call as recorded.
+    ///
+    /// # Errors
+    /// [`GatewayError`] when there is none, or its trace does not hold together.
+    pub fn show(&self, trace_id: TraceId) -> Result<CallReport, GatewayError> {
+        let (call, _) = load(self.store.as_ref(), trace_id)?;
+        let redispatches = self.store.list_redispatches(trace_id)?;
+        let report = CallReport::of(&call, redispatches);
+        let held = self.store.is_held(&self.store.load_state(trace_id)?)?;
+        Ok(match report.state {
+            State::Pending if !held => {
+                let reason = match &call.request {
+                    Some((request, _)) => self.supervisor.judge(request).reason,
+                    None => String::new(),
+                };
+                report.on_hold(Question::MayItRun, reason)
+            }
+            State::Executing if !held => {
+                let reason = "it was handed over and its effect was never recorded".to_owned();
+                report.on_hold(Question::RunItAgain, reason)
+            }
+            State::Pending
+            | State::Executing
+            | State::Authorized
+            | State::Completed
+            | State::Failed
+            | State::Denied
+            | State::Init
+            | State::Running
+            | State::Checkpoint
+            | State::Resumed
+            | State::Terminal => report,
+        })
+    }
+
+    /// Records a refusal.
+    fn deny(&self, request: ActionRequest, ruling: &Ruling) -> Result<CallReport, GatewayError> {
+        let mut ledger = self.open(request)?;
+        self.add_decision(&mut ledger, Decision::Deny, ruling, None)?;
+        ledger.commit(KeyAction::None, After::Release)?;
+        Ok(CallReport::of(ledger.call(), Vec::new()))
+    }
+
+    /// Records a request that a person must decide.
+    fn ask(&self, request: ActionRequest, ruling: &Ruling) -> Result<CallReport, GatewayError> {
+        let mut ledger = self.open(request)?;
+        ledger.commit(KeyAction::None, After::Keep)?;
+        ledger.checkpoint(self.source.now())?;
+        let report = CallReport::of(ledger.call(), Vec::new());
+        ledger.close()?;
+        Ok(report.on_hold(Question::MayItRun, ruling.reason.clone()))
+    }
+
+    /// Records and makes a call that policy allows.
+    fn start(
+        &self,
+        request: ActionRequest,
+        ruling: &Ruling,
+        preparation: &Preparation,
+    ) -> Result<CallReport, GatewayError> {
+        let single = self.settings.reads == Reads::WithEffect
+            && preparation.class == RiskLevel::Read
+            && request.idempotency_key.is_none();
+        let mut ledger = self.open(request.clone())?;
+        self.add_decision(&mut ledger, Decision::Approve, ruling, None)?;
+        let key = self.add_tool_call(&mut ledger)?;
+        if !single {
+            match ledger.commit(key, After::Keep) {
+                Ok(()) => {}
+                Err(AppendError::KeyTaken(record)) => {
+                    return self.repeat(request, *record, preparation);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.hand_over(ledger, preparation, Vec::new())
+    }
+
+    /// Begins a trace with its request.
+    fn open(&self, request: ActionRequest) -> Result<Ledger, GatewayError> {
+        let mut ledger = Ledger::begin(&self.store, request.trace_id, request.plan_id);
+        let ts = request.ts;
+        ledger.add(Artifact::Request(request), ts)?;
+        Ok(ledger)
+    }
+
+    /// Adds a decision about the ledger's request; a person's when `by` names one.
+    pub(crate) fn add_decision(
+        &self,
+        ledger: &mut Ledger,
+        decision: Decision,
+        ruling: &Ruling,
+        by: Option<&str>,
+    ) -> Result<Digest, GatewayError> {
+        let ts = self.source.now();
+        let trace_id = ledger.call().head.trace_id;
+        let request_digest =
+            ledger.call().request.as_ref().map_or(Digest::GENESIS, |(_, digest)| *digest);
+        let decided_by = match by {
+            Some(name) => DecidedBy::Person { name: name.to_owned() },
+            None => DecidedBy::Policy { rules: ruling.rules.clone() },
+        };
+        let decision = SupervisorDecision {
+            schema_id: SupervisorDecision::SCHEMA_ID.into(),
+            schema_version: SCHEMA_VERSION.into(),
+            artifact_id: ArtifactId(self.source.fresh_id()),
+            trace_id,
+            ts,
+            request_digest,
+            decision,
+            rationale: ruling.reason.clone(),
+            decided_by,
+            policy_hash: self.supervisor.policy_hash(),
+            code: ruling.code,
+        };
+        ledger.add(Artifact::Decision(decision), ts)
+    }
+
+    /// Adds the call itself; returns what is to be done with its key in the same transaction.
+    pub(crate) fn add_tool_call(&self, ledger: &mut Ledger) -> Result<KeyAction, GatewayError> {
+        let ts = self.source.now();
+        let trace_id = ledger.call().head.trace_id;
+        let missing = |what: &str| GatewayError::Recovery {
+            trace_id,
+            reason: format!("its {what} is not recorded"),
+        };
+        let (request, _) = ledger.call().request.as_ref().ok_or_else(|| missing("request"))?;
+        let (_, decision_digest) =
+            ledger.call().decision.as_ref().ok_or_else(|| missing("decision"))?;
+        let proposal_digest = request
+            .proposal
+            .digest()
+            .map_err(|source| GatewayError::Artifact { trace_id, source })?;
+        let tool_call_id = ToolCallId(self.source.fresh_id());
+        let key = request.idempotency_key.clone().map_or(KeyAction::None, |idempotency_key| {
+            KeyAction::Reserve(Reservation {
+                slot: slot_of(request, idempotency_key),
+                request_digest: proposal_digest,
+                tool_call_id,
+            })
+        });
+        let call = ToolCall {
+            schema_id: ToolCall::SCHEMA_ID.into(),
+            schema_version: SCHEMA_VERSION.into(),
+            artifact_id: ArtifactId(self.source.fresh_id()),
+            trace_id,
+            ts,
+            decision_digest: *decision_digest,
+            tool_call_id,
+            proposal_digest,
+            idempotency_key: request.idempotency_key.clone(),
+        };
+        ledger.add(Artifact::Call(call), ts)?;
+        Ok(key)
+    }
+
+    /// Answers a request whose key is taken: with the recorded effect, after waiting for one that
+    /// is under way, or with a refusal if the key was used for something else.
+    fn repeat(
+        &self,
+        request: ActionRequest,
+        record: IdempotencyRecord,
+        preparation: &Preparation,
+    ) -> Result<CallReport, GatewayError> {
+        let slot = record.reservation.slot.clone();
+        let digest = request
+            .proposal
+            .digest()
+            .map_err(|source| GatewayError::Artifact { trace_id: request.trace_id, source })?;
+        if record.reservation.request_digest != digest {
+            let reason = format!(
+                "the key was used for another request, in trace {}; use a new key for a new request",
+                record.trace_id
+            );
+            let code = Some(Code::IdempotencyConflict);
+            let rules = Vec::new();
+            return self.deny(request, &Ruling { verdict: Verdict::Deny, code, reason, rules });
+        }
+        self.await_effect(&slot, record, preparation.limits.timeout + self.settings.key_wait)
+    }
+
+    /// Waits until the call under a key has ended or is on hold. If its process dies, recovers it.
+    fn await_effect(
+        &self,
+        slot: &Slot,
+        mut record: IdempotencyRecord,
+        wait_max: Duration,
+    ) -> Result<CallReport, GatewayError> {
+        let mut waited = Duration::ZERO;
+        let mut pause = Duration::from_millis(1);
+        loop {
+            if record.effect_digest.is_some() {
+                let mut report = self.show(record.trace_id)?;
+                report.replayed = true;
+                return Ok(report);
+            }
+            match self.recover(record.trace_id) {
+                Ok(recovery) => return Ok(recovery.report),
+                Err(GatewayError::Acquire(error)) if waited >= wait_max => return Err(error.into()),
+                Err(GatewayError::Acquire(_)) => {}
+                Err(other) => return Err(other),
+            }
+            std::thread::sleep(pause);
+            waited += pause;
+            pause = (pause * 2).min(Duration::from_millis(50));
+            if let Some(newer) = self.store.load_idempotency(slot)? {
+                record = newer;
+            }
+        }
+    }
+
+    /// Hands a recorded call over, then records what came of it.
+    pub(crate) fn hand_over(
+        &self,
+        ledger: Ledger,
+        preparation: &Preparation,
+        redispatches: Vec<windlass_kernel::artifact::Redispatch>,
+    ) -> Result<CallReport, GatewayError> {
+        let settled = self.dispatch(&ledger, preparation)?;
+        self.settle(ledger, settled, redispatches)
+    }
+
+    /// Records the effect of a call, and gives its trace back, in one transaction.
+    pub(crate) fn settle(
+        &self,
+        mut ledger: Ledger,
+        settled: Settled,
+        redispatches: Vec<windlass_kernel::artifact::Redispatch>,
+    ) -> Result<CallReport, GatewayError> {
+        let ts = self.source.now();
+        let effect = self.effect(&ledger, settled, redispatches.clone(), ts)?;
+        let key = match &ledger.call().request {
+            Some((request, _)) => match &request.idempotency_key {
+                Some(key) => KeyAction::Settle(slot_of(request, key.clone())),
+                None => KeyAction::None,
+            },
+            None => KeyAction::None,
+        };
+        ledger.add(Artifact::Effect(effect), ts)?;
+        ledger.commit(key, After::Release)?;
+        Ok(CallReport::of(ledger.call(), redispatches))
+    }
+}
+
+/// The name under which a request's effect may happen once.
+pub(crate) fn slot_of(request: &ActionRequest, idempotency_key: String) -> Slot {
+    Slot {
+        server_id: request.proposal.tool_server.clone(),
+        tool_name: request.proposal.tool_name.clone(),
+        idempotency_key,
+    }
+}

@@ -1,0 +1,296 @@
+//! Recovery: lock, checkpoint, replay, plan, act, release. It is the live path entered from the
+//! journal: fold, then do what comes next.
+
+use serde::Serialize;
+use serde_json::Value;
+use windlass_kernel::artifact::{EffectError, Redispatch, SettledBy};
+use windlass_kernel::recovery::{Plan, UncertainRule, plan};
+use windlass_kernel::{Code, Outcome, RiskLevel, State, TraceId};
+use windlass_store::{After, AppendError, TraceFilter};
+
+use crate::dispatch::Settled;
+use crate::error::GatewayError;
+use crate::gateway::Gateway;
+use crate::ledger::Ledger;
+use crate::report::{CallReport, Question};
+use crate::request::CallRequest;
+use crate::supervisor::{Preparation, Uncertain};
+
+/// How many open traces are looked at in one go.
+const PAGE: usize = 256;
+
+/// What recovery did with one call.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recovery {
+    /// What the recorded state and the tool's rule asked for.
+    pub plan: Plan,
+    /// Where the call stands now.
+    pub report: CallReport,
+}
+
+/// What recovery did with every open trace.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The trace.
+    pub trace_id: TraceId,
+    /// What became of it; an error stops this trace and no other.
+    pub result: Result<Recovery, GatewayError>,
+}
+
+impl Gateway {
+    /// Recovers every call that has not ended and whose process is gone.
+    ///
+    /// # Errors
+    /// [`GatewayError`] when the open traces cannot be listed.
+    pub fn recover_all(&self) -> Result<Vec<Recovered>, GatewayError> {
+        let mut all = Vec::new();
+        let mut filter = TraceFilter::open(PAGE);
+        loop {
+            let page = self.store.list_traces(&filter)?;
+            filter.before = page.last().map(|state| state.head.trace_id);
+            let full = page.len() == PAGE;
+            for state in page {
+                let trace_id = state.head.trace_id;
+                let is_call = state
+                    .head
+                    .state
+                    .is_none_or(|state| state.machine() == windlass_kernel::Machine::Call);
+                if is_call {
+                    all.push(Recovered { trace_id, result: self.recover(trace_id) });
+                }
+            }
+            if !full {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Recovers one call: brings it to its end, or to the hands of a person.
+    ///
+    /// # Errors
+    /// [`GatewayError`]; `Acquire` when a live process is at work on it, `Corrupt` when its trace
+    /// does not hold together. The trace is then left as it is.
+    pub fn recover(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
+        let lease = self.store.acquire(trace_id)?;
+        let ledger = Ledger::resume(&self.store, lease)?;
+        let redispatches = self.store.list_redispatches(trace_id)?;
+        let preparation = self.prepare(&ledger);
+        let (rule, retries_max) = match &preparation {
+            Ok(preparation) => (preparation.uncertain.rule(), preparation.retries_max),
+            // A tool that is gone cannot be called; a person must look.
+            Err(_) => (UncertainRule::Hold, 0),
+        };
+        let count = u32::try_from(redispatches.len()).unwrap_or(u32::MAX);
+        let plan = plan(ledger.call(), rule, count, retries_max);
+        let report = match plan {
+            Plan::Nothing => self.rest(ledger, redispatches, None)?,
+            Plan::Judge => {
+                let reason = match &ledger.call().request {
+                    Some((request, _)) => self.supervisor.judge(request).reason,
+                    None => String::new(),
+                };
+                self.rest(ledger, redispatches, Some((Question::MayItRun, reason)))?
+            }
+            Plan::Start => self.start_recorded(ledger, &preparation?)?,
+            Plan::Redispatch => {
+                let reason = "its process died before the effect was recorded".to_owned();
+                self.redispatch(ledger, &preparation?, redispatches, None, reason)?
+            }
+            Plan::Probe => self.probe(ledger, &preparation?, redispatches)?,
+            Plan::Compensate => self.compensate(ledger, &preparation?, redispatches)?,
+            Plan::Hold => {
+                let reason = match &preparation {
+                    Err(GatewayError::Recovery { reason, .. }) => reason.clone(),
+                    Err(other) => other.to_string(),
+                    Ok(_) if rule == UncertainRule::Hold => {
+                        "it may have run, and running it again may double its effect".to_owned()
+                    }
+                    Ok(_) => format!("it was handed over {} times without an answer", count + 1),
+                };
+                self.rest(ledger, redispatches, Some((Question::RunItAgain, reason)))?
+            }
+        };
+        Ok(Recovery { plan, report })
+    }
+
+    /// How the ledger's call is handed over.
+    pub(crate) fn prepare(&self, ledger: &Ledger) -> Result<Preparation, GatewayError> {
+        let trace_id = ledger.call().head.trace_id;
+        let Some((request, _)) = &ledger.call().request else {
+            let reason = "its request is not recorded".to_owned();
+            return Err(GatewayError::Recovery { trace_id, reason });
+        };
+        self.supervisor.prepare(request).map_err(|refusal| GatewayError::Recovery {
+            trace_id,
+            reason: format!("{}: {}", refusal.code, refusal.reason),
+        })
+    }
+
+    /// Leaves a call as it is, with a checkpoint if it will be looked at again.
+    fn rest(
+        &self,
+        ledger: Ledger,
+        redispatches: Vec<Redispatch>,
+        hold: Option<(Question, String)>,
+    ) -> Result<CallReport, GatewayError> {
+        ledger.checkpoint(self.source.now())?;
+        let report = CallReport::of(ledger.call(), redispatches);
+        ledger.close()?;
+        Ok(match hold {
+            Some((question, reason)) => report.on_hold(question, reason),
+            None => report,
+        })
+    }
+
+    /// Hands over a call that was allowed and never handed over.
+    pub(crate) fn start_recorded(
+        &self,
+        mut ledger: Ledger,
+        preparation: &Preparation,
+    ) -> Result<CallReport, GatewayError> {
+        let key = self.add_tool_call(&mut ledger)?;
+        match ledger.commit(key, After::Keep) {
+            Ok(()) => self.hand_over(ledger, preparation, Vec::new()),
+            Err(AppendError::KeyTaken(record)) => Err(GatewayError::Recovery {
+                trace_id: ledger.call().head.trace_id,
+                reason: format!("its key has been used by trace {}", record.trace_id),
+            }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Hands the same call over once more, having recorded that it will.
+    pub(crate) fn redispatch(
+        &self,
+        ledger: Ledger,
+        preparation: &Preparation,
+        mut redispatches: Vec<Redispatch>,
+        by: Option<&str>,
+        reason: String,
+    ) -> Result<CallReport, GatewayError> {
+        let attempt = u32::try_from(redispatches.len()).unwrap_or(u32::MAX).saturating_add(2);
+        let by = by.map(str::to_owned);
+        let redispatch = Redispatch { attempt, ts: self.source.now(), by, reason };
+        if let Some(lease) = ledger.lease() {
+            self.store.record_redispatch(lease, &redispatch)?;
+        }
+        redispatches.push(redispatch);
+        self.hand_over(ledger, preparation, redispatches)
+    }
+
+    /// Asks the server whether the call's key took effect, then goes on from the recorded answer.
+    fn probe(
+        &self,
+        ledger: Ledger,
+        preparation: &Preparation,
+        redispatches: Vec<Redispatch>,
+    ) -> Result<CallReport, GatewayError> {
+        let Uncertain::Probe { tool, args, found, result } = &preparation.uncertain else {
+            return self.rest(ledger, redispatches, None);
+        };
+        let intent = "find out whether an interrupted call took effect";
+        let answer = self.side_call(&ledger, tool, args, RiskLevel::Read, None, intent)?;
+        match (answer.state, answer.result.pointer(found)) {
+            (State::Completed, Some(Value::Bool(true))) => {
+                let result = match result {
+                    Some(pointer) => answer.result.pointer(pointer).cloned().unwrap_or_default(),
+                    None => answer.result,
+                };
+                let by = SettledBy::Probe {
+                    trace_id: answer.trace_id,
+                    entry_digest: answer.latest_entry_digest,
+                };
+                let settled =
+                    Settled { outcome: Outcome::Success, result, error: None, duration_ms: 0, by };
+                self.settle(ledger, settled, redispatches)
+            }
+            (State::Completed, Some(Value::Bool(false))) => {
+                let count = u32::try_from(redispatches.len()).unwrap_or(u32::MAX);
+                let next =
+                    plan(ledger.call(), UncertainRule::Retry, count, preparation.retries_max);
+                if next != Plan::Redispatch {
+                    let reason = format!("it was handed over {} times in vain", count + 1);
+                    return self.rest(ledger, redispatches, Some((Question::RunItAgain, reason)));
+                }
+                let reason =
+                    format!("the server says in trace {} that it did not run", answer.trace_id);
+                self.redispatch(ledger, preparation, redispatches, None, reason)
+            }
+            _ => {
+                let reason =
+                    format!("whether it ran could not be found out, see trace {}", answer.trace_id);
+                self.rest(ledger, redispatches, Some((Question::RunItAgain, reason)))
+            }
+        }
+    }
+
+    /// Undoes the call, under a key of its own that is always the same, then lets it end as failed.
+    fn compensate(
+        &self,
+        ledger: Ledger,
+        preparation: &Preparation,
+        redispatches: Vec<Redispatch>,
+    ) -> Result<CallReport, GatewayError> {
+        let Uncertain::Compensate { tool, args } = &preparation.uncertain else {
+            return self.rest(ledger, redispatches, None);
+        };
+        let key = ledger.call().head.tool_call_id.map(|id| format!("windlass-undo-{id}"));
+        let intent = "undo an interrupted call whose effect is unknown";
+        let undo = self.side_call(&ledger, tool, args, RiskLevel::Write, key, intent)?;
+        if undo.state != State::Completed {
+            let reason = format!("undoing it came to {}, see trace {}", undo.state, undo.trace_id);
+            return self.rest(ledger, redispatches, Some((Question::RunItAgain, reason)));
+        }
+        let error = EffectError {
+            code: Code::ToolCompensated,
+            message: "its effect was unknown after a crash and has been undone".to_owned(),
+            may_have_run: false,
+        };
+        let by = SettledBy::Compensation {
+            trace_id: undo.trace_id,
+            entry_digest: undo.latest_entry_digest,
+        };
+        let (outcome, result) = (Outcome::Error, Value::Null);
+        let settled = Settled { outcome, result, error: Some(error), duration_ms: 0, by };
+        self.settle(ledger, settled, redispatches)
+    }
+
+    /// Makes a call on behalf of another one: judged and recorded like any call.
+    fn side_call(
+        &self,
+        ledger: &Ledger,
+        tool: &str,
+        args: &Value,
+        declared_class: RiskLevel,
+        key: Option<String>,
+        intent: &str,
+    ) -> Result<CallReport, GatewayError> {
+        let call = ledger.call();
+        let trace_id = call.head.trace_id;
+        let Some((request, _)) = &call.request else {
+            let reason = "its request is not recorded".to_owned();
+            return Err(GatewayError::Recovery { trace_id, reason });
+        };
+        let args = windlass_policy::fill_template(
+            args,
+            request.idempotency_key.as_deref(),
+            call.head.tool_call_id.map(|id| id.to_string()).as_deref(),
+            &request.proposal.args,
+        );
+        self.call(CallRequest {
+            server: request.proposal.tool_server.clone(),
+            tool: tool.to_owned(),
+            args,
+            intent: intent.to_owned(),
+            resources: vec![windlass_kernel::artifact::Resource {
+                kind: "call".to_owned(),
+                id: trace_id.to_string(),
+            }],
+            declared_class,
+            key,
+            plan_id: Some(request.plan_id),
+            agent: request.agent.clone(),
+            phase: request.phase.clone(),
+        })
+    }
+}

@@ -1,0 +1,111 @@
+//! What the gateway tells its caller about a call.
+
+use serde::Serialize;
+use serde_json::Value;
+use windlass_kernel::artifact::{EffectError, Redispatch, SupervisorDecision, ToolEffect};
+use windlass_kernel::{Call, Code, Digest, Outcome, PlanId, State, ToolCallId, TraceId};
+
+/// Where a call stands.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CallReport {
+    /// Its trace.
+    pub trace_id: TraceId,
+    /// Its plan.
+    pub plan_id: Option<PlanId>,
+    /// Its server and tool.
+    pub tool: String,
+    /// Its state.
+    pub state: State,
+    /// Its id, once it was handed over.
+    pub tool_call_id: Option<ToolCallId>,
+    /// Its key.
+    pub idempotency_key: Option<String>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+    /// What the tool answered.
+    pub result: Value,
+    /// What went wrong.
+    pub error: Option<EffectError>,
+    /// Why it was refused, if it was.
+    pub refusal: Option<Refused>,
+    /// What it waits for, if it waits.
+    pub hold: Option<Hold>,
+    /// Whether the effect was recorded before and only returned.
+    pub replayed: bool,
+    /// The dispatches after the first.
+    pub redispatches: Vec<Redispatch>,
+    /// The number of the last entry.
+    pub last_sequence_number: u64,
+    /// The digest of the last entry.
+    pub latest_entry_digest: Digest,
+}
+
+/// Why a call was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Refused {
+    /// The stable code.
+    pub code: Code,
+    /// Why, in words.
+    pub reason: String,
+}
+
+/// What a call waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Hold {
+    /// What the person is asked.
+    pub question: Question,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a person is asked about a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Question {
+    /// May it be made?
+    MayItRun,
+    /// It may have run: hand it over again, or give it up?
+    RunItAgain,
+}
+
+impl CallReport {
+    /// Describes a call as recorded.
+    #[must_use]
+    pub fn of(call: &Call, redispatches: Vec<Redispatch>) -> Self {
+        let request = call.request.as_ref().map(|(request, _)| request);
+        let tool = request.map(|request| {
+            format!("{}/{}", request.proposal.tool_server, request.proposal.tool_name)
+        });
+        let effect = call.effect.as_ref();
+        let refusal = call.decision.as_ref().and_then(|(decision, _)| refused(decision));
+        Self {
+            trace_id: call.head.trace_id,
+            plan_id: request.map(|request| request.plan_id),
+            tool: tool.unwrap_or_default(),
+            state: call.head.state.unwrap_or(State::Pending),
+            tool_call_id: call.head.tool_call_id,
+            idempotency_key: request.and_then(|request| request.idempotency_key.clone()),
+            outcome: effect.map(|effect| effect.outcome),
+            result: effect.map_or(Value::Null, |effect: &ToolEffect| effect.result.clone()),
+            error: effect.and_then(|effect| effect.error.clone()),
+            refusal,
+            hold: None,
+            replayed: false,
+            redispatches,
+            last_sequence_number: call.head.sequence_number,
+            latest_entry_digest: call.head.entry_digest,
+        }
+    }
+
+    /// The same, waiting for a person.
+    #[must_use]
+    pub fn on_hold(mut self, question: Question, reason: String) -> Self {
+        self.hold = Some(Hold { question, reason });
+        self
+    }
+}
+
+fn refused(decision: &SupervisorDecision) -> Option<Refused> {
+    let code = decision.code?;
+    Some(Refused { code, reason: decision.rationale.clone() })
+}

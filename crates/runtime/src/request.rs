@@ -1,0 +1,132 @@
+//! What a caller asks for, checked before anything is recorded of it.
+
+use serde_json::Value;
+use thiserror::Error;
+use windlass_kernel::artifact::{ActionRequest, Proposal, Resource};
+use windlass_kernel::canon::{self, CanonError};
+use windlass_kernel::{
+    ArtifactId, Code, KEY_CHARS_MAX, PlanId, RiskLevel, SCHEMA_VERSION, TraceId,
+};
+
+use crate::source::Source;
+
+/// The largest request of all; a tool's own limit is usually smaller.
+pub const REQUEST_BYTES_MAX: usize = 10 << 20;
+const NAME_BYTES_MAX: usize = 64;
+const INTENT_CHARS: std::ops::RangeInclusive<usize> = 10..=1000;
+const RESOURCES_MAX: usize = 256;
+
+/// A call that someone wants made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallRequest {
+    /// The server that has the tool.
+    pub server: String,
+    /// The tool.
+    pub tool: String,
+    /// Its arguments.
+    pub args: Value,
+    /// What it is for, in 10 to 1000 characters.
+    pub intent: String,
+    /// What it reaches; the tool itself when empty.
+    pub resources: Vec<Resource>,
+    /// The class that the caller takes the tool to have.
+    pub declared_class: RiskLevel,
+    /// The key under which it may take effect once.
+    pub key: Option<String>,
+    /// The plan it belongs to; a plan of its own when absent.
+    pub plan_id: Option<PlanId>,
+    /// Who asks.
+    pub agent: Option<String>,
+    /// In which phase of a run.
+    pub phase: Option<String>,
+}
+
+/// A request that cannot be recorded because it is not one.
+#[derive(Debug, Error)]
+pub enum RequestError {
+    /// A field is not what it must be.
+    #[error("the request's {field} is not valid: {reason}")]
+    Field {
+        /// Which one.
+        field: &'static str,
+        /// What it must be.
+        reason: String,
+    },
+    /// Its arguments have no canonical form.
+    #[error("the request's arguments cannot be recorded")]
+    Args(#[source] CanonError),
+}
+
+impl RequestError {
+    /// The stable code of this error.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Field { .. } => Code::RequestInvalid,
+            Self::Args(error) => error.code(),
+        }
+    }
+}
+
+fn require(holds: bool, field: &'static str, reason: &str) -> Result<(), RequestError> {
+    if holds { Ok(()) } else { Err(RequestError::Field { field, reason: reason.to_owned() }) }
+}
+
+fn is_name(text: &str) -> bool {
+    (1..=NAME_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
+}
+
+impl CallRequest {
+    /// Checks the request and makes it an artifact of a new trace.
+    ///
+    /// # Errors
+    /// [`RequestError`]; nothing is recorded of a request that is not one.
+    pub fn compose(self, source: &dyn Source) -> Result<ActionRequest, RequestError> {
+        let name = "1 to 64 of a-z, 0-9, `_` and `-`";
+        require(is_name(&self.server), "server", name)?;
+        require(is_name(&self.tool), "tool", name)?;
+        require(self.args.is_object(), "args", "a JSON object")?;
+        let intent_chars = self.intent.chars().count();
+        require(INTENT_CHARS.contains(&intent_chars), "intent", "10 to 1000 characters")?;
+        require(self.resources.len() <= RESOURCES_MAX, "resources", "at most 256")?;
+        for resource in &self.resources {
+            let (kind, id) = (resource.kind.len(), resource.id.len());
+            let fits = (1..=64).contains(&kind) && (1..=4096).contains(&id);
+            require(fits, "resources", "each has a kind of 1 to 64 and an id of 1 to 4096 bytes")?;
+        }
+        if let Some(key) = &self.key {
+            let fits = (1..=KEY_CHARS_MAX).contains(&key.chars().count());
+            require(fits, "idempotency key", "1 to 255 characters")?;
+        }
+        for (field, value) in [("agent", &self.agent), ("phase", &self.phase)] {
+            let fits = value.as_ref().is_none_or(|text| (1..=128).contains(&text.len()));
+            require(fits, field, "1 to 128 bytes")?;
+        }
+        let bytes = canon::to_bytes(&self.args).map_err(RequestError::Args)?.len();
+        if bytes > REQUEST_BYTES_MAX {
+            let bytes_max = REQUEST_BYTES_MAX;
+            return Err(RequestError::Args(CanonError::TooLarge { bytes, bytes_max }));
+        }
+        let resources = if self.resources.is_empty() {
+            vec![Resource { kind: "tool".into(), id: format!("{}/{}", self.server, self.tool) }]
+        } else {
+            self.resources
+        };
+        Ok(ActionRequest {
+            schema_id: ActionRequest::SCHEMA_ID.into(),
+            schema_version: SCHEMA_VERSION.into(),
+            artifact_id: ArtifactId(source.fresh_id()),
+            trace_id: TraceId(source.fresh_id()),
+            ts: source.now(),
+            plan_id: self.plan_id.unwrap_or_else(|| PlanId(source.fresh_id())),
+            risk_level: self.declared_class,
+            intent: self.intent,
+            resources,
+            proposal: Proposal { tool_server: self.server, tool_name: self.tool, args: self.args },
+            idempotency_key: self.key,
+            agent: self.agent,
+            phase: self.phase,
+        })
+    }
+}
