@@ -125,6 +125,21 @@ fn calls(dir: &Path, traces: usize, class: RiskLevel, reads: Reads, seconds: f64
 
 fn main() -> Result<()> {
     let dir = tempfile::tempdir_in(".")?;
+    match std::env::args().nth(1).as_deref() {
+        Some("w1") => {
+            println!("w1 {:.0}", calls(dir.path(), 1, RiskLevel::Write, Reads::WriteAhead, 5.0)?);
+            return Ok(());
+        }
+        Some("w16") => {
+            println!("w16 {:.0}", calls(dir.path(), 16, RiskLevel::Write, Reads::WriteAhead, 5.0)?);
+            return Ok(());
+        }
+        Some("raw") => {
+            println!("raw {:.0}", raw(dir.path(), 2, 5.0)?);
+            return Ok(());
+        }
+        _ => {}
+    }
     for _ in 0..2 {
         let raw2 = raw(dir.path(), 2, 3.0)?;
         let raw1 = raw(dir.path(), 1, 3.0)?;

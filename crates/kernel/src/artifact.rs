@@ -2,6 +2,9 @@
 //!
 //! A body is stored without a digest field; its digest is the SHA-256 of its canonical bytes and
 //! stands in the entry that carries it.
+//!
+//! INVARIANT: fields are declared in the order of their names, so that writing them in declaration
+//! order is canonical; a property test holds each artifact against the general encoder.
 
 use std::borrow::Cow;
 
@@ -18,61 +21,62 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resource {
-    /// What it is, e.g. `file` or `tool`.
-    #[schemars(length(min = 1, max = 64))]
-    pub kind: String,
     /// Which one it is.
     #[schemars(length(min = 1, max = 4096))]
     pub id: String,
+    /// What it is, e.g. `file` or `tool`.
+    #[schemars(length(min = 1, max = 64))]
+    pub kind: String,
 }
 
 /// The tool and the arguments that are asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Proposal {
-    /// The server that has the tool.
-    #[schemars(regex(pattern = r"^[a-z0-9_-]+$"), length(max = 64))]
-    pub tool_server: String,
+    /// Its arguments.
+    #[serde(serialize_with = "canon::ordered")]
+    pub args: Value,
     /// The tool.
     #[schemars(regex(pattern = r"^[a-z0-9_-]+$"), length(max = 64))]
     pub tool_name: String,
-    /// Its arguments.
-    pub args: Value,
+    /// The server that has the tool.
+    #[schemars(regex(pattern = r"^[a-z0-9_-]+$"), length(max = 64))]
+    pub tool_server: String,
 }
 
 /// What an agent wants done.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActionRequest {
+    /// Who asks.
+    pub agent: Option<String>,
+    /// The artifact's id.
+    pub artifact_id: ArtifactId,
+    /// The key under which it may take effect once.
+    #[schemars(length(min = 1, max = 255))]
+    pub idempotency_key: Option<String>,
+    /// What it is for, in words.
+    #[schemars(length(min = 10, max = 1000))]
+    pub intent: String,
+    /// In which phase of its run.
+    pub phase: Option<String>,
+    /// The plan that the trace belongs to.
+    pub plan_id: PlanId,
+    /// The call that is asked for.
+    pub proposal: Proposal,
+    /// What it reaches.
+    #[schemars(length(min = 1, max = 256))]
+    pub resources: Vec<Resource>,
+    /// The class that the request declares.
+    pub risk_level: RiskLevel,
     /// What kind of document this is.
     pub schema_id: Cow<'static, str>,
     /// Its version.
     pub schema_version: Cow<'static, str>,
-    /// The artifact's id.
-    pub artifact_id: ArtifactId,
     /// The trace it opens.
     pub trace_id: TraceId,
     /// When it was made.
     pub ts: Timestamp,
-    /// The plan that the trace belongs to.
-    pub plan_id: PlanId,
-    /// The class that the request declares.
-    pub risk_level: RiskLevel,
-    /// What it is for, in words.
-    #[schemars(length(min = 10, max = 1000))]
-    pub intent: String,
-    /// What it reaches.
-    #[schemars(length(min = 1, max = 256))]
-    pub resources: Vec<Resource>,
-    /// The call that is asked for.
-    pub proposal: Proposal,
-    /// The key under which it may take effect once.
-    #[schemars(length(min = 1, max = 255))]
-    pub idempotency_key: Option<String>,
-    /// Who asks.
-    pub agent: Option<String>,
-    /// In which phase of its run.
-    pub phase: Option<String>,
 }
 
 /// What was decided.
@@ -89,7 +93,7 @@ pub enum Decision {
 
 /// Who decided.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "by", rename_all = "snake_case", deny_unknown_fields)]
 pub enum DecidedBy {
     /// The policy, by these rules.
     Policy {
@@ -107,52 +111,52 @@ pub enum DecidedBy {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SupervisorDecision {
+    /// The artifact's id.
+    pub artifact_id: ArtifactId,
+    /// The code of a refusal.
+    pub code: Option<Code>,
+    /// Who decided.
+    pub decided_by: DecidedBy,
+    /// What was decided.
+    pub decision: Decision,
+    /// The digest of the policy in force.
+    pub policy_hash: Digest,
+    /// Why, in words a person can act on.
+    pub rationale: String,
+    /// The digest of the request that was judged.
+    pub request_digest: Digest,
     /// What kind of document this is.
     pub schema_id: Cow<'static, str>,
     /// Its version.
     pub schema_version: Cow<'static, str>,
-    /// The artifact's id.
-    pub artifact_id: ArtifactId,
     /// The trace it belongs to.
     pub trace_id: TraceId,
     /// When it was made.
     pub ts: Timestamp,
-    /// The digest of the request that was judged.
-    pub request_digest: Digest,
-    /// What was decided.
-    pub decision: Decision,
-    /// Why, in words a person can act on.
-    pub rationale: String,
-    /// Who decided.
-    pub decided_by: DecidedBy,
-    /// The digest of the policy in force.
-    pub policy_hash: Digest,
-    /// The code of a refusal.
-    pub code: Option<Code>,
 }
 
 /// The call as it is handed to its connector. Its arguments are those of the request, by digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolCall {
+    /// The artifact's id.
+    pub artifact_id: ArtifactId,
+    /// The digest of the decision that allows it.
+    pub decision_digest: Digest,
+    /// The key that travels with it.
+    pub idempotency_key: Option<String>,
+    /// The digest of the request's proposal: server, tool and arguments.
+    pub proposal_digest: Digest,
     /// What kind of document this is.
     pub schema_id: Cow<'static, str>,
     /// Its version.
     pub schema_version: Cow<'static, str>,
-    /// The artifact's id.
-    pub artifact_id: ArtifactId,
+    /// The call's id, the same through every dispatch.
+    pub tool_call_id: ToolCallId,
     /// The trace it belongs to.
     pub trace_id: TraceId,
     /// When it was made.
     pub ts: Timestamp,
-    /// The digest of the decision that allows it.
-    pub decision_digest: Digest,
-    /// The call's id, the same through every dispatch.
-    pub tool_call_id: ToolCallId,
-    /// The digest of the request's proposal: server, tool and arguments.
-    pub proposal_digest: Digest,
-    /// The key that travels with it.
-    pub idempotency_key: Option<String>,
 }
 
 /// How a call ended.
@@ -175,31 +179,31 @@ pub enum Outcome {
 pub struct EffectError {
     /// The stable code.
     pub code: Code,
-    /// What happened, in one line.
-    pub message: String,
     /// Whether the call may have taken effect all the same.
     pub may_have_run: bool,
+    /// What happened, in one line.
+    pub message: String,
 }
 
 /// How the effect came to be known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "by", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SettledBy {
     /// The connector's answer to a dispatch.
     Answer,
     /// Another call that asked whether the key took effect.
     Probe {
-        /// That call's trace.
-        trace_id: TraceId,
         /// The digest of its last entry.
         entry_digest: Digest,
+        /// That call's trace.
+        trace_id: TraceId,
     },
     /// Another call that undid this one.
     Compensation {
-        /// That call's trace.
-        trace_id: TraceId,
         /// The digest of its last entry.
         entry_digest: Digest,
+        /// That call's trace.
+        trace_id: TraceId,
     },
     /// A person who gave the call up.
     Person {
@@ -214,44 +218,45 @@ pub enum SettledBy {
 pub struct Redispatch {
     /// Which dispatch this is; the first one, announced by the EXECUTING entry, is 1.
     pub attempt: u32,
-    /// When it was recorded, before it was made.
-    pub ts: Timestamp,
     /// The person who asked for it; `None` when the tool's rule did.
     pub by: Option<String>,
     /// Why.
     pub reason: String,
+    /// When it was recorded, before it was made.
+    pub ts: Timestamp,
 }
 
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolEffect {
+    /// The artifact's id.
+    pub artifact_id: ArtifactId,
+    /// How long the last dispatch took.
+    pub duration_ms: u64,
+    /// What went wrong, if anything did.
+    pub error: Option<EffectError>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// The dispatches after the first.
+    pub redispatches: Vec<Redispatch>,
+    /// What the tool answered.
+    #[serde(serialize_with = "canon::ordered")]
+    pub result: Value,
     /// What kind of document this is.
     pub schema_id: Cow<'static, str>,
     /// Its version.
     pub schema_version: Cow<'static, str>,
-    /// The artifact's id.
-    pub artifact_id: ArtifactId,
-    /// The trace it belongs to.
-    pub trace_id: TraceId,
-    /// When it was made.
-    pub ts: Timestamp,
+    /// How the effect came to be known.
+    pub settled_by: SettledBy,
     /// The digest of the call.
     pub tool_call_digest: Digest,
     /// The call's id.
     pub tool_call_id: ToolCallId,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// What the tool answered.
-    pub result: Value,
-    /// What went wrong, if anything did.
-    pub error: Option<EffectError>,
-    /// How long the last dispatch took.
-    pub duration_ms: u64,
-    /// How the effect came to be known.
-    pub settled_by: SettledBy,
-    /// The dispatches after the first.
-    pub redispatches: Vec<Redispatch>,
+    /// The trace it belongs to.
+    pub trace_id: TraceId,
+    /// When it was made.
+    pub ts: Timestamp,
 }
 
 /// One of the four, with what the envelope needs of it.
@@ -332,10 +337,16 @@ impl Artifact {
     /// [`CanonError`] when arguments or result hold what canonical JSON would change.
     pub fn to_bytes(&self) -> Result<Vec<u8>, CanonError> {
         match self {
-            Self::Request(request) => canon::to_bytes(request),
-            Self::Decision(decision) => canon::to_bytes(decision),
-            Self::Call(call) => canon::to_bytes(call),
-            Self::Effect(effect) => canon::to_bytes(effect),
+            Self::Request(request) => {
+                canon::check(&request.proposal.args)?;
+                canon::ordered_to_bytes(request)
+            }
+            Self::Decision(decision) => canon::ordered_to_bytes(decision),
+            Self::Call(call) => canon::ordered_to_bytes(call),
+            Self::Effect(effect) => {
+                canon::check(&effect.result)?;
+                canon::ordered_to_bytes(effect)
+            }
         }
     }
 }
@@ -346,6 +357,128 @@ impl Proposal {
     /// # Errors
     /// [`CanonError`] when the arguments hold what canonical JSON would change.
     pub fn digest(&self) -> Result<Digest, CanonError> {
-        canon::digest(self)
+        canon::check(&self.args)?;
+        Ok(Digest::of(&canon::ordered_to_bytes(self)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::Uuid7;
+
+    fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artifact> {
+        let id = Uuid7::from_parts(ms, [3; 10]);
+        let (schema_version, ts) = ("v1".into(), Timestamp::EPOCH);
+        let (artifact_id, trace_id) = (ArtifactId(id), TraceId(id));
+        let digest = Digest::of(text.as_bytes());
+        let free = json!({ text: number, "b": { "😀": 1, "\u{fb33}": [2, { text: null }] } });
+        let request = ActionRequest {
+            schema_id: ActionRequest::SCHEMA_ID.into(),
+            schema_version: "v1".into(),
+            artifact_id,
+            trace_id,
+            ts,
+            plan_id: PlanId(id),
+            risk_level: RiskLevel::HighRisk,
+            intent: text.to_owned(),
+            resources: vec![Resource { kind: text.to_owned(), id: text.to_owned() }],
+            proposal: Proposal {
+                tool_server: text.to_owned(),
+                tool_name: text.to_owned(),
+                args: free.clone(),
+            },
+            idempotency_key: key.clone(),
+            agent: key.clone(),
+            phase: None,
+        };
+        let decided = |decided_by| {
+            Artifact::Decision(SupervisorDecision {
+                schema_id: SupervisorDecision::SCHEMA_ID.into(),
+                schema_version: "v1".into(),
+                artifact_id,
+                trace_id,
+                ts,
+                request_digest: digest,
+                decision: Decision::NeedsApproval,
+                rationale: text.to_owned(),
+                decided_by,
+                policy_hash: digest,
+                code: Some(Code::PolicyDenied),
+            })
+        };
+        let call = ToolCall {
+            schema_id: ToolCall::SCHEMA_ID.into(),
+            schema_version,
+            artifact_id,
+            trace_id,
+            ts,
+            decision_digest: digest,
+            tool_call_id: ToolCallId(id),
+            proposal_digest: digest,
+            idempotency_key: key.clone(),
+        };
+        let settled = |settled_by| {
+            Artifact::Effect(ToolEffect {
+                schema_id: ToolEffect::SCHEMA_ID.into(),
+                schema_version: "v1".into(),
+                artifact_id,
+                trace_id,
+                ts,
+                tool_call_digest: digest,
+                tool_call_id: ToolCallId(id),
+                outcome: Outcome::Success,
+                result: free.clone(),
+                error: Some(EffectError {
+                    code: Code::ToolFailed,
+                    message: text.to_owned(),
+                    may_have_run: true,
+                }),
+                duration_ms: 7,
+                settled_by,
+                redispatches: vec![Redispatch {
+                    attempt: 2,
+                    ts,
+                    by: key.clone(),
+                    reason: text.to_owned(),
+                }],
+            })
+        };
+        vec![
+            Artifact::Request(request),
+            decided(DecidedBy::Policy { rules: vec![text.to_owned()] }),
+            decided(DecidedBy::Person { name: text.to_owned() }),
+            Artifact::Call(call),
+            settled(SettledBy::Answer),
+            settled(SettledBy::Person { name: text.to_owned() }),
+            settled(SettledBy::Probe { trace_id, entry_digest: digest }),
+            settled(SettledBy::Compensation { trace_id, entry_digest: digest }),
+        ]
+    }
+
+    fn general(artifact: &Artifact) -> Result<Vec<u8>, CanonError> {
+        match artifact {
+            Artifact::Request(request) => canon::to_bytes(request),
+            Artifact::Decision(decision) => canon::to_bytes(decision),
+            Artifact::Call(call) => canon::to_bytes(call),
+            Artifact::Effect(effect) => canon::to_bytes(effect),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn declaration_order_is_canonical_order(
+            ms in 0_u64..1 << 48, text: String, number in -1e9..1e9_f64, key: Option<String>,
+        ) {
+            for artifact in artifacts(ms, &text, number, key) {
+                let bytes = artifact.to_bytes().unwrap();
+                let text = String::from_utf8(bytes.clone()).unwrap();
+                prop_assert_eq!(&text, &String::from_utf8(general(&artifact).unwrap()).unwrap());
+                prop_assert_eq!(Artifact::read(artifact.artifact_type(), &bytes).unwrap(), artifact);
+            }
+        }
     }
 }

@@ -90,8 +90,84 @@ fn read_error(error: &serde_json::Error) -> CanonError {
 pub fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>, CanonError> {
     let value =
         serde_json::to_value(value).map_err(|error| CanonError::Invalid(error.to_string()))?;
-    check(&value)?;
-    serde_json_canonicalizer::to_vec(&value).map_err(|error| CanonError::Invalid(error.to_string()))
+    value_to_bytes(&value)
+}
+
+/// Returns the canonical bytes of a JSON value, as [`to_bytes`] does, without copying it.
+///
+/// # Errors
+/// As [`to_bytes`].
+pub fn value_to_bytes(value: &Value) -> Result<Vec<u8>, CanonError> {
+    check(value)?;
+    ordered_to_bytes(&Ordered(value))
+}
+
+/// Returns the canonical bytes of a structure that keeps the canonical order by itself: its fields
+/// are declared in the order of their names, and every free-form part of it is written with
+/// [`ordered`]. A test must hold each such structure against [`to_bytes`].
+///
+/// # Errors
+/// [`CanonError`] when the structure cannot be written.
+pub(crate) fn ordered_to_bytes(value: &impl Serialize) -> Result<Vec<u8>, CanonError> {
+    let mut out = Vec::with_capacity(1024);
+    let mut serializer = serde_json::Serializer::with_formatter(&mut out, EcmaNumbers);
+    value.serialize(&mut serializer).map_err(|error| CanonError::Invalid(error.to_string()))?;
+    Ok(out)
+}
+
+/// Writes a JSON value with the keys of its objects in canonical order.
+///
+/// # Errors
+/// Those of the serializer.
+pub(crate) fn ordered<S: serde::Serializer>(
+    value: &Value,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    Ordered(value).serialize(serializer)
+}
+
+/// A value whose objects are written in the order of RFC 8785: by UTF-16 code units.
+struct Ordered<'a>(&'a Value);
+
+impl Serialize for Ordered<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Null => serializer.serialize_unit(),
+            Value::Bool(value) => serializer.serialize_bool(*value),
+            Value::Number(number) => number.serialize(serializer),
+            Value::String(text) => serializer.serialize_str(text),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Ordered)),
+            Value::Object(map) => {
+                let mut pairs: Vec<(&String, &Value)> = map.iter().collect();
+                if !pairs.is_sorted_by(|(a, _), (b, _)| utf16_order(a, b).is_lt()) {
+                    pairs.sort_by(|(a, _), (b, _)| utf16_order(a, b));
+                }
+                serializer.collect_map(pairs.into_iter().map(|(key, value)| (key, Ordered(value))))
+            }
+        }
+    }
+}
+
+/// Compares as UTF-16 does; only characters beyond the basic plane make that differ from bytes.
+fn utf16_order(a: &str, b: &str) -> std::cmp::Ordering {
+    if a.bytes().chain(b.bytes()).any(|byte| byte >= 0xee) {
+        a.encode_utf16().cmp(b.encode_utf16())
+    } else {
+        a.cmp(b)
+    }
+}
+
+/// Compact JSON with numbers as ECMAScript writes them.
+struct EcmaNumbers;
+
+impl serde_json::ser::Formatter for EcmaNumbers {
+    fn write_f64<W: ?Sized + std::io::Write>(
+        &mut self,
+        writer: &mut W,
+        value: f64,
+    ) -> std::io::Result<()> {
+        writer.write_all(&serde_json_canonicalizer::to_vec(&value)?)
+    }
 }
 
 /// Returns the digest of a value's canonical bytes.
@@ -103,7 +179,7 @@ pub fn digest(value: &impl Serialize) -> Result<Digest, CanonError> {
 }
 
 /// Checks that no number in `value` would be changed by its canonical form.
-fn check(value: &Value) -> Result<(), CanonError> {
+pub(crate) fn check(value: &Value) -> Result<(), CanonError> {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
         Value::Number(number) if safe(number) => Ok(()),
@@ -343,6 +419,7 @@ mod tests {
         fn canonical_bytes_read_back_the_same_and_agree_with_a_second_encoder(value in json()) {
             if let Ok(bytes) = to_bytes(&value) {
                 prop_assert_eq!(&bytes, &serde_jcs::to_vec(&value).unwrap());
+                prop_assert_eq!(&bytes, &serde_json_canonicalizer::to_vec(&value).unwrap());
                 let again = parse(&bytes, usize::MAX).unwrap();
                 prop_assert_eq!(to_bytes(&again).unwrap(), bytes);
             }

@@ -78,7 +78,7 @@ impl Gateway {
             }
         }
         let bytes_max = preparation.limits.output_bytes_max;
-        match canon::to_bytes(&result) {
+        match canon::value_to_bytes(&result) {
             // Escapes and an envelope may make the recorded form longer than the tool's own.
             Ok(bytes) if bytes.len() <= bytes_max.saturating_mul(2).saturating_add(4096) => {}
             Ok(bytes) => {

@@ -327,15 +327,8 @@ impl Gateway {
     ) -> Result<CallReport, GatewayError> {
         let ts = self.source.now();
         let effect = self.effect(&ledger, settled, redispatches.clone(), ts)?;
-        let key = match &ledger.call().request {
-            Some((request, _)) => match &request.idempotency_key {
-                Some(key) => KeyAction::Settle(slot_of(request, key.clone())),
-                None => KeyAction::None,
-            },
-            None => KeyAction::None,
-        };
         ledger.add(Artifact::Effect(effect), ts)?;
-        ledger.commit(key, After::Release)?;
+        ledger.commit(KeyAction::None, After::Release)?;
         Ok(CallReport::of(ledger.call(), redispatches))
     }
 }

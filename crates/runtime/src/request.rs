@@ -103,7 +103,7 @@ impl CallRequest {
             let fits = value.as_ref().is_none_or(|text| (1..=128).contains(&text.len()));
             require(fits, field, "1 to 128 bytes")?;
         }
-        let bytes = canon::to_bytes(&self.args).map_err(RequestError::Args)?.len();
+        let bytes = canon::value_to_bytes(&self.args).map_err(RequestError::Args)?.len();
         if bytes > REQUEST_BYTES_MAX {
             let bytes_max = REQUEST_BYTES_MAX;
             return Err(RequestError::Args(CanonError::TooLarge { bytes, bytes_max }));

@@ -2,6 +2,7 @@
 CREATE TABLE traces (
     trace_id             BLOB    NOT NULL PRIMARY KEY CHECK (length(trace_id) = 16),
     plan_id              BLOB    NOT NULL CHECK (length(plan_id) = 16),
+    trace_number         INTEGER NOT NULL,
     state                TEXT    NOT NULL,
     last_sequence_number INTEGER NOT NULL,
     last_entry_digest    BLOB    NOT NULL CHECK (length(last_entry_digest) = 32),
@@ -14,10 +15,12 @@ CREATE TABLE traces (
 CREATE INDEX traces_open ON traces (trace_id)
     WHERE state NOT IN ('COMPLETED', 'FAILED', 'DENIED', 'TERMINAL');
 
--- The journal.
+-- The journal. The key is `trace_number << 24 | sequence_number`: one tree in which a trace's
+-- entries lie together and new traces are added at the end. The artifact's canonical bytes lie
+-- beside the entry; only they may ever be taken out.
 CREATE TABLE entries (
+    id                INTEGER NOT NULL PRIMARY KEY,
     trace_id          BLOB    NOT NULL,
-    sequence_number   INTEGER NOT NULL,
     prev_entry_digest BLOB    NOT NULL,
     ts                INTEGER NOT NULL,
     from_state        TEXT    NOT NULL,
@@ -28,27 +31,15 @@ CREATE TABLE entries (
     tool_call_id      BLOB,
     idempotency_key   TEXT,
     entry_digest      BLOB    NOT NULL,
-    body              INTEGER NOT NULL,
-    PRIMARY KEY (trace_id, sequence_number)
-) STRICT, WITHOUT ROWID;
+    body              BLOB
+) STRICT;
 
 CREATE TRIGGER entries_are_never_updated BEFORE UPDATE ON entries
 BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
 CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries
 BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
 
--- The artifacts' canonical bytes, in the order they were appended; entries.body names the row.
-CREATE TABLE bodies (
-    id   INTEGER PRIMARY KEY,
-    body BLOB NOT NULL
-) STRICT;
-
-CREATE TRIGGER bodies_are_never_updated BEFORE UPDATE ON bodies
-BEGIN SELECT RAISE(ABORT, 'artifacts are append-only'); END;
-CREATE TRIGGER bodies_are_never_deleted BEFORE DELETE ON bodies
-BEGIN SELECT RAISE(ABORT, 'artifacts are append-only'); END;
-
--- What each key was first used for, and what came of it.
+-- What each key was first used for. What came of it is the end of its trace.
 CREATE TABLE idempotency (
     server_id       TEXT NOT NULL,
     tool_name       TEXT NOT NULL,
@@ -56,16 +47,11 @@ CREATE TABLE idempotency (
     request_digest  BLOB NOT NULL,
     trace_id        BLOB NOT NULL,
     tool_call_id    BLOB NOT NULL,
-    effect_digest   BLOB,
     PRIMARY KEY (server_id, tool_name, idempotency_key)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TRIGGER an_effect_is_recorded_once BEFORE UPDATE ON idempotency
-WHEN old.effect_digest IS NOT NULL
-  OR old.request_digest IS NOT new.request_digest
-  OR old.trace_id IS NOT new.trace_id
-  OR old.tool_call_id IS NOT new.tool_call_id
-BEGIN SELECT RAISE(ABORT, 'an idempotency record is settled once'); END;
+CREATE TRIGGER keys_are_never_updated BEFORE UPDATE ON idempotency
+BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
 CREATE TRIGGER keys_are_never_deleted BEFORE DELETE ON idempotency
 BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
 

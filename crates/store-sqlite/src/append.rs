@@ -1,70 +1,84 @@
 //! Appends, as SQL.
 
 use rusqlite::{Connection, params};
-use windlass_kernel::{HolderId, State};
+use windlass_kernel::{HolderId, State, TraceId};
 use windlass_store::{
-    Append, AppendError, Claim, KeyAction, NewEntry, Reservation, Slot, StoreError, TraceState,
-    rules,
+    Append, AppendError, Claim, KeyAction, NewEntry, Reservation, StoreError, TraceState, rules,
 };
 
 use crate::error::During;
-use crate::rows;
+use crate::rows::{self, TraceNumber};
 
-/// Checks an append and writes it. Everything is checked before anything is written, so a refusal
-/// leaves a transaction that others share as it was.
+/// Checks an append and writes it. A refusal leaves the transaction, which others may share, as it
+/// was: what is checked by trying it is tried first, and taken back.
 pub fn append(
     connection: &Connection,
     append: &Append<'_>,
     me: HolderId,
 ) -> Result<Result<TraceState, AppendError>, StoreError> {
     let trace_id = append.claim.trace_id();
-    let current = rows::load_trace(connection, trace_id)?;
-    let mut buffer = Vec::with_capacity(1024);
-    let state = match rules::decide_append(current.as_ref(), append, me, &mut buffer) {
-        Ok(state) => state,
-        Err(error) => return Ok(Err(error)),
+    // A new trace is looked for by inserting it: two statements less on the busiest path.
+    let current = match append.claim {
+        Claim::New { .. } => None,
+        Claim::Held(_) => rows::load_trace(connection, trace_id)?,
     };
-    if let KeyAction::Reserve(reservation) = &append.key {
-        let existing = rows::load_key(connection, &reservation.slot)?;
-        if let Err(error) = rules::decide_key(existing, &append.key) {
-            return Ok(Err(error));
+    let mut buffer = Vec::with_capacity(1024);
+    let decided =
+        rules::decide_append(current.map(|row| row.state).as_ref(), append, me, &mut buffer);
+    let state = match (decided, current) {
+        (Ok(state), _) => state,
+        // The trace may exist all the same, and that would be the first thing to say.
+        (Err(_), None) if rows::load_trace(connection, trace_id)?.is_some() => {
+            return Ok(Err(AppendError::Fenced { trace_id }));
         }
+        (Err(error), _) => return Ok(Err(error)),
+    };
+    let number = match current {
+        Some(row) => row.number,
+        None => match insert_trace(connection, &state)? {
+            Some(number) => number,
+            None => return Ok(Err(AppendError::Fenced { trace_id })),
+        },
+    };
+    if let KeyAction::Reserve(reservation) = &append.key
+        && !insert_key(connection, reservation, &state)?
+    {
+        if current.is_none() {
+            delete_trace(connection, trace_id)?;
+        }
+        let existing = rows::load_key(connection, &reservation.slot)?;
+        return match rules::decide_key(existing, &append.key) {
+            Err(error) => Ok(Err(error)),
+            Ok(()) => Err(StoreError::Corrupt { reason: "a taken key has no record".to_owned() }),
+        };
     }
     for new in &append.entries {
-        insert_entry(connection, new)?;
+        insert_entry(connection, number, new)?;
     }
-    match append.claim {
-        Claim::New { .. } => insert_trace(connection, &state)?,
-        Claim::Held(_) => update_trace(connection, &state)?,
-    }
-    match &append.key {
-        KeyAction::None => {}
-        KeyAction::Reserve(reservation) => insert_key(connection, reservation, &state)?,
-        KeyAction::Settle(slot) => settle_key(connection, slot, append, &state)?,
+    if current.is_some() {
+        update_trace(connection, &state)?;
     }
     Ok(Ok(state))
 }
 
-fn insert_entry(connection: &Connection, new: &NewEntry) -> Result<(), StoreError> {
+fn insert_entry(
+    connection: &Connection,
+    number: TraceNumber,
+    new: &NewEntry,
+) -> Result<(), StoreError> {
     let operation = "insert an entry";
-    connection
-        .prepare_cached("INSERT INTO bodies (body) VALUES (?1)")
-        .during(operation)?
-        .execute([&new.body])
-        .during(operation)?;
-    let body = connection.last_insert_rowid();
     let entry = &new.entry;
     connection
         .prepare_cached(
-            "INSERT INTO entries (trace_id, sequence_number, prev_entry_digest, ts, from_state,
-                 to_state, artifact_type, artifact_id, artifact_digest, tool_call_id,
-                 idempotency_key, entry_digest, body)
+            "INSERT INTO entries (id, trace_id, prev_entry_digest, ts, from_state, to_state,
+                 artifact_type, artifact_id, artifact_digest, tool_call_id, idempotency_key,
+                 entry_digest, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )
         .during(operation)?
         .execute(params![
+            number.entry_id(entry.sequence_number)?,
             entry.trace_id.0.as_bytes(),
-            signed(entry.sequence_number)?,
             entry.prev_entry_digest.as_bytes(),
             entry.ts.unix_ms(),
             entry.from_state.as_str(),
@@ -75,7 +89,7 @@ fn insert_entry(connection: &Connection, new: &NewEntry) -> Result<(), StoreErro
             entry.tool_call_id.as_ref().map(|id| id.0.as_bytes()),
             entry.idempotency_key,
             entry.entry_digest.as_bytes(),
-            body,
+            new.body,
         ])
         .during(operation)?;
     Ok(())
@@ -86,18 +100,29 @@ fn signed(number: u64) -> Result<i64, StoreError> {
         .map_err(|_| StoreError::Corrupt { reason: "a number is beyond 2^63".to_owned() })
 }
 
-fn insert_trace(connection: &Connection, state: &TraceState) -> Result<(), StoreError> {
+/// Files a new trace under the next number; `None` when it exists.
+fn insert_trace(
+    connection: &Connection,
+    state: &TraceState,
+) -> Result<Option<TraceNumber>, StoreError> {
     let operation = "insert a trace";
-    connection
+    let last: Option<i64> = connection
+        .prepare_cached("SELECT max(id) FROM entries")
+        .during(operation)?
+        .query_row([], |row| row.get(0))
+        .during(operation)?;
+    let number = TraceNumber::after(last.unwrap_or_default());
+    let inserted = connection
         .prepare_cached(
-            "INSERT INTO traces (trace_id, plan_id, state, last_sequence_number,
+            "INSERT INTO traces (trace_id, plan_id, trace_number, state, last_sequence_number,
                  last_entry_digest, tool_call_id, holder, fence)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
         )
         .during(operation)?
         .execute(params![
             state.head.trace_id.0.as_bytes(),
             state.plan_id.0.as_bytes(),
+            number.0,
             state.head.state.unwrap_or(State::Pending).as_str(),
             signed(state.head.sequence_number)?,
             state.head.entry_digest.as_bytes(),
@@ -105,6 +130,17 @@ fn insert_trace(connection: &Connection, state: &TraceState) -> Result<(), Store
             state.holder.as_ref().map(|id| id.0.as_bytes()),
             signed(state.fence)?,
         ])
+        .during(operation)?;
+    Ok((inserted == 1).then_some(number))
+}
+
+/// Takes back a trace that this transaction has inserted.
+fn delete_trace(connection: &Connection, trace_id: TraceId) -> Result<(), StoreError> {
+    let operation = "take back a trace";
+    connection
+        .prepare_cached("DELETE FROM traces WHERE trace_id = ?1")
+        .during(operation)?
+        .execute([trace_id.0.as_bytes()])
         .during(operation)?;
     Ok(())
 }
@@ -132,17 +168,18 @@ pub fn update_trace(connection: &Connection, state: &TraceState) -> Result<(), S
     Ok(())
 }
 
+/// Reserves a key; `false` when it is taken.
 fn insert_key(
     connection: &Connection,
     reservation: &Reservation,
     state: &TraceState,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let operation = "reserve a key";
-    connection
+    let inserted = connection
         .prepare_cached(
             "INSERT INTO idempotency (server_id, tool_name, idempotency_key, request_digest,
-                 trace_id, tool_call_id, effect_digest)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL)",
+                 trace_id, tool_call_id)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
         )
         .during(operation)?
         .execute(params![
@@ -154,31 +191,5 @@ fn insert_key(
             reservation.tool_call_id.0.as_bytes(),
         ])
         .during(operation)?;
-    Ok(())
-}
-
-fn settle_key(
-    connection: &Connection,
-    slot: &Slot,
-    append: &Append<'_>,
-    state: &TraceState,
-) -> Result<(), StoreError> {
-    let operation = "settle a key";
-    let Some(effect) = append.entries.last() else { return Ok(()) };
-    connection
-        .prepare_cached(
-            "UPDATE idempotency SET effect_digest = ?4
-             WHERE server_id = ?1 AND tool_name = ?2 AND idempotency_key = ?3
-               AND trace_id = ?5 AND effect_digest IS NULL",
-        )
-        .during(operation)?
-        .execute(params![
-            slot.server_id,
-            slot.tool_name,
-            slot.idempotency_key,
-            effect.entry.artifact_digest.as_bytes(),
-            state.head.trace_id.0.as_bytes(),
-        ])
-        .during(operation)?;
-    Ok(())
+    Ok(inserted == 1)
 }

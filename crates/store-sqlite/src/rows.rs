@@ -3,8 +3,8 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use windlass_kernel::{
-    ArtifactId, ChainError, Digest, Entry, Head, HolderId, PlanId, SCHEMA_VERSION, Timestamp,
-    ToolCallId, TraceId, Uuid7,
+    ArtifactId, ChainError, Digest, Entry, Head, HolderId, PlanId, SCHEMA_VERSION, State,
+    Timestamp, ToolCallId, TraceId, Uuid7,
 };
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError, TraceState};
 
@@ -12,12 +12,54 @@ use crate::error::During;
 
 /// The columns that [`read_trace`] expects, in their order.
 pub const TRACE_COLUMNS: &str = "trace_id, plan_id, state, last_sequence_number, \
-     last_entry_digest, tool_call_id, holder, fence";
+     last_entry_digest, tool_call_id, holder, fence, trace_number";
 
-/// The columns that [`read_entry`] expects, in their order.
-pub const ENTRY_COLUMNS: &str = "e.trace_id, e.sequence_number, e.prev_entry_digest, e.ts, \
-     e.from_state, e.to_state, e.artifact_type, e.artifact_id, e.artifact_digest, e.tool_call_id, \
-     e.idempotency_key, e.entry_digest";
+/// The columns that [`read_entry`] expects, in their order; the artifact's body comes last.
+pub const ENTRY_COLUMNS: &str = "trace_id, id, prev_entry_digest, ts, from_state, to_state, \
+     artifact_type, artifact_id, artifact_digest, tool_call_id, idempotency_key, entry_digest, \
+     body";
+
+/// Where the body stands among [`ENTRY_COLUMNS`].
+pub const BODY_COLUMN: usize = 12;
+
+/// How many entries a trace can have, as a power of two.
+const SEQUENCE_BITS: u32 = 24;
+
+/// The number under which the store files a trace's entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceNumber(pub i64);
+
+impl TraceNumber {
+    /// The number after that of the last entry.
+    pub const fn after(last_entry_id: i64) -> Self {
+        Self((last_entry_id >> SEQUENCE_BITS) + 1)
+    }
+
+    /// The number of the trace that an entry is filed under.
+    pub const fn of_entry(entry_id: i64) -> Self {
+        Self(entry_id >> SEQUENCE_BITS)
+    }
+
+    /// The key of one of its entries.
+    pub fn entry_id(self, sequence_number: u64) -> Result<i64, StoreError> {
+        i64::try_from(sequence_number)
+            .ok()
+            .filter(|number| *number < 1 << SEQUENCE_BITS)
+            .map(|number| (self.0 << SEQUENCE_BITS) | number)
+            .ok_or_else(|| StoreError::Corrupt {
+                reason: format!("a trace can have no entry {sequence_number}"),
+            })
+    }
+}
+
+/// A trace with the number it is filed under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceRow {
+    /// The trace.
+    pub state: TraceState,
+    /// Its number.
+    pub number: TraceNumber,
+}
 
 /// A column that does not hold what it must.
 type Unreadable = &'static str;
@@ -50,11 +92,15 @@ fn column<'a>(row: &'a Row<'_>, index: usize) -> Result<ValueRef<'a>, Unreadable
     row.get_ref(index).map_err(|_| "a column is missing")
 }
 
+/// The place in its trace that an entry's key stands for.
+const fn sequence_number(id: i64) -> u64 {
+    (id & ((1 << SEQUENCE_BITS) - 1)).unsigned_abs()
+}
+
 /// Reads an entry from a row of [`ENTRY_COLUMNS`].
 pub fn read_entry(row: &Row<'_>) -> Result<Entry, ChainError> {
-    let sequence_number = row.get::<_, i64>(1).ok().and_then(|n| u64::try_from(n).ok());
     read_entry_columns(row).map_err(|what| ChainError::Malformed {
-        sequence_number: sequence_number.unwrap_or_default(),
+        sequence_number: row.get::<_, i64>(1).map(sequence_number).unwrap_or_default(),
         reason: format!("its column {what} is unreadable"),
     })
 }
@@ -67,7 +113,7 @@ fn read_entry_columns(row: &Row<'_>) -> Result<Entry, Unreadable> {
         schema_id: from_state.machine().schema_id().into(),
         schema_version: SCHEMA_VERSION.into(),
         trace_id: TraceId(uuid(column(row, 0)?, "trace_id")?),
-        sequence_number: number(column(row, 1)?, "sequence_number")?,
+        sequence_number: sequence_number(column(row, 1)?.as_i64().map_err(|_| "id")?),
         prev_entry_digest: digest(column(row, 2)?, "prev_entry_digest")?,
         ts: Timestamp::from_unix_ms(ts).map_err(|_| "ts")?,
         from_state,
@@ -86,38 +132,40 @@ fn read_entry_columns(row: &Row<'_>) -> Result<Entry, Unreadable> {
 }
 
 /// Reads a trace from a row of [`TRACE_COLUMNS`].
-pub fn read_trace(row: &Row<'_>) -> Result<TraceState, StoreError> {
+pub fn read_trace(row: &Row<'_>) -> Result<TraceRow, StoreError> {
     read_trace_columns(row).map_err(|what| StoreError::Corrupt {
         reason: format!("a trace's column {what} is unreadable"),
     })
 }
 
-fn read_trace_columns(row: &Row<'_>) -> Result<TraceState, Unreadable> {
+fn read_trace_columns(row: &Row<'_>) -> Result<TraceRow, Unreadable> {
     let sequence_number = number(column(row, 3)?, "last_sequence_number")?;
-    let state = name(column(row, 2)?, "state")?;
-    Ok(TraceState {
+    let current = name(column(row, 2)?, "state")?;
+    let state = TraceState {
         head: Head {
             trace_id: TraceId(uuid(column(row, 0)?, "trace_id")?),
             sequence_number,
             entry_digest: digest(column(row, 4)?, "last_entry_digest")?,
-            state: (sequence_number > 0).then_some(state),
+            state: (sequence_number > 0).then_some(current),
             tool_call_id: optional_uuid(column(row, 5)?, "tool_call_id")?.map(ToolCallId),
         },
         plan_id: PlanId(uuid(column(row, 1)?, "plan_id")?),
         holder: optional_uuid(column(row, 6)?, "holder")?.map(HolderId),
         fence: number(column(row, 7)?, "fence")?,
-    })
+    };
+    let number = column(row, 8)?.as_i64().map_err(|_| "trace_number")?;
+    Ok(TraceRow { state, number: TraceNumber(number) })
 }
 
 /// Loads one trace.
 pub fn load_trace(
     connection: &Connection,
     trace_id: TraceId,
-) -> Result<Option<TraceState>, StoreError> {
+) -> Result<Option<TraceRow>, StoreError> {
     let mut statement = connection
         .prepare_cached(
             "SELECT trace_id, plan_id, state, last_sequence_number, last_entry_digest,
-                    tool_call_id, holder, fence
+                    tool_call_id, holder, fence, trace_number
              FROM traces WHERE trace_id = ?1",
         )
         .during("read a trace")?;
@@ -135,7 +183,7 @@ pub fn load_key(
 ) -> Result<Option<IdempotencyRecord>, StoreError> {
     let mut statement = connection
         .prepare_cached(
-            "SELECT request_digest, trace_id, tool_call_id, effect_digest FROM idempotency
+            "SELECT request_digest, trace_id, tool_call_id FROM idempotency
              WHERE server_id = ?1 AND tool_name = ?2 AND idempotency_key = ?3",
         )
         .during("read a key")?;
@@ -145,13 +193,33 @@ pub fn load_key(
         })
         .optional()
         .during("read a key")?;
-    row.transpose().map_err(|what| StoreError::Corrupt {
+    let record = row.transpose().map_err(|what| StoreError::Corrupt {
         reason: format!("an idempotency record's column {what} is unreadable"),
+    })?;
+    let Some(mut record) = record else { return Ok(None) };
+    record.effect_digest = load_effect(connection, record.trace_id)?;
+    Ok(Some(record))
+}
+
+/// The digest of a trace's effect: that of its last entry's artifact, once the trace has ended.
+fn load_effect(connection: &Connection, trace_id: TraceId) -> Result<Option<Digest>, StoreError> {
+    let Some(trace) = load_trace(connection, trace_id)? else { return Ok(None) };
+    if !trace.state.head.state.is_some_and(State::is_terminal) {
+        return Ok(None);
+    }
+    let id = trace.number.entry_id(trace.state.head.sequence_number)?;
+    let effect = connection
+        .prepare_cached("SELECT artifact_digest FROM entries WHERE id = ?1")
+        .during("read an effect")?
+        .query_row([id], |row| Ok(digest(row.get_ref(0)?, "artifact_digest")))
+        .optional()
+        .during("read an effect")?;
+    effect.transpose().map_err(|what| StoreError::Corrupt {
+        reason: format!("an entry's column {what} is unreadable"),
     })
 }
 
 fn read_key(row: &Row<'_>, slot: &Slot) -> Result<IdempotencyRecord, Unreadable> {
-    let effect = column(row, 3)?;
     Ok(IdempotencyRecord {
         reservation: Reservation {
             slot: slot.clone(),
@@ -159,10 +227,6 @@ fn read_key(row: &Row<'_>, slot: &Slot) -> Result<IdempotencyRecord, Unreadable>
             tool_call_id: ToolCallId(uuid(column(row, 2)?, "tool_call_id")?),
         },
         trace_id: TraceId(uuid(column(row, 1)?, "trace_id")?),
-        effect_digest: if effect == ValueRef::Null {
-            None
-        } else {
-            Some(digest(effect, "effect_digest")?)
-        },
+        effect_digest: None,
     })
 }

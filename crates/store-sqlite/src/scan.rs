@@ -1,68 +1,83 @@
 //! Reading everything once, in memory that does not grow.
 
-use rusqlite::{Connection, Row};
+use rusqlite::{Connection, params};
 use windlass_kernel::{ChainError, TraceId, Uuid7};
-use windlass_store::{StoreError, Visitor};
+use windlass_store::{Record, StoreError, Visitor};
 
 use crate::error::During;
-use crate::rows::{ENTRY_COLUMNS, TRACE_COLUMNS, read_entry, read_trace};
+use crate::rows::{
+    BODY_COLUMN, ENTRY_COLUMNS, TRACE_COLUMNS, TraceNumber, load_trace, read_entry, read_trace,
+};
 
-/// Walks traces and entries side by side in the order of their ids, so that entries without a
-/// trace are seen as well as traces without entries.
+/// Walks all entries in the order they are filed, looking up each trace as it begins; then names
+/// the traces that have lost all of theirs.
 pub fn scan(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), StoreError> {
     let operation = "read the journal";
-    // One snapshot for both walks.
+    // One snapshot for all of it.
     let snapshot = connection.unchecked_transaction().during(operation)?;
-    let mut traces = snapshot
-        .prepare(&format!("SELECT {TRACE_COLUMNS} FROM traces ORDER BY trace_id"))
+    let mut statement = snapshot
+        .prepare(&format!("SELECT {ENTRY_COLUMNS} FROM entries ORDER BY id"))
         .during(operation)?;
-    let mut entries = snapshot
-        .prepare(&format!(
-            "SELECT {ENTRY_COLUMNS}, b.body FROM entries e LEFT JOIN bodies b ON b.id = e.body
-             ORDER BY e.trace_id, e.sequence_number"
-        ))
-        .during(operation)?;
-    let mut traces = traces.query([]).during(operation)?;
-    let mut entries = entries.query([]).during(operation)?;
-
-    let mut entry = entries.next().during(operation)?;
-    let mut trace = traces.next().during(operation)?;
-    loop {
-        let trace_key = trace.map(key).transpose()?;
-        let entry_key = entry.map(key).transpose()?;
-        let current = match (trace_key, entry_key) {
-            (None, None) => return Ok(()),
-            (Some(trace), Some(entry)) => trace.min(entry),
-            (Some(only), None) | (None, Some(only)) => only,
+    let mut rows = statement.query([]).during(operation)?;
+    let mut current: Option<(TraceNumber, TraceId)> = None;
+    let mut seen = 0_i64;
+    while let Some(row) = rows.next().during(operation)? {
+        let id: i64 = row.get(1).during(operation)?;
+        let number = TraceNumber::of_entry(id);
+        let entry = read_entry(row);
+        let trace_id = match (&entry, current) {
+            // A row of this trace's range belongs to it, whatever else it says.
+            (_, Some((open, trace_id))) if open == number => trace_id,
+            (Ok(entry), _) => entry.trace_id,
+            (Err(_), _) => raw_trace_id(row.get_ref(0).during(operation)?)?,
         };
-        let trace_id = TraceId(Uuid7::from_bytes(current).map_err(|_| StoreError::Corrupt {
-            reason: "a trace's id is not a UUID of version 7".to_owned(),
-        })?);
-        if trace_key == Some(current) {
-            let state = trace.map(read_trace).transpose()?;
-            visitor.trace(trace_id, state.as_ref());
-            trace = traces.next().during(operation)?;
-        } else {
-            visitor.trace(trace_id, None);
+        if current != Some((number, trace_id)) {
+            let trace = load_trace(&snapshot, trace_id)?.filter(|trace| trace.number == number);
+            seen += i64::from(trace.is_some());
+            visitor.trace(trace_id, trace.map(|trace| trace.state).as_ref());
+            current = Some((number, trace_id));
         }
-        while let Some(row) = entry {
-            if key(row)? != current {
-                break;
-            }
-            let body = row.get_ref(12).during(operation)?.as_blob().ok();
-            visitor.entry(read_entry(row), body);
-            entry = entries.next().during(operation)?;
-        }
+        let body = row.get_ref(BODY_COLUMN).during(operation)?.as_blob().ok();
+        visitor.entry(entry, body);
     }
+    let traces: i64 = snapshot
+        .query_row("SELECT count(*) FROM traces", [], |row| row.get(0))
+        .during(operation)?;
+    if traces != seen {
+        scan_empty(&snapshot, visitor)?;
+    }
+    Ok(())
 }
 
-/// The trace id of a row, in whose binary form both walks are ordered.
-fn key(row: &Row<'_>) -> Result<[u8; 16], StoreError> {
-    let bytes = row.get_ref(0).during("read the journal")?;
-    bytes.as_blob().ok().and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| {
-        let reason = "a trace's id is not 16 bytes long".to_owned();
-        StoreError::Corrupt { reason }
-    })
+/// Shows the traces that have a head but no entries.
+fn scan_empty(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), StoreError> {
+    let operation = "read the journal";
+    let mut statement = connection
+        .prepare(&format!(
+            "SELECT {TRACE_COLUMNS} FROM traces WHERE NOT EXISTS (
+                 SELECT 1 FROM entries WHERE id BETWEEN trace_number << 24
+                     AND (trace_number << 24) + 16777215 AND entries.trace_id = traces.trace_id)
+             ORDER BY trace_id"
+        ))
+        .during(operation)?;
+    let mut rows = statement.query([]).during(operation)?;
+    while let Some(row) = rows.next().during(operation)? {
+        let trace = read_trace(row)?;
+        visitor.trace(trace.state.head.trace_id, Some(&trace.state));
+    }
+    Ok(())
+}
+
+fn raw_trace_id(value: rusqlite::types::ValueRef<'_>) -> Result<TraceId, StoreError> {
+    value
+        .as_blob()
+        .ok()
+        .and_then(|bytes| bytes.try_into().ok())
+        .and_then(|bytes| Uuid7::from_bytes(bytes).ok())
+        .map(TraceId)
+        .ok_or_else(|| StoreError::Corrupt {
+            reason: "an entry names no trace that could exist".to_owned(),
+        })
 }
 
 /// Lists a trace's entries.
@@ -71,29 +86,27 @@ pub fn list(
     trace_id: TraceId,
     after_sequence_number: u64,
     limit: usize,
-) -> Result<Vec<windlass_store::Record>, StoreError> {
+) -> Result<Vec<Record>, StoreError> {
     let operation = "read a trace's entries";
+    let Some(trace) = load_trace(connection, trace_id)? else { return Ok(Vec::new()) };
+    let first = trace.number.entry_id(after_sequence_number).map_or(i64::MAX, |id| id);
+    let last = TraceNumber(trace.number.0 + 1).entry_id(0)?;
     let mut statement = connection
         .prepare_cached(
-            "SELECT e.trace_id, e.sequence_number, e.prev_entry_digest, e.ts, e.from_state,
-                    e.to_state, e.artifact_type, e.artifact_id, e.artifact_digest,
-                    e.tool_call_id, e.idempotency_key, e.entry_digest, b.body
-             FROM entries e LEFT JOIN bodies b ON b.id = e.body
-             WHERE e.trace_id = ?1 AND e.sequence_number > ?2
-             ORDER BY e.sequence_number LIMIT ?3",
+            "SELECT trace_id, id, prev_entry_digest, ts, from_state, to_state, artifact_type,
+                    artifact_id, artifact_digest, tool_call_id, idempotency_key, entry_digest,
+                    body
+             FROM entries WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT ?3",
         )
         .during(operation)?;
-    let after = i64::try_from(after_sequence_number).unwrap_or(i64::MAX);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = statement
-        .query(rusqlite::params![trace_id.0.as_bytes(), after, limit])
-        .during(operation)?;
+    let mut rows = statement.query(params![first, last, limit]).during(operation)?;
     let mut records = Vec::new();
     while let Some(row) = rows.next().during(operation)? {
         let entry = read_entry(row)
             .map_err(|source: ChainError| StoreError::CorruptTrace { trace_id, source })?;
-        let body = row.get_ref(12).during(operation)?.as_blob().ok().map(<[u8]>::to_vec);
-        records.push(windlass_store::Record { entry, body });
+        let body = row.get_ref(BODY_COLUMN).during(operation)?.as_blob().ok();
+        records.push(Record { entry, body: body.map(<[u8]>::to_vec) });
     }
     Ok(records)
 }

@@ -15,6 +15,7 @@ use windlass_store::{
 use crate::error::During;
 use crate::holder::Holder;
 use crate::open::{self, Settings};
+use crate::rows::TraceRow;
 use crate::writer::Writer;
 use crate::{append, rows, scan};
 
@@ -104,7 +105,7 @@ impl SqliteStore {
         me: HolderId,
         free: impl Fn(&TraceState) -> bool,
     ) -> Result<Result<u64, AcquireError>, StoreError> {
-        let Some(mut state) = rows::load_trace(connection, trace_id)? else {
+        let Some(TraceRow { mut state, .. }) = rows::load_trace(connection, trace_id)? else {
             return Err(StoreError::NotFound { trace_id });
         };
         if let Some(holder) = state.holder
@@ -122,6 +123,7 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn load_state(&self, trace_id: TraceId) -> Result<TraceState, StoreError> {
         self.read(|connection| rows::load_trace(connection, trace_id))?
+            .map(|row| row.state)
             .ok_or(StoreError::NotFound { trace_id })
     }
 
@@ -197,7 +199,7 @@ impl Store for SqliteStore {
         let document = document(&checkpoint)?;
         self.writer.write(move |connection| {
             let trace_id = lease.trace_id();
-            let current = rows::load_trace(connection, trace_id)?;
+            let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
             if let Err(error) = rules::decide_checkpoint(current.as_ref(), &lease, &checkpoint) {
                 return Ok(Err(error));
             }
@@ -254,7 +256,8 @@ impl Store for SqliteStore {
     fn release(&self, lease: Lease) -> Result<(), StoreError> {
         let (trace_id, fence) = (lease.trace_id(), lease.fence());
         let result = self.writer.write(move |connection| {
-            if let Some(mut state) = rows::load_trace(connection, lease.trace_id())?
+            if let Some(TraceRow { mut state, .. }) =
+                rows::load_trace(connection, lease.trace_id())?
                 && rules::holds(&lease, &state)
             {
                 state.holder = None;
@@ -277,7 +280,7 @@ impl Store for SqliteStore {
         let document = document(redispatch)?;
         self.writer.write(move |connection| {
             let trace_id = lease.trace_id();
-            let current = rows::load_trace(connection, trace_id)?;
+            let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
             let recorded: u32 = connection
                 .prepare_cached("SELECT count(*) FROM redispatches WHERE trace_id = ?1")
                 .during(operation)?
@@ -334,7 +337,7 @@ impl Store for SqliteStore {
                 .during(operation)?;
             let mut traces = Vec::new();
             while let Some(row) = rows.next().during(operation)? {
-                traces.push(rows::read_trace(row)?);
+                traces.push(rows::read_trace(row)?.state);
             }
             Ok(traces)
         })

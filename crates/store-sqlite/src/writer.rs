@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use windlass_store::{StoreError, fault};
 
 use crate::error::During;
@@ -130,30 +130,47 @@ impl Writer {
     /// Commits a batch together; if that fails, each piece of it alone, so that one piece that
     /// cannot be written does not take the others with it.
     fn commit(&self, batch: &[Arc<Ticket>]) -> Vec<Result<(), StoreError>> {
-        let mut connection = lock(&self.connection);
-        match commit_together(&mut connection, batch) {
+        let connection = lock(&self.connection);
+        match commit_together(&connection, batch) {
             Ok(()) => batch.iter().map(|_| Ok(())).collect(),
             Err(error) if batch.len() == 1 => vec![Err(error)],
             Err(_) => batch
                 .iter()
-                .map(|ticket| commit_together(&mut connection, std::slice::from_ref(ticket)))
+                .map(|ticket| commit_together(&connection, std::slice::from_ref(ticket)))
                 .collect(),
         }
     }
 }
 
-fn commit_together(connection: &mut Connection, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
+fn commit_together(connection: &Connection, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
     fault::point("append.before");
-    let transaction = connection
-        .transaction_with_behavior(TransactionBehavior::Immediate)
-        .during("begin a transaction")?;
-    for ticket in batch {
-        if let Some(work) = lock(&ticket.work).as_mut() {
-            work(&transaction)?;
+    run(connection, "BEGIN IMMEDIATE", "begin a transaction")?;
+    let result = batch
+        .iter()
+        .try_for_each(|ticket| match lock(&ticket.work).as_mut() {
+            Some(work) => work(connection),
+            None => Ok(()),
+        })
+        .and_then(|()| {
+            fault::point("append.inside");
+            run(connection, "COMMIT", "commit")
+        });
+    match result {
+        Ok(()) => {
+            fault::point("append.after");
+            Ok(())
+        }
+        Err(error) => {
+            if !connection.is_autocommit() {
+                run(connection, "ROLLBACK", "roll back")?;
+            }
+            Err(error)
         }
     }
-    fault::point("append.inside");
-    transaction.commit().during("commit")?;
-    fault::point("append.after");
+}
+
+/// Runs a statement that is compiled once.
+fn run(connection: &Connection, sql: &str, operation: &'static str) -> Result<(), StoreError> {
+    connection.prepare_cached(sql).during(operation)?.execute([]).during(operation)?;
     Ok(())
 }

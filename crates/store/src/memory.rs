@@ -29,6 +29,19 @@ pub struct Tables {
     pub redispatches: BTreeMap<TraceId, Vec<Redispatch>>,
 }
 
+impl Tables {
+    /// A key's record, with its effect if the trace under it has ended.
+    fn key(&self, slot: &Slot) -> Option<IdempotencyRecord> {
+        let mut record = self.keys.get(slot)?.clone();
+        let trace = self.traces.get(&record.trace_id)?;
+        if trace.head.state.is_some_and(windlass_kernel::State::is_terminal) {
+            let last = self.entries.get(&record.trace_id).and_then(|records| records.last());
+            record.effect_digest = last.map(|record| record.entry.artifact_digest);
+        }
+        Some(record)
+    }
+}
+
 #[derive(Debug, Default)]
 struct World {
     tables: Tables,
@@ -96,31 +109,16 @@ impl Store for MemoryStore {
         let current = tables.traces.get(&trace_id);
         let state = rules::decide_append(current, &append, self.me, &mut Vec::new())?;
         if let KeyAction::Reserve(reservation) = &append.key {
-            rules::decide_key(tables.keys.get(&reservation.slot).cloned(), &append.key)?;
+            rules::decide_key(tables.key(&reservation.slot), &append.key)?;
         }
         tables.traces.insert(trace_id, state);
-        let effect_digest = append.entries.last().map(|new| new.entry.artifact_digest);
         let records =
             append.entries.into_iter().map(|new| Record { entry: new.entry, body: Some(new.body) });
         tables.entries.entry(trace_id).or_default().extend(records);
-        match append.key {
-            KeyAction::None => {}
-            KeyAction::Reserve(reservation) => {
-                let record = IdempotencyRecord {
-                    reservation: reservation.clone(),
-                    trace_id,
-                    effect_digest: None,
-                };
-                tables.keys.insert(reservation.slot, record);
-            }
-            KeyAction::Settle(slot) => {
-                if let Some(record) = tables.keys.get_mut(&slot)
-                    && record.trace_id == trace_id
-                    && record.effect_digest.is_none()
-                {
-                    record.effect_digest = effect_digest;
-                }
-            }
+        if let KeyAction::Reserve(reservation) = append.key {
+            let slot = reservation.slot.clone();
+            let record = IdempotencyRecord { reservation, trace_id, effect_digest: None };
+            tables.keys.insert(slot, record);
         }
         let lease = match (append.claim, append.after) {
             (Claim::New { .. }, After::Keep) => {
@@ -191,7 +189,7 @@ impl Store for MemoryStore {
     }
 
     fn load_idempotency(&self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError> {
-        Ok(self.shared.lock().tables.keys.get(slot).cloned())
+        Ok(self.shared.lock().tables.key(slot))
     }
 
     fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError> {

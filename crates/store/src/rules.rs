@@ -57,7 +57,7 @@ pub fn holds(lease: &Lease, current: &TraceState) -> bool {
 pub fn decide_key(existing: Option<IdempotencyRecord>, key: &KeyAction) -> Result<(), AppendError> {
     match (key, existing) {
         (KeyAction::Reserve(_), Some(record)) => Err(AppendError::KeyTaken(Box::new(record))),
-        (KeyAction::Reserve(_) | KeyAction::None | KeyAction::Settle(_), _) => Ok(()),
+        (KeyAction::Reserve(_) | KeyAction::None, _) => Ok(()),
     }
 }
 

@@ -113,8 +113,6 @@ pub enum KeyAction {
     None,
     /// Reserve the key for this trace; the append fails if it is taken.
     Reserve(Reservation),
-    /// Record that the key's effect is the last of the appended entries.
-    Settle(Slot),
 }
 
 /// One atomic append: all of it becomes durable, or nothing does.
@@ -159,7 +157,7 @@ pub struct IdempotencyRecord {
     pub reservation: Reservation,
     /// The trace that runs, or ran, under it.
     pub trace_id: TraceId,
-    /// The digest of the recorded effect, once there is one.
+    /// The digest of the recorded effect: that of the trace's last artifact, once it has ended.
     pub effect_digest: Option<Digest>,
 }
 
@@ -184,7 +182,7 @@ impl TraceFilter {
     }
 }
 
-/// Sees every trace of a store, one after the other, in the order of their ids.
+/// Sees every trace of a store, one after the other, in an order of the store's own.
 pub trait Visitor {
     /// A trace begins; `recorded` is `None` when entries exist that belong to no trace.
     fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>);
