@@ -11,7 +11,7 @@ pub const PROCESSES: usize = 3;
 /// How many traces a history is about.
 pub const TRACES: usize = 12;
 /// How many keys it is about.
-pub const KEYS: usize = 5;
+pub const KEYS: usize = 6;
 
 /// One step. Processes, traces and keys are named by their number; a process that ends is followed
 /// by a new one of the same number.
@@ -30,7 +30,7 @@ pub enum Op {
         /// What becomes of the lease.
         after: After,
     },
-    /// Appends to a trace by a lease that was once granted.
+    /// Appends to a trace by a lease that was once granted, or else is asked for now.
     Append {
         /// The process.
         process: usize,
@@ -142,16 +142,19 @@ pub enum Key {
     Reserve(usize),
     /// Settles it.
     Settle(usize),
+    /// Settles the one that the trace has reserved last, if it has.
+    SettleOwn,
 }
 
-/// Which of the leases that a process was granted for a trace and has not given back.
+/// Which of the leases of a trace that were granted and not given back. A lease is used by the
+/// process that has it, whatever process the step names; the named one uses a lost one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// The last one.
     Newest,
     /// The first one, which may be spent.
     Oldest,
-    /// One of a process that was killed since, once its trace was taken over.
+    /// The last one of a process that has ended, once its trace was taken over.
     Lost,
 }
 
@@ -215,9 +218,10 @@ impl Random {
     }
 
     fn key(&mut self) -> Key {
-        match self.below(6) {
+        match self.below(8) {
             0 | 1 => Key::Reserve(self.below(KEYS)),
             2 => Key::Settle(self.below(KEYS)),
+            3 | 4 => Key::SettleOwn,
             _ => Key::None,
         }
     }
@@ -248,7 +252,7 @@ fn step(random: &mut Random) -> Op {
             key: random.key(),
             after: random.after(),
         },
-        4..13 => Op::Append {
+        4..15 => Op::Append {
             process,
             trace,
             count: random.below(3) + 1,
@@ -257,9 +261,9 @@ fn step(random: &mut Random) -> Op {
             key: random.key(),
             after: random.after(),
         },
-        13..17 => Op::Acquire { process, trace },
-        17..19 => Op::Release { process, trace, lease: random.lease() },
-        19 => Op::Kill { process },
+        15..18 => Op::Acquire { process, trace },
+        18..20 => Op::Release { process, trace, lease: random.lease() },
+        20 if random.one_in(2) => Op::Kill { process },
         20 if random.one_in(2) => Op::Close { process },
         20..22 => Op::LoadKey { process, key: random.below(KEYS) },
         22..24 => {

@@ -9,7 +9,7 @@ use windlass_kernel::{
 use super::Harness;
 use super::fixture::{Ending, Fixture, Trace, forged, holding};
 use super::history::{Fault, KEYS, Key, Op, PROCESSES, TRACES, Which};
-use super::watch::{Scanned, scan};
+use super::watch::{Scanned, ScannedEntry, scan};
 use crate::error::{AppendError, StoreError};
 use crate::store::{Appended, Store};
 use crate::types::{
@@ -56,6 +56,8 @@ struct Replay<'a> {
     traces: Vec<Trace>,
     processes: Vec<Option<Box<dyn Store>>>,
     granted: Vec<Granted>,
+    /// The slot that each trace has reserved last.
+    own_keys: BTreeMap<usize, Slot>,
     /// The name of each holder that was ever seen: how many were seen before it.
     holders: BTreeMap<HolderId, usize>,
 }
@@ -72,6 +74,7 @@ impl<'a> Replay<'a> {
             traces: (0..TRACES).map(trace).collect(),
             processes: (0..PROCESSES).map(|_| Some(harness.open())).collect(),
             granted: Vec::new(),
+            own_keys: BTreeMap::new(),
             holders: BTreeMap::new(),
             harness,
             make,
@@ -81,18 +84,22 @@ impl<'a> Replay<'a> {
     fn perform(&mut self, op: &Op) -> String {
         match *op {
             Op::Create { process, trace, count, key, after } => {
-                let key = self.key(key);
-                let append = Append { key, ..self.trace(trace).create(count, after) };
+                let action = self.key(trace, key);
+                let append = Append { key: action, ..self.trace(trace).create(count, after) };
                 let result = self.store(process).append(append);
-                self.appended(process, trace, result)
+                self.appended(process, trace, key, result)
             }
             Op::Append { process, trace, count, fault, lease, key, after } => {
+                if lease == Which::Newest && self.find(process, trace, lease).is_none() {
+                    // A history in which most appends lack a lease would try little.
+                    self.acquire(process, trace);
+                }
                 let entries = self.entries(process, trace, count, fault);
-                let key = self.key(key);
+                let action = self.key(trace, key);
                 self.with_lease(process, trace, lease, |store, lease| {
-                    store.append(Append { key, after, ..holding(lease, entries) })
+                    store.append(Append { key: action, after, ..holding(lease, entries) })
                 })
-                .map_or_else(no_lease, |result| self.appended(process, trace, result))
+                .map_or_else(no_lease, |result| self.appended(process, trace, key, result))
             }
             Op::Acquire { process, trace } => self.acquire(process, trace),
             Op::Release { process, trace, lease } => self.release(process, trace, lease),
@@ -132,9 +139,13 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn key(&self, key: Key) -> KeyAction {
+    fn key(&self, trace: usize, key: Key) -> KeyAction {
         match key {
             Key::None => KeyAction::None,
+            Key::SettleOwn => {
+                let own = self.own_keys.get(&trace).cloned();
+                own.map_or(KeyAction::None, KeyAction::Settle)
+            }
             Key::Settle(number) => KeyAction::Settle(Self::slot(number)),
             Key::Reserve(number) => {
                 let tool_call_id = ToolCallId(self.make.uuid());
@@ -190,12 +201,12 @@ impl<'a> Replay<'a> {
         bad
     }
 
-    /// Finds a lease. A killed process's counts only once its trace was taken over: before that
-    /// nobody could be using it.
+    /// Finds a lease, which is then used by the process that has it. A dead process's counts only
+    /// once its trace was taken over, in any hand: before that nobody could be using it.
     fn find(&self, process: usize, trace: usize, which: Which) -> Option<usize> {
         let fence = self.store(process).load_state(self.trace(trace).trace_id).ok()?.fence;
         let mine = |granted: &Granted| match which {
-            Which::Newest | Which::Oldest => granted.process == Some(process),
+            Which::Newest | Which::Oldest => granted.process.is_some(),
             Which::Lost => granted.process.is_none() && granted.lease.fence() < fence,
         };
         let mut found = self
@@ -215,7 +226,7 @@ impl<'a> Replay<'a> {
         work: impl FnOnce(&dyn Store, &Lease) -> T,
     ) -> Option<T> {
         let granted = self.granted.get(self.find(process, trace, which)?)?;
-        Some(work(self.store(process), &granted.lease))
+        Some(work(self.store(granted.process.unwrap_or(process)), &granted.lease))
     }
 
     fn grant(&mut self, process: usize, trace: usize, lease: Lease) -> String {
@@ -230,10 +241,14 @@ impl<'a> Replay<'a> {
         &mut self,
         process: usize,
         trace: usize,
+        key: Key,
         result: Result<Appended, AppendError>,
     ) -> String {
         match result {
             Ok(Appended { state, lease }) => {
+                if let Key::Reserve(number) = key {
+                    self.own_keys.insert(trace, Self::slot(number));
+                }
                 let lease = lease.map(|lease| self.grant(process, trace, lease));
                 format!("ok {} {lease:?}", self.state(process, &state))
             }
@@ -250,8 +265,8 @@ impl<'a> Replay<'a> {
 
     fn release(&mut self, process: usize, trace: usize, which: Which) -> String {
         let Some(at) = self.find(process, trace, which) else { return no_lease() };
-        let Granted { lease, .. } = self.granted.remove(at);
-        let result = self.store(process).release(lease);
+        let Granted { lease, process: owner, .. } = self.granted.remove(at);
+        let result = self.store(owner.unwrap_or(process)).release(lease);
         self.said(result, |()| "released".into())
     }
 
@@ -306,9 +321,9 @@ impl<'a> Replay<'a> {
     fn scan(&self, process: usize) -> String {
         let told = |trace: Scanned| {
             let state = trace.recorded.map(|state| self.state(process, &state));
-            let entry = |(entry, body): (Result<_, _>, _)| match entry {
+            let entry = |(entry, body): ScannedEntry| match entry {
                 Ok(entry) => told_record(&Record { entry, body }),
-                Err(error) => windlass_kernel::ChainError::code(&error).to_string(),
+                Err(error) => error.code().to_string(),
             };
             let entries: String = trace.entries.into_iter().map(entry).collect();
             format!("{}: {state:?} {entries};", trace.trace_id)

@@ -37,12 +37,15 @@ impl From<AppendError> for Refusal {
 pub(super) const ALL: TraceFilter =
     TraceFilter { open_only: false, state: None, before: None, limit: usize::MAX };
 
+/// One entry as a scan shows it, with its body.
+pub(super) type ScannedEntry = (Result<Entry, ChainError>, Option<Vec<u8>>);
+
 /// One trace as a scan shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scanned {
     pub(super) trace_id: TraceId,
     pub(super) recorded: Option<TraceState>,
-    pub(super) entries: Vec<(Result<Entry, ChainError>, Option<Vec<u8>>)>,
+    pub(super) entries: Vec<ScannedEntry>,
 }
 
 impl Scanned {
