@@ -8,12 +8,13 @@
 use std::sync::Mutex;
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{ChainError, Checkpoint, Digest, Entry, TraceId};
+use windlass_kernel::{ChainError, Checkpoint, Digest, Entry, Head, PlanId, TraceId};
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
 use windlass_store::{
     AcquireError, After, Append, AppendError, Appended, Claim, IdempotencyRecord, KeyAction, Lease,
-    MemoryStore, Record, Shared, Slot, Store, StoreError, TraceFilter, TraceState, Visitor,
+    MemoryStore, NewEntry, Record, Shared, Slot, Store, StoreError, TraceFilter, TraceState,
+    Visitor,
 };
 
 use crate::bugs::Bug;
@@ -92,6 +93,7 @@ impl Broken {
             match self.bug {
                 Bug::IgnoresArtifactDigest => new.entry.artifact_digest = Digest::of(&new.body),
                 Bug::Renumbers => new.entry.sequence_number = number,
+                Bug::AdoptsEntries => new.entry.trace_id = trace_id,
                 Bug::IgnoresOwnDigest => {}
                 _ => continue,
             }
@@ -147,6 +149,30 @@ impl Broken {
         }
         let lease = made.filter(|_| after == After::Keep);
         Ok(Appended { state: result.unwrap(), lease })
+    }
+
+    /// Appends what the sound store refuses for its transition only.
+    fn append_anywhere(
+        &self,
+        append: Append<'_>,
+        mut state: TraceState,
+    ) -> Result<Appended, AppendError> {
+        let (trace_id, entries) = (append.claim.trace_id(), append.entries.clone());
+        let result = self.inner.append(append);
+        if let Err(AppendError::Chain { source: ChainError::Transition { .. }, .. }) = &result {
+            let last = &entries.last().unwrap().entry;
+            state.head.state = Some(last.to_state);
+            state.head.sequence_number = last.sequence_number;
+            state.head.entry_digest = last.entry_digest;
+            let record = |new: NewEntry| Record { entry: new.entry, body: Some(new.body) };
+            self.shared.tamper(|tables| {
+                tables.traces.insert(trace_id, state);
+                let all = tables.entries.entry(trace_id).or_default();
+                all.extend(entries.into_iter().map(record));
+            });
+            return Ok(Appended { state, lease: None });
+        }
+        result
     }
 
     /// Spoils what the sound store has done.
@@ -208,7 +234,15 @@ impl Visitor for Known<'_> {
 
 impl Store for Broken {
     fn load_state(&self, trace_id: TraceId) -> Result<TraceState, StoreError> {
-        self.inner.load_state(trace_id)
+        match self.inner.load_state(trace_id) {
+            Err(StoreError::NotFound { .. }) if self.is(Bug::InventsTraces) => Ok(TraceState {
+                head: Head::empty(trace_id),
+                plan_id: PlanId(trace_id.0),
+                holder: None,
+                fence: 0,
+            }),
+            result => result,
+        }
     }
 
     fn append(&self, mut append: Append<'_>) -> Result<Appended, AppendError> {
@@ -237,6 +271,7 @@ impl Store for Broken {
                 self.inner.append(Append { claim: Claim::Held(&lease), ..append })
             }
             (Bug::AppendsOneByOne, _, _) => self.append_one_by_one(append),
+            (Bug::AllowsAnyTransition, _, Some(state)) => self.append_anywhere(append, state),
             _ => self.inner.append(append),
         };
         if result.is_ok() {
@@ -280,7 +315,8 @@ impl Store for Broken {
             let tables = self.shared.tables();
             return Ok(tables.checkpoints.get(&trace_id).and_then(|all| all.first().cloned()));
         }
-        self.inner.load_latest_checkpoint(trace_id)
+        let latest = self.inner.load_latest_checkpoint(trace_id)?;
+        Ok(latest.filter(|it| !self.is(Bug::HidesBadCheckpoints) || it.validate().is_ok()))
     }
 
     fn acquire(&self, trace_id: TraceId) -> Result<Lease, AcquireError> {
@@ -313,6 +349,10 @@ impl Store for Broken {
     }
 
     fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError> {
+        let all: usize = self.shared.tables().redispatches.values().map(Vec::len).sum();
+        if self.is(Bug::CountsAllRedispatches) && redispatch.attempt as usize != all + 2 {
+            return Err(AppendError::Fenced { trace_id: lease.trace_id() });
+        }
         let result = self.inner.record_redispatch(lease, redispatch);
         match (self.bug, &result) {
             (Bug::UnnumberedRedispatches, Err(AppendError::Chain { .. }))
@@ -327,7 +367,11 @@ impl Store for Broken {
     }
 
     fn list_redispatches(&self, trace_id: TraceId) -> Result<Vec<Redispatch>, StoreError> {
-        self.inner.list_redispatches(trace_id)
+        let mut all = self.inner.list_redispatches(trace_id)?;
+        if self.is(Bug::ReversesRedispatches) {
+            all.reverse();
+        }
+        Ok(all)
     }
 
     fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError> {

@@ -28,6 +28,13 @@ bugs! {
         several_entries_are_appended_all_or_none;
     /// Renumbers entries instead of checking their numbers.
     Renumbers => a_repeated_sequence_number_is_refused a_skipped_sequence_number_is_refused;
+    /// Takes entries of any trace for its own.
+    AdoptsEntries => an_entry_of_another_trace_is_refused
+        the_trace_is_checked_right_after_the_sequence;
+    /// Knows no table of transitions.
+    AllowsAnyTransition => nothing_follows_a_terminal_state
+        the_current_state_is_checked_right_after_the_previous_digest
+        the_transition_is_checked_right_after_the_current_state;
     /// Looks for the key before all else.
     ChecksKeyFirst => the_own_digest_is_checked_right_after_the_transition
         the_fence_is_checked_before_all_else;
@@ -91,6 +98,14 @@ bugs! {
     UnnumberedRedispatches => a_redispatch_with_a_wrong_number_is_refused;
     /// Keeps anybody's redispatch.
     UnfencedRedispatches => a_lost_lease_cannot_record_a_redispatch;
+    /// Lists the newest redispatch first.
+    ReversesRedispatches => redispatches_are_numbered_from_2_and_listed_in_order;
+    /// Numbers redispatches across all traces.
+    CountsAllRedispatches => redispatches_of_one_trace_do_not_count_for_another;
+    /// Loads only checkpoints that are valid.
+    HidesBadCheckpoints => a_changed_checkpoint_is_loaded_as_it_is;
+    /// Takes an unknown trace for an empty one.
+    InventsTraces => an_unknown_trace_is_not_found a_new_trace_with_a_bad_entry_does_not_come_to_be;
     /// Lists the oldest traces first.
     OldestFirst => traces_are_listed_newest_first_whatever_the_filter
         paging_through_traces_shows_each_once;
