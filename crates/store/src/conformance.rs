@@ -1,1 +1,256 @@
 //! The suite that says whether a store keeps the contract.
+//!
+//! A backend's test file implements [`Harness`] and calls [`conformance_tests!`]; each rule then
+//! is a test of its own, on data of its own. [`history`] feeds one random history to two backends
+//! and compares what they answer; [`fixture`] makes the traces that all of this works on.
+//!
+//! [`conformance_tests!`]: crate::conformance_tests
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a check reports what it finds by panicking"
+)]
+
+mod append;
+mod checkpoints;
+pub mod fixture;
+pub mod history;
+mod keys;
+mod leases;
+mod listing;
+mod losses;
+pub mod memory;
+mod order;
+mod payloads;
+mod proposed;
+mod races;
+mod redispatches;
+mod replay;
+mod settling;
+mod tampering;
+mod watch;
+
+use windlass_kernel::{Checkpoint, Entry, Head, TraceId};
+
+use crate::store::Store;
+use crate::types::NewEntry;
+
+/// What the suite needs of a backend: data of its own, and processes that work on it.
+///
+/// One harness stands for one database, empty at first.
+pub trait Harness {
+    /// Another process's handle on the same data. Dropping it is that process's orderly end.
+    fn open(&self) -> Box<dyn Store>;
+
+    /// Lets that process die without any goodbye: its leases become free for others at once.
+    fn kill(&self, store: Box<dyn Store>);
+
+    /// Closes and opens again whatever the backend keeps open; the data must survive. Called only
+    /// while no handle is open.
+    fn reopen_all(&self) {}
+
+    /// Changes the data behind the store's back; `None` when the backend cannot do that. Called
+    /// only while no handle is open.
+    fn tamper(&self, what: &Tamper) -> Option<()>;
+}
+
+/// What a tamperer does to the data, past every check and every lock.
+#[derive(Clone, Debug)]
+pub enum Tamper {
+    /// Takes away a trace's last entry, and leaves the head that is kept apart as it is.
+    DeleteLastEntry(TraceId),
+    /// Takes away the entry with this number.
+    DeleteEntry(TraceId, u64),
+    /// Puts an entry in the place of the one with the same trace and number.
+    ChangeEntry(Box<Entry>),
+    /// Puts an entry where there was none.
+    InsertEntry(Box<NewEntry>),
+    /// Makes the entry with this number something that cannot be read as an entry.
+    GarbleEntry(TraceId, u64),
+    /// Puts other bytes in the place of an entry's artifact.
+    ChangeBody(TraceId, u64, Vec<u8>),
+    /// Takes away an entry's artifact.
+    DeleteBody(TraceId, u64),
+    /// Puts another head in the place of the trace's.
+    ChangeHead(Box<Head>),
+    /// Puts another checkpoint in the place of the trace's newest.
+    ChangeCheckpoint(TraceId, Box<Checkpoint>),
+    /// Takes away what is kept of a trace apart from its entries, and leaves those.
+    DeleteTraceRow(TraceId),
+}
+
+/// One rule of the contract; it panics when the store does not keep it.
+pub type Check = fn(&dyn Harness);
+
+/// Runs one check by its name.
+///
+/// # Panics
+/// When the store does not keep the rule, or there is no such check.
+pub fn run(name: &str, harness: &dyn Harness) {
+    let all = CHECKS.iter().chain(PROPOSED);
+    let (_, check) = all.clone().find(|(known, _)| *known == name).expect("a check of this name");
+    check(harness);
+}
+
+/// Writes the list of checks once, as data and as tests.
+macro_rules! checks {
+    ($d:tt $($module:ident { $($name:ident,)* })*) => {
+        /// Every rule of the contract, by a name that says it.
+        pub const CHECKS: &[(&str, Check)] = &[$($((stringify!($name), $module::$name),)*)*];
+
+        /// Makes a `#[test]` of every check; the argument makes a fresh [`Harness`] for each.
+        ///
+        /// [`Harness`]: crate::conformance::Harness
+        #[macro_export]
+        macro_rules! conformance_tests {
+            ($d make:expr) => {
+                $($(#[test]
+                fn $name() {
+                    $crate::conformance::run(stringify!($name), &$d make);
+                })*)*
+            };
+        }
+    };
+}
+
+checks! { $
+    append {
+        what_is_appended_reads_back_whole_through_another_handle,
+        what_is_appended_survives_a_restart,
+        an_unknown_trace_is_not_found,
+        a_new_trace_that_exists_is_fenced_and_writes_nothing,
+        a_lease_on_a_trace_that_does_not_exist_is_fenced,
+        a_new_trace_with_a_bad_entry_does_not_come_to_be,
+        several_entries_are_appended_all_or_none,
+        a_repeated_sequence_number_is_refused,
+        a_skipped_sequence_number_is_refused,
+        an_entry_of_another_trace_is_refused,
+        nothing_follows_a_terminal_state,
+        a_call_must_keep_its_id_from_hand_over_to_end,
+        a_body_that_is_not_its_digests_is_refused,
+        an_unknown_schema_version_is_refused,
+        an_idempotency_key_has_1_to_255_characters,
+    }
+    order {
+        the_fence_is_checked_before_all_else,
+        the_sequence_is_checked_right_after_the_fence,
+        the_trace_is_checked_right_after_the_sequence,
+        the_previous_digest_is_checked_right_after_the_trace,
+        the_current_state_is_checked_right_after_the_previous_digest,
+        the_transition_is_checked_right_after_the_current_state,
+        the_own_digest_is_checked_right_after_the_transition,
+        the_artifact_is_checked_right_after_the_own_digest,
+        the_key_is_checked_last,
+        an_earlier_entry_is_judged_whole_before_a_later_one,
+    }
+    keys {
+        a_reservation_is_kept_with_its_entry,
+        an_unknown_key_has_no_record,
+        a_taken_key_returns_its_record_and_writes_nothing,
+        a_taken_key_is_taken_for_other_handles_too,
+        a_taken_key_is_taken_for_its_own_trace_too,
+        a_taken_key_keeps_a_new_trace_from_being,
+        a_key_is_free_under_another_server_or_tool,
+        a_refused_append_reserves_nothing,
+        keys_that_look_alike_are_different_keys,
+    }
+    settling {
+        an_effect_settles_its_key,
+        a_key_is_settled_by_the_last_of_several_entries,
+        a_settled_key_stays_taken,
+        a_key_is_settled_once,
+        a_key_is_settled_by_its_own_trace_only,
+        settling_a_key_that_does_not_exist_makes_none,
+        a_refused_append_settles_nothing,
+    }
+    leases {
+        a_free_trace_can_be_acquired,
+        acquiring_an_unknown_trace_is_not_found,
+        a_live_holder_refuses_another_handle,
+        a_live_holder_refuses_its_own_handle_too,
+        a_losers_failure_leaves_the_holder_its_lease,
+        a_losers_end_leaves_the_holder_its_lease,
+        a_released_trace_can_be_acquired_again,
+        a_released_lease_is_worth_nothing,
+        a_new_trace_that_is_kept_is_held,
+        a_new_trace_that_is_released_is_free,
+        an_append_that_releases_frees_the_trace_with_its_entries,
+        an_append_that_keeps_leaves_the_lease_as_it_is,
+        a_refused_append_that_would_release_keeps_the_lease,
+        a_handle_that_ends_in_order_frees_its_traces,
+        is_held_tells_a_live_holder_from_a_dead_one,
+    }
+    losses {
+        a_killed_holders_traces_are_free_at_once,
+        a_takeover_raises_the_fence,
+        a_lost_lease_cannot_append,
+        a_lost_lease_cannot_write_a_checkpoint,
+        a_lost_lease_cannot_record_a_redispatch,
+        releasing_a_lost_lease_leaves_the_new_holders,
+        a_killed_process_loses_nothing_it_was_told_is_durable,
+        the_death_of_one_holder_leaves_the_others_their_leases,
+    }
+    checkpoints {
+        a_trace_without_checkpoints_has_none,
+        the_latest_checkpoint_is_loaded,
+        a_later_checkpoint_of_the_same_entry_wins,
+        checkpoints_of_one_trace_are_not_anothers,
+        a_checkpoint_must_agree_with_the_head,
+        a_checkpoint_with_a_wrong_digest_is_refused,
+        a_checkpoint_without_the_lease_is_refused,
+        checkpoints_survive_a_restart,
+    }
+    redispatches {
+        redispatches_are_numbered_from_2_and_listed_in_order,
+        a_redispatch_with_a_wrong_number_is_refused,
+        redispatches_of_one_trace_do_not_count_for_another,
+        a_redispatch_without_the_lease_is_refused,
+    }
+    listing {
+        traces_are_listed_newest_first_whatever_the_filter,
+        paging_through_traces_shows_each_once,
+        an_empty_store_lists_nothing,
+        a_long_trace_is_listed_in_pages,
+        an_unknown_trace_has_no_entries,
+        a_scan_shows_every_trace_and_entry_in_order,
+    }
+    tampering {
+        a_missing_last_entry_shows,
+        a_missing_entry_shows,
+        a_changed_entry_shows,
+        an_inserted_entry_shows,
+        an_unreadable_entry_is_reported_and_spoils_no_other_trace,
+        a_changed_body_shows,
+        a_missing_body_shows_and_the_chain_still_holds,
+        a_changed_head_shows,
+        a_changed_checkpoint_is_loaded_as_it_is,
+        entries_without_a_trace_are_reported_by_a_scan,
+    }
+    payloads {
+        bodies_of_any_bytes_read_back,
+        an_empty_body_is_not_a_missing_one,
+        a_body_of_a_megabyte_reads_back,
+        keys_and_bodies_of_any_text_read_back,
+    }
+    races {
+        appends_of_many_threads_all_land,
+        of_many_creators_of_one_trace_one_wins,
+        of_many_reservers_of_one_key_one_wins,
+        of_two_handles_one_acquires,
+        two_handles_never_hold_one_trace_at_once,
+        of_two_handles_one_takes_over_from_the_dead,
+    }
+}
+
+/// Rules that the shared rules, the kernel or the memory store do not keep yet.
+///
+/// They are run by no backend. Once the cause is mended the rule belongs in [`CHECKS`].
+pub const PROPOSED: &[(&str, Check)] = &[
+    (
+        "a_spent_lease_cannot_free_a_later_one_of_the_same_handle",
+        proposed::a_spent_lease_cannot_free_a_later_one_of_the_same_handle,
+    ),
+    ("a_checkpoint_must_name_its_traces_plan", proposed::a_checkpoint_must_name_its_traces_plan),
+    ("an_unknown_schema_id_is_refused", proposed::an_unknown_schema_id_is_refused),
+];

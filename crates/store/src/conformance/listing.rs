@@ -1,0 +1,159 @@
+//! Lists and scans: everything once, in order, in pages of any size.
+
+use windlass_kernel::State;
+
+use super::Harness;
+use super::fixture::{Ending, Fixture, Trace};
+use super::watch::{ALL, Scanned, assert_reads_back, hold, put, scan};
+use crate::store::Store;
+use crate::types::{After, Record, TraceFilter, TraceState};
+
+/// Fills a store with 50 traces of mixed states, not in the order of their ids, and returns them
+/// newest first.
+fn fill(store: &dyn Store, make: &Fixture) -> Vec<Trace> {
+    let runs: [&[State]; 4] = [
+        &[],
+        &[State::Running],
+        &[State::Running, State::Checkpoint],
+        &[State::Running, State::Terminal],
+    ];
+    let calls = (0..5).flat_map(|_| Ending::ALL).map(|ending| make.call(*ending));
+    let mut traces: Vec<Trace> = calls.collect();
+    traces.extend((0..5).flat_map(|_| runs).map(|states| make.run(states)));
+    assert_eq!(traces.len(), 50);
+    for start in [3, 0, 4, 1, 2] {
+        for (number, trace) in traces.iter().enumerate().skip(start).step_by(5) {
+            let after = if number % 2 == 0 { After::Keep } else { After::Release };
+            store.append(trace.create(trace.len(), after)).unwrap();
+        }
+    }
+    traces.reverse();
+    traces
+}
+
+/// What a filter lets through, said a second time.
+fn expected(all: &[TraceState], filter: &TraceFilter) -> Vec<TraceState> {
+    let mut wanted = all.to_vec();
+    wanted.retain(|trace| !filter.open_only || !trace.head.state.unwrap().is_terminal());
+    wanted.retain(|trace| filter.state.is_none() || trace.head.state == filter.state);
+    wanted.retain(|trace| filter.before.is_none_or(|before| trace.head.trace_id < before));
+    wanted.truncate(filter.limit);
+    wanted
+}
+
+pub(super) fn traces_are_listed_newest_first_whatever_the_filter(harness: &dyn Harness) {
+    let (store, other) = (harness.open(), harness.open());
+    let traces = fill(&*store, &Fixture::new());
+    let all: Vec<TraceState> =
+        traces.iter().map(|trace| other.load_state(trace.trace_id).unwrap()).collect();
+    assert_eq!(other.list_traces(&ALL).unwrap(), all);
+    let states = [None].into_iter().chain(State::ALL.iter().map(|state| Some(*state)));
+    let borders = [0, 1, 25, 49].map(|at| traces.get(at).map(|trace| trace.trace_id));
+    for state in states {
+        for before in borders.iter().copied().chain([None]) {
+            for limit in [0, 1, 7, 49, 50, 1_000, usize::MAX] {
+                for open_only in [false, true] {
+                    let filter = TraceFilter { open_only, state, before, limit };
+                    let listed = other.list_traces(&filter).unwrap();
+                    assert_eq!(listed, expected(&all, &filter), "{filter:?}");
+                }
+            }
+        }
+    }
+    let open = TraceFilter { open_only: true, ..ALL };
+    assert_eq!(
+        other.list_traces(&open).unwrap(),
+        other.list_traces(&TraceFilter::open(50)).unwrap()
+    );
+}
+
+pub(super) fn paging_through_traces_shows_each_once(harness: &dyn Harness) {
+    let store = harness.open();
+    let traces = fill(&*store, &Fixture::new());
+    for limit in [1, 7, 50] {
+        let mut shown = Vec::new();
+        let mut filter = TraceFilter { limit, ..ALL };
+        loop {
+            let page = store.list_traces(&filter).unwrap();
+            let Some(last) = page.last() else { break };
+            assert!(page.len() <= limit);
+            filter.before = Some(last.head.trace_id);
+            shown.extend(page.iter().map(|trace| trace.head.trace_id));
+        }
+        let ids: Vec<_> = traces.iter().map(|trace| trace.trace_id).collect();
+        assert_eq!(shown, ids);
+    }
+}
+
+pub(super) fn an_empty_store_lists_nothing(harness: &dyn Harness) {
+    let store = harness.open();
+    assert_eq!(store.list_traces(&ALL).unwrap(), []);
+    assert_eq!(store.list_traces(&TraceFilter::open(10)).unwrap(), []);
+    assert_eq!(scan(&*store), []);
+}
+
+/// How many entries the long trace has.
+const LONG: usize = 1_000;
+
+pub(super) fn a_long_trace_is_listed_in_pages(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let (store, other) = (harness.open(), harness.open());
+    let (before, long, after) = (make.run_long(3), make.run_long(LONG), make.run_long(3));
+    put(&*store, &before);
+    put(&*store, &after);
+    let lease = hold(&*store, &long, 1);
+    for skip in (1..LONG).step_by(100) {
+        store.append(long.append(&lease, skip, 100)).unwrap();
+    }
+    assert_reads_back(&*other, &long, LONG);
+    let records = long.records(LONG);
+    for skip in [0, 1, 9, 10, 499, 998, 999, 1_000, 1_001] {
+        for limit in [0, 1, 2, 100, 999, 1_000, 1_001, usize::MAX] {
+            let listed = other.list_log_entries(long.trace_id, skip as u64, limit).unwrap();
+            let page: Vec<Record> = records.iter().skip(skip).take(limit).cloned().collect();
+            assert!(listed == page, "{} entries after {skip}, limit {limit}", listed.len());
+        }
+    }
+    for beyond in [u64::from(u32::MAX), i64::MAX as u64, u64::MAX] {
+        assert_eq!(other.list_log_entries(long.trace_id, beyond, 10).unwrap(), [], "{beyond}");
+    }
+}
+
+pub(super) fn an_unknown_trace_has_no_entries(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let store = harness.open();
+    put(&*store, &make.run_long(3));
+    assert_eq!(store.list_log_entries(make.run_long(1).trace_id, 0, 10).unwrap(), []);
+}
+
+pub(super) fn a_scan_shows_every_trace_and_entry_in_order(harness: &dyn Harness) {
+    let (store, other) = (harness.open(), harness.open());
+    let make = Fixture::new();
+    let long = make.run_long(20);
+    let mut traces = fill(&*store, &make);
+    // Its entries come after those of traces that come after it.
+    let lease = hold(&*store, &long, 1);
+    for skip in 1..20 {
+        store.append(long.append(&lease, skip, 1)).unwrap();
+    }
+    traces.push(long);
+    traces.reverse();
+    let expected: Vec<Scanned> = traces
+        .iter()
+        .map(|trace| Scanned {
+            trace_id: trace.trace_id,
+            recorded: Some(other.load_state(trace.trace_id).unwrap()),
+            entries: trace
+                .entries
+                .iter()
+                .cloned()
+                .map(|new| (Ok(new.entry), Some(new.body)))
+                .collect(),
+        })
+        .collect();
+    let scanned = scan(&*other);
+    assert_eq!(scanned, expected);
+    for trace in scanned {
+        assert_eq!(trace.verdict(), Ok(()));
+    }
+}

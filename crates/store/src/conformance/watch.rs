@@ -1,0 +1,160 @@
+//! Sees all that a store shows, and holds a refusal against it.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+use windlass_kernel::artifact::Redispatch;
+use windlass_kernel::{ChainError, Checkpoint, Code, Entry, TraceId};
+
+use super::fixture::Trace;
+use crate::error::AppendError;
+use crate::store::Store;
+use crate::types::{
+    After, IdempotencyRecord, Lease, Record, Slot, TraceFilter, TraceState, Visitor,
+};
+
+/// An append that was not made, so that it can be compared.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Fenced(TraceId),
+    Chain(TraceId, ChainError),
+    KeyTaken(IdempotencyRecord),
+    Store(Code),
+}
+
+impl From<AppendError> for Refusal {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::Fenced { trace_id } => Self::Fenced(trace_id),
+            AppendError::Chain { trace_id, source } => Self::Chain(trace_id, source),
+            AppendError::KeyTaken(record) => Self::KeyTaken(*record),
+            AppendError::Store(error) => Self::Store(error.code()),
+        }
+    }
+}
+
+/// Everything.
+pub(super) const ALL: TraceFilter =
+    TraceFilter { open_only: false, state: None, before: None, limit: usize::MAX };
+
+/// One entry as a scan shows it, with its body.
+pub(super) type ScannedEntry = (Result<Entry, ChainError>, Option<Vec<u8>>);
+
+/// One trace as a scan shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Scanned {
+    pub(super) trace_id: TraceId,
+    pub(super) recorded: Option<TraceState>,
+    pub(super) entries: Vec<ScannedEntry>,
+}
+
+impl Scanned {
+    /// What a verifier finds: the first thing wrong with chain, bodies and head.
+    pub(super) fn verdict(&self) -> Result<(), ChainError> {
+        let mut head = windlass_kernel::Head::empty(self.trace_id);
+        for (entry, body) in &self.entries {
+            let entry = entry.clone()?;
+            head = head.admit(&entry, &mut Vec::new())?;
+            let digest = body.as_ref().map(|body| windlass_kernel::Digest::of(body));
+            if digest.is_some_and(|digest| digest != entry.artifact_digest) {
+                return Err(ChainError::Artifact {
+                    sequence_number: entry.sequence_number,
+                    artifact: entry.artifact_type.as_str(),
+                });
+            }
+        }
+        self.recorded.map_or(Ok(()), |recorded| head.matches(&recorded.head))
+    }
+}
+
+/// What a scan shows, in its order.
+#[derive(Debug, Default)]
+struct Seen(Vec<Scanned>);
+
+impl Visitor for Seen {
+    fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>) {
+        self.0.push(Scanned { trace_id, recorded: recorded.copied(), entries: Vec::new() });
+    }
+
+    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+        let trace = self.0.last_mut().expect("an entry comes after its trace");
+        trace.entries.push((entry, body.map(<[u8]>::to_vec)));
+    }
+}
+
+/// Scans the whole store.
+pub(super) fn scan(store: &dyn Store) -> Vec<Scanned> {
+    let mut seen = Seen::default();
+    store.scan(&mut seen).expect("a scan");
+    seen.0
+}
+
+/// All that a store shows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Picture {
+    traces: Vec<TraceState>,
+    scanned: Vec<Scanned>,
+    records: BTreeMap<TraceId, Vec<Record>>,
+    checkpoints: BTreeMap<TraceId, Option<Checkpoint>>,
+    redispatches: BTreeMap<TraceId, Vec<Redispatch>>,
+    keys: Vec<Option<IdempotencyRecord>>,
+}
+
+/// Looks at a store through one handle, and at these slots.
+pub(super) struct Watch<'a> {
+    store: &'a dyn Store,
+    slots: Vec<Slot>,
+}
+
+impl<'a> Watch<'a> {
+    pub(super) fn new(store: &'a dyn Store, slots: &[Slot]) -> Self {
+        Self { store, slots: slots.to_vec() }
+    }
+
+    pub(super) fn picture(&self) -> Picture {
+        let store = self.store;
+        let scanned = scan(store);
+        let ids: Vec<TraceId> = scanned.iter().map(|trace| trace.trace_id).collect();
+        let records = |id: &TraceId| (*id, store.list_log_entries(*id, 0, usize::MAX).unwrap());
+        let latest = |id: &TraceId| (*id, store.load_latest_checkpoint(*id).unwrap());
+        let redispatches = |id: &TraceId| (*id, store.list_redispatches(*id).unwrap());
+        Picture {
+            traces: store.list_traces(&ALL).unwrap(),
+            records: ids.iter().map(records).collect(),
+            checkpoints: ids.iter().map(latest).collect(),
+            redispatches: ids.iter().map(redispatches).collect(),
+            keys: self.slots.iter().map(|slot| store.load_idempotency(slot).unwrap()).collect(),
+            scanned,
+        }
+    }
+
+    /// Makes an attempt that must fail and must leave nothing behind.
+    pub(super) fn refused<T: Debug>(
+        &self,
+        attempt: impl FnOnce() -> Result<T, AppendError>,
+    ) -> Refusal {
+        let before = self.picture();
+        let error = attempt().expect_err("this must be refused");
+        assert_eq!(self.picture(), before, "a refusal (`{error}`) left something behind");
+        error.into()
+    }
+}
+
+/// Makes a trace with its first entries and keeps its lease.
+pub(super) fn hold(store: &dyn Store, trace: &Trace, count: usize) -> Lease {
+    let appended = store.append(trace.create(count, After::Keep)).expect("a new trace");
+    appended.lease.expect("a lease on a trace that is kept")
+}
+
+/// Makes a trace with all its entries and leaves it free.
+pub(super) fn put(store: &dyn Store, trace: &Trace) {
+    store.append(trace.create(trace.len(), After::Release)).expect("a new trace");
+}
+
+/// Checks that a trace reads back as its first entries.
+pub(super) fn assert_reads_back(store: &dyn Store, trace: &Trace, count: usize) {
+    let state = store.load_state(trace.trace_id).expect("the trace");
+    assert_eq!((state.head, state.plan_id), (trace.head_after(count), trace.plan_id));
+    let records = store.list_log_entries(trace.trace_id, 0, usize::MAX).expect("its entries");
+    assert!(records == trace.records(count), "trace {} reads back changed", trace.trace_id);
+}

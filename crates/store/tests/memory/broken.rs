@@ -1,0 +1,409 @@
+//! Stores with one bug each, for the suite to find.
+#![expect(
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "test support, where each bug is an exception to what all others do"
+)]
+
+use std::sync::Mutex;
+
+use windlass_kernel::artifact::Redispatch;
+use windlass_kernel::{ChainError, Checkpoint, Digest, Entry, Head, PlanId, TraceId};
+use windlass_store::conformance::memory::MemoryHarness;
+use windlass_store::conformance::{Harness, Tamper};
+use windlass_store::{
+    AcquireError, After, Append, AppendError, Appended, Claim, IdempotencyRecord, KeyAction, Lease,
+    MemoryStore, NewEntry, Record, Shared, Slot, Store, StoreError, TraceFilter, TraceState,
+    Visitor,
+};
+
+use crate::bugs::Bug;
+
+/// Processes with a bug, on a sound database in memory.
+pub struct BrokenHarness {
+    memory: MemoryHarness,
+    bug: Bug,
+    unburied: Mutex<Vec<Box<dyn Store>>>,
+}
+
+impl BrokenHarness {
+    pub fn new(bug: Bug) -> Self {
+        Self { memory: MemoryHarness::default(), bug, unburied: Mutex::default() }
+    }
+}
+
+impl Harness for BrokenHarness {
+    fn open(&self) -> Box<dyn Store> {
+        let inner = self.memory.open_memory();
+        Box::new(Broken { inner, shared: self.memory.shared.clone(), bug: self.bug })
+    }
+
+    fn kill(&self, store: Box<dyn Store>) {
+        if self.bug == Bug::MournsNobody {
+            self.unburied.lock().unwrap().push(store);
+        }
+    }
+
+    fn tamper(&self, what: &Tamper) -> Option<()> {
+        self.memory.tamper(what)
+    }
+}
+
+struct Broken {
+    inner: MemoryStore,
+    shared: Shared,
+    bug: Bug,
+}
+
+impl Broken {
+    fn is(&self, bug: Bug) -> bool {
+        self.bug == bug
+    }
+
+    fn current(&self, trace_id: TraceId) -> Option<TraceState> {
+        self.inner.load_state(trace_id).ok()
+    }
+
+    fn change_state(&self, trace_id: TraceId, change: impl FnOnce(&mut TraceState)) {
+        self.shared.tamper(|tables| {
+            if let Some(state) = tables.traces.get_mut(&trace_id) {
+                change(state);
+            }
+        });
+    }
+
+    /// The slot as this store writes it.
+    fn slot(&self, slot: &Slot) -> Slot {
+        let mut slot = slot.clone();
+        if self.is(Bug::KeysWithoutServer) {
+            slot.server_id.clear();
+        }
+        if self.is(Bug::CutsKeysAtNul) {
+            slot.idempotency_key =
+                slot.idempotency_key.split('\0').next().unwrap_or_default().to_owned();
+        }
+        slot
+    }
+
+    /// Bends an append before the sound store sees it.
+    fn bend(&self, append: &mut Append<'_>) {
+        let trace_id = append.claim.trace_id();
+        let head = self.current(trace_id).map_or(0, |state| state.head.sequence_number);
+        for (new, number) in append.entries.iter_mut().zip(head + 1..) {
+            match self.bug {
+                Bug::IgnoresArtifactDigest => new.entry.artifact_digest = Digest::of(&new.body),
+                Bug::Renumbers => new.entry.sequence_number = number,
+                Bug::AdoptsEntries => new.entry.trace_id = trace_id,
+                Bug::IgnoresOwnDigest => {}
+                _ => continue,
+            }
+            new.entry.entry_digest = new.entry.compute_digest(&mut Vec::new());
+        }
+        match &mut append.key {
+            KeyAction::Reserve(reservation) => reservation.slot = self.slot(&reservation.slot),
+            KeyAction::Settle(slot) => *slot = self.slot(slot),
+            KeyAction::None => {}
+        }
+        match (self.bug, &append.key) {
+            (Bug::LosesReservations, KeyAction::Reserve(_))
+            | (Bug::NeverSettles, KeyAction::Settle(_)) => append.key = KeyAction::None,
+            _ => {}
+        }
+        if self.is(Bug::ForgetsRelease) {
+            append.after = After::Keep;
+        }
+        if self.is(Bug::MakesTracesTwice) && matches!(append.claim, Claim::New { .. }) {
+            self.shared.tamper(|tables| {
+                tables.traces.remove(&trace_id);
+                tables.entries.remove(&trace_id);
+            });
+        }
+    }
+
+    /// Appends entry by entry, each in a transaction of its own.
+    fn append_one_by_one(&self, append: Append<'_>) -> Result<Appended, AppendError> {
+        let Append { claim, entries, mut key, after } = append;
+        let last = entries.len();
+        let mut made = None;
+        let mut result = None;
+        for (new, number) in entries.into_iter().zip(1..) {
+            let claim = match (&claim, &made) {
+                (_, Some(lease)) => Claim::Held(lease),
+                (Claim::Held(lease), None) => Claim::Held(lease),
+                (Claim::New { trace_id, plan_id }, None) => {
+                    Claim::New { trace_id: *trace_id, plan_id: *plan_id }
+                }
+            };
+            let key = if number == last {
+                std::mem::replace(&mut key, KeyAction::None)
+            } else {
+                KeyAction::None
+            };
+            let after = if number == last { after } else { After::Keep };
+            let mut appended =
+                self.inner.append(Append { claim, entries: vec![new], key, after })?;
+            if let Some(lease) = appended.lease.take() {
+                made = Some(lease);
+            }
+            result = Some(appended.state);
+        }
+        let lease = made.filter(|_| after == After::Keep);
+        Ok(Appended { state: result.unwrap(), lease })
+    }
+
+    /// Appends what the sound store refuses for its transition only.
+    fn append_anywhere(
+        &self,
+        append: Append<'_>,
+        mut state: TraceState,
+    ) -> Result<Appended, AppendError> {
+        let (trace_id, entries) = (append.claim.trace_id(), append.entries.clone());
+        let result = self.inner.append(append);
+        if let Err(AppendError::Chain { source: ChainError::Transition { .. }, .. }) = &result {
+            let last = &entries.last().unwrap().entry;
+            state.head.state = Some(last.to_state);
+            state.head.sequence_number = last.sequence_number;
+            state.head.entry_digest = last.entry_digest;
+            let record = |new: NewEntry| Record { entry: new.entry, body: Some(new.body) };
+            self.shared.tamper(|tables| {
+                tables.traces.insert(trace_id, state);
+                let all = tables.entries.entry(trace_id).or_default();
+                all.extend(entries.into_iter().map(record));
+            });
+            return Ok(Appended { state, lease: None });
+        }
+        result
+    }
+
+    /// Spoils what the sound store has done.
+    fn spoil(&self, trace_id: TraceId, key: &KeyAction, digest: Option<Digest>) {
+        self.shared.tamper(|tables| {
+            let entries = tables.entries.get_mut(&trace_id).unwrap();
+            if self.is(Bug::LosesLastEntry) {
+                entries.pop();
+            }
+            for record in entries {
+                match (self.bug, &mut record.body) {
+                    (Bug::ForgetsBodies, body) => *body = None,
+                    (Bug::EmptyBodyIsNone, body) if body.as_deref() == Some(b"") => *body = None,
+                    (Bug::BodiesAreText, Some(body)) => {
+                        *body = String::from_utf8_lossy(body).into_owned().into_bytes();
+                    }
+                    _ => {}
+                }
+            }
+            if let KeyAction::Settle(slot) = key
+                && let Some(record) = tables.keys.get_mut(slot)
+            {
+                let own = record.trace_id == trace_id;
+                if (self.is(Bug::SettlesTwice) && own)
+                    || (self.is(Bug::SettlesForStrangers) && !own)
+                {
+                    record.effect_digest = digest;
+                }
+            }
+            if self.is(Bug::ForgetsCallId) {
+                tables.traces.get_mut(&trace_id).unwrap().head.tool_call_id = None;
+            }
+        });
+    }
+}
+
+/// The lease that a trace is under, whoever asks.
+fn in_force(state: &TraceState, lease: &Lease) -> Lease {
+    Lease::grant(lease.trace_id(), state.holder.unwrap_or(lease.holder()), state.fence)
+}
+
+/// Shows only traces that have a row of their own.
+struct Known<'a>(&'a mut dyn Visitor, bool);
+
+impl Visitor for Known<'_> {
+    fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>) {
+        self.1 = recorded.is_some();
+        if self.1 {
+            self.0.trace(trace_id, recorded);
+        }
+    }
+
+    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+        if self.1 {
+            self.0.entry(entry, body);
+        }
+    }
+}
+
+impl Store for Broken {
+    fn load_state(&self, trace_id: TraceId) -> Result<TraceState, StoreError> {
+        match self.inner.load_state(trace_id) {
+            Err(StoreError::NotFound { .. }) if self.is(Bug::InventsTraces) => Ok(TraceState {
+                head: Head::empty(trace_id),
+                plan_id: PlanId(trace_id.0),
+                holder: None,
+                fence: 0,
+            }),
+            result => result,
+        }
+    }
+
+    fn append(&self, mut append: Append<'_>) -> Result<Appended, AppendError> {
+        self.bend(&mut append);
+        let trace_id = append.claim.trace_id();
+        let (key, after) = (append.key.clone(), append.after);
+        let digest = append.entries.last().map(|new| new.entry.artifact_digest);
+        let state = self.current(trace_id);
+        if let (KeyAction::Reserve(reservation), Bug::ChecksKeyFirst) = (&key, self.bug)
+            && let Some(record) = self.inner.load_idempotency(&reservation.slot)?
+        {
+            return Err(AppendError::KeyTaken(Box::new(record)));
+        }
+        if let (KeyAction::Reserve(reservation), Bug::ReservesTooEarly) = (&key, self.bug) {
+            let reservation = reservation.clone();
+            let record = IdempotencyRecord { reservation, trace_id, effect_digest: None };
+            let slot = record.reservation.slot.clone();
+            self.shared.tamper(|tables| {
+                tables.keys.entry(slot).or_insert(record);
+            });
+            append.key = KeyAction::None;
+        }
+        let result = match (self.bug, &append.claim, state) {
+            (Bug::SkipsFence, Claim::Held(lease), Some(state)) => {
+                let lease = in_force(&state, lease);
+                self.inner.append(Append { claim: Claim::Held(&lease), ..append })
+            }
+            (Bug::AppendsOneByOne, _, _) => self.append_one_by_one(append),
+            (Bug::AllowsAnyTransition, _, Some(state)) => self.append_anywhere(append, state),
+            _ => self.inner.append(append),
+        };
+        if result.is_ok() {
+            self.spoil(trace_id, &key, digest);
+        } else if self.is(Bug::ReleasesOnRefusal) && after == After::Release {
+            self.change_state(trace_id, |state| state.holder = None);
+        }
+        result
+    }
+
+    fn list_log_entries(
+        &self,
+        trace_id: TraceId,
+        after_sequence_number: u64,
+        limit: usize,
+    ) -> Result<Vec<Record>, StoreError> {
+        let after = match self.bug {
+            Bug::RepeatsAtPageEdges => after_sequence_number.saturating_sub(1),
+            Bug::SignedPages if after_sequence_number > i64::MAX as u64 => 0,
+            _ => after_sequence_number,
+        };
+        self.inner.list_log_entries(trace_id, after, limit)
+    }
+
+    fn write_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError> {
+        let result = self.inner.write_checkpoint(lease, checkpoint);
+        match (self.bug, &result) {
+            (Bug::BelievesCheckpoints, Err(AppendError::Chain { .. }))
+            | (Bug::UnfencedCheckpoints, Err(AppendError::Fenced { .. })) => {
+                let (id, checkpoint) = (lease.trace_id(), checkpoint.clone());
+                self.shared
+                    .tamper(|tables| tables.checkpoints.entry(id).or_default().push(checkpoint));
+                Ok(())
+            }
+            _ => result,
+        }
+    }
+
+    fn load_latest_checkpoint(&self, trace_id: TraceId) -> Result<Option<Checkpoint>, StoreError> {
+        if self.is(Bug::OldestCheckpointWins) {
+            let tables = self.shared.tables();
+            return Ok(tables.checkpoints.get(&trace_id).and_then(|all| all.first().cloned()));
+        }
+        let latest = self.inner.load_latest_checkpoint(trace_id)?;
+        Ok(latest.filter(|it| !self.is(Bug::HidesBadCheckpoints) || it.validate().is_ok()))
+    }
+
+    fn acquire(&self, trace_id: TraceId) -> Result<Lease, AcquireError> {
+        if self.is(Bug::RobsTheLiving) {
+            self.change_state(trace_id, |state| state.holder = None);
+        }
+        let lease = self.inner.acquire(trace_id);
+        match (self.bug, lease) {
+            (Bug::LosersRelease, Err(error)) => {
+                self.change_state(trace_id, |state| state.holder = None);
+                Err(error)
+            }
+            (Bug::FenceStays, Ok(lease)) => {
+                self.change_state(trace_id, |state| state.fence -= 1);
+                Ok(Lease::grant(trace_id, lease.holder(), lease.fence() - 1))
+            }
+            (_, lease) => lease,
+        }
+    }
+
+    fn release(&self, lease: Lease) -> Result<(), StoreError> {
+        if self.is(Bug::ReleasesForeignLeases) {
+            self.change_state(lease.trace_id(), |state| state.holder = None);
+        }
+        self.inner.release(lease)
+    }
+
+    fn load_idempotency(&self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError> {
+        self.inner.load_idempotency(&self.slot(slot))
+    }
+
+    fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError> {
+        let all: usize = self.shared.tables().redispatches.values().map(Vec::len).sum();
+        if self.is(Bug::CountsAllRedispatches) && redispatch.attempt as usize != all + 2 {
+            return Err(AppendError::Fenced { trace_id: lease.trace_id() });
+        }
+        let result = self.inner.record_redispatch(lease, redispatch);
+        match (self.bug, &result) {
+            (Bug::UnnumberedRedispatches, Err(AppendError::Chain { .. }))
+            | (Bug::UnfencedRedispatches, Err(AppendError::Fenced { .. })) => {
+                let (id, redispatch) = (lease.trace_id(), redispatch.clone());
+                self.shared
+                    .tamper(|tables| tables.redispatches.entry(id).or_default().push(redispatch));
+                Ok(())
+            }
+            _ => result,
+        }
+    }
+
+    fn list_redispatches(&self, trace_id: TraceId) -> Result<Vec<Redispatch>, StoreError> {
+        let mut all = self.inner.list_redispatches(trace_id)?;
+        if self.is(Bug::ReversesRedispatches) {
+            all.reverse();
+        }
+        Ok(all)
+    }
+
+    fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError> {
+        let mut traces = self.inner.list_traces(filter)?;
+        if self.is(Bug::OldestFirst) {
+            traces.reverse();
+        }
+        Ok(traces)
+    }
+
+    fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError> {
+        match self.bug {
+            Bug::HidesOrphans => self.inner.scan(&mut Known(visitor, false)),
+            Bug::HeadFromEntries => self.inner.scan(&mut Folded(visitor)),
+            _ => self.inner.scan(visitor),
+        }
+    }
+
+    fn is_held(&self, state: &TraceState) -> Result<bool, StoreError> {
+        self.inner.is_held(state)
+    }
+}
+
+/// Shows no head that could disagree with the entries.
+struct Folded<'a>(&'a mut dyn Visitor);
+
+impl Visitor for Folded<'_> {
+    fn trace(&mut self, trace_id: TraceId, _: Option<&TraceState>) {
+        self.0.trace(trace_id, None);
+    }
+
+    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+        self.0.entry(entry, body);
+    }
+}
