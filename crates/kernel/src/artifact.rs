@@ -326,6 +326,17 @@ impl Artifact {
         }
     }
 
+    /// The trace that the artifact belongs to.
+    #[must_use]
+    pub const fn trace_id(&self) -> TraceId {
+        match self {
+            Self::Request(request) => request.trace_id,
+            Self::Decision(decision) => decision.trace_id,
+            Self::Call(call) => call.trace_id,
+            Self::Effect(effect) => effect.trace_id,
+        }
+    }
+
     /// The artifact's canonical bytes, as they are stored and hashed.
     ///
     /// # Errors

@@ -99,12 +99,16 @@ impl Checkpoint {
         }
     }
 
-    /// Checks the checkpoint against its own digest.
+    /// Checks that this is a checkpoint of this version, and matches its own digest.
     ///
     /// # Errors
     /// [`ChainError::Checkpoint`] when it has been changed.
     pub fn validate(&self) -> Result<(), ChainError> {
         let sequence_number = self.checkpoint_sequence_number;
+        // The digest covers the state only.
+        if self.schema_id != Self::SCHEMA_ID || self.schema_version != SCHEMA_VERSION {
+            return Err(ChainError::Checkpoint { sequence_number, what: "its schema" });
+        }
         if self.checkpoint_state.digest() != self.checkpoint_digest {
             return Err(ChainError::Checkpoint { sequence_number, what: "its digest" });
         }
