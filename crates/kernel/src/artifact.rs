@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::canon::{self, CanonError};
+use crate::entry::present;
 use crate::{
     ArtifactId, ArtifactType, Code, Digest, PlanId, RiskLevel, Timestamp, ToolCallId, TraceId,
 };
@@ -67,11 +68,14 @@ pub struct ActionRequest {
     /// The call that is asked for.
     pub proposal: Proposal,
     /// The key under which it may take effect once.
+    #[serde(deserialize_with = "present")]
     #[schemars(length(min = 1, max = 255))]
     pub idempotency_key: Option<String>,
     /// Who asks.
+    #[serde(deserialize_with = "present")]
     pub agent: Option<String>,
     /// In which phase of its run.
+    #[serde(deserialize_with = "present")]
     pub phase: Option<String>,
 }
 
@@ -128,6 +132,7 @@ pub struct SupervisorDecision {
     /// The digest of the policy in force.
     pub policy_hash: Digest,
     /// The code of a refusal.
+    #[serde(deserialize_with = "present")]
     pub code: Option<Code>,
 }
 
@@ -152,6 +157,8 @@ pub struct ToolCall {
     /// The digest of the request's proposal: server, tool and arguments.
     pub proposal_digest: Digest,
     /// The key that travels with it.
+    #[serde(deserialize_with = "present")]
+    #[schemars(length(min = 1, max = 255))]
     pub idempotency_key: Option<String>,
 }
 
@@ -213,10 +220,12 @@ pub enum SettledBy {
 #[serde(deny_unknown_fields)]
 pub struct Redispatch {
     /// Which dispatch this is; the first one, announced by the EXECUTING entry, is 1.
+    #[schemars(range(min = 2))]
     pub attempt: u32,
     /// When it was recorded, before it was made.
     pub ts: Timestamp,
     /// The person who asked for it; `None` when the tool's rule did.
+    #[serde(deserialize_with = "present")]
     pub by: Option<String>,
     /// Why.
     pub reason: String,
@@ -245,8 +254,10 @@ pub struct ToolEffect {
     /// What the tool answered.
     pub result: Value,
     /// What went wrong, if anything did.
+    #[serde(deserialize_with = "present")]
     pub error: Option<EffectError>,
     /// How long the last dispatch took.
+    #[schemars(range(max = 9_007_199_254_740_991_i64))]
     pub duration_ms: u64,
     /// How the effect came to be known.
     pub settled_by: SettledBy,
