@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::canon::{self, CanonError};
+use crate::entry::present;
 use crate::{
     ArtifactId, ArtifactType, Code, Digest, PlanId, RiskLevel, Timestamp, ToolCallId, TraceId,
 };
@@ -49,16 +50,19 @@ pub struct Proposal {
 #[serde(deny_unknown_fields)]
 pub struct ActionRequest {
     /// Who asks.
+    #[serde(deserialize_with = "present")]
     pub agent: Option<String>,
     /// The artifact's id.
     pub artifact_id: ArtifactId,
     /// The key under which it may take effect once.
+    #[serde(deserialize_with = "present")]
     #[schemars(length(min = 1, max = 255))]
     pub idempotency_key: Option<String>,
     /// What it is for, in words.
     #[schemars(length(min = 10, max = 1000))]
     pub intent: String,
     /// In which phase of its run.
+    #[serde(deserialize_with = "present")]
     pub phase: Option<String>,
     /// The plan that the trace belongs to.
     pub plan_id: PlanId,
@@ -114,6 +118,7 @@ pub struct SupervisorDecision {
     /// The artifact's id.
     pub artifact_id: ArtifactId,
     /// The code of a refusal.
+    #[serde(deserialize_with = "present")]
     pub code: Option<Code>,
     /// Who decided.
     pub decided_by: DecidedBy,
@@ -144,6 +149,8 @@ pub struct ToolCall {
     /// The digest of the decision that allows it.
     pub decision_digest: Digest,
     /// The key that travels with it.
+    #[serde(deserialize_with = "present")]
+    #[schemars(length(min = 1, max = 255))]
     pub idempotency_key: Option<String>,
     /// The digest of the request's proposal: server, tool and arguments.
     pub proposal_digest: Digest,
@@ -217,8 +224,10 @@ pub enum SettledBy {
 #[serde(deny_unknown_fields)]
 pub struct Redispatch {
     /// Which dispatch this is; the first one, announced by the EXECUTING entry, is 1.
+    #[schemars(range(min = 2))]
     pub attempt: u32,
     /// The person who asked for it; `None` when the tool's rule did.
+    #[serde(deserialize_with = "present")]
     pub by: Option<String>,
     /// Why.
     pub reason: String,
@@ -233,8 +242,10 @@ pub struct ToolEffect {
     /// The artifact's id.
     pub artifact_id: ArtifactId,
     /// How long the last dispatch took.
+    #[schemars(range(max = 9_007_199_254_740_991_i64))]
     pub duration_ms: u64,
     /// What went wrong, if anything did.
+    #[serde(deserialize_with = "present")]
     pub error: Option<EffectError>,
     /// How it ended.
     pub outcome: Outcome,
@@ -331,6 +342,17 @@ impl Artifact {
         }
     }
 
+    /// The trace that the artifact belongs to.
+    #[must_use]
+    pub const fn trace_id(&self) -> TraceId {
+        match self {
+            Self::Request(request) => request.trace_id,
+            Self::Decision(decision) => decision.trace_id,
+            Self::Call(call) => call.trace_id,
+            Self::Effect(effect) => effect.trace_id,
+        }
+    }
+
     /// The artifact's canonical bytes, as they are stored and hashed.
     ///
     /// # Errors
@@ -363,122 +385,4 @@ impl Proposal {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    use super::*;
-    use crate::Uuid7;
-
-    fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artifact> {
-        let id = Uuid7::from_parts(ms, [3; 10]);
-        let (schema_version, ts) = ("v1".into(), Timestamp::EPOCH);
-        let (artifact_id, trace_id) = (ArtifactId(id), TraceId(id));
-        let digest = Digest::of(text.as_bytes());
-        let free = json!({ text: number, "b": { "😀": 1, "\u{fb33}": [2, { text: null }] } });
-        let request = ActionRequest {
-            schema_id: ActionRequest::SCHEMA_ID.into(),
-            schema_version: "v1".into(),
-            artifact_id,
-            trace_id,
-            ts,
-            plan_id: PlanId(id),
-            risk_level: RiskLevel::HighRisk,
-            intent: text.to_owned(),
-            resources: vec![Resource { kind: text.to_owned(), id: text.to_owned() }],
-            proposal: Proposal {
-                tool_server: text.to_owned(),
-                tool_name: text.to_owned(),
-                args: free.clone(),
-            },
-            idempotency_key: key.clone(),
-            agent: key.clone(),
-            phase: None,
-        };
-        let decided = |decided_by| {
-            Artifact::Decision(SupervisorDecision {
-                schema_id: SupervisorDecision::SCHEMA_ID.into(),
-                schema_version: "v1".into(),
-                artifact_id,
-                trace_id,
-                ts,
-                request_digest: digest,
-                decision: Decision::NeedsApproval,
-                rationale: text.to_owned(),
-                decided_by,
-                policy_hash: digest,
-                code: Some(Code::PolicyDenied),
-            })
-        };
-        let call = ToolCall {
-            schema_id: ToolCall::SCHEMA_ID.into(),
-            schema_version,
-            artifact_id,
-            trace_id,
-            ts,
-            decision_digest: digest,
-            tool_call_id: ToolCallId(id),
-            proposal_digest: digest,
-            idempotency_key: key.clone(),
-        };
-        let settled = |settled_by| {
-            Artifact::Effect(ToolEffect {
-                schema_id: ToolEffect::SCHEMA_ID.into(),
-                schema_version: "v1".into(),
-                artifact_id,
-                trace_id,
-                ts,
-                tool_call_digest: digest,
-                tool_call_id: ToolCallId(id),
-                outcome: Outcome::Success,
-                result: free.clone(),
-                error: Some(EffectError {
-                    code: Code::ToolFailed,
-                    message: text.to_owned(),
-                    may_have_run: true,
-                }),
-                duration_ms: 7,
-                settled_by,
-                redispatches: vec![Redispatch {
-                    attempt: 2,
-                    ts,
-                    by: key.clone(),
-                    reason: text.to_owned(),
-                }],
-            })
-        };
-        vec![
-            Artifact::Request(request),
-            decided(DecidedBy::Policy { rules: vec![text.to_owned()] }),
-            decided(DecidedBy::Person { name: text.to_owned() }),
-            Artifact::Call(call),
-            settled(SettledBy::Answer),
-            settled(SettledBy::Person { name: text.to_owned() }),
-            settled(SettledBy::Probe { trace_id, entry_digest: digest }),
-            settled(SettledBy::Compensation { trace_id, entry_digest: digest }),
-        ]
-    }
-
-    fn general(artifact: &Artifact) -> Result<Vec<u8>, CanonError> {
-        match artifact {
-            Artifact::Request(request) => canon::to_bytes(request),
-            Artifact::Decision(decision) => canon::to_bytes(decision),
-            Artifact::Call(call) => canon::to_bytes(call),
-            Artifact::Effect(effect) => canon::to_bytes(effect),
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn declaration_order_is_canonical_order(
-            ms in 0_u64..1 << 48, text: String, number in -1e9..1e9_f64, key: Option<String>,
-        ) {
-            for artifact in artifacts(ms, &text, number, key) {
-                let bytes = artifact.to_bytes().unwrap();
-                let text = String::from_utf8(bytes.clone()).unwrap();
-                prop_assert_eq!(&text, &String::from_utf8(general(&artifact).unwrap()).unwrap());
-                prop_assert_eq!(Artifact::read(artifact.artifact_type(), &bytes).unwrap(), artifact);
-            }
-        }
-    }
-}
+mod tests;

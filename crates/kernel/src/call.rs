@@ -85,14 +85,12 @@ impl Call {
 
     /// Checks that `artifact` names the digest of the one before it and says what its entry says.
     fn check_link(&self, artifact: &Artifact, entry: &Entry) -> Result<(), &'static str> {
+        require(artifact.trace_id() == entry.trace_id, "the artifact is of another trace")?;
         match artifact {
-            Artifact::Request(request) => {
-                require(request.trace_id == entry.trace_id, "the request is of another trace")?;
-                require(
-                    request.idempotency_key == entry.idempotency_key,
-                    "the request has another idempotency key",
-                )
-            }
+            Artifact::Request(request) => require(
+                request.idempotency_key == entry.idempotency_key,
+                "the request has another idempotency key",
+            ),
             Artifact::Decision(decision) => {
                 let digest = self.request.as_ref().map(|(_, digest)| *digest);
                 require(
@@ -114,6 +112,11 @@ impl Call {
                         && entry.idempotency_key == call.idempotency_key,
                     "the call has another id or key",
                 )?;
+                let asked = self.request.as_ref().map(|(request, _)| &request.idempotency_key);
+                require(
+                    asked == Some(&call.idempotency_key),
+                    "the call has another key than its request",
+                )?;
                 let proposal = self.request.as_ref().map(|(request, _)| request.proposal.digest());
                 require(
                     matches!(proposal, Some(Ok(digest)) if digest == call.proposal_digest),
@@ -122,7 +125,11 @@ impl Call {
             }
             Artifact::Effect(effect) => {
                 let digest = self.tool_call.as_ref().map(|(_, digest)| *digest);
-                require(digest == Some(effect.tool_call_digest), "the effect is of another call")?;
+                require(
+                    digest == Some(effect.tool_call_digest)
+                        && entry.tool_call_id == Some(effect.tool_call_id),
+                    "the effect is of another call",
+                )?;
                 let success = effect.outcome == Outcome::Success;
                 require(
                     success == (entry.to_state == State::Completed),

@@ -58,7 +58,7 @@ impl CanonError {
 /// Reads one JSON text of at most `bytes_max` bytes strictly.
 ///
 /// # Errors
-/// [`CanonError`] when the text is too long, not JSON (UTF-8, at most 128 levels deep), has a
+/// [`CanonError`] when the text is too long, not JSON (UTF-8, at most 127 levels deep), has a
 /// duplicate key, or has a number that canonical JSON would change.
 pub fn parse(text: &[u8], bytes_max: usize) -> Result<Value, CanonError> {
     if text.len() > bytes_max {

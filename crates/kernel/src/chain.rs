@@ -173,7 +173,7 @@ impl Head {
             schema_id: draft.transition.from.machine().schema_id().into(),
             schema_version: SCHEMA_VERSION.into(),
             trace_id: self.trace_id,
-            sequence_number: self.sequence_number + 1,
+            sequence_number: self.sequence_number.saturating_add(1),
             prev_entry_digest: self.entry_digest,
             ts: draft.ts,
             from_state: draft.transition.from,
@@ -205,7 +205,7 @@ impl Head {
 
     /// Everything [`Head::admit`] checks but the entry's own digest.
     fn follow(&self, entry: &Entry) -> Result<Self, ChainError> {
-        let sequence_number = self.sequence_number + 1;
+        let sequence_number = self.sequence_number.saturating_add(1);
         if entry.sequence_number != sequence_number {
             return Err(ChainError::SequenceGap {
                 expected: sequence_number,

@@ -18,6 +18,7 @@ pub struct CheckpointState {
     /// Where it stands.
     pub current_state: State,
     /// The number of its last entry.
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
     pub last_sequence_number: u64,
     /// The digest of its last entry.
     pub last_entry_digest: Digest,
@@ -32,6 +33,7 @@ pub struct Checkpoint {
     /// Its version.
     pub schema_version: Cow<'static, str>,
     /// The entry it was made at.
+    #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
     pub checkpoint_sequence_number: u64,
     /// The state at that entry.
     pub checkpoint_state: CheckpointState,
@@ -56,10 +58,11 @@ pub struct ExecutionState {
     /// Where it stands.
     pub current_state: State,
     /// The number of its last entry; 0 when there is none.
+    #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub last_sequence_number: u64,
     /// The digest of its last entry.
     pub last_entry_digest: Digest,
-    /// SHA-256 of the canonical JSON of all the fields above.
+    /// SHA-256 of the canonical JSON of all the other fields.
     pub state_digest: Digest,
 }
 
@@ -99,12 +102,16 @@ impl Checkpoint {
         }
     }
 
-    /// Checks the checkpoint against its own digest.
+    /// Checks that this is a checkpoint of this version, and matches its own digest.
     ///
     /// # Errors
     /// [`ChainError::Checkpoint`] when it has been changed.
     pub fn validate(&self) -> Result<(), ChainError> {
         let sequence_number = self.checkpoint_sequence_number;
+        // The digest covers the state only.
+        if self.schema_id != Self::SCHEMA_ID || self.schema_version != SCHEMA_VERSION {
+            return Err(ChainError::Checkpoint { sequence_number, what: "its schema" });
+        }
         if self.checkpoint_state.digest() != self.checkpoint_digest {
             return Err(ChainError::Checkpoint { sequence_number, what: "its digest" });
         }

@@ -45,12 +45,12 @@ pub struct Entry {
     #[serde(deserialize_with = "present")]
     #[schemars(length(min = 1, max = 255))]
     pub idempotency_key: Option<String>,
-    /// SHA-256 of the canonical JSON of all the fields above.
+    /// SHA-256 of the canonical JSON of all the other fields.
     pub entry_digest: Digest,
 }
 
 /// Reads an optional field that must nevertheless be there, as `null` if need be.
-fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: Deserialize<'de>,

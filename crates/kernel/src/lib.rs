@@ -17,6 +17,7 @@ pub mod recovery;
 mod risk;
 mod state;
 mod time;
+pub mod verify;
 
 pub use artifact::{Artifact, Outcome};
 pub use call::{Call, Next, is_call_artifact, transition_of};

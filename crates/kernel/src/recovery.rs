@@ -88,7 +88,7 @@ impl Finding {
             divergence_point: error.map(|error| match error {
                 ChainError::Checkpoint { sequence_number, .. }
                 | ChainError::HeadMismatch { sequence_number } => *sequence_number,
-                ChainError::Truncated { expected, found } => *expected.min(found) + 1,
+                ChainError::Truncated { expected, found } => expected.min(found).saturating_add(1),
                 ChainError::SequenceGap { .. }
                 | ChainError::ForeignTrace { .. }
                 | ChainError::PreviousDigest { .. }
@@ -97,7 +97,7 @@ impl Finding {
                 | ChainError::OwnDigest { .. }
                 | ChainError::Malformed { .. }
                 | ChainError::Artifact { .. }
-                | ChainError::Link { .. } => head.sequence_number + 1,
+                | ChainError::Link { .. } => head.sequence_number.saturating_add(1),
             }),
             entry_count,
             last_sequence_number: head.sequence_number,

@@ -179,10 +179,10 @@ impl Store for MemoryStore {
 
     fn release(&self, lease: Lease) -> Result<(), StoreError> {
         let mut world = self.shared.lock();
-        self.held().remove(&lease.trace_id());
         if let Some(state) = world.tables.traces.get_mut(&lease.trace_id())
             && rules::holds(&lease, state)
         {
+            self.held().remove(&lease.trace_id());
             state.holder = None;
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The checks that every store makes, in one place, so that no two stores can differ.
 
-use windlass_kernel::{ChainError, Checkpoint, Digest, Head, HolderId};
+use windlass_kernel::{ChainError, Checkpoint, Digest, Head, HolderId, State, StateOrEmpty};
 
 use crate::error::AppendError;
 use crate::types::{After, Append, Claim, IdempotencyRecord, KeyAction, Lease, TraceState};
@@ -23,14 +23,29 @@ pub fn decide_append(
             holder: Some(me),
             fence: 1,
         },
-        (Claim::Held(lease), Some(current)) if holds(lease, current) => *current,
+        (Claim::Held(lease), Some(current)) if lease.holder() == me && holds(lease, current) => {
+            *current
+        }
         (Claim::New { .. }, Some(_)) | (Claim::Held(_), _) => {
             return Err(AppendError::Fenced { trace_id });
         }
     };
+    if append.entries.is_empty() {
+        let reason = "an append has at least one entry".to_owned();
+        let sequence_number = state.head.sequence_number.saturating_add(1);
+        let source = ChainError::Malformed { sequence_number, reason };
+        return Err(AppendError::Chain { trace_id, source });
+    }
     for new in &append.entries {
         let chain = |source| AppendError::Chain { trace_id, source };
         state.head = state.head.admit(&new.entry, buffer).map_err(chain)?;
+        // Foreign chains can be verified, but only our own can be stored.
+        if new.entry.schema_id != new.entry.from_state.machine().schema_id() {
+            return Err(chain(ChainError::Malformed {
+                sequence_number: new.entry.sequence_number,
+                reason: format!("its schema_id is `{}`", new.entry.schema_id),
+            }));
+        }
         if Digest::of(&new.body) != new.entry.artifact_digest {
             return Err(chain(ChainError::Artifact {
                 sequence_number: new.entry.sequence_number,
@@ -87,7 +102,17 @@ pub fn decide_redispatch(
     attempt: u32,
 ) -> Result<(), AppendError> {
     let trace_id = lease.trace_id();
-    current.filter(|current| holds(lease, current)).ok_or(AppendError::Fenced { trace_id })?;
+    let current =
+        current.filter(|current| holds(lease, current)).ok_or(AppendError::Fenced { trace_id })?;
+    if current.head.state != Some(State::Executing) {
+        let source = ChainError::Transition {
+            sequence_number: current.head.sequence_number.saturating_add(1),
+            from: State::Executing,
+            to: State::Executing,
+            after: StateOrEmpty(current.head.state),
+        };
+        return Err(AppendError::Chain { trace_id, source });
+    }
     // The first dispatch is announced by the EXECUTING entry and not listed here.
     let expected = recorded + 2;
     if attempt != expected {

@@ -1,0 +1,145 @@
+//! Verifies a chain as it is read, entry by entry, from wherever it comes.
+
+use serde_json::Value;
+
+use crate::recovery::Finding;
+use crate::{ChainError, Entry, Head, TraceId, Uuid7, canon};
+
+/// A streaming verifier of one trace, in constant memory.
+///
+/// The first entry that is pushed says which trace this is. After the first error nothing more is
+/// verified: what follows a broken link proves nothing. Entries are still counted.
+#[derive(Debug, Default)]
+pub struct Chain {
+    head: Option<Head>,
+    entry_count: u64,
+    error: Option<ChainError>,
+    buffer: Vec<u8>,
+}
+
+/// Stands for the head of a chain of which no entry held: a finding does not name its trace.
+const NO_HEAD: Head = Head::empty(TraceId(Uuid7::from_parts(0, [0; 10])));
+
+impl Chain {
+    /// A chain of which nothing has been read.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads one entry strictly and verifies that it comes next.
+    ///
+    /// What is not an entry, or holds a number that canonical JSON would change, is
+    /// [`ChainError::Malformed`] at the place where it stands. A value no longer shows whether its
+    /// text had a duplicate key: read text with [`canon::parse`] first.
+    pub fn push_json(&mut self, value: &Value) {
+        if self.error.is_some() {
+            self.entry_count += 1;
+            return;
+        }
+        match read(value) {
+            Ok(entry) => self.push(&entry),
+            Err(reason) => {
+                let sequence_number = self.last_sequence_number() + 1;
+                self.entry_count += 1;
+                self.error = Some(ChainError::Malformed { sequence_number, reason });
+            }
+        }
+    }
+
+    /// Verifies that `entry` comes next.
+    pub fn push(&mut self, entry: &Entry) {
+        self.entry_count += 1;
+        if self.error.is_some() {
+            return;
+        }
+        let head = self.head.unwrap_or(Head::empty(entry.trace_id));
+        match head.admit(entry, &mut self.buffer) {
+            Ok(next) => self.head = Some(next),
+            Err(error) => self.error = Some(error),
+        }
+    }
+
+    /// The end of what holds so far; `None` until an entry has held.
+    #[must_use]
+    pub const fn head(&self) -> Option<&Head> {
+        self.head.as_ref()
+    }
+
+    /// The first error, if there was one.
+    #[must_use]
+    pub const fn error(&self) -> Option<&ChainError> {
+        self.error.as_ref()
+    }
+
+    /// Says what was found. A chain without entries holds.
+    #[must_use]
+    pub fn finish(&self) -> Finding {
+        let head = self.head.as_ref().unwrap_or(&NO_HEAD);
+        Finding::new(head, self.entry_count, self.error.as_ref())
+    }
+
+    /// Says what was found, compared with the head that was kept apart: a chain alone does not show
+    /// that its tail is missing.
+    #[must_use]
+    pub fn finish_against(&self, recorded: &Head) -> Finding {
+        let head = self.head.unwrap_or(Head::empty(recorded.trace_id));
+        let error = self.error.clone().or_else(|| head.matches(recorded).err());
+        Finding::new(&head, self.entry_count, error.as_ref())
+    }
+
+    fn last_sequence_number(&self) -> u64 {
+        self.head.map_or(0, |head| head.sequence_number)
+    }
+}
+
+fn read(value: &Value) -> Result<Entry, String> {
+    canon::check(value).map_err(|error| error.to_string())?;
+    serde_json::from_value(value.clone()).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::{Code, Digest};
+
+    fn nothing_held(error_code: Option<Code>, entry_count: u64) -> Finding {
+        Finding {
+            chain_valid: error_code.is_none(),
+            error_code,
+            divergence_point: error_code.map(|_| 1),
+            entry_count,
+            last_sequence_number: 0,
+            latest_entry_digest: Digest::GENESIS,
+            final_state: None,
+        }
+    }
+
+    #[test]
+    fn a_chain_without_entries_holds() {
+        assert_eq!(Chain::new().finish(), nothing_held(None, 0));
+    }
+
+    #[test]
+    fn entries_after_an_error_are_counted_only() {
+        let mut chain = Chain::new();
+        for value in [json!(null), json!({}), json!([])] {
+            chain.push_json(&value);
+        }
+        assert!(matches!(chain.error(), Some(ChainError::Malformed { sequence_number: 1, .. })));
+        assert_eq!(chain.head(), None);
+        assert_eq!(chain.finish(), nothing_held(Some(Code::StateChecksumMismatch), 3));
+    }
+
+    #[test]
+    fn a_missing_trace_is_found_through_its_recorded_head() {
+        let recorded = Head { sequence_number: 2, ..NO_HEAD };
+        assert_eq!(
+            Chain::new().finish_against(&recorded),
+            nothing_held(Some(Code::StateSequenceGap), 0)
+        );
+        assert_eq!(Chain::new().finish_against(&NO_HEAD), nothing_held(None, 0));
+    }
+}

@@ -1,0 +1,385 @@
+//! Random traces: what is appended is admitted, every invariant holds after each step, and any
+//! change to what was written is found.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::{Value, json};
+use windlass_kernel::recovery::{Plan, UncertainRule, plan};
+use windlass_kernel::verify::Chain;
+use windlass_kernel::{
+    ArtifactId, ArtifactType, Call, Checkpoint, CheckpointState, Code, Digest, Draft, Entry,
+    ExecutionState, Head, PlanId, State, Timestamp, ToolCallId, TraceId, Transition, Uuid7, canon,
+};
+
+const CHAIN_CODES: [Code; 3] =
+    [Code::StateSequenceGap, Code::StateChecksumMismatch, Code::StateInvalidTransition];
+
+/// A draft before it is known where its trace stands.
+#[derive(Clone, Debug)]
+struct Wish {
+    /// Whether to pick a transition that the table has from here.
+    legal: bool,
+    pick: Index,
+    ms: i64,
+    artifact: u8,
+    /// 0: none; else which of two calls.
+    call: u8,
+    key: Option<String>,
+}
+
+fn id(ms: u64, number: u8) -> Uuid7 {
+    Uuid7::from_parts(ms, [number; 10])
+}
+
+fn empty() -> Head {
+    Head::empty(TraceId(id(1, 1)))
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let key = proptest::option::of(prop_oneof![
+        9 => "\\PC{1,20}",
+        2 => any::<String>(),
+        1 => Just("\u{1f511}".repeat(255)),
+        1 => Just("k".repeat(256)),
+    ]);
+    let ms = 0_i64..4_102_444_800_000;
+    (prop::bool::weighted(0.8), any::<Index>(), ms, any::<u8>(), 0_u8..3, key).prop_map(
+        |(legal, pick, ms, artifact, call, key)| Wish { legal, pick, ms, artifact, call, key },
+    )
+}
+
+static ALL_TRANSITIONS: LazyLock<Vec<Transition>> = LazyLock::new(|| {
+    let mut all = Vec::new();
+    for &from in State::ALL {
+        for &to in State::ALL {
+            for &artifact in ArtifactType::ALL {
+                all.push(Transition { from, to, artifact });
+            }
+        }
+    }
+    all
+});
+
+fn draft(wish: &Wish, head: &Head) -> Draft {
+    let allowed: Vec<Transition> = ALL_TRANSITIONS
+        .iter()
+        .filter(|transition| wish.legal && transition.is_allowed_from(head.state))
+        .copied()
+        .collect();
+    let choices = if allowed.is_empty() { &*ALL_TRANSITIONS } else { &allowed };
+    Draft {
+        ts: Timestamp::from_unix_ms(wish.ms).unwrap(),
+        transition: *wish.pick.get(choices),
+        artifact_id: ArtifactId(id(2, wish.artifact)),
+        artifact_digest: Digest::of(&[wish.artifact]),
+        tool_call_id: (wish.call > 0).then(|| ToolCallId(id(3, wish.call))),
+        idempotency_key: wish.key.clone(),
+    }
+}
+
+/// Appends every wish that is allowed.
+fn grow(wishes: &[Wish]) -> (Vec<Entry>, Head) {
+    let (mut entries, mut head) = (Vec::new(), empty());
+    for wish in wishes {
+        if let Ok((entry, next)) = head.append(draft(wish, &head)) {
+            entries.push(entry);
+            head = next;
+        }
+    }
+    (entries, head)
+}
+
+fn invariant_numbers_have_no_gaps(entries: &[Entry]) {
+    let numbers: Vec<u64> = entries.iter().map(|entry| entry.sequence_number).collect();
+    assert_eq!(numbers, (1..=entries.len() as u64).collect::<Vec<_>>());
+}
+
+fn invariant_each_entry_commits_to_the_one_before(entries: &[Entry]) {
+    let mut previous = Digest::GENESIS;
+    for entry in entries {
+        assert_eq!(entry.prev_entry_digest, previous);
+        previous = entry.entry_digest;
+    }
+}
+
+fn invariant_digests_agree_with_the_general_encoder(entries: &[Entry]) {
+    for entry in entries {
+        let mut value = serde_json::to_value(entry).unwrap();
+        assert_eq!(&serde_json::from_value::<Entry>(value.clone()).unwrap(), entry);
+        value.as_object_mut().unwrap().remove("entry_digest");
+        assert_eq!(canon::digest(&value).unwrap(), entry.entry_digest);
+    }
+}
+
+fn invariant_each_entry_starts_where_the_trace_stands(entries: &[Entry]) {
+    for pair in entries.windows(2) {
+        assert_eq!(pair[1].from_state, pair[0].to_state);
+        assert!(!pair[0].to_state.is_terminal(), "nothing follows the end");
+    }
+}
+
+fn invariant_a_trace_is_a_call_or_a_run(entries: &[Entry]) {
+    for entry in entries {
+        let machine = entries[0].from_state.machine();
+        assert_eq!((entry.from_state.machine(), entry.to_state.machine()), (machine, machine));
+        assert_eq!(entry.schema_id, machine.schema_id());
+    }
+}
+
+fn invariant_a_call_is_handed_over_and_ended_once(entries: &[Entry]) {
+    let count = |artifact| entries.iter().filter(|entry| entry.artifact_type == artifact).count();
+    for artifact in [ArtifactType::ToolCall, ArtifactType::ToolEffect] {
+        assert!(count(artifact) <= 1);
+    }
+    let ids: Vec<_> = entries
+        .iter()
+        .filter(|entry| {
+            matches!(entry.artifact_type, ArtifactType::ToolCall | ArtifactType::ToolEffect)
+        })
+        .map(|entry| entry.tool_call_id.unwrap())
+        .collect();
+    assert!(ids.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+fn invariant_replay_ends_at_the_head(entries: &[Entry], head: &Head) {
+    let (mut typed, mut raw) = (Chain::new(), Chain::new());
+    for entry in entries {
+        typed.push(entry);
+        raw.push_json(&serde_json::to_value(entry).unwrap());
+    }
+    assert_eq!(typed.head().copied().unwrap_or(empty()), *head);
+    assert_eq!(typed.finish(), raw.finish());
+    assert_eq!(typed.finish_against(head), typed.finish());
+    assert!(typed.finish().chain_valid);
+}
+
+fn invariant_a_checkpoint_agrees_with_its_head(head: &Head) {
+    let plan_id = PlanId(id(4, 4));
+    let Some(state) = CheckpointState::of(head, plan_id) else { return };
+    let checkpoint = Checkpoint::new(state, Timestamp::from_unix_ms(0).unwrap());
+    let text = serde_json::to_string(&checkpoint).unwrap();
+    let read: Checkpoint = serde_json::from_str(&text).unwrap();
+    assert_eq!(read.agrees_with(head), Ok(()));
+    assert_eq!(Some(ExecutionState::of(head, plan_id).current_state), head.state);
+}
+
+fn invariant_only_an_unsettled_call_is_handed_over_again(head: &Head) {
+    let call = Call { head: *head, ..Call::empty(head.trace_id) };
+    for rule in
+        [UncertainRule::Probe, UncertainRule::Retry, UncertainRule::Compensate, UncertainRule::Hold]
+    {
+        for (redispatches, retries_max) in [(0, 0), (0, 1), (1, 1), (5, u32::MAX)] {
+            let plan = plan(&call, rule, redispatches, retries_max);
+            let acts = matches!(plan, Plan::Probe | Plan::Redispatch | Plan::Compensate);
+            assert!(!acts || head.state == Some(State::Executing));
+            assert!(plan != Plan::Redispatch || redispatches < retries_max);
+            assert!(!head.state.is_some_and(State::is_terminal) || plan == Plan::Nothing);
+        }
+    }
+}
+
+fn check_invariants(entries: &[Entry], head: &Head) {
+    invariant_numbers_have_no_gaps(entries);
+    invariant_each_entry_commits_to_the_one_before(entries);
+    invariant_digests_agree_with_the_general_encoder(entries);
+    invariant_each_entry_starts_where_the_trace_stands(entries);
+    invariant_a_trace_is_a_call_or_a_run(entries);
+    invariant_a_call_is_handed_over_and_ended_once(entries);
+    invariant_replay_ends_at_the_head(entries, head);
+    invariant_a_checkpoint_agrees_with_its_head(head);
+    invariant_only_an_unsettled_call_is_handed_over_again(head);
+}
+
+/// What can be done to a trace behind our back. Places are picked once its length is known.
+#[derive(Clone, Debug)]
+enum Tamper {
+    Field(Index, Index),
+    Swap(Index, Index),
+    Drop(Index),
+    Duplicate(Index, Index),
+}
+
+fn tamper() -> impl Strategy<Value = Tamper> {
+    let places = || (any::<Index>(), any::<Index>());
+    prop_oneof![
+        4 => places().prop_map(|(at, change)| Tamper::Field(at, change)),
+        1 => places().prop_map(|(one, other)| Tamper::Swap(one, other)),
+        1 => any::<Index>().prop_map(Tamper::Drop),
+        1 => places().prop_map(|(from, to)| Tamper::Duplicate(from, to)),
+    ]
+}
+
+/// Other values for each field: well-formed ones first, then some that are not.
+fn changes() -> Vec<(&'static str, Value)> {
+    let other_id = json!(id(9, 9));
+    let other_digest = json!(Digest::of(b"another"));
+    let mut changes = vec![
+        ("schema_id", json!("another")),
+        ("schema_version", json!("v2")),
+        ("sequence_number", json!(99)),
+        ("sequence_number", json!(0)),
+        ("sequence_number", json!(u64::MAX)),
+        ("ts", json!("2001-02-03T04:05:06.007Z")),
+        ("ts", json!("2001-02-03")),
+        ("surplus", json!(1)),
+    ];
+    for field in ["trace_id", "artifact_id", "tool_call_id"] {
+        changes.push((field, other_id.clone()));
+        changes.push((field, json!("01890a5d-ac96-474b-bcce-b302099a8057")));
+    }
+    for field in ["prev_entry_digest", "artifact_digest", "entry_digest"] {
+        changes.push((field, other_digest.clone()));
+        changes.push((field, json!("A".repeat(64))));
+    }
+    for field in ["from_state", "to_state"] {
+        changes.extend(State::ALL.iter().map(|state| (field, json!(state))));
+    }
+    changes.extend(ArtifactType::ALL.iter().map(|artifact| ("artifact_type", json!(artifact))));
+    for key in [Value::Null, json!("another"), json!(""), json!("k".repeat(256)), json!(7)] {
+        changes.push(("idempotency_key", key));
+    }
+    changes.push(("tool_call_id", Value::Null));
+    changes
+}
+
+/// Spoils `rows` and says at which place the chain must break; `None`: only the head can tell.
+fn spoil(rows: &mut Vec<Value>, tamper: &Tamper) -> Option<u64> {
+    let length = rows.len();
+    let place = match tamper {
+        Tamper::Field(at, change) => {
+            let at = at.index(length);
+            let mut changes = changes();
+            changes.retain(|(field, value)| rows[at].get(*field) != Some(value));
+            let (field, value) = change.get(&changes);
+            rows[at].as_object_mut().unwrap().insert((*field).to_owned(), value.clone());
+            at
+        }
+        Tamper::Swap(one, other) if length > 1 => {
+            let one = one.index(length);
+            let other = (one + 1 + other.index(length - 1)) % length;
+            rows.swap(one, other);
+            one.min(other)
+        }
+        Tamper::Drop(at) | Tamper::Swap(at, _) => {
+            let at = at.index(length);
+            rows.remove(at);
+            if at == length - 1 {
+                return None;
+            }
+            at
+        }
+        Tamper::Duplicate(from, to) => {
+            let (from, to) = (from.index(length), to.index(length + 1));
+            let copy = rows[from].clone();
+            rows.insert(to, copy);
+            if from == to { to + 1 } else { to }
+        }
+    };
+    Some(place as u64 + 1)
+}
+
+fn read(rows: &[Value]) -> Chain {
+    let mut chain = Chain::new();
+    rows.iter().for_each(|row| chain.push_json(row));
+    chain
+}
+
+proptest! {
+    #[test]
+    fn what_is_appended_is_admitted_and_all_invariants_hold(
+        wishes in proptest::collection::vec(wish(), 0..24),
+    ) {
+        let (mut entries, mut head) = (Vec::new(), empty());
+        for wish in &wishes {
+            let draft = draft(wish, &head);
+            match head.append(draft.clone()) {
+                Ok((entry, next)) => {
+                    prop_assert_eq!(head.admit(&entry, &mut Vec::new()), Ok(next));
+                    prop_assert_eq!(entry.transition(), draft.transition);
+                    entries.push(entry);
+                    head = next;
+                }
+                Err(error) => prop_assert!(CHAIN_CODES.contains(&error.code()), "{}", error),
+            }
+            check_invariants(&entries, &head);
+        }
+    }
+
+    #[test]
+    fn any_change_is_found_where_it_was_made(
+        wishes in proptest::collection::vec(wish(), 1..24), tamper in tamper(),
+    ) {
+        let (entries, head) = grow(&wishes);
+        prop_assume!(!entries.is_empty());
+        let mut rows: Vec<Value> =
+            entries.iter().map(|entry| serde_json::to_value(entry).unwrap()).collect();
+        let place = spoil(&mut rows, &tamper);
+        let chain = read(&rows);
+        let finding = chain.finish_against(&head);
+        prop_assert!(!finding.chain_valid);
+        prop_assert!(CHAIN_CODES.contains(&finding.error_code.unwrap()));
+        prop_assert_eq!(finding.entry_count, rows.len() as u64);
+        match place {
+            Some(place) => {
+                prop_assert_eq!(finding.divergence_point, Some(place));
+                prop_assert_eq!(chain.finish(), finding, "found without the head");
+            }
+            None => {
+                prop_assert!(chain.finish().chain_valid);
+                prop_assert_eq!(finding.error_code, Some(Code::StateSequenceGap));
+                prop_assert_eq!(finding.divergence_point, Some(entries.len() as u64));
+            }
+        }
+    }
+
+    #[test]
+    fn truncation_is_found_through_the_head(
+        wishes in proptest::collection::vec(wish(), 1..24), length: Index,
+    ) {
+        let (entries, head) = grow(&wishes);
+        prop_assume!(!entries.is_empty());
+        let kept = &entries[..length.index(entries.len())];
+        let mut chain = Chain::new();
+        kept.iter().for_each(|entry| chain.push(entry));
+        prop_assert!(chain.finish().chain_valid);
+        let error = chain.head().copied().unwrap_or(empty()).matches(&head).unwrap_err();
+        prop_assert_eq!(error.code(), Code::StateSequenceGap);
+        let finding = chain.finish_against(&head);
+        prop_assert_eq!(finding.divergence_point, Some(kept.len() as u64 + 1));
+    }
+
+    #[test]
+    fn a_rewritten_tail_is_found_through_the_head(
+        wishes in proptest::collection::vec(wish(), 1..24),
+    ) {
+        let (mut entries, head) = grow(&wishes);
+        let Some(last) = entries.last_mut() else { return Ok(()) };
+        last.artifact_digest = Digest::of(b"another body");
+        last.entry_digest = last.compute_digest(&mut Vec::new());
+        let mut chain = Chain::new();
+        entries.iter().for_each(|entry| chain.push(entry));
+        prop_assert!(chain.finish().chain_valid);
+        let finding = chain.finish_against(&head);
+        prop_assert_eq!(finding.error_code, Some(Code::StateChecksumMismatch));
+        prop_assert_eq!(finding.divergence_point, Some(entries.len() as u64));
+    }
+}
+
+/// The random traces above are only worth something if they get to the ends.
+#[test]
+fn random_traces_reach_every_state() {
+    use proptest::strategy::ValueTree as _;
+    use proptest::test_runner::TestRunner;
+
+    let mut runner = TestRunner::deterministic();
+    let mut missing: Vec<State> = State::ALL.to_vec();
+    for _ in 0..300 {
+        let wishes = proptest::collection::vec(wish(), 24).new_tree(&mut runner).unwrap().current();
+        let (entries, _) = grow(&wishes);
+        missing.retain(|state| entries.iter().all(|entry| entry.to_state != *state));
+    }
+    assert_eq!(missing, Vec::<State>::new());
+}

@@ -1,0 +1,219 @@
+//! The JSON Schemas of the journal's documents, made from the kernel's types.
+
+use anyhow::{Context as _, Result};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde_json::{Map, Value, json};
+use windlass_kernel::artifact::{ActionRequest, SupervisorDecision, ToolCall, ToolEffect};
+use windlass_kernel::{
+    Checkpoint, Entry, ExecutionState, Machine, SCHEMA_VERSION, State, is_call_artifact,
+};
+
+use crate::generated::Generated;
+
+const FOLDER: &str = "schemas/tga/v1";
+
+/// The schema files as they should be.
+pub fn files() -> Result<Vec<Generated>> {
+    Ok(vec![
+        file::<ExecutionState>("execution_state", ExecutionState::SCHEMA_ID)?,
+        file::<Entry>("execution_log_entry", Machine::Call.schema_id())?,
+        file::<Checkpoint>("execution_checkpoint", Checkpoint::SCHEMA_ID)?,
+        file::<ActionRequest>("action_request", ActionRequest::SCHEMA_ID)?,
+        file::<SupervisorDecision>("supervisor_decision", SupervisorDecision::SCHEMA_ID)?,
+        file::<ToolCall>("tool_call", ToolCall::SCHEMA_ID)?,
+        file::<ToolEffect>("tool_effect", ToolEffect::SCHEMA_ID)?,
+    ])
+}
+
+fn file<T: JsonSchema>(name: &str, schema_id: &str) -> Result<Generated> {
+    let path = format!("{FOLDER}/{name}.schema.json");
+    let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
+    schema.insert("$id".to_owned(), json!(format!("https://windlass.dev/{path}")));
+    schema.insert("title".to_owned(), json!(title(name)));
+    let mut schema = schema.to_value();
+    close(&mut schema);
+    keep_call_names(&mut schema)?;
+    for (field, value) in [("schema_id", schema_id), ("schema_version", SCHEMA_VERSION)] {
+        let pointer = format!("/properties/{field}");
+        let property = schema.pointer_mut(&pointer).and_then(Value::as_object_mut);
+        property.context("the document names its schema")?.insert("const".to_owned(), json!(value));
+    }
+    Generated::json(path, &schema)
+}
+
+/// `tool_call` as `TGA tool call`.
+fn title(name: &str) -> String {
+    format!("TGA {}", name.replace('_', " "))
+}
+
+/// Makes every object exact: no other fields, and all of its own, nullable ones too.
+fn close(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::Object(properties)) = map.get("properties") {
+                let required: Vec<Value> = field_order(map, properties);
+                map.insert("required".to_owned(), Value::Array(required));
+                map.insert("additionalProperties".to_owned(), json!(false));
+            }
+            map.values_mut().for_each(close);
+        }
+        Value::Array(items) => items.iter_mut().for_each(close),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn field_order(map: &Map<String, Value>, properties: &Map<String, Value>) -> Vec<Value> {
+    let mut required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut missing: Vec<Value> =
+        properties.keys().map(|key| json!(key)).filter(|key| !required.contains(key)).collect();
+    missing.sort_by_key(ToString::to_string);
+    required.extend(missing);
+    required
+}
+
+/// Leaves only the names that a call's documents may use.
+fn keep_call_names(schema: &mut Value) -> Result<()> {
+    let states: Vec<&str> = State::ALL
+        .iter()
+        .filter(|state| state.machine() == Machine::Call)
+        .map(|state| state.as_str())
+        .collect();
+    let artifacts: Vec<&str> = windlass_kernel::ArtifactType::ALL
+        .iter()
+        .filter(|artifact| is_call_artifact(**artifact))
+        .map(|artifact| artifact.as_str())
+        .collect();
+    for (definition, names) in [("State", states), ("ArtifactType", artifacts)] {
+        if schema.pointer(&format!("/$defs/{definition}")).is_none() {
+            continue;
+        }
+        let choices = schema.pointer_mut(&format!("/$defs/{definition}/oneOf"));
+        let choices = choices.and_then(Value::as_array_mut).context("names are a choice")?;
+        choices.retain(|choice| {
+            choice.get("const").and_then(Value::as_str).is_some_and(|name| names.contains(&name))
+        });
+        anyhow::ensure!(choices.len() == names.len(), "`{definition}` has lost a name");
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use jsonschema::Validator;
+
+    use super::*;
+    use crate::generated::{Mode, settle};
+    use crate::vectors;
+
+    fn validator(name: &str) -> Validator {
+        let files = files().unwrap();
+        let file = files
+            .iter()
+            .find(|file| file.path == Path::new(FOLDER).join(format!("{name}.schema.json")))
+            .unwrap();
+        let schema: Value = serde_json::from_str(&file.text).unwrap();
+        assert!(jsonschema::meta::is_valid(&schema), "{name}");
+        jsonschema::draft202012::new(&schema).unwrap()
+    }
+
+    fn machine() -> Value {
+        let files = vectors::files().unwrap();
+        serde_json::from_str(&files.first().unwrap().text).unwrap()
+    }
+
+    fn rows<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+        let rows = value.get(field).unwrap().as_array().unwrap();
+        assert!(!rows.is_empty() || field != "valid_chains");
+        rows.iter()
+    }
+
+    #[test]
+    fn the_committed_schemas_and_vectors_are_fresh() {
+        let root = crate::root();
+        settle(&root, &files().unwrap(), Mode::Check, "schemas").unwrap();
+        settle(&root, &vectors::files().unwrap(), Mode::Check, "vectors").unwrap();
+    }
+
+    #[test]
+    fn every_object_is_exact() {
+        fn check(schema: &Value) {
+            if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+                assert_eq!(schema.get("additionalProperties"), Some(&json!(false)));
+                let required = schema.get("required").unwrap().as_array().unwrap();
+                assert_eq!(required.len(), properties.len());
+            }
+            match schema {
+                Value::Object(map) => map.values().for_each(check),
+                Value::Array(items) => items.iter().for_each(check),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        for file in files().unwrap() {
+            check(&serde_json::from_str(&file.text).unwrap());
+        }
+    }
+
+    #[test]
+    fn entries_are_valid_exactly_where_the_vectors_say() {
+        let (entry, machine) = (validator("execution_log_entry"), machine());
+        for chain in rows(&machine, "valid_chains") {
+            rows(chain, "entries").for_each(|value| entry.validate(value).unwrap());
+        }
+        let mut refused = 0;
+        for chain in rows(&machine, "invalid_chains") {
+            let bad = chain.get("schema_invalid_at").unwrap().as_u64();
+            for (place, value) in (1..).zip(rows(chain, "entries")) {
+                let name = chain.get("name").unwrap();
+                assert_eq!(entry.is_valid(value), bad != Some(place), "{name} at {place}");
+            }
+            refused += u32::from(bad.is_some());
+        }
+        assert!(refused > 20);
+    }
+
+    #[test]
+    fn artifacts_are_valid_and_only_whole() {
+        let machine = machine();
+        for chain in rows(&machine, "valid_chains") {
+            for artifact in rows(chain, "artifacts") {
+                let name = artifact.get("artifact_type").unwrap().as_str().unwrap();
+                let validator = validator(name);
+                let body = artifact.get("body").unwrap();
+                validator.validate(body).unwrap();
+                for field in body.as_object().unwrap().keys() {
+                    let mut less = body.clone();
+                    less.as_object_mut().unwrap().remove(field);
+                    assert!(!validator.is_valid(&less), "{name} without {field}");
+                }
+                let mut more = body.clone();
+                more.as_object_mut().unwrap().insert("note".to_owned(), Value::Null);
+                assert!(!validator.is_valid(&more), "{name} with a note");
+            }
+        }
+    }
+
+    #[test]
+    fn checkpoints_and_states_are_valid() {
+        let machine = machine();
+        let (state, checkpoint) = (validator("execution_state"), validator("execution_checkpoint"));
+        rows(&machine, "states").for_each(|row| state.validate(row.get("state").unwrap()).unwrap());
+        // What a schema can see; the rest is for the digests.
+        let shapes = [
+            "schema-version",
+            "schema-id",
+            "upper-case-digest",
+            "timestamp",
+            "unknown-field",
+            "unknown-field-in-the-state",
+            "forged-state-of-a-run",
+        ];
+        for row in rows(&machine, "checkpoints") {
+            let name = row.get("name").unwrap().as_str().unwrap();
+            let valid = checkpoint.is_valid(row.get("checkpoint").unwrap());
+            assert_eq!(valid, !shapes.contains(&name), "{name}");
+        }
+    }
+}
