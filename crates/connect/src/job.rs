@@ -1,0 +1,183 @@
+//! What is asked of a connector and what it answers.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use windlass_kernel::{Code, RiskLevel, ToolCallId};
+
+/// The longest message of a failure, in bytes.
+pub const MESSAGE_BYTES_MAX: usize = 2048;
+
+/// One thing to perform.
+#[derive(Clone, Copy, Debug)]
+pub struct Job<'a> {
+    /// Where it is performed.
+    pub target: &'a Target,
+    /// The tool's name at the server; a command has none and ignores it.
+    pub tool: &'a str,
+    /// The tool's arguments, an object; a command takes its own from the target.
+    pub args: &'a Value,
+    /// The registry's class of the tool.
+    pub class: RiskLevel,
+    /// The call this belongs to; an MCP server is told.
+    pub tool_call_id: ToolCallId,
+    /// The key under which the call may take effect once; an MCP server is told.
+    pub idempotency_key: Option<&'a str>,
+    /// How long it may take and how much it may say.
+    pub limits: Limits,
+}
+
+/// The limits of one job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From the start to the answer, connecting included.
+    pub timeout: Duration,
+    /// Of each of a command's two streams, or of an MCP tool's result as it stands on the wire.
+    pub output_bytes_max: usize,
+}
+
+/// Where a job is performed. `Debug` shows neither values of the environment nor the bearer.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Target {
+    /// A program, run once. No shell is added. A program path with a slash that is not absolute is
+    /// taken from `cwd`.
+    Command {
+        /// The program and its arguments.
+        argv: Vec<String>,
+        /// What it reads; nothing when absent.
+        stdin: Option<String>,
+        /// Added to the few variables that are passed on.
+        env: BTreeMap<String, String>,
+        /// Where it runs.
+        cwd: PathBuf,
+    },
+    /// An MCP server that is started and spoken to over its standard streams.
+    McpStdio {
+        /// The server's name in the registry: one live connection is kept for each.
+        server: String,
+        /// The program and its arguments.
+        command: Vec<String>,
+        /// Added to the few variables that are passed on.
+        env: BTreeMap<String, String>,
+        /// Where it runs.
+        cwd: PathBuf,
+    },
+    /// An MCP server that is reached over streamable HTTP.
+    McpHttp {
+        /// The server's name in the registry: one live connection is kept for each.
+        server: String,
+        /// Its endpoint, `http` or `https`.
+        url: String,
+        /// Sent as `Authorization: Bearer …`.
+        bearer: Option<String>,
+    },
+}
+
+/// Prints the names of an environment, never its values.
+struct Names<'a>(&'a BTreeMap<String, String>);
+
+impl fmt::Debug for Names<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command { argv, stdin, env, cwd } => formatter
+                .debug_struct("Command")
+                .field("argv", argv)
+                .field("stdin_bytes", &stdin.as_ref().map(String::len))
+                .field("env", &Names(env))
+                .field("cwd", cwd)
+                .finish(),
+            Self::McpStdio { server, command, env, cwd } => formatter
+                .debug_struct("McpStdio")
+                .field("server", server)
+                .field("command", command)
+                .field("env", &Names(env))
+                .field("cwd", cwd)
+                .finish(),
+            Self::McpHttp { server, url, bearer } => formatter
+                .debug_struct("McpHttp")
+                .field("server", server)
+                .field("url", url)
+                .field("bearer", &bearer.as_ref().map(|_| "…"))
+                .finish(),
+        }
+    }
+}
+
+/// What came of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// It ran and says it did well.
+    Success {
+        /// A command's exit and output, or an MCP tool's result.
+        result: Value,
+    },
+    /// It did not run, or did not do well, or nobody knows.
+    Failure {
+        /// The stable code.
+        code: Code,
+        /// One line for people, at most [`MESSAGE_BYTES_MAX`] long.
+        message: String,
+        /// What it said nevertheless.
+        result: Option<Value>,
+        /// Whether anything can have happened.
+        certainty: Certainty,
+    },
+}
+
+/// Whether a failed job can have had an effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Certainty {
+    /// Certainly nothing happened: it was not started, or the request was not sent.
+    DidNotRun,
+    /// It ran to its end and reported the failure itself.
+    Ran,
+    /// It may have run, wholly or in part.
+    Unknown,
+}
+
+/// Performs jobs; the real one is [`Connectors`](crate::Connectors).
+pub trait Connect: Send + Sync {
+    /// Performs one job and waits for its end, at most a few seconds beyond its time limit.
+    fn perform(&self, job: &Job<'_>) -> Reply;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_keeps_secrets() {
+        let env = BTreeMap::from([("TOKEN".to_owned(), "s3cret".to_owned())]);
+        let targets = [
+            Target::Command {
+                argv: vec!["true".to_owned()],
+                stdin: Some("s3cret".to_owned()),
+                env: env.clone(),
+                cwd: "/".into(),
+            },
+            Target::McpStdio {
+                server: "notes".to_owned(),
+                command: vec!["notes".to_owned()],
+                env,
+                cwd: "/".into(),
+            },
+            Target::McpHttp {
+                server: "notes".to_owned(),
+                url: "http://127.0.0.1:1/mcp".to_owned(),
+                bearer: Some("s3cret".to_owned()),
+            },
+        ];
+        let text = format!("{targets:?}");
+        assert!(!text.contains("s3cret"), "{text}");
+        assert!(text.contains("TOKEN") && text.contains("notes"), "{text}");
+    }
+}
