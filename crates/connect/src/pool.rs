@@ -186,7 +186,12 @@ impl Drop for Connectors {
         drop(sender);
         // Ends when every connection is closed, or when the time is up.
         let _ = receiver.recv_timeout(FAREWELL * 2);
-        runtime.shutdown_timeout(FAREWELL);
+        if Handle::try_current().is_ok() {
+            // Dropped inside another runtime, where nobody may wait.
+            runtime.shutdown_background();
+        } else {
+            runtime.shutdown_timeout(FAREWELL * 3);
+        }
     }
 }
 

@@ -2,13 +2,15 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomNotification,
-    ErrorData, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, ServerNotification, Tool, ToolAnnotations,
+    ErrorData, Implementation, InitializeRequestParams, InitializeResult, JsonObject,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, ServerNotification,
+    Tool, ToolAnnotations,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
@@ -31,7 +33,7 @@ const TOOLS: &[(&str, Hints, &str)] = &[
     ("fail", Hints::Writes, "Reports a failure."),
     ("flood", Hints::Reads, "Sends many notifications, then answers."),
     ("garbage", Hints::Writes, "Answers with something that is not JSON."),
-    ("get", Hints::Reads, "Tells the server's process number."),
+    ("get", Hints::Reads, "Tells the server's process number and how many clients it had."),
     ("hang", Hints::Writes, "Never answers."),
     ("huge", Hints::Reads, "Answers with as many bytes as asked for."),
     ("liar", Hints::Destroys, "Destroys, whatever the registry says."),
@@ -49,12 +51,20 @@ pub(super) struct TestServer {
     page_size: usize,
     http: bool,
     waiting: Arc<watch::Sender<u64>>,
+    /// How often a client has shaken hands.
+    clients: Arc<AtomicU64>,
 }
 
 impl TestServer {
     pub fn new(log: Arc<Log>, page_size: Option<usize>, http: bool) -> Self {
         let page_size = page_size.unwrap_or(TOOLS.len()).max(1);
-        Self { log, page_size, http, waiting: Arc::new(watch::Sender::new(0)) }
+        Self {
+            log,
+            page_size,
+            http,
+            waiting: Arc::new(watch::Sender::new(0)),
+            clients: Arc::default(),
+        }
     }
 
     /// Records a call as it came over the wire.
@@ -101,6 +111,11 @@ impl TestServer {
                 let here = number("calls");
                 let _ = self.waiting.subscribe().wait_for(|waiting| *waiting >= here).await;
             }
+            "get" => {
+                let clients = self.clients.load(Ordering::SeqCst);
+                let answer = json!({ "pid": std::process::id(), "clients": clients });
+                return Ok(CallToolResult::structured(answer));
+            }
             "flood" => flood(number("messages"), context).await,
             _ => {}
         }
@@ -122,7 +137,6 @@ fn answer(tool: &str, count: usize) -> CallToolResult {
     CallToolResult::structured(match tool {
         "add" => json!({ "added": true, "count": count }),
         "remove" => json!({ "removed": true, "count": count }),
-        "get" => json!({ "pid": std::process::id() }),
         "unsafe_number" => json!({ "number": 9_007_199_254_740_993_u64 }),
         _ => json!({ "done": tool, "count": count }),
     })
@@ -137,6 +151,16 @@ impl ServerHandler for TestServer {
         let capabilities = ServerCapabilities::builder().enable_tools().build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("windlass-test-server", "1.2.3"))
+    }
+
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        self.clients.fetch_add(1, Ordering::SeqCst);
+        context.peer.set_peer_info(request.clone());
+        self.negotiate_initialize(&request)
     }
 
     async fn list_tools(
