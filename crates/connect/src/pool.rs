@@ -39,6 +39,13 @@ pub struct DescribeError {
 #[derive(Default)]
 struct Slot(tokio::sync::Mutex<Option<Arc<Connection>>>);
 
+/// Whether a connection was opened for this call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    New,
+    Old,
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -206,11 +213,15 @@ impl Slot {
     ) -> Result<T, Trouble> {
         for last in [false, true] {
             let opened = tokio::time::timeout_at(deadline.at, self.get(target)).await;
-            let connection = opened.unwrap_or_else(|_| {
+            let (connection, age) = opened.unwrap_or_else(|_| {
                 let what = "the server could not be started or reached";
                 Err(Trouble::timeout(Certainty::DidNotRun, deadline.timeout, what))
             })?;
-            let outcome = match connection.check(deadline).await {
+            let usable = match age {
+                Age::New => Ok(()),
+                Age::Old => connection.check(deadline).await,
+            };
+            let outcome = match usable {
                 Ok(()) => act(Arc::clone(&connection)).await,
                 Err(trouble) => Err(trouble.stale()),
             };
@@ -227,15 +238,15 @@ impl Slot {
         Err(Trouble::internal(Certainty::DidNotRun, "no connection"))
     }
 
-    async fn get(&self, target: &Target) -> Result<Arc<Connection>, Trouble> {
+    async fn get(&self, target: &Target) -> Result<(Arc<Connection>, Age), Trouble> {
         let mut slot = self.0.lock().await;
         if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_over()) {
-            return Ok(Arc::clone(connection));
+            return Ok((Arc::clone(connection), Age::Old));
         }
         *slot = None;
         let connection = Arc::new(Connection::open(target).await?);
         *slot = Some(Arc::clone(&connection));
-        Ok(connection)
+        Ok((connection, Age::New))
     }
 
     /// Forgets this connection, but not a newer one.

@@ -19,7 +19,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use windlass_kernel::{Code, RiskLevel};
 
-use super::http::{self, Endpoint};
+use super::http;
 use super::link::{Link, ResultLimit};
 use super::stdio::{self, Server};
 use super::tools::{self, Page, ServerDescription, ToolDescription};
@@ -68,7 +68,7 @@ pub(crate) struct Connection {
     tools: Mutex<Option<Arc<[ToolDescription]>>>,
     /// A request has timed out: the server may hang.
     suspect: AtomicBool,
-    endpoint: Option<Arc<Endpoint>>,
+    over_http: bool,
     /// Held to be dropped.
     server: Option<Server>,
 }
@@ -81,7 +81,7 @@ impl Connection {
     }
 
     async fn try_open(target: &Target) -> Result<Self, Trouble> {
-        let (service, link, endpoint, server) = match target {
+        let (service, link, server) = match target {
             Target::Command { .. } => {
                 let message = "a command is not an MCP server";
                 return Err(Trouble::internal(Certainty::DidNotRun, message));
@@ -89,7 +89,7 @@ impl Connection {
             Target::McpStdio { command, env, cwd, .. } => {
                 let (server, transport, link) = stdio::start(command, env, cwd)?;
                 match client().serve(transport).await {
-                    Ok(service) => (service, link, None, Some(server)),
+                    Ok(service) => (service, link, Some(server)),
                     // How it died says more than that it does not answer.
                     Err(error) => match timeout(COURTESY, link.wait_end()).await {
                         Ok(trouble) => return Err(trouble),
@@ -98,9 +98,9 @@ impl Connection {
                 }
             }
             Target::McpHttp { url, bearer, .. } => {
-                let (transport, endpoint, link) = http::prepare(url, bearer.as_deref())?;
+                let (transport, link) = http::prepare(url, bearer.as_deref())?;
                 let service = client().serve(transport).await.map_err(handshake)?;
-                (service, link, Some(endpoint), None)
+                (service, link, None)
             }
         };
         let connection = Self {
@@ -108,7 +108,7 @@ impl Connection {
             link,
             tools: Mutex::new(None),
             suspect: AtomicBool::new(false),
-            endpoint,
+            over_http: server.is_none(),
             server,
         };
         match connection.link.protocol() {
@@ -133,10 +133,11 @@ impl Connection {
         self.link.ended().is_some() || self.service.peer().is_transport_closed()
     }
 
-    /// Makes sure that the server is there and knows us, where there is reason to doubt.
+    /// Makes sure that the server is there and knows us, where that cannot be seen: over HTTP it may
+    /// have been restarted or have closed an idle connection, and a call lost that way would be an
+    /// uncertain one. A server that has let a request time out may hang.
     pub async fn check(&self, deadline: Deadline) -> Result<(), Trouble> {
-        let session = self.endpoint.as_ref().is_some_and(|endpoint| endpoint.has_session());
-        if !session && !self.suspect.load(Ordering::Acquire) {
+        if !self.over_http && !self.suspect.load(Ordering::Acquire) {
             return Ok(());
         }
         let limit = Deadline::after(PING_TIMEOUT);

@@ -24,6 +24,9 @@ const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 /// Of what the server is told in passing: a refusal, the end of a session.
 const COURTESY: Duration = Duration::from_secs(1);
 
+/// How long an idle connection is kept; many servers close theirs after five seconds.
+const IDLE: Duration = Duration::from_secs(4);
+
 /// The transport over HTTP.
 pub(crate) struct HttpTransport {
     inbox: mpsc::Receiver<ServerJsonRpcMessage>,
@@ -31,7 +34,7 @@ pub(crate) struct HttpTransport {
 }
 
 /// One server's address and the session there.
-pub(crate) struct Endpoint {
+struct Endpoint {
     client: Client,
     url: Url,
     session: OnceLock<HeaderValue>,
@@ -42,7 +45,7 @@ pub(crate) struct Endpoint {
 pub(crate) fn prepare(
     url: &str,
     bearer: Option<&str>,
-) -> Result<(HttpTransport, Arc<Endpoint>, Arc<Link>), Trouble> {
+) -> Result<(HttpTransport, Arc<Link>), Trouble> {
     let refuse = |why: String| Trouble::unavailable(Certainty::DidNotRun, why);
     let url = Url::parse(url).map_err(|error| refuse(format!("the URL is invalid: {error}")))?;
     let mut headers = HeaderMap::new();
@@ -61,6 +64,7 @@ pub(crate) fn prepare(
         .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none())
         .retry(retry::never())
+        .pool_idle_timeout(IDLE)
         .referer(false);
     match url.scheme() {
         "https" => {}
@@ -75,7 +79,7 @@ pub(crate) fn prepare(
     let (link, inbox) = Link::new();
     let session = OnceLock::new();
     let endpoint = Arc::new(Endpoint { client, url, session, link: Arc::clone(&link) });
-    Ok((HttpTransport { inbox, endpoint: Arc::clone(&endpoint) }, endpoint, link))
+    Ok((HttpTransport { inbox, endpoint }, link))
 }
 
 fn is_loopback(url: &Url) -> bool {
@@ -97,7 +101,7 @@ fn explain(error: reqwest::Error) -> String {
 
 impl Endpoint {
     /// Whether the server keeps a session, which it may forget.
-    pub fn has_session(&self) -> bool {
+    fn has_session(&self) -> bool {
         self.session.get().is_some()
     }
 
