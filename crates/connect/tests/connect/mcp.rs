@@ -74,6 +74,17 @@ impl Bench {
     }
 }
 
+impl Bench {
+    /// Kills the server and waits until it is gone.
+    fn kill(&mut self, pid: &str) {
+        assert!(Command::new("kill").args(["-9", pid]).status().unwrap().success());
+        if let Some(child) = &mut self.http {
+            child.wait().unwrap();
+        }
+        eventually("it is gone", || !std::path::Path::new("/proc").join(pid).exists());
+    }
+}
+
 impl Drop for Bench {
     fn drop(&mut self) {
         if let Some(child) = &mut self.http {
@@ -90,6 +101,7 @@ fn start_http(over: Over, command: &[String]) -> (Child, String) {
         .args((over == Over::HttpStateless).then_some("--stateless"))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
+        .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let mut url = String::new();
@@ -230,23 +242,24 @@ fn ignores_a_flood(over: Over) {
 fn reconnects_to_a_new_server(over: Over) {
     let mut bench = Bench::new(over, &[]);
     let old = bench.pid();
-    let killed = Command::new("kill").args(["-9", &old]).status().unwrap();
-    assert!(killed.success());
-    if let Some(child) = &mut bench.http {
-        child.wait().unwrap();
+    bench.kill(&old);
+    if over != Over::Stdio {
+        // In the same place, without any memory of us.
         let Target::McpHttp { url, .. } = &bench.target else { panic!() };
         let port = url.trim_end_matches("/mcp").rsplit(':').next().unwrap();
-        let reply = bench.call("add", &json!({}));
-        failure(reply, Code::ToolServerUnavailable, Certainty::DidNotRun);
         let server = example_binary("test_server").display().to_string();
         let log = bench.log.display().to_string();
         let command = [&server, "--log", &log, "--port", port].map(str::to_owned);
         bench.http = Some(start_http(over, &command).0);
-    } else {
-        eventually("it is gone", || !std::path::Path::new("/proc").join(&old).exists());
     }
     success(bench.call("add", &json!({})));
-    assert_ne!(bench.pid(), old);
+    let new = bench.pid();
+    assert_ne!(new, old);
+    if over != Over::Stdio {
+        bench.kill(&new);
+        let reply = bench.call("add", &json!({}));
+        failure(reply, Code::ToolServerUnavailable, Certainty::DidNotRun);
+    }
     assert_eq!(bench.executions("add").len(), 1);
 }
 

@@ -4,13 +4,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass_connect::{Certainty, Connect, Connectors, Job, Limits, Reply, Target};
 use windlass_kernel::Code;
 use windlass_testkit::example_binary;
 
-use crate::common::{self, PATIENT, failure, success};
+use crate::common::{self, PATIENT, eventually, failure, success};
 
 fn target(url: &str, bearer: Option<&str>) -> Target {
     let (server, url) = ("web".to_owned(), url.to_owned());
@@ -43,7 +44,13 @@ impl Fake {
                         let method = message["method"].as_str().unwrap_or("none").to_owned();
                         log.lock().unwrap().push(format!("{method}\n{head}"));
                         // The client may hang up on a long answer.
-                        let _ = (&stream).write_all(&answer(&message));
+                        let answer = answer(&message);
+                        let _ = (&stream).write_all(&answer);
+                        if answer.is_empty() {
+                            // Never answered: wait until the client gives up.
+                            let _ = (&stream).read_to_end(&mut Vec::new());
+                            log.lock().unwrap().push("hung up\n".to_owned());
+                        }
                     }
                 });
             }
@@ -204,6 +211,19 @@ fn a_forgotten_session_is_not_an_excuse_to_call_twice() {
 }
 
 #[test]
+fn a_request_that_timed_out_is_not_kept_open() {
+    let fake = good_until_call(|_| Vec::new());
+    let connectors = Connectors::new();
+    let (target, args) = (target(&fake.url, None), json!({}));
+    let limits = Limits { timeout: Duration::from_secs(2), ..PATIENT };
+    let reply = connectors.perform(&Job { limits, ..common::job(&target, "t", &args) });
+    failure(reply, Code::ToolTimeout, Certainty::Unknown);
+    eventually("we hung up", || fake.count("hung up") == 1);
+    eventually("the server was told", || fake.count("notifications/cancelled") == 1);
+    assert_eq!(fake.count("tools/call"), 1);
+}
+
+#[test]
 fn a_status_is_judged() {
     for (status, code, certainty) in [
         ("503 Service Unavailable", Code::ToolServerUnavailable, Certainty::Unknown),
@@ -269,7 +289,7 @@ fn another_answer_is_not_ours() {
 
 #[test]
 fn tls_works_without_further_setting_up() {
-    let fake = Fake::new(|_| Vec::new());
+    let fake = Fake::new(|_| b"not TLS".to_vec());
     let reply = call(&target(&fake.url.replace("http://", "https://"), None));
     let (message, _) = failure(reply, Code::ToolServerUnavailable, Certainty::DidNotRun);
     assert!(message.contains("cannot reach"), "{message}");
