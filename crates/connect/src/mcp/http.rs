@@ -1,7 +1,7 @@
 //! An MCP server over streamable HTTP: each message of ours is one POST, whose body is the answer.
 //!
-//! No stream is opened for what the server might want to say by itself, redirects are not followed,
-//! and no request is ever sent twice.
+//! No stream is opened for what the server might want to say by itself, a stream that ends before its
+//! answer is not resumed, redirects are not followed, and no request is ever sent twice.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
