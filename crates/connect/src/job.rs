@@ -144,7 +144,7 @@ pub enum Certainty {
     Unknown,
 }
 
-/// Performs jobs; the real one is [`Connectors`].
+/// Performs jobs; the real one is [`Connectors`](crate::Connectors).
 pub trait Connect: Send + Sync {
     /// Performs one job and waits for its end, at most a few seconds beyond its time limit.
     fn perform(&self, job: &Job<'_>) -> Reply;

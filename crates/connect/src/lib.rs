@@ -1,3 +1,17 @@
-//! Performs one thing outside.
+//! Performs one thing outside: a command, or a tool of an MCP server over stdio or streamable HTTP.
+//!
+//! It may not judge a call, record it, or decide to repeat it: it knows neither policy nor store.
+//! Everything that can go wrong is a [`Reply`] to be recorded, together with how certain it is that
+//! nothing happened. The public face is blocking; an asynchronous runtime starts with the first MCP
+//! call and stays inside. Nothing is reached over the network unless a call names it.
+
+mod command;
 mod job;
+mod mcp;
+mod pool;
+mod process;
+mod trouble;
+
 pub use job::{Certainty, Connect, Job, Limits, MESSAGE_BYTES_MAX, Reply, Target};
+pub use mcp::{ServerDescription, ToolDescription};
+pub use pool::{Connectors, DescribeError};

@@ -1,1 +1,36 @@
-//! windlass-testkit
+//! What tests need and products do not: a real MCP server that counts what it executes, and the way
+//! to binaries that cargo builds beside the tests.
+//!
+//! It may use anything and is only ever a dev-dependency: it is never shipped.
+
+use std::path::PathBuf;
+
+#[cfg(feature = "mcp-server")]
+pub mod mcp_server;
+
+/// Finds an example that cargo built in the same profile as the running test.
+///
+/// # Panics
+/// When it is not there.
+#[must_use]
+#[expect(clippy::panic, reason = "a test cannot go on without it")]
+pub fn example_binary(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap_or_default();
+    let profile = tests.parent().and_then(std::path::Path::parent).unwrap_or(&tests);
+    let path = profile.join("examples").join(name);
+    if !path.is_file() {
+        panic!("no example `{name}` at `{}`: build with `cargo build --examples`", path.display());
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "no example `missing`")]
+    fn a_missing_example_is_named() {
+        let _ = example_binary("missing");
+    }
+}

@@ -1,0 +1,299 @@
+//! The real connectors: commands, and one live connection for each MCP server.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use tokio::runtime::{Builder, Handle, Runtime};
+use windlass_kernel::Code;
+
+use crate::command::{self, Run};
+use crate::mcp::{Call, Connection, Deadline, ServerDescription};
+use crate::trouble::Trouble;
+use crate::{Certainty, Connect, Job, Limits, Reply, Target};
+
+/// How long the last words to the servers may take.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// Performs commands and MCP calls, and keeps the connections between calls.
+///
+/// Calls may come from many threads at once. Dropping it ends every server that it started.
+#[derive(Default)]
+pub struct Connectors {
+    runtime: Mutex<Option<Runtime>>,
+    slots: Mutex<HashMap<String, (Target, Arc<Slot>)>>,
+}
+
+/// A server that could not be described.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct DescribeError {
+    /// The stable code.
+    pub code: Code,
+    /// One line for people.
+    pub message: String,
+}
+
+/// The place of one server's connection.
+#[derive(Default)]
+struct Slot(tokio::sync::Mutex<Option<Arc<Connection>>>);
+
+/// Whether a connection was opened for this call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Age {
+    New,
+    Old,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connectors {
+    /// Prepares a pool; nothing is started or reached yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Asks an MCP server who it is and which tools it has. No tool is called.
+    ///
+    /// # Errors
+    /// [`DescribeError`] when the target is a command, or the server cannot be reached or does not
+    /// speak MCP.
+    pub fn describe(
+        &self,
+        target: &Target,
+        limits: Limits,
+    ) -> Result<ServerDescription, DescribeError> {
+        let described = self.slot(target).and_then(|slot| {
+            let target = target.clone();
+            self.wait(async move {
+                let deadline = Deadline::after(limits.timeout);
+                let describe = |connection: Arc<Connection>| async move {
+                    connection.describe(deadline).await
+                };
+                slot.with(&target, deadline, describe).await
+            })
+        });
+        described.map_err(|trouble| DescribeError { code: trouble.code, message: trouble.message })
+    }
+
+    fn call(&self, job: &Job<'_>) -> Reply {
+        let slot = match self.slot(job.target) {
+            Ok(slot) => slot,
+            Err(trouble) => return trouble.into_reply(None),
+        };
+        let target = job.target.clone();
+        let call = Arc::new(Call {
+            tool: job.tool.to_owned(),
+            args: job.args.clone(),
+            class: job.class,
+            tool_call_id: job.tool_call_id.to_string(),
+            idempotency_key: job.idempotency_key.map(str::to_owned),
+            output_bytes_max: job.limits.output_bytes_max,
+            deadline: Deadline::after(job.limits.timeout),
+        });
+        let answer = self.wait(async move {
+            let deadline = call.deadline;
+            let act = |connection: Arc<Connection>| {
+                let call = Arc::clone(&call);
+                async move { connection.call(&call).await }
+            };
+            slot.with(&target, deadline, act).await
+        });
+        match answer {
+            Ok(result) => tool_reply(result),
+            Err(trouble) => trouble.into_reply(None),
+        }
+    }
+
+    /// The place for the target's connection. A server whose target has changed gets a new one; the
+    /// old connection closes after its last call.
+    fn slot(&self, target: &Target) -> Result<Arc<Slot>, Trouble> {
+        let server = match target {
+            Target::McpStdio { server, .. } | Target::McpHttp { server, .. } => server,
+            Target::Command { .. } => {
+                let message = "a command is not an MCP server";
+                return Err(Trouble::protocol(Certainty::DidNotRun, message));
+            }
+        };
+        let mut slots = lock(&self.slots);
+        match slots.get(server) {
+            Some((same, slot)) if same == target => Ok(Arc::clone(slot)),
+            Some(_) | None => {
+                let slot = Arc::new(Slot::default());
+                slots.insert(server.clone(), (target.clone(), Arc::clone(&slot)));
+                Ok(slot)
+            }
+        }
+    }
+
+    /// Runs a future on the runtime and waits for it, from any kind of thread.
+    fn wait<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = Result<T, Trouble>> + Send + 'static,
+    ) -> Result<T, Trouble> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        self.runtime()?.spawn(async move {
+            let _ = sender.send(future.await);
+        });
+        receiver.recv().unwrap_or_else(|_| {
+            Err(Trouble::internal(Certainty::Unknown, "the call ended without an answer"))
+        })
+    }
+
+    fn runtime(&self) -> Result<Handle, Trouble> {
+        let mut runtime = lock(&self.runtime);
+        if let Some(runtime) = &*runtime {
+            return Ok(runtime.handle().clone());
+        }
+        let new = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("windlass-mcp")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Trouble::internal(Certainty::DidNotRun, format!("cannot start a runtime: {error}"))
+            })?;
+        Ok(runtime.insert(new).handle().clone())
+    }
+}
+
+impl Connect for Connectors {
+    fn perform(&self, job: &Job<'_>) -> Reply {
+        match job.target {
+            Target::Command { argv, stdin, env, cwd } => command::perform(&Run {
+                argv,
+                stdin: stdin.as_deref(),
+                env,
+                cwd,
+                limits: job.limits,
+            }),
+            Target::McpStdio { .. } | Target::McpHttp { .. } => self.call(job),
+        }
+    }
+}
+
+impl Drop for Connectors {
+    fn drop(&mut self) {
+        let Some(runtime) = lock(&self.runtime).take() else { return };
+        let slots: Vec<_> = lock(&self.slots).drain().map(|(_, (_, slot))| slot).collect();
+        let (sender, receiver) = mpsc::channel::<()>();
+        for slot in slots {
+            let sender = sender.clone();
+            runtime.spawn(async move {
+                if let Some(connection) = slot.0.lock().await.take().and_then(Arc::into_inner) {
+                    connection.close().await;
+                }
+                drop(sender);
+            });
+        }
+        drop(sender);
+        // Ends when every connection is closed, or when the time is up.
+        let _ = receiver.recv_timeout(FAREWELL * 2);
+        if Handle::try_current().is_ok() {
+            // Dropped inside another runtime, where nobody may wait.
+            runtime.shutdown_background();
+        } else {
+            runtime.shutdown_timeout(FAREWELL * 3);
+        }
+    }
+}
+
+impl Slot {
+    /// Does something over the connection, opening it first where needed. It is opened again, once,
+    /// when the old one proves useless before the request was sent.
+    async fn with<T, F: Future<Output = Result<T, Trouble>>>(
+        &self,
+        target: &Target,
+        deadline: Deadline,
+        act: impl Fn(Arc<Connection>) -> F,
+    ) -> Result<T, Trouble> {
+        for last in [false, true] {
+            let opened = tokio::time::timeout_at(deadline.at, self.get(target)).await;
+            let (connection, age) = opened.unwrap_or_else(|_| {
+                let what = "the server could not be started or reached";
+                Err(Trouble::timeout(Certainty::DidNotRun, deadline.timeout, what))
+            })?;
+            let usable = match age {
+                Age::New => Ok(()),
+                Age::Old => connection.check(deadline).await,
+            };
+            let outcome = match usable {
+                Ok(()) => act(Arc::clone(&connection)).await,
+                Err(trouble) => Err(trouble.stale()),
+            };
+            match outcome {
+                Err(trouble) if trouble.stale_connection => {
+                    self.discard(&connection).await;
+                    if last {
+                        return Err(trouble);
+                    }
+                }
+                outcome => return outcome,
+            }
+        }
+        Err(Trouble::internal(Certainty::DidNotRun, "no connection"))
+    }
+
+    async fn get(&self, target: &Target) -> Result<(Arc<Connection>, Age), Trouble> {
+        let mut slot = self.0.lock().await;
+        if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_over()) {
+            return Ok((Arc::clone(connection), Age::Old));
+        }
+        *slot = None;
+        let connection = Arc::new(Connection::open(target).await?);
+        *slot = Some(Arc::clone(&connection));
+        Ok((connection, Age::New))
+    }
+
+    /// Forgets this connection, but not a newer one.
+    async fn discard(&self, connection: &Arc<Connection>) {
+        let mut slot = self.0.lock().await;
+        if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
+            *slot = None;
+        }
+    }
+}
+
+/// Makes a reply of a `tools/call` result.
+fn tool_reply(result: Value) -> Reply {
+    match read_result(result) {
+        Err(message) => Trouble::protocol(Certainty::Unknown, message).into_reply(None),
+        Ok((result, false)) => Reply::Success { result },
+        Ok((result, true)) => {
+            let text =
+                result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or_default();
+            Trouble::failed(format!("the tool reported a failure: {text}")).into_reply(Some(result))
+        }
+    }
+}
+
+/// Takes a result apart and puts together what is recorded: the content as received, and whether it
+/// is a failure.
+fn read_result(result: Value) -> Result<(Value, bool), &'static str> {
+    let Value::Object(mut map) = result else { return Err("the tool's result is not an object") };
+    if map.get("resultType").is_some_and(|kind| kind != "complete") {
+        return Err("the tool's result is not complete: the server asks for more");
+    }
+    let structured = map.remove("structuredContent");
+    let content = match map.remove("content") {
+        Some(content @ Value::Array(_)) => content,
+        None if structured.is_some() => Value::Array(Vec::new()),
+        _ => return Err("the tool's result has no list of content"),
+    };
+    let failed = match map.remove("isError") {
+        None => false,
+        Some(Value::Bool(failed)) => failed,
+        Some(_) => return Err("the tool's result does not say whether it is an error"),
+    };
+    let mut read = Map::new();
+    read.insert("content".to_owned(), content);
+    if let Some(structured) = structured {
+        read.insert("structuredContent".to_owned(), structured);
+    }
+    read.insert("isError".to_owned(), Value::Bool(failed));
+    Ok((Value::Object(read), failed))
+}

@@ -1,0 +1,183 @@
+//! A child process with its own process group, watched without being reaped.
+//!
+//! INVARIANT: the group is signalled only while its leader is not reaped, so that the number cannot
+//! have gone to somebody else.
+
+use std::collections::BTreeMap;
+use std::io::{self, PipeReader};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use crate::Certainty;
+use crate::trouble::Trouble;
+
+/// How long a killed process may take to go before it is left to a thread of its own.
+const REAP_MS: u64 = 2000;
+
+/// Whether a process is given something to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Input {
+    Nothing,
+    Pipe,
+}
+
+/// Our ends of a child's standard streams.
+pub(crate) struct Streams {
+    pub stdin: Option<ChildStdin>,
+    pub stdout: ChildStdout,
+    pub stderr: ChildStderr,
+}
+
+/// A running process group. Dropping it kills what is left of it.
+pub(crate) struct Group {
+    child: Option<Child>,
+    pid: Pid,
+    /// Reaches its end when the leader has exited.
+    exit: PipeReader,
+}
+
+/// Starts a program in a group of its own, with an almost empty environment.
+pub(crate) fn spawn(
+    argv: &[String],
+    env: &BTreeMap<String, String>,
+    cwd: &Path,
+    input: Input,
+) -> Result<(Group, Streams), Trouble> {
+    let refuse = |why: String| Trouble::unavailable(Certainty::DidNotRun, why);
+    let Some((program, arguments)) = argv.split_first().filter(|(program, _)| !program.is_empty())
+    else {
+        return Err(refuse("the command is empty".to_owned()));
+    };
+    if !cwd.is_dir() {
+        return Err(refuse(format!("there is no directory `{}`", cwd.display())));
+    }
+    let (exit, watch) = watcher().map_err(|error| refuse(format!("no thread: {error}")))?;
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env_clear()
+        .envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(passed_on)))
+        .envs(env)
+        .current_dir(cwd)
+        .process_group(0)
+        .stdin(match input {
+            Input::Nothing => Stdio::null(),
+            Input::Pipe => Stdio::piped(),
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child =
+        command.spawn().map_err(|error| refuse(format!("cannot start `{program}`: {error}")))?;
+    let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+        return Err(Trouble::internal(Certainty::Unknown, "the child process has no number"));
+    };
+    // The watcher waits for this; were it gone, the pipe would end and the group be killed.
+    let _ = watch.send(pid);
+    let group = Group { child: Some(child), pid, exit };
+    match streams {
+        (stdin, Some(stdout), Some(stderr)) => Ok((group, Streams { stdin, stdout, stderr })),
+        _ => Err(Trouble::internal(Certainty::Unknown, "the child process has no streams")),
+    }
+}
+
+/// Whether a variable of ours is passed on to a child.
+fn passed_on(name: &str) -> bool {
+    matches!(name, "PATH" | "HOME" | "LANG" | "TMPDIR" | "USER") || name.starts_with("LC_")
+}
+
+/// Starts the thread that closes the pipe once the process it is given has exited.
+fn watcher() -> io::Result<(PipeReader, mpsc::Sender<Pid>)> {
+    let (reader, writer) = io::pipe()?;
+    let (sender, receiver) = mpsc::channel::<Pid>();
+    thread::Builder::new().name("windlass-wait".to_owned()).spawn(move || {
+        if let Ok(pid) = receiver.recv() {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while matches!(waitid(WaitId::Pid(pid), options), Err(rustix::io::Errno::INTR)) {}
+        }
+        drop(writer);
+    })?;
+    Ok((reader, sender))
+}
+
+impl Group {
+    /// Becomes readable when the leader has exited.
+    pub const fn exit(&self) -> &PipeReader {
+        &self.exit
+    }
+
+    /// Sends a signal to every process of the group.
+    pub fn signal(&self, signal: Signal) {
+        if self.child.is_some() {
+            // It may all be gone already.
+            let _ = kill_process_group(self.pid, signal);
+        }
+    }
+
+    /// Waits until the leader has exited, at most for `time`; it stays to be reaped.
+    pub fn wait(&self, time: Duration) -> bool {
+        let deadline = Instant::now() + time;
+        loop {
+            let mut fds = [PollFd::new(&self.exit, PollFlags::IN)];
+            match poll(
+                &mut fds,
+                Some(&timespec(deadline.saturating_duration_since(Instant::now()))),
+            ) {
+                Ok(0) => return false,
+                Ok(_) => return true,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Kills what is left of the group, reaps the leader and tells how it ended, unless it will not
+    /// go.
+    pub fn finish(&mut self) -> Option<ExitStatus> {
+        self.signal(Signal::KILL);
+        let exited = self.wait(Duration::from_millis(REAP_MS));
+        let mut child = self.child.take()?;
+        if exited {
+            return child.wait().ok();
+        }
+        // Stuck in the kernel: somebody must reap it, but nobody should wait for it.
+        let _ = thread::Builder::new().name("windlass-reap".to_owned()).spawn(move || child.wait());
+        None
+    }
+
+    /// Asks the group to end, waits a little for its leader, then ends what is left.
+    pub fn stop(&mut self, grace: Duration) -> Option<ExitStatus> {
+        self.signal(Signal::TERM);
+        self.wait(grace);
+        self.finish()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            self.finish();
+        }
+    }
+}
+
+/// Says how a process ended.
+pub(crate) fn describe_exit(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with status {code}"),
+        (None, Some(signal)) => format!("was killed by signal {signal}"),
+        (None, None) => "ended".to_owned(),
+    }
+}
+
+/// A time as the kernel wants it.
+pub(crate) fn timespec(time: Duration) -> Timespec {
+    Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::from(i32::MAX), tv_nsec: 0 })
+}

@@ -1,0 +1,110 @@
+//! The one internal error: a failure on its way to becoming a [`Reply`].
+
+use std::time::Duration;
+
+use windlass_kernel::Code;
+
+use crate::{Certainty, MESSAGE_BYTES_MAX, Reply};
+
+/// A failed job, or a failed step of one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Trouble {
+    pub code: Code,
+    pub message: String,
+    pub certainty: Certainty,
+    /// Nothing was sent and the connection is of no more use: a new one may do.
+    pub stale_connection: bool,
+}
+
+impl Trouble {
+    fn new(code: Code, certainty: Certainty, message: impl AsRef<str>) -> Self {
+        Self { code, message: one_line(message.as_ref()), certainty, stale_connection: false }
+    }
+
+    /// The server or program cannot be started or reached, or died.
+    pub fn unavailable(certainty: Certainty, message: impl AsRef<str>) -> Self {
+        Self::new(Code::ToolServerUnavailable, certainty, message)
+    }
+
+    /// The server does not speak as it should.
+    pub fn protocol(certainty: Certainty, message: impl AsRef<str>) -> Self {
+        Self::new(Code::ToolProtocolError, certainty, message)
+    }
+
+    /// The answer is longer than allowed.
+    pub fn too_large(certainty: Certainty, message: impl AsRef<str>) -> Self {
+        Self::new(Code::ToolOutputTooLarge, certainty, message)
+    }
+
+    /// No answer in time.
+    pub fn timeout(certainty: Certainty, timeout: Duration, what: &str) -> Self {
+        Self::new(Code::ToolTimeout, certainty, format!("{what} within {} ms", timeout.as_millis()))
+    }
+
+    /// The tool ran and says that it failed.
+    pub fn failed(message: impl AsRef<str>) -> Self {
+        Self::new(Code::ToolFailed, Certainty::Ran, message)
+    }
+
+    /// The server's own words about the tool contradict the registry.
+    pub fn class_mismatch(message: impl AsRef<str>) -> Self {
+        Self::new(Code::ToolClassMismatch, Certainty::DidNotRun, message)
+    }
+
+    /// A fault of our own.
+    pub fn internal(certainty: Certainty, message: impl AsRef<str>) -> Self {
+        Self::new(Code::Internal, certainty, message)
+    }
+
+    /// The same trouble before anything was asked of the tool.
+    pub fn before_dispatch(self) -> Self {
+        Self { certainty: Certainty::DidNotRun, ..self }
+    }
+
+    /// Marks that a new connection may do, since nothing was sent over this one.
+    pub fn stale(self) -> Self {
+        Self { certainty: Certainty::DidNotRun, stale_connection: true, ..self }
+    }
+
+    pub fn into_reply(self, result: Option<serde_json::Value>) -> Reply {
+        Reply::Failure { code: self.code, message: self.message, result, certainty: self.certainty }
+    }
+}
+
+/// Makes one line of at most [`MESSAGE_BYTES_MAX`] bytes: control characters become spaces.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len().min(MESSAGE_BYTES_MAX));
+    let mut after_space = true;
+    for character in text.trim_end().chars() {
+        let character =
+            if character.is_control() || is_line_break(character) { ' ' } else { character };
+        if character == ' ' && after_space {
+            continue;
+        }
+        after_space = character == ' ';
+        if line.len() + character.len_utf8() > MESSAGE_BYTES_MAX - '…'.len_utf8() {
+            line.push('…');
+            break;
+        }
+        line.push(character);
+    }
+    line
+}
+
+/// The line breaks that are not control characters.
+const fn is_line_break(character: char) -> bool {
+    matches!(character, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_short_line() {
+        assert_eq!(one_line("a\r\n\tb\u{2028}c\n"), "a b c");
+        let long = one_line(&"é".repeat(5000));
+        assert!(long.len() <= MESSAGE_BYTES_MAX && long.ends_with('…'), "{}", long.len());
+    }
+}

@@ -1,0 +1,199 @@
+//! Commands, with real processes.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use windlass_connect::{Certainty, Connect, Connectors, Job, Limits, Reply, Target};
+use windlass_kernel::Code;
+
+use crate::common::{self, PATIENT, eventually, failure, is_alive, success};
+
+fn argv(argv: &[&str], cwd: &Path) -> Target {
+    Target::Command {
+        argv: argv.iter().map(|&word| word.to_owned()).collect(),
+        stdin: None,
+        env: BTreeMap::new(),
+        cwd: cwd.to_owned(),
+    }
+}
+
+fn run(target: &Target, limits: Limits) -> Reply {
+    let args = json!({});
+    Connectors::new().perform(&Job { limits, ..common::job(target, "", &args) })
+}
+
+fn sh(script: &str, cwd: &Path, limits: Limits) -> Reply {
+    run(&argv(&["/bin/sh", "-c", script], cwd), limits)
+}
+
+fn exited(code: i32, stdout: &str, stderr: &str) -> Value {
+    json!({ "exit_code": code, "signal": null, "stdout": stdout, "stderr": stderr })
+}
+
+#[test]
+fn output_and_exit_are_told() {
+    let reply = sh("printf one; printf two >&2", Path::new("/"), PATIENT);
+    assert_eq!(success(reply), exited(0, "one", "two"));
+}
+
+#[test]
+fn no_shell_is_added() {
+    let reply = run(&argv(&["printf", "%s|", "$HOME", "*", ";"], Path::new("/")), PATIENT);
+    assert_eq!(success(reply), exited(0, "$HOME|*|;|", ""));
+}
+
+#[test]
+fn a_bad_exit_is_the_tools_own_failure() {
+    let reply = sh("echo no >&2; exit 7", Path::new("/"), PATIENT);
+    let (message, result) = failure(reply, Code::ToolFailed, Certainty::Ran);
+    assert!(message.contains("status 7"), "{message}");
+    assert_eq!(result, Some(exited(7, "", "no\n")));
+}
+
+#[test]
+fn a_signal_is_told() {
+    let reply = sh("kill -USR1 $$", Path::new("/"), PATIENT);
+    let (_, result) = failure(reply, Code::ToolFailed, Certainty::Ran);
+    let expected = json!({ "exit_code": null, "signal": 10, "stdout": "", "stderr": "" });
+    assert_eq!(result, Some(expected));
+}
+
+#[test]
+fn out_of_time_kills_children_that_ignore_the_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "trap '' TERM
+        sh -c 'echo $$ > child; exec sleep 1000' &
+        echo $$ > leader; echo ready; wait; wait";
+    let limits = Limits { timeout: Duration::from_secs(3), ..PATIENT };
+    let reply = sh(script, dir.path(), limits);
+    let (message, result) = failure(reply, Code::ToolTimeout, Certainty::Unknown);
+    assert!(message.contains("3000 ms"), "{message}");
+    let expected = json!({ "exit_code": null, "signal": 9, "stdout": "ready\n", "stderr": "" });
+    assert_eq!(result, Some(expected));
+    let pid = |name| std::fs::read_to_string(dir.path().join(name)).unwrap().trim().to_owned();
+    assert!(!Path::new("/proc").join(pid("leader")).exists(), "not reaped");
+    let child = pid("child");
+    eventually("the grandchild is dead", || !is_alive(&child));
+}
+
+#[test]
+fn out_of_time_is_asked_to_end_first() {
+    let script = "trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done";
+    let limits = Limits { timeout: Duration::from_secs(3), ..PATIENT };
+    let reply = sh(script, Path::new("/"), limits);
+    let (_, result) = failure(reply, Code::ToolTimeout, Certainty::Unknown);
+    assert_eq!(result.unwrap()["stdout"], "ready\nasked\n");
+}
+
+#[test]
+fn too_much_output_is_refused() {
+    let limits = Limits { output_bytes_max: 1000, ..PATIENT };
+    for (script, stream) in [("yes", "stdout"), ("yes >&2", "stderr")] {
+        let reply = sh(script, Path::new("/"), limits);
+        let (message, result) = failure(reply, Code::ToolOutputTooLarge, Certainty::Unknown);
+        assert!(message.contains(stream) && result.is_none(), "{message}");
+    }
+    let fits = sh("head -c 1000 /dev/zero | tr '\\0' x", Path::new("/"), limits);
+    assert_eq!(success(fits)["stdout"], "x".repeat(1000));
+    let exceeds = sh("head -c 1001 /dev/zero | tr '\\0' x", Path::new("/"), limits);
+    failure(exceeds, Code::ToolOutputTooLarge, Certainty::Unknown);
+}
+
+#[test]
+fn input_is_given_whole_or_not_at_all() {
+    let text = "line\n".repeat(100_000);
+    let mut target = argv(&["cat"], Path::new("/"));
+    let Target::Command { stdin, .. } = &mut target else { panic!() };
+    *stdin = Some(text.clone());
+    assert_eq!(success(run(&target, PATIENT))["stdout"], text);
+    // One that does not read it is no failure.
+    let Target::Command { argv, .. } = &mut target else { panic!() };
+    *argv = vec!["true".to_owned()];
+    assert_eq!(success(run(&target, PATIENT)), exited(0, "", ""));
+    assert_eq!(success(sh("cat", Path::new("/"), PATIENT)), exited(0, "", ""));
+}
+
+#[test]
+fn the_environment_is_clean() {
+    let mut target = argv(&["env"], Path::new("/"));
+    let Target::Command { env, .. } = &mut target else { panic!() };
+    env.insert("WANTED".to_owned(), "yes".to_owned());
+    env.insert("HOME".to_owned(), "/nowhere".to_owned());
+    let result = success(run(&target, PATIENT));
+    let lines: Vec<_> = result["stdout"].as_str().unwrap().lines().collect();
+    assert!(lines.contains(&"WANTED=yes") && lines.contains(&"HOME=/nowhere"), "{lines:?}");
+    // Cargo sets many for a test.
+    assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")));
+    for line in lines {
+        let name = line.split('=').next().unwrap();
+        let known = ["PATH", "HOME", "LANG", "TMPDIR", "USER", "WANTED"].contains(&name);
+        assert!(known || name.starts_with("LC_"), "{line}");
+    }
+}
+
+#[test]
+fn nothing_of_ours_is_open_in_the_child() {
+    let ours = tempfile::NamedTempFile::new().unwrap();
+    let result = success(run(&argv(&["ls", "-l", "/proc/self/fd"], Path::new("/")), PATIENT));
+    let list = result["stdout"].as_str().unwrap();
+    let name = ours.path().file_name().unwrap().to_str().unwrap();
+    assert!(list.contains("/proc/") && !list.contains(name), "{list}");
+}
+
+#[test]
+fn it_runs_where_it_should() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().canonicalize().unwrap();
+    let result = success(run(&argv(&["pwd"], &path), PATIENT));
+    assert_eq!(result["stdout"], format!("{}\n", path.display()));
+}
+
+#[test]
+fn what_cannot_start_did_not_run() {
+    let root = Path::new("/");
+    for (target, part) in [
+        (argv(&["/no/such/program"], root), "/no/such/program"),
+        (argv(&["no-such-program-anywhere"], root), "no-such-program-anywhere"),
+        (argv(&["true"], Path::new("/no/such/directory")), "/no/such/directory"),
+        (argv(&[], root), "empty"),
+        (argv(&["/etc/passwd"], root), "/etc/passwd"),
+        (argv(&["true", "nul\0byte"], root), "nul"),
+    ] {
+        let reply = run(&target, PATIENT);
+        let (message, _) = failure(reply, Code::ToolServerUnavailable, Certainty::DidNotRun);
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_grandchild_that_keeps_the_stream_open_is_killed() {
+    let dir = tempfile::tempdir().unwrap();
+    let reply = sh("sleep 1000 & echo $! > child; echo done", dir.path(), PATIENT);
+    assert_eq!(success(reply), exited(0, "done\n", ""));
+    let child = std::fs::read_to_string(dir.path().join("child")).unwrap();
+    eventually("the grandchild is dead", || !is_alive(child.trim()));
+}
+
+#[test]
+fn a_grandchild_that_left_the_group_does_not_hold_us_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "setsid sh -c 'echo $$ > child; echo up; exec sleep 1000' & 
+        while ! test -s child; do sleep 0.01; done; exit 3";
+    let reply = sh(script, dir.path(), PATIENT);
+    let (_, result) = failure(reply, Code::ToolFailed, Certainty::Ran);
+    assert_eq!(result.unwrap()["exit_code"], 3);
+    let child = std::fs::read_to_string(dir.path().join("child")).unwrap();
+    let killed = std::process::Command::new("kill").arg(child.trim()).status().unwrap();
+    assert!(killed.success(), "it was to be alive");
+}
+
+#[test]
+fn what_is_not_utf8_is_flagged() {
+    let result = success(sh("printf 'a\\377b'", Path::new("/"), PATIENT));
+    let expected = json!({
+        "exit_code": 0, "signal": null, "stdout": "a\u{fffd}b", "stderr": "", "lossy": true
+    });
+    assert_eq!(result, expected);
+}

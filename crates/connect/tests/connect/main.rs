@@ -1,0 +1,8 @@
+//! The connectors against real processes and real servers.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod command;
+mod common;
+mod mcp;
+mod mcp_http;
+mod mcp_stdio;
