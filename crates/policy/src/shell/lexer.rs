@@ -299,10 +299,8 @@ impl Lexer {
 
     fn word(&mut self) -> Word {
         let mut word = Word::default();
-        let mut pattern = String::new();
         let (mut globs, mut set, mut brace, mut list) = (false, false, false, false);
         while let Some(char) = self.peek() {
-            let before = word.text.len();
             match char {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>' => break,
                 _ => self.at += 1,
@@ -319,16 +317,6 @@ impl Lexer {
                     brace |= other == '{';
                     list |= brace && (other == ',' || other == '.' && word.text.ends_with('.'));
                     word.text.push(other);
-                    pattern.push(other);
-                    continue;
-                }
-            }
-            for literal in word.text.get(before..).unwrap_or_default().chars() {
-                if literal == UNKNOWN {
-                    pattern.push('*');
-                } else {
-                    pattern.push('\\');
-                    pattern.push(literal);
                 }
             }
         }
@@ -337,9 +325,7 @@ impl Lexer {
             word.dynamic = true;
             word.text.push(UNKNOWN);
         }
-        if globs {
-            word.pattern = Some(pattern);
-        }
+        word.pattern = globs;
         word
     }
 

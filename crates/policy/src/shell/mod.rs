@@ -50,6 +50,8 @@ struct Reading {
     nested: Vec<String>,
     /// Whether the syntax was not understood.
     broken: bool,
+    /// Whether a function calls itself.
+    recursive: bool,
 }
 
 impl Reading {
@@ -119,6 +121,9 @@ impl Shell {
         let silent = by_hand.findings.is_empty() && by_tree.findings.is_empty();
         if silent && !agree(&by_hand, &by_tree) {
             self.opaque.insert("the line can be read in two ways".to_owned());
+        }
+        if by_tree.recursive {
+            self.refused = Some("a function that calls itself".to_owned());
         }
         let certain = !by_hand.broken && !by_tree.broken;
         for reading in [by_tree, by_hand] {

@@ -56,6 +56,7 @@ fn visit(node: Node<'_>, line: &str, reading: &mut Reading) {
         }
         "test_command" => test(node, line, reading),
         "file_redirect" => redirect(node, line, reading),
+        "function_definition" => function(node, line, reading),
         kind => {
             if let Some(what) = finding(kind) {
                 reading.finding(what);
@@ -68,7 +69,6 @@ fn visit(node: Node<'_>, line: &str, reading: &mut Reading) {
 fn finding(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "variable_assignment" | "variable_assignments" => "an assignment to a variable",
-        "function_definition" => "a function definition or an array",
         "array" | "subscript" => "an array",
         "for_statement" | "c_style_for_statement" => "the compound command `for`",
         "case_statement" => "the compound command `case`",
@@ -138,6 +138,20 @@ fn words_of(node: Node<'_>, line: &str, reading: &mut Reading) {
         words.push(word(child, line, reading));
     }
     reading.commands.push(words);
+}
+
+/// A function that calls itself is a fork bomb as soon as it does so in a pipeline.
+fn function(node: Node<'_>, line: &str, reading: &mut Reading) {
+    reading.finding("a function definition or an array");
+    let name = node.child_by_field_name("name").map(|name| text(name, line));
+    let mut waiting: Vec<Node<'_>> = node.child_by_field_name("body").into_iter().collect();
+    while let Some(inner) = waiting.pop() {
+        if inner.kind() == "command_name" && Some(text(inner, line)) == name {
+            reading.recursive = true;
+        }
+        let mut cursor = inner.walk();
+        waiting.extend(inner.children(&mut cursor));
+    }
 }
 
 /// Takes `[ … ]` for the command that it is.

@@ -1,11 +1,7 @@
 //! A word of a shell line, as the shell would hand it to a command.
 
-use crate::glob::{Kind, Token, tokenise};
-
 /// Stands in a word's text for what only the shell can know.
 pub(crate) const UNKNOWN: char = '\u{FFFC}';
-/// The longest word that is taken for a file name pattern.
-const PATTERN_CHARS_MAX: usize = 1024;
 
 /// One word, unquoted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,8 +12,8 @@ pub(crate) struct Word {
     pub dynamic: bool,
     /// Whether any part of it was quoted or escaped.
     pub quoted: bool,
-    /// Its text with everything quoted escaped, if it is a file name pattern.
-    pub pattern: Option<String>,
+    /// Whether the shell could replace it by names of files.
+    pub pattern: bool,
 }
 
 impl Word {
@@ -38,18 +34,7 @@ impl Word {
 
     /// Whether the shell could replace it by names of files.
     pub const fn is_pattern(&self) -> bool {
-        self.pattern.is_some()
-    }
-
-    /// The pattern's steps; a pattern that cannot be read could be any path.
-    pub fn steps(&self) -> Option<Vec<Token>> {
-        let pattern = self.pattern.as_ref()?;
-        let chars: Vec<char> = pattern.strip_prefix("./").unwrap_or(pattern).chars().collect();
-        let any = || vec![Token::Star { slash: true }];
-        if chars.len() > PATTERN_CHARS_MAX {
-            return Some(any());
-        }
-        Some(tokenise(&chars, Kind::Path).unwrap_or_else(|_| any()))
+        self.pattern
     }
 }
 
