@@ -12,20 +12,26 @@ const SYSTEM_FOLDERS: &[&str] =
     &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"];
 /// Stands for a blank inside a word.
 const INNER_BLANK: char = '\u{2420}';
-/// Git's own options that take a value in the next word.
-const GIT_VALUES: &[&str] = &[
-    "-C",
-    "-c",
-    "--git-dir",
-    "--work-tree",
-    "--namespace",
-    "--exec-path",
-    "--config-env",
-    "--super-prefix",
-    "--attr-source",
+/// Tools whose options may stand between the name and the subcommand, and which take a value there.
+const SUBCOMMAND_TOOLS: &[(&str, &[&str])] = &[
+    (
+        "git",
+        &[
+            "-C",
+            "-c",
+            "--git-dir",
+            "--work-tree",
+            "--namespace",
+            "--exec-path",
+            "--config-env",
+            "--super-prefix",
+            "--attr-source",
+        ],
+    ),
+    ("cargo", &["-C", "-Z", "--config", "--color"]),
+    ("npm", &["--prefix", "-w", "--workspace", "--script-shell"]),
+    ("docker", &["-H", "--host", "-c", "--context", "--config", "-l", "--log-level"]),
 ];
-/// Tools whose options may stand between the name and the subcommand.
-const SUBCOMMAND_TOOLS: &[&str] = &["git", "cargo", "npm", "docker"];
 
 /// One simple command, ready to be matched.
 #[derive(Debug)]
@@ -82,7 +88,7 @@ fn narrow(words: &[Word]) -> Vec<Vec<char>> {
     }
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let mut spellings = BTreeSet::from([texts.join(" ")]);
-    spellings.insert(without_git_options(&texts).join(" "));
+    spellings.insert(without_own_options(&texts).join(" "));
     spellings.into_iter().map(|text| text.chars().collect()).collect()
 }
 
@@ -93,7 +99,7 @@ fn wide(words: &[String]) -> Vec<Vec<char>> {
     let mut spellings = BTreeSet::new();
     for name in [*name, &base] {
         let plain: Vec<&str> = std::iter::once(name).chain(rest.iter().copied()).collect();
-        for words in [plain.clone(), without_git_options(&plain)] {
+        for words in [plain.clone(), without_own_options(&plain)] {
             spellings.insert(words.join(" "));
             spellings.insert(without_separator(&words).join(" "));
             spellings.insert(apart(&words).join(" "));
@@ -109,17 +115,17 @@ fn without_separator<'a>(words: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Leaves out what stands between the name of a tool and its subcommand: `git -C . push`.
-fn without_git_options<'a>(words: &[&'a str]) -> Vec<&'a str> {
+fn without_own_options<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let Some((name, mut rest)) = words.split_first() else { return Vec::new() };
-    if !SUBCOMMAND_TOOLS.contains(name) {
+    let Some((_, with_value)) = SUBCOMMAND_TOOLS.iter().find(|(tool, _)| tool == name) else {
         return words.to_vec();
-    }
+    };
     while let Some((word, tail)) = rest.split_first() {
         let toolchain = *name == "cargo" && word.starts_with('+');
         if !word.starts_with('-') && !toolchain {
             break;
         }
-        let takes_value = *name == "git" && GIT_VALUES.contains(word);
+        let takes_value = with_value.contains(word);
         rest = if takes_value { tail.get(1..).unwrap_or_default() } else { tail };
     }
     std::iter::once(*name).chain(rest.iter().copied()).collect()

@@ -126,17 +126,16 @@ impl Shell {
             self.refused = Some("a function that calls itself".to_owned());
         }
         let certain = !by_hand.broken && !by_tree.broken;
-        for reading in [by_tree, by_hand] {
+        // What only the reading by hand saw is a suspicion, no certainty.
+        for (reading, is_tree) in [(by_tree, true), (by_hand, false)] {
             self.opaque.extend(reading.findings);
             for redirect in reading.redirects {
                 if !self.redirects.contains(&redirect) {
                     self.redirects.push(redirect);
                 }
             }
-            // The second pass adds only what the tree did not see: a suspicion, no certainty.
-            let fresh = self.commands.is_empty() || !silent;
             for words in reading.commands {
-                self.take_words(words, certain && fresh, depth);
+                self.take_words(words, certain && is_tree, depth);
             }
             for nested in reading.nested {
                 self.take_line(&nested, depth + 1);
