@@ -125,14 +125,14 @@ fn registry_faults_are_named_with_their_place() {
     for (tools, line, message) in [
         (changed("honours_keys", "honors_keys"), 6, "unknown field `honors_keys`"),
         (changed("class = \"read\"", "class = \"reads\""), 14, "unknown variant `reads`"),
-        (changed("[server.remote]", "[server.Remote]"), 16, "server name `Remote`"),
+        (changed("server.remote", "server.Remote"), 16, "server name `Remote`"),
         (changed("tool = \"lookup\"", "tool = \"add\""), 7, "is no read tool"),
         (changed("\"$key\"", "\"$kye\""), 7, "`$kye`"),
         (changed("command = [\"node\", \"server.js\"]\n", ""), 2, "takes `command`"),
-        (changed("argv = [\"cp\"", "argv = [{ arg = \"/x\" }"), 23, "must be a literal"),
+        (changed("argv = [\"cp\"", "argv = [{ arg = \"/x\" }"), 24, "must be a literal"),
         (changed("input_bytes_max = 64", "input_bytes_max = 0"), 7, "not between 1 and"),
-        (changed("stdin = \"/text\"", "on_uncertain = \"retry\""), 23, "`idempotent = true`"),
-        (changed("stdin = \"/text\"", "shell_line = \"/text\""), 23, "exactly that argument"),
+        (changed("stdin = \"/text\"", "on_uncertain = \"retry\""), 24, "`idempotent = true`"),
+        (changed("stdin = \"/text\"", "shell_line = \"/text\""), 24, "exactly that argument"),
         (changed("\"/path\"", "\"path\""), 13, "must start with `/`"),
     ] {
         let error = load(&tools, "").unwrap_err();

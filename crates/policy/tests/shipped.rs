@@ -165,7 +165,6 @@ proptest::proptest! {
         let workspace = LexicalWorkspace::default();
         let judgement = SET.judge(&question("run", &line), &workspace);
         if judgement.verdict == Verdict::Allow {
-            proptest::prop_assert!(!line.contains(['$', '`']), "{line}");
             proptest::prop_assert!(judgement.findings.is_empty(), "{line}");
             for command in &judgement.commands {
                 let name = command.split(' ').next().unwrap_or_default();

@@ -72,7 +72,9 @@ impl Facts {
             let texts: Vec<Option<&str>> = match value {
                 Value::Null => Vec::new(),
                 Value::Array(list) => list.iter().map(Value::as_str).collect(),
-                other => vec![other.as_str()],
+                Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+                    vec![value.as_str()]
+                }
             };
             for text in texts {
                 match text {

@@ -73,7 +73,7 @@ pub(crate) fn judge(
     if let Some((code, reason)) = facts.denied {
         worst.take((Verdict::Deny, Some(code), reason));
     }
-    judgement.rules.sort_by(|left, right| right.verdict.cmp(&left.verdict));
+    judgement.rules.sort_by_key(|hit| std::cmp::Reverse(hit.verdict));
     let (verdict, code, reason) = worst.0.unwrap_or_else(|| nothing("this call"));
     Judgement { verdict, code, reason, ..judgement }
 }

@@ -109,6 +109,8 @@ impl Tool {
 fn words(value: &Value) -> Option<Vec<String>> {
     match value {
         Value::Array(list) => list.iter().map(scalar).collect(),
-        other => scalar(other).map(|word| vec![word]),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            scalar(value).map(|word| vec![word])
+        }
     }
 }

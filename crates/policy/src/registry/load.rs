@@ -337,7 +337,7 @@ fn on_uncertain(raw: RawUncertain) -> Result<OnUncertain, String> {
 /// What must hold between a tool's own settings.
 fn check_tool(server: &Server, tool: &Tool) -> Result<(), &'static str> {
     let is_command = server.connector == Connector::Command;
-    if is_command != !tool.argv.is_empty() {
+    if is_command == tool.argv.is_empty() {
         return Err("`argv` is needed with the connector `command`, and only there");
     }
     if tool.stdin.is_some() && !is_command {

@@ -12,6 +12,9 @@ const TRANSPARENT: &[&str] =
 /// Reserved words whose commands are read only by the second reading.
 const COMPOUND: &[&str] = &["for", "case", "select", "function", "coproc", "[[", "esac", "in"];
 
+/// How deep expansions may stand within expansions.
+const EXPANSIONS_DEEP_MAX: usize = 16;
+
 struct HereDocument {
     delimiter: String,
     quoted: bool,
@@ -24,6 +27,8 @@ pub(super) struct Lexer {
     words: Vec<Word>,
     skipping: bool,
     documents: Vec<HereDocument>,
+    /// How many expansions stand around this text.
+    depth: usize,
     reading: Reading,
 }
 
@@ -72,6 +77,7 @@ impl Lexer {
             words: Vec::new(),
             skipping: false,
             documents: Vec::new(),
+            depth: 0,
             reading: Reading::default(),
         }
     }
@@ -283,7 +289,10 @@ impl Lexer {
 
     /// Finds what the shell would expand in text where quotes mean nothing.
     fn expansions_in(&mut self, text: &str) {
-        let mut inner = Self::new(text);
+        if self.depth >= EXPANSIONS_DEEP_MAX {
+            return self.broken("expansions that are nested too deeply");
+        }
+        let mut inner = Self { depth: self.depth + 1, ..Self::new(text) };
         let mut word = Word::default();
         while let Some(char) = inner.next() {
             match char {
@@ -295,6 +304,7 @@ impl Lexer {
         }
         self.reading.findings.append(&mut inner.reading.findings);
         self.reading.nested.append(&mut inner.reading.nested);
+        self.reading.broken |= inner.reading.broken;
     }
 
     fn word(&mut self) -> Word {

@@ -18,6 +18,8 @@ pub(crate) use word::Word;
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 /// The most commands in one line.
 pub(crate) const COMMANDS_MAX: usize = 256;
+/// The most words of all commands in one line.
+pub(crate) const WORDS_MAX: usize = 2048;
 /// How deep lines may stand within lines.
 const NESTING_MAX: usize = 8;
 
@@ -117,6 +119,13 @@ impl Shell {
             self.opaque.insert(format!("the character U+{:04X}", u32::from(char)));
         }
         let by_hand = lexer::read(line);
+        let words: usize = by_hand.commands.iter().map(Vec::len).sum();
+        if by_hand.commands.len() > COMMANDS_MAX || words > WORDS_MAX {
+            self.refused = Some(format!(
+                "the line has more than {COMMANDS_MAX} commands or {WORDS_MAX} words"
+            ));
+            return;
+        }
         let by_tree = tree::read(line);
         let silent = by_hand.findings.is_empty() && by_tree.findings.is_empty();
         if silent && !agree(&by_hand, &by_tree) {
@@ -151,7 +160,9 @@ impl Shell {
             self.refused = Some(format!("the line has more than {COMMANDS_MAX} commands"));
             return;
         }
-        if words.is_empty() || !self.known.insert(words.clone()) {
+        // A `cd` counts as often as it stands there: the second one leads further.
+        let leads_further = certain && words.first().is_some_and(|name| name.text == "cd");
+        if words.is_empty() || !self.known.insert(words.clone()) && !leads_further {
             return;
         }
         let name_is_known = words.first().is_some_and(|name| !name.dynamic && !name.is_pattern());

@@ -300,7 +300,7 @@ fn git_runs_others(texts: &[&str]) -> bool {
         matches!(*text, "--get" | "--get-all" | "--list" | "-l" | "--get-regexp" | "get" | "list")
     };
     match command {
-        "config" => !rest.iter().any(|text| reads(text)),
+        "config" => !rest.iter().any(reads),
         "bisect" => rest.first() == Some(&"run"),
         "submodule" => rest.first() == Some(&"foreach"),
         "filter-branch" | "difftool" | "mergetool" | "send-email" | "daemon" | "alias" | "hook" => {

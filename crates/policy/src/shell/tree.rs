@@ -2,7 +2,9 @@
 //!
 //! It finds commands wherever they stand: in substitutions, conditions, functions and here-documents.
 
-use tree_sitter::{Node, Parser};
+use std::ops::ControlFlow;
+
+use tree_sitter::{Node, ParseOptions, ParseState, Parser, Point, Tree};
 
 use super::lexer::read_word;
 use super::word::Word;
@@ -10,6 +12,8 @@ use super::{Access, Reading, Redirect};
 
 /// The deepest tree that is walked.
 const DEPTH_MAX: usize = 2000;
+/// How often the parser may report progress on one line.
+const STEPS_MAX: usize = 20_000;
 
 /// Reads a whole line, or several.
 pub(super) fn read(line: &str) -> Reading {
@@ -17,7 +21,7 @@ pub(super) fn read(line: &str) -> Reading {
     let mut parser = Parser::new();
     let language = tree_sitter_bash::LANGUAGE.into();
     let tree = match parser.set_language(&language) {
-        Ok(()) => parser.parse(line, None),
+        Ok(()) => parse(&mut parser, line),
         Err(_) => None,
     };
     let Some(tree) = tree else {
@@ -25,28 +29,43 @@ pub(super) fn read(line: &str) -> Reading {
         reading.finding("the line cannot be parsed");
         return reading;
     };
-    let mut waiting = vec![(tree.root_node(), 0)];
-    while let Some((node, depth)) = waiting.pop() {
+    // A node's parent is kept here: asking the tree for it would walk down from the root each time.
+    let mut waiting = vec![(tree.root_node(), None, 0)];
+    while let Some((node, parent, depth)) = waiting.pop() {
         if depth > DEPTH_MAX {
             reading.broken = true;
             reading.finding("the line is nested too deeply");
             break;
         }
-        visit(node, line, &mut reading);
+        visit(node, parent, line, &mut reading);
         let mut cursor = node.walk();
-        waiting.extend(node.children(&mut cursor).map(|child| (child, depth + 1)));
+        // Last first, so that the commands come out in the order of the line.
+        let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
+        waiting.extend(children.into_iter().rev().map(|child| (child, Some(node), depth + 1)));
     }
     reading
 }
 
-fn visit(node: Node<'_>, line: &str, reading: &mut Reading) {
+/// Parses within a budget of steps: some broken lines would keep the parser busy for minutes.
+fn parse(parser: &mut Parser, line: &str) -> Option<Tree> {
+    let mut steps = 0_usize;
+    let mut budget = |_: &ParseState| {
+        steps += 1;
+        if steps > STEPS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let options = ParseOptions::new().progress_callback(&mut budget);
+    let mut text = |at: usize, _: Point| line.as_bytes().get(at..).unwrap_or_default();
+    parser.parse_with_options(&mut text, None, Some(options))
+}
+
+fn visit(node: Node<'_>, parent: Option<Node<'_>>, line: &str, reading: &mut Reading) {
     if node.is_error() || node.is_missing() {
         reading.broken = true;
         reading.finding("syntax that is not understood");
         return;
     }
     match node.kind() {
-        "command" => command(node, line, reading),
+        "command" => command(node, parent, line, reading),
         "declaration_command" | "unset_command" => {
             reading.finding("a declaration of variables");
             words_of(node, line, reading);
@@ -93,7 +112,7 @@ fn word(node: Node<'_>, line: &str, reading: &mut Reading) -> Word {
     read_word(text(node, line), reading)
 }
 
-fn command(node: Node<'_>, line: &str, reading: &mut Reading) {
+fn command(node: Node<'_>, parent: Option<Node<'_>>, line: &str, reading: &mut Reading) {
     let mut words = Vec::new();
     let mut cursor = node.walk();
     for child in node.children(&mut cursor) {
@@ -104,7 +123,7 @@ fn command(node: Node<'_>, line: &str, reading: &mut Reading) {
         }
     }
     // Redirections around the command can hold words of it: `echo > file word`.
-    if let Some(parent) = node.parent().filter(|parent| parent.kind() == "redirected_statement") {
+    if let Some(parent) = parent.filter(|parent| parent.kind() == "redirected_statement") {
         let mut cursor = parent.walk();
         for child in parent.children(&mut cursor) {
             match child.kind() {
