@@ -1,0 +1,150 @@
+//! How a command is put to the globs.
+
+use std::collections::BTreeSet;
+
+use super::path::PathFact;
+use crate::Verdict;
+use crate::glob::Glob;
+use crate::shell::{Simple, Word};
+
+/// Folders whose programs are what their names say.
+const SYSTEM_FOLDERS: &[&str] =
+    &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"];
+/// Stands for a blank inside a word.
+const INNER_BLANK: char = '\u{2420}';
+/// Tools whose options may stand between the name and the subcommand, and which take a value there.
+const SUBCOMMAND_TOOLS: &[(&str, &[&str])] = &[
+    (
+        "git",
+        &[
+            "-C",
+            "-c",
+            "--git-dir",
+            "--work-tree",
+            "--namespace",
+            "--exec-path",
+            "--config-env",
+            "--super-prefix",
+            "--attr-source",
+        ],
+    ),
+    ("cargo", &["-C", "-Z", "--config", "--color"]),
+    ("npm", &["--prefix", "-w", "--workspace", "--script-shell"]),
+    ("docker", &["-H", "--host", "-c", "--context", "--config", "-l", "--log-level"]),
+];
+
+/// One simple command, ready to be matched.
+#[derive(Debug)]
+pub(crate) struct CommandFacts {
+    /// Its words joined by one space.
+    pub shown: String,
+    /// Whether it is sure that exactly this would run.
+    pub certain: bool,
+    /// The spellings that an allowance is tried with.
+    narrow: Vec<Vec<char>>,
+    /// The spellings that a stricter rule is tried with.
+    wide: Vec<Vec<char>>,
+    /// Its words as paths.
+    pub paths: Vec<PathFact>,
+}
+
+impl CommandFacts {
+    pub fn new(simple: &Simple, paths: Vec<PathFact>) -> Self {
+        let words: Vec<&str> = simple.words.iter().map(|word| word.text.as_str()).collect();
+        Self {
+            shown: printable(&words.join(" ")),
+            certain: simple.certain,
+            narrow: narrow(&simple.words),
+            wide: wide(&escaped(&simple.words)),
+            paths,
+        }
+    }
+
+    /// Whether any spelling matches any glob. An allowance is tried only with spellings that
+    /// surely mean the same; a stricter rule with every spelling that may.
+    pub fn matches(&self, globs: &[Glob], verdict: Verdict) -> bool {
+        let spellings = if verdict == Verdict::Allow { &self.narrow } else { &self.wide };
+        spellings.iter().any(|text| globs.iter().any(|glob| glob.matches(text)))
+    }
+}
+
+fn printable(text: &str) -> String {
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+}
+
+/// The words with blanks inside them marked: a blank in a glob is one between words.
+fn escaped(words: &[Word]) -> Vec<String> {
+    let escape = |word: &Word| word.text.replace(char::is_whitespace, &INNER_BLANK.to_string());
+    words.iter().map(escape).collect()
+}
+
+fn narrow(words: &[Word]) -> Vec<Vec<char>> {
+    let mut texts: Vec<String> = escaped(words);
+    if let Some(name) = texts.first_mut()
+        && let Some((folder, base)) = name.rsplit_once('/')
+        && SYSTEM_FOLDERS.contains(&folder)
+    {
+        *name = base.to_owned();
+    }
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let mut spellings = BTreeSet::from([texts.join(" ")]);
+    spellings.insert(without_own_options(&texts).join(" "));
+    spellings.into_iter().map(|text| text.chars().collect()).collect()
+}
+
+fn wide(words: &[String]) -> Vec<Vec<char>> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some((name, rest)) = words.split_first() else { return Vec::new() };
+    let base = name.rsplit('/').next().unwrap_or_default().to_lowercase();
+    let mut spellings = BTreeSet::new();
+    for name in [*name, &base] {
+        let plain: Vec<&str> = std::iter::once(name).chain(rest.iter().copied()).collect();
+        for words in [plain.clone(), without_own_options(&plain)] {
+            spellings.insert(words.join(" "));
+            spellings.insert(without_separator(&words).join(" "));
+            spellings.insert(apart(&words).join(" "));
+            spellings.insert(apart(&without_separator(&words)).join(" "));
+        }
+    }
+    spellings.into_iter().map(|text| text.chars().collect()).collect()
+}
+
+/// Leaves out `--`, which ends the options.
+fn without_separator<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    words.iter().copied().filter(|word| *word != "--").collect()
+}
+
+/// Leaves out what stands between the name of a tool and its subcommand: `git -C . push`.
+fn without_own_options<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    let Some((name, mut rest)) = words.split_first() else { return Vec::new() };
+    let Some((_, with_value)) = SUBCOMMAND_TOOLS.iter().find(|(tool, _)| tool == name) else {
+        return words.to_vec();
+    };
+    while let Some((word, tail)) = rest.split_first() {
+        let toolchain = *name == "cargo" && word.starts_with('+');
+        if !word.starts_with('-') && !toolchain {
+            break;
+        }
+        let takes_value = with_value.contains(word);
+        rest = if takes_value { tail.get(1..).unwrap_or_default() } else { tail };
+    }
+    std::iter::once(*name).chain(rest.iter().copied()).collect()
+}
+
+/// Takes clusters of short options apart: `-fu` becomes `-f -u`.
+fn apart(words: &[&str]) -> Vec<String> {
+    let mut texts = Vec::new();
+    for word in words {
+        match word.strip_prefix('-') {
+            Some(letters)
+                if letters.len() > 1
+                    && letters.len() <= 16
+                    && letters.chars().all(|char| char.is_ascii_alphanumeric()) =>
+            {
+                texts.extend(letters.chars().map(|letter| format!("-{letter}")));
+            }
+            Some(_) | None => texts.push((*word).to_owned()),
+        }
+    }
+    texts
+}

@@ -1,0 +1,315 @@
+//! Judges one question.
+
+mod command;
+mod facts;
+mod path;
+
+use std::io::{self, Write};
+
+use windlass_kernel::Code;
+
+pub(crate) use facts::Facts;
+
+use command::CommandFacts;
+use path::{PathFact, Reach};
+
+use crate::glob::Glob;
+use crate::pointer::scalar;
+use crate::rule::{Limits, Rule};
+use crate::{Judgement, Question, RuleHit, Server, Tool, Verdict, Workspace};
+
+/// Where a rule matched.
+struct Match {
+    on: String,
+    /// Whether it only may match.
+    may: bool,
+}
+
+/// Judges a call of a registered tool by the rules that can concern it.
+pub(crate) fn judge(
+    question: &Question,
+    server: &Server,
+    tool: &Tool,
+    rules: &[&Rule],
+    workspace: &dyn Workspace,
+) -> Judgement {
+    if let Some((code, reason)) = precondition(question, server, tool) {
+        return denied(code, reason);
+    }
+    let facts = Facts::gather(question, tool, workspace);
+    let mut judgement = Judgement {
+        verdict: Verdict::Allow,
+        code: None,
+        reason: String::new(),
+        rules: Vec::new(),
+        commands: facts.commands.iter().map(|command| command.shown.clone()).collect(),
+        paths: facts.shown_paths(),
+        findings: facts.findings.iter().cloned().collect(),
+    };
+    let applicable: Vec<&Rule> = rules
+        .iter()
+        .copied()
+        .filter(|rule| call_matches(&rule.limits, question, rule.verdict))
+        .collect();
+    let mut worst = Worst::default();
+    if facts.commands.is_empty() {
+        let hits = hits(&applicable, &facts, None);
+        let what = format!("`{}/{}`", question.server, question.tool);
+        worst.take(weigh(&hits, &what, true));
+        judgement.rules.extend(hits);
+    }
+    for command in &facts.commands {
+        let hits = hits(&applicable, &facts, Some(command));
+        worst.take(weigh(&hits, &format!("`{}`", command.shown), command.certain));
+        for hit in hits {
+            if !judgement.rules.contains(&hit) {
+                judgement.rules.push(hit);
+            }
+        }
+    }
+    if let Some(finding) = facts.findings.first() {
+        worst.take((Verdict::Ask, None, format!("a person must look at this: {finding}")));
+    }
+    if let Some((code, reason)) = facts.denied {
+        worst.take((Verdict::Deny, Some(code), reason));
+    }
+    judgement.rules.sort_by_key(|hit| std::cmp::Reverse(hit.verdict));
+    let (verdict, code, reason) = worst.0.unwrap_or_else(|| nothing("this call"));
+    Judgement { verdict, code, reason, ..judgement }
+}
+
+/// Whether a rule matches any part of a call: for the examples.
+pub(crate) fn rule_matches(rule: &Rule, question: &Question, tool: &Tool, facts: &Facts) -> bool {
+    let named = name_matches(&rule.limits, question) && class_matches(&rule.limits, tool);
+    if !named || !call_matches(&rule.limits, question, rule.verdict) {
+        return false;
+    }
+    if facts.commands.is_empty() {
+        return rule_match(rule, facts, None).is_some();
+    }
+    facts.commands.iter().any(|command| rule_match(rule, facts, Some(command)).is_some())
+}
+
+/// Whether a rule can concern a tool at all.
+pub(crate) fn concerns(rule: &Rule, server: &Server, tool: &Tool) -> bool {
+    let name: Vec<char> = format!("{}/{}", server.name, tool.name).chars().collect();
+    (rule.limits.tool.is_empty() || any(&rule.limits.tool, &name))
+        && class_matches(&rule.limits, tool)
+}
+
+/// A denial that no rule is needed for.
+pub(crate) fn denied(code: Code, reason: String) -> Judgement {
+    Judgement {
+        verdict: Verdict::Deny,
+        code: Some(code),
+        reason,
+        rules: Vec::new(),
+        commands: Vec::new(),
+        paths: Vec::new(),
+        findings: Vec::new(),
+    }
+}
+
+type Weight = (Verdict, Option<Code>, String);
+
+/// The strictest answer so far; of equals the first.
+#[derive(Default)]
+struct Worst(Option<Weight>);
+
+impl Worst {
+    fn take(&mut self, weight: Weight) {
+        if self.0.as_ref().is_none_or(|(verdict, ..)| *verdict < weight.0) {
+            self.0 = Some(weight);
+        }
+    }
+}
+
+fn nothing(what: &str) -> Weight {
+    (Verdict::Deny, Some(Code::PolicyDenied), format!("no rule allows {what}"))
+}
+
+/// What the rules that matched one command, or the whole call, come to.
+fn weigh(hits: &[RuleHit], what: &str, certain: bool) -> Weight {
+    // Of equals the first rule is named.
+    let Some(strictest) =
+        hits.iter().reduce(|best, hit| if hit.verdict > best.verdict { hit } else { best })
+    else {
+        if certain {
+            return nothing(what);
+        }
+        return (
+            Verdict::Ask,
+            None,
+            format!("a person must look at this: {what} may not be what runs"),
+        );
+    };
+    let code = (strictest.verdict == Verdict::Deny).then_some(Code::PolicyDenied);
+    let verb = match strictest.verdict {
+        Verdict::Allow => "allows",
+        Verdict::Ask => "asks about",
+        Verdict::Deny => "denies",
+    };
+    let reason = format!("rule `{}` {verb} {}: {}", strictest.id, strictest.on, strictest.reason);
+    (strictest.verdict, code, reason)
+}
+
+fn precondition(question: &Question, server: &Server, tool: &Tool) -> Option<(Code, String)> {
+    let name = format!("{}/{}", server.name, tool.name);
+    if let Some(declared) = question.declared_class
+        && declared != tool.class
+    {
+        let (declared, class) = (declared.as_str(), tool.class.as_str());
+        return Some((
+            Code::ToolClassDeclarationMismatch,
+            format!("the call declares `{name}` as {declared}, the registry as {class}"),
+        ));
+    }
+    if tool.class.writes() && !question.has_key {
+        return Some((
+            Code::IdempotencyKeyRequired,
+            format!("`{name}` changes things, so its call needs an idempotency key"),
+        ));
+    }
+    let mut counter = Counter { bytes: 0, bytes_max: tool.input_bytes_max };
+    if serde_json::to_writer(&mut counter, &question.args).is_err() {
+        let max = tool.input_bytes_max;
+        return Some((
+            Code::DocSizeExceeded,
+            format!("the arguments of `{name}` are larger than {max} bytes"),
+        ));
+    }
+    None
+}
+
+/// Counts what is written to it, and refuses more than its limit.
+struct Counter {
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl Write for Counter {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.bytes = self.bytes.saturating_add(buffer.len() as u64);
+        if self.bytes > self.bytes_max {
+            return Err(io::Error::other("too large"));
+        }
+        Ok(buffer.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn any(globs: &[Glob], text: &[char]) -> bool {
+    globs.iter().any(|glob| glob.matches(text))
+}
+
+fn name_matches(limits: &Limits, question: &Question) -> bool {
+    let name: Vec<char> = format!("{}/{}", question.server, question.tool).chars().collect();
+    limits.tool.is_empty() || any(&limits.tool, &name)
+}
+
+fn class_matches(limits: &Limits, tool: &Tool) -> bool {
+    limits.class.is_empty() || limits.class.contains(&tool.class)
+}
+
+/// Whether a rule's demands on phase, agent and arguments hold.
+fn call_matches(limits: &Limits, question: &Question, verdict: Verdict) -> bool {
+    let named = |globs: &[Glob], text: Option<&String>| {
+        globs.is_empty() || text.is_some_and(|text| any(globs, &text.chars().collect::<Vec<_>>()))
+    };
+    named(&limits.phase, question.phase.as_ref())
+        && named(&limits.agent, question.agent.as_ref())
+        && limits.args.iter().all(|(pointer, globs)| {
+            let values = pointer.select(&question.args);
+            let mut fits = values.iter().map(|value| {
+                scalar(value).is_some_and(|text| any(globs, &text.chars().collect::<Vec<_>>()))
+            });
+            // As with paths: an allowance covers all values or nothing, the others any.
+            if verdict == Verdict::Allow {
+                !values.is_empty() && fits.all(|fit| fit)
+            } else {
+                fits.any(|fit| fit)
+            }
+        })
+}
+
+fn hits(rules: &[&Rule], facts: &Facts, command: Option<&CommandFacts>) -> Vec<RuleHit> {
+    rules
+        .iter()
+        .filter_map(|rule| {
+            let found = rule_match(rule, facts, command)?;
+            let verdict = if found.may { rule.verdict.min(Verdict::Ask) } else { rule.verdict };
+            Some(RuleHit {
+                id: rule.id.clone(),
+                file: rule.file.clone(),
+                verdict,
+                reason: rule.reason.clone(),
+                on: found.on,
+            })
+        })
+        .collect()
+}
+
+/// Matches a rule's command and path globs.
+fn rule_match(rule: &Rule, facts: &Facts, command: Option<&CommandFacts>) -> Option<Match> {
+    let limits = &rule.limits;
+    let mut on = facts.tool.clone();
+    if !limits.command.is_empty() {
+        let command = command?;
+        if !command.matches(&limits.command, rule.verdict) {
+            return None;
+        }
+        on = format!("`{}`", command.shown);
+    }
+    if limits.path.is_empty() {
+        return Some(Match { on, may: false });
+    }
+    let own = command.map_or(&[][..], |command| &command.paths);
+    let paths = facts.paths.iter().chain(own);
+    if rule.verdict == Verdict::Allow {
+        all_paths(limits, paths, facts.folds_case)
+    } else {
+        any_path(limits, paths, facts.folds_case)
+    }
+}
+
+/// An allowance covers a call only if every path that it surely names matches.
+fn all_paths<'a>(
+    limits: &Limits,
+    paths: impl Iterator<Item = &'a PathFact>,
+    folds_case: bool,
+) -> Option<Match> {
+    let mut on = None;
+    for path in paths.filter(|path| path.counts_for_allow) {
+        let used = limits.access.is_none_or(|access| path.access == Some(access));
+        if !used || path.reach(limits, folds_case) != Reach::Certain {
+            return None;
+        }
+        on.get_or_insert_with(|| format!("`{}`", path.shown));
+    }
+    on.map(|on| Match { on, may: false })
+}
+
+/// A stricter rule matches if any path does, even one that only may be a path.
+fn any_path<'a>(
+    limits: &Limits,
+    paths: impl Iterator<Item = &'a PathFact>,
+    folds_case: bool,
+) -> Option<Match> {
+    let mut may = None;
+    for path in paths {
+        if limits.access.is_some_and(|access| path.access.is_some_and(|used| used != access)) {
+            continue;
+        }
+        match path.reach(limits, folds_case) {
+            Reach::Certain => return Some(Match { on: format!("`{}`", path.shown), may: false }),
+            Reach::Possible => {
+                may.get_or_insert_with(|| Match { on: format!("`{}`", path.shown), may: true });
+            }
+            Reach::None => {}
+        }
+    }
+    may
+}

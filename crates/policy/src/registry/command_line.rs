@@ -1,0 +1,116 @@
+//! The command line of a tool, made from the call's arguments without a shell.
+
+use serde_json::Value;
+use thiserror::Error;
+use windlass_kernel::Code;
+
+use super::{ArgvPart, Tool};
+use crate::pointer::scalar;
+
+/// The most words of a command line.
+const WORDS_MAX: usize = 4096;
+
+/// A command line and its input.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandLine {
+    /// The program and its words.
+    pub argv: Vec<String>,
+    /// What it reads.
+    pub stdin: Option<String>,
+}
+
+/// Arguments that make no command line.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CommandLineError {
+    /// An argument is missing.
+    #[error("the argument `{pointer}` is missing")]
+    Missing {
+        /// Where it should stand.
+        pointer: String,
+    },
+    /// An argument is not text, a number, a boolean or a list of these.
+    #[error("the argument `{pointer}` is not text, a number, a boolean or a list of these")]
+    NotAWord {
+        /// Where it stands.
+        pointer: String,
+    },
+    /// An argument would be taken for an option.
+    #[error("the argument `{pointer}` starts with `-` and would be taken for an option")]
+    Dash {
+        /// Where it stands.
+        pointer: String,
+    },
+    /// An argument holds a NUL byte.
+    #[error("the argument `{pointer}` holds a NUL byte")]
+    Nul {
+        /// Where it stands.
+        pointer: String,
+    },
+    /// There are too many words.
+    #[error("the command line has more than {WORDS_MAX} words")]
+    TooManyWords,
+}
+
+impl CommandLineError {
+    /// The stable code of this error.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        Code::RequestInvalid
+    }
+}
+
+impl Tool {
+    /// The command line for a call with these arguments; empty for a tool without `argv`.
+    ///
+    /// # Errors
+    /// [`CommandLineError`] when the arguments do not fit.
+    pub fn command_line(&self, args: &Value) -> Result<CommandLine, CommandLineError> {
+        let mut argv = Vec::new();
+        for part in &self.argv {
+            match part {
+                ArgvPart::Literal(word) => argv.push(word.clone()),
+                ArgvPart::Argument { pointer, dash, optional } => {
+                    let name = || pointer.text().to_owned();
+                    let values = pointer.select(args);
+                    if values.is_empty() && !optional && !pointer.is_many() {
+                        return Err(CommandLineError::Missing { pointer: name() });
+                    }
+                    for value in values {
+                        for word in words(value)
+                            .ok_or_else(|| CommandLineError::NotAWord { pointer: name() })?
+                        {
+                            if word.starts_with('-') && !dash {
+                                return Err(CommandLineError::Dash { pointer: name() });
+                            }
+                            if word.contains('\0') {
+                                return Err(CommandLineError::Nul { pointer: name() });
+                            }
+                            argv.push(word);
+                        }
+                    }
+                }
+            }
+            if argv.len() > WORDS_MAX {
+                return Err(CommandLineError::TooManyWords);
+            }
+        }
+        let stdin =
+            match self.stdin.as_ref().and_then(|pointer| Some((pointer, pointer.first(args)?))) {
+                None | Some((_, Value::Null)) => None,
+                Some((_, Value::String(text))) => Some(text.clone()),
+                Some((pointer, _)) => {
+                    return Err(CommandLineError::NotAWord { pointer: pointer.text().to_owned() });
+                }
+            };
+        Ok(CommandLine { argv, stdin })
+    }
+}
+
+fn words(value: &Value) -> Option<Vec<String>> {
+    match value {
+        Value::Array(list) => list.iter().map(scalar).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            scalar(value).map(|word| vec![word])
+        }
+    }
+}

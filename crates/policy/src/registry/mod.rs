@@ -1,0 +1,192 @@
+//! The tool registry: which tools there are, what they can do, and how they are called.
+
+mod command_line;
+mod load;
+mod template;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use windlass_kernel::RiskLevel;
+
+pub use command_line::{CommandLine, CommandLineError};
+pub use template::{TemplateError, fill_template};
+
+pub(crate) use load::load;
+
+use crate::Pointer;
+
+/// The longest time a tool may take.
+pub const TIMEOUT_MS_MAX: u64 = 86_400_000;
+/// The largest input or output of a tool.
+pub const TOOL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// All registered servers by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Registry {
+    pub(crate) servers: BTreeMap<String, Server>,
+}
+
+impl Registry {
+    /// The tool `name` of `server`, with its server.
+    #[must_use]
+    pub fn find(&self, server: &str, name: &str) -> Option<(&Server, &Tool)> {
+        let server = self.servers.get(server)?;
+        Some((server, server.tools.get(name)?))
+    }
+
+    /// The server of this name.
+    #[must_use]
+    pub fn server(&self, name: &str) -> Option<&Server> {
+        self.servers.get(name)
+    }
+
+    /// All servers, by name.
+    pub fn servers(&self) -> impl Iterator<Item = &Server> {
+        self.servers.values()
+    }
+
+    /// All tools with their servers, by name.
+    pub fn tools(&self) -> impl Iterator<Item = (&Server, &Tool)> {
+        self.servers
+            .values()
+            .flat_map(|server| server.tools.values().map(move |tool| (server, tool)))
+    }
+}
+
+/// Something that performs tools.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Server {
+    /// Its name.
+    pub name: String,
+    /// How it is reached.
+    pub connector: Connector,
+    /// Names of the environment variables passed to it; their values are secrets.
+    pub env: Vec<String>,
+    /// Whether it recognises a repeated idempotency key.
+    pub honours_keys: bool,
+    /// Its tools by name.
+    pub tools: BTreeMap<String, Tool>,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Connector {
+    /// An MCP server started as a child process.
+    McpStdio {
+        /// Its command line.
+        command: Vec<String>,
+    },
+    /// An MCP server reached over HTTP.
+    McpHttp {
+        /// Its address.
+        url: String,
+        /// The environment variable with its bearer token.
+        bearer_env: Option<String>,
+    },
+    /// Commands started directly.
+    Command,
+}
+
+impl Connector {
+    /// Whether a call's idempotency key can be carried to the server.
+    #[must_use]
+    pub const fn carries_keys(&self) -> bool {
+        matches!(self, Self::McpStdio { .. } | Self::McpHttp { .. })
+    }
+}
+
+/// One registered tool.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// Its name here.
+    pub name: String,
+    /// Its name at the server.
+    pub remote_name: String,
+    /// What it can do.
+    pub class: RiskLevel,
+    /// How long it may take.
+    pub timeout_ms: u64,
+    /// The largest arguments.
+    pub input_bytes_max: u64,
+    /// The largest output.
+    pub output_bytes_max: u64,
+    /// Whether running it twice does no harm.
+    pub idempotent: bool,
+    /// How often it is dispatched again after crashes before it is parked.
+    pub retries_max: u32,
+    /// Arguments that are paths it reads.
+    pub paths_read: Vec<Pointer>,
+    /// Arguments that are paths it writes.
+    pub paths_write: Vec<Pointer>,
+    /// The argument that is a shell line.
+    pub shell_line: Option<Pointer>,
+    /// The command line, for the command connector.
+    pub argv: Vec<ArgvPart>,
+    /// The argument that is the command's input.
+    pub stdin: Option<Pointer>,
+    /// What the registry says about a call whose outcome is not known.
+    pub declared_on_uncertain: Option<OnUncertain>,
+}
+
+/// One part of a command line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ArgvPart {
+    /// A word as it is.
+    Literal(String),
+    /// One word or more from the arguments.
+    Argument {
+        /// Where the value stands.
+        pointer: Pointer,
+        /// Whether a word may start with `-`.
+        dash: bool,
+        /// Whether the value may be missing.
+        optional: bool,
+    },
+}
+
+/// What happens to a call whose outcome a crash has hidden.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OnUncertain {
+    /// It is dispatched again with the same id and key.
+    Retry,
+    /// A person is asked.
+    Hold,
+    /// A read tool of the same server is asked whether the call took effect.
+    Probe {
+        /// The read tool.
+        tool: String,
+        /// Its arguments, a template for [`fill_template`].
+        args: Value,
+        /// Where its answer says whether the call took effect.
+        found: Pointer,
+        /// Where its answer holds the call's result.
+        result: Option<Pointer>,
+    },
+    /// A write tool of the same server undoes the call.
+    Compensate {
+        /// The write tool.
+        tool: String,
+        /// Its arguments, a template for [`fill_template`].
+        args: Value,
+    },
+}
+
+impl Tool {
+    /// What happens to a call of this tool whose outcome is not known.
+    ///
+    /// Unless declared, a write is repeated only where that cannot do harm: the server honours keys
+    /// and the connector carries them, or the tool is idempotent. Otherwise a person is asked.
+    #[must_use]
+    pub fn on_uncertain(&self, server: &Server) -> OnUncertain {
+        if let Some(declared) = &self.declared_on_uncertain {
+            return declared.clone();
+        }
+        let keyed = server.honours_keys && server.connector.carries_keys();
+        if !self.class.writes() || keyed || self.idempotent {
+            OnUncertain::Retry
+        } else {
+            OnUncertain::Hold
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Finds rules that can never matter.
+
+use super::{Limits, Rule};
+use crate::glob::Glob;
+
+/// A rule that another one makes useless: `(useless, because of)`, by index.
+///
+/// Only what is certain is claimed: another rule matches whenever this one does and is stricter, or
+/// both demand exactly the same.
+pub(crate) fn unreachable(rules: &[Rule]) -> Option<(usize, usize)> {
+    for (at, rule) in rules.iter().enumerate() {
+        for (other_at, other) in rules.iter().enumerate() {
+            if at == other_at {
+                continue;
+            }
+            let same = other_at < at && rule.limits == other.limits;
+            if same || other.verdict > rule.verdict && covers(&other.limits, &rule.limits) {
+                return Some((at, other_at));
+            }
+        }
+    }
+    None
+}
+
+fn covers(outer: &Limits, inner: &Limits) -> bool {
+    let access = outer.access.is_none() || inner.access == outer.access;
+    access
+        && all_covered(&outer.tool, &inner.tool)
+        && all_covered(&outer.command, &inner.command)
+        && all_covered(&outer.path, &inner.path)
+        && all_covered(&outer.phase, &inner.phase)
+        && all_covered(&outer.agent, &inner.agent)
+        && (outer.class.is_empty()
+            || !inner.class.is_empty()
+                && inner.class.iter().all(|class| outer.class.contains(class)))
+        && outer.args.iter().all(|(pointer, globs)| {
+            inner.args.iter().any(|(other, inner)| other == pointer && all_covered(globs, inner))
+        })
+}
+
+fn all_covered(outer: &[Glob], inner: &[Glob]) -> bool {
+    outer.is_empty()
+        || !inner.is_empty()
+            && inner.iter().all(|inner| outer.iter().any(|outer| outer.covers(inner)))
+}

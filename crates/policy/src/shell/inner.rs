@@ -1,0 +1,256 @@
+//! Commands that run other commands: what they would run is judged in addition.
+
+use super::lexer::is_assignment;
+use super::word::{Word, join};
+
+/// What a command would run besides itself.
+#[derive(Debug, Default)]
+pub(super) struct Inner {
+    pub commands: Vec<Vec<Word>>,
+    pub lines: Vec<String>,
+    pub findings: Vec<String>,
+}
+
+impl Inner {
+    fn command(&mut self, words: &[Word]) {
+        if !words.is_empty() {
+            self.commands.push(words.to_vec());
+        }
+    }
+
+    fn finding(&mut self, text: String) {
+        self.findings.push(text);
+    }
+
+    /// A word that is a line: taken apart if it is known.
+    fn line(&mut self, word: &Word) {
+        if word.dynamic {
+            self.finding("a line that is not known".to_owned());
+        }
+        self.lines.push(word.text.clone());
+    }
+}
+
+/// A command's name without its folder, in lower case.
+pub(super) fn base_name(word: &Word) -> String {
+    word.text.rsplit('/').next().unwrap_or_default().to_lowercase()
+}
+
+/// How the options of a wrapper look: which of them take a value.
+struct Options {
+    /// Letters of short options that take a value.
+    short: &'static str,
+    /// Long options that take a value in the next word.
+    long: &'static [&'static str],
+    /// How many words come before the command.
+    operands: usize,
+}
+
+const fn options(short: &'static str, long: &'static [&'static str], operands: usize) -> Options {
+    Options { short, long, operands }
+}
+
+fn wrapper(name: &str) -> Option<Options> {
+    Some(match name {
+        "sudo" => {
+            options("ugUhpCrtTDR", &["--user", "--group", "--host", "--prompt", "--chdir"], 0)
+        }
+        "doas" => options("uC", &[], 0),
+        "env" => options("uCS", &["--unset", "--chdir", "--split-string"], 0),
+        "nohup" | "setsid" | "builtin" | "command" | "busybox" | "toybox" | "chronic" => {
+            options("", &[], 0)
+        }
+        "time" => options("fo", &["--format", "--output"], 0),
+        "exec" => options("a", &[], 0),
+        "nice" => options("n", &["--adjustment"], 0),
+        "ionice" => options("cnpPu", &["--class", "--classdata"], 0),
+        "stdbuf" => options("ioe", &["--input", "--output", "--error"], 0),
+        "timeout" => options("ks", &["--kill-after", "--signal"], 1),
+        "xargs" => options(
+            "aEIdLnPs",
+            &["--arg-file", "--delimiter", "--max-args", "--max-procs", "--max-lines", "--replace"],
+            0,
+        ),
+        "chroot" | "flock" | "taskset" | "chrt" => options("cEwu", &[], 1),
+        "strace" | "ltrace" => options("eopsuaEISUX", &[], 0),
+        "unshare" | "nsenter" | "watch" | "parallel" | "systemd-run" | "pkexec" | "runuser" => {
+            options("nujIt", &[], 0)
+        }
+        _ => return None,
+    })
+}
+
+/// What a command would run besides itself.
+pub(super) fn of(words: &[Word]) -> Inner {
+    let mut inner = Inner::default();
+    let Some((name, rest)) = words.split_first() else { return inner };
+    let name = base_name(name);
+    if let Some(options) = wrapper(&name) {
+        unwrap(&name, rest, &options, &mut inner);
+    }
+    match name.as_str() {
+        "bash" | "sh" | "zsh" | "dash" | "ksh" | "ash" | "fish" | "mksh" | "rbash" => {
+            shell(&name, rest, &mut inner);
+        }
+        "su" | "script" | "runuser" | "flock" | "watch" => {
+            for pair in rest.windows(2) {
+                if let [option, line] = pair
+                    && matches!(option.text.as_str(), "-c" | "--command")
+                {
+                    inner.line(line);
+                }
+            }
+            inner.finding(format!("`{name}` runs other commands"));
+        }
+        "eval" => {
+            inner.finding("`eval`".to_owned());
+            inner.lines.push(join(rest));
+        }
+        "trap" => {
+            inner.finding("`trap`".to_owned());
+            if let Some(line) = rest.iter().find(|word| !word.text.starts_with('-')) {
+                inner.line(line);
+            }
+        }
+        "alias" => {
+            inner.finding("`alias`".to_owned());
+            inner.lines.extend(
+                rest.iter().filter_map(|word| Some(word.text.split_once('=')?.1.to_owned())),
+            );
+        }
+        "find" | "gfind" => find(rest, &mut inner),
+        "fd" | "fdfind" => {
+            if let Some(at) = rest.iter().position(|word| {
+                matches!(word.text.as_str(), "-x" | "-X" | "--exec" | "--exec-batch")
+            }) {
+                inner.finding(format!("`{name}` runs other commands"));
+                inner.command(rest.get(at + 1..).unwrap_or_default());
+            }
+        }
+        _ => {}
+    }
+    inner
+}
+
+fn unwrap(name: &str, rest: &[Word], options: &Options, inner: &mut Inner) {
+    let transparent = matches!(
+        name,
+        "nohup"
+            | "setsid"
+            | "builtin"
+            | "command"
+            | "time"
+            | "nice"
+            | "ionice"
+            | "stdbuf"
+            | "timeout"
+            | "env"
+            | "sudo"
+            | "doas"
+    );
+    if !transparent {
+        inner.finding(format!("`{name}` runs other commands"));
+    }
+    let mut at = 0;
+    let mut operands = options.operands;
+    while let Some(word) = rest.get(at) {
+        let text = word.text.as_str();
+        at += 1;
+        if word.dynamic {
+            inner.finding(format!("the options of `{name}` are not known"));
+        }
+        if text == "--" {
+            break;
+        }
+        if name == "command" && matches!(text, "-v" | "-V" | "-pv" | "-pV") {
+            return;
+        }
+        if name == "env"
+            && (text.starts_with("-S")
+                || text.starts_with("--s")
+                || text.contains('S') && is_cluster(text))
+        {
+            inner.finding("`env -S`".to_owned());
+            let attached = text.strip_prefix("-S").filter(|line| !line.is_empty());
+            let attached = attached.or_else(|| text.split_once('=').map(|(_, line)| line));
+            let mut line = attached.map_or_else(String::new, str::to_owned);
+            for more in rest.get(at..).unwrap_or_default() {
+                line.push(' ');
+                line.push_str(&more.text);
+            }
+            inner.lines.push(line);
+            return;
+        }
+        if text.starts_with("--") {
+            at += usize::from(options.long.contains(&text));
+        } else if is_cluster(text) {
+            // The value of a short option stands in the next word when its letter is the last one.
+            let takes = text.chars().skip(1).position(|char| options.short.contains(char));
+            at += usize::from(takes == Some(text.chars().count().saturating_sub(2)));
+        } else if matches!(name, "env" | "sudo" | "doas") && is_assignment(word) {
+            inner.finding("an assignment to a variable".to_owned());
+        } else if operands > 0 {
+            operands -= 1;
+        } else {
+            at -= 1;
+            break;
+        }
+    }
+    inner.command(rest.get(at..).unwrap_or_default());
+}
+
+fn is_cluster(text: &str) -> bool {
+    text.len() > 1 && text.starts_with('-') && !text.starts_with("--")
+}
+
+fn shell(name: &str, rest: &[Word], inner: &mut Inner) {
+    let mut at = 0;
+    let mut wants_line = false;
+    while let Some(word) = rest.get(at) {
+        let text = word.text.as_str();
+        at += 1;
+        if text == "--" || text == "-" {
+            break;
+        }
+        if matches!(text, "--rcfile" | "--init-file") {
+            inner.finding(format!("`{name}` reads a start-up file"));
+            at += 1;
+        } else if text.starts_with("--") {
+        } else if is_cluster(text) || text.starts_with('+') && text.len() > 1 {
+            wants_line |= text.starts_with('-') && text.contains('c');
+            if text.contains(['i', 'l']) {
+                inner.finding(format!("`{name}` reads start-up files"));
+            }
+            at += usize::from(text.ends_with(['o', 'O']));
+        } else {
+            at -= 1;
+            break;
+        }
+    }
+    match (wants_line, rest.get(at)) {
+        (true, Some(line)) => inner.line(line),
+        (false, Some(_)) => inner.finding(format!("`{name}` runs a script")),
+        (_, None) => inner.finding(format!("`{name}` reads commands from its input")),
+    }
+}
+
+fn find(rest: &[Word], inner: &mut Inner) {
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        at += 1;
+        match word.text.as_str() {
+            "-exec" | "-execdir" | "-ok" | "-okdir" => {
+                inner.finding(format!("`find {}`", word.text));
+                let tail = rest.get(at..).unwrap_or_default();
+                let end = tail.iter().position(|word| matches!(word.text.as_str(), ";" | "+"));
+                let end = end.unwrap_or(tail.len());
+                inner.command(tail.get(..end).unwrap_or_default());
+                at += end;
+            }
+            "-delete" | "-fprint" | "-fprint0" | "-fprintf" | "-fls" | "-files0-from" => {
+                inner.finding(format!("`find {}`", word.text));
+            }
+            _ => {}
+        }
+    }
+}

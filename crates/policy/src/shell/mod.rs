@@ -1,0 +1,291 @@
+//! Takes a shell line apart into every simple command in it.
+//!
+//! Two independent readings are made, by hand and by syntax tree. A line on which they differ, or
+//! of which either does not know what would run, gets findings, and a line with findings is never
+//! better than asked about. INVARIANT: a line without findings is exactly its commands and redirections.
+
+mod inner;
+mod lexer;
+mod suspect;
+mod tree;
+pub(crate) mod word;
+
+use std::collections::BTreeSet;
+
+pub(crate) use word::Word;
+
+/// The longest line.
+pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
+/// The most commands in one line.
+pub(crate) const COMMANDS_MAX: usize = 256;
+/// The most words of all commands in one line.
+pub(crate) const WORDS_MAX: usize = 2048;
+/// How deep lines may stand within lines.
+const NESTING_MAX: usize = 8;
+
+/// How a path is used.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// It is read.
+    Read,
+    /// It is written, created or removed.
+    Write,
+}
+
+/// A file that the shell itself opens.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Redirect {
+    pub target: Word,
+    pub access: Access,
+}
+
+/// What one reading found.
+#[derive(Debug, Default)]
+struct Reading {
+    commands: Vec<Vec<Word>>,
+    redirects: Vec<Redirect>,
+    findings: Vec<String>,
+    /// Lines within the line.
+    nested: Vec<String>,
+    /// Whether the syntax was not understood.
+    broken: bool,
+    /// Whether a function calls itself.
+    recursive: bool,
+}
+
+impl Reading {
+    fn finding(&mut self, text: &str) {
+        self.findings.push(text.to_owned());
+    }
+}
+
+/// One simple command of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Simple {
+    pub words: Vec<Word>,
+    /// Whether it is sure that this command, and no other, would run.
+    pub certain: bool,
+}
+
+/// All that a line would do, as far as it can be told.
+#[derive(Debug, Default)]
+pub(crate) struct Shell {
+    pub commands: Vec<Simple>,
+    pub redirects: Vec<Redirect>,
+    /// Why the line is not only its commands.
+    pub opaque: BTreeSet<String>,
+    /// Why the line is not even looked at.
+    pub refused: Option<String>,
+    known: BTreeSet<Vec<Word>>,
+    known_lines: BTreeSet<String>,
+}
+
+/// Takes a line apart.
+pub(crate) fn analyse(line: &str) -> Shell {
+    let mut shell = Shell::default();
+    shell.take_line(line, 0);
+    if shell.commands.is_empty() && !shell.redirects.is_empty() {
+        shell.commands.push(Simple { words: vec![Word::literal(":")], certain: true });
+    }
+    shell
+}
+
+/// Takes a command apart whose words are known already.
+pub(crate) fn analyse_words(argv: &[String]) -> Shell {
+    let mut shell = Shell::default();
+    shell.take_words(argv.iter().map(|text| Word::literal(text)).collect(), true, 0);
+    shell
+}
+
+impl Shell {
+    fn take_line(&mut self, line: &str, depth: usize) {
+        if line.len() > LINE_BYTES_MAX {
+            self.refused =
+                Some(format!("the line is {} bytes long, over {LINE_BYTES_MAX}", line.len()));
+            return;
+        }
+        if depth > NESTING_MAX {
+            self.refused = Some(format!("lines stand within lines more than {NESTING_MAX} deep"));
+            return;
+        }
+        // Both readings report the same inner lines: each is taken apart once.
+        if self.refused.is_some() || !self.known_lines.insert(line.to_owned()) {
+            return;
+        }
+        if let Some(char) = line.chars().find(|char| is_deceptive(*char)) {
+            self.opaque.insert(format!("the character U+{:04X}", u32::from(char)));
+        }
+        let by_hand = lexer::read(line);
+        let words: usize = by_hand.commands.iter().map(Vec::len).sum();
+        if by_hand.commands.len() > COMMANDS_MAX || words > WORDS_MAX {
+            self.refused = Some(format!(
+                "the line has more than {COMMANDS_MAX} commands or {WORDS_MAX} words"
+            ));
+            return;
+        }
+        let by_tree = tree::read(line);
+        let silent = by_hand.findings.is_empty() && by_tree.findings.is_empty();
+        if silent && !agree(&by_hand, &by_tree) {
+            self.opaque.insert("the line can be read in two ways".to_owned());
+        }
+        if by_tree.recursive {
+            self.refused = Some("a function that calls itself".to_owned());
+        }
+        let certain = !by_hand.broken && !by_tree.broken;
+        // What only the reading by hand saw is a suspicion, no certainty.
+        for (reading, is_tree) in [(by_tree, true), (by_hand, false)] {
+            self.opaque.extend(reading.findings);
+            for redirect in reading.redirects {
+                if !self.redirects.contains(&redirect) {
+                    self.redirects.push(redirect);
+                }
+            }
+            for words in reading.commands {
+                self.take_words(words, certain && is_tree, depth);
+            }
+            for nested in reading.nested {
+                self.take_line(&nested, depth + 1);
+            }
+        }
+    }
+
+    fn take_words(&mut self, words: Vec<Word>, certain: bool, depth: usize) {
+        if self.refused.is_some() {
+            return;
+        }
+        if self.commands.len() >= COMMANDS_MAX {
+            self.refused = Some(format!("the line has more than {COMMANDS_MAX} commands"));
+            return;
+        }
+        // A `cd` counts as often as it stands there: the second one leads further.
+        let leads_further = certain && words.first().is_some_and(|name| name.text == "cd");
+        if words.is_empty() || !self.known.insert(words.clone()) && !leads_further {
+            return;
+        }
+        let name_is_known = words.first().is_some_and(|name| !name.dynamic && !name.is_pattern());
+        if !name_is_known {
+            self.opaque.insert("a command whose name is not known".to_owned());
+        }
+        self.opaque.extend(suspect::findings(&words));
+        let inner = inner::of(&words);
+        self.commands.push(Simple { words, certain: certain && name_is_known });
+        self.opaque.extend(inner.findings);
+        if depth >= NESTING_MAX && !(inner.commands.is_empty() && inner.lines.is_empty()) {
+            self.refused =
+                Some(format!("commands stand within commands more than {NESTING_MAX} deep"));
+            return;
+        }
+        for words in inner.commands {
+            self.take_words(words, certain, depth + 1);
+        }
+        for line in inner.lines {
+            self.take_line(&line, depth + 1);
+        }
+    }
+}
+
+/// Whether both readings found the same commands and redirections.
+fn agree(left: &Reading, right: &Reading) -> bool {
+    fn commands(reading: &Reading) -> Vec<Vec<&str>> {
+        let mut commands: Vec<Vec<&str>> = reading
+            .commands
+            .iter()
+            .map(|words| words.iter().map(|word| word.text.as_str()).collect())
+            .collect();
+        commands.sort();
+        commands
+    }
+    fn redirects(reading: &Reading) -> Vec<(&str, Access)> {
+        let mut redirects: Vec<_> =
+            reading.redirects.iter().map(|one| (one.target.text.as_str(), one.access)).collect();
+        redirects.sort();
+        redirects
+    }
+    commands(left) == commands(right) && redirects(left) == redirects(right)
+}
+
+/// Whether a character could make a line look like another one: control characters but tab and
+/// newline, spaces that are no blank to the shell, invisible and direction-changing ones, and
+/// letters that look like Latin ones.
+fn is_deceptive(char: char) -> bool {
+    if char.is_ascii() {
+        return char.is_ascii_control() && !matches!(char, '\t' | '\n');
+    }
+    char.is_control()
+        || char.is_whitespace()
+        || matches!(char,
+            '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{115F}' | '\u{1160}' | '\u{17B4}' | '\u{17B5}'
+            | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{202A}'..='\u{202E}'
+            | '\u{2060}'..='\u{206F}' | '\u{2800}' | '\u{3164}' | '\u{FE00}'..='\u{FE0F}'
+            | '\u{FEFF}' | '\u{FFA0}' | '\u{FFF0}'..='\u{FFFF}' | '\u{E0000}'..='\u{E0FFF}'
+            | '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..='\u{10FFFF}')
+        // Greek, Cyrillic, Armenian, Cherokee, Lisu; full-width, mathematical and enclosed letters.
+        || matches!(char,
+            '\u{370}'..='\u{3FF}' | '\u{400}'..='\u{52F}' | '\u{530}'..='\u{58F}'
+            | '\u{13A0}'..='\u{13FF}' | '\u{AB70}'..='\u{ABBF}' | '\u{A4D0}'..='\u{A4FF}'
+            | '\u{FF00}'..='\u{FF5E}' | '\u{1D400}'..='\u{1D7FF}' | '\u{2010}'..='\u{2012}' | '\u{2044}'
+            | '\u{2212}' | '\u{2215}' | '\u{29F8}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(line: &str) -> Vec<String> {
+        analyse(line).commands.iter().map(|simple| word::join(&simple.words)).collect()
+    }
+
+    #[test]
+    fn a_plain_line_has_no_findings() {
+        for line in [
+            "ls -la",
+            "git status && git diff | head -20",
+            "echo hello >> notes.txt",
+            "cat > a.txt <<'EOF'\n$x `y`\nEOF\n",
+            "cat <<'EOF' > a.txt\nhi\nEOF\n",
+            "cargo test 2>&1 | tail -5",
+            "(ls; pwd) && { echo a; }",
+            "if test -f a; then cat a; fi",
+            "grep -n 'a b' *.rs",
+            "[ -f a ] && cat a",
+            "git commit -m \"a; b && c | d > e\"",
+            "cat <<'EOF' | wc -l\nhi\nEOF\n",
+            "git show stash@{0}",
+        ] {
+            assert_eq!(analyse(line).opaque, BTreeSet::new(), "{line}");
+        }
+    }
+
+    #[test]
+    fn wrapped_commands_are_seen() {
+        for line in [
+            "sudo -u root rm x",
+            "env -i A=b rm x",
+            "nohup nice -n 5 timeout 10 rm x",
+            "bash -lc 'rm x'",
+            "eval rm x",
+            "xargs -n 1 rm x",
+            "find . -exec rm x \\;",
+            "bash -c \"bash -c 'rm x'\"",
+            "command rm x",
+            "time -p rm x",
+            "trap 'rm x' EXIT",
+            "echo $(rm x)",
+            "busybox rm x",
+        ] {
+            assert!(names(line).iter().any(|name| name == "rm x"), "{line}: {:?}", names(line));
+        }
+    }
+
+    #[test]
+    fn limits_refuse() {
+        assert!(analyse(&"a".repeat(LINE_BYTES_MAX + 1)).refused.is_some());
+        let many: String = (0..=COMMANDS_MAX).map(|at| format!("echo {at};")).collect();
+        assert!(analyse(&many).refused.is_some());
+        let deep = format!("{}x{}", "echo $(".repeat(20), ")".repeat(20));
+        assert!(analyse(&deep).refused.is_some());
+    }
+}

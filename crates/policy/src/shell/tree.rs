@@ -1,0 +1,254 @@
+//! The second of two readings of a shell line: by its syntax tree.
+//!
+//! It finds commands wherever they stand: in substitutions, conditions, functions and here-documents.
+
+use std::ops::ControlFlow;
+
+use tree_sitter::{Node, ParseOptions, ParseState, Parser, Point, Tree};
+
+use super::lexer::read_word;
+use super::word::Word;
+use super::{Access, Reading, Redirect};
+
+/// The deepest tree that is walked.
+const DEPTH_MAX: usize = 2000;
+/// How often the parser may report progress on one line.
+const STEPS_MAX: usize = 20_000;
+
+/// Reads a whole line, or several.
+pub(super) fn read(line: &str) -> Reading {
+    let mut reading = Reading::default();
+    let mut parser = Parser::new();
+    let language = tree_sitter_bash::LANGUAGE.into();
+    let tree = match parser.set_language(&language) {
+        Ok(()) => parse(&mut parser, line),
+        Err(_) => None,
+    };
+    let Some(tree) = tree else {
+        reading.broken = true;
+        reading.finding("the line cannot be parsed");
+        return reading;
+    };
+    // A node's parent is kept here: asking the tree for it would walk down from the root each time.
+    let mut waiting = vec![(tree.root_node(), None, 0)];
+    while let Some((node, parent, depth)) = waiting.pop() {
+        if depth > DEPTH_MAX {
+            reading.broken = true;
+            reading.finding("the line is nested too deeply");
+            break;
+        }
+        visit(node, parent, line, &mut reading);
+        let mut cursor = node.walk();
+        // Last first, so that the commands come out in the order of the line.
+        let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
+        waiting.extend(children.into_iter().rev().map(|child| (child, Some(node), depth + 1)));
+    }
+    reading
+}
+
+/// Parses within a budget of steps: some broken lines would keep the parser busy for minutes.
+fn parse(parser: &mut Parser, line: &str) -> Option<Tree> {
+    let mut steps = 0_usize;
+    let mut budget = |_: &ParseState| {
+        steps += 1;
+        if steps > STEPS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let options = ParseOptions::new().progress_callback(&mut budget);
+    let mut text = |at: usize, _: Point| line.as_bytes().get(at..).unwrap_or_default();
+    parser.parse_with_options(&mut text, None, Some(options))
+}
+
+fn visit(node: Node<'_>, parent: Option<Node<'_>>, line: &str, reading: &mut Reading) {
+    if node.is_error() || node.is_missing() {
+        reading.broken = true;
+        reading.finding("syntax that is not understood");
+        return;
+    }
+    match node.kind() {
+        "command" => command(node, parent, line, reading),
+        "declaration_command" | "unset_command" => {
+            reading.finding("a declaration of variables");
+            words_of(node, line, reading);
+        }
+        "test_command" if text(node, line).starts_with("[[") => {
+            reading.finding("the compound command `[[`");
+        }
+        "test_command" => test(node, line, reading),
+        "file_redirect" => redirect(node, line, reading),
+        "function_definition" => function(node, line, reading),
+        kind => {
+            if let Some(what) = finding(kind) {
+                reading.finding(what);
+            }
+        }
+    }
+}
+
+/// What makes a line more than its simple commands, by the kind of the node.
+fn finding(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "variable_assignment" | "variable_assignments" => "an assignment to a variable",
+        "array" | "subscript" => "an array",
+        "for_statement" | "c_style_for_statement" => "the compound command `for`",
+        "case_statement" => "the compound command `case`",
+        "simple_expansion" | "expansion" => "an expansion",
+        "command_substitution" => "a command substitution",
+        "process_substitution" => "a process substitution",
+        "arithmetic_expansion" => "arithmetic",
+        "brace_expression" => "a brace expansion",
+        "ansi_c_string" => "a `$'…'` string",
+        "translated_string" => "a translated string",
+        "extglob_pattern" => "an extended pattern",
+        "herestring_redirect" => return None,
+        _ => return None,
+    })
+}
+
+fn text<'a>(node: Node<'_>, line: &'a str) -> &'a str {
+    line.get(node.byte_range()).unwrap_or_default()
+}
+
+fn word(node: Node<'_>, line: &str, reading: &mut Reading) -> Word {
+    read_word(text(node, line), reading)
+}
+
+fn command(node: Node<'_>, parent: Option<Node<'_>>, line: &str, reading: &mut Reading) {
+    let mut words = Vec::new();
+    let mut cursor = node.walk();
+    for child in node.children(&mut cursor) {
+        match child.kind() {
+            "variable_assignment" | "herestring_redirect" | "comment" => {}
+            "file_redirect" => words.extend(further_targets(child, line, reading)),
+            _ => words.push(word(child, line, reading)),
+        }
+    }
+    // Redirections around the command can hold words of it: `echo > file word`.
+    if let Some(parent) = parent.filter(|parent| parent.kind() == "redirected_statement") {
+        let mut cursor = parent.walk();
+        for child in parent.children(&mut cursor) {
+            match child.kind() {
+                "file_redirect" => words.extend(further_targets(child, line, reading)),
+                "heredoc_redirect" => heredoc(child, line, reading, &mut words),
+                _ => {}
+            }
+        }
+    }
+    if !words.is_empty() {
+        reading.commands.push(words);
+    }
+}
+
+/// Words of the command that stand behind a here-document's delimiter.
+fn heredoc(node: Node<'_>, line: &str, reading: &mut Reading, words: &mut Vec<Word>) {
+    let mut cursor = node.walk();
+    for child in node.children_by_field_name("argument", &mut cursor) {
+        words.push(word(child, line, reading));
+    }
+    let mut cursor = node.walk();
+    for child in node.children(&mut cursor).filter(|child| child.kind() == "file_redirect") {
+        words.extend(further_targets(child, line, reading));
+    }
+}
+
+fn words_of(node: Node<'_>, line: &str, reading: &mut Reading) {
+    let mut words = Vec::new();
+    let mut cursor = node.walk();
+    for child in node.children(&mut cursor) {
+        words.push(word(child, line, reading));
+    }
+    reading.commands.push(words);
+}
+
+/// A function that calls itself is a fork bomb as soon as it does so in a pipeline.
+fn function(node: Node<'_>, line: &str, reading: &mut Reading) {
+    reading.finding("a function definition or an array");
+    let name = node.child_by_field_name("name").map(|name| text(name, line));
+    let mut waiting: Vec<Node<'_>> = node.child_by_field_name("body").into_iter().collect();
+    while let Some(inner) = waiting.pop() {
+        if inner.kind() == "command_name" && Some(text(inner, line)) == name {
+            reading.recursive = true;
+        }
+        let mut cursor = inner.walk();
+        waiting.extend(inner.children(&mut cursor));
+    }
+}
+
+/// Takes `[ … ]` for the command that it is.
+fn test(node: Node<'_>, line: &str, reading: &mut Reading) {
+    let inner = super::lexer::read(text(node, line));
+    reading.commands.extend(inner.commands);
+    for found in inner.findings {
+        reading.finding(&found);
+    }
+}
+
+fn targets<'a>(node: Node<'a>) -> Vec<Node<'a>> {
+    let mut cursor = node.walk();
+    node.children_by_field_name("destination", &mut cursor).collect()
+}
+
+fn further_targets(node: Node<'_>, line: &str, reading: &mut Reading) -> Vec<Word> {
+    targets(node).into_iter().skip(1).map(|target| word(target, line, reading)).collect()
+}
+
+fn redirect(node: Node<'_>, line: &str, reading: &mut Reading) {
+    let mut cursor = node.walk();
+    let operator = node
+        .children(&mut cursor)
+        .map(|child| child.kind())
+        .find(|kind| kind.contains(['<', '>']))
+        .unwrap_or(">");
+    let Some(target) = targets(node).first().map(|target| word(*target, line, reading)) else {
+        return;
+    };
+    let digits = target.text.strip_suffix('-').unwrap_or(&target.text);
+    let number = !target.dynamic && digits.chars().all(|char| char.is_ascii_digit());
+    if operator.ends_with('-') || operator.ends_with('&') && number {
+        return;
+    }
+    let access = if operator.starts_with('<') { Access::Read } else { Access::Write };
+    reading.redirects.push(Redirect { target, access });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn commands(line: &str) -> Vec<String> {
+        let mut commands: Vec<String> =
+            read(line).commands.iter().map(|words| super::super::word::join(words)).collect();
+        commands.sort();
+        commands
+    }
+
+    #[test]
+    fn commands_are_found_wherever_they_stand() {
+        for line in [
+            "x $(rm a)",
+            "x `rm a`",
+            "x <(rm a)",
+            "x \"${y:-$(rm a)}\"",
+            "for i in 1 2; do rm a; done",
+            "case x in x) rm a;; esac",
+            "f() { rm a; }",
+            "x <<E\n$(rm a)\nE\n",
+            "if x; then rm a; fi",
+            "[[ $(rm a) == b ]]",
+            "a=$(rm a)",
+            "coproc rm a",
+        ] {
+            assert!(commands(line).iter().any(|found| found.ends_with("rm a")), "{line}");
+        }
+    }
+
+    #[test]
+    fn redirections_do_not_swallow_words() {
+        assert_eq!(commands("echo > out a b"), ["echo a b"]);
+        let reading = read("cat < in >> out 2>&1 2>/dev/null");
+        let targets: Vec<(&str, Access)> =
+            reading.redirects.iter().map(|r| (r.target.text.as_str(), r.access)).collect();
+        assert_eq!(targets.len(), 3);
+        assert!(targets.contains(&("in", Access::Read)));
+        assert!(targets.contains(&("out", Access::Write)));
+    }
+}

@@ -1,0 +1,44 @@
+//! A word of a shell line, as the shell would hand it to a command.
+
+/// Stands in a word's text for what only the shell can know.
+pub(crate) const UNKNOWN: char = '\u{FFFC}';
+
+/// One word, unquoted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Word {
+    /// Its text; [`UNKNOWN`] where an expansion stood.
+    pub text: String,
+    /// Whether an expansion stood in it.
+    pub dynamic: bool,
+    /// Whether any part of it was quoted or escaped.
+    pub quoted: bool,
+    /// Whether the shell could replace it by names of files.
+    pub pattern: bool,
+}
+
+impl Word {
+    /// A word that is exactly this text.
+    pub fn literal(text: &str) -> Self {
+        Self { text: text.to_owned(), quoted: true, ..Self::default() }
+    }
+
+    /// A word of which nothing is known.
+    pub fn unknown() -> Self {
+        Self { text: UNKNOWN.to_string(), dynamic: true, ..Self::default() }
+    }
+
+    /// Whether it is this text, without any quoting: only then it can be a reserved word.
+    pub fn is_bare(&self, text: &str) -> bool {
+        !self.quoted && !self.dynamic && self.text == text
+    }
+
+    /// Whether the shell could replace it by names of files.
+    pub const fn is_pattern(&self) -> bool {
+        self.pattern
+    }
+}
+
+/// Joins words by one space.
+pub(crate) fn join(words: &[Word]) -> String {
+    words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>().join(" ")
+}

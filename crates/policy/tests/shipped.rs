@@ -1,0 +1,230 @@
+//! The shipped policy: it loads, and it says what the vectors say.
+
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail loudly")]
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::json;
+use windlass_policy::{LexicalWorkspace, PolicySet, Question, Verdict};
+
+fn shipped() -> PolicySet {
+    let files = BTreeMap::from([
+        ("tools.toml".to_owned(), include_bytes!("../../../policies/tools.toml").to_vec()),
+        (
+            "policy/default.toml".to_owned(),
+            include_bytes!("../../../policies/default.toml").to_vec(),
+        ),
+    ]);
+    PolicySet::load(&files).expect("the shipped policy loads")
+}
+
+#[derive(Deserialize)]
+struct Trick {
+    line: String,
+    #[serde(default = "run")]
+    tool: String,
+    verdict: Verdict,
+    why: String,
+}
+
+fn run() -> String {
+    "run".to_owned()
+}
+
+fn question(tool: &str, line: &str) -> Question {
+    Question {
+        server: "shell".to_owned(),
+        tool: tool.to_owned(),
+        declared_class: None,
+        args: json!({ "line": line }),
+        has_key: true,
+        phase: None,
+        agent: None,
+    }
+}
+
+fn check(tricks: &str, at_least: usize) {
+    let tricks: Vec<Trick> = serde_json::from_str(tricks).unwrap();
+    assert!(tricks.len() >= at_least, "only {} tricks", tricks.len());
+    let set = shipped();
+    let workspace = LexicalWorkspace::default();
+    let mut wrong = Vec::new();
+    for trick in &tricks {
+        let judgement = set.judge(&question(&trick.tool, &trick.line), &workspace);
+        if judgement.verdict != trick.verdict {
+            wrong.push(format!(
+                "{:?} ({}): wants {}, gets {}: {}",
+                trick.line,
+                trick.why,
+                trick.verdict.as_str(),
+                judgement.verdict.as_str(),
+                judgement.reason
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn shell_tricks_do_not_work() {
+    check(include_str!("../../../vectors/policy/shell_tricks.json"), 120);
+}
+
+#[test]
+fn path_tricks_do_not_work() {
+    check(include_str!("../../../vectors/policy/path_tricks.json"), 30);
+}
+
+#[test]
+fn a_line_over_its_limits_is_denied() {
+    let set = shipped();
+    let many: String = (0..300).map(|at| format!("echo {at};")).collect();
+    let deep = format!("{}ls{}", "echo $(".repeat(20), ")".repeat(20));
+    for line in [format!("echo {}", "a".repeat(70_000)), many, deep] {
+        let judgement = set.judge(&question("run", &line), &LexicalWorkspace::default());
+        assert_eq!(judgement.verdict, Verdict::Deny, "{}", judgement.reason);
+    }
+}
+
+/// Ways to put a command into a line.
+const FRAMES: &[&str] = &[
+    "@",
+    "ls; @",
+    "@; ls",
+    "ls && @",
+    "ls || @",
+    "ls | @",
+    "ls |& @",
+    "ls & @",
+    "ls\n@",
+    "(@)",
+    "{ @; }",
+    "echo $(@)",
+    "echo `@`",
+    "cat <(@)",
+    "if ls; then @; fi",
+    "while @; do ls; done",
+    "! @",
+    "command @",
+    "env @",
+    "env A=b @",
+    "nohup @",
+    "nice -n 3 @",
+    "timeout 5 @",
+    "time @",
+    "exec @",
+    "stdbuf -o0 @",
+    "setsid @",
+    "eval @",
+    "A=b @",
+    "f() { @; }; f",
+    "for i in a; do @; done",
+    "case a in a) @;; esac",
+    "cat <<E\n$(@)\nE\n",
+    "@ # ls",
+    "ls \\\n; @",
+    "@ > /dev/null 2>&1",
+    "@ >> out.txt",
+    "\t @ ",
+    "[[ -f a ]] && @",
+    "coproc @",
+];
+const SPELLINGS: &[&str] = &[
+    "rm -rf /",
+    "r''m -rf /",
+    "\\rm -rf /",
+    "/bin/rm -rf /",
+    "rm -fr -- /",
+    "rm / -r -f",
+    "\"rm\" '-rf' /",
+    "rm -rf ~",
+    "r\\m -rf /*",
+];
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn removing_everything_is_denied_in_every_frame(
+        spelling in proptest::sample::select(SPELLINGS),
+        frames in proptest::collection::vec(proptest::sample::select(FRAMES), 1..4),
+    ) {
+        let line = frames.iter().fold(spelling.to_owned(), |line, frame| frame.replace('@', &line));
+        for tool in ["run", "read"] {
+            let judgement = SET.judge(&question(tool, &line), &LexicalWorkspace::default());
+            proptest::prop_assert_ne!(judgement.verdict, Verdict::Allow, "{}: {}", line, judgement.reason);
+        }
+    }
+
+    #[test]
+    fn whatever_is_allowed_is_allowed_command_by_command(
+        pieces in proptest::collection::vec(proptest::sample::select(PIECES), 1..9),
+    ) {
+        let line = pieces.concat();
+        let workspace = LexicalWorkspace::default();
+        let judgement = SET.judge(&question("run", &line), &workspace);
+        if judgement.verdict == Verdict::Allow {
+            proptest::prop_assert!(judgement.findings.is_empty(), "{line}");
+            for command in &judgement.commands {
+                let name = command.split(' ').next().unwrap_or_default();
+                let known = ["ls", "cat", "echo", "a", "git", ":"];
+                proptest::prop_assert!(known.contains(&name) && name != "a", "{line}: {command}");
+            }
+        }
+    }
+
+    #[test]
+    fn random_text_never_panics_and_is_hardly_allowed(line in "\\PC{0,60}|[ -~\\n\\t]{0,60}") {
+        let judgement = SET.judge(&question("run", &line), &LexicalWorkspace::default());
+        if judgement.verdict == Verdict::Allow {
+            proptest::prop_assert!(!judgement.rules.is_empty() && judgement.findings.is_empty());
+        }
+    }
+}
+
+const PIECES: &[&str] = &[
+    "ls",
+    "cat",
+    "echo",
+    "a",
+    " ",
+    " ",
+    "\n",
+    ";",
+    "&&",
+    "|",
+    "&",
+    "(",
+    ")",
+    "{",
+    "}",
+    "'",
+    "\"",
+    "\\",
+    "$",
+    "`",
+    "<",
+    ">",
+    "<<",
+    "#",
+    "=",
+    "-x",
+    "sudo",
+    "rm -rf /",
+    "E\n",
+    "!",
+    "[",
+    "]",
+    "*",
+    "~",
+    "git status",
+    "$(",
+    "2>&1",
+    "if ",
+    "then ",
+    "fi",
+    "\r",
+];
+
+static SET: std::sync::LazyLock<PolicySet> = std::sync::LazyLock::new(shipped);
