@@ -11,10 +11,9 @@ use serde_json::{Value, json};
 use windlass_connect::{Connect, Job, Limits, Reply, Target};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::{Digest, RiskLevel};
-use windlass_policy::Verdict;
+use windlass_policy::{OnUncertain, Verdict};
 use windlass_runtime::{
     CallRequest, Gateway, Preparation, Reads, Refusal, Ruling, Settings, Supervisor, System,
-    Uncertain,
 };
 use windlass_store_sqlite::SqliteStore;
 
@@ -43,7 +42,7 @@ impl Supervisor for AllowAll {
             tool: request.proposal.tool_name.clone(),
             class: request.risk_level,
             limits: Limits { timeout: Duration::from_secs(9), output_bytes_max: 1 << 20 },
-            uncertain: Uncertain::Retry,
+            on_uncertain: OnUncertain::Retry,
             retries_max: 3,
         })
     }

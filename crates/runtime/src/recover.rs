@@ -6,6 +6,7 @@ use serde_json::Value;
 use windlass_kernel::artifact::{EffectError, Redispatch, SettledBy};
 use windlass_kernel::recovery::{Plan, UncertainRule, plan};
 use windlass_kernel::{Code, Outcome, RiskLevel, State, TraceId};
+use windlass_policy::OnUncertain;
 use windlass_store::{After, AppendError, TraceFilter};
 
 use crate::dispatch::Settled;
@@ -14,7 +15,7 @@ use crate::gateway::Gateway;
 use crate::ledger::Ledger;
 use crate::report::{CallReport, Question};
 use crate::request::CallRequest;
-use crate::supervisor::{Preparation, Uncertain};
+use crate::supervisor::Preparation;
 
 /// How many open traces are looked at in one go.
 const PAGE: usize = 256;
@@ -76,7 +77,7 @@ impl Gateway {
         let redispatches = self.store.list_redispatches(trace_id)?;
         let preparation = self.prepare(&ledger);
         let (rule, retries_max) = match &preparation {
-            Ok(preparation) => (preparation.uncertain.rule(), preparation.retries_max),
+            Ok(preparation) => (preparation.uncertain_rule(), preparation.retries_max),
             // A tool that is gone cannot be called; a person must look.
             Err(_) => (UncertainRule::Hold, 0),
         };
@@ -185,15 +186,15 @@ impl Gateway {
         preparation: &Preparation,
         redispatches: Vec<Redispatch>,
     ) -> Result<CallReport, GatewayError> {
-        let Uncertain::Probe { tool, args, found, result } = &preparation.uncertain else {
+        let OnUncertain::Probe { tool, args, found, result } = &preparation.on_uncertain else {
             return self.rest(ledger, redispatches, None);
         };
         let intent = "find out whether an interrupted call took effect";
         let answer = self.side_call(&ledger, tool, args, RiskLevel::Read, None, intent)?;
-        match (answer.state, answer.result.pointer(found)) {
+        match (answer.state, found.first(&answer.result)) {
             (State::Completed, Some(Value::Bool(true))) => {
                 let result = match result {
-                    Some(pointer) => answer.result.pointer(pointer).cloned().unwrap_or_default(),
+                    Some(pointer) => pointer.first(&answer.result).cloned().unwrap_or_default(),
                     None => answer.result,
                 };
                 let by = SettledBy::Probe {
@@ -231,7 +232,7 @@ impl Gateway {
         preparation: &Preparation,
         redispatches: Vec<Redispatch>,
     ) -> Result<CallReport, GatewayError> {
-        let Uncertain::Compensate { tool, args } = &preparation.uncertain else {
+        let OnUncertain::Compensate { tool, args } = &preparation.on_uncertain else {
             return self.rest(ledger, redispatches, None);
         };
         let key = ledger.call().head.tool_call_id.map(|id| format!("windlass-undo-{id}"));
@@ -274,9 +275,10 @@ impl Gateway {
         let args = windlass_policy::fill_template(
             args,
             request.idempotency_key.as_deref(),
-            call.head.tool_call_id.map(|id| id.to_string()).as_deref(),
+            &call.head.tool_call_id.map(|id| id.to_string()).unwrap_or_default(),
             &request.proposal.args,
-        );
+        )
+        .map_err(|error| GatewayError::Recovery { trace_id, reason: error.to_string() })?;
         self.call(CallRequest {
             server: request.proposal.tool_server.clone(),
             tool: tool.to_owned(),

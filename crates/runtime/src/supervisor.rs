@@ -5,7 +5,7 @@ use windlass_connect::{Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::recovery::UncertainRule;
 use windlass_kernel::{Code, Digest, RiskLevel};
-use windlass_policy::Verdict;
+use windlass_policy::{OnUncertain, Verdict};
 
 /// Judges requests and knows how their tools are reached. The policy crate's set is behind the
 /// shipped one; the seam lets another engine in.
@@ -60,47 +60,20 @@ pub struct Preparation {
     /// How long it may take and how much it may say.
     pub limits: Limits,
     /// What to do when its effect is unknown.
-    pub uncertain: Uncertain,
+    pub on_uncertain: OnUncertain,
     /// How often it may be handed over again.
     pub retries_max: u32,
 }
 
-/// What to do with a call whose effect is unknown.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Uncertain {
-    /// Hand it over again.
-    Retry,
-    /// Ask a person.
-    Hold,
-    /// Ask the server.
-    Probe {
-        /// A read tool of the same server.
-        tool: String,
-        /// Its arguments, placeholders included.
-        args: Value,
-        /// Where its answer says `true` or `false`.
-        found: String,
-        /// Where its answer has the effect's result; the whole answer when absent.
-        result: Option<String>,
-    },
-    /// Undo it.
-    Compensate {
-        /// A write tool of the same server.
-        tool: String,
-        /// Its arguments, placeholders included.
-        args: Value,
-    },
-}
-
-impl Uncertain {
-    /// The kernel's name for this.
+impl Preparation {
+    /// The kernel's name for what to do when the effect is unknown.
     #[must_use]
-    pub const fn rule(&self) -> UncertainRule {
-        match self {
-            Self::Retry => UncertainRule::Retry,
-            Self::Hold => UncertainRule::Hold,
-            Self::Probe { .. } => UncertainRule::Probe,
-            Self::Compensate { .. } => UncertainRule::Compensate,
+    pub const fn uncertain_rule(&self) -> UncertainRule {
+        match self.on_uncertain {
+            OnUncertain::Retry => UncertainRule::Retry,
+            OnUncertain::Hold => UncertainRule::Hold,
+            OnUncertain::Probe { .. } => UncertainRule::Probe,
+            OnUncertain::Compensate { .. } => UncertainRule::Compensate,
         }
     }
 }

@@ -1,0 +1,167 @@
+//! The shipped supervisor: a policy set, the workspace, and the secrets of the environment.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+use windlass_connect::{Limits, Target};
+use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::{Code, Digest};
+use windlass_policy::{Connector, PolicySet, Question, Server, Verdict};
+
+use crate::secrets::Secrets;
+use crate::supervisor::{Preparation, Refusal, Ruling, Supervisor};
+use crate::workspace::FileWorkspace;
+
+/// Judges by a policy set and prepares calls by its registry.
+#[derive(Debug)]
+pub struct PolicySupervisor {
+    set: PolicySet,
+    workspace: FileWorkspace,
+    environment: BTreeMap<String, String>,
+    secrets: Secrets,
+}
+
+impl PolicySupervisor {
+    /// Puts one together; of `environment` only what the registry names is kept.
+    #[must_use]
+    pub fn new(
+        set: PolicySet,
+        workspace: FileWorkspace,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Self {
+        let mut named = std::collections::BTreeSet::new();
+        for server in set.registry().servers() {
+            named.extend(server.env.iter().cloned());
+            if let Connector::McpHttp { bearer_env: Some(name), .. } = &server.connector {
+                named.insert(name.clone());
+            }
+        }
+        let environment: BTreeMap<String, String> =
+            environment.into_iter().filter(|(name, _)| named.contains(name)).collect();
+        let secrets = Secrets::new(environment.clone());
+        Self { set, workspace, environment, secrets }
+    }
+
+    /// The policy set.
+    #[must_use]
+    pub const fn set(&self) -> &PolicySet {
+        &self.set
+    }
+
+    /// The workspace.
+    #[must_use]
+    pub const fn workspace(&self) -> &FileWorkspace {
+        &self.workspace
+    }
+
+    /// Where a server's calls go; a command's words come with each call.
+    ///
+    /// # Errors
+    /// [`Refusal`] when an environment variable that the registry names is not set.
+    pub fn target(&self, server: &Server) -> Result<Target, Refusal> {
+        let cwd: PathBuf = self.workspace.root().to_owned();
+        let mut env = BTreeMap::new();
+        for name in &server.env {
+            env.insert(name.clone(), self.variable(name)?);
+        }
+        Ok(match &server.connector {
+            Connector::McpStdio { command } => {
+                Target::McpStdio { server: server.name.clone(), command: command.clone(), env, cwd }
+            }
+            Connector::McpHttp { url, bearer_env } => Target::McpHttp {
+                server: server.name.clone(),
+                url: url.clone(),
+                bearer: bearer_env.as_ref().map(|name| self.variable(name)).transpose()?,
+            },
+            Connector::Command => Target::Command { argv: Vec::new(), stdin: None, env, cwd },
+        })
+    }
+
+    fn variable(&self, name: &str) -> Result<String, Refusal> {
+        self.environment.get(name).cloned().ok_or_else(|| Refusal {
+            code: Code::ConfigInvalid,
+            reason: format!(
+                "the environment variable {name}, which the registry names, is not set"
+            ),
+        })
+    }
+
+    fn question(request: &ActionRequest) -> Question {
+        Question {
+            server: request.proposal.tool_server.clone(),
+            tool: request.proposal.tool_name.clone(),
+            declared_class: Some(request.risk_level),
+            args: request.proposal.args.clone(),
+            has_key: request.idempotency_key.is_some(),
+            phase: request.phase.clone(),
+            agent: request.agent.clone(),
+        }
+    }
+}
+
+impl Supervisor for PolicySupervisor {
+    fn policy_hash(&self) -> Digest {
+        self.set.hash()
+    }
+
+    fn judge(&self, request: &ActionRequest) -> Ruling {
+        if let Some(name) = self.secrets.find(&request.proposal.args) {
+            return Ruling {
+                verdict: Verdict::Deny,
+                code: Some(Code::SecretInRequest),
+                reason: format!(
+                    "the arguments hold the value of {name}, which would be stored; \
+                     let the registry pass it by `env` instead"
+                ),
+                rules: Vec::new(),
+            };
+        }
+        let judgement = self.set.judge(&Self::question(request), &self.workspace);
+        Ruling {
+            verdict: judgement.verdict,
+            code: judgement.code,
+            reason: judgement.reason,
+            rules: judgement.rules.into_iter().map(|hit| hit.id).collect(),
+        }
+    }
+
+    fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {
+        let proposal = &request.proposal;
+        let found = self.set.registry().find(&proposal.tool_server, &proposal.tool_name);
+        let Some((server, tool)) = found else {
+            return Err(Refusal {
+                code: Code::ToolUnclassifiedDenied,
+                reason: format!(
+                    "the registry has no tool {}/{}",
+                    proposal.tool_server, proposal.tool_name
+                ),
+            });
+        };
+        let mut target = self.target(server)?;
+        if let Target::Command { argv, stdin, .. } = &mut target {
+            let line = tool.command_line(&proposal.args).map_err(|error| Refusal {
+                code: Code::RequestInvalid,
+                reason: error.to_string(),
+            })?;
+            *argv = line.argv;
+            *stdin = line.stdin;
+        }
+        Ok(Preparation {
+            target,
+            tool: tool.remote_name.clone(),
+            class: tool.class,
+            limits: Limits {
+                timeout: Duration::from_millis(tool.timeout_ms),
+                output_bytes_max: usize::try_from(tool.output_bytes_max).unwrap_or(usize::MAX),
+            },
+            on_uncertain: tool.on_uncertain(server),
+            retries_max: tool.retries_max,
+        })
+    }
+
+    fn redact(&self, value: &mut Value) {
+        self.secrets.redact(value);
+    }
+}

@@ -1,0 +1,206 @@
+//! Verification of a whole store: every chain, every artifact, every link, every recorded head.
+
+use serde::Serialize;
+use windlass_kernel::recovery::Finding;
+use windlass_kernel::{
+    Artifact, Call, ChainError, Digest, Entry, Head, Machine, State, TraceId, is_call_artifact,
+};
+use windlass_store::{Store, StoreError, TraceState, Visitor};
+
+/// How many broken traces are described; the others are only counted.
+const PROBLEMS_MAX: usize = 1000;
+/// After how many entries progress is told.
+const PROGRESS_EVERY: u64 = 4096;
+
+/// What verification of a store found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// How many traces there are.
+    pub traces: u64,
+    /// How many entries.
+    pub entries: u64,
+    /// How many artifacts are gone; their chains still hold.
+    pub missing_artifacts: u64,
+    /// How many traces do not hold together.
+    pub broken: u64,
+    /// What is wrong with them, up to a thousand.
+    pub problems: Vec<Problem>,
+}
+
+/// A trace that does not hold together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The trace.
+    pub trace_id: TraceId,
+    /// What was found.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// In words.
+    pub message: String,
+}
+
+/// Verifies everything in a store, telling `progress` the number of entries now and then.
+///
+/// # Errors
+/// [`StoreError`] when the store itself cannot be read; a broken trace is a finding.
+pub fn verify(
+    store: &dyn Store,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Verification, StoreError> {
+    let mut verifier = Verifier {
+        report: Verification::default(),
+        current: None,
+        open: Vec::new(),
+        buffer: Vec::with_capacity(1024),
+        progress,
+    };
+    store.scan(&mut verifier)?;
+    verifier.finish();
+    let Verifier { mut report, open, .. } = verifier;
+    for state in open {
+        if let Some((error, head)) = verify_checkpoint(store, &state)? {
+            report.add_problem(state.head.trace_id, &head, state.head.sequence_number, &error);
+        }
+    }
+    Ok(report)
+}
+
+/// Checks the newest checkpoint of a trace against its entry.
+fn verify_checkpoint(
+    store: &dyn Store,
+    state: &TraceState,
+) -> Result<Option<(ChainError, Head)>, StoreError> {
+    let trace_id = state.head.trace_id;
+    let Some(checkpoint) = store.load_latest_checkpoint(trace_id)? else { return Ok(None) };
+    let sequence_number = checkpoint.checkpoint_sequence_number;
+    let before = sequence_number.saturating_sub(1);
+    let entry = match store.list_log_entries(trace_id, before, 1) {
+        Ok(records) => records.into_iter().next().map(|record| record.entry),
+        Err(StoreError::CorruptTrace { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let head = entry.map_or(Head::empty(trace_id), |entry| Head {
+        trace_id,
+        sequence_number: entry.sequence_number,
+        entry_digest: entry.entry_digest,
+        state: Some(entry.to_state),
+        tool_call_id: entry.tool_call_id,
+    });
+    Ok(checkpoint.agrees_with(&head).err().map(|error| (error, head)))
+}
+
+impl Verification {
+    fn add_problem(&mut self, trace_id: TraceId, head: &Head, entries: u64, error: &ChainError) {
+        self.broken += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Problem {
+                trace_id,
+                finding: Finding::new(head, entries, Some(error)),
+                message: error.to_string(),
+            });
+        }
+    }
+}
+
+struct Current {
+    recorded: Option<TraceState>,
+    call: Call,
+    entries: u64,
+    bodies_missing: bool,
+    error: Option<ChainError>,
+}
+
+struct Verifier<'a> {
+    report: Verification,
+    current: Option<Current>,
+    open: Vec<TraceState>,
+    buffer: Vec<u8>,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl Verifier<'_> {
+    /// Closes the books of the trace that has just been seen.
+    fn finish(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        let head = current.call.head;
+        let error = current.error.or_else(|| match &current.recorded {
+            Some(recorded) => head.matches(&recorded.head).err(),
+            None => Some(ChainError::Truncated { expected: 0, found: head.sequence_number }),
+        });
+        match (error, current.recorded) {
+            (Some(error), _) => {
+                self.report.add_problem(head.trace_id, &head, current.entries, &error);
+            }
+            (None, Some(recorded)) => {
+                let run = head.state.is_some_and(|state| state.machine() == Machine::Run);
+                if run || !head.state.is_some_and(State::is_terminal) {
+                    self.open.push(recorded);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+impl Current {
+    fn check(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<bool, ChainError> {
+        let entry = entry?;
+        let head = self.call.head.admit(&entry, buffer)?;
+        let Some(body) = body else {
+            // The chain holds without its artifacts; what follows cannot be linked to them.
+            self.bodies_missing = true;
+            self.call.head = head;
+            return Ok(false);
+        };
+        let mismatch = ChainError::Artifact {
+            sequence_number: entry.sequence_number,
+            artifact: entry.artifact_type.as_str(),
+        };
+        if Digest::of(body) != entry.artifact_digest {
+            return Err(mismatch);
+        }
+        if is_call_artifact(entry.artifact_type) && !self.bodies_missing {
+            let artifact = Artifact::read(entry.artifact_type, body).map_err(|_| mismatch)?;
+            self.call.apply(&entry, artifact, head)?;
+        } else {
+            self.call.head = head;
+        }
+        Ok(true)
+    }
+}
+
+impl Visitor for Verifier<'_> {
+    fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>) {
+        self.finish();
+        self.report.traces += 1;
+        self.current = Some(Current {
+            recorded: recorded.copied(),
+            call: Call::empty(trace_id),
+            entries: 0,
+            bodies_missing: false,
+            error: None,
+        });
+    }
+
+    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+        self.report.entries += 1;
+        if self.report.entries.is_multiple_of(PROGRESS_EVERY) {
+            (self.progress)(self.report.entries);
+        }
+        let Some(current) = &mut self.current else { return };
+        current.entries += 1;
+        if current.error.is_some() {
+            return;
+        }
+        match current.check(entry, body, &mut self.buffer) {
+            Ok(true) => {}
+            Ok(false) => self.report.missing_artifacts += 1,
+            Err(error) => current.error = Some(error),
+        }
+    }
+}
