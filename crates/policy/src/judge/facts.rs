@@ -194,6 +194,10 @@ impl Facts {
             (behind(':'), false),
             (behind('@'), false),
         ];
+        if word.is_pattern() && !could_be_path(text) {
+            // Too long for a name, but what it stands for need not be.
+            self.findings.insert("a file name pattern that is too long".to_owned());
+        }
         let mut known: BTreeSet<&str> = BTreeSet::new();
         for (part, may_ask) in parts {
             let Some(part) = part.filter(|part| could_be_path(part)) else { continue };
