@@ -6,6 +6,7 @@
 
 mod inner;
 mod lexer;
+mod quote;
 mod suspect;
 mod tree;
 pub(crate) mod word;
