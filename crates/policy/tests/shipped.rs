@@ -87,6 +87,60 @@ fn a_line_over_its_limits_is_denied() {
     }
 }
 
+#[test]
+fn a_reason_is_one_line() {
+    let set = shipped();
+    for line in ["cat '.env\n\u{1b}[2J'", "cat '/etc\nx'", "'a\nb'", "echo x > '/a\nb'"] {
+        let judgement = set.judge(&question("run", line), &LexicalWorkspace::default());
+        assert_ne!(judgement.verdict, Verdict::Allow);
+        let shown = serde_json::to_string(&judgement).unwrap();
+        assert!(!judgement.reason.chars().any(char::is_control), "{}", judgement.reason);
+        assert!(!shown.contains("\\n"), "{shown}");
+    }
+}
+
+#[test]
+fn hostile_lines_neither_overflow_nor_pass() {
+    let set = shipped();
+    for piece in [
+        "(",
+        "$(",
+        "${",
+        "$[",
+        "$((",
+        "`",
+        "\"",
+        "'",
+        "{",
+        "{ ",
+        "[[ ",
+        "<(",
+        "<<E ",
+        "a|",
+        "a&&",
+        "! ",
+        "a>",
+        "if ",
+        "case a in ",
+        "f(){ ",
+        "bash -c ",
+        "env ",
+        "eval ",
+        "*",
+        "\\\n",
+        "$(a|",
+        "x=",
+        "a[",
+    ] {
+        for count in [1, 40, 3000] {
+            let line = piece.repeat(count);
+            let judgement = set.judge(&question("run", &line), &LexicalWorkspace::default());
+            let plain = piece == "env " && count == 1;
+            assert!(plain || judgement.verdict != Verdict::Allow, "{piece} x {count}");
+        }
+    }
+}
+
 /// Ways to put a command into a line.
 const FRAMES: &[&str] = &[
     "@",

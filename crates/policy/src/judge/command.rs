@@ -68,7 +68,8 @@ impl CommandFacts {
     }
 }
 
-fn printable(text: &str) -> String {
+/// Text that stays on one line and moves no cursor.
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 

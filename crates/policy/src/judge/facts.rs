@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use windlass_kernel::Code;
 
-use super::command::CommandFacts;
+use super::command::{CommandFacts, printable};
 use super::path::{PathFact, could_be_path};
 use crate::shell::{self, Access, LINE_BYTES_MAX, Shell, Simple, Word};
 use crate::{Place, Pointer, Question, Tool, Workspace};
@@ -54,7 +54,7 @@ impl Facts {
 
     /// The paths for a person.
     pub fn shown_paths(&self) -> Vec<String> {
-        self.paths.iter().map(|path| path.shown.clone()).collect()
+        self.paths.iter().map(|path| printable(&path.shown)).collect()
     }
 
     fn deny(&mut self, code: Code, reason: String) {
@@ -194,6 +194,10 @@ impl Facts {
             (behind(':'), false),
             (behind('@'), false),
         ];
+        if word.is_pattern() && !could_be_path(text) {
+            // Too long for a name, but what it stands for need not be.
+            self.findings.insert("a file name pattern that is too long".to_owned());
+        }
         let mut known: BTreeSet<&str> = BTreeSet::new();
         for (part, may_ask) in parts {
             let Some(part) = part.filter(|part| could_be_path(part)) else { continue };
@@ -211,7 +215,9 @@ impl Facts {
                     }
                 };
                 if outside && looks && may_ask {
-                    self.findings.insert(format!("the path `{part}` lies outside the workspace"));
+                    self.findings.insert(printable(&format!(
+                        "the path `{part}` lies outside the workspace"
+                    )));
                 }
                 let normal = normal.trim_start_matches(['~', '/']);
                 let fact = PathFact::new(text, normal, access, self.folds_case);

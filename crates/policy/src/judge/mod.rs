@@ -10,7 +10,7 @@ use windlass_kernel::Code;
 
 pub(crate) use facts::Facts;
 
-use command::CommandFacts;
+use command::{CommandFacts, printable};
 use path::{PathFact, Reach};
 
 use crate::glob::Glob;
@@ -75,7 +75,7 @@ pub(crate) fn judge(
     }
     judgement.rules.sort_by_key(|hit| std::cmp::Reverse(hit.verdict));
     let (verdict, code, reason) = worst.0.unwrap_or_else(|| nothing("this call"));
-    Judgement { verdict, code, reason, ..judgement }
+    Judgement { verdict, code, reason: printable(&reason), ..judgement }
 }
 
 /// Whether a rule matches any part of a call: for the examples.
@@ -246,7 +246,7 @@ fn hits(rules: &[&Rule], facts: &Facts, command: Option<&CommandFacts>) -> Vec<R
                 file: rule.file.clone(),
                 verdict,
                 reason: rule.reason.clone(),
-                on: found.on,
+                on: printable(&found.on),
             })
         })
         .collect()

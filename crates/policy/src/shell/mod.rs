@@ -6,6 +6,7 @@
 
 mod inner;
 mod lexer;
+mod quote;
 mod suspect;
 mod tree;
 pub(crate) mod word;
@@ -20,6 +21,8 @@ pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 pub(crate) const COMMANDS_MAX: usize = 256;
 /// The most words of all commands in one line.
 pub(crate) const WORDS_MAX: usize = 2048;
+/// The longest line that is looked at though its syntax is broken.
+const BROKEN_BYTES_MAX: usize = 8 * 1024;
 /// How deep lines may stand within lines.
 const NESTING_MAX: usize = 8;
 
@@ -52,6 +55,8 @@ struct Reading {
     nested: Vec<String>,
     /// Whether the syntax was not understood.
     broken: bool,
+    /// How much was read again for words within words.
+    bytes_read: usize,
     /// Whether a function calls itself.
     recursive: bool,
 }
@@ -119,6 +124,11 @@ impl Shell {
             self.opaque.insert(format!("the character U+{:04X}", u32::from(char)));
         }
         let by_hand = lexer::read(line);
+        if by_hand.broken && line.len() > BROKEN_BYTES_MAX {
+            // The parser can take minutes over a long line that does not come to an end.
+            self.refused = Some(format!("a line over {BROKEN_BYTES_MAX} bytes is not understood"));
+            return;
+        }
         let words: usize = by_hand.commands.iter().map(Vec::len).sum();
         if by_hand.commands.len() > COMMANDS_MAX || words > WORDS_MAX {
             self.refused = Some(format!(

@@ -12,6 +12,8 @@ use super::{Access, Reading, Redirect};
 
 /// The deepest tree that is walked.
 const DEPTH_MAX: usize = 2000;
+/// The most bytes of words that are read from one tree.
+const BYTES_READ_MAX: usize = 4 * super::LINE_BYTES_MAX;
 /// How often the parser may report progress on one line.
 const STEPS_MAX: usize = 20_000;
 
@@ -109,6 +111,13 @@ fn text<'a>(node: Node<'_>, line: &'a str) -> &'a str {
 }
 
 fn word(node: Node<'_>, line: &str, reading: &mut Reading) -> Word {
+    // Words within words are read once for each level: that must not add up.
+    reading.bytes_read = reading.bytes_read.saturating_add(node.byte_range().len());
+    if reading.bytes_read > BYTES_READ_MAX {
+        reading.broken = true;
+        reading.finding("the line is nested too deeply");
+        return Word::unknown();
+    }
     read_word(text(node, line), reading)
 }
 
