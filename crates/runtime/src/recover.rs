@@ -66,6 +66,47 @@ impl Gateway {
         }
     }
 
+    /// Recovers the calls that a dead process left in the middle, leaving alone what waits for a
+    /// person: what a process does when it starts.
+    ///
+    /// # Errors
+    /// [`GatewayError`] when the open traces cannot be listed.
+    pub fn recover_interrupted(&self) -> Result<Vec<Recovered>, GatewayError> {
+        let mut all = Vec::new();
+        for state in [State::Authorized, State::Executing] {
+            let mut filter = TraceFilter { state: Some(state), ..TraceFilter::open(PAGE) };
+            loop {
+                let page = self.store.list_traces(&filter)?;
+                filter.before = page.last().map(|state| state.head.trace_id);
+                let full = page.len() == PAGE;
+                for state in page {
+                    let trace_id = state.head.trace_id;
+                    if !self.store.is_held(&state)? && self.has_way_on(trace_id) {
+                        all.push(Recovered { trace_id, result: self.recover(trace_id) });
+                    }
+                }
+                if !full {
+                    break;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether recovery could do something with a call without a person.
+    fn has_way_on(&self, trace_id: TraceId) -> bool {
+        let plan = || -> Result<Plan, GatewayError> {
+            let (call, _) = crate::ledger::load(self.store.as_ref(), trace_id)?;
+            let Some((request, _)) = &call.request else { return Ok(Plan::Nothing) };
+            let Ok(preparation) = self.supervisor.prepare(request) else { return Ok(Plan::Hold) };
+            let count = self.store.list_redispatches(trace_id)?.len();
+            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            Ok(plan(&call, preparation.uncertain_rule(), count, preparation.retries_max))
+        };
+        // What cannot even be read is for recovery to report.
+        !matches!(plan(), Ok(Plan::Nothing | Plan::Judge | Plan::Hold))
+    }
+
     /// Recovers one call: brings it to its end, or to the hands of a person.
     ///
     /// # Errors

@@ -1,0 +1,279 @@
+//! The command line, and the help that teaches it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Lets agents' tool calls act only under policy, records every step before it acts, and after any
+/// crash goes on from the record alone.
+#[derive(Debug, Parser)]
+#[command(name = "windlass", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "First steps:\n  windlass init\n  windlass call run shell/read --args \
+    '{\"line\":\"git status\"}'\n  windlass verify\n\nExit codes: 0 done, 1 failed, 2 wrong usage \
+    or input, 3 refused by policy, 4 waits for a person, 5 journal corrupt, 70 a fault of Windlass.")]
+pub struct Cli {
+    /// The project's folder; otherwise the nearest folder upwards that has a `.windlass`.
+    #[arg(long, short = 'C', global = true, value_name = "DIR", env = "WINDLASS_PROJECT")]
+    pub project: Option<PathBuf>,
+    /// Print JSON instead of text.
+    #[arg(long, global = true)]
+    pub json: bool,
+    /// When to use colour.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub color: Color,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// When to use colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What Windlass can do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Make a project here: settings, policy, tool registry and an empty journal.
+    Init(Init),
+    /// Make a tool call, look at calls, decide those that wait for you.
+    #[command(subcommand)]
+    Call(Call),
+    /// Look at traces and their entries.
+    #[command(subcommand)]
+    Trace(Trace),
+    /// Take up what a crashed process left behind.
+    #[command(
+        after_help = "A call that was handed over and never answered is asked about, handed \
+        over again with the same id and key, undone, or left to you, as the tool registry says \
+        (`on_uncertain`). A call whose effect is recorded is never handed over again."
+    )]
+    Recover(Recover),
+    /// Check that the journal is whole: every digest, every link, every recorded head.
+    Verify(Verify),
+    /// Check, explain and test the policy.
+    #[command(subcommand)]
+    Policy(Policy),
+    /// Print the canonical bytes (RFC 8785) of the JSON on standard input.
+    Canon(Canon),
+    /// Check this machine and project, and say what to do about what is wrong.
+    Doctor(Doctor),
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Options of `init`.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// Make it in your own data folder, for use outside of any project.
+    #[arg(long)]
+    pub user: bool,
+}
+
+/// Subcommands of `call`.
+#[derive(Debug, Subcommand)]
+pub enum Call {
+    /// Make one call, under policy, recorded before and after.
+    Run(CallRun),
+    /// Show one call: where it stands, what was asked, decided and answered.
+    Show {
+        /// The call's trace.
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// List calls, newest first.
+    List(CallList),
+    /// Let a waiting call be made; or, if it may have run, hand it over again.
+    Approve(Decide),
+    /// Refuse a waiting call; or, if it may have run, give it up.
+    Deny(Decide),
+}
+
+/// Options of `call run`.
+#[derive(Debug, Args)]
+pub struct CallRun {
+    /// The tool, as the registry names it.
+    #[arg(value_name = "SERVER/TOOL")]
+    pub tool: String,
+    /// Its arguments: JSON, `@FILE`, or `-` for standard input.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub args: String,
+    /// The key under which it may take effect once; a write needs one.
+    #[arg(long, value_name = "KEY", conflicts_with = "new_key")]
+    pub key: Option<String>,
+    /// Use a fresh key: this call is meant to take effect whatever was done before.
+    #[arg(long)]
+    pub new_key: bool,
+    /// What it is for, in 10 to 1000 characters.
+    #[arg(long, value_name = "TEXT")]
+    pub intent: Option<String>,
+    /// The class you take the tool to have; the call is refused if the registry says otherwise.
+    #[arg(long, value_name = "CLASS")]
+    pub class: Option<Class>,
+    /// The plan it belongs to.
+    #[arg(long, value_name = "ID")]
+    pub plan: Option<String>,
+    /// The agent that asks, as the policy names it.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The phase it belongs to, as the policy names it.
+    #[arg(long, value_name = "NAME")]
+    pub phase: Option<String>,
+}
+
+/// A tool's class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Class {
+    /// Changes nothing.
+    Read,
+    /// Changes something.
+    Write,
+    /// Changes something that is hard to undo.
+    HighRisk,
+}
+
+/// Options of `call list`.
+#[derive(Debug, Args)]
+pub struct CallList {
+    /// Only those that have not ended.
+    #[arg(long)]
+    pub open: bool,
+    /// Only those that wait for a person.
+    #[arg(long)]
+    pub held: bool,
+    /// Only those in this state.
+    #[arg(long, value_name = "STATE")]
+    pub state: Option<String>,
+    /// Only those older than this trace: where the page before ended.
+    #[arg(long, value_name = "ID")]
+    pub before: Option<String>,
+    /// At most so many.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    pub limit: usize,
+}
+
+/// Options of `call approve` and `call deny`.
+#[derive(Debug, Args)]
+pub struct Decide {
+    /// The call's trace.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Who decides.
+    #[arg(long, value_name = "NAME")]
+    pub by: String,
+    /// Why.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+}
+
+/// Subcommands of `trace`.
+#[derive(Debug, Subcommand)]
+pub enum Trace {
+    /// List traces, newest first.
+    List(CallList),
+    /// Show where one trace stands.
+    Show {
+        /// The trace.
+        #[arg(value_name = "ID")]
+        id: String,
+    },
+    /// Print a trace's entries, one JSON object a line with --json.
+    Log {
+        /// The trace.
+        #[arg(value_name = "ID")]
+        id: String,
+        /// Print the artifacts too.
+        #[arg(long)]
+        artifacts: bool,
+        /// Only entries after this number.
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        after: u64,
+    },
+}
+
+/// Options of `recover`.
+#[derive(Debug, Args)]
+pub struct Recover {
+    /// Only this trace.
+    #[arg(value_name = "TRACE")]
+    pub trace: Option<String>,
+}
+
+/// Options of `verify`.
+#[derive(Debug, Args)]
+pub struct Verify {
+    /// Only this trace.
+    #[arg(value_name = "TRACE", conflicts_with_all = ["all", "file"])]
+    pub trace: Option<String>,
+    /// Everything: what happens without any of these.
+    #[arg(long, conflicts_with = "file")]
+    pub all: bool,
+    /// A chain in a file: a JSON array, `{"entries": […]}`, or one entry a line.
+    #[arg(long, value_name = "F")]
+    pub file: Option<PathBuf>,
+}
+
+/// Subcommands of `policy`.
+#[derive(Debug, Subcommand)]
+pub enum Policy {
+    /// Load the policy and run its examples and cases.
+    Check,
+    /// Say what the policy makes of a call, and by which rules.
+    Explain(Explain),
+    /// Run the cases of a file against the policy.
+    Test {
+        /// A TOML file of `[[case]]`; the policy's own cases when absent.
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Print the policy hash: the digest of every file that decides.
+    Hash,
+}
+
+/// Options of `policy explain`.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The tool, as the registry names it.
+    #[arg(value_name = "SERVER/TOOL")]
+    pub tool: String,
+    /// Its arguments: JSON, `@FILE`, or `-` for standard input.
+    #[arg(long, value_name = "JSON", default_value = "{}")]
+    pub args: String,
+    /// Judge it as if it came without an idempotency key.
+    #[arg(long)]
+    pub no_key: bool,
+    /// The class the caller declares.
+    #[arg(long, value_name = "CLASS")]
+    pub class: Option<Class>,
+    /// The agent that asks.
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// The phase it belongs to.
+    #[arg(long, value_name = "NAME")]
+    pub phase: Option<String>,
+}
+
+/// Options of `canon`.
+#[derive(Debug, Args)]
+pub struct Canon {
+    /// Print the SHA-256 of the canonical bytes instead.
+    #[arg(long)]
+    pub digest: bool,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Also start or reach every MCP server of the registry and compare its tools.
+    #[arg(long)]
+    pub servers: bool,
+}

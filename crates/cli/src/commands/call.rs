@@ -1,0 +1,180 @@
+//! `windlass call`.
+
+use serde_json::Value;
+use windlass_kernel::{Code, PlanId, RiskLevel, State};
+use windlass_runtime::{
+    Answer, CallReport, CallRequest, Gateway, Question, Source as _, System, Voice,
+};
+
+use crate::args::{Call, CallRun, Decide};
+use crate::commands::{read_args, recover, risk, tool_name, trace, trace_id};
+use crate::failure::{Done, Failure, exit_of};
+use crate::output::{Ink, Output};
+use crate::project::Project;
+
+/// Runs a subcommand of `call`.
+pub fn run(project: &Project, command: &Call, output: &Output) -> Done {
+    match command {
+        Call::Run(options) => make(project, options, output),
+        Call::Show { id } => {
+            let report = project.gateway()?.show(trace_id(id)?)?;
+            print(&report, output)?;
+            Ok(0)
+        }
+        Call::List(options) => trace::list(project, options, output),
+        Call::Approve(options) => decide(project, Answer::Approve, options, output),
+        Call::Deny(options) => decide(project, Answer::Deny, options, output),
+    }
+}
+
+fn make(project: &Project, options: &CallRun, output: &Output) -> Done {
+    let (server, tool) = tool_name(&options.tool)?;
+    let args = read_args(&options.args)?;
+    let plan_id: Option<PlanId> = match &options.plan {
+        Some(plan) => Some(PlanId(trace_id(plan)?.0)),
+        None => None,
+    };
+    let files = project.files()?;
+    let supervisor = project.supervisor(&files)?;
+    // Without a word from the caller the registry's class is the declared one.
+    let registered = supervisor.set().registry().find(&server, &tool).map(|(_, tool)| tool.class);
+    let declared_class = options.class.map(risk).or(registered).unwrap_or(RiskLevel::Read);
+    let gateway = project.gateway_with(&files, supervisor)?;
+    recover::at_start(&gateway, output);
+    let key = match (&options.key, options.new_key) {
+        (Some(key), _) => Some(key.clone()),
+        (None, true) => Some(System.fresh_id().to_string()),
+        (None, false) => None,
+    };
+    let report = gateway.call(CallRequest {
+        intent: options
+            .intent
+            .clone()
+            .unwrap_or_else(|| format!("windlass call run {}", options.tool)),
+        server,
+        tool,
+        args,
+        resources: Vec::new(),
+        declared_class,
+        key,
+        plan_id,
+        agent: options.agent.clone(),
+        phase: options.phase.clone(),
+    })?;
+    print(&report, output)?;
+    Ok(exit(&report))
+}
+
+fn decide(project: &Project, answer: Answer, options: &Decide, output: &Output) -> Done {
+    let id = trace_id(&options.id)?;
+    let gateway: Gateway = project.gateway()?;
+    let voice = Voice { by: &options.by, reason: &options.reason };
+    let report = gateway.decide(id, answer, voice)?;
+    print(&report, output)?;
+    // A refusal that was asked for is no failure of the command.
+    Ok(match answer {
+        Answer::Approve => exit(&report),
+        Answer::Deny => 0,
+    })
+}
+
+/// The exit code that tells how a call stands.
+pub fn exit(report: &CallReport) -> u8 {
+    if report.hold.is_some() {
+        return exit_of(Code::CallOnHold);
+    }
+    match report.state {
+        State::Completed => 0,
+        State::Denied => report
+            .refusal
+            .as_ref()
+            .map_or(exit_of(Code::PolicyDenied), |refused| exit_of(refused.code).max(3)),
+        State::Pending
+        | State::Authorized
+        | State::Executing
+        | State::Failed
+        | State::Init
+        | State::Running
+        | State::Checkpoint
+        | State::Resumed
+        | State::Terminal => 1,
+    }
+}
+
+/// Prints a call as recorded.
+pub fn print(report: &CallReport, output: &Output) -> Result<(), Failure> {
+    if output.json {
+        return output.value(report);
+    }
+    let (word, ink) = headline(report);
+    let replayed = if report.replayed { ", recorded before: the tool was not called" } else { "" };
+    output.line(&format!("{} {}{replayed}", output.paint(&word, ink), report.tool));
+    output.line(&format!("  trace    {}", report.trace_id));
+    if let Some(key) = &report.idempotency_key {
+        output.line(&format!("  key      {}", key.escape_debug()));
+    }
+    if let Some(refused) = &report.refusal {
+        output.line(&format!("  refused  {} [{}]", refused.reason, refused.code));
+    }
+    if let Some(error) = &report.error {
+        output.line(&format!("  error    {} [{}]", error.message, error.code));
+        if error.may_have_run && error.code != Code::ToolFailed {
+            output.line("           it may have taken effect all the same");
+        }
+    }
+    for again in &report.redispatches {
+        let by = again.by.as_deref().unwrap_or("its rule");
+        output.line(&format!("  again    dispatch {} by {by}: {}", again.attempt, again.reason));
+    }
+    print_result(&report.result, output);
+    if let Some(hold) = &report.hold {
+        output.line(&format!("  waits    {}", hold.reason));
+        let (yes, no) = match hold.question {
+            Question::MayItRun => ("make it", "refuse it"),
+            Question::RunItAgain => ("hand it over again", "give it up"),
+        };
+        let id = report.trace_id;
+        output.line(&format!("  {yes}: windlass call approve {id} --by NAME --reason TEXT"));
+        output.line(&format!("  {no}: windlass call deny {id} --by NAME --reason TEXT"));
+    }
+    Ok(())
+}
+
+fn headline(report: &CallReport) -> (String, Ink) {
+    let state = report.state.as_str().to_owned();
+    match (report.state, &report.hold) {
+        (_, Some(_)) => (format!("{state}, waits for a person:"), Ink::Warn),
+        (State::Completed, None) => (state, Ink::Good),
+        (State::Failed | State::Denied, None) => (state, Ink::Bad),
+        (
+            State::Pending
+            | State::Authorized
+            | State::Executing
+            | State::Init
+            | State::Running
+            | State::Checkpoint
+            | State::Resumed
+            | State::Terminal,
+            None,
+        ) => (state, Ink::Warn),
+    }
+}
+
+/// Prints what a tool answered: a command's output as it is, everything else as JSON.
+fn print_result(result: &Value, output: &Output) {
+    if result.is_null() {
+        return;
+    }
+    let stream = |name: &str| result.get(name).and_then(Value::as_str);
+    match (stream("stdout"), stream("stderr"), result.get("exit_code")) {
+        (Some(stdout), Some(stderr), Some(code)) => {
+            output.line(&format!("  exit     {code}"));
+            for (name, text) in [("stdout", stdout), ("stderr", stderr)] {
+                for line in text.lines() {
+                    output.line(&format!("  {name}   {line}"));
+                }
+            }
+        }
+        _ => output.line(&format!("  result   {result}")),
+    }
+}

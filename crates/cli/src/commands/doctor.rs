@@ -1,0 +1,236 @@
+//! `windlass doctor`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::json;
+use windlass_connect::{Connectors, Limits, ServerDescription};
+use windlass_kernel::{RiskLevel, State};
+use windlass_policy::{Connector, Server};
+use windlass_runtime::PolicySupervisor;
+use windlass_store::{Store, TraceFilter};
+
+use crate::args::Doctor;
+use crate::failure::{Done, Failure};
+use crate::output::{Ink, Output};
+use crate::project::Project;
+
+/// What one look found.
+struct Check {
+    name: String,
+    verdict: Health,
+    message: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Health {
+    Good,
+    Warn,
+    Bad,
+}
+
+impl Health {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Warn => "warn",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+struct Findings(Vec<Check>);
+
+impl Findings {
+    fn add(&mut self, name: impl Into<String>, verdict: Health, message: impl Into<String>) {
+        self.0.push(Check { name: name.into(), verdict, message: message.into() });
+    }
+
+    fn fail(&mut self, name: &str, failure: &Failure) {
+        self.add(name, Health::Bad, failure.summary());
+    }
+}
+
+/// Looks at everything, and says what is wrong and what to do.
+pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> Done {
+    let mut findings = Findings(Vec::new());
+    for (program, need) in
+        [("bash", "the shell tools run by it"), ("git", "runs keep their work with it")]
+    {
+        if in_path(program) {
+            findings.add(program, Health::Good, "found");
+        } else {
+            findings.add(program, Health::Warn, format!("not found in PATH; {need}"));
+        }
+    }
+    match Project::find(named) {
+        Ok(project) => look_at(&project, options, &mut findings),
+        Err(failure) => findings.fail("project", &failure),
+    }
+    print(&findings, output)?;
+    let bad = findings.0.iter().any(|check| check.verdict == Health::Bad);
+    Ok(u8::from(bad))
+}
+
+fn look_at(project: &Project, options: &Doctor, findings: &mut Findings) {
+    findings.add("project", Health::Good, project.root.display().to_string());
+    let files = match project.files() {
+        Ok(files) => files,
+        Err(failure) => return findings.fail("files", &failure),
+    };
+    let config = match Project::config(&files) {
+        Ok(config) => {
+            findings.add("settings", Health::Good, "config.toml is valid");
+            config
+        }
+        Err(failure) => return findings.fail("settings", &failure),
+    };
+    match project.supervisor(&files) {
+        Ok(supervisor) => {
+            let set = supervisor.set();
+            let message = format!(
+                "{} rules, {} tools, {} cases hold; hash {}",
+                set.rules().len(),
+                set.registry().tools().count(),
+                set.cases(),
+                set.hash()
+            );
+            findings.add("policy", Health::Good, message);
+            look_at_servers(&supervisor, options.servers, findings);
+        }
+        Err(failure) => findings.fail("policy", &failure),
+    }
+    match project.store(&config) {
+        Ok(store) => look_at_store(&store, findings),
+        Err(failure) => findings.fail("journal", &failure),
+    }
+}
+
+fn look_at_store(store: &dyn Store, findings: &mut Findings) {
+    let version = windlass_store_sqlite::format_version();
+    findings.add("journal", Health::Good, format!("opens, format {version}"));
+    let open = match store.list_traces(&TraceFilter::open(10_000)) {
+        Ok(open) => open,
+        Err(error) => return findings.fail("open calls", &error.into()),
+    };
+    let mut waiting = 0;
+    let mut interrupted = 0;
+    for state in &open {
+        if !store.is_held(state).unwrap_or(true) {
+            match state.head.state {
+                Some(State::Executing | State::Authorized) => interrupted += 1,
+                _ => waiting += 1,
+            }
+        }
+    }
+    let (verdict, message) = match (interrupted, waiting) {
+        (0, 0) => (Health::Good, "none".to_owned()),
+        (0, waiting) => (
+            Health::Warn,
+            format!("{waiting} wait for a person; `windlass call list --held` shows them"),
+        ),
+        (interrupted, _) => (
+            Health::Warn,
+            format!("{interrupted} were interrupted; `windlass recover` takes them up"),
+        ),
+    };
+    findings.add("open calls", verdict, message);
+}
+
+fn look_at_servers(supervisor: &PolicySupervisor, reach: bool, findings: &mut Findings) {
+    let connectors = Connectors::new();
+    for server in supervisor.set().registry().servers() {
+        let name = format!("server {}", server.name);
+        let target = match supervisor.target(server) {
+            Ok(target) => target,
+            Err(refusal) => {
+                findings.add(name, Health::Bad, refusal.reason);
+                continue;
+            }
+        };
+        if let Connector::McpHttp { url, bearer_env: Some(_) } = &server.connector
+            && url.starts_with("http://")
+            && !["http://127.", "http://localhost", "http://[::1]"]
+                .iter()
+                .any(|local| url.starts_with(local))
+        {
+            findings.add(&name, Health::Warn, "its token travels in the clear; use https");
+        }
+        if server.connector == Connector::Command {
+            findings.add(name, Health::Good, format!("{} commands", server.tools.len()));
+        } else if reach {
+            let limits = Limits { timeout: Duration::from_secs(20), output_bytes_max: 16 << 20 };
+            match connectors.describe(&target, limits) {
+                Ok(description) => compare(server, &description, findings),
+                Err(error) => {
+                    findings.add(name, Health::Bad, format!("{} [{}]", error.message, error.code));
+                }
+            }
+        } else {
+            findings.add(name, Health::Good, "not reached; `--servers` does");
+        }
+    }
+}
+
+/// Compares the registry's word on a server's tools with the server's own.
+fn compare(server: &Server, description: &ServerDescription, findings: &mut Findings) {
+    let name = format!("server {}", server.name);
+    let message = format!(
+        "{} {}, protocol {}, {} tools",
+        description.name,
+        description.version,
+        description.protocol,
+        description.tools.len()
+    );
+    findings.add(&name, Health::Good, message);
+    for tool in server.tools.values() {
+        let Some(theirs) = description.tools.iter().find(|theirs| theirs.name == tool.remote_name)
+        else {
+            let message =
+                format!("it has no tool `{}`, which the registry names", tool.remote_name);
+            findings.add(&name, Health::Bad, message);
+            continue;
+        };
+        let riskier = theirs.read_only == Some(false) || theirs.destructive == Some(true);
+        if tool.class == RiskLevel::Read && riskier {
+            let message = format!("`{}` is registered as a read, but it says it writes", tool.name);
+            findings.add(&name, Health::Bad, message);
+        }
+    }
+}
+
+fn in_path(program: &str) -> bool {
+    std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+}
+
+fn print(findings: &Findings, output: &Output) -> Result<(), Failure> {
+    if output.json {
+        let checks: Vec<_> = findings
+            .0
+            .iter()
+            .map(|check| {
+                json!({ "name": check.name, "verdict": check.verdict.word(), "message": check.message })
+            })
+            .collect();
+        return output.value(&checks);
+    }
+    let rows: Vec<_> = findings
+        .0
+        .iter()
+        .map(|check| {
+            let ink = match check.verdict {
+                Health::Good => Ink::Good,
+                Health::Warn => Ink::Warn,
+                Health::Bad => Ink::Bad,
+            };
+            vec![
+                (check.verdict.word().to_owned(), Some(ink)),
+                (check.name.clone(), None),
+                (check.message.clone(), None),
+            ]
+        })
+        .collect();
+    output.table(&["", "WHAT", "FOUND"], &rows);
+    Ok(())
+}

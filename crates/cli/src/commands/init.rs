@@ -1,0 +1,95 @@
+//! `windlass init`.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use windlass_kernel::Code;
+use windlass_policy::PolicySet;
+use windlass_store_sqlite::SqliteStore;
+
+use crate::args::Init;
+use crate::failure::{Done, Failure};
+use crate::output::{Ink, Output};
+use crate::project::{DATABASE, FOLDER, user_root};
+
+/// What a new project consists of.
+const FILES: &[(&str, &str)] = &[
+    ("config.toml", include_str!("../../../../policies/config.toml")),
+    ("tools.toml", include_str!("../../../../policies/tools.toml")),
+    ("policy/default.toml", include_str!("../../../../policies/default.toml")),
+    (".gitignore", include_str!("../../../../policies/gitignore")),
+];
+
+/// Makes a project: in a folder beside its place first, so that nothing half-made ever stands there.
+pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> Done {
+    let root = root(named, options)?;
+    let folder = root.join(FOLDER);
+    if folder.exists() {
+        let message = format!("there is a project in `{}` already", root.display());
+        return Err(Failure::new(Code::ProjectExists, message));
+    }
+    let draft = root.join(format!("{FOLDER}.new-{}", std::process::id()));
+    let made = fill(&draft).and_then(|()| {
+        std::fs::rename(&draft, &folder).map_err(|error| cannot_write(&folder, &error))
+    });
+    if let Err(failure) = made {
+        // Whatever was begun goes; if even that fails there is nothing more to say.
+        drop(std::fs::remove_dir_all(&draft));
+        return Err(failure);
+    }
+    if output.json {
+        output.value(&json!({ "root": root, "folder": folder }))?;
+    } else {
+        output.line(&format!("{} {}", output.paint("made", Ink::Good), folder.display()));
+        output.line("  tools.toml           which tools there are and what they can do");
+        output.line("  policy/default.toml  what they may do, with examples that are run");
+        output.line("  config.toml          settings");
+        output.line("  windlass.db          the journal");
+        output.line("\nCommit the folder: what was recorded is ignored by its own .gitignore.");
+        output.line("Next: windlass call run shell/read --args '{\"line\":\"ls\"}'");
+    }
+    Ok(0)
+}
+
+fn root(named: Option<&Path>, options: &Init) -> Result<PathBuf, Failure> {
+    let root = match (named, options.user) {
+        (Some(root), _) => root.to_owned(),
+        (None, true) => {
+            let root = user_root().ok_or_else(|| {
+                Failure::new(Code::FileUnreadable, "neither XDG_DATA_HOME nor HOME is set")
+            })?;
+            std::fs::create_dir_all(&root).map_err(|error| cannot_write(&root, &error))?;
+            root
+        }
+        (None, false) => PathBuf::from("."),
+    };
+    root.canonicalize().map_err(|error| cannot_write(&root, &error))
+}
+
+fn fill(draft: &Path) -> Result<(), Failure> {
+    let mut files = std::collections::BTreeMap::new();
+    for (name, text) in FILES {
+        let path = draft.join(name);
+        let folder = path.parent().unwrap_or(draft);
+        std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+        std::fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
+        files.insert((*name).to_owned(), text.as_bytes().to_vec());
+    }
+    files.remove(".gitignore");
+    PolicySet::load(&files)?;
+    SqliteStore::open(&draft.join(DATABASE), windlass_store_sqlite::Settings::default())?;
+    Ok(())
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    use std::io::ErrorKind as Kind;
+    let kind = error.kind();
+    let code = if matches!(kind, Kind::ReadOnlyFilesystem | Kind::PermissionDenied) {
+        Code::StoreReadOnly
+    } else if matches!(kind, Kind::StorageFull | Kind::QuotaExceeded) {
+        Code::StoreFull
+    } else {
+        Code::FileUnreadable
+    };
+    Failure::new(code, format!("`{}` cannot be made: {error}", path.display()))
+}

@@ -1,0 +1,197 @@
+//! `windlass policy`.
+
+use std::path::Path;
+
+use serde_json::json;
+use windlass_policy::{Judgement, PolicySet, Question, Verdict};
+use windlass_runtime::FileWorkspace;
+
+use crate::args::{Explain, Policy};
+use crate::commands::{read_args, risk, tool_name};
+use crate::failure::{Done, Failure};
+use crate::output::{Ink, Output};
+use crate::project::{Project, unreadable};
+
+/// Runs a subcommand of `policy`.
+pub fn run(project: &Project, command: &Policy, output: &Output) -> Done {
+    let files = project.files()?;
+    match command {
+        Policy::Check => {
+            Project::config(&files)?;
+            check(&PolicySet::load(&files)?, output)
+        }
+        Policy::Explain(options) => explain(project, &PolicySet::load(&files)?, options, output),
+        Policy::Test { file: None } => {
+            let set = PolicySet::load(&files)?;
+            let own = files.iter().filter(|(name, _)| name.starts_with("policy/"));
+            let mut failed = 0;
+            for (name, bytes) in own {
+                failed += run_cases(&set, name, bytes, output)?;
+            }
+            Ok(u8::from(failed > 0))
+        }
+        Policy::Test { file: Some(file) } => {
+            let bytes = std::fs::read(file).map_err(|error| unreadable(file, &error))?;
+            let set = PolicySet::load(&files)?;
+            let failed = run_cases(&set, &shown(file), &bytes, output)?;
+            Ok(u8::from(failed > 0))
+        }
+        Policy::Hash => {
+            let hash = PolicySet::load(&files)?.hash();
+            if output.json {
+                output.value(
+                    &json!({ "policy_hash": hash, "files": files.keys().collect::<Vec<_>>() }),
+                )?;
+            } else {
+                output.line(&hash.to_string());
+            }
+            Ok(0)
+        }
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+fn check(set: &PolicySet, output: &Output) -> Done {
+    if output.json {
+        let rules: Vec<_> = set
+            .rules()
+            .iter()
+            .map(|rule| {
+                json!({ "id": rule.id(), "file": rule.file(), "line": rule.line(),
+                        "verdict": rule.verdict(), "reason": rule.reason() })
+            })
+            .collect();
+        let tools: Vec<_> = set
+            .registry()
+            .tools()
+            .map(|(server, tool)| {
+                json!({ "tool": format!("{}/{}", server.name, tool.name),
+                        "class": tool.class, "timeout_ms": tool.timeout_ms })
+            })
+            .collect();
+        output.value(&json!({ "policy_hash": set.hash(), "rules": rules, "tools": tools, "cases": set.cases() }))?;
+        return Ok(0);
+    }
+    let tools: Vec<_> = set
+        .registry()
+        .tools()
+        .map(|(server, tool)| {
+            vec![
+                (format!("{}/{}", server.name, tool.name), None),
+                (tool.class.as_str().to_owned(), None),
+                (format!("{} ms", tool.timeout_ms), None),
+            ]
+        })
+        .collect();
+    output.table(&["TOOL", "CLASS", "TIME-OUT"], &tools);
+    output.line("");
+    let rules: Vec<_> = set
+        .rules()
+        .iter()
+        .map(|rule| {
+            vec![
+                (word(rule.verdict()).to_owned(), Some(ink(rule.verdict()))),
+                (rule.id().to_owned(), None),
+                (rule.reason().to_owned(), Some(Ink::Faint)),
+            ]
+        })
+        .collect();
+    output.table(&["VERDICT", "RULE", "REASON"], &rules);
+    output.line(&format!(
+        "\n{}: {} rules, {} cases, hash {}",
+        output.paint("good", Ink::Good),
+        set.rules().len(),
+        set.cases(),
+        set.hash()
+    ));
+    Ok(0)
+}
+
+fn explain(project: &Project, set: &PolicySet, options: &Explain, output: &Output) -> Done {
+    let (server, tool) = tool_name(&options.tool)?;
+    let question = Question {
+        server,
+        tool,
+        declared_class: options.class.map(risk),
+        args: read_args(&options.args)?,
+        has_key: !options.no_key,
+        phase: options.phase.clone(),
+        agent: options.agent.clone(),
+    };
+    let workspace =
+        FileWorkspace::new(&project.root).map_err(|error| unreadable(&project.root, &error))?;
+    let judgement = set.judge(&question, &workspace);
+    if output.json {
+        output.value(&judgement)?;
+        return Ok(0);
+    }
+    print_judgement(&judgement, output);
+    Ok(0)
+}
+
+fn print_judgement(judgement: &Judgement, output: &Output) {
+    let verdict = output.paint(word(judgement.verdict), ink(judgement.verdict));
+    let code = judgement.code.map(|code| format!(" [{code}]")).unwrap_or_default();
+    output.line(&format!("{verdict}: {}{code}", judgement.reason));
+    for (name, items) in [
+        ("commands", &judgement.commands),
+        ("paths", &judgement.paths),
+        ("findings", &judgement.findings),
+    ] {
+        if !items.is_empty() {
+            output.line(&format!("  {name:<9} {}", items.join(" | ")));
+        }
+    }
+    for hit in &judgement.rules {
+        output.line(&format!(
+            "  {:<9} {} ({}) on {}: {}",
+            word(hit.verdict),
+            hit.id,
+            hit.file,
+            hit.on,
+            hit.reason
+        ));
+    }
+}
+
+fn run_cases(set: &PolicySet, name: &str, bytes: &[u8], output: &Output) -> Result<usize, Failure> {
+    let report = set.run_cases(name, bytes)?;
+    let failed = report.outcomes.iter().filter(|outcome| !outcome.passed).count();
+    if output.json {
+        let outcomes: Vec<_> = report
+            .outcomes
+            .iter()
+            .map(|outcome| {
+                json!({ "name": outcome.name, "line": outcome.line, "expected": outcome.expected,
+                        "passed": outcome.passed, "judgement": outcome.judgement })
+            })
+            .collect();
+        output.value(&json!({ "file": name, "passed": report.passed(), "outcomes": outcomes }))?;
+        return Ok(failed);
+    }
+    for outcome in report.outcomes.iter().filter(|outcome| !outcome.passed) {
+        let bad = output.paint("failed", Ink::Bad);
+        output.line(&format!("{bad} {name}:{}: {}", outcome.line, outcome.complaint()));
+    }
+    output.line(&format!("{name}: {} passed, {failed} failed", report.outcomes.len() - failed));
+    Ok(failed)
+}
+
+const fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow => "allow",
+        Verdict::Ask => "ask",
+        Verdict::Deny => "deny",
+    }
+}
+
+const fn ink(verdict: Verdict) -> Ink {
+    match verdict {
+        Verdict::Allow => Ink::Good,
+        Verdict::Ask => Ink::Warn,
+        Verdict::Deny => Ink::Bad,
+    }
+}

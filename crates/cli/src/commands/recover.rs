@@ -1,0 +1,116 @@
+//! `windlass recover`.
+
+use serde_json::{Value, json};
+use windlass_kernel::Code;
+use windlass_kernel::recovery::Plan;
+use windlass_runtime::{Gateway, GatewayError, Recovered, Recovery};
+
+use crate::args::Recover;
+use crate::commands::{call, trace_id};
+use crate::failure::{Done, exit_of};
+use crate::output::{Ink, Output};
+use crate::project::Project;
+
+/// Recovers one trace, or all that are open.
+pub fn run(project: &Project, options: &Recover, output: &Output) -> Done {
+    let gateway = project.gateway()?;
+    if let Some(id) = &options.trace {
+        let recovery = gateway.recover(trace_id(id)?)?;
+        if output.json {
+            output.value(&recovery)?;
+        } else {
+            call::print(&recovery.report, output)?;
+        }
+        return Ok(call::exit(&recovery.report));
+    }
+    let all = gateway.recover_all()?;
+    if output.json {
+        let values: Vec<Value> = all.iter().map(describe).collect();
+        output.value(&values)?;
+    } else if all.is_empty() {
+        output.line("nothing to recover");
+    } else {
+        for recovered in &all {
+            print(recovered, output)?;
+        }
+    }
+    Ok(exit(&all))
+}
+
+/// Takes up interrupted calls before a new one is made, and says so.
+pub fn at_start(gateway: &Gateway, output: &Output) {
+    match gateway.recover_interrupted() {
+        Ok(all) => {
+            for recovered in &all {
+                let (id, what) = (recovered.trace_id, what_happened(recovered));
+                output.note(&format!("recovered {id}: {what}"));
+            }
+        }
+        Err(error) => output.note(&format!("interrupted calls were not recovered: {error}")),
+    }
+}
+
+fn what_happened(recovered: &Recovered) -> String {
+    match &recovered.result {
+        Ok(Recovery { plan, report }) => match (&report.hold, plan) {
+            (Some(hold), _) => format!("{}, waits for a person: {}", report.state, hold.reason),
+            (None, Plan::Nothing) => format!("{}, nothing to do", report.state),
+            (None, Plan::Start) => format!("{}, was allowed and is now made", report.state),
+            (None, Plan::Redispatch) => format!("{}, handed over again", report.state),
+            (None, Plan::Probe) => format!("{}, the server was asked", report.state),
+            (None, Plan::Compensate) => format!("{}, undone", report.state),
+            (None, Plan::Judge | Plan::Hold) => report.state.to_string(),
+        },
+        Err(GatewayError::Acquire(_)) => "in use by a live process".to_owned(),
+        Err(error) => {
+            let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
+            format!("{error}{} [{}]", cause.unwrap_or_default(), error.code())
+        }
+    }
+}
+
+fn print(recovered: &Recovered, output: &Output) -> Result<(), crate::failure::Failure> {
+    let ink = match &recovered.result {
+        Ok(recovery) if recovery.report.hold.is_some() => Ink::Warn,
+        Ok(_) | Err(GatewayError::Acquire(_)) => Ink::Good,
+        Err(_) => Ink::Bad,
+    };
+    let what = output.paint(&what_happened(recovered), ink);
+    output.line(&format!("{}  {what}", recovered.trace_id));
+    Ok(())
+}
+
+fn describe(recovered: &Recovered) -> Value {
+    match &recovered.result {
+        Ok(recovery) => {
+            json!({ "trace_id": recovered.trace_id, "plan": recovery.plan, "report": recovery.report })
+        }
+        Err(error) => json!({ "trace_id": recovered.trace_id, "error": {
+            "code": error.code(),
+            "message": error.to_string(),
+            "cause": std::error::Error::source(error).map(ToString::to_string),
+        }}),
+    }
+}
+
+/// The worst of what was met: a corrupt trace, a failure, a call that waits.
+fn exit(all: &[Recovered]) -> u8 {
+    let mut worst = 0;
+    for recovered in all {
+        let code = match &recovered.result {
+            Ok(recovery) if recovery.report.hold.is_some() => exit_of(Code::CallOnHold),
+            Ok(_) | Err(GatewayError::Acquire(_)) => 0,
+            Err(error) => exit_of(error.code()),
+        };
+        let rank = |code: u8| match code {
+            0 => 0,
+            4 => 1,
+            5 => 3,
+            _ => 2,
+        };
+        if rank(code) > rank(worst) {
+            worst = code;
+        }
+    }
+    worst
+}

@@ -1,0 +1,193 @@
+//! `windlass trace`, and the listing that `windlass call list` shares.
+
+use serde_json::{Value, json};
+use windlass_kernel::{Code, ExecutionState, Machine, State, TraceId};
+use windlass_store::{Record, Store, TraceFilter, TraceState};
+
+use crate::args::{CallList, Trace};
+use crate::commands::trace_id;
+use crate::failure::{Done, Failure};
+use crate::output::{Ink, Output};
+use crate::project::Project;
+
+/// How many entries are read in one go.
+const PAGE: usize = 1000;
+
+/// Runs a subcommand of `trace`.
+pub fn run(project: &Project, command: &Trace, output: &Output) -> Done {
+    match command {
+        Trace::List(options) => list(project, options, output),
+        Trace::Show { id } => show(project, trace_id(id)?, output),
+        Trace::Log { id, artifacts, after } => {
+            log(project, trace_id(id)?, *artifacts, *after, output)
+        }
+    }
+}
+
+fn open(project: &Project) -> Result<impl Store, Failure> {
+    project.store(&Project::config(&project.files()?)?)
+}
+
+/// Lists traces.
+pub fn list(project: &Project, options: &CallList, output: &Output) -> Done {
+    let store = open(project)?;
+    let state: Option<State> =
+        match &options.state {
+            Some(name) => Some(name.to_uppercase().parse().map_err(
+                |error: windlass_kernel::UnknownName| Failure::of(Code::RequestInvalid, &error),
+            )?),
+            None => None,
+        };
+    let mut filter = TraceFilter {
+        open_only: options.open || options.held,
+        state,
+        before: options.before.as_deref().map(trace_id).transpose()?,
+        limit: options.limit.clamp(1, 100_000),
+    };
+    let mut rows = Vec::new();
+    loop {
+        let page = store.list_traces(&filter)?;
+        let full = page.len() == filter.limit;
+        filter.before = page.last().map(|state| state.head.trace_id);
+        for state in page {
+            let live = store.is_held(&state)?;
+            if (!options.held || waits(&state, live)) && rows.len() < options.limit {
+                rows.push((state, live));
+            }
+        }
+        if !full || rows.len() >= options.limit {
+            break;
+        }
+    }
+    if output.json {
+        let rows: Vec<Value> = rows.iter().map(|(state, live)| describe(state, *live)).collect();
+        output.value(&rows)?;
+        return Ok(0);
+    }
+    let rows: Vec<_> = rows.iter().map(|(state, live)| row(state, *live)).collect();
+    output.table(&["TRACE", "STATE", "ENTRIES", ""], &rows);
+    Ok(0)
+}
+
+/// Whether a trace stands still until a person says something.
+fn waits(state: &TraceState, live: bool) -> bool {
+    !live && matches!(state.head.state, Some(State::Pending | State::Executing | State::Checkpoint))
+}
+
+fn describe(state: &TraceState, live: bool) -> Value {
+    let mut value =
+        serde_json::to_value(ExecutionState::of(&state.head, state.plan_id)).unwrap_or_default();
+    if let Some(map) = value.as_object_mut() {
+        map.insert("in_use".to_owned(), json!(live));
+        map.insert("waits_for_a_person".to_owned(), json!(waits(state, live)));
+    }
+    value
+}
+
+fn row(state: &TraceState, live: bool) -> Vec<(String, Option<Ink>)> {
+    let current = state.head.state.unwrap_or(State::Pending);
+    let ink = match current {
+        State::Completed | State::Terminal => Ink::Good,
+        State::Failed | State::Denied => Ink::Bad,
+        State::Pending
+        | State::Authorized
+        | State::Executing
+        | State::Init
+        | State::Running
+        | State::Checkpoint
+        | State::Resumed => Ink::Warn,
+    };
+    let remark = match (live, waits(state, live)) {
+        (true, _) => "in use",
+        (false, true) => "waits for a person",
+        (false, false) => "",
+    };
+    vec![
+        (state.head.trace_id.to_string(), None),
+        (current.to_string(), Some(ink)),
+        (state.head.sequence_number.to_string(), None),
+        (remark.to_owned(), Some(Ink::Faint)),
+    ]
+}
+
+fn show(project: &Project, id: TraceId, output: &Output) -> Done {
+    let store = open(project)?;
+    let state = store.load_state(id)?;
+    let live = store.is_held(&state)?;
+    let checkpoint = store.load_latest_checkpoint(id)?;
+    if output.json {
+        let mut value = describe(&state, live);
+        if let Some(map) = value.as_object_mut() {
+            map.insert("fence".to_owned(), json!(state.fence));
+            map.insert("checkpoint".to_owned(), json!(checkpoint));
+        }
+        output.value(&value)?;
+        return Ok(0);
+    }
+    let current = state.head.state.unwrap_or(State::Pending);
+    let kind = match current.machine() {
+        Machine::Call => "call",
+        Machine::Run => "run",
+    };
+    output.line(&format!("{} {kind} {id}", output.paint(current.as_str(), Ink::Bold)));
+    output.line(&format!("  plan        {}", state.plan_id));
+    output.line(&format!("  entries     {}", state.head.sequence_number));
+    output.line(&format!("  last entry  {}", state.head.entry_digest));
+    if let Some(checkpoint) = checkpoint {
+        output.line(&format!(
+            "  checkpoint  at entry {}, {}",
+            checkpoint.checkpoint_sequence_number, checkpoint.checkpoint_digest
+        ));
+    }
+    output.line(&format!("  in use      {}", if live { "by a live process" } else { "no" }));
+    Ok(0)
+}
+
+fn log(project: &Project, id: TraceId, artifacts: bool, after: u64, output: &Output) -> Done {
+    let store = open(project)?;
+    store.load_state(id)?;
+    let mut after = after;
+    loop {
+        let page = store.list_log_entries(id, after, PAGE)?;
+        for record in &page {
+            after = record.entry.sequence_number;
+            print_entry(record, artifacts, output)?;
+        }
+        if page.len() < PAGE {
+            return Ok(0);
+        }
+    }
+}
+
+fn print_entry(record: &Record, artifacts: bool, output: &Output) -> Result<(), Failure> {
+    let entry = &record.entry;
+    let body: Option<Value> =
+        record.body.as_deref().and_then(|body| serde_json::from_slice(body).ok());
+    if output.json {
+        if artifacts {
+            return output.value(&json!({ "entry": entry, "artifact": body }));
+        }
+        return output.value(entry);
+    }
+    output.line(&format!(
+        "{:>3}  {}  {} -> {}  {}",
+        entry.sequence_number,
+        entry.ts,
+        entry.from_state,
+        output.paint(entry.to_state.as_str(), Ink::Bold),
+        entry.artifact_type,
+    ));
+    output.line(&output.paint(&format!("     entry {}", entry.entry_digest), Ink::Faint));
+    if artifacts {
+        match body {
+            Some(body) => {
+                let text = serde_json::to_string_pretty(&body).unwrap_or_default();
+                for line in text.lines() {
+                    output.line(&format!("     {line}"));
+                }
+            }
+            None => output.line("     its artifact is gone"),
+        }
+    }
+    Ok(())
+}

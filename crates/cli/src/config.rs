@@ -1,0 +1,90 @@
+//! `.windlass/config.toml`.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use windlass_kernel::Code;
+use windlass_runtime::{Reads, Settings};
+
+use crate::failure::Failure;
+
+/// The settings of a project.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// How the journal is written.
+    pub journal: Journal,
+    /// How the store is opened.
+    pub store: Store,
+}
+
+/// How the journal is written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Journal {
+    /// When the entries of a read become durable.
+    pub reads: ReadsName,
+}
+
+/// When the entries of a read become durable.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReadsName {
+    /// Before it is handed over.
+    #[default]
+    WriteAhead,
+    /// Together with its effect.
+    WithEffect,
+}
+
+/// How the store is opened.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Store {
+    /// How long to wait for another process's transaction.
+    pub busy_timeout_ms: u64,
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self { busy_timeout_ms: 30_000 }
+    }
+}
+
+/// The longest wait that makes sense.
+const BUSY_MS_MAX: u64 = 600_000;
+
+impl Config {
+    /// Reads the file's text.
+    pub fn parse(text: &str) -> Result<Self, Failure> {
+        let config: Self = toml::from_str(text).map_err(|error| {
+            let message = error.message().to_owned();
+            let line = error.span().map_or(1, |span| {
+                text.get(..span.start).unwrap_or_default().matches('\n').count() + 1
+            });
+            Failure::new(Code::ConfigInvalid, format!("config.toml:{line}: {message}"))
+        })?;
+        if config.store.busy_timeout_ms > BUSY_MS_MAX {
+            let message = format!("config.toml: store.busy_timeout_ms is at most {BUSY_MS_MAX}");
+            return Err(Failure::new(Code::ConfigInvalid, message));
+        }
+        Ok(config)
+    }
+
+    /// The gateway's settings.
+    pub fn gateway(&self) -> Settings {
+        let reads = match self.journal.reads {
+            ReadsName::WriteAhead => Reads::WriteAhead,
+            ReadsName::WithEffect => Reads::WithEffect,
+        };
+        Settings { reads, ..Settings::default() }
+    }
+
+    /// The store's settings.
+    pub fn store(&self) -> windlass_store_sqlite::Settings {
+        windlass_store_sqlite::Settings {
+            busy_timeout: Duration::from_millis(self.store.busy_timeout_ms),
+            ..windlass_store_sqlite::Settings::default()
+        }
+    }
+}

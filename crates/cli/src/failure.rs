@@ -1,0 +1,230 @@
+//! What a person is told when something did not work: code, causes, hint, exit code.
+
+use std::error::Error;
+
+use serde_json::json;
+use windlass_kernel::Code;
+
+use crate::output::Output;
+
+/// An error on its way out.
+#[derive(Debug)]
+pub struct Failure {
+    code: Code,
+    message: String,
+    causes: Vec<String>,
+    hint: Option<String>,
+}
+
+/// The result of a command: its exit code.
+pub type Done = Result<u8, Failure>;
+
+impl Failure {
+    /// Makes one from a message.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), causes: Vec::new(), hint: None }
+    }
+
+    /// Makes one from an error and all that caused it.
+    pub fn of(code: Code, error: &dyn Error) -> Self {
+        let mut causes = Vec::new();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            causes.push(error.to_string());
+            cause = error.source();
+        }
+        Self { code, message: error.to_string(), causes, hint: None }
+    }
+
+    /// Adds what to do about it, where that is more than the code's own hint.
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// All of it in one line.
+    pub fn summary(&self) -> String {
+        let mut text = self.message.clone();
+        for cause in &self.causes {
+            text.push_str(": ");
+            text.push_str(cause);
+        }
+        let hint = self.hint.as_deref().or_else(|| hint_of(self.code));
+        let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+        format!("{text} [{}]{hint}", self.code)
+    }
+
+    /// The exit code.
+    pub const fn exit(&self) -> u8 {
+        exit_of(self.code)
+    }
+
+    /// Prints it to standard error.
+    pub fn print(&self, output: &Output) {
+        let hint = self.hint.as_deref().or_else(|| hint_of(self.code));
+        if output.json {
+            output.note(
+                &json!({ "error": {
+                    "code": self.code,
+                    "message": self.message,
+                    "causes": self.causes,
+                    "hint": hint,
+                }})
+                .to_string(),
+            );
+            return;
+        }
+        output.note(&format!(
+            "{} {} [{}]",
+            output.paint("error:", crate::output::Ink::Bad),
+            self.message,
+            self.code
+        ));
+        for cause in &self.causes {
+            output.note(&format!("caused by: {cause}"));
+        }
+        if let Some(hint) = hint {
+            output.note(&format!("\n{} {hint}", output.paint("hint:", crate::output::Ink::Good)));
+        }
+    }
+}
+
+macro_rules! from_coded {
+    ($($type:ty),*) => {$(
+        impl From<$type> for Failure {
+            fn from(error: $type) -> Self {
+                Self::of(error.code(), &error)
+            }
+        }
+    )*};
+}
+
+from_coded!(
+    windlass_runtime::GatewayError,
+    windlass_store::StoreError,
+    windlass_kernel::canon::CanonError
+);
+
+impl From<windlass_kernel::IdError> for Failure {
+    fn from(error: windlass_kernel::IdError) -> Self {
+        Self::of(Code::IdInvalid, &error)
+    }
+}
+
+impl From<windlass_policy::PolicyError> for Failure {
+    fn from(error: windlass_policy::PolicyError) -> Self {
+        let place = format!("{}:{}:{}", error.file, error.line, error.column);
+        let failure = Self::new(error.code, format!("{place}: {}", error.message));
+        match error.hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+/// The exit code that goes with an error code.
+pub const fn exit_of(code: Code) -> u8 {
+    match code {
+        Code::StateInvalidTransition
+        | Code::StateSequenceGap
+        | Code::StateChecksumMismatch
+        | Code::StoreCorrupt => 5,
+        Code::CallOnHold | Code::ToolOutcomeUnknown => 4,
+        Code::ToolUnclassifiedDenied
+        | Code::ToolClassDeclarationMismatch
+        | Code::ToolClassMismatch
+        | Code::IdempotencyKeyRequired
+        | Code::IdempotencyConflict
+        | Code::PolicyDenied
+        | Code::PathOutsideWorkspace
+        | Code::SecretInRequest
+        | Code::DeniedByPerson => 3,
+        Code::DocSizeExceeded
+        | Code::JsonInvalid
+        | Code::JsonDuplicateKey
+        | Code::JsonNumberUnsafe
+        | Code::RequestInvalid
+        | Code::IdInvalid
+        | Code::TraceNotFound
+        | Code::ProjectMissing
+        | Code::ProjectExists
+        | Code::ConfigInvalid
+        | Code::PolicyInvalid => 2,
+        Code::Internal => 70,
+        Code::StateRecoveryFailed
+        | Code::StateLockAcquireFailed
+        | Code::StateConcurrentExecution
+        | Code::DecisionAlreadyMade
+        | Code::ToolTimeout
+        | Code::ToolOutputTooLarge
+        | Code::ToolServerUnavailable
+        | Code::ToolProtocolError
+        | Code::ToolFailed
+        | Code::ToolCompensated
+        | Code::ArtifactMissing
+        | Code::StoreUnavailable
+        | Code::StoreReadOnly
+        | Code::StoreFull
+        | Code::StoreTooNew
+        | Code::FileUnreadable => 1,
+    }
+}
+
+/// What to do about a code, where one sentence can say it.
+pub const fn hint_of(code: Code) -> Option<&'static str> {
+    Some(match code {
+        Code::StateInvalidTransition | Code::StateSequenceGap | Code::StateChecksumMismatch => {
+            "the trace is left as it is and the others still work; `windlass verify` names every \
+             broken trace, a backup of the store has the last good state"
+        }
+        Code::StateRecoveryFailed => "`windlass call show ID` says what is recorded",
+        Code::StateLockAcquireFailed => {
+            "a live process is at work on it; wait for it to end, then try again"
+        }
+        Code::StateConcurrentExecution => {
+            "another process took the trace over; `windlass call show ID` says where it stands"
+        }
+        Code::ToolUnclassifiedDenied => "add the tool to `.windlass/tools.toml`",
+        Code::ToolClassDeclarationMismatch => {
+            "leave `--class` out, or correct the class in `.windlass/tools.toml`"
+        }
+        Code::ToolClassMismatch => "correct the class in `.windlass/tools.toml`",
+        Code::IdempotencyKeyRequired => {
+            "give `--key NAME`, the same for the same intended effect, or `--new-key`"
+        }
+        Code::IdempotencyConflict => "use another key for another request",
+        Code::DocSizeExceeded => "make it smaller, or raise the tool's limit in the registry",
+        Code::PolicyDenied => "`windlass policy explain SERVER/TOOL --args …` names the rules",
+        Code::PolicyInvalid => "correct the file, then run `windlass policy check`",
+        Code::PathOutsideWorkspace => "only paths inside the project's folder are open to tools",
+        Code::SecretInRequest => "let the registry pass it to the server by `env`",
+        Code::DeniedByPerson => "`windlass call show ID` says who refused it and why",
+        Code::CallOnHold | Code::ToolOutcomeUnknown => {
+            "`windlass call approve|deny ID --by NAME --reason TEXT` decides it"
+        }
+        Code::DecisionAlreadyMade => "`windlass call show ID` says who decided, and what",
+        Code::JsonInvalid => "check the JSON; in a shell put it in single quotes",
+        Code::JsonDuplicateKey => "leave one of the two keys out",
+        Code::JsonNumberUnsafe => "write it as a string",
+        Code::IdInvalid => "`windlass trace list` prints the ids",
+        Code::TraceNotFound => "`windlass trace list` shows which there are",
+        Code::ProjectMissing => "run `windlass init` in the folder that your agents work in",
+        Code::ProjectExists => "use it as it is; `windlass doctor` checks it",
+        Code::ConfigInvalid => "correct the file, then run `windlass doctor`",
+        Code::StoreReadOnly => "make the project's `.windlass` folder writable",
+        Code::StoreFull => "free some space, then run `windlass recover`",
+        Code::StoreTooNew => "use the version of Windlass that wrote it, or a newer one",
+        Code::StoreCorrupt => "restore `.windlass/windlass.db` from a backup",
+        Code::StoreUnavailable => "`windlass doctor` looks for the cause",
+        Code::Internal => "please report it with the command that caused it",
+        Code::ToolTimeout
+        | Code::ToolOutputTooLarge
+        | Code::ToolServerUnavailable
+        | Code::ToolProtocolError
+        | Code::ToolFailed
+        | Code::ToolCompensated
+        | Code::RequestInvalid
+        | Code::ArtifactMissing
+        | Code::FileUnreadable => return None,
+    })
+}

@@ -1,0 +1,143 @@
+//! The only place that talks to the terminal: data to standard output, the rest to standard error.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is the terminal's shim")]
+
+use std::io::{IsTerminal as _, Write as _};
+
+use anstyle::{AnsiColor, Style};
+use serde::Serialize;
+
+use crate::args::Color;
+use crate::failure::Failure;
+
+/// How to print.
+#[derive(Clone, Copy, Debug)]
+pub struct Output {
+    /// JSON instead of text.
+    pub json: bool,
+    color: bool,
+}
+
+/// What a word means, for its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ink {
+    /// All is well.
+    Good,
+    /// Someone must look.
+    Warn,
+    /// Something is wrong.
+    Bad,
+    /// Of less interest.
+    Faint,
+    /// A heading.
+    Bold,
+}
+
+impl Output {
+    /// Decides how to print.
+    pub fn new(json: bool, color: Color) -> Self {
+        let color = match color {
+            Color::Always => true,
+            Color::Never => false,
+            Color::Auto => {
+                std::io::stdout().is_terminal()
+                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+            }
+        };
+        Self { json, color: color && !json }
+    }
+
+    /// Prints a line of data.
+    pub fn line(&self, text: &str) {
+        anstream::AutoStream::new(
+            std::io::stdout().lock(),
+            if self.color { anstream::ColorChoice::Always } else { anstream::ColorChoice::Never },
+        )
+        .write_all(format!("{text}\n").as_bytes())
+        .unwrap_or_else(|error| quit(&error));
+    }
+
+    /// Prints bytes of data as they are.
+    pub fn bytes(&self, bytes: &[u8]) {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(bytes).and_then(|()| stdout.flush()).unwrap_or_else(|error| quit(&error));
+    }
+
+    /// Prints a value as JSON on one line.
+    pub fn value(&self, value: &impl Serialize) -> Result<(), Failure> {
+        let text = serde_json::to_string(value)
+            .map_err(|error| Failure::of(windlass_kernel::Code::Internal, &error))?;
+        self.line(&text);
+        Ok(())
+    }
+
+    /// Says something to the person, beside the data.
+    pub fn note(&self, text: &str) {
+        eprintln!("{text}");
+    }
+
+    /// Colours a word, if colours are wanted.
+    pub fn paint(&self, text: &str, ink: Ink) -> String {
+        if !self.color {
+            return text.to_owned();
+        }
+        let style = match ink {
+            Ink::Good => Style::new().fg_color(Some(AnsiColor::Green.into())),
+            Ink::Warn => Style::new().fg_color(Some(AnsiColor::Yellow.into())),
+            Ink::Bad => Style::new().fg_color(Some(AnsiColor::Red.into())).bold(),
+            Ink::Faint => Style::new().dimmed(),
+            Ink::Bold => Style::new().bold(),
+        };
+        format!("{}{text}{}", style.render(), style.render_reset())
+    }
+
+    /// Prints rows under a heading, in columns as wide as their contents.
+    pub fn table(&self, heading: &[&str], rows: &[Vec<(String, Option<Ink>)>]) {
+        let mut widths: Vec<usize> = heading.iter().map(|word| word.chars().count()).collect();
+        for row in rows {
+            for (width, (text, _)) in widths.iter_mut().zip(row) {
+                *width = (*width).max(text.chars().count());
+            }
+        }
+        let heading: Vec<_> =
+            heading.iter().map(|word| ((*word).to_owned(), Some(Ink::Bold))).collect();
+        for row in std::iter::once(&heading).chain(rows) {
+            let mut line = String::new();
+            for (width, (text, ink)) in widths.iter().zip(row) {
+                let padding = " ".repeat(width - text.chars().count());
+                line.push_str(&ink.map_or_else(|| text.clone(), |ink| self.paint(text, ink)));
+                line.push_str(&padding);
+                line.push_str("  ");
+            }
+            self.line(line.trim_end());
+        }
+    }
+
+    /// A progress bar, on a terminal only.
+    pub fn progress(&self, message: &'static str) -> indicatif::ProgressBar {
+        if self.json || !std::io::stderr().is_terminal() {
+            return indicatif::ProgressBar::hidden();
+        }
+        let bar = indicatif::ProgressBar::new_spinner().with_message(message);
+        if let Ok(style) = indicatif::ProgressStyle::with_template(
+            "{spinner} {msg}: {human_pos} entries, {per_sec}, {elapsed}",
+        ) {
+            bar.set_style(style);
+        }
+        bar
+    }
+}
+
+/// Ends the process when nobody reads what it prints, as other tools do.
+fn quit(error: &std::io::Error) -> ! {
+    let broken_pipe = error.kind() == std::io::ErrorKind::BrokenPipe;
+    if !broken_pipe {
+        eprintln!("error: standard output cannot be written: {error}");
+    }
+    std::process::exit(if broken_pipe { 0 } else { 1 });
+}
+
+/// Prints a raw line that is always text, for scripts such as completions.
+pub fn raw(text: &str) {
+    print!("{text}");
+}

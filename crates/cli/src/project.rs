@@ -1,0 +1,194 @@
+//! Finding a project, reading what decides in it, and putting a gateway together.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use windlass_connect::Connectors;
+use windlass_kernel::Code;
+use windlass_policy::PolicySet;
+use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, System};
+use windlass_store_sqlite::SqliteStore;
+
+use crate::config::Config;
+use crate::failure::Failure;
+
+/// The folder that makes a folder a project.
+pub const FOLDER: &str = ".windlass";
+/// The journal's file in it.
+pub const DATABASE: &str = "windlass.db";
+/// The largest file that decides.
+const FILE_BYTES_MAX: u64 = 4 << 20;
+/// The most files that decide.
+const FILES_MAX: usize = 10_000;
+
+/// A project: where it is and what decides in it.
+#[derive(Debug)]
+pub struct Project {
+    /// The folder that agents work in.
+    pub root: PathBuf,
+    /// The folder with what decides and what was recorded.
+    pub folder: PathBuf,
+}
+
+impl Project {
+    /// Finds the project: the one named, the nearest upwards, or the user's own.
+    pub fn find(named: Option<&Path>) -> Result<Self, Failure> {
+        if let Some(root) = named {
+            return Self::at(root).ok_or_else(|| {
+                let message = format!("there is no project in `{}`", root.display());
+                Failure::new(Code::ProjectMissing, message)
+            });
+        }
+        let here =
+            std::env::current_dir().map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
+        let mut folder = Some(here.as_path());
+        while let Some(root) = folder {
+            if let Some(project) = Self::at(root) {
+                return Ok(project);
+            }
+            folder = root.parent();
+        }
+        user_root().and_then(|root| Self::at(&root)).ok_or_else(|| {
+            Failure::new(Code::ProjectMissing, "there is no project here or in a folder above")
+        })
+    }
+
+    fn at(root: &Path) -> Option<Self> {
+        let folder = root.join(FOLDER);
+        folder.is_dir().then(|| Self { root: root.to_owned(), folder })
+    }
+
+    /// Reads every file that decides, by its path in the project's folder.
+    pub fn files(&self) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
+        let mut files = BTreeMap::new();
+        for name in ["config.toml", "tools.toml"] {
+            if self.folder.join(name).exists() {
+                files.insert(name.to_owned(), read_file(&self.folder.join(name))?);
+            }
+        }
+        for folder in ["policy", "loops", "agents"] {
+            self.collect(&self.folder.join(folder), folder, &mut files)?;
+        }
+        Ok(files)
+    }
+
+    fn collect(
+        &self,
+        folder: &Path,
+        name: &str,
+        files: &mut BTreeMap<String, Vec<u8>>,
+    ) -> Result<(), Failure> {
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(unreadable(folder, &error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(|error| unreadable(folder, &error))?;
+            let Ok(file) = entry.file_name().into_string() else {
+                let message =
+                    format!("a file in `{}` has a name that is not UTF-8", folder.display());
+                return Err(Failure::new(Code::PolicyInvalid, message));
+            };
+            let (path, name) = (entry.path(), format!("{name}/{file}"));
+            if path.is_dir() {
+                self.collect(&path, &name, files)?;
+            } else {
+                files.insert(name, read_file(&path)?);
+            }
+            if files.len() > FILES_MAX {
+                let message = format!("the project has more than {FILES_MAX} files that decide");
+                return Err(Failure::new(Code::PolicyInvalid, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the settings out of the files that decide.
+    pub fn config(files: &BTreeMap<String, Vec<u8>>) -> Result<Config, Failure> {
+        let Some(bytes) = files.get("config.toml") else { return Ok(Config::default()) };
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            Failure::new(Code::ConfigInvalid, format!("config.toml is not UTF-8: {error}"))
+        })?;
+        Config::parse(text)
+    }
+
+    /// Opens the journal, which `init` has made.
+    pub fn store(&self, config: &Config) -> Result<SqliteStore, Failure> {
+        let path = self.folder.join(DATABASE);
+        if !path.exists() {
+            let message = format!("the journal `{}` is gone", path.display());
+            return Err(Failure::new(Code::StoreUnavailable, message).hint(
+                "restore it from a backup; to begin with an empty one, move the folder `.windlass` \
+                 away and run `windlass init`",
+            ));
+        }
+        Ok(SqliteStore::open(&path, config.store())?)
+    }
+
+    /// Reads the policy.
+    pub fn supervisor(
+        &self,
+        files: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<PolicySupervisor, Failure> {
+        let set = PolicySet::load(files)?;
+        let workspace =
+            FileWorkspace::new(&self.root).map_err(|error| unreadable(&self.root, &error))?;
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        Ok(PolicySupervisor::new(set, workspace, environment))
+    }
+
+    /// Puts the gateway together.
+    pub fn gateway(&self) -> Result<Gateway, Failure> {
+        let files = self.files()?;
+        let supervisor = self.supervisor(&files)?;
+        self.gateway_with(&files, supervisor)
+    }
+
+    /// Puts the gateway together around a policy that has been read.
+    pub fn gateway_with(
+        &self,
+        files: &BTreeMap<String, Vec<u8>>,
+        supervisor: PolicySupervisor,
+    ) -> Result<Gateway, Failure> {
+        let config = Self::config(files)?;
+        let store = self.store(&config)?;
+        Ok(Gateway::new(
+            Arc::new(store),
+            Arc::new(supervisor),
+            Arc::new(Connectors::new()),
+            Arc::new(System),
+            config.gateway(),
+        ))
+    }
+}
+
+/// The folder of the user's own project.
+pub fn user_root() -> Option<PathBuf> {
+    let data = std::env::var_os("XDG_DATA_HOME")
+        .filter(|value| !value.is_empty())
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")))?;
+    Some(data.join("windlass"))
+}
+
+/// Reads a file that decides, within its limit.
+fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
+    let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
+    if bytes > FILE_BYTES_MAX {
+        let message = format!(
+            "`{}` is {bytes} bytes long, more than the {FILE_BYTES_MAX} allowed",
+            path.display()
+        );
+        return Err(Failure::new(Code::DocSizeExceeded, message));
+    }
+    std::fs::read(path).map_err(|error| unreadable(path, &error))
+}
+
+/// The failure for a file that cannot be read.
+pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new(Code::FileUnreadable, format!("`{}` cannot be read: {error}", path.display()))
+}
