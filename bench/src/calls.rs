@@ -1,0 +1,155 @@
+//! Calls through the whole gateway, with a tool that does nothing.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow};
+use serde_json::{Value, json};
+use windlass_connect::{Connect, Job, Limits, Reply, Target};
+use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::{Digest, RiskLevel};
+use windlass_policy::{OnUncertain, Verdict};
+use windlass_runtime::{
+    CallRequest, Gateway, Preparation, Reads, Refusal, Ruling, Settings, Supervisor, System,
+};
+use windlass_store_sqlite::SqliteStore;
+
+/// A tool that answers at once.
+struct Nothing;
+
+impl Connect for Nothing {
+    fn perform(&self, _: &Job<'_>) -> Reply {
+        Reply::Success { result: json!({ "ok": true, "result": "x".repeat(100) }) }
+    }
+}
+
+/// A policy that allows, so that the journal is measured and not the rules.
+struct AllowAll;
+
+impl Supervisor for AllowAll {
+    fn policy_hash(&self) -> Digest {
+        Digest::GENESIS
+    }
+
+    fn judge(&self, _: &ActionRequest) -> Ruling {
+        let reason = "rule `bench` allows it".to_owned();
+        Ruling { verdict: Verdict::Allow, code: None, reason, rules: vec!["bench".to_owned()] }
+    }
+
+    fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {
+        Ok(Preparation {
+            target: Target::McpHttp { server: "bench".into(), url: String::new(), bearer: None },
+            tool: request.proposal.tool_name.clone(),
+            class: request.risk_level,
+            limits: Limits { timeout: Duration::from_secs(9), output_bytes_max: 1 << 20 },
+            on_uncertain: OnUncertain::Retry,
+            retries_max: 3,
+        })
+    }
+
+    fn redact(&self, _: &mut Value) {}
+}
+
+/// What kind of call is made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A write: two commits.
+    Write,
+    /// A read with its effect: one commit.
+    ReadWithEffect,
+    /// A read as it is by default: two commits.
+    Read,
+}
+
+/// A gateway over a store in `folder`.
+pub fn gateway(folder: &Path, kind: Kind) -> Result<Gateway> {
+    let store =
+        SqliteStore::open(&folder.join("bench.db"), windlass_store_sqlite::Settings::default())?;
+    let reads = match kind {
+        Kind::ReadWithEffect => Reads::WithEffect,
+        Kind::Write | Kind::Read => Reads::WriteAhead,
+    };
+    Ok(Gateway::new(
+        Arc::new(store),
+        Arc::new(AllowAll),
+        Arc::new(Nothing),
+        Arc::new(System),
+        Settings { reads, ..Settings::default() },
+    ))
+}
+
+/// Makes one call.
+pub fn call(gateway: &Gateway, kind: Kind, key: String) -> Result<()> {
+    let class = if kind == Kind::Write { RiskLevel::Write } else { RiskLevel::Read };
+    gateway.call(CallRequest {
+        server: "bench".into(),
+        tool: "step".into(),
+        args: json!({ "i": 1 }),
+        intent: "measure the rate of calls".into(),
+        resources: Vec::new(),
+        declared_class: class,
+        key: (kind == Kind::Write).then_some(key),
+        plan_id: None,
+        agent: None,
+        phase: None,
+    })?;
+    Ok(())
+}
+
+/// The rate of calls with so many callers side by side, each making one after the other.
+pub fn rate(folder: &Path, kind: Kind, callers: usize, seconds: f64) -> Result<f64> {
+    let gateway = gateway(folder, kind)?;
+    let started = Instant::now();
+    let made: Result<u32> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..callers)
+            .map(|caller| {
+                let gateway = &gateway;
+                scope.spawn(move || -> Result<u32> {
+                    let mut made = 0;
+                    while started.elapsed().as_secs_f64() < seconds {
+                        call(gateway, kind, format!("key-{caller}-{made}"))?;
+                        made += 1;
+                    }
+                    Ok(made)
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .map(|worker| worker.join().map_err(|_| anyhow!("a caller panicked"))?)
+            .sum()
+    });
+    let rate = f64::from(made?) / started.elapsed().as_secs_f64();
+    drop(gateway);
+    crate::remove(&folder.join("bench.db"));
+    Ok(rate)
+}
+
+/// How many bytes of entries and artifacts each commit of a call holds.
+pub fn payload(folder: &Path, kind: Kind) -> Result<Vec<usize>> {
+    /// The columns of an entry beside its artifact, roughly.
+    const ENTRY_BYTES: usize = 220;
+    let gateway = gateway(folder, kind)?;
+    call(&gateway, kind, "payload".to_owned())?;
+    let store = gateway.store();
+    let traces = store.list_traces(&windlass_store::TraceFilter {
+        open_only: false,
+        state: None,
+        before: None,
+        limit: 1,
+    })?;
+    let trace = traces.first().ok_or_else(|| anyhow!("no call was recorded"))?;
+    let bytes: Vec<usize> = store
+        .list_log_entries(trace.head.trace_id, 0, 10)?
+        .iter()
+        .map(|record| ENTRY_BYTES + record.body.as_ref().map_or(0, Vec::len))
+        .collect();
+    drop(gateway);
+    crate::remove(&folder.join("bench.db"));
+    let (effect, first) = bytes.split_last().ok_or_else(|| anyhow!("no entries"))?;
+    Ok(match kind {
+        Kind::Write | Kind::Read => vec![first.iter().sum(), *effect],
+        Kind::ReadWithEffect => vec![bytes.iter().sum()],
+    })
+}

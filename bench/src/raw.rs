@@ -1,0 +1,32 @@
+//! What SQLite itself can do on this machine: one row a commit, nothing else.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Result;
+use rusqlite::{Connection, params};
+
+/// The rate of calls if each made these commits of one row with so many bytes, and nothing more.
+pub fn rate(folder: &Path, commits: &[usize], seconds: f64) -> Result<f64> {
+    let path = folder.join("raw.db");
+    let connection = Connection::open(&path)?;
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000;
+         CREATE TABLE log (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT",
+    )?;
+    let rows: Vec<Vec<u8>> = commits.iter().map(|bytes| vec![b'x'; *bytes]).collect();
+    let mut insert = connection.prepare("INSERT INTO log (body) VALUES (?1)")?;
+    let started = Instant::now();
+    let mut calls = 0_u32;
+    while started.elapsed().as_secs_f64() < seconds {
+        for row in &rows {
+            insert.execute(params![row])?;
+        }
+        calls += 1;
+    }
+    let rate = f64::from(calls) / started.elapsed().as_secs_f64();
+    drop(insert);
+    drop(connection);
+    crate::remove(&path);
+    Ok(rate)
+}
