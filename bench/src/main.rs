@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask bench` prints every figure with the limit beside it. Rates are taken in turns, limit
 //! and Windlass by Windlass, and the median of the rounds counts, so that a machine that gets busy
-//! meanwhile disturbs both alike. `--quick` makes a short run of it.
+//! meanwhile disturbs both alike. `--quick` makes a short run of it; `rates`, `verify` and `recover`
+//! name parts.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -25,8 +26,17 @@ struct Effort {
     lengths: &'static [u64],
 }
 
+/// The parts that can be asked for by name.
+const PARTS: &[&str] = &["rates", "verify", "recover"];
+
 fn main() -> Result<()> {
-    let quick = std::env::args().any(|argument| argument == "--quick");
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let quick = arguments.iter().any(|argument| argument == "--quick");
+    // A part by its name, or all of them.
+    let wanted = |part: &str| {
+        arguments.iter().any(|argument| argument == part)
+            || !arguments.iter().any(|argument| PARTS.contains(&argument.as_str()))
+    };
     let effort = if quick {
         Effort { rounds: 1, seconds: 1.0, entries: 100_000, lengths: &[1_000, 10_000] }
     } else {
@@ -39,9 +49,15 @@ fn main() -> Result<()> {
     };
     let folder = tempfile::tempdir_in(".")?;
     println!("load before: {}", process::load());
-    rates(folder.path(), &effort)?;
-    verifying(folder.path(), &effort)?;
-    recovering(folder.path(), &effort)?;
+    if wanted("rates") {
+        rates(folder.path(), &effort)?;
+    }
+    if wanted("verify") {
+        verifying(folder.path(), &effort)?;
+    }
+    if wanted("recover") {
+        recovering(folder.path(), &effort)?;
+    }
     println!("load after: {}", process::load());
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
@@ -93,12 +93,23 @@ pub(crate) fn read_hex(text: &[u8], out: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-const fn nibble(digit: u8) -> Option<u8> {
-    match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'a'..=b'f' => Some(digit - b'a' + 10),
-        _ => None,
+/// The value of each hex digit, and [`NOT_HEX`] for every other byte.
+static NIBBLES: [u8; 256] = {
+    let mut table = [NOT_HEX; 256];
+    let mut value = 0;
+    while value < 16 {
+        #[expect(clippy::indexing_slicing, reason = "computed at compile time, checked there")]
+        {
+            table[HEX[value] as usize] = value as u8;
+        }
+        value += 1;
     }
+    table
+};
+const NOT_HEX: u8 = 0xff;
+
+fn nibble(digit: u8) -> Option<u8> {
+    NIBBLES.get(usize::from(digit)).copied().filter(|value| *value != NOT_HEX)
 }
 
 impl fmt::Display for Digest {
@@ -131,8 +142,7 @@ impl Serialize for Digest {
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
+        crate::text::parse(deserializer)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
 use crate::digest::{read_hex, write_hex};
@@ -106,8 +106,7 @@ impl Serialize for Uuid7 {
 
 impl<'de> Deserialize<'de> for Uuid7 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
+        crate::text::parse(deserializer)
     }
 }
 

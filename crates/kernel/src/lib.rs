@@ -16,6 +16,7 @@ mod id;
 pub mod recovery;
 mod risk;
 mod state;
+mod text;
 mod time;
 pub mod verify;
 
