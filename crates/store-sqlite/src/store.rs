@@ -194,13 +194,15 @@ impl Store for SqliteStore {
     }
 
     fn write_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError> {
+        let me = self.holder.id();
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let checkpoint = checkpoint.clone();
         let document = document(&checkpoint)?;
         self.writer.write(move |connection| {
             let trace_id = lease.trace_id();
             let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
-            if let Err(error) = rules::decide_checkpoint(current.as_ref(), &lease, &checkpoint) {
+            if let Err(error) = rules::decide_checkpoint(current.as_ref(), &lease, me, &checkpoint)
+            {
                 return Ok(Err(error));
             }
             let number = i64::try_from(checkpoint.checkpoint_sequence_number).unwrap_or(i64::MAX);
@@ -275,6 +277,7 @@ impl Store for SqliteStore {
 
     fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError> {
         let operation = "record a dispatch";
+        let me = self.holder.id();
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let attempt = redispatch.attempt;
         let document = document(redispatch)?;
@@ -287,7 +290,7 @@ impl Store for SqliteStore {
                 .query_row([trace_id.0.as_bytes()], |row| row.get(0))
                 .during(operation)?;
             if let Err(error) =
-                rules::decide_redispatch(current.as_ref(), &lease, recorded, attempt)
+                rules::decide_redispatch(current.as_ref(), &lease, me, recorded, attempt)
             {
                 return Ok(Err(error));
             }
