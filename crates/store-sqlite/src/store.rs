@@ -1,6 +1,6 @@
 //! The contract, kept with SQLite.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,27 +29,24 @@ pub struct SqliteStore {
     held: Held,
 }
 
-/// The leases that this process uses, by the fence they were granted with. A row that names this
-/// process with another fence is a lease that was lost on the way, and free to take.
+/// The leases that this process uses, each with the fence it was granted with. A row that names
+/// this process with another fence is a lease that was lost on the way, and free to take.
 #[derive(Clone, Default)]
-struct Held(Arc<Mutex<BTreeMap<TraceId, u64>>>);
+struct Held(Arc<Mutex<BTreeSet<(TraceId, u64)>>>);
 
 impl Held {
     /// Notes a lease; says whether it was not noted before.
     fn insert(&self, trace_id: TraceId, fence: u64) -> bool {
-        lock(&self.0).insert(trace_id, fence) != Some(fence)
+        lock(&self.0).insert((trace_id, fence))
     }
 
     /// Forgets that lease and no other.
     fn remove(&self, trace_id: TraceId, fence: u64) {
-        let mut held = lock(&self.0);
-        if held.get(&trace_id) == Some(&fence) {
-            held.remove(&trace_id);
-        }
+        lock(&self.0).remove(&(trace_id, fence));
     }
 
     fn contains(&self, state: &TraceState) -> bool {
-        lock(&self.0).get(&state.head.trace_id) == Some(&state.fence)
+        lock(&self.0).contains(&(state.head.trace_id, state.fence))
     }
 }
 

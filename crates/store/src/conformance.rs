@@ -180,6 +180,7 @@ checks! { $
         an_append_that_keeps_leaves_the_lease_as_it_is,
         a_refused_append_that_would_release_keeps_the_lease,
         a_spent_lease_cannot_free_a_later_one_of_the_same_handle,
+        a_refused_creation_leaves_the_holder_its_lease,
         a_lease_counts_only_in_the_hands_of_its_holder,
         a_handle_that_ends_in_order_frees_its_traces,
         is_held_tells_a_live_holder_from_a_dead_one,

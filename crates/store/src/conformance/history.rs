@@ -303,7 +303,12 @@ pub fn assert_same_history(seed: u64, steps: usize, one: &dyn Harness, two: &dyn
     let ops = random_history(seed, steps);
     let transcripts = (run_history(one, &ops), run_history(two, &ops));
     for (left, right) in transcripts.0.iter().zip(&transcripts.1) {
-        assert_eq!(left, right, "seed {seed}, {steps} steps: the backends differ");
+        // Lines are long: show where they part.
+        let same = left.chars().zip(right.chars()).take_while(|(one, two)| one == two).count();
+        let shown = |line: &str| line.chars().skip(same.saturating_sub(200)).take(400).collect();
+        let (one, two): (String, String) = (shown(left), shown(right));
+        let step: String = left.chars().take(120).collect();
+        assert!(left == right, "seed {seed}, {steps} steps: at {step}\n one: {one}\n two: {two}");
     }
     assert_eq!(transcripts.0.len(), transcripts.1.len(), "seed {seed}, {steps} steps");
 }

@@ -274,3 +274,24 @@ pub(super) fn a_lease_counts_only_in_the_hands_of_its_holder(harness: &dyn Harne
     store.record_redispatch(&lease, &redispatch).expect("its holder may");
     store.append(trace.append(&lease, 3, 1)).expect("its holder may");
 }
+
+/// Whether the lease came with the trace or was acquired later, under another number.
+pub(super) fn a_refused_creation_leaves_the_holder_its_lease(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let (store, other) = (harness.open(), harness.open());
+    let (made, taken) = (make.run_long(3), make.run_long(3));
+    store.append(taken.create(1, After::Release)).unwrap();
+    let leases = [hold(&*store, &made, 1), take(&*store, &taken)];
+    for (trace, lease) in [&made, &taken].into_iter().zip(&leases) {
+        for handle in [&store, &other] {
+            for after in [After::Keep, After::Release] {
+                let again = trace.create(1, after);
+                let refusal = Watch::new(&*other, &[]).refused(|| handle.append(again));
+                assert_eq!(refusal, Refusal::Fenced(trace.trace_id));
+                assert_held(&*other, lease);
+                assert_held(&*store, lease);
+            }
+        }
+        store.append(trace.append(lease, 1, 2)).expect("the lease still counts");
+    }
+}
