@@ -35,9 +35,8 @@ pub struct SqliteStore {
 struct Held(Arc<Mutex<BTreeSet<(TraceId, u64)>>>);
 
 impl Held {
-    /// Notes a lease; says whether it was not noted before.
-    fn insert(&self, trace_id: TraceId, fence: u64) -> bool {
-        lock(&self.0).insert((trace_id, fence))
+    fn insert(&self, trace_id: TraceId, fence: u64) {
+        lock(&self.0).insert((trace_id, fence));
     }
 
     /// Forgets that lease and no other.
@@ -141,9 +140,9 @@ impl Store for SqliteStore {
         let (entries, key) = (append.entries, append.key);
         let mut parts = Some((entries, key));
         let fence = lease.as_ref().map_or(1, Lease::fence);
-        // Noted before it is durable: nobody may find it durable and not yet noted.
-        let noted = made && after == After::Keep && self.held.insert(trace_id, fence);
-        let result = self.writer.write(move |connection| {
+        let kept = made && after == After::Keep;
+        let held = self.held.clone();
+        let state = self.writer.write(move |connection| {
             let Some((entries, key)) = parts.take() else {
                 return Err(StoreError::Corrupt { reason: "an append ran twice".to_owned() });
             };
@@ -157,27 +156,16 @@ impl Store for SqliteStore {
             let append = Append { claim, entries, key, after };
             let result = append::append(connection, &append, me);
             parts = Some((append.entries, append.key));
+            // Noted before it is durable, and by none but the one that makes the trace: nobody may
+            // find it durable and not noted.
+            if let (Ok(Ok(state)), true) = (&result, kept) {
+                held.insert(trace_id, state.fence);
+            }
             result
-        });
-        let state = match result {
-            Ok(Ok(state)) => state,
-            Ok(Err(error)) => {
-                if noted {
-                    self.held.remove(trace_id, fence);
-                }
-                return Err(error);
-            }
-            Err(error) => {
-                if noted {
-                    self.held.remove(trace_id, fence);
-                }
-                return Err(error.into());
-            }
-        };
+        })??;
         if after == After::Release {
             self.held.remove(trace_id, fence);
         }
-        let kept = made && after == After::Keep;
         Ok(Appended { state, lease: kept.then(|| Lease::grant(trace_id, me, state.fence)) })
     }
 
