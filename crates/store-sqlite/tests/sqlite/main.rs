@@ -8,6 +8,7 @@
 )]
 
 mod crash;
+mod damage;
 #[cfg(target_os = "linux")]
 mod disk;
 mod group;
