@@ -80,7 +80,10 @@ fn is_write_protected(path: &Path) -> bool {
 
 fn open_database(path: &Path, settings: Settings) -> Result<Connection, StoreError> {
     let mut connection = connect(path, settings)?;
-    let version = check_format(&connection)?;
+    // In one transaction: between two of its questions another process may migrate.
+    let snapshot = connection.transaction().during("read its format")?;
+    let version = check_format(&snapshot)?;
+    snapshot.commit().during("read its format")?;
     if version < format_version() {
         migrate(&mut connection)?;
     }

@@ -97,7 +97,7 @@ fn lock_files_of_the_dead_are_cleaned_up_and_those_of_the_living_are_not() {
 
 #[test]
 fn eight_processes_open_a_new_database_at_once() {
-    for _ in 0..3 {
+    for _ in 0..5 {
         let place = Place::new();
         let children: Vec<_> = (1..=8)
             .map(|number| {
