@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 use windlass_kernel::{ChainError, TraceId, Uuid7};
-use windlass_store::{Record, StoreError, Visitor};
+use windlass_store::{Record, StoreError, TraceState, Visitor};
 
 use crate::error::During;
 use crate::rows::{
@@ -19,26 +19,21 @@ pub fn scan(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), St
         .prepare(&format!("SELECT {ENTRY_COLUMNS} FROM entries ORDER BY id"))
         .during(operation)?;
     let mut rows = statement.query([]).during(operation)?;
-    let mut current: Option<(TraceNumber, TraceId)> = None;
+    let mut current: Option<TraceNumber> = None;
     let mut seen = 0_i64;
     while let Some(row) = rows.next().during(operation)? {
         let id: i64 = row.get(1).during(operation)?;
         let number = TraceNumber::of_entry(id);
-        let entry = read_entry(row);
-        let trace_id = match (&entry, current) {
-            // A row of this trace's range belongs to it, whatever else it says.
-            (_, Some((open, trace_id))) if open == number => trace_id,
-            (Ok(entry), _) => entry.trace_id,
-            (Err(_), _) => raw_trace_id(row.get_ref(0).during(operation)?)?,
-        };
-        if current != Some((number, trace_id)) {
-            let trace = load_trace(&snapshot, trace_id)?.filter(|trace| trace.number == number);
+        // A row of a trace's range belongs to it, whatever else it says.
+        if current != Some(number) {
+            let named = raw_trace_id(row.get_ref(0).during(operation)?);
+            let (trace_id, trace) = begin(&snapshot, number, named)?;
             seen += i64::from(trace.is_some());
-            visitor.trace(trace_id, trace.map(|trace| trace.state).as_ref());
-            current = Some((number, trace_id));
+            visitor.trace(trace_id, trace.as_ref());
+            current = Some(number);
         }
         let body = row.get_ref(BODY_COLUMN).during(operation)?.as_blob().ok();
-        visitor.entry(entry, body);
+        visitor.entry(read_entry(row), body);
     }
     let traces: i64 = snapshot
         .query_row("SELECT count(*) FROM traces", [], |row| row.get(0))
@@ -47,6 +42,34 @@ pub fn scan(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), St
         scan_empty(&snapshot, visitor)?;
     }
     Ok(())
+}
+
+/// Finds the trace that entries are filed under; its head is `None` when there is no such trace, or
+/// none that can be read. The id that the first entry names is believed only if it leads there.
+fn begin(
+    connection: &Connection,
+    number: TraceNumber,
+    named: Result<TraceId, StoreError>,
+) -> Result<(TraceId, Option<TraceState>), StoreError> {
+    let operation = "read the journal";
+    if let Ok(trace_id) = named
+        && let Ok(Some(trace)) = load_trace(connection, trace_id)
+        && trace.number == number
+    {
+        return Ok((trace_id, Some(trace.state)));
+    }
+    // Only damage leads here, so this needs no index.
+    let mut statement = connection
+        .prepare(&format!("SELECT {TRACE_COLUMNS} FROM traces WHERE trace_number = ?1"))
+        .during(operation)?;
+    let mut rows = statement.query([number.0]).during(operation)?;
+    match rows.next().during(operation)? {
+        Some(row) => {
+            let trace_id = raw_trace_id(row.get_ref(0).during(operation)?).or(named)?;
+            Ok((trace_id, read_trace(row).ok().map(|trace| trace.state)))
+        }
+        None => Ok((named?, None)),
+    }
 }
 
 /// Shows the traces that have a head but no entries.
@@ -62,8 +85,8 @@ fn scan_empty(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), 
         .during(operation)?;
     let mut rows = statement.query([]).during(operation)?;
     while let Some(row) = rows.next().during(operation)? {
-        let trace = read_trace(row)?;
-        visitor.trace(trace.state.head.trace_id, Some(&trace.state));
+        let trace_id = raw_trace_id(row.get_ref(0).during(operation)?)?;
+        visitor.trace(trace_id, read_trace(row).ok().map(|trace| trace.state).as_ref());
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The contract, kept with SQLite.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -29,27 +29,23 @@ pub struct SqliteStore {
     held: Held,
 }
 
-/// The leases that this process uses, by the fence they were granted with. A row that names this
-/// process with another fence is a lease that was lost on the way, and free to take.
+/// The leases that this process uses, each with the fence it was granted with. A row that names
+/// this process with another fence is a lease that was lost on the way, and free to take.
 #[derive(Clone, Default)]
-struct Held(Arc<Mutex<BTreeMap<TraceId, u64>>>);
+struct Held(Arc<Mutex<BTreeSet<(TraceId, u64)>>>);
 
 impl Held {
-    /// Notes a lease; says whether it was not noted before.
-    fn insert(&self, trace_id: TraceId, fence: u64) -> bool {
-        lock(&self.0).insert(trace_id, fence) != Some(fence)
+    fn insert(&self, trace_id: TraceId, fence: u64) {
+        lock(&self.0).insert((trace_id, fence));
     }
 
     /// Forgets that lease and no other.
     fn remove(&self, trace_id: TraceId, fence: u64) {
-        let mut held = lock(&self.0);
-        if held.get(&trace_id) == Some(&fence) {
-            held.remove(&trace_id);
-        }
+        lock(&self.0).remove(&(trace_id, fence));
     }
 
     fn contains(&self, state: &TraceState) -> bool {
-        lock(&self.0).get(&state.head.trace_id) == Some(&state.fence)
+        lock(&self.0).contains(&(state.head.trace_id, state.fence))
     }
 }
 
@@ -144,9 +140,9 @@ impl Store for SqliteStore {
         let (entries, key) = (append.entries, append.key);
         let mut parts = Some((entries, key));
         let fence = lease.as_ref().map_or(1, Lease::fence);
-        // Noted before it is durable: nobody may find it durable and not yet noted.
-        let noted = made && after == After::Keep && self.held.insert(trace_id, fence);
-        let result = self.writer.write(move |connection| {
+        let kept = made && after == After::Keep;
+        let held = self.held.clone();
+        let state = self.writer.write(move |connection| {
             let Some((entries, key)) = parts.take() else {
                 return Err(StoreError::Corrupt { reason: "an append ran twice".to_owned() });
             };
@@ -160,27 +156,16 @@ impl Store for SqliteStore {
             let append = Append { claim, entries, key, after };
             let result = append::append(connection, &append, me);
             parts = Some((append.entries, append.key));
+            // Noted before it is durable, and by none but the one that makes the trace: nobody may
+            // find it durable and not noted.
+            if let (Ok(Ok(state)), true) = (&result, kept) {
+                held.insert(trace_id, state.fence);
+            }
             result
-        });
-        let state = match result {
-            Ok(Ok(state)) => state,
-            Ok(Err(error)) => {
-                if noted {
-                    self.held.remove(trace_id, fence);
-                }
-                return Err(error);
-            }
-            Err(error) => {
-                if noted {
-                    self.held.remove(trace_id, fence);
-                }
-                return Err(error.into());
-            }
-        };
+        })??;
         if after == After::Release {
             self.held.remove(trace_id, fence);
         }
-        let kept = made && after == After::Keep;
         Ok(Appended { state, lease: kept.then(|| Lease::grant(trace_id, me, state.fence)) })
     }
 
@@ -194,13 +179,15 @@ impl Store for SqliteStore {
     }
 
     fn write_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError> {
+        let me = self.holder.id();
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let checkpoint = checkpoint.clone();
         let document = document(&checkpoint)?;
         self.writer.write(move |connection| {
             let trace_id = lease.trace_id();
             let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
-            if let Err(error) = rules::decide_checkpoint(current.as_ref(), &lease, &checkpoint) {
+            if let Err(error) = rules::decide_checkpoint(current.as_ref(), &lease, me, &checkpoint)
+            {
                 return Ok(Err(error));
             }
             let number = i64::try_from(checkpoint.checkpoint_sequence_number).unwrap_or(i64::MAX);
@@ -275,6 +262,7 @@ impl Store for SqliteStore {
 
     fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError> {
         let operation = "record a dispatch";
+        let me = self.holder.id();
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let attempt = redispatch.attempt;
         let document = document(redispatch)?;
@@ -287,7 +275,7 @@ impl Store for SqliteStore {
                 .query_row([trace_id.0.as_bytes()], |row| row.get(0))
                 .during(operation)?;
             if let Err(error) =
-                rules::decide_redispatch(current.as_ref(), &lease, recorded, attempt)
+                rules::decide_redispatch(current.as_ref(), &lease, me, recorded, attempt)
             {
                 return Ok(Err(error));
             }

@@ -35,7 +35,9 @@ impl Tables {
         let mut record = self.keys.get(slot)?.clone();
         let trace = self.traces.get(&record.trace_id)?;
         if trace.head.state.is_some_and(windlass_kernel::State::is_terminal) {
-            let last = self.entries.get(&record.trace_id).and_then(|records| records.last());
+            let number = trace.head.sequence_number;
+            let mut records = self.entries.get(&record.trace_id).into_iter().flatten();
+            let last = records.find(|record| record.entry.sequence_number == number);
             record.effect_digest = last.map(|record| record.entry.artifact_digest);
         }
         Some(record)
@@ -141,6 +143,10 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
         let world = self.shared.lock();
+        // Entries that belong to no trace are shown by a scan only.
+        if !world.tables.traces.contains_key(&trace_id) {
+            return Ok(Vec::new());
+        }
         let records = world.tables.entries.get(&trace_id).map(Vec::as_slice).unwrap_or_default();
         let after =
             records.iter().filter(|record| record.entry.sequence_number > after_sequence_number);
@@ -150,7 +156,8 @@ impl Store for MemoryStore {
     fn write_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError> {
         let trace_id = lease.trace_id();
         let mut world = self.shared.lock();
-        rules::decide_checkpoint(world.tables.traces.get(&trace_id), lease, checkpoint)?;
+        let current = world.tables.traces.get(&trace_id);
+        rules::decide_checkpoint(current, lease, self.me, checkpoint)?;
         world.tables.checkpoints.entry(trace_id).or_default().push(checkpoint.clone());
         Ok(())
     }
@@ -199,7 +206,7 @@ impl Store for MemoryStore {
         let list = tables.redispatches.entry(trace_id).or_default();
         let recorded = u32::try_from(list.len()).unwrap_or(u32::MAX);
         let current = tables.traces.get(&trace_id);
-        rules::decide_redispatch(current, lease, recorded, redispatch.attempt)?;
+        rules::decide_redispatch(current, lease, self.me, recorded, redispatch.attempt)?;
         list.push(redispatch.clone());
         Ok(())
     }

@@ -23,12 +23,8 @@ pub fn decide_append(
             holder: Some(me),
             fence: 1,
         },
-        (Claim::Held(lease), Some(current)) if lease.holder() == me && holds(lease, current) => {
-            *current
-        }
-        (Claim::New { .. }, Some(_)) | (Claim::Held(_), _) => {
-            return Err(AppendError::Fenced { trace_id });
-        }
+        (Claim::Held(lease), current) => *held_by(me, lease, current)?,
+        (Claim::New { .. }, Some(_)) => return Err(AppendError::Fenced { trace_id }),
     };
     if append.entries.is_empty() {
         let reason = "an append has at least one entry".to_owned();
@@ -65,6 +61,17 @@ pub fn holds(lease: &Lease, current: &TraceState) -> bool {
     current.holder == Some(lease.holder()) && current.fence == lease.fence()
 }
 
+/// The trace, if the asking process has it by `lease`.
+fn held_by<'a>(
+    me: HolderId,
+    lease: &Lease,
+    current: Option<&'a TraceState>,
+) -> Result<&'a TraceState, AppendError> {
+    current
+        .filter(|current| lease.holder() == me && holds(lease, current))
+        .ok_or(AppendError::Fenced { trace_id: lease.trace_id() })
+}
+
 /// Decides a reservation against the record that exists, if one does.
 ///
 /// # Errors
@@ -83,12 +90,18 @@ pub fn decide_key(existing: Option<IdempotencyRecord>, key: &KeyAction) -> Resul
 pub fn decide_checkpoint(
     current: Option<&TraceState>,
     lease: &Lease,
+    me: HolderId,
     checkpoint: &Checkpoint,
 ) -> Result<(), AppendError> {
     let trace_id = lease.trace_id();
-    let current =
-        current.filter(|current| holds(lease, current)).ok_or(AppendError::Fenced { trace_id })?;
-    checkpoint.agrees_with(&current.head).map_err(|source| AppendError::Chain { trace_id, source })
+    let chain = |source| AppendError::Chain { trace_id, source };
+    let current = held_by(me, lease, current)?;
+    checkpoint.agrees_with(&current.head).map_err(chain)?;
+    if checkpoint.checkpoint_state.plan_id != current.plan_id {
+        let sequence_number = checkpoint.checkpoint_sequence_number;
+        return Err(chain(ChainError::Checkpoint { sequence_number, what: "the trace's plan" }));
+    }
+    Ok(())
 }
 
 /// Decides whether a redispatch is the next one of a call.
@@ -98,12 +111,12 @@ pub fn decide_checkpoint(
 pub fn decide_redispatch(
     current: Option<&TraceState>,
     lease: &Lease,
+    me: HolderId,
     recorded: u32,
     attempt: u32,
 ) -> Result<(), AppendError> {
     let trace_id = lease.trace_id();
-    let current =
-        current.filter(|current| holds(lease, current)).ok_or(AppendError::Fenced { trace_id })?;
+    let current = held_by(me, lease, current)?;
     if current.head.state != Some(State::Executing) {
         let source = ChainError::Transition {
             sequence_number: current.head.sequence_number.saturating_add(1),

@@ -308,3 +308,48 @@ pub(super) fn an_idempotency_key_has_1_to_255_characters(harness: &dyn Harness) 
         assert!(matches!(source, ChainError::Malformed { sequence_number: 1, .. }), "{source}");
     }
 }
+
+pub(super) fn an_unknown_schema_id_is_refused(harness: &dyn Harness) {
+    let store = harness.open();
+    refuses_malformed(&*store, |new| new.entry.schema_id = "another.log_entry".into());
+    let make = Fixture::new();
+    let (call, run) = (make.call(Ending::Pending).entry(1), make.run_long(1));
+    // That of the other kind of trace is none of its own either.
+    for id in [call.entry.schema_id, "".into()] {
+        let bad = forged(run.entry(1), |new| new.entry.schema_id = id);
+        let append = Append { entries: vec![bad], ..run.create(1, After::Keep) };
+        let refusal = Watch::new(&*store, &[]).refused(|| store.append(append));
+        assert!(matches!(refusal, Refusal::Chain(_, ChainError::Malformed { .. })), "{refusal:?}");
+    }
+}
+
+pub(super) fn an_append_without_entries_is_refused(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let (store, other) = (harness.open(), harness.open());
+    let watch = Watch::new(&*other, &[]);
+    let trace = make.call(Ending::Completed);
+    let malformed = |refusal: &Refusal, number: u64| {
+        let Refusal::Chain(id, ChainError::Malformed { sequence_number, .. }) = refusal else {
+            panic!("refused otherwise: {refusal:?}")
+        };
+        assert_eq!((*id, *sequence_number), (trace.trace_id, number));
+    };
+    for after in [After::Keep, After::Release] {
+        let empty = trace.create(0, after);
+        malformed(&watch.refused(|| store.append(empty)), 1);
+        let error = other.load_state(trace.trace_id).unwrap_err();
+        assert_eq!(error.code(), Code::TraceNotFound, "no trace without entries");
+    }
+    let lease = hold(&*store, &trace, 2);
+    for (after, key) in [(After::Keep, KeyAction::None), (After::Release, trace.reserve())] {
+        let empty = Append { after, key, ..holding(&lease, Vec::new()) };
+        malformed(&watch.refused(|| store.append(empty)), 3);
+    }
+    assert_eq!(other.load_idempotency(&trace.slot()).unwrap(), None);
+    let lost = Lease::grant(trace.trace_id, lease.holder(), lease.fence() + 1);
+    let refusal = watch.refused(|| store.append(holding(&lost, Vec::new())));
+    assert_eq!(refusal, Refusal::Fenced(trace.trace_id), "the fence comes first");
+    let refusal = watch.refused(|| store.append(trace.create(0, After::Keep)));
+    assert_eq!(refusal, Refusal::Fenced(trace.trace_id), "the trace exists");
+    store.append(trace.append(&lease, 2, 2)).expect("the lease still counts");
+}

@@ -1,6 +1,6 @@
 //! Checkpoints: the newest counts, and only the holder can write one, of the trace as it is.
 
-use windlass_kernel::{Checkpoint, CheckpointState, Code, Digest, State};
+use windlass_kernel::{Checkpoint, CheckpointState, Code, Digest, PlanId, State};
 
 use super::Harness;
 use super::fixture::{Ending, Fixture};
@@ -135,4 +135,16 @@ pub(super) fn checkpoints_survive_a_restart(harness: &dyn Harness) {
     harness.reopen_all();
     let latest = harness.open().load_latest_checkpoint(trace.trace_id).unwrap();
     assert_eq!(latest, Some(checkpoint));
+}
+
+pub(super) fn a_checkpoint_must_name_its_traces_plan(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let store = harness.open();
+    let trace = make.call(Ending::Completed);
+    let lease = hold(&*store, &trace, 3);
+    let state = CheckpointState::of(&trace.head_after(3), PlanId(make.uuid())).unwrap();
+    let liar = Checkpoint::new(state, make.ts());
+    let refusal = Watch::new(&*store, &[]).refused(|| store.write_checkpoint(&lease, &liar));
+    let Refusal::Chain(id, source) = refusal else { panic!("refused otherwise: {refusal:?}") };
+    assert_eq!((id, source.code()), (trace.trace_id, Code::StateChecksumMismatch), "{source}");
 }

@@ -140,14 +140,10 @@ pub enum Key {
     None,
     /// Reserves it.
     Reserve(usize),
-    /// Settles it.
-    Settle(usize),
-    /// Settles the one that the trace has reserved last, if it has.
-    SettleOwn,
 }
 
 /// Which of the leases of a trace that were granted and not given back. A lease is used by the
-/// process that has it, whatever process the step names; the named one uses a lost one.
+/// process that has it, whatever process the step names; the named one uses a lost or foreign one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// The last one.
@@ -156,6 +152,8 @@ pub enum Which {
     Oldest,
     /// The last one of a process that has ended, once its trace was taken over.
     Lost,
+    /// The last one of a live process, in whatever hands.
+    Foreign,
 }
 
 /// What is wrong with an entry.
@@ -175,9 +173,13 @@ pub enum Fault {
     OwnDigest,
     /// Its artifact's digest is wrong.
     Body,
+    /// Its schema is not the store's.
+    Schema,
+    /// It is not there, nor are the others.
+    Missing,
 }
 
-const FAULTS: [Fault; 7] = [
+const FAULTS: [Fault; 9] = [
     Fault::Gap,
     Fault::Repeat,
     Fault::Trace,
@@ -185,6 +187,8 @@ const FAULTS: [Fault; 7] = [
     Fault::Transition,
     Fault::OwnDigest,
     Fault::Body,
+    Fault::Schema,
+    Fault::Missing,
 ];
 
 /// Numbers that look random and are the same for the same seed (xorshift64*).
@@ -218,16 +222,19 @@ impl Random {
     }
 
     fn key(&mut self) -> Key {
-        match self.below(8) {
-            0 | 1 => Key::Reserve(self.below(KEYS)),
-            2 => Key::Settle(self.below(KEYS)),
-            3 | 4 => Key::SettleOwn,
-            _ => Key::None,
-        }
+        if self.one_in(4) { Key::Reserve(self.below(KEYS)) } else { Key::None }
     }
 
     fn lease(&mut self) -> Which {
-        self.pick(&[Which::Newest, Which::Newest, Which::Newest, Which::Oldest, Which::Lost])
+        self.pick(&[
+            Which::Newest,
+            Which::Newest,
+            Which::Newest,
+            Which::Newest,
+            Which::Oldest,
+            Which::Lost,
+            Which::Foreign,
+        ])
     }
 
     fn after(&mut self) -> After {
@@ -296,7 +303,12 @@ pub fn assert_same_history(seed: u64, steps: usize, one: &dyn Harness, two: &dyn
     let ops = random_history(seed, steps);
     let transcripts = (run_history(one, &ops), run_history(two, &ops));
     for (left, right) in transcripts.0.iter().zip(&transcripts.1) {
-        assert_eq!(left, right, "seed {seed}, {steps} steps: the backends differ");
+        // Lines are long: show where they part.
+        let same = left.chars().zip(right.chars()).take_while(|(one, two)| one == two).count();
+        let shown = |line: &str| line.chars().skip(same.saturating_sub(200)).take(400).collect();
+        let (one, two): (String, String) = (shown(left), shown(right));
+        let step: String = left.chars().take(120).collect();
+        assert!(left == right, "seed {seed}, {steps} steps: at {step}\n one: {one}\n two: {two}");
     }
     assert_eq!(transcripts.0.len(), transcripts.1.len(), "seed {seed}, {steps} steps");
 }

@@ -239,3 +239,59 @@ pub(super) fn is_held_tells_a_live_holder_from_a_dead_one(harness: &dyn Harness)
     drop(third);
     assert!(!seen(&*other), "held by a process that ended");
 }
+
+/// The lease is spent by the append that releases; given back after all, it must not free the
+/// lease that the same handle has taken since.
+pub(super) fn a_spent_lease_cannot_free_a_later_one_of_the_same_handle(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let (store, other) = (harness.open(), harness.open());
+    let trace = make.run_long(4);
+    let spent = hold(&*store, &trace, 1);
+    let last = Append { after: After::Release, ..trace.append(&spent, 1, 1) };
+    store.append(last).unwrap();
+    let lease = take(&*store, &trace);
+    store.release(spent).unwrap();
+    assert_held(&*other, &lease);
+    assert_held(&*store, &lease);
+    store.append(trace.append(&lease, 2, 2)).expect("the later lease still counts");
+}
+
+pub(super) fn a_lease_counts_only_in_the_hands_of_its_holder(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let (store, other) = (harness.open(), harness.open());
+    let trace = make.call(Ending::Completed);
+    let lease = hold(&*store, &trace, 3);
+    let watch = Watch::new(&*store, &[]);
+    let fenced = Refusal::Fenced(trace.trace_id);
+    for after in [After::Keep, After::Release] {
+        let append = Append { after, ..trace.append(&lease, 3, 1) };
+        assert_eq!(watch.refused(|| other.append(append)), fenced);
+    }
+    let (checkpoint, redispatch) = (make.checkpoint(&trace, 3), make.redispatch(2));
+    assert_eq!(watch.refused(|| other.write_checkpoint(&lease, &checkpoint)), fenced);
+    assert_eq!(watch.refused(|| other.record_redispatch(&lease, &redispatch)), fenced);
+    store.write_checkpoint(&lease, &checkpoint).expect("its holder may");
+    store.record_redispatch(&lease, &redispatch).expect("its holder may");
+    store.append(trace.append(&lease, 3, 1)).expect("its holder may");
+}
+
+/// Whether the lease came with the trace or was acquired later, under another number.
+pub(super) fn a_refused_creation_leaves_the_holder_its_lease(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let (store, other) = (harness.open(), harness.open());
+    let (made, taken) = (make.run_long(3), make.run_long(3));
+    store.append(taken.create(1, After::Release)).unwrap();
+    let leases = [hold(&*store, &made, 1), take(&*store, &taken)];
+    for (trace, lease) in [&made, &taken].into_iter().zip(&leases) {
+        for handle in [&store, &other] {
+            for after in [After::Keep, After::Release] {
+                let again = trace.create(1, after);
+                let refusal = Watch::new(&*other, &[]).refused(|| handle.append(again));
+                assert_eq!(refusal, Refusal::Fenced(trace.trace_id));
+                assert_held(&*other, lease);
+                assert_held(&*store, lease);
+            }
+        }
+        store.append(trace.append(lease, 1, 2)).expect("the lease still counts");
+    }
+}

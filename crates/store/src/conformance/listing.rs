@@ -126,7 +126,7 @@ pub(super) fn an_unknown_trace_has_no_entries(harness: &dyn Harness) {
     assert_eq!(store.list_log_entries(make.run_long(1).trace_id, 0, 10).unwrap(), []);
 }
 
-pub(super) fn a_scan_shows_every_trace_and_entry_in_order(harness: &dyn Harness) {
+pub(super) fn a_scan_shows_every_trace_with_its_entries_in_order(harness: &dyn Harness) {
     let (store, other) = (harness.open(), harness.open());
     let make = Fixture::new();
     let long = make.run_long(20);

@@ -4,7 +4,6 @@ use super::Harness;
 use super::fixture::{CallSpec, Ending, Fixture};
 use super::keys::{record_of, start};
 use super::watch::{assert_reads_back, hold, put};
-use crate::types::{Append, KeyAction};
 
 pub(super) fn bodies_of_any_bytes_read_back(harness: &dyn Harness) {
     let make = Fixture::new();
@@ -71,8 +70,7 @@ pub(super) fn keys_and_bodies_of_any_text_read_back(harness: &dyn Harness) {
         let lease = start(&*store, &trace);
         let record = other.load_idempotency(&trace.slot()).unwrap();
         assert_eq!(record, Some(record_of(&trace, None)), "{text:?}");
-        let key = KeyAction::Settle(trace.slot());
-        store.append(Append { key, ..trace.append(&lease, 3, 1) }).unwrap();
+        store.append(trace.append(&lease, 3, 1)).unwrap();
         let digest = trace.entry(4).entry.artifact_digest;
         let record = other.load_idempotency(&trace.slot()).unwrap();
         assert_eq!(record, Some(record_of(&trace, Some(digest))), "{text:?}");

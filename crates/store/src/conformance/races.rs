@@ -12,6 +12,7 @@ use windlass_kernel::Code;
 use super::Harness;
 use super::fixture::{Ending, Fixture, Trace};
 use super::keys::{call_under, record_of};
+use super::leases::assert_held;
 use super::watch::{ALL, Refusal, assert_reads_back, hold, put, scan};
 use crate::error::{AcquireError, AppendError};
 use crate::store::{Appended, Store};
@@ -60,7 +61,8 @@ pub(super) fn appends_of_many_threads_all_land(harness: &dyn Harness) {
     for trace in traces.iter().flatten() {
         assert_reads_back(&*one, trace, 4);
         let record = two.load_idempotency(&trace.slot()).unwrap();
-        assert_eq!(record, Some(record_of(trace, None)));
+        let effect = trace.entry(4).entry.artifact_digest;
+        assert_eq!(record, Some(record_of(trace, Some(effect))));
     }
     assert_eq!(one.list_traces(&ALL).unwrap().len(), THREADS * 50);
     assert!(scan(&*two).iter().all(|trace| trace.verdict().is_ok()));
@@ -69,7 +71,7 @@ pub(super) fn appends_of_many_threads_all_land(harness: &dyn Harness) {
 pub(super) fn of_many_creators_of_one_trace_one_wins(harness: &dyn Harness) {
     let make = Fixture::new();
     let (one, two) = (harness.open(), harness.open());
-    for _ in 0..20 {
+    for _ in 0..40 {
         let trace = make.call(Ending::Completed);
         let results = race([&*one, &*two], |number, store| {
             store.append(trace.create(number % 4 + 1, After::Keep))
@@ -79,8 +81,11 @@ pub(super) fn of_many_creators_of_one_trace_one_wins(harness: &dyn Harness) {
         for error in lost.into_iter().filter_map(Result::err) {
             assert_eq!(Refusal::from(error), Refusal::Fenced(trace.trace_id));
         }
-        let state = won.into_iter().next().unwrap().unwrap().state;
+        let Appended { state, lease } = won.into_iter().next().unwrap().unwrap();
         assert_eq!(two.load_state(trace.trace_id).unwrap(), state);
+        let lease = lease.expect("a lease on a trace that is kept");
+        assert_held(&*one, &lease);
+        assert_held(&*two, &lease);
         let count = usize::try_from(state.head.sequence_number).unwrap();
         assert_reads_back(&*one, &trace, count);
     }

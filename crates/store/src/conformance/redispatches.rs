@@ -1,6 +1,6 @@
 //! Redispatches: numbered without gaps after the first dispatch, which its entry announces.
 
-use windlass_kernel::{ChainError, Code};
+use windlass_kernel::{ChainError, Code, State, StateOrEmpty};
 
 use super::Harness;
 use super::fixture::{Ending, Fixture};
@@ -82,4 +82,38 @@ pub(super) fn a_redispatch_without_the_lease_is_refused(harness: &dyn Harness) {
     let redispatch = make.redispatch(2);
     let refusal = Watch::new(&*store, &[]).refused(|| store.record_redispatch(&copy, &redispatch));
     assert_eq!(refusal, fenced, "a released lease");
+}
+
+pub(super) fn only_a_call_that_executes_is_redispatched(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let store = harness.open();
+    let traces = [
+        make.call(Ending::Pending),
+        make.call(Ending::Authorized),
+        make.call(Ending::Denied),
+        make.call(Ending::Completed),
+        make.call(Ending::Failed),
+        make.run_long(3),
+    ];
+    for trace in traces {
+        let lease = hold(&*store, &trace, trace.len());
+        let head = trace.head_after(trace.len());
+        let redispatch = make.redispatch(2);
+        let refusal =
+            Watch::new(&*store, &[]).refused(|| store.record_redispatch(&lease, &redispatch));
+        let source = ChainError::Transition {
+            sequence_number: head.sequence_number + 1,
+            from: State::Executing,
+            to: State::Executing,
+            after: StateOrEmpty(head.state),
+        };
+        assert_eq!(refusal, Refusal::Chain(trace.trace_id, source));
+    }
+    let trace = make.call(Ending::Completed);
+    let lease = hold(&*store, &trace, 3);
+    store.record_redispatch(&lease, &make.redispatch(2)).expect("it executes");
+    store.append(trace.append(&lease, 3, 1)).unwrap();
+    let late = make.redispatch(3);
+    let refusal = Watch::new(&*store, &[]).refused(|| store.record_redispatch(&lease, &late));
+    assert!(matches!(refusal, Refusal::Chain(..)), "{refusal:?}");
 }

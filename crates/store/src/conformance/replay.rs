@@ -56,8 +56,6 @@ struct Replay<'a> {
     traces: Vec<Trace>,
     processes: Vec<Option<Box<dyn Store>>>,
     granted: Vec<Granted>,
-    /// The slot that each trace has reserved last.
-    own_keys: BTreeMap<usize, Slot>,
     /// The name of each holder that was ever seen: how many were seen before it.
     holders: BTreeMap<HolderId, usize>,
 }
@@ -67,14 +65,13 @@ impl<'a> Replay<'a> {
         let make = Fixture::new();
         let trace = |number: usize| match number % 4 {
             0 | 1 => make.run_long(60),
-            2 => make.call(Ending::Completed),
+            2 => make.call(if number == 2 { Ending::Executing } else { Ending::Completed }),
             _ => make.call(if number == 3 { Ending::Denied } else { Ending::Failed }),
         };
         Self {
             traces: (0..TRACES).map(trace).collect(),
             processes: (0..PROCESSES).map(|_| Some(harness.open())).collect(),
             granted: Vec::new(),
-            own_keys: BTreeMap::new(),
             holders: BTreeMap::new(),
             harness,
             make,
@@ -84,10 +81,10 @@ impl<'a> Replay<'a> {
     fn perform(&mut self, op: &Op) -> String {
         match *op {
             Op::Create { process, trace, count, key, after } => {
-                let action = self.key(trace, key);
-                let append = Append { key: action, ..self.trace(trace).create(count, after) };
+                let key = self.key(key);
+                let append = Append { key, ..self.trace(trace).create(count, after) };
                 let result = self.store(process).append(append);
-                self.appended(process, trace, key, result)
+                self.appended(process, trace, result)
             }
             Op::Append { process, trace, count, fault, lease, key, after } => {
                 if lease == Which::Newest && self.find(process, trace, lease).is_none() {
@@ -95,11 +92,11 @@ impl<'a> Replay<'a> {
                     self.acquire(process, trace);
                 }
                 let entries = self.entries(process, trace, count, fault);
-                let action = self.key(trace, key);
+                let key = self.key(key);
                 self.with_lease(process, trace, lease, |store, lease| {
-                    store.append(Append { key: action, after, ..holding(lease, entries) })
+                    store.append(Append { key, after, ..holding(lease, entries) })
                 })
-                .map_or_else(no_lease, |result| self.appended(process, trace, key, result))
+                .map_or_else(no_lease, |result| self.appended(process, trace, result))
             }
             Op::Acquire { process, trace } => self.acquire(process, trace),
             Op::Release { process, trace, lease } => self.release(process, trace, lease),
@@ -139,14 +136,9 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn key(&self, trace: usize, key: Key) -> KeyAction {
+    fn key(&self, key: Key) -> KeyAction {
         match key {
             Key::None => KeyAction::None,
-            Key::SettleOwn => {
-                let own = self.own_keys.get(&trace).cloned();
-                own.map_or(KeyAction::None, KeyAction::Settle)
-            }
-            Key::Settle(number) => KeyAction::Settle(Self::slot(number)),
             Key::Reserve(number) => {
                 let tool_call_id = ToolCallId(self.make.uuid());
                 KeyAction::Reserve(Reservation {
@@ -177,9 +169,13 @@ impl<'a> Replay<'a> {
                 new.entry.prev_entry_digest = end.entry_digest;
             }));
         }
-        if let Some(fault) = fault {
-            let last = entries.pop().unwrap();
-            entries.push(self.spoiled(last, fault));
+        match fault {
+            None => {}
+            Some(Fault::Missing) => entries.clear(),
+            Some(fault) => {
+                let last = entries.pop().unwrap();
+                entries.push(self.spoiled(last, fault));
+            }
         }
         entries
     }
@@ -193,7 +189,8 @@ impl<'a> Replay<'a> {
             Fault::Previous => new.entry.prev_entry_digest = Digest::of(b"another"),
             Fault::Transition => new.entry.to_state = State::Init,
             Fault::Body => new.body.push(b'\n'),
-            Fault::OwnDigest => {}
+            Fault::Schema => new.entry.schema_id = "another.log_entry".into(),
+            Fault::OwnDigest | Fault::Missing => {}
         });
         if fault == Fault::OwnDigest {
             bad.entry.entry_digest = Digest::of(b"forged");
@@ -206,7 +203,7 @@ impl<'a> Replay<'a> {
     fn find(&self, process: usize, trace: usize, which: Which) -> Option<usize> {
         let fence = self.store(process).load_state(self.trace(trace).trace_id).ok()?.fence;
         let mine = |granted: &Granted| match which {
-            Which::Newest | Which::Oldest => granted.process.is_some(),
+            Which::Newest | Which::Oldest | Which::Foreign => granted.process.is_some(),
             Which::Lost => granted.process.is_none() && granted.lease.fence() < fence,
         };
         let mut found = self
@@ -226,7 +223,8 @@ impl<'a> Replay<'a> {
         work: impl FnOnce(&dyn Store, &Lease) -> T,
     ) -> Option<T> {
         let granted = self.granted.get(self.find(process, trace, which)?)?;
-        Some(work(self.store(granted.process.unwrap_or(process)), &granted.lease))
+        let user = granted.process.filter(|_| which != Which::Foreign).unwrap_or(process);
+        Some(work(self.store(user), &granted.lease))
     }
 
     fn grant(&mut self, process: usize, trace: usize, lease: Lease) -> String {
@@ -241,14 +239,10 @@ impl<'a> Replay<'a> {
         &mut self,
         process: usize,
         trace: usize,
-        key: Key,
         result: Result<Appended, AppendError>,
     ) -> String {
         match result {
             Ok(Appended { state, lease }) => {
-                if let Key::Reserve(number) = key {
-                    self.own_keys.insert(trace, Self::slot(number));
-                }
                 let lease = lease.map(|lease| self.grant(process, trace, lease));
                 format!("ok {} {lease:?}", self.state(process, &state))
             }
@@ -266,7 +260,8 @@ impl<'a> Replay<'a> {
     fn release(&mut self, process: usize, trace: usize, which: Which) -> String {
         let Some(at) = self.find(process, trace, which) else { return no_lease() };
         let Granted { lease, process: owner, .. } = self.granted.remove(at);
-        let result = self.store(owner.unwrap_or(process)).release(lease);
+        let user = owner.filter(|_| which != Which::Foreign).unwrap_or(process);
+        let result = self.store(user).release(lease);
         self.said(result, |()| "released".into())
     }
 

@@ -5,9 +5,11 @@
 use windlass_kernel::{ChainError, Digest, Head, State, TraceId};
 
 use super::fixture::{Ending, Fixture, Trace, forged};
+use super::keys::record_of;
 use super::watch::{Scanned, assert_reads_back, hold, put, scan};
 use super::{Harness, Tamper};
 use crate::store::Store;
+use crate::types::{After, Append};
 
 /// A tampered call of four entries between two traces that nobody touches.
 struct Scene {
@@ -170,13 +172,50 @@ pub(super) fn a_changed_checkpoint_is_loaded_as_it_is(harness: &dyn Harness) {
     assert!(latest.validate().is_err());
 }
 
-pub(super) fn entries_without_a_trace_are_reported_by_a_scan(harness: &dyn Harness) {
+pub(super) fn entries_without_a_trace_are_reported_by_a_scan_only(harness: &dyn Harness) {
     let tamper = |trace: &Trace| Tamper::DeleteTraceRow(trace.trace_id);
     let Some(scene) = Scene::new(harness, tamper) else { return };
     let scanned = scene.scanned();
     assert_eq!(scanned.recorded, None);
     assert_eq!(scanned.entries.len(), 4);
-    scene.assert_lists_as_scanned();
+    assert_eq!(scene.store.list_log_entries(scene.trace.trace_id, 0, 10).unwrap(), []);
     let error = scene.store.load_state(scene.trace.trace_id).unwrap_err();
     assert_eq!(error.code(), windlass_kernel::Code::TraceNotFound);
+}
+
+pub(super) fn a_trace_without_entries_is_reported_by_a_scan(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let (lost, kept) = (make.run_long(1), make.run_long(3));
+    let store = harness.open();
+    put(&*store, &lost);
+    put(&*store, &kept);
+    drop(store);
+    if harness.tamper(&Tamper::DeleteLastEntry(lost.trace_id)).is_none() {
+        return;
+    }
+    harness.reopen_all();
+    let scanned = scan(&*harness.open());
+    let [lost_now, kept_now] = &scanned[..] else { panic!("{} traces", scanned.len()) };
+    assert_eq!((lost_now.trace_id, &lost_now.entries[..]), (lost.trace_id, &[][..]));
+    assert_eq!(lost_now.verdict(), Err(ChainError::Truncated { expected: 1, found: 0 }));
+    assert_eq!(kept_now.verdict(), Ok(()));
+}
+
+/// A key's effect is read from the journal: where that is cut off there is none to return.
+pub(super) fn an_ended_trace_without_its_last_entry_shows_no_effect(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let trace = make.call(Ending::Completed);
+    let store = harness.open();
+    let whole = Append { key: trace.reserve(), ..trace.create(4, After::Release) };
+    store.append(whole).unwrap();
+    drop(store);
+    if harness.tamper(&Tamper::DeleteLastEntry(trace.trace_id)).is_none() {
+        return;
+    }
+    harness.reopen_all();
+    let store = harness.open();
+    let record = store.load_idempotency(&trace.slot()).unwrap();
+    assert_eq!(record, Some(record_of(&trace, None)));
+    let verdict = scan(&*store).iter().map(Scanned::verdict).collect::<Vec<_>>();
+    assert_eq!(verdict, [Err(ChainError::Truncated { expected: 4, found: 3 })]);
 }

@@ -67,7 +67,7 @@ impl Scanned {
     }
 }
 
-/// What a scan shows, in its order.
+/// What a scan shows.
 #[derive(Debug, Default)]
 struct Seen(Vec<Scanned>);
 
@@ -82,10 +82,11 @@ impl Visitor for Seen {
     }
 }
 
-/// Scans the whole store.
+/// Scans the whole store; the order of the traces is the store's own, here it is that of their ids.
 pub(super) fn scan(store: &dyn Store) -> Vec<Scanned> {
     let mut seen = Seen::default();
     store.scan(&mut seen).expect("a scan");
+    seen.0.sort_by_key(|trace| trace.trace_id);
     seen.0
 }
 

@@ -6,15 +6,18 @@
 )]
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{ChainError, Checkpoint, Digest, Entry, Head, PlanId, TraceId};
+use windlass_kernel::{
+    ChainError, Checkpoint, Digest, Entry, Head, HolderId, PlanId, State, TraceId, Uuid7,
+};
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
 use windlass_store::{
     AcquireError, After, Append, AppendError, Appended, Claim, IdempotencyRecord, KeyAction, Lease,
     MemoryStore, NewEntry, Record, Shared, Slot, Store, StoreError, TraceFilter, TraceState,
-    Visitor,
+    Visitor, rules,
 };
 
 use crate::bugs::Bug;
@@ -23,19 +26,23 @@ use crate::bugs::Bug;
 pub struct BrokenHarness {
     memory: MemoryHarness,
     bug: Bug,
+    processes: AtomicU64,
     unburied: Mutex<Vec<Box<dyn Store>>>,
 }
 
 impl BrokenHarness {
     pub fn new(bug: Bug) -> Self {
-        Self { memory: MemoryHarness::default(), bug, unburied: Mutex::default() }
+        let (memory, processes) = (MemoryHarness::default(), AtomicU64::default());
+        Self { memory, bug, processes, unburied: Mutex::default() }
     }
 }
 
 impl Harness for BrokenHarness {
     fn open(&self) -> Box<dyn Store> {
-        let inner = self.memory.open_memory();
-        Box::new(Broken { inner, shared: self.memory.shared.clone(), bug: self.bug })
+        let number = self.processes.fetch_add(1, Ordering::Relaxed);
+        let me = HolderId(Uuid7::from_parts(number, [0; 10]));
+        let shared = self.memory.shared.clone();
+        Box::new(Broken { inner: MemoryStore::open(&shared, me), me, shared, bug: self.bug })
     }
 
     fn kill(&self, store: Box<dyn Store>) {
@@ -51,6 +58,7 @@ impl Harness for BrokenHarness {
 
 struct Broken {
     inner: MemoryStore,
+    me: HolderId,
     shared: Shared,
     bug: Bug,
 }
@@ -70,6 +78,13 @@ impl Broken {
                 change(state);
             }
         });
+    }
+
+    /// Makes the trace this process's under the lease in force.
+    fn rob(&self, state: &TraceState) -> Lease {
+        let trace_id = state.head.trace_id;
+        self.change_state(trace_id, |state| state.holder = Some(self.me));
+        Lease::grant(trace_id, self.me, state.fence)
     }
 
     /// The slot as this store writes it.
@@ -94,20 +109,19 @@ impl Broken {
                 Bug::IgnoresArtifactDigest => new.entry.artifact_digest = Digest::of(&new.body),
                 Bug::Renumbers => new.entry.sequence_number = number,
                 Bug::AdoptsEntries => new.entry.trace_id = trace_id,
+                Bug::CorrectsSchema => {
+                    new.entry.schema_id = new.entry.from_state.machine().schema_id().into();
+                }
                 Bug::IgnoresOwnDigest => {}
                 _ => continue,
             }
             new.entry.entry_digest = new.entry.compute_digest(&mut Vec::new());
         }
-        match &mut append.key {
-            KeyAction::Reserve(reservation) => reservation.slot = self.slot(&reservation.slot),
-            KeyAction::Settle(slot) => *slot = self.slot(slot),
-            KeyAction::None => {}
+        if let KeyAction::Reserve(reservation) = &mut append.key {
+            reservation.slot = self.slot(&reservation.slot);
         }
-        match (self.bug, &append.key) {
-            (Bug::LosesReservations, KeyAction::Reserve(_))
-            | (Bug::NeverSettles, KeyAction::Settle(_)) => append.key = KeyAction::None,
-            _ => {}
+        if self.is(Bug::LosesReservations) {
+            append.key = KeyAction::None;
         }
         if self.is(Bug::ForgetsRelease) {
             append.after = After::Keep;
@@ -176,7 +190,7 @@ impl Broken {
     }
 
     /// Spoils what the sound store has done.
-    fn spoil(&self, trace_id: TraceId, key: &KeyAction, digest: Option<Digest>) {
+    fn spoil(&self, trace_id: TraceId) {
         self.shared.tamper(|tables| {
             let entries = tables.entries.get_mut(&trace_id).unwrap();
             if self.is(Bug::LosesLastEntry) {
@@ -192,16 +206,6 @@ impl Broken {
                     _ => {}
                 }
             }
-            if let KeyAction::Settle(slot) = key
-                && let Some(record) = tables.keys.get_mut(slot)
-            {
-                let own = record.trace_id == trace_id;
-                if (self.is(Bug::SettlesTwice) && own)
-                    || (self.is(Bug::SettlesForStrangers) && !own)
-                {
-                    record.effect_digest = digest;
-                }
-            }
             if self.is(Bug::ForgetsCallId) {
                 tables.traces.get_mut(&trace_id).unwrap().head.tool_call_id = None;
             }
@@ -209,9 +213,24 @@ impl Broken {
     }
 }
 
-/// The lease that a trace is under, whoever asks.
-fn in_force(state: &TraceState, lease: &Lease) -> Lease {
-    Lease::grant(lease.trace_id(), state.holder.unwrap_or(lease.holder()), state.fence)
+fn has_ended(state: &TraceState) -> bool {
+    state.head.state.is_some_and(State::is_terminal)
+}
+
+/// Shows only traces that have entries.
+struct Filled<'a>(&'a mut dyn Visitor, Option<(TraceId, Option<TraceState>)>);
+
+impl Visitor for Filled<'_> {
+    fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>) {
+        self.1 = Some((trace_id, recorded.copied()));
+    }
+
+    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+        if let Some((trace_id, recorded)) = self.1.take() {
+            self.0.trace(trace_id, recorded.as_ref());
+        }
+        self.0.entry(entry, body);
+    }
 }
 
 /// Shows only traces that have a row of their own.
@@ -249,7 +268,6 @@ impl Store for Broken {
         self.bend(&mut append);
         let trace_id = append.claim.trace_id();
         let (key, after) = (append.key.clone(), append.after);
-        let digest = append.entries.last().map(|new| new.entry.artifact_digest);
         let state = self.current(trace_id);
         if let (KeyAction::Reserve(reservation), Bug::ChecksKeyFirst) = (&key, self.bug)
             && let Some(record) = self.inner.load_idempotency(&reservation.slot)?
@@ -266,20 +284,35 @@ impl Store for Broken {
             append.key = KeyAction::None;
         }
         let result = match (self.bug, &append.claim, state) {
-            (Bug::SkipsFence, Claim::Held(lease), Some(state)) => {
-                let lease = in_force(&state, lease);
+            (Bug::SkipsFence, Claim::Held(_), Some(state)) => {
+                let lease = self.rob(&state);
                 self.inner.append(Append { claim: Claim::Held(&lease), ..append })
+            }
+            (Bug::LendsLeases, Claim::Held(lease), Some(state)) if rules::holds(lease, &state) => {
+                let lease = self.rob(&state);
+                self.inner.append(Append { claim: Claim::Held(&lease), ..append })
+            }
+            (Bug::AppendsNothing, Claim::Held(lease), Some(state))
+                if append.entries.is_empty() && rules::holds(lease, &state) =>
+            {
+                return Ok(Appended { state, lease: None });
             }
             (Bug::AppendsOneByOne, _, _) => self.append_one_by_one(append),
             (Bug::AllowsAnyTransition, _, Some(state)) => self.append_anywhere(append, state),
             _ => self.inner.append(append),
         };
         if result.is_ok() {
-            self.spoil(trace_id, &key, digest);
+            self.spoil(trace_id);
         } else if self.is(Bug::ReleasesOnRefusal) && after == After::Release {
             self.change_state(trace_id, |state| state.holder = None);
         }
-        result
+        match (self.bug, result) {
+            (Bug::TakenWithoutEffect, Err(AppendError::KeyTaken(mut record))) => {
+                record.effect_digest = None;
+                Err(AppendError::KeyTaken(record))
+            }
+            (_, result) => result,
+        }
     }
 
     fn list_log_entries(
@@ -293,6 +326,9 @@ impl Store for Broken {
             Bug::SignedPages if after_sequence_number > i64::MAX as u64 => 0,
             _ => after_sequence_number,
         };
+        if self.is(Bug::ListsOrphans) && self.current(trace_id).is_none() {
+            return Ok(self.shared.tables().entries.remove(&trace_id).unwrap_or_default());
+        }
         self.inner.list_log_entries(trace_id, after, limit)
     }
 
@@ -338,14 +374,30 @@ impl Store for Broken {
     }
 
     fn release(&self, lease: Lease) -> Result<(), StoreError> {
-        if self.is(Bug::ReleasesForeignLeases) {
+        let mine = self.current(lease.trace_id()).is_some_and(|it| it.holder == Some(self.me));
+        if self.is(Bug::ReleasesForeignLeases) || (self.is(Bug::ReleasesLaterLeases) && mine) {
             self.change_state(lease.trace_id(), |state| state.holder = None);
         }
         self.inner.release(lease)
     }
 
     fn load_idempotency(&self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError> {
-        self.inner.load_idempotency(&self.slot(slot))
+        let mut record = self.inner.load_idempotency(&self.slot(slot))?;
+        if let Some(record) = &mut record {
+            let entries = self.shared.tables().entries.remove(&record.trace_id).unwrap_or_default();
+            let digest = |it: &Record| Some(it.entry.artifact_digest);
+            record.effect_digest = match (self.bug, record.effect_digest) {
+                (Bug::EffectBeforeEnd, None) => entries.last().and_then(digest),
+                (Bug::EffectOfFirstEntry, Some(_)) => entries.first().and_then(digest),
+                (Bug::EffectOfCutTrace, _)
+                    if self.current(record.trace_id).is_some_and(|it| has_ended(&it)) =>
+                {
+                    entries.last().and_then(digest)
+                }
+                (_, effect) => effect,
+            };
+        }
+        Ok(record)
     }
 
     fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError> {
@@ -384,6 +436,7 @@ impl Store for Broken {
 
     fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError> {
         match self.bug {
+            Bug::HidesEmptyTraces => self.inner.scan(&mut Filled(visitor, None)),
             Bug::HidesOrphans => self.inner.scan(&mut Known(visitor, false)),
             Bug::HeadFromEntries => self.inner.scan(&mut Folded(visitor)),
             _ => self.inner.scan(visitor),

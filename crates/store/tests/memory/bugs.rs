@@ -47,12 +47,29 @@ bugs! {
     KeysWithoutServer => a_key_is_free_under_another_server_or_tool;
     /// Ends a key where a C string ends.
     CutsKeysAtNul => keys_that_look_alike_are_different_keys keys_and_bodies_of_any_text_read_back;
-    /// Settles a key each time.
-    SettlesTwice => a_key_is_settled_once;
-    /// Settles a key for whoever asks.
-    SettlesForStrangers => a_key_is_settled_by_its_own_trace_only;
-    /// Does not settle.
-    NeverSettles => an_effect_settles_its_key a_settled_key_stays_taken;
+    /// Takes an open trace's last entry for its effect.
+    EffectBeforeEnd => a_key_has_no_effect_while_its_trace_is_open
+        the_end_of_one_trace_is_no_effect_of_anothers_key a_refused_end_is_no_effect;
+    /// Takes an ended trace's first entry for its effect.
+    EffectOfFirstEntry => the_end_of_a_trace_is_its_keys_effect
+        an_effect_is_the_last_of_several_entries
+        a_key_reserved_with_the_end_has_its_effect_at_once all_keys_of_a_trace_have_its_effect;
+    /// Shows no effect with a taken key.
+    TakenWithoutEffect => a_key_with_an_effect_stays_taken;
+    /// Takes whatever entry is last for the end of the trace.
+    EffectOfCutTrace => an_ended_trace_without_its_last_entry_shows_no_effect;
+    /// Takes an append of nothing for done.
+    AppendsNothing => an_append_without_entries_is_refused;
+    /// Writes its own schema into each entry.
+    CorrectsSchema => an_unknown_schema_id_is_refused;
+    /// Lets anybody use a live lease.
+    LendsLeases => a_lease_counts_only_in_the_hands_of_its_holder;
+    /// Gives back whatever lease it holds instead of the one it is told.
+    ReleasesLaterLeases => a_spent_lease_cannot_free_a_later_one_of_the_same_handle;
+    /// Lists entries that belong to no trace.
+    ListsOrphans => entries_without_a_trace_are_reported_by_a_scan_only;
+    /// Scans traces by their entries.
+    HidesEmptyTraces => a_trace_without_entries_is_reported_by_a_scan;
     /// Frees a trace whatever lease is given back.
     ReleasesForeignLeases => releasing_a_lost_lease_leaves_the_new_holders;
     /// Cleans up after a failed acquire by freeing the trace.
@@ -90,12 +107,14 @@ bugs! {
         a_later_checkpoint_of_the_same_entry_wins;
     /// Keeps any checkpoint of the holder's.
     BelievesCheckpoints => a_checkpoint_must_agree_with_the_head
+        a_checkpoint_must_name_its_traces_plan
         a_checkpoint_with_a_wrong_digest_is_refused;
     /// Keeps anybody's checkpoint.
     UnfencedCheckpoints => a_lost_lease_cannot_write_a_checkpoint
         a_checkpoint_without_the_lease_is_refused;
     /// Keeps any redispatch of the holder's.
-    UnnumberedRedispatches => a_redispatch_with_a_wrong_number_is_refused;
+    UnnumberedRedispatches => a_redispatch_with_a_wrong_number_is_refused
+        only_a_call_that_executes_is_redispatched;
     /// Keeps anybody's redispatch.
     UnfencedRedispatches => a_lost_lease_cannot_record_a_redispatch;
     /// Lists the newest redispatch first.
@@ -114,7 +133,7 @@ bugs! {
     /// Begins each page with the entry that the page before ended with.
     RepeatsAtPageEdges => a_long_trace_is_listed_in_pages;
     /// Scans the traces it knows of only.
-    HidesOrphans => entries_without_a_trace_are_reported_by_a_scan;
+    HidesOrphans => entries_without_a_trace_are_reported_by_a_scan_only;
     /// Shows the head that the entries fold to instead of the one kept apart.
     HeadFromEntries => a_missing_last_entry_shows a_changed_head_shows;
 }

@@ -1,0 +1,78 @@
+-- What the migrations make, as the database tells it. A test holds this file against them;
+-- UPDATE_SCHEMA=1 cargo test -p windlass-store-sqlite schema writes it anew.
+
+PRAGMA application_id = 1464747084;
+PRAGMA user_version = 1;
+
+CREATE TABLE traces (
+    trace_id             BLOB    NOT NULL PRIMARY KEY CHECK (length(trace_id) = 16),
+    plan_id              BLOB    NOT NULL CHECK (length(plan_id) = 16),
+    trace_number         INTEGER NOT NULL,
+    state                TEXT    NOT NULL,
+    last_sequence_number INTEGER NOT NULL,
+    last_entry_digest    BLOB    NOT NULL CHECK (length(last_entry_digest) = 32),
+    tool_call_id         BLOB,
+    holder               BLOB,
+    fence                INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX traces_open ON traces (trace_id)
+    WHERE state NOT IN ('COMPLETED', 'FAILED', 'DENIED', 'TERMINAL');
+
+CREATE TABLE entries (
+    id                INTEGER NOT NULL PRIMARY KEY,
+    trace_id          BLOB    NOT NULL,
+    prev_entry_digest BLOB    NOT NULL,
+    ts                INTEGER NOT NULL,
+    from_state        TEXT    NOT NULL,
+    to_state          TEXT    NOT NULL,
+    artifact_type     TEXT    NOT NULL,
+    artifact_id       BLOB    NOT NULL,
+    artifact_digest   BLOB    NOT NULL,
+    tool_call_id      BLOB,
+    idempotency_key   TEXT,
+    entry_digest      BLOB    NOT NULL,
+    body              BLOB
+) STRICT;
+
+CREATE TRIGGER entries_are_never_updated BEFORE UPDATE ON entries
+BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
+
+CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries
+BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
+
+CREATE TABLE idempotency (
+    server_id       TEXT NOT NULL,
+    tool_name       TEXT NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    request_digest  BLOB NOT NULL,
+    trace_id        BLOB NOT NULL,
+    tool_call_id    BLOB NOT NULL,
+    PRIMARY KEY (server_id, tool_name, idempotency_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER keys_are_never_updated BEFORE UPDATE ON idempotency
+BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
+
+CREATE TRIGGER keys_are_never_deleted BEFORE DELETE ON idempotency
+BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
+
+CREATE TABLE checkpoints (
+    trace_id        BLOB    NOT NULL,
+    sequence_number INTEGER NOT NULL,
+    document        BLOB    NOT NULL,
+    PRIMARY KEY (trace_id, sequence_number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE redispatches (
+    trace_id BLOB    NOT NULL,
+    attempt  INTEGER NOT NULL,
+    document BLOB    NOT NULL,
+    PRIMARY KEY (trace_id, attempt)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER redispatches_are_never_updated BEFORE UPDATE ON redispatches
+BEGIN SELECT RAISE(ABORT, 'dispatches are append-only'); END;
+
+CREATE TRIGGER redispatches_are_never_deleted BEFORE DELETE ON redispatches
+BEGIN SELECT RAISE(ABORT, 'dispatches are append-only'); END;

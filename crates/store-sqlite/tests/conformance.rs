@@ -1,0 +1,201 @@
+//! The SQLite store keeps the contract, and answers as the store in memory does.
+#![expect(clippy::unwrap_used, reason = "test support")]
+
+use std::path::PathBuf;
+
+use rusqlite::{Connection, OptionalExtension, params};
+use tempfile::TempDir;
+use windlass_kernel::{Checkpoint, Entry, Head, TraceId, canon};
+use windlass_store::conformance::fixture::Fixture;
+use windlass_store::conformance::history::assert_same_history;
+use windlass_store::conformance::memory::MemoryHarness;
+use windlass_store::conformance::{Harness, Tamper};
+use windlass_store::{After, NewEntry, Store};
+use windlass_store_sqlite::{Settings, SqliteStore};
+
+windlass_store::conformance_tests!(SqliteHarness::new());
+
+/// A database in a folder of its own. The handles of one process are told apart by their lock
+/// files, just as processes are.
+struct SqliteHarness {
+    folder: TempDir,
+}
+
+impl SqliteHarness {
+    fn new() -> Self {
+        Self { folder: TempDir::new().unwrap() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("windlass.db")
+    }
+
+    fn connect(&self) -> Connection {
+        Connection::open(self.path()).unwrap()
+    }
+}
+
+impl Harness for SqliteHarness {
+    fn open(&self) -> Box<dyn Store> {
+        Box::new(SqliteStore::open(&self.path(), Settings::default()).unwrap())
+    }
+
+    fn kill(&self, store: Box<dyn Store>) {
+        // What is left is what a killed process leaves, its lock file aside: dropping a store frees
+        // its lock and writes nothing, as a test below shows.
+        drop(store);
+    }
+
+    fn tamper(&self, what: &Tamper) -> Option<()> {
+        let connection = self.connect();
+        let mut statement = connection
+            .prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
+            .unwrap();
+        let triggers: Vec<(String, String)> = statement
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        for (name, _) in &triggers {
+            connection.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
+        }
+        let done = change(&connection, what);
+        for (_, sql) in &triggers {
+            connection.execute_batch(sql).unwrap();
+        }
+        done
+    }
+}
+
+/// The key of an entry, if its trace is known.
+fn entry_id(connection: &Connection, trace_id: TraceId, number: u64) -> Option<i64> {
+    let trace_number: Option<i64> = connection
+        .query_row(
+            "SELECT trace_number FROM traces WHERE trace_id = ?1",
+            [trace_id.0.as_bytes()],
+            |row| row.get(0),
+        )
+        .optional()
+        .unwrap();
+    Some((trace_number? << 24) | i64::try_from(number).unwrap())
+}
+
+/// Does what a tamperer does; `None` when there was nothing to do it to.
+fn change(connection: &Connection, what: &Tamper) -> Option<()> {
+    let entry = |trace_id: &TraceId, number: u64, sql: &str| {
+        let id = entry_id(connection, *trace_id, number)?;
+        Some(connection.execute(sql, [id]).unwrap())
+    };
+    let changed = match what {
+        Tamper::DeleteLastEntry(trace_id) => {
+            let first = entry_id(connection, *trace_id, 0)?;
+            let sql = "DELETE FROM entries WHERE id = (
+                SELECT max(id) FROM entries WHERE id BETWEEN ?1 AND ?1 + 16777215)";
+            connection.execute(sql, [first]).unwrap()
+        }
+        Tamper::DeleteEntry(trace_id, number) => {
+            entry(trace_id, *number, "DELETE FROM entries WHERE id = ?1")?
+        }
+        Tamper::GarbleEntry(trace_id, number) => {
+            entry(trace_id, *number, "UPDATE entries SET from_state = 'DREAMING' WHERE id = ?1")?
+        }
+        Tamper::DeleteBody(trace_id, number) => {
+            entry(trace_id, *number, "UPDATE entries SET body = NULL WHERE id = ?1")?
+        }
+        Tamper::ChangeBody(trace_id, number, body) => {
+            let id = entry_id(connection, *trace_id, *number)?;
+            let sql = "UPDATE entries SET body = ?2 WHERE id = ?1";
+            connection.execute(sql, params![id, body]).unwrap()
+        }
+        Tamper::ChangeEntry(entry) => {
+            let id = entry_id(connection, entry.trace_id, entry.sequence_number)?;
+            let sql = "SELECT body FROM entries WHERE id = ?1";
+            let body: Option<Vec<u8>> =
+                connection.query_row(sql, [id], |row| row.get(0)).optional().unwrap()?;
+            write_entry(connection, id, entry, body.as_deref())
+        }
+        Tamper::InsertEntry(new) => {
+            let NewEntry { entry, body } = &**new;
+            let id = entry_id(connection, entry.trace_id, entry.sequence_number)?;
+            write_entry(connection, id, entry, Some(body))
+        }
+        Tamper::ChangeHead(head) => write_head(connection, head),
+        Tamper::ChangeCheckpoint(trace_id, checkpoint) => {
+            write_checkpoint(connection, *trace_id, checkpoint)
+        }
+        Tamper::DeleteTraceRow(trace_id) => {
+            let sql = "DELETE FROM traces WHERE trace_id = ?1";
+            connection.execute(sql, [trace_id.0.as_bytes()]).unwrap()
+        }
+    };
+    (changed == 1).then_some(())
+}
+
+fn write_entry(connection: &Connection, id: i64, entry: &Entry, body: Option<&[u8]>) -> usize {
+    let sql = "INSERT OR REPLACE INTO entries VALUES
+        (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    let values = params![
+        id,
+        entry.trace_id.0.as_bytes(),
+        entry.prev_entry_digest.as_bytes(),
+        entry.ts.unix_ms(),
+        entry.from_state.as_str(),
+        entry.to_state.as_str(),
+        entry.artifact_type.as_str(),
+        entry.artifact_id.0.as_bytes(),
+        entry.artifact_digest.as_bytes(),
+        entry.tool_call_id.as_ref().map(|id| id.0.as_bytes()),
+        entry.idempotency_key,
+        entry.entry_digest.as_bytes(),
+        body,
+    ];
+    connection.execute(sql, values).unwrap()
+}
+
+fn write_head(connection: &Connection, head: &Head) -> usize {
+    let sql = "UPDATE traces SET state = ?2, last_sequence_number = ?3, last_entry_digest = ?4,
+        tool_call_id = ?5 WHERE trace_id = ?1";
+    let values = params![
+        head.trace_id.0.as_bytes(),
+        head.state.unwrap().as_str(),
+        i64::try_from(head.sequence_number).unwrap(),
+        head.entry_digest.as_bytes(),
+        head.tool_call_id.as_ref().map(|id| id.0.as_bytes()),
+    ];
+    connection.execute(sql, values).unwrap()
+}
+
+fn write_checkpoint(connection: &Connection, trace_id: TraceId, checkpoint: &Checkpoint) -> usize {
+    let sql = "UPDATE checkpoints SET document = ?2 WHERE trace_id = ?1 AND sequence_number = (
+        SELECT max(sequence_number) FROM checkpoints WHERE trace_id = ?1)";
+    let document = canon::to_bytes(checkpoint).unwrap();
+    connection.execute(sql, params![trace_id.0.as_bytes(), document]).unwrap()
+}
+
+#[test]
+fn sqlite_answers_every_history_as_memory_does() {
+    for seed in 0..40 {
+        assert_same_history(seed, 250, &MemoryHarness::default(), &SqliteHarness::new());
+    }
+}
+
+/// The end of a store in order leaves what a killed process leaves.
+#[test]
+fn dropping_a_store_writes_nothing() {
+    let harness = SqliteHarness::new();
+    let make = Fixture::new();
+    let store = harness.open();
+    for _ in 0..3 {
+        store.append(make.run_long(2).create(2, After::Keep)).unwrap();
+    }
+    let files = || {
+        ["windlass.db", "windlass.db-wal"]
+            .map(|name| std::fs::read(harness.folder.path().join(name)).unwrap())
+    };
+    let before = files();
+    drop(store);
+    assert!(files() == before, "a file changed");
+    let sql = "SELECT count(*) FROM traces WHERE holder IS NOT NULL";
+    let held: i64 = harness.connect().query_row(sql, [], |row| row.get(0)).unwrap();
+    assert_eq!(held, 3, "the rows still name the holder that has ended");
+}

@@ -1,0 +1,117 @@
+//! Group commit: many threads, one transaction, and yet each append by itself.
+
+use std::sync::Barrier;
+
+use windlass_kernel::Code;
+use windlass_store::conformance::fixture::{CallSpec, Ending, Trace};
+use windlass_store::{After, AppendError, Store};
+
+use crate::support::{Place, assert_reads_back, fixture, verify};
+
+const THREADS: usize = 32;
+const ROUNDS: usize = 10;
+
+/// What a trigger of these tests does not let in.
+const POISON: &str = "hemlock";
+
+/// Lets each thread append its traces, one after the other, all threads at once.
+fn append_all(store: &dyn Store, traces: &[Vec<Trace>]) -> Vec<Vec<Result<(), AppendError>>> {
+    let barrier = &Barrier::new(traces.len());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = traces
+            .iter()
+            .map(|mine| {
+                scope.spawn(move || {
+                    barrier.wait();
+                    let append = |trace: &Trace| {
+                        store.append(trace.create(trace.len(), After::Release)).map(drop)
+                    };
+                    mine.iter().map(append).collect()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    })
+}
+
+#[test]
+fn appends_of_32_threads_all_land() {
+    let place = Place::new();
+    let store = place.open();
+    let make = fixture(0);
+    let traces: Vec<Vec<Trace>> =
+        (0..THREADS).map(|_| (0..ROUNDS).map(|_| make.call(Ending::Completed)).collect()).collect();
+    for result in append_all(&store, &traces).into_iter().flatten() {
+        result.unwrap();
+    }
+    assert_eq!(verify(&store), (THREADS * ROUNDS, THREADS * ROUNDS * 4));
+    for trace in traces.iter().flatten() {
+        assert_reads_back(&store, trace, 4);
+    }
+}
+
+#[test]
+fn what_the_database_refuses_fails_alone_in_its_group() {
+    let place = Place::new();
+    let store = place.open();
+    place
+        .connect()
+        .execute_batch(&format!(
+            "CREATE TRIGGER taster BEFORE INSERT ON entries
+             WHEN instr(CAST(NEW.body AS TEXT), '{POISON}')
+             BEGIN SELECT RAISE(ABORT, 'poisoned'); END"
+        ))
+        .unwrap();
+    let make = fixture(0);
+    let bad = |thread: usize, round: usize| (thread + round).is_multiple_of(7);
+    let call = |thread: usize, round: usize| {
+        let result = if bad(thread, round) { POISON } else { "water" };
+        let result = format!(r#"{{"drink":"{result}"}}"#);
+        make.call_of(&CallSpec { result, ..CallSpec::read(Ending::Completed) })
+    };
+    let traces: Vec<Vec<Trace>> =
+        (0..THREADS).map(|thread| (0..ROUNDS).map(|round| call(thread, round)).collect()).collect();
+    let results = append_all(&store, &traces);
+    let mut landed = 0;
+    for (thread, (mine, results)) in traces.iter().zip(results).enumerate() {
+        for (round, (trace, result)) in mine.iter().zip(results).enumerate() {
+            if bad(thread, round) {
+                // Three entries were written before the fourth was refused.
+                assert_eq!(result.unwrap_err().code(), Code::StoreUnavailable);
+                let error = store.load_state(trace.trace_id).unwrap_err();
+                assert_eq!(error.code(), Code::TraceNotFound);
+            } else {
+                result.unwrap();
+                assert_reads_back(&store, trace, 4);
+                landed += 1;
+            }
+        }
+    }
+    assert_eq!(verify(&store), (landed, landed * 4));
+}
+
+/// A refusal in the middle of a group leaves nothing of itself in the transaction it shares.
+#[test]
+fn what_the_rules_refuse_leaves_the_group_as_it_was() {
+    let place = Place::new();
+    let store = place.open();
+    let make = fixture(0);
+    let taken = make.call(Ending::Completed);
+    let whole = taken.create(4, After::Release);
+    store.append(windlass_store::Append { key: taken.reserve(), ..whole }).unwrap();
+    let barrier = &Barrier::new(THREADS);
+    let traces: Vec<Trace> = (0..THREADS).map(|_| make.call(Ending::Completed)).collect();
+    std::thread::scope(|scope| {
+        for (number, trace) in traces.iter().enumerate() {
+            let (store, taken) = (&store, &taken);
+            scope.spawn(move || {
+                barrier.wait();
+                let owner = if number % 2 == 0 { trace } else { taken };
+                let whole = trace.create(4, After::Release);
+                let append = windlass_store::Append { key: owner.reserve(), ..whole };
+                assert_eq!(store.append(append).is_ok(), number % 2 == 0);
+            });
+        }
+    });
+    assert_eq!(verify(&store), (1 + THREADS / 2, 4 + THREADS / 2 * 4));
+}
