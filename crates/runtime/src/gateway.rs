@@ -101,7 +101,7 @@ impl Gateway {
     /// # Errors
     /// [`GatewayError`] when there is none, or its trace does not hold together.
     pub fn show(&self, trace_id: TraceId) -> Result<CallReport, GatewayError> {
-        let (call, _) = load(self.store.as_ref(), trace_id)?;
+        let call = load(self.store.as_ref(), trace_id)?.call;
         let redispatches = self.store.list_redispatches(trace_id)?;
         let report = CallReport::of(&call, redispatches);
         let held = self.store.is_held(&self.store.load_state(trace_id)?)?;

@@ -54,6 +54,7 @@ pub struct Ledger {
     call: Call,
     pending: Vec<NewEntry>,
     recorded: Head,
+    checkpointed: u64,
 }
 
 impl Ledger {
@@ -62,7 +63,7 @@ impl Ledger {
         let call = Call::empty(trace_id);
         let recorded = call.head;
         let store = Arc::clone(store);
-        Self { store, hold: None, plan_id, call, pending: Vec::new(), recorded }
+        Self { store, hold: None, plan_id, call, pending: Vec::new(), recorded, checkpointed: 0 }
     }
 
     /// Goes on with a recorded call under a lease.
@@ -74,7 +75,7 @@ impl Ledger {
                 windlass_store::StoreError::Corrupt { reason: "a lease was lost".into() }.into()
             );
         };
-        let (call, plan_id) = load(store.as_ref(), trace_id)?;
+        let Loaded { call, plan_id, checkpointed } = load(store.as_ref(), trace_id)?;
         let recorded = call.head;
         Ok(Self {
             store: Arc::clone(store),
@@ -83,6 +84,7 @@ impl Ledger {
             call,
             pending: Vec::new(),
             recorded,
+            checkpointed,
         })
     }
 
@@ -162,8 +164,11 @@ impl Ledger {
         Ok(())
     }
 
-    /// Keeps a checkpoint of the call as recorded.
+    /// Keeps a checkpoint of the call as recorded, unless the newest is of just that.
     pub fn checkpoint(&self, ts: Timestamp) -> Result<(), GatewayError> {
+        if self.checkpointed == self.recorded.sequence_number {
+            return Ok(());
+        }
         if let (Some(lease), Some(state)) =
             (self.lease(), CheckpointState::of(&self.recorded, self.plan_id))
         {
@@ -181,8 +186,18 @@ impl Ledger {
     }
 }
 
+/// A call as it was loaded.
+pub struct Loaded {
+    /// The call.
+    pub call: Call,
+    /// The plan it belongs to.
+    pub plan_id: PlanId,
+    /// The entry of its newest checkpoint; 0 without one.
+    pub checkpointed: u64,
+}
+
 /// Loads a call: checkpoint, entries, artifacts, each checked, and the recorded head at the end.
-pub fn load(store: &dyn Store, trace_id: TraceId) -> Result<(Call, PlanId), GatewayError> {
+pub fn load(store: &dyn Store, trace_id: TraceId) -> Result<Loaded, GatewayError> {
     let corrupt = |source| GatewayError::Corrupt { trace_id, source };
     let state = store.load_state(trace_id)?;
     let checkpoint = store.load_latest_checkpoint(trace_id)?;
@@ -217,7 +232,8 @@ pub fn load(store: &dyn Store, trace_id: TraceId) -> Result<(Call, PlanId), Gate
         let reason = "the trace is filed under another plan";
         return Err(corrupt(ChainError::Link { sequence_number, reason }));
     }
-    Ok((call, state.plan_id))
+    let checkpointed = checkpoint.map_or(0, |checkpoint| checkpoint.checkpoint_sequence_number);
+    Ok(Loaded { call, plan_id: state.plan_id, checkpointed })
 }
 
 /// Applies one stored record to a call, checking chain, body and links.

@@ -96,7 +96,7 @@ impl Gateway {
     /// Whether recovery could do something with a call without a person.
     fn has_way_on(&self, trace_id: TraceId) -> bool {
         let plan = || -> Result<Plan, GatewayError> {
-            let (call, _) = crate::ledger::load(self.store.as_ref(), trace_id)?;
+            let call = crate::ledger::load(self.store.as_ref(), trace_id)?.call;
             let Some((request, _)) = &call.request else { return Ok(Plan::Nothing) };
             let Ok(preparation) = self.supervisor.prepare(request) else { return Ok(Plan::Hold) };
             let count = self.store.list_redispatches(trace_id)?.len();

@@ -1,5 +1,6 @@
 //! `windlass init`.
 
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -77,7 +78,15 @@ fn fill(draft: &Path) -> Result<(), Failure> {
     }
     files.remove(".gitignore");
     PolicySet::load(&files)?;
-    SqliteStore::open(&draft.join(DATABASE), windlass_store_sqlite::Settings::default())?;
+    let database = draft.join(DATABASE);
+    // What tools were given and said is for its owner's eyes; SQLite's other files follow this one.
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&database)
+        .map_err(|error| cannot_write(&database, &error))?;
+    SqliteStore::open(&database, windlass_store_sqlite::Settings::default())?;
     Ok(())
 }
 
