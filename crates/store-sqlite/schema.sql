@@ -5,19 +5,19 @@ PRAGMA application_id = 1464747084;
 PRAGMA user_version = 1;
 
 CREATE TABLE traces (
-    trace_id             BLOB    NOT NULL PRIMARY KEY CHECK (length(trace_id) = 16),
-    plan_id              BLOB    NOT NULL CHECK (length(plan_id) = 16),
+    trace_id             BLOB    NOT NULL PRIMARY KEY,
+    plan_id              BLOB    NOT NULL,
     trace_number         INTEGER NOT NULL,
     state                TEXT    NOT NULL,
     last_sequence_number INTEGER NOT NULL,
-    last_entry_digest    BLOB    NOT NULL CHECK (length(last_entry_digest) = 32),
+    last_entry_digest    BLOB    NOT NULL,
     tool_call_id         BLOB,
     holder               BLOB,
-    fence                INTEGER NOT NULL
+    fence                INTEGER NOT NULL,
+    open                 INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX traces_open ON traces (trace_id)
-    WHERE state NOT IN ('COMPLETED', 'FAILED', 'DENIED', 'TERMINAL');
+CREATE INDEX traces_open ON traces (trace_id) WHERE open;
 
 CREATE TABLE entries (
     id                INTEGER NOT NULL PRIMARY KEY,

@@ -5,9 +5,9 @@ use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::artifact::{EffectError, Redispatch, SettledBy};
 use windlass_kernel::recovery::{Plan, UncertainRule, plan};
-use windlass_kernel::{Code, Outcome, RiskLevel, State, TraceId};
+use windlass_kernel::{Code, Machine, Outcome, RiskLevel, State, TraceId};
 use windlass_policy::OnUncertain;
-use windlass_store::{After, AppendError, TraceFilter};
+use windlass_store::{After, AppendError, TraceFilter, TraceState};
 
 use crate::dispatch::Settled;
 use crate::error::GatewayError;
@@ -39,31 +39,14 @@ pub struct Recovered {
 }
 
 impl Gateway {
-    /// Recovers every call that has not ended and whose process is gone.
+    /// Recovers every call that has not ended and whose process is gone, the oldest first.
     ///
     /// # Errors
     /// [`GatewayError`] when the open traces cannot be listed.
     pub fn recover_all(&self) -> Result<Vec<Recovered>, GatewayError> {
-        let mut all = Vec::new();
-        let mut filter = TraceFilter::open(PAGE);
-        loop {
-            let page = self.store.list_traces(&filter)?;
-            filter.before = page.last().map(|state| state.head.trace_id);
-            let full = page.len() == PAGE;
-            for state in page {
-                let trace_id = state.head.trace_id;
-                let is_call = state
-                    .head
-                    .state
-                    .is_none_or(|state| state.machine() == windlass_kernel::Machine::Call);
-                if is_call {
-                    all.push(Recovered { trace_id, result: self.recover(trace_id) });
-                }
-            }
-            if !full {
-                return Ok(all);
-            }
-        }
+        let ids = self.open_calls(None)?.into_iter().map(|state| state.head.trace_id);
+        let recover = |trace_id| Recovered { trace_id, result: self.recover(trace_id) };
+        Ok(ids.map(recover).collect())
     }
 
     /// Recovers the calls that a dead process left in the middle, leaving alone what waits for a
@@ -74,23 +57,32 @@ impl Gateway {
     pub fn recover_interrupted(&self) -> Result<Vec<Recovered>, GatewayError> {
         let mut all = Vec::new();
         for state in [State::Authorized, State::Executing] {
-            let mut filter = TraceFilter { state: Some(state), ..TraceFilter::open(PAGE) };
-            loop {
-                let page = self.store.list_traces(&filter)?;
-                filter.before = page.last().map(|state| state.head.trace_id);
-                let full = page.len() == PAGE;
-                for state in page {
-                    let trace_id = state.head.trace_id;
-                    if !self.store.is_held(&state)? && self.has_way_on(trace_id) {
-                        all.push(Recovered { trace_id, result: self.recover(trace_id) });
-                    }
-                }
-                if !full {
-                    break;
+            for state in self.open_calls(Some(state))? {
+                let trace_id = state.head.trace_id;
+                if !self.store.is_held(&state)? && self.has_way_on(trace_id) {
+                    all.push(Recovered { trace_id, result: self.recover(trace_id) });
                 }
             }
         }
         Ok(all)
+    }
+
+    /// Lists the calls that have not ended, the oldest first.
+    fn open_calls(&self, state: Option<State>) -> Result<Vec<TraceState>, GatewayError> {
+        let mut all = Vec::new();
+        let mut filter = TraceFilter { state, ..TraceFilter::open(PAGE) };
+        loop {
+            let page = self.store.list_traces(&filter)?;
+            filter.before = page.last().map(|state| state.head.trace_id);
+            let full = page.len() == PAGE;
+            all.extend(page.into_iter().filter(|state| {
+                state.head.state.is_none_or(|state| state.machine() == Machine::Call)
+            }));
+            if !full {
+                all.reverse();
+                return Ok(all);
+            }
+        }
     }
 
     /// Whether recovery could do something with a call without a person.

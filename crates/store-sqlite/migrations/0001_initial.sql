@@ -1,19 +1,19 @@
 -- Where each trace stands, kept apart from its entries: the chain does not protect its own tail.
 CREATE TABLE traces (
-    trace_id             BLOB    NOT NULL PRIMARY KEY CHECK (length(trace_id) = 16),
-    plan_id              BLOB    NOT NULL CHECK (length(plan_id) = 16),
+    trace_id             BLOB    NOT NULL PRIMARY KEY,
+    plan_id              BLOB    NOT NULL,
     trace_number         INTEGER NOT NULL,
     state                TEXT    NOT NULL,
     last_sequence_number INTEGER NOT NULL,
-    last_entry_digest    BLOB    NOT NULL CHECK (length(last_entry_digest) = 32),
+    last_entry_digest    BLOB    NOT NULL,
     tool_call_id         BLOB,
     holder               BLOB,
-    fence                INTEGER NOT NULL
+    fence                INTEGER NOT NULL,
+    open                 INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Finds the traces that have not ended: recovery at start, `call list`.
-CREATE INDEX traces_open ON traces (trace_id)
-    WHERE state NOT IN ('COMPLETED', 'FAILED', 'DENIED', 'TERMINAL');
+CREATE INDEX traces_open ON traces (trace_id) WHERE open;
 
 -- The journal. The key is `trace_number << 24 | sequence_number`: one tree in which a trace's
 -- entries lie together and new traces are added at the end. The artifact's canonical bytes lie

@@ -115,8 +115,8 @@ fn insert_trace(
     let inserted = connection
         .prepare_cached(
             "INSERT INTO traces (trace_id, plan_id, trace_number, state, last_sequence_number,
-                 last_entry_digest, tool_call_id, holder, fence)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING",
+                 last_entry_digest, tool_call_id, holder, fence, open)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING",
         )
         .during(operation)?
         .execute(params![
@@ -129,6 +129,7 @@ fn insert_trace(
             state.head.tool_call_id.as_ref().map(|id| id.0.as_bytes()),
             state.holder.as_ref().map(|id| id.0.as_bytes()),
             signed(state.fence)?,
+            rows::is_open(state),
         ])
         .during(operation)?;
     Ok((inserted == 1).then_some(number))
@@ -151,7 +152,7 @@ pub fn update_trace(connection: &Connection, state: &TraceState) -> Result<(), S
     connection
         .prepare_cached(
             "UPDATE traces SET state = ?2, last_sequence_number = ?3, last_entry_digest = ?4,
-                 tool_call_id = ?5, holder = ?6, fence = ?7
+                 tool_call_id = ?5, holder = ?6, fence = ?7, open = ?8
              WHERE trace_id = ?1",
         )
         .during(operation)?
@@ -163,6 +164,7 @@ pub fn update_trace(connection: &Connection, state: &TraceState) -> Result<(), S
             state.head.tool_call_id.as_ref().map(|id| id.0.as_bytes()),
             state.holder.as_ref().map(|id| id.0.as_bytes()),
             signed(state.fence)?,
+            rows::is_open(state),
         ])
         .during(operation)?;
     Ok(())

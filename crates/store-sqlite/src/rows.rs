@@ -12,7 +12,7 @@ use crate::error::During;
 
 /// The columns that [`read_trace`] expects, in their order.
 pub const TRACE_COLUMNS: &str = "trace_id, plan_id, state, last_sequence_number, \
-     last_entry_digest, tool_call_id, holder, fence, trace_number";
+     last_entry_digest, tool_call_id, holder, fence, trace_number, open";
 
 /// The columns that [`read_entry`] expects, in their order; the artifact's body comes last.
 pub const ENTRY_COLUMNS: &str = "trace_id, id, prev_entry_digest, ts, from_state, to_state, \
@@ -50,6 +50,11 @@ impl TraceNumber {
                 reason: format!("a trace can have no entry {sequence_number}"),
             })
     }
+}
+
+/// Whether a trace has not ended, as its row says beside its state, for the index.
+pub fn is_open(state: &TraceState) -> bool {
+    !state.head.state.is_some_and(State::is_terminal)
 }
 
 /// A trace with the number it is filed under.
@@ -153,6 +158,10 @@ fn read_trace_columns(row: &Row<'_>) -> Result<TraceRow, Unreadable> {
         holder: optional_uuid(column(row, 6)?, "holder")?.map(HolderId),
         fence: number(column(row, 7)?, "fence")?,
     };
+    // A trace that is not filed as what it is would not be found by those who look for it.
+    if column(row, 9)?.as_i64() != Ok(i64::from(is_open(&state))) {
+        return Err("open");
+    }
     let number = column(row, 8)?.as_i64().map_err(|_| "trace_number")?;
     Ok(TraceRow { state, number: TraceNumber(number) })
 }
@@ -165,7 +174,7 @@ pub fn load_trace(
     let mut statement = connection
         .prepare_cached(
             "SELECT trace_id, plan_id, state, last_sequence_number, last_entry_digest,
-                    tool_call_id, holder, fence, trace_number
+                    tool_call_id, holder, fence, trace_number, open
              FROM traces WHERE trace_id = ?1",
         )
         .during("read a trace")?;

@@ -308,7 +308,7 @@ impl Store for SqliteStore {
         let mut sql = format!("SELECT {} FROM traces WHERE true", rows::TRACE_COLUMNS);
         if filter.open_only {
             // Written as in the partial index, which then serves it.
-            sql.push_str(" AND state NOT IN ('COMPLETED', 'FAILED', 'DENIED', 'TERMINAL')");
+            sql.push_str(" AND open");
         }
         sql.push_str(
             " AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR trace_id < ?2)
