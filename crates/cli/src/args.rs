@@ -217,8 +217,9 @@ pub struct Verify {
     /// Everything: what happens without any of these.
     #[arg(long, conflicts_with = "file")]
     pub all: bool,
-    /// A chain in a file: a JSON array, `{"entries": […]}`, or one entry a line.
-    #[arg(long, value_name = "F")]
+    /// A chain in a file, `-` for standard input: a JSON array, `{"entries": […]}`, or one entry a
+    /// line. It needs no project, and always prints JSON.
+    #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
 
