@@ -9,6 +9,7 @@
 
 mod canon;
 mod harness;
+mod init;
 mod snapshot;
 mod verify_file;
 mod verify_vectors;
