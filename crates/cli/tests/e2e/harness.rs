@@ -255,7 +255,15 @@ impl Place {
     pub fn interrupted(&self, tool: &str, args: &str) -> String {
         let before = self.ids();
         let line = ["call", "run", tool, "--args", args, "--new-key"];
+        // Meanwhile nothing else may be taken up, or the process would die in that.
+        let tools = self.read(".windlass/tools.toml");
+        let patient = tools.lines().map(|line| match line.starts_with("on_uncertain") {
+            true => "on_uncertain = \"hold\"\n".to_owned(),
+            false => format!("{line}\n"),
+        });
+        self.write(".windlass/tools.toml", patient.collect::<String>());
         let outcome = self.run_with("WINDLASS_CRASH_AT", "dispatch.after", &line);
+        self.write(".windlass/tools.toml", tools);
         assert_eq!(outcome.code, None, "{outcome}");
         let new: Vec<String> = self.ids().into_iter().filter(|id| !before.contains(id)).collect();
         assert_eq!(new.len(), 1, "{new:?}");

@@ -11,5 +11,6 @@ mod canon;
 mod harness;
 mod init;
 mod snapshot;
+mod tamper;
 mod verify_file;
 mod verify_vectors;
