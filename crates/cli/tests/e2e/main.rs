@@ -9,6 +9,7 @@
 
 mod canon;
 mod harness;
+mod help;
 mod init;
 mod snapshot;
 mod tamper;
