@@ -7,11 +7,18 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod call_input;
+mod call_run;
+mod call_tools;
 mod canon;
+mod decide;
 mod harness;
 mod help;
 mod init;
+mod recover;
+mod secrets;
 mod snapshot;
 mod tamper;
+mod trace;
 mod verify_file;
 mod verify_vectors;
