@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         })
         .and_then(|()| run(&cli, &output));
     match done {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => ExitCode::from(output.exit(code)),
         Err(failure) => {
             failure.print(&output);
             ExitCode::from(failure.exit())

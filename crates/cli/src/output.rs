@@ -20,6 +20,8 @@ pub struct Output {
 
 /// Whether nobody reads standard output any more.
 static CLOSED: AtomicBool = AtomicBool::new(false);
+/// Whether standard output could not be written although somebody may be reading.
+static LOST: AtomicBool = AtomicBool::new(false);
 
 /// What a word means, for its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +72,15 @@ impl Output {
         if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush()) {
             CLOSED.store(true, Ordering::Relaxed);
             if error.kind() != std::io::ErrorKind::BrokenPipe {
+                LOST.store(true, Ordering::Relaxed);
                 self.note(&format!("error: standard output cannot be written: {error}"));
             }
         }
+    }
+
+    /// The exit code of a command whose data may have been lost.
+    pub fn exit(&self, code: u8) -> u8 {
+        if LOST.load(Ordering::Relaxed) { code.max(1) } else { code }
     }
 
     /// Whether nobody reads the data any more.

@@ -15,6 +15,8 @@ mod decide;
 mod harness;
 mod help;
 mod init;
+mod output;
+mod policy;
 mod recover;
 mod secrets;
 mod snapshot;
