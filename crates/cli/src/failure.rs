@@ -216,7 +216,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::StoreFull => "free some space, then run `windlass recover`",
         Code::StoreTooNew => "use the version of Windlass that wrote it, or a newer one",
         Code::StoreCorrupt => "restore `.windlass/windlass.db` from a backup",
-        Code::StoreUnavailable => "`windlass doctor` looks for the cause",
+        Code::StoreUnavailable => {
+            "see whether its disk has room and its folder can be written, then run `windlass doctor`"
+        }
         Code::Internal => "please report it with the command that caused it",
         Code::ToolTimeout
         | Code::ToolOutputTooLarge

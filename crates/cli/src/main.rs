@@ -51,9 +51,10 @@ fn misused(error: &clap::Error) -> ExitCode {
         return ExitCode::from(2);
     }
     let text = error.to_string();
-    let message = match error.kind() {
-        Kind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing",
-        _ => text.split("\n\nUsage:").next().unwrap_or_default(),
+    let message = if error.kind() == Kind::DisplayHelpOnMissingArgumentOrSubcommand {
+        "a command is missing"
+    } else {
+        text.split("\n\nUsage:").next().unwrap_or_default()
     };
     let message = message.split("\n\nFor more").next().unwrap_or_default();
     let message = message.trim_start_matches("error: ");

@@ -128,17 +128,18 @@ fn show(gateway: &Gateway, report: &CallReport, output: &Output) -> Result<(), F
         return output.value(&value);
     }
     let mut asked = Vec::new();
-    let text = |value: &Value| value.as_str().map(plain);
-    asked.extend(text(&request["intent"]).map(|intent| format!("  intent   {intent}")));
-    asked.extend(text(&request["agent"]).map(|agent| format!("  agent    {agent}")));
-    asked.extend(text(&request["phase"]).map(|phase| format!("  phase    {phase}")));
+    let text = |value: &Value, name: &str| value.pointer(name).and_then(Value::as_str).map(plain);
+    for name in ["intent", "agent", "phase"] {
+        let value = text(&request, &format!("/{name}"));
+        asked.extend(value.map(|value| format!("  {name:<8} {value}")));
+    }
     if let Some(args) = request.pointer("/proposal/args") {
         asked.push(format!("  args     {}", plain(&args.to_string())));
     }
     if let (Some(verdict), Some(reason)) =
-        (decision["decision"].as_str(), text(&decision["rationale"]))
+        (text(&decision, "/decision"), text(&decision, "/rationale"))
     {
-        let by = text(&decision["decided_by"]["name"]).unwrap_or_else(|| "policy".to_owned());
+        let by = text(&decision, "/decided_by/name").unwrap_or_else(|| "policy".to_owned());
         asked.push(format!("  decided  {verdict} by {by}: {reason}"));
     }
     print_with(report, &asked, output);

@@ -130,9 +130,9 @@ fn lists_are_filtered() {
         list.as_array().unwrap().iter().map(|row| text_of(row, "trace_id")).collect()
     };
     assert_eq!(ids(&[]), [held.clone(), done.clone()]);
-    assert_eq!(ids(&["--open"]), [held.clone()]);
-    assert_eq!(ids(&["--held"]), [held.clone()]);
-    assert_eq!(ids(&["--state", "completed"]), [done.clone()]);
+    assert_eq!(ids(&["--open"]), [held.as_str()]);
+    assert_eq!(ids(&["--held"]), [held.as_str()]);
+    assert_eq!(ids(&["--state", "completed"]), [done.as_str()]);
     assert_eq!(ids(&["--state", "FAILED"]), [""; 0]);
     assert_eq!(ids(&["--before", &held]), [done]);
     assert_eq!(ids(&["--limit", "1"]), [held]);

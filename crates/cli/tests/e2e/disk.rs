@@ -31,7 +31,7 @@ fn a_file_that_may_not_grow_loses_nothing() {
         }
         assert!(!place.work().join("note").exists(), "nothing acts that is not recorded");
         place.run(&["verify"]).exit(0);
-        assert_eq!(place.ids(), [before.clone()]);
+        assert_eq!(place.ids(), [before.as_str()]);
     }
     place.run(&args).exit(0);
     assert_eq!(place.read("note"), "x\n");

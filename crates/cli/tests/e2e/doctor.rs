@@ -15,10 +15,13 @@ fn a_healthy_project_is_good() {
     }
 }
 
+/// Makes something wrong.
+type Spoil = fn(&Place);
+
 #[test]
 fn what_is_wrong_is_said_with_what_to_do() {
     let mut outcomes = vec![Place::new().run(&["doctor"]).exit(1).says("[PROJECT_MISSING]")];
-    let spoilt: [(&str, fn(&Place)); 6] = [
+    let spoilt: [(&str, Spoil); 6] = [
         ("CONFIG_INVALID", |place| place.append(".windlass/config.toml", "colour = 1")),
         ("POLICY_INVALID", |place| place.append(".windlass/policy/default.toml", "[[rule]]")),
         ("STORE_TOO_NEW", |place| {
