@@ -71,7 +71,7 @@ fn a_full_disk_is_told_and_everything_goes_on_after() {
            windlass verify"#,
     );
     if outcome.code == Some(77) || outcome.stderr.contains("unshare") {
-        // No namespaces here: the limit on a file's size above has to do.
+        eprintln!("no namespaces here: the limit on a file's size has to do");
         return;
     }
     let outcome = outcome.exit(0).warns("[STORE_FULL]").warns("hint: free some space");
@@ -96,6 +96,7 @@ fn a_read_only_disk_is_told() {
            windlass verify"#,
     );
     if outcome.code == Some(77) || outcome.stderr.contains("unshare") {
+        eprintln!("no namespaces here: a disk cannot be made read-only");
         return;
     }
     let outcome = outcome.exit(0).warns("[STORE_READ_ONLY]").warns("hint: ");
