@@ -4,22 +4,28 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+/// The heading of the options that every command has.
+const EVERYWHERE: &str = "Options everywhere";
+
 /// Lets agents' tool calls act only under policy, records every step before it acts, and after any
 /// crash goes on from the record alone.
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = "First steps:\n  windlass init\n  windlass call run shell/read --args \
-    '{\"line\":\"git status\"}'\n  windlass verify\n\nExit codes: 0 done, 1 failed, 2 wrong usage \
-    or input, 3 refused by policy, 4 waits for a person, 5 journal corrupt, 70 a fault of Windlass.")]
+    '{\"line\":\"git status\"}'\n  windlass verify\n\nExit codes:\n  0 done, 1 failed, 2 wrong \
+    usage or input, 3 refused by policy, 4 waits for a person,\n  5 journal corrupt, 70 a fault of \
+    Windlass. Every error code has a page in docs/errors.")]
 pub struct Cli {
     /// The project's folder; otherwise the nearest folder upwards that has a `.windlass`.
     #[arg(long, short = 'C', global = true, value_name = "DIR", env = "WINDLASS_PROJECT")]
+    #[arg(hide_env_values = true, help_heading = EVERYWHERE)]
     pub project: Option<PathBuf>,
     /// Print JSON instead of text.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub json: bool,
     /// When to use colour.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(help_heading = EVERYWHERE)]
     pub color: Color,
     /// What to do.
     #[command(subcommand)]
@@ -217,8 +223,9 @@ pub struct Verify {
     /// Everything: what happens without any of these.
     #[arg(long, conflicts_with = "file")]
     pub all: bool,
-    /// A chain in a file: a JSON array, `{"entries": […]}`, or one entry a line.
-    #[arg(long, value_name = "F")]
+    /// A chain in a file, `-` for standard input: a JSON array, `{"entries": […]}`, or one entry a
+    /// line. It needs no project, and always prints JSON.
+    #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
 

@@ -58,14 +58,19 @@ impl Config {
     /// Reads the file's text.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let config: Self = toml::from_str(text).map_err(|error| {
-            let message = error.message().to_owned();
+            // The reader's words for types are Rust's.
+            let message = error
+                .message()
+                .replace("expected u64", "expected a whole number")
+                .replace("wanted string or table", "expected a text in quotes")
+                .replace(" as i128", "");
             let line = error.span().map_or(1, |span| {
                 text.get(..span.start).unwrap_or_default().matches('\n').count() + 1
             });
             Failure::new(Code::ConfigInvalid, format!("config.toml:{line}: {message}"))
         })?;
         if config.store.busy_timeout_ms > BUSY_MS_MAX {
-            let message = format!("config.toml: store.busy_timeout_ms is at most {BUSY_MS_MAX}");
+            let message = format!("config.toml: `store.busy_timeout_ms` is at most {BUSY_MS_MAX}");
             return Err(Failure::new(Code::ConfigInvalid, message));
         }
         Ok(config)

@@ -5,7 +5,7 @@ use std::error::Error;
 use serde_json::json;
 use windlass_kernel::Code;
 
-use crate::output::Output;
+use crate::output::{Output, plain};
 
 /// An error on its way out.
 #[derive(Debug)]
@@ -76,15 +76,16 @@ impl Failure {
         }
         output.note(&format!(
             "{} {} [{}]",
-            output.paint("error:", crate::output::Ink::Bad),
-            self.message,
+            output.paint_note("error:", crate::output::Ink::Bad),
+            plain(&self.message),
             self.code
         ));
         for cause in &self.causes {
-            output.note(&format!("caused by: {cause}"));
+            output.note(&format!("caused by: {}", plain(cause)));
         }
         if let Some(hint) = hint {
-            output.note(&format!("\n{} {hint}", output.paint("hint:", crate::output::Ink::Good)));
+            let word = output.paint_note("hint:", crate::output::Ink::Good);
+            output.note(&format!("\n{word} {}", plain(hint)));
         }
     }
 }
@@ -215,7 +216,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::StoreFull => "free some space, then run `windlass recover`",
         Code::StoreTooNew => "use the version of Windlass that wrote it, or a newer one",
         Code::StoreCorrupt => "restore `.windlass/windlass.db` from a backup",
-        Code::StoreUnavailable => "`windlass doctor` looks for the cause",
+        Code::StoreUnavailable => {
+            "see whether its disk has room and its folder can be written, then run `windlass doctor`"
+        }
         Code::Internal => "please report it with the command that caused it",
         Code::ToolTimeout
         | Code::ToolOutputTooLarge
@@ -223,8 +226,8 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         | Code::ToolProtocolError
         | Code::ToolFailed
         | Code::ToolCompensated
-        | Code::RequestInvalid
         | Code::ArtifactMissing
         | Code::FileUnreadable => return None,
+        Code::RequestInvalid => "`windlass COMMAND --help` says what it may be",
     })
 }

@@ -10,6 +10,7 @@ mod project;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser as _};
+use windlass_kernel::Code;
 
 use crate::args::{Cli, Command};
 use crate::failure::{Done, Failure};
@@ -19,26 +20,49 @@ use crate::project::Project;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
-            let usage = error.use_stderr();
-            // Help goes to standard output, mistakes to standard error; clap knows which.
-            return match error.print() {
-                Ok(()) if !usage => ExitCode::SUCCESS,
-                _ => ExitCode::from(2),
-            };
-        }
+        Err(error) => return misused(&error),
     };
     let output = Output::new(cli.json, cli.color);
     let done = windlass_store::fault::check()
-        .map_err(|message| Failure::new(windlass_kernel::Code::RequestInvalid, message))
+        .map_err(|message| {
+            Failure::new(Code::RequestInvalid, message)
+                .hint("the variable is for crash drills; unset it")
+        })
         .and_then(|()| run(&cli, &output));
     match done {
-        Ok(code) => ExitCode::from(code),
+        Ok(code) => ExitCode::from(output.exit(code)),
         Err(failure) => {
             failure.print(&output);
             ExitCode::from(failure.exit())
         }
     }
+}
+
+/// Prints help to standard output and mistakes to standard error; clap knows which it is.
+fn misused(error: &clap::Error) -> ExitCode {
+    use clap::error::ErrorKind as Kind;
+    if !error.use_stderr() {
+        // Nobody may be reading.
+        drop(error.print());
+        return ExitCode::SUCCESS;
+    }
+    if !std::env::args_os().any(|word| word == "--json") {
+        drop(error.print());
+        return ExitCode::from(2);
+    }
+    let text = error.to_string();
+    let message = if error.kind() == Kind::DisplayHelpOnMissingArgumentOrSubcommand {
+        "a command is missing"
+    } else {
+        text.split("\n\nUsage:").next().unwrap_or_default()
+    };
+    let message = message.split("\n\nFor more").next().unwrap_or_default();
+    let message = message.trim_start_matches("error: ");
+    let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    Failure::new(Code::RequestInvalid, message)
+        .hint("`windlass --help` lists the commands, `windlass COMMAND --help` their options")
+        .print(&Output::new(true, args::Color::Never));
+    ExitCode::from(2)
 }
 
 fn run(cli: &Cli, output: &Output) -> Done {
@@ -58,7 +82,7 @@ fn run(cli: &Cli, output: &Output) -> Done {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "windlass", &mut script);
-            output::raw(&String::from_utf8_lossy(&script));
+            output.bytes(&script);
             Ok(0)
         }
     }

@@ -1,8 +1,7 @@
 //! The only place that talks to the terminal: data to standard output, the rest to standard error.
 
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "this is the terminal's shim")]
-
 use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
@@ -16,7 +15,13 @@ pub struct Output {
     /// JSON instead of text.
     pub json: bool,
     color: bool,
+    note_color: bool,
 }
+
+/// Whether nobody reads standard output any more.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+/// Whether standard output could not be written although somebody may be reading.
+static LOST: AtomicBool = AtomicBool::new(false);
 
 /// What a word means, for its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,31 +41,51 @@ pub enum Ink {
 impl Output {
     /// Decides how to print.
     pub fn new(json: bool, color: Color) -> Self {
-        let color = match color {
+        let wanted = |terminal: bool| match color {
             Color::Always => true,
             Color::Never => false,
             Color::Auto => {
-                std::io::stdout().is_terminal()
-                    && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+                terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
             }
         };
-        Self { json, color: color && !json }
+        Self {
+            json,
+            color: !json && wanted(std::io::stdout().is_terminal()),
+            note_color: !json && wanted(std::io::stderr().is_terminal()),
+        }
     }
 
     /// Prints a line of data.
     pub fn line(&self, text: &str) {
-        anstream::AutoStream::new(
-            std::io::stdout().lock(),
-            if self.color { anstream::ColorChoice::Always } else { anstream::ColorChoice::Never },
-        )
-        .write_all(format!("{text}\n").as_bytes())
-        .unwrap_or_else(|error| quit(&error));
+        self.bytes(format!("{text}\n").as_bytes());
     }
 
     /// Prints bytes of data as they are.
+    ///
+    /// When nobody reads them any more the rest is dropped and the command goes on: its exit code
+    /// says what became of the call, not of the pipe.
     pub fn bytes(&self, bytes: &[u8]) {
+        if CLOSED.load(Ordering::Relaxed) {
+            return;
+        }
         let mut stdout = std::io::stdout().lock();
-        stdout.write_all(bytes).and_then(|()| stdout.flush()).unwrap_or_else(|error| quit(&error));
+        if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+            CLOSED.store(true, Ordering::Relaxed);
+            if error.kind() != std::io::ErrorKind::BrokenPipe {
+                LOST.store(true, Ordering::Relaxed);
+                self.note(&format!("error: standard output cannot be written: {error}"));
+            }
+        }
+    }
+
+    /// The exit code of a command whose data may have been lost.
+    pub fn exit(&self, code: u8) -> u8 {
+        if LOST.load(Ordering::Relaxed) { code.max(1) } else { code }
+    }
+
+    /// Whether nobody reads the data any more.
+    pub fn is_closed(&self) -> bool {
+        CLOSED.load(Ordering::Relaxed)
     }
 
     /// Prints a value as JSON on one line.
@@ -73,7 +98,13 @@ impl Output {
 
     /// Says something to the person, beside the data.
     pub fn note(&self, text: &str) {
-        eprintln!("{text}");
+        // Where even this cannot be written there is nobody left to tell.
+        drop(std::io::stderr().lock().write_all(format!("{text}\n").as_bytes()));
+    }
+
+    /// Colours a word of a note, if colours are wanted there.
+    pub fn paint_note(&self, text: &str, ink: Ink) -> String {
+        Self { color: self.note_color, ..*self }.paint(text, ink)
     }
 
     /// Colours a word, if colours are wanted.
@@ -128,16 +159,15 @@ impl Output {
     }
 }
 
-/// Ends the process when nobody reads what it prints, as other tools do.
-fn quit(error: &std::io::Error) -> ! {
-    let broken_pipe = error.kind() == std::io::ErrorKind::BrokenPipe;
-    if !broken_pipe {
-        eprintln!("error: standard output cannot be written: {error}");
+/// Shows text from elsewhere without letting it command the terminal.
+pub fn plain(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() && char != '\t' {
+            shown.extend(char.escape_default());
+        } else {
+            shown.push(char);
+        }
     }
-    std::process::exit(if broken_pipe { 0 } else { 1 });
-}
-
-/// Prints a raw line that is always text, for scripts such as completions.
-pub fn raw(text: &str) {
-    print!("{text}");
+    shown
 }

@@ -120,8 +120,8 @@ impl Project {
         if !path.exists() {
             let message = format!("the journal `{}` is gone", path.display());
             return Err(Failure::new(Code::StoreUnavailable, message).hint(
-                "restore it from a backup; to begin with an empty one, move the folder `.windlass` \
-                 away and run `windlass init`",
+                "if this is a fresh clone, or to begin with an empty one, run `windlass init`; \
+                 otherwise restore it from a backup, since it knows what has been done",
             ));
         }
         Ok(SqliteStore::open(&path, config.store())?)

@@ -8,8 +8,8 @@ use windlass_runtime::{
 
 use crate::args::{Call, CallRun, Decide};
 use crate::commands::{read_args, recover, risk, tool_name, trace, trace_id};
-use crate::failure::{Done, Failure, exit_of};
-use crate::output::{Ink, Output};
+use crate::failure::{Done, Failure, exit_of, hint_of};
+use crate::output::{Ink, Output, plain};
 use crate::project::Project;
 
 /// Runs a subcommand of `call`.
@@ -17,8 +17,9 @@ pub fn run(project: &Project, command: &Call, output: &Output) -> Done {
     match command {
         Call::Run(options) => make(project, options, output),
         Call::Show { id } => {
-            let report = project.gateway()?.show(trace_id(id)?)?;
-            print(&report, output)?;
+            let gateway = project.gateway()?;
+            let report = gateway.show(trace_id(id)?)?;
+            show(&gateway, &report, output)?;
             Ok(0)
         }
         Call::List(options) => trace::list(project, options, output),
@@ -62,6 +63,10 @@ fn make(project: &Project, options: &CallRun, output: &Output) -> Done {
         phase: options.phase.clone(),
     })?;
     print(&report, output)?;
+    let code = report.refusal.as_ref().map(|refused| refused.code);
+    if let (false, Some(hint)) = (output.json, code.and_then(hint_of)) {
+        output.note(&format!("{} {hint}", output.paint_note("hint:", Ink::Good)));
+    }
     Ok(exit(&report))
 }
 
@@ -89,10 +94,14 @@ pub fn exit(report: &CallReport) -> u8 {
             .refusal
             .as_ref()
             .map_or(exit_of(Code::PolicyDenied), |refused| exit_of(refused.code).max(3)),
+        // A call that was refused on the server's word never ran.
+        State::Failed => match report.error.as_ref().map(|error| exit_of(error.code)) {
+            Some(3) => 3,
+            _ => 1,
+        },
         State::Pending
         | State::Authorized
         | State::Executing
-        | State::Failed
         | State::Init
         | State::Running
         | State::Checkpoint
@@ -101,11 +110,52 @@ pub fn exit(report: &CallReport) -> u8 {
     }
 }
 
+/// Prints a call with what was asked and decided: what a person needs to judge it.
+fn show(gateway: &Gateway, report: &CallReport, output: &Output) -> Result<(), Failure> {
+    let records = gateway.store().list_log_entries(report.trace_id, 0, 2)?;
+    let mut bodies = records.iter().map(|record| -> Value {
+        let body = record.body.as_deref();
+        body.and_then(|body| serde_json::from_slice(body).ok()).unwrap_or_default()
+    });
+    let (request, decision) =
+        (bodies.next().unwrap_or_default(), bodies.next().unwrap_or_default());
+    if output.json {
+        let mut value = serde_json::to_value(report).unwrap_or_default();
+        if let Some(map) = value.as_object_mut() {
+            map.insert("request".to_owned(), request);
+            map.insert("decision".to_owned(), decision);
+        }
+        return output.value(&value);
+    }
+    let mut asked = Vec::new();
+    let text = |value: &Value, name: &str| value.pointer(name).and_then(Value::as_str).map(plain);
+    for name in ["intent", "agent", "phase"] {
+        let value = text(&request, &format!("/{name}"));
+        asked.extend(value.map(|value| format!("  {name:<8} {value}")));
+    }
+    if let Some(args) = request.pointer("/proposal/args") {
+        asked.push(format!("  args     {}", plain(&args.to_string())));
+    }
+    if let (Some(verdict), Some(reason)) =
+        (text(&decision, "/decision"), text(&decision, "/rationale"))
+    {
+        let by = text(&decision, "/decided_by/name").unwrap_or_else(|| "policy".to_owned());
+        asked.push(format!("  decided  {verdict} by {by}: {reason}"));
+    }
+    print_with(report, &asked, output);
+    Ok(())
+}
+
 /// Prints a call as recorded.
 pub fn print(report: &CallReport, output: &Output) -> Result<(), Failure> {
     if output.json {
         return output.value(report);
     }
+    print_with(report, &[], output);
+    Ok(())
+}
+
+fn print_with(report: &CallReport, asked: &[String], output: &Output) {
     let (word, ink) = headline(report);
     let replayed = if report.replayed { ", recorded before: the tool was not called" } else { "" };
     output.line(&format!("{} {}{replayed}", output.paint(&word, ink), report.tool));
@@ -113,31 +163,34 @@ pub fn print(report: &CallReport, output: &Output) -> Result<(), Failure> {
     if let Some(key) = &report.idempotency_key {
         output.line(&format!("  key      {}", key.escape_debug()));
     }
+    for line in asked {
+        output.line(line);
+    }
     if let Some(refused) = &report.refusal {
-        output.line(&format!("  refused  {} [{}]", refused.reason, refused.code));
+        output.line(&format!("  refused  {} [{}]", plain(&refused.reason), refused.code));
     }
     if let Some(error) = &report.error {
-        output.line(&format!("  error    {} [{}]", error.message, error.code));
+        output.line(&format!("  error    {} [{}]", plain(&error.message), error.code));
         if error.may_have_run && error.code != Code::ToolFailed {
             output.line("           it may have taken effect all the same");
         }
     }
     for again in &report.redispatches {
         let by = again.by.as_deref().unwrap_or("its rule");
-        output.line(&format!("  again    dispatch {} by {by}: {}", again.attempt, again.reason));
+        let (by, reason) = (plain(by), plain(&again.reason));
+        output.line(&format!("  again    dispatch {} by {by}: {reason}", again.attempt));
     }
     print_result(&report.result, output);
     if let Some(hold) = &report.hold {
-        output.line(&format!("  waits    {}", hold.reason));
+        output.line(&format!("  waits    {} [{}]", plain(&hold.reason), Code::CallOnHold));
         let (yes, no) = match hold.question {
-            Question::MayItRun => ("make it", "refuse it"),
-            Question::RunItAgain => ("hand it over again", "give it up"),
+            Question::MayItRun => ("to make it", "to refuse it"),
+            Question::RunItAgain => ("to hand it over again", "to give it up"),
         };
         let id = report.trace_id;
-        output.line(&format!("  {yes}: windlass call approve {id} --by NAME --reason TEXT"));
-        output.line(&format!("  {no}: windlass call deny {id} --by NAME --reason TEXT"));
+        output.line(&format!("\n{yes}:\n  windlass call approve {id} --by NAME --reason TEXT"));
+        output.line(&format!("{no}:\n  windlass call deny {id} --by NAME --reason TEXT"));
     }
-    Ok(())
 }
 
 fn headline(report: &CallReport) -> (String, Ink) {
@@ -171,10 +224,10 @@ fn print_result(result: &Value, output: &Output) {
             output.line(&format!("  exit     {code}"));
             for (name, text) in [("stdout", stdout), ("stderr", stderr)] {
                 for line in text.lines() {
-                    output.line(&format!("  {name}   {line}"));
+                    output.line(&format!("  {name}   {}", plain(line)));
                 }
             }
         }
-        _ => output.line(&format!("  result   {result}")),
+        _ => output.line(&format!("  result   {}", plain(&result.to_string()))),
     }
 }

@@ -12,7 +12,7 @@ use windlass_store::{Store, TraceFilter};
 
 use crate::args::Doctor;
 use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output};
+use crate::output::{Ink, Output, plain};
 use crate::project::Project;
 
 /// What one look found.
@@ -127,12 +127,11 @@ fn look_at_store(store: &dyn Store, findings: &mut Findings) {
         (0, 0) => (Health::Good, "none".to_owned()),
         (0, waiting) => (
             Health::Warn,
-            format!("{waiting} wait for a person; `windlass call list --held` shows them"),
+            format!("waiting for a person: {waiting}; `windlass call list --held` shows them"),
         ),
-        (interrupted, _) => (
-            Health::Warn,
-            format!("{interrupted} were interrupted; `windlass recover` takes them up"),
-        ),
+        (interrupted, _) => {
+            (Health::Warn, format!("interrupted: {interrupted}; `windlass recover` takes them up"))
+        }
     };
     findings.add("open calls", verdict, message);
 }
@@ -227,7 +226,7 @@ fn print(findings: &Findings, output: &Output) -> Result<(), Failure> {
             vec![
                 (check.verdict.word().to_owned(), Some(ink)),
                 (check.name.clone(), None),
-                (check.message.clone(), None),
+                (plain(&check.message), None),
             ]
         })
         .collect();

@@ -21,17 +21,31 @@ const FILES: &[(&str, &str)] = &[
     (".gitignore", include_str!("../../../../policies/gitignore")),
 ];
 
+/// How the name of a project that is being made begins.
+const DRAFT: &str = ".windlass.new-";
+/// Making one takes a moment; one that is older was given up.
+const DRAFT_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(600);
+
 /// Makes a project: in a folder beside its place first, so that nothing half-made ever stands there.
 pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> Done {
     let root = root(named, options)?;
     let folder = root.join(FOLDER);
-    if folder.exists() {
-        let message = format!("there is a project in `{}` already", root.display());
-        return Err(Failure::new(Code::ProjectExists, message));
+    // An empty folder is in nobody's way; only such a one can be removed like this.
+    if folder.is_dir() && std::fs::remove_dir(&folder).is_err() {
+        return complete(&root, &folder, output);
     }
-    let draft = root.join(format!("{FOLDER}.new-{}", std::process::id()));
+    if folder.exists() {
+        let message = format!("`{}` is in the way: it is not a folder", folder.display());
+        return Err(Failure::new(Code::FileUnreadable, message)
+            .hint("move it away, then run `windlass init` again"));
+    }
+    remove_old_drafts(&root);
+    let draft = root.join(format!("{DRAFT}{}", std::process::id()));
     let made = fill(&draft).and_then(|()| {
-        std::fs::rename(&draft, &folder).map_err(|error| cannot_write(&folder, &error))
+        std::fs::rename(&draft, &folder).map_err(|error| {
+            // Somebody else may have been faster.
+            if folder.is_dir() { exists(&root) } else { cannot_write(&folder, &error) }
+        })
     });
     if let Err(failure) = made {
         // Whatever was begun goes; if even that fails there is nothing more to say.
@@ -52,10 +66,44 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> Done {
     Ok(0)
 }
 
+fn exists(root: &Path) -> Failure {
+    let message = format!("there is a project in `{}` already", root.display());
+    Failure::new(Code::ProjectExists, message)
+}
+
+/// Gives a project that came without a journal, as a clone does, one of its own.
+fn complete(root: &Path, folder: &Path, output: &Output) -> Done {
+    let parts = ["", "-wal", "-shm"].map(|end| folder.join(format!("{DATABASE}{end}")));
+    if parts.iter().any(|path| path.exists()) {
+        return Err(exists(root));
+    }
+    let path = folder.join(DATABASE);
+    SqliteStore::open(&path, windlass_store_sqlite::Settings::default())?;
+    if output.json {
+        output.value(&json!({ "root": root, "folder": folder }))?;
+    } else {
+        output.line(&format!("{} {}", output.paint("made", Ink::Good), path.display()));
+        output.line("  an empty journal; what decides in this project is left as it is");
+    }
+    Ok(0)
+}
+
+/// Removes what inits that were killed long ago left behind.
+fn remove_old_drafts(root: &Path) {
+    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        let is_draft = entry.file_name().to_string_lossy().starts_with(DRAFT);
+        let age = entry.metadata().and_then(|data| data.modified()).map(|time| time.elapsed());
+        if is_draft && age.is_ok_and(|age| age.is_ok_and(|age| age > DRAFT_AGE_MAX)) {
+            // It is in nobody's way if it stays.
+            drop(std::fs::remove_dir_all(entry.path()));
+        }
+    }
+}
+
 fn root(named: Option<&Path>, options: &Init) -> Result<PathBuf, Failure> {
     let root = match (named, options.user) {
-        (Some(root), _) => root.to_owned(),
-        (None, true) => {
+        (Some(root), false) => root.to_owned(),
+        (_, true) => {
             let root = user_root().ok_or_else(|| {
                 Failure::new(Code::FileUnreadable, "neither XDG_DATA_HOME nor HOME is set")
             })?;

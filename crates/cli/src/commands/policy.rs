@@ -22,13 +22,14 @@ pub fn run(project: &Project, command: &Policy, output: &Output) -> Done {
         }
         Policy::Explain(options) => explain(project, &PolicySet::load(&files)?, options, output),
         Policy::Test { file: None } => {
-            let set = PolicySet::load(&files)?;
-            let own = files.iter().filter(|(name, _)| name.starts_with("policy/"));
-            let mut failed = 0;
-            for (name, bytes) in own {
-                failed += run_cases(&set, name, bytes, output)?;
+            // A set whose own cases do not hold is not even read.
+            let cases = PolicySet::load(&files)?.cases();
+            if output.json {
+                output.value(&json!({ "file": null, "passed": true, "cases": cases }))?;
+            } else {
+                output.line(&format!("the policy's own cases: {cases} passed, 0 failed"));
             }
-            Ok(u8::from(failed > 0))
+            Ok(0)
         }
         Policy::Test { file: Some(file) } => {
             let bytes = std::fs::read(file).map_err(|error| unreadable(file, &error))?;

@@ -8,7 +8,7 @@ use windlass_runtime::{Gateway, GatewayError, Recovered, Recovery};
 use crate::args::Recover;
 use crate::commands::{call, trace_id};
 use crate::failure::{Done, exit_of};
-use crate::output::{Ink, Output};
+use crate::output::{Ink, Output, plain};
 use crate::project::Project;
 
 /// Recovers one trace, or all that are open.
@@ -42,7 +42,7 @@ pub fn at_start(gateway: &Gateway, output: &Output) {
     match gateway.recover_interrupted() {
         Ok(all) => {
             for recovered in &all {
-                let (id, what) = (recovered.trace_id, what_happened(recovered));
+                let (id, what) = (recovered.trace_id, plain(&what_happened(recovered)));
                 output.note(&format!("recovered {id}: {what}"));
             }
         }
@@ -75,7 +75,7 @@ fn print(recovered: &Recovered, output: &Output) -> Result<(), crate::failure::F
         Ok(_) | Err(GatewayError::Acquire(_)) => Ink::Good,
         Err(_) => Ink::Bad,
     };
-    let what = output.paint(&what_happened(recovered), ink);
+    let what = output.paint(&plain(&what_happened(recovered)), ink);
     output.line(&format!("{}  {what}", recovered.trace_id));
     Ok(())
 }

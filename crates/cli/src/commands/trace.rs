@@ -7,7 +7,7 @@ use windlass_store::{Record, Store, TraceFilter, TraceState};
 use crate::args::{CallList, Trace};
 use crate::commands::trace_id;
 use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output};
+use crate::output::{Ink, Output, plain};
 use crate::project::Project;
 
 /// How many entries are read in one go.
@@ -31,42 +31,72 @@ fn open(project: &Project) -> Result<impl Store, Failure> {
 /// Lists traces.
 pub fn list(project: &Project, options: &CallList, output: &Output) -> Done {
     let store = open(project)?;
-    let state: Option<State> =
-        match &options.state {
-            Some(name) => Some(name.to_uppercase().parse().map_err(
-                |error: windlass_kernel::UnknownName| Failure::of(Code::RequestInvalid, &error),
-            )?),
-            None => None,
-        };
+    let state: Option<State> = match &options.state {
+        Some(name) => {
+            Some(name.to_uppercase().parse().map_err(|_: windlass_kernel::UnknownName| {
+                Failure::new(Code::RequestInvalid, format!("`{name}` is not a state"))
+                    .hint("a call is PENDING, AUTHORIZED, EXECUTING, COMPLETED, FAILED or DENIED")
+            })?)
+        }
+        None => None,
+    };
     let mut filter = TraceFilter {
         open_only: options.open || options.held,
         state,
         before: options.before.as_deref().map(trace_id).transpose()?,
-        limit: options.limit.clamp(1, 100_000),
+        // One more than is shown, to know whether there are more.
+        limit: options.limit.saturating_add(1).min(100_000),
     };
     let mut rows = Vec::new();
+    let mut more = false;
     loop {
         let page = store.list_traces(&filter)?;
         let full = page.len() == filter.limit;
         filter.before = page.last().map(|state| state.head.trace_id);
         for state in page {
             let live = store.is_held(&state)?;
-            if (!options.held || waits(&state, live)) && rows.len() < options.limit {
-                rows.push((state, live));
+            if options.held && !waits(&state, live) {
+                continue;
             }
+            if rows.len() == options.limit {
+                more = true;
+                break;
+            }
+            rows.push((state, live));
         }
-        if !full || rows.len() >= options.limit {
+        if more || !full {
             break;
         }
     }
     if output.json {
-        let rows: Vec<Value> = rows.iter().map(|(state, live)| describe(state, *live)).collect();
+        let rows: Vec<Value> = rows
+            .iter()
+            .map(|(state, live)| {
+                let mut value = describe(state, *live);
+                if let Some(map) = value.as_object_mut() {
+                    map.insert("tool".to_owned(), json!(tool_of(&store, state.head.trace_id)));
+                }
+                value
+            })
+            .collect();
         output.value(&rows)?;
         return Ok(0);
     }
-    let rows: Vec<_> = rows.iter().map(|(state, live)| row(state, *live)).collect();
-    output.table(&["TRACE", "STATE", "ENTRIES", ""], &rows);
+    let last = rows.last().map(|(state, _)| state.head.trace_id);
+    let rows: Vec<_> = rows.iter().map(|(state, live)| row(&store, state, *live)).collect();
+    output.table(&["TRACE", "STATE", "ENTRIES", "TOOL", ""], &rows);
+    if let (true, Some(last)) = (more, last) {
+        output.note(&format!("there are older ones; `--before {last}` goes on"));
+    }
     Ok(0)
+}
+
+/// The tool that a call asks for, as its request says.
+fn tool_of(store: &dyn Store, id: TraceId) -> Option<String> {
+    let first = store.list_log_entries(id, 0, 1).ok()?.into_iter().next()?;
+    let request: Value = serde_json::from_slice(&first.body?).ok()?;
+    let name = |name: &str| request.pointer(name).and_then(Value::as_str).map(plain);
+    Some(format!("{}/{}", name("/proposal/tool_server")?, name("/proposal/tool_name")?))
 }
 
 /// Whether a trace stands still until a person says something.
@@ -84,7 +114,7 @@ fn describe(state: &TraceState, live: bool) -> Value {
     value
 }
 
-fn row(state: &TraceState, live: bool) -> Vec<(String, Option<Ink>)> {
+fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option<Ink>)> {
     let current = state.head.state.unwrap_or(State::Pending);
     let ink = match current {
         State::Completed | State::Terminal => Ink::Good,
@@ -106,6 +136,7 @@ fn row(state: &TraceState, live: bool) -> Vec<(String, Option<Ink>)> {
         (state.head.trace_id.to_string(), None),
         (current.to_string(), Some(ink)),
         (state.head.sequence_number.to_string(), None),
+        (tool_of(store, state.head.trace_id).unwrap_or_default(), None),
         (remark.to_owned(), Some(Ink::Faint)),
     ]
 }
@@ -153,7 +184,7 @@ fn log(project: &Project, id: TraceId, artifacts: bool, after: u64, output: &Out
             after = record.entry.sequence_number;
             print_entry(record, artifacts, output)?;
         }
-        if page.len() < PAGE {
+        if page.len() < PAGE || output.is_closed() {
             return Ok(0);
         }
     }
@@ -183,7 +214,7 @@ fn print_entry(record: &Record, artifacts: bool, output: &Output) -> Result<(), 
             Some(body) => {
                 let text = serde_json::to_string_pretty(&body).unwrap_or_default();
                 for line in text.lines() {
-                    output.line(&format!("     {line}"));
+                    output.line(&format!("     {}", plain(line)));
                 }
             }
             None => output.line("     its artifact is gone"),

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use windlass_kernel::recovery::Finding;
-use windlass_kernel::{Code, Digest, TraceId};
-use windlass_store::{Store, StoreError};
+use windlass_kernel::{Artifact, Call, ChainError, Code, Digest, Head, TraceId, is_call_artifact};
+use windlass_store::{Record, Store, StoreError};
 
 use crate::args::Verify;
 use crate::commands::trace_id;
@@ -21,6 +21,10 @@ pub fn run(project: &Project, options: &Verify, output: &Output) -> Done {
         Some(id) => one(&store, trace_id(id)?, output),
         None => all(&store, output),
     }
+}
+
+fn count(number: u64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
 }
 
 fn all(store: &dyn Store, output: &Output) -> Done {
@@ -46,60 +50,36 @@ fn all(store: &dyn Store, output: &Output) -> Done {
         let (word, ink) =
             if report.broken == 0 { ("whole", Ink::Good) } else { ("broken", Ink::Bad) };
         output.line(&format!(
-            "{}: {} traces, {} entries, {} broken{}",
+            "{}: {}, {}, {} broken{}",
             output.paint(word, ink),
-            report.traces,
-            report.entries,
+            count(report.traces, "trace", "traces"),
+            count(report.entries, "entry", "entries"),
             report.broken,
             match report.missing_artifacts {
                 0 => String::new(),
-                gone => format!(", {gone} artifacts purged"),
+                gone => format!(", {} purged", count(gone, "artifact", "artifacts")),
             }
         ));
     }
     Ok(if report.broken == 0 { 0 } else { exit_of(Code::StateChecksumMismatch) })
 }
 
-/// Verifies one trace in memory that does not grow.
+/// Verifies one trace, in memory that does not grow, as strictly as among all.
 fn one(store: &dyn Store, id: TraceId, output: &Output) -> Done {
     let state = store.load_state(id)?;
-    let mut chain = windlass_kernel::verify::Chain::new();
-    let mut after = 0;
-    let mut broken: Option<windlass_kernel::ChainError> = None;
-    loop {
-        let page = match store.list_log_entries(id, after, PAGE) {
-            Ok(page) => page,
-            Err(StoreError::CorruptTrace { source, .. }) => {
-                broken = Some(source);
-                break;
-            }
-            Err(error) => return Err(error.into()),
-        };
-        for record in &page {
-            after = record.entry.sequence_number;
-            chain.push(&record.entry);
-            let digest = record.body.as_deref().map(Digest::of);
-            if broken.is_none()
-                && chain.error().is_none()
-                && digest.is_some_and(|digest| digest != record.entry.artifact_digest)
-            {
-                broken = Some(windlass_kernel::ChainError::Artifact {
-                    sequence_number: after,
-                    artifact: record.entry.artifact_type.as_str(),
-                });
-            }
-        }
-        if page.len() < PAGE {
-            break;
-        }
-    }
-    let finding = match (broken, chain.head().copied()) {
-        (Some(error), head) => {
-            let head = head.unwrap_or(windlass_kernel::Head::empty(id));
-            Finding::new(&head, after, Some(&error))
-        }
-        (None, _) => chain.finish_against(&state.head),
+    let mut fold = Fold { call: Call::empty(id), entries: 0, bodies_missing: false };
+    let error = match fold.read(store, id)? {
+        None => fold.call.head.matches(&state.head).err(),
+        broken => broken,
     };
+    let (error, head) = match error {
+        None => match broken_checkpoint(store, id)? {
+            Some(error) => (Some(error), state.head),
+            None => (None, fold.call.head),
+        },
+        error => (error, fold.call.head),
+    };
+    let finding = Finding::new(&head, fold.entries, error.as_ref());
     if output.json {
         let mut value = serde_json::to_value(&finding).unwrap_or_default();
         if let Some(map) = value.as_object_mut() {
@@ -108,12 +88,100 @@ fn one(store: &dyn Store, id: TraceId, output: &Output) -> Done {
         output.value(&value)?;
     } else if finding.chain_valid {
         let word = output.paint("whole", Ink::Good);
-        output.line(&format!("{word}: {id}, {} entries", finding.entry_count));
+        let entries = count(finding.entry_count, "entry", "entries");
+        output.line(&format!("{word}: {id}, {entries}"));
     } else {
         let word = output.paint("broken", Ink::Bad);
         let code = finding.error_code.map(Code::as_str).unwrap_or_default();
         let at = finding.divergence_point.unwrap_or_default();
-        output.line(&format!("{word}: {id}, at entry {at} [{code}]"));
+        let message = error.map(|error| error.to_string()).unwrap_or_default();
+        output.line(&format!("{word}: {id}, at entry {at}: {message} [{code}]"));
     }
     Ok(if finding.chain_valid { 0 } else { exit_of(Code::StateChecksumMismatch) })
+}
+
+/// What is wrong with the newest checkpoint of a trace, if anything.
+fn broken_checkpoint(store: &dyn Store, id: TraceId) -> Result<Option<ChainError>, StoreError> {
+    let checkpoint = match store.load_latest_checkpoint(id) {
+        Ok(Some(checkpoint)) => checkpoint,
+        Ok(None) => return Ok(None),
+        Err(StoreError::CorruptTrace { source, .. }) => return Ok(Some(source)),
+        Err(error) => return Err(error),
+    };
+    let before = checkpoint.checkpoint_sequence_number.saturating_sub(1);
+    let head = match store.list_log_entries(id, before, 1)?.into_iter().next() {
+        Some(Record { entry, .. }) => Head {
+            trace_id: id,
+            sequence_number: entry.sequence_number,
+            entry_digest: entry.entry_digest,
+            state: Some(entry.to_state),
+            tool_call_id: entry.tool_call_id,
+        },
+        None => Head::empty(id),
+    };
+    Ok(checkpoint.agrees_with(&head).err())
+}
+
+/// A trace as it is read.
+struct Fold {
+    call: Call,
+    entries: u64,
+    bodies_missing: bool,
+}
+
+impl Fold {
+    /// Reads all entries; returns the first thing that does not hold.
+    fn read(&mut self, store: &dyn Store, id: TraceId) -> Result<Option<ChainError>, StoreError> {
+        let mut buffer = Vec::new();
+        let (mut after, mut limit) = (0, PAGE);
+        let mut broken = None;
+        loop {
+            let page = match store.list_log_entries(id, after, limit) {
+                Ok(page) => page,
+                // An entry of the page cannot even be read: find out which.
+                Err(StoreError::CorruptTrace { .. }) if limit > 1 => {
+                    limit = 1;
+                    continue;
+                }
+                Err(StoreError::CorruptTrace { source, .. }) => {
+                    self.entries += 1;
+                    return Ok(broken.or(Some(source)));
+                }
+                Err(error) => return Err(error),
+            };
+            for record in &page {
+                after = record.entry.sequence_number;
+                self.entries += 1;
+                if broken.is_none() {
+                    broken = self.admit(record, &mut buffer).err();
+                }
+            }
+            if page.len() < limit {
+                return Ok(broken);
+            }
+        }
+    }
+
+    fn admit(&mut self, record: &Record, buffer: &mut Vec<u8>) -> Result<(), ChainError> {
+        let entry = &record.entry;
+        let head = self.call.head.admit(entry, buffer)?;
+        let mismatch = ChainError::Artifact {
+            sequence_number: entry.sequence_number,
+            artifact: entry.artifact_type.as_str(),
+        };
+        match &record.body {
+            Some(body) if Digest::of(body) != entry.artifact_digest => return Err(mismatch),
+            Some(body) if is_call_artifact(entry.artifact_type) && !self.bodies_missing => {
+                let artifact = Artifact::read(entry.artifact_type, body).map_err(|_| mismatch)?;
+                self.call.apply(entry, artifact, head)?;
+            }
+            Some(_) => self.call.head = head,
+            // The chain holds without its artifacts; what follows cannot be linked to them.
+            None => {
+                self.bodies_missing = true;
+                self.call.head = head;
+            }
+        }
+        Ok(())
+    }
 }

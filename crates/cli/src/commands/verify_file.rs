@@ -1,8 +1,9 @@
 //! `windlass verify --file`: any TGA-v1 chain, without a project.
 
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use windlass_kernel::recovery::Finding;
 use windlass_kernel::verify::Chain;
@@ -17,7 +18,10 @@ const TEXT_BYTES_MAX: usize = 1 << 30;
 /// The longest line of a chain of lines.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// Verifies the chain in a file and prints the finding as JSON.
+/// What was found, and the first problem in words.
+type Found = (Finding, Option<String>);
+
+/// Verifies the chain in a file, or on standard input, and prints the finding as JSON.
 pub fn run(path: &Path, output: &Output) -> Done {
     let (finding, problem) = verify(path)?;
     let mut value =
@@ -29,11 +33,20 @@ pub fn run(path: &Path, output: &Output) -> Done {
     Ok(if finding.chain_valid { 0 } else { exit_of(Code::StateChecksumMismatch) })
 }
 
-fn verify(path: &Path) -> Result<(Finding, Option<String>), Failure> {
-    let file = std::fs::File::open(path).map_err(|error| unreadable(path, &error))?;
-    let mut reader = BufReader::with_capacity(1 << 16, file);
-    if is_lines(path, &mut reader)? {
-        return verify_lines(path, &mut reader);
+fn verify(path: &Path) -> Result<Found, Failure> {
+    let source: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(std::io::stdin())
+    } else {
+        Box::new(std::fs::File::open(path).map_err(|error| unreadable(path, &error))?)
+    };
+    let mut reader = BufReader::with_capacity(1 << 16, source);
+    let start = read_start(&mut reader).map_err(|error| unreadable(path, &error))?;
+    // A first line that is an entry by itself: then so is every line.
+    let is_lines = serde_json::from_slice::<Value>(&start)
+        .is_ok_and(|value| value.as_object().is_some_and(|map| !map.contains_key("entries")));
+    let mut reader = start.as_slice().chain(reader);
+    if is_lines {
+        return verify_lines(&mut reader).map_err(|error| unreadable(path, &error));
     }
     let mut text = Vec::new();
     let limit = u64::try_from(TEXT_BYTES_MAX).unwrap_or(u64::MAX);
@@ -43,94 +56,142 @@ fn verify(path: &Path) -> Result<(Finding, Option<String>), Failure> {
         return Err(Failure::new(Code::DocSizeExceeded, message)
             .hint("write it as one entry a line: such a file may have any size"));
     }
-    verify_text(&text)
-}
-
-/// Whether the file has one object a line: its first line is an object by itself that is not the
-/// wrapper of a list.
-fn is_lines(path: &Path, reader: &mut BufReader<std::fs::File>) -> Result<bool, Failure> {
-    let start = reader.fill_buf().map_err(|error| unreadable(path, &error))?;
-    let first = start.split(|byte| *byte == b'\n').find(|line| !is_blank(line)).unwrap_or_default();
-    if first.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
-        return Ok(false);
-    }
-    // A first line that ends within the buffer tells by itself; a longer one cannot be an entry.
-    Ok(match serde_json::from_slice::<Value>(first) {
-        Ok(value) => value.get("entries").is_none(),
-        Err(_) => {
-            start.iter().filter(|byte| **byte == b'\n').count() > 0
-                && first.windows(9).any(|part| part == b"_digest\":")
+    match serde_json::from_slice::<IgnoredAny>(&text) {
+        Ok(_) => Ok(verify_text(text.trim_ascii())),
+        // Lines of which the first is torn, or none at all.
+        Err(_) if looks_like_lines(&text) => {
+            verify_lines(&mut text.as_slice()).map_err(|error| unreadable(path, &error))
         }
-    })
+        Err(error) => {
+            let mut chain = Chain::new();
+            chain.push_json(&Value::Null);
+            Ok(finish(&chain, Some(format!("the text is not valid JSON: {error}"))))
+        }
+    }
 }
 
-fn is_blank(line: &[u8]) -> bool {
-    line.iter().all(u8::is_ascii_whitespace)
+/// Reads up to the end of the first line that is not blank.
+fn read_start(reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    while start.trim_ascii().is_empty() {
+        let limit = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX);
+        if reader.by_ref().take(limit).read_until(b'\n', &mut start)? == 0 {
+            break;
+        }
+    }
+    Ok(start)
 }
 
-fn verify_lines(
-    path: &Path,
-    reader: &mut BufReader<std::fs::File>,
-) -> Result<(Finding, Option<String>), Failure> {
+fn looks_like_lines(text: &[u8]) -> bool {
+    let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
+    let mut is_object = || {
+        let line = lines.by_ref().find(|line| !line.is_empty());
+        line.map(|line| line.starts_with(b"{"))
+    };
+    match (is_object(), is_object()) {
+        (Some(first), Some(second)) => first && second,
+        (Some(_), None) => false,
+        (None, _) => true,
+    }
+}
+
+fn verify_lines(reader: &mut impl BufRead) -> std::io::Result<Found> {
     let mut chain = Chain::new();
+    let mut problem = None;
     let mut line = Vec::new();
     loop {
         line.clear();
         let limit = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX) + 1;
-        let read = reader
-            .by_ref()
-            .take(limit)
-            .read_until(b'\n', &mut line)
-            .map_err(|error| unreadable(path, &error))?;
-        if read == 0 {
-            break;
+        if reader.by_ref().take(limit).read_until(b'\n', &mut line)? == 0 {
+            return Ok(finish(&chain, problem));
         }
-        if is_blank(&line) {
-            continue;
+        let line = line.trim_ascii();
+        if !line.is_empty() {
+            push(&mut chain, line, &mut problem);
         }
-        // A line that is not JSON, torn off for instance, is an entry that cannot be one.
-        let value = canon::parse(&line, LINE_BYTES_MAX).unwrap_or(Value::Null);
-        chain.push_json(&value);
     }
-    Ok(finish(chain))
 }
 
-fn verify_text(text: &[u8]) -> Result<(Finding, Option<String>), Failure> {
-    let value = match canon::parse(text, TEXT_BYTES_MAX) {
+/// Verifies a text that is known to be JSON: a list, an object with one, or one entry.
+fn verify_text(text: &[u8]) -> Found {
+    let mut chain = Chain::new();
+    let mut problem = None;
+    for entry in entries(text) {
+        push(&mut chain, entry, &mut problem);
+    }
+    finish(&chain, problem)
+}
+
+fn entries(text: &[u8]) -> Vec<&[u8]> {
+    match text.first() {
+        Some(b'[') => parts(text),
+        Some(b'{') => {
+            let mut lists = parts(text).into_iter().filter_map(|member| {
+                let (key, value) = split_member(member)?;
+                (key == "entries").then_some(value)
+            });
+            match (lists.next(), lists.next()) {
+                (Some(list), None) if list.starts_with(b"[") => parts(list),
+                // Two lists, or something that is no list, stand for an entry that is none.
+                (Some(_), _) => vec![b"null"],
+                (None, _) => vec![text],
+            }
+        }
+        _ => vec![text],
+    }
+}
+
+/// Takes a list or an object apart at its own commas. Each part is then read strictly by itself,
+/// so that a fault is found at its own place.
+fn parts(text: &[u8]) -> Vec<&[u8]> {
+    let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    let mut parts: Vec<&[u8]> = inner
+        .split(|byte| {
+            match (quoted, byte) {
+                (true, _) if escaped => escaped = false,
+                (true, b'\\') => escaped = true,
+                (_, b'"') => quoted = !quoted,
+                (false, b'[' | b'{') => depth += 1,
+                (false, b']' | b'}') => depth = depth.saturating_sub(1),
+                (false, b',') => return depth == 0,
+                _ => {}
+            }
+            false
+        })
+        .map(<[u8]>::trim_ascii)
+        .collect();
+    parts.retain(|part| !part.is_empty());
+    parts
+}
+
+/// The key and the value of an object's member.
+fn split_member(member: &[u8]) -> Option<(String, &[u8])> {
+    let mut keys = serde_json::Deserializer::from_slice(member).into_iter::<String>();
+    let key = keys.next()?.ok()?;
+    let rest = member.get(keys.byte_offset()..)?.trim_ascii_start();
+    Some((key, rest.strip_prefix(b":")?.trim_ascii_start()))
+}
+
+/// Reads one entry strictly; what is not JSON, torn off for instance, is an entry that cannot be
+/// one.
+fn push(chain: &mut Chain, text: &[u8], problem: &mut Option<String>) {
+    let value = match canon::parse(text, LINE_BYTES_MAX) {
+        // A list of an entry's values is no entry either.
+        Ok(value) if value.is_array() => Value::Null,
         Ok(value) => value,
         Err(error) => {
-            let mut chain = Chain::new();
-            chain.push_json(&Value::Null);
-            let (finding, _) = finish(chain);
-            return Ok((finding, Some(error.to_string())));
+            if chain.error().is_none() {
+                let number = chain.head().map_or(0, |head| head.sequence_number) + 1;
+                *problem = Some(format!("entry {number} cannot be read: {error}"));
+            }
+            Value::Null
         }
     };
-    let entries = match value {
-        Value::Array(entries) => entries,
-        Value::Object(mut map) => match (map.remove("entries"), map.is_empty()) {
-            (Some(Value::Array(entries)), _) => entries,
-            (Some(other), _) => vec![other],
-            (None, true) => return Err(no_chain()),
-            // One entry by itself.
-            (None, false) => vec![Value::Object(map)],
-        },
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            return Err(no_chain());
-        }
-    };
-    let mut chain = Chain::new();
-    for entry in &entries {
-        chain.push_json(entry);
-    }
-    Ok(finish(chain))
+    chain.push_json(&value);
 }
 
-fn no_chain() -> Failure {
-    Failure::new(Code::RequestInvalid, "the file holds no chain")
-        .hint("a chain is a JSON array of entries, an object with `entries`, or one entry a line")
-}
-
-fn finish(chain: Chain) -> (Finding, Option<String>) {
-    let problem = chain.error().map(ToString::to_string);
+fn finish(chain: &Chain, problem: Option<String>) -> Found {
+    let problem = problem.or_else(|| chain.error().map(ToString::to_string));
     (chain.finish(), problem)
 }

@@ -1,0 +1,169 @@
+//! Disks that are full, read-only or lost, and journals that are not journals.
+
+use std::process::Command;
+
+use crate::harness::{Outcome, Place, finish};
+
+const CALL: &[&str] = &["call", "run", "shell/run", "--key", "k", "--args"];
+
+/// Runs the binary by way of a shell that sets things up first.
+fn through(place: &Place, setup: &str, args: &[&str]) -> Outcome {
+    let mut command = Command::new("bash");
+    command.args(["-c", &format!("{setup}; exec \"$@\""), "bash"]);
+    command.arg(env!("CARGO_BIN_EXE_windlass")).args(args);
+    place.settle(&mut command);
+    finish(command, &[])
+}
+
+#[test]
+fn a_file_that_may_not_grow_loses_nothing() {
+    let place = Place::with_project();
+    let before = place.completed();
+    let args = [CALL, &[r#"{"line":"echo x >> note"}"#]].concat();
+    // The signal is ignored in one case and ends the process in the other.
+    for (setup, exit) in [("trap '' XFSZ; ulimit -f 1", Some(1)), ("ulimit -c 0 -f 1", None)] {
+        let outcome = through(&place, setup, &args);
+        if exit.is_some() {
+            let outcome = outcome.exit(1);
+            assert!(outcome.stdout.is_empty(), "{outcome}");
+            assert!(outcome.stderr.contains("[STORE_"), "{outcome}");
+            outcome.warns("hint: ");
+        }
+        assert!(!place.work().join("note").exists(), "nothing acts that is not recorded");
+        place.run(&["verify"]).exit(0);
+        assert_eq!(place.ids(), [before.as_str()]);
+    }
+    place.run(&args).exit(0);
+    assert_eq!(place.read("note"), "x\n");
+    place.run(&["recover"]).exit(0);
+    place.run(&["verify"]).exit(0).says("whole: 2 traces");
+}
+
+/// Runs a script with the project on a small disk of its own.
+fn on_small_disk(place: &Place, script: &str) -> Outcome {
+    let windlass = env!("CARGO_BIN_EXE_windlass");
+    let script = format!(
+        "set -u; windlass() {{ {windlass} \"$@\"; }}
+         mkdir ../disk; mount -t tmpfs -o size=1m tmpfs ../disk || exit 77
+         cp -r .windlass ../disk/; cd ../disk
+         {script}"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "bash", "-c", &script]);
+    place.settle(&mut command);
+    finish(command, &[])
+}
+
+#[test]
+fn a_full_disk_is_told_and_everything_goes_on_after() {
+    let place = Place::with_project();
+    let outcome = on_small_disk(
+        &place,
+        r#"windlass call run shell/read --args '{"line":"ls"}' >/dev/null || exit 1
+           head -c 2M /dev/zero > ballast 2>/dev/null
+           windlass call run shell/run --key k --args '{"line":"mkdir made"}'; echo "full $?"
+           windlass init -C . ; mkdir other; windlass init -C other; echo "init $?"
+           ls -d made 2>/dev/null; ls -A other
+           rm ballast
+           windlass recover; echo "recover $?"
+           windlass call run shell/run --key k --args '{"line":"mkdir made"}' >/dev/null; echo "call $?"
+           ls -d made
+           windlass verify"#,
+    );
+    if outcome.code == Some(77) || outcome.stderr.contains("unshare") {
+        eprintln!("no namespaces here: the limit on a file's size has to do");
+        return;
+    }
+    let outcome = outcome.exit(0).warns("[STORE_FULL]").warns("hint: free some space");
+    assert_eq!(
+        outcome.text(),
+        "full 1\ninit 1\nnothing to recover\nrecover 0\ncall 0\nmade\n\
+         whole: 2 traces, 8 entries, 0 broken\n",
+        "{outcome}"
+    );
+}
+
+#[test]
+fn a_read_only_disk_is_told() {
+    let place = Place::with_project();
+    let outcome = on_small_disk(
+        &place,
+        r#"windlass call run shell/read --args '{"line":"ls"}' >/dev/null || exit 1
+           mount -o remount,ro ../disk || exit 77
+           windlass call run shell/run --key k --args '{"line":"mkdir made"}'; echo "call $?"
+           windlass init --user >/dev/null; windlass init -C /proc; echo "init $?"
+           mount -o remount,rw ../disk
+           windlass verify"#,
+    );
+    if outcome.code == Some(77) || outcome.stderr.contains("unshare") {
+        eprintln!("no namespaces here: a disk cannot be made read-only");
+        return;
+    }
+    let outcome = outcome.exit(0).warns("[STORE_READ_ONLY]").warns("hint: ");
+    outcome.says("call 1\n").says("whole: 1 trace,");
+}
+
+#[test]
+fn a_journal_that_is_gone_is_not_begun_anew_in_silence() {
+    let place = Place::with_project();
+    place.completed();
+    std::fs::remove_file(place.database()).unwrap();
+    for words in [vec!["call", "list"], vec!["verify"], vec!["recover"], vec!["trace", "list"]] {
+        place.run(&words).fails_with(1, "STORE_UNAVAILABLE").warns("hint: ").warns("windlass.db");
+    }
+    place.shell("shell/read", "ls", &[]).fails_with(1, "STORE_UNAVAILABLE");
+    // Its log is still there: that is no fresh clone.
+    place.run(&["init"]).fails_with(2, "PROJECT_EXISTS");
+    assert!(!place.database().exists());
+}
+
+#[test]
+fn a_journal_that_is_something_else_is_left_as_it_is() {
+    let place = Place::with_project();
+    let text = "a text file, not a journal\n".repeat(50);
+    std::fs::write(place.database(), &text).unwrap();
+    for name in ["windlass.db-wal", "windlass.db-shm"] {
+        drop(std::fs::remove_file(place.work().join(".windlass").join(name)));
+    }
+    for words in [vec!["call", "list"], vec!["verify"], vec!["recover"]] {
+        place.run(&words).fails_with(5, "STORE_CORRUPT").warns("hint: ");
+    }
+    place.shell("shell/read", "ls", &[]).fails_with(5, "STORE_CORRUPT");
+    assert_eq!(std::fs::read_to_string(place.database()).unwrap(), text);
+    std::fs::remove_file(place.database()).unwrap();
+    std::fs::create_dir(place.database()).unwrap();
+    place.run(&["verify"]).fails_with(1, "STORE_UNAVAILABLE");
+}
+
+#[test]
+fn a_journal_of_a_newer_version_is_not_touched() {
+    let place = Place::with_project();
+    place.completed();
+    place
+        .tamper()
+        .execute_batch("PRAGMA user_version = 99; PRAGMA wal_checkpoint(TRUNCATE)")
+        .unwrap();
+    let bytes = std::fs::read(place.database()).unwrap();
+    for words in [vec!["call", "list"], vec!["verify"], vec!["recover"]] {
+        place.run(&words).fails_with(1, "STORE_TOO_NEW").warns("format 99").warns("hint: ");
+    }
+    place.shell("shell/read", "ls", &[]).fails_with(1, "STORE_TOO_NEW");
+    assert_eq!(std::fs::read(place.database()).unwrap(), bytes);
+}
+
+#[test]
+fn a_journal_whose_pages_are_damaged_is_found() {
+    let place = Place::with_project();
+    for _ in 0..3 {
+        place.completed();
+    }
+    place.tamper().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let mut bytes = std::fs::read(place.database()).unwrap();
+    for byte in bytes.iter_mut().skip(4096) {
+        *byte ^= 0x5a;
+    }
+    std::fs::write(place.database(), bytes).unwrap();
+    let outcome = place.run(&["verify"]);
+    assert_eq!(outcome.code, Some(5), "{outcome}");
+    place.shell("shell/read", "ls", &[]).exit(5);
+}

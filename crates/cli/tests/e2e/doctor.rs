@@ -1,0 +1,89 @@
+//! `windlass doctor`.
+
+use crate::harness::{Place, text_of};
+use crate::snapshot::check;
+
+#[test]
+fn a_healthy_project_is_good() {
+    let place = Place::with_project();
+    place.completed();
+    let outcome = place.run(&["doctor"]).exit(0).quiet();
+    check("doctor", &place, &[outcome]);
+    let json = place.run(&["doctor", "--json"]).exit(0).quiet().json();
+    for finding in json.as_array().unwrap() {
+        assert_eq!(finding["verdict"], "good", "{finding}");
+    }
+}
+
+/// Makes something wrong.
+type Spoil = fn(&Place);
+
+#[test]
+fn what_is_wrong_is_said_with_what_to_do() {
+    let mut outcomes = vec![Place::new().run(&["doctor"]).exit(1).says("[PROJECT_MISSING]")];
+    let spoilt: [(&str, Spoil); 6] = [
+        ("CONFIG_INVALID", |place| place.append(".windlass/config.toml", "colour = 1")),
+        ("POLICY_INVALID", |place| place.append(".windlass/policy/default.toml", "[[rule]]")),
+        ("STORE_TOO_NEW", |place| {
+            place.tamper().execute_batch("PRAGMA user_version = 99").unwrap();
+        }),
+        ("STORE_CORRUPT", |place| {
+            std::fs::write(place.database(), "this is not a database, but a text".repeat(9))
+                .unwrap();
+        }),
+        ("STORE_UNAVAILABLE", |place| std::fs::remove_file(place.database()).unwrap()),
+        ("STORE_CORRUPT", |place| {
+            drop(place.tamper().execute_batch("PRAGMA application_id = 7"));
+        }),
+    ];
+    let mut last = Place::new();
+    for (code, spoil) in spoilt {
+        let place = Place::with_project();
+        spoil(&place);
+        let outcome = place.run(&["doctor"]).exit(1).quiet().says("bad").says(&format!("[{code}]"));
+        let json = place.run(&["doctor", "--json"]).exit(1).json();
+        assert!(json.as_array().unwrap().iter().any(|finding| {
+            finding["verdict"] == "bad" && text_of(finding, "message").contains(code)
+        }));
+        let mut outcome = outcome;
+        outcome.stdout = crate::snapshot::filter(&place, outcome.text()).into_bytes();
+        outcomes.push(outcome);
+        last = place;
+    }
+    check("doctor_bad", &last, &outcomes);
+}
+
+#[test]
+fn open_calls_are_counted() {
+    let place = Place::with_server();
+    place.held();
+    place.run(&["doctor"]).exit(0).says("warn").says("waiting for a person: 1");
+    place.interrupted("count/again", "{}");
+    place.run(&["doctor"]).exit(0).says("warn").says("interrupted: 1").says("windlass recover");
+}
+
+#[test]
+fn servers_are_reached_and_compared() {
+    let place = Place::with_server();
+    place.replace(".windlass/tools.toml", "[server.broken]", "[server.count2]");
+    place.replace(".windlass/tools.toml", "[server.broken.tool", "[server.count2.tool");
+    place.replace(".windlass/tools.toml", "/nonexistent/server\"", "unused\"");
+    let tools = place.read(".windlass/tools.toml");
+    let server = windlass_testkit::example_binary("counting_server").display().to_string();
+    let good = tools.replace("[\"unused\"]", &format!("[\"{server}\"]"));
+    place.write(".windlass/tools.toml", &good);
+    place.run(&["doctor"]).exit(0).says("not reached; `--servers` does");
+    let outcome = place.run(&["doctor", "--servers"]).exit(0);
+    outcome.says("windlass-test-server 1.2.3").says("14 tools");
+    assert_eq!(place.executed(), 0);
+
+    let liar = format!("{good}\n[server.count.tool.liar]\nclass = \"read\"\n");
+    place.write(".windlass/tools.toml", liar);
+    place.run(&["doctor", "--servers"]).exit(1).says("`liar` is registered as a read");
+    let absent = format!("{good}\n[server.count.tool.absent]\nclass = \"read\"\n");
+    place.write(".windlass/tools.toml", absent);
+    place.run(&["doctor", "--servers"]).exit(1).says("it has no tool `absent`");
+    place.write(".windlass/tools.toml", &tools);
+    let outcome = place.run(&["doctor", "--servers"]).exit(1);
+    outcome.says("`unused`").says("[TOOL_SERVER_UNAVAILABLE]");
+}

@@ -1,0 +1,354 @@
+//! A temporary place to run the real binary in, and what came of a run.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What one run of the binary printed and how it ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The command line, for people.
+    pub line: String,
+    /// Standard output.
+    pub stdout: Vec<u8>,
+    /// Standard error.
+    pub stderr: String,
+    /// The exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+}
+
+impl Outcome {
+    pub fn of(line: String, output: Output) -> Self {
+        Self {
+            line,
+            stdout: output.stdout,
+            stderr: String::from_utf8(output.stderr).expect("standard error is text"),
+            code: output.status.code(),
+        }
+    }
+
+    /// Requires an exit code.
+    #[track_caller]
+    pub fn exit(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "{self}");
+        self
+    }
+
+    /// Requires a part of standard output.
+    #[track_caller]
+    pub fn says(self, part: &str) -> Self {
+        assert!(self.text().contains(part), "no `{part}` in standard output\n{self}");
+        self
+    }
+
+    /// Requires a part of standard error.
+    #[track_caller]
+    pub fn warns(self, part: &str) -> Self {
+        assert!(self.stderr.contains(part), "no `{part}` in standard error\n{self}");
+        self
+    }
+
+    /// Requires that nothing went to standard error.
+    #[track_caller]
+    pub fn quiet(self) -> Self {
+        assert_eq!(self.stderr, "", "{self}");
+        self
+    }
+
+    /// Requires an error with this code on standard error, and no data.
+    #[track_caller]
+    pub fn fails_with(self, exit: i32, code: &str) -> Self {
+        let outcome = self.exit(exit);
+        assert!(outcome.stdout.is_empty(), "{outcome}");
+        assert!(outcome.stderr.starts_with("error: "), "{outcome}");
+        outcome.warns(&format!("[{code}]"))
+    }
+
+    /// Standard output as text.
+    #[track_caller]
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).expect("standard output is text")
+    }
+
+    /// Standard output as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.stdout).unwrap_or_else(|error| panic!("{error}\n{self}"))
+    }
+
+    /// The error that was printed as JSON.
+    #[track_caller]
+    pub fn error(&self) -> Value {
+        let last = self.stderr.lines().last().unwrap_or_default();
+        let value: Value =
+            serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}\n{self}"));
+        value["error"].clone()
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let code = self.code.map_or("killed".to_owned(), |code| format!("exit {code}"));
+        let stdout = String::from_utf8_lossy(&self.stdout);
+        write!(formatter, "$ {}\n[{code}]\n", self.line)?;
+        for (name, text) in [("stdout", stdout.as_ref()), ("stderr", &self.stderr)] {
+            for line in text.lines() {
+                writeln!(formatter, "{}", format!("{name} | {line}").trim_end())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A temporary folder with a home of its own.
+#[derive(Debug)]
+pub struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    /// An empty place.
+    pub fn new() -> Self {
+        let place = Self { folder: tempfile::tempdir().expect("a temporary folder") };
+        for folder in ["home", "work"] {
+            std::fs::create_dir(place.base().join(folder)).expect("a folder");
+        }
+        place
+    }
+
+    /// A place with a fresh project in it.
+    pub fn with_project() -> Self {
+        static MADE: OnceLock<Place> = OnceLock::new();
+        let made = MADE.get_or_init(|| {
+            let place = Self::new();
+            place.run(&["init"]).exit(0);
+            place
+        });
+        let place = Self::new();
+        copy(&made.work().join(".windlass"), &place.work().join(".windlass"));
+        place
+    }
+
+    /// A place with a project that knows the counting server, and may use all of it.
+    pub fn with_server() -> Self {
+        let place = Self::with_project();
+        let server = windlass_testkit::example_binary("counting_server");
+        let tools = include_str!("server.toml")
+            .replace("{SERVER}", &server.display().to_string())
+            .replace("{LOG}", &place.log().display().to_string());
+        place.append(".windlass/tools.toml", &tools);
+        place.write(".windlass/policy/count.toml", include_str!("server_policy.toml"));
+        place
+    }
+
+    /// The temporary folder itself.
+    pub fn base(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The folder that commands run in.
+    pub fn work(&self) -> PathBuf {
+        self.base().join("work")
+    }
+
+    /// The journal.
+    pub fn database(&self) -> PathBuf {
+        self.work().join(".windlass/windlass.db")
+    }
+
+    /// The counting server's record of what it executed.
+    pub fn log(&self) -> PathBuf {
+        self.base().join("executed")
+    }
+
+    /// How often the counting server executed something.
+    pub fn executed(&self) -> usize {
+        std::fs::read_to_string(self.log()).map_or(0, |text| text.lines().count())
+    }
+
+    /// Writes a file in the work folder.
+    pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.work().join(path);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(&path, bytes).expect("a file");
+        path
+    }
+
+    /// Reads a file in the work folder.
+    pub fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.work().join(path)).expect("a file")
+    }
+
+    /// Adds to a file in the work folder.
+    pub fn append(&self, path: &str, text: &str) {
+        let old = self.read(path);
+        self.write(path, format!("{old}\n{text}"));
+    }
+
+    /// Replaces a part of a file in the work folder.
+    pub fn replace(&self, path: &str, from: &str, to: &str) {
+        let old = self.read(path);
+        assert!(old.contains(from), "no `{from}` in {path}");
+        self.write(path, old.replacen(from, to, 1));
+    }
+
+    /// The binary with arguments, in the work folder, with an environment of its own.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+        command.args(args);
+        self.settle(&mut command);
+        command
+    }
+
+    /// Gives any command this place's folder and environment.
+    pub fn settle(&self, command: &mut Command) {
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.base().join("home"))
+            .current_dir(self.work())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+    }
+
+    /// Runs the binary.
+    pub fn run(&self, args: &[&str]) -> Outcome {
+        finish(self.command(args), &[])
+    }
+
+    /// Runs the binary with bytes on its standard input.
+    pub fn feed(&self, args: &[&str], stdin: &[u8]) -> Outcome {
+        finish(self.command(args), stdin)
+    }
+
+    /// Runs the binary with one environment variable more.
+    pub fn run_with(&self, name: &str, value: &str, args: &[&str]) -> Outcome {
+        let mut command = self.command(args);
+        command.env(name, value);
+        finish(command, &[])
+    }
+
+    /// Makes a call of a shell tool.
+    pub fn shell(&self, tool: &str, line: &str, more: &[&str]) -> Outcome {
+        let args = serde_json::json!({ "line": line }).to_string();
+        self.run(&[&["call", "run", tool, "--args", &args], more].concat())
+    }
+
+    /// Makes a call that is allowed and completes, and returns its trace.
+    pub fn completed(&self) -> String {
+        let outcome = self.shell("shell/read", "echo one", &["--json"]).exit(0);
+        text_of(&outcome.json(), "trace_id")
+    }
+
+    /// Makes a call that waits for a person, and returns its trace.
+    pub fn held(&self) -> String {
+        let outcome = self.shell("shell/read", "env", &["--json"]).exit(4);
+        text_of(&outcome.json(), "trace_id")
+    }
+
+    /// Makes a call whose process dies after the tool ran, and returns its trace.
+    pub fn interrupted(&self, tool: &str, args: &str) -> String {
+        let before = self.ids();
+        let line = ["call", "run", tool, "--args", args, "--new-key"];
+        // Meanwhile nothing else may be taken up, or the process would die in that.
+        let tools = self.read(".windlass/tools.toml");
+        let patient = tools.lines().map(|line| match line.starts_with("on_uncertain") {
+            true => "on_uncertain = \"hold\"\n".to_owned(),
+            false => format!("{line}\n"),
+        });
+        self.write(".windlass/tools.toml", patient.collect::<String>());
+        let outcome = self.run_with("WINDLASS_CRASH_AT", "dispatch.after", &line);
+        self.write(".windlass/tools.toml", tools);
+        assert_eq!(outcome.code, None, "{outcome}");
+        let new: Vec<String> = self.ids().into_iter().filter(|id| !before.contains(id)).collect();
+        assert_eq!(new.len(), 1, "{new:?}");
+        new[0].clone()
+    }
+
+    /// The traces there are, newest first.
+    pub fn ids(&self) -> Vec<String> {
+        let list = self.run(&["trace", "list", "--json", "--limit", "1000"]).exit(0).json();
+        list.as_array().expect("a list").iter().map(|row| text_of(row, "trace_id")).collect()
+    }
+
+    /// Opens the journal's file behind the binary's back, with nothing that would stop a change.
+    pub fn tamper(&self) -> rusqlite::Connection {
+        let database = rusqlite::Connection::open(self.database()).expect("a database");
+        database
+            .execute_batch(
+                "DROP TRIGGER IF EXISTS entries_are_never_updated;
+                 DROP TRIGGER IF EXISTS entries_are_never_deleted;
+                 DROP TRIGGER IF EXISTS keys_are_never_updated;
+                 DROP TRIGGER IF EXISTS keys_are_never_deleted;",
+            )
+            .expect("no triggers");
+        database
+    }
+
+    /// Whether any file of the project holds these bytes.
+    pub fn stores(&self, secret: &str) -> bool {
+        let folder = self.work().join(".windlass");
+        std::fs::read_dir(folder).expect("a folder").any(|entry| {
+            let path = entry.expect("an entry").path();
+            path.is_file()
+                && std::fs::read(path)
+                    .expect("a file")
+                    .windows(secret.len())
+                    .any(|window| window == secret.as_bytes())
+        })
+    }
+}
+
+/// Runs a command to its end.
+pub fn finish(mut command: Command, stdin: &[u8]) -> Outcome {
+    let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+    let line = format!("windlass {}", words.collect::<Vec<_>>().join(" "));
+    if !stdin.is_empty() {
+        command.stdin(Stdio::piped());
+    }
+    let mut child = command.spawn().expect("a process");
+    let output = std::thread::scope(|scope| {
+        if let Some(mut pipe) = child.stdin.take() {
+            // The process may well stop reading before all is written.
+            scope.spawn(move || drop(pipe.write_all(stdin)));
+        }
+        child.wait_with_output().expect("an output")
+    });
+    Outcome::of(line, output)
+}
+
+/// A text in a JSON object.
+#[track_caller]
+pub fn text_of(value: &Value, name: &str) -> String {
+    value[name].as_str().unwrap_or_else(|| panic!("no text `{name}` in {value}")).to_owned()
+}
+
+/// Copies a folder.
+pub fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), &to).expect("a copy");
+        }
+    }
+}
+
+/// A file of the repository.
+pub fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// A JSON file of the repository.
+pub fn vectors(path: &str) -> Value {
+    let bytes = std::fs::read(repository("vectors").join(path)).expect("vectors");
+    serde_json::from_slice(&bytes).expect("vectors are JSON")
+}

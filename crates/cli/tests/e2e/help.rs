@@ -1,0 +1,123 @@
+//! Help, versions, completions, and the mistakes of the command line.
+
+use crate::harness::Place;
+use crate::snapshot::check;
+
+const COMMANDS: &[&str] = &[
+    "init",
+    "call",
+    "call run",
+    "call show",
+    "call list",
+    "call approve",
+    "call deny",
+    "trace",
+    "trace list",
+    "trace show",
+    "trace log",
+    "recover",
+    "verify",
+    "policy",
+    "policy check",
+    "policy explain",
+    "policy test",
+    "policy hash",
+    "canon",
+    "doctor",
+    "completions",
+];
+
+#[test]
+fn the_help_of_the_whole_teaches_the_first_steps() {
+    let place = Place::new();
+    let long = place.run(&["--help"]).exit(0).quiet();
+    let short = place.run(&["-h"]).exit(0).quiet();
+    check("help", &place, &[long, short]);
+}
+
+#[test]
+fn every_command_has_help() {
+    let place = Place::new();
+    let outcomes: Vec<_> = COMMANDS
+        .iter()
+        .map(|command| {
+            let words: Vec<&str> = command.split(' ').chain(["-h"]).collect();
+            place.run(&words).exit(0).quiet()
+        })
+        .collect();
+    check("help_of_commands", &place, &outcomes);
+}
+
+#[test]
+fn the_help_names_every_command() {
+    let place = Place::new();
+    for (parent, child) in COMMANDS.iter().map(|command| match command.split_once(' ') {
+        Some((parent, child)) => (vec![parent, "--help"], child),
+        None => (vec!["--help"], *command),
+    }) {
+        place.run(&parent).exit(0).says(&format!("  {child} "));
+    }
+}
+
+#[test]
+fn without_arguments_it_shows_the_help_as_a_mistake() {
+    let place = Place::new();
+    let outcome = place.run(&[]).exit(2);
+    assert_eq!(outcome.text(), "");
+    outcome.warns("Usage: windlass").warns("First steps:");
+    for parent in ["call", "trace", "policy"] {
+        place.run(&[parent]).exit(2).warns("Usage: windlass");
+    }
+}
+
+#[test]
+fn the_version_is_one_line() {
+    let place = Place::new();
+    for flag in ["--version", "-V"] {
+        let outcome = place.run(&[flag]).exit(0).quiet();
+        assert_eq!(outcome.text(), format!("windlass {}\n", env!("CARGO_PKG_VERSION")));
+    }
+}
+
+#[test]
+fn mistakes_of_the_command_line_are_explained() {
+    let place = Place::new();
+    let lines: &[&[&str]] = &[
+        &["frobnicate"],
+        &["call", "rum"],
+        &["verify", "--fiel", "x"],
+        &["call", "run"],
+        &["call", "run", "shell/read", "--class", "mild"],
+        &["call", "run", "shell/run", "--key", "a", "--new-key"],
+        &["call", "list", "--limit", "many"],
+        &["call", "approve", "01890a5d-ac96-774b-bcce-b302099a8057", "--reason", "fine"],
+        &["verify", "--all", "--file", "x"],
+        &["completions", "csh"],
+        &["--color", "sometimes", "verify"],
+    ];
+    let outcomes: Vec<_> = lines.iter().map(|line| place.run(line).exit(2)).collect();
+    for outcome in &outcomes {
+        assert_eq!(outcome.text(), "", "{outcome}");
+    }
+    check("mistakes", &place, &outcomes);
+}
+
+#[test]
+fn mistakes_are_json_where_json_is_asked_for() {
+    let place = Place::new();
+    let outcome = place.run(&["--json", "call", "approve", "x", "--reason", "y"]).exit(2);
+    assert_eq!(outcome.text(), "");
+    let error = outcome.error();
+    assert_eq!(error["code"], "REQUEST_INVALID");
+    assert!(error["message"].as_str().unwrap().contains("--by <NAME>"), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("--help"), "{error}");
+}
+
+#[test]
+fn a_completion_script_comes_for_every_shell() {
+    let place = Place::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let outcome = place.run(&["completions", shell]).exit(0).quiet();
+        outcome.says("windlass").says("recover");
+    }
+}

@@ -1,0 +1,32 @@
+//! The real binary, from outside: what it prints, where it prints it, and how it ends.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise"
+)]
+
+mod call_input;
+mod call_run;
+mod call_tools;
+mod canon;
+mod codes;
+mod config;
+mod decide;
+mod disk;
+mod doctor;
+mod harness;
+mod help;
+mod init;
+mod output;
+mod pages;
+mod policy;
+mod recover;
+mod scenarios;
+mod secrets;
+mod snapshot;
+mod tamper;
+mod trace;
+mod verify_file;
+mod verify_vectors;

@@ -1,0 +1,200 @@
+//! One way to meet each public code by the binary alone.
+
+use std::time::{Duration, Instant};
+
+use windlass_kernel::Code;
+
+use crate::harness::{Outcome, Place, finish};
+
+const VOICE: [&str; 4] = ["--by", "ada", "--reason", "a test"];
+const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
+
+/// The codes that the binary cannot be brought to show, and why.
+pub const NOT_HERE: &[(Code, &str)] = &[
+    (
+        Code::ArtifactMissing,
+        "nothing purges artifacts yet, and reading tells a purged one in words",
+    ),
+    (Code::Internal, "it stands for a fault of ours; a scenario for it would be one"),
+];
+
+/// A way to meet a code.
+pub type Scenario = fn() -> Outcome;
+
+fn tampered(sql: &str) -> Outcome {
+    let place = Place::with_project();
+    place.completed();
+    place.tamper().execute_batch(sql).unwrap();
+    place.run(&["verify"])
+}
+
+fn call(place: &Place, tool: &str, args: &str) -> Outcome {
+    place.run(&["call", "run", tool, "--args", args, "--new-key"])
+}
+
+fn server(tool: &str, args: &str) -> Outcome {
+    call(&Place::with_server(), tool, args)
+}
+
+fn args(text: &str) -> Outcome {
+    call(&Place::with_project(), "shell/read", text)
+}
+
+/// Waits until a call is under way, and returns its trace.
+pub fn under_way(place: &Place) -> String {
+    let started = Instant::now();
+    loop {
+        if let Some(id) = place.ids().first()
+            && place.run(&["trace", "show", id]).text().starts_with("EXECUTING")
+        {
+            return id.clone();
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "no call is under way");
+    }
+}
+
+/// A call that is under way in a process of its own, while something else is done.
+fn meanwhile(act: fn(&Place, &str) -> Option<Outcome>) -> Outcome {
+    let place = Place::with_server();
+    let slow = ["call", "run", "count/slow", "--args", r#"{"ms":1500}"#, "--new-key"];
+    let child = place.command(&slow).spawn().unwrap();
+    let id = under_way(&place);
+    let outcome = act(&place, &id);
+    let slow =
+        Outcome::of("windlass call run count/slow".into(), child.wait_with_output().unwrap());
+    outcome.unwrap_or(slow)
+}
+
+/// How each code is met.
+pub const SCENARIOS: &[(Code, Scenario)] = &[
+    (Code::StateInvalidTransition, || {
+        tampered("UPDATE entries SET from_state = 'PENDING' WHERE id % 16777216 = 3")
+    }),
+    (Code::StateSequenceGap, || tampered("DELETE FROM entries WHERE id % 16777216 = 2")),
+    (Code::StateChecksumMismatch, || {
+        let place = Place::with_project();
+        let id = place.completed();
+        place.tamper().execute_batch("UPDATE entries SET ts = ts + 1").unwrap();
+        place.run(&["call", "show", &id])
+    }),
+    (Code::StateRecoveryFailed, || {
+        let place = Place::with_server();
+        let id = place.interrupted("count/add", "{}");
+        place.replace(".windlass/tools.toml", "[server.count.tool.add]", "[server.count.tool.sum]");
+        place.replace(".windlass/policy/count.toml", "count/add", "count/sum");
+        place.run(&[&["call", "approve", &id][..], &VOICE].concat())
+    }),
+    (Code::StateLockAcquireFailed, || meanwhile(|place, id| Some(place.run(&["recover", id])))),
+    (Code::StateConcurrentExecution, || {
+        // A live holder is never robbed, so its fence is raised behind everyone's back.
+        meanwhile(|place, _| {
+            place.tamper().execute("UPDATE traces SET fence = fence + 1", []).unwrap();
+            None
+        })
+    }),
+    (Code::ToolUnclassifiedDenied, || call(&Place::with_project(), "no/tool", "{}")),
+    (Code::ToolClassDeclarationMismatch, || {
+        Place::with_project().shell("shell/read", "ls", &["--class", "write", "--new-key"])
+    }),
+    (Code::ToolClassMismatch, || {
+        let place = Place::with_server();
+        place.append(".windlass/tools.toml", "[server.count.tool.liar]\nclass = \"read\"\n");
+        call(&place, "count/liar", "{}")
+    }),
+    (Code::IdempotencyKeyRequired, || Place::with_project().shell("shell/run", "ls", &[])),
+    (Code::IdempotencyConflict, || {
+        let place = Place::with_project();
+        place.shell("shell/run", "ls", &["--key", "k"]).exit(0);
+        place.shell("shell/run", "pwd", &["--key", "k"])
+    }),
+    (Code::DocSizeExceeded, || Place::new().feed(&["canon"], &vec![b' '; 11 << 20])),
+    (Code::PolicyDenied, || Place::with_project().shell("shell/read", "frobnicate", &[])),
+    (Code::PolicyInvalid, || {
+        let place = Place::with_project();
+        place.write(".windlass/policy/mine.toml", "[[rule]]\n");
+        place.run(&["policy", "check"])
+    }),
+    (Code::PathOutsideWorkspace, || {
+        Place::with_project().shell("shell/run", "echo x > /tmp/x", &["--new-key"])
+    }),
+    (Code::SecretInRequest, || {
+        let place = Place::with_project();
+        let with = "connector = \"command\"\nenv = [\"SERVICE_TOKEN\"]";
+        place.replace(".windlass/tools.toml", "connector = \"command\"", with);
+        let line = ["call", "run", "shell/read", "--args", r#"{"line":"echo hunter22"}"#];
+        place.run_with("SERVICE_TOKEN", "hunter22", &line)
+    }),
+    (Code::DeniedByPerson, || {
+        let place = Place::with_project();
+        let id = place.held();
+        place.run(&[&["call", "deny", &id][..], &VOICE].concat()).exit(0);
+        place.run(&["recover", &id])
+    }),
+    (Code::CallOnHold, || Place::with_project().shell("shell/read", "env", &[])),
+    (Code::DecisionAlreadyMade, || {
+        let place = Place::with_project();
+        let id = place.completed();
+        place.run(&[&["call", "approve", &id][..], &VOICE].concat())
+    }),
+    (Code::ToolTimeout, || server("count/hang", "{}")),
+    (Code::ToolOutputTooLarge, || server("count/huge", r#"{"bytes":100000}"#)),
+    (Code::ToolServerUnavailable, || server("broken/get", "{}")),
+    (Code::ToolProtocolError, || server("count/garbage", "{}")),
+    (Code::ToolFailed, || server("count/fail", "{}")),
+    (Code::ToolOutcomeUnknown, || {
+        let place = Place::with_server();
+        let id = place.interrupted("count/add", "{}");
+        place.run(&[&["call", "deny", &id][..], &VOICE].concat()).exit(0);
+        place.run(&["recover", &id])
+    }),
+    (Code::ToolCompensated, || {
+        let place = Place::with_server();
+        let id = place.interrupted("count/undoable", "{}");
+        place.run(&["recover", &id])
+    }),
+    (Code::JsonInvalid, || args("{")),
+    (Code::JsonDuplicateKey, || args(r#"{"a":1,"a":2}"#)),
+    (Code::JsonNumberUnsafe, || args(r#"{"a":9007199254740993}"#)),
+    (Code::RequestInvalid, || args("[]")),
+    (Code::IdInvalid, || Place::with_project().run(&["call", "show", "../../etc/passwd"])),
+    (Code::TraceNotFound, || Place::with_project().run(&["call", "show", UNKNOWN])),
+    (Code::ProjectMissing, || Place::new().run(&["verify"])),
+    (Code::ProjectExists, || Place::with_project().run(&["init"])),
+    (Code::ConfigInvalid, || {
+        let place = Place::with_project();
+        place.write(".windlass/config.toml", "colour = 1\n");
+        place.run(&["verify"])
+    }),
+    (Code::StoreUnavailable, || {
+        let place = Place::with_project();
+        std::fs::remove_file(place.database()).unwrap();
+        place.run(&["verify"])
+    }),
+    (Code::StoreReadOnly, || Place::new().run(&["init", "-C", "/sys"])),
+    (Code::StoreFull, full),
+    (Code::StoreTooNew, || {
+        let place = Place::with_project();
+        place.tamper().execute_batch("PRAGMA user_version = 99").unwrap();
+        place.run(&["verify"])
+    }),
+    (Code::StoreCorrupt, || {
+        let place = Place::with_project();
+        std::fs::write(place.database(), "a text file, not a journal\n".repeat(50)).unwrap();
+        place.run(&["verify"])
+    }),
+    (Code::FileUnreadable, || Place::new().run(&["verify", "--file", "missing"])),
+];
+
+/// A journal on a disk without any room left.
+fn full() -> Outcome {
+    let place = Place::with_project();
+    let windlass = env!("CARGO_BIN_EXE_windlass");
+    let script = format!(
+        "mkdir ../disk; mount -t tmpfs -o size=1m tmpfs ../disk && cp -r .windlass ../disk/ \
+         && cd ../disk && {windlass} call run no/tool >&2; (head -c 2M /dev/zero > ballast 2>/dev/null; {windlass} call run no/tool)"
+    );
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "bash", "-c", &script]);
+    place.settle(&mut command);
+    finish(command, &[])
+}
