@@ -20,23 +20,31 @@ const FILES: &[(&str, &str)] = &[
     (".gitignore", include_str!("../../../../policies/gitignore")),
 ];
 
+/// How the name of a project's draft begins; its maker's number follows.
+const DRAFT: &str = ".windlass.new-";
+
 /// Makes a project: in a folder beside its place first, so that nothing half-made ever stands there.
 pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> Done {
     let root = root(named, options)?;
     let folder = root.join(FOLDER);
-    if folder.exists() {
+    let exists = || {
         let message = format!("there is a project in `{}` already", root.display());
-        return Err(Failure::new(Code::ProjectExists, message));
+        Failure::new(Code::ProjectExists, message)
+    };
+    if folder.exists() {
+        return Err(exists());
     }
-    let draft = root.join(format!("{FOLDER}.new-{}", std::process::id()));
+    let draft = root.join(format!("{DRAFT}{}", std::process::id()));
     let made = fill(&draft).and_then(|()| {
         std::fs::rename(&draft, &folder).map_err(|error| cannot_write(&folder, &error))
     });
     if let Err(failure) = made {
         // Whatever was begun goes; if even that fails there is nothing more to say.
         drop(std::fs::remove_dir_all(&draft));
-        return Err(failure);
+        // Another process may have been faster, and have swept this one's draft away.
+        return Err(if folder.exists() { exists() } else { failure });
     }
+    sweep(&root);
     if output.json {
         output.value(&json!({ "root": root, "folder": folder }))?;
     } else {
@@ -49,6 +57,16 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> Done {
         output.line("Next: windlass call run shell/read --args '{\"line\":\"ls\"}'");
     }
     Ok(0)
+}
+
+/// Removes the drafts of processes that died. A living one's goes too: it has lost anyway.
+fn sweep(root: &Path) {
+    for file in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        if file.file_name().to_string_lossy().starts_with(DRAFT) {
+            // One that cannot be removed does no harm.
+            drop(std::fs::remove_dir_all(file.path()));
+        }
+    }
 }
 
 fn root(named: Option<&Path>, options: &Init) -> Result<PathBuf, Failure> {
