@@ -162,7 +162,6 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ToolProtocolError
         | Code::ToolFailed
         | Code::ToolCompensated
-        | Code::ArtifactMissing
         | Code::StoreUnavailable
         | Code::StoreReadOnly
         | Code::StoreFull
@@ -226,7 +225,6 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         | Code::ToolProtocolError
         | Code::ToolFailed
         | Code::ToolCompensated
-        | Code::ArtifactMissing
         | Code::FileUnreadable => return None,
         Code::RequestInvalid => "`windlass COMMAND --help` says what it may be",
     })

@@ -100,8 +100,6 @@ codes! {
     IdInvalid = "ID_INVALID",
     /// No trace has this id.
     TraceNotFound = "TRACE_NOT_FOUND",
-    /// An artifact's body has been removed.
-    ArtifactMissing = "ARTIFACT_MISSING",
 
     /// There is no project here.
     ProjectMissing = "PROJECT_MISSING",

@@ -95,6 +95,10 @@ impl Chain {
 
 fn read(value: &Value) -> Result<Entry, String> {
     canon::check(value).map_err(|error| error.to_string())?;
+    if !value.is_object() {
+        // The reader would take an array for the fields in their order.
+        return Err("it is not a JSON object".to_owned());
+    }
     serde_json::from_value(value.clone()).map_err(|error| error.to_string())
 }
 

@@ -7,6 +7,7 @@ use windlass_connect::Connect;
 use windlass_kernel::artifact::{
     ActionRequest, Artifact, DecidedBy, Decision, SupervisorDecision, ToolCall,
 };
+use windlass_kernel::recovery::Plan;
 use windlass_kernel::{
     ArtifactId, Code, Digest, RiskLevel, SCHEMA_VERSION, State, ToolCallId, TraceId,
 };
@@ -16,6 +17,7 @@ use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, Reservati
 use crate::dispatch::Settled;
 use crate::error::GatewayError;
 use crate::ledger::{Ledger, load};
+use crate::recover::Recovery;
 use crate::report::{CallReport, Question};
 use crate::request::CallRequest;
 use crate::source::Source;
@@ -85,7 +87,14 @@ impl Gateway {
         let ruling = self.supervisor.judge(&request);
         match ruling.verdict {
             Verdict::Deny => self.deny(request, &ruling),
-            Verdict::Ask => self.ask(request, &ruling),
+            Verdict::Ask => match self.key_record(&request)? {
+                // Nobody is asked about what has been decided and is only told again.
+                Some(record) => {
+                    let timeout = self.supervisor.prepare(&request).map(|how| how.limits.timeout);
+                    self.repeat(request, record, timeout.unwrap_or_default())
+                }
+                None => self.ask(request, &ruling),
+            },
             Verdict::Allow => match self.supervisor.prepare(&request) {
                 Ok(preparation) => self.start(request, &ruling, &preparation),
                 Err(refusal) => {
@@ -166,7 +175,7 @@ impl Gateway {
             match ledger.commit(key, After::Keep) {
                 Ok(()) => {}
                 Err(AppendError::KeyTaken(record)) => {
-                    return self.repeat(request, *record, preparation);
+                    return self.repeat(request, *record, preparation.limits.timeout);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -252,13 +261,24 @@ impl Gateway {
         Ok(key)
     }
 
+    /// What is recorded under a request's key.
+    fn key_record(
+        &self,
+        request: &ActionRequest,
+    ) -> Result<Option<IdempotencyRecord>, GatewayError> {
+        match &request.idempotency_key {
+            Some(key) => Ok(self.store.load_idempotency(&slot_of(request, key.clone()))?),
+            None => Ok(None),
+        }
+    }
+
     /// Answers a request whose key is taken: with the recorded effect, after waiting for one that
     /// is under way, or with a refusal if the key was used for something else.
     fn repeat(
         &self,
         request: ActionRequest,
         record: IdempotencyRecord,
-        preparation: &Preparation,
+        timeout: Duration,
     ) -> Result<CallReport, GatewayError> {
         let slot = record.reservation.slot.clone();
         let digest = request
@@ -274,7 +294,7 @@ impl Gateway {
             let rules = Vec::new();
             return self.deny(request, &Ruling { verdict: Verdict::Deny, code, reason, rules });
         }
-        self.await_effect(&slot, record, preparation.limits.timeout + self.settings.key_wait)
+        self.await_effect(&slot, record, timeout + self.settings.key_wait)
     }
 
     /// Waits until the call under a key has ended or is on hold. If its process dies, recovers it.
@@ -293,7 +313,11 @@ impl Gateway {
                 return Ok(report);
             }
             match self.recover(record.trace_id) {
-                Ok(recovery) => return Ok(recovery.report),
+                Ok(Recovery { plan, mut report }) => {
+                    // It may have ended since its key was looked at.
+                    report.replayed = plan == Plan::Nothing;
+                    return Ok(report);
+                }
                 Err(GatewayError::Acquire(error)) if waited >= wait_max => return Err(error.into()),
                 Err(GatewayError::Acquire(_)) => {}
                 Err(other) => return Err(other),

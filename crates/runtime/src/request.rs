@@ -45,7 +45,7 @@ pub struct CallRequest {
 #[derive(Debug, Error)]
 pub enum RequestError {
     /// A field is not what it must be.
-    #[error("the request's {field} is not valid: {reason}")]
+    #[error("the request's {field} must be {reason}")]
     Field {
         /// Which one.
         field: &'static str,
@@ -88,20 +88,21 @@ impl CallRequest {
         require(is_name(&self.tool), "tool", name)?;
         require(self.args.is_object(), "args", "a JSON object")?;
         let intent_chars = self.intent.chars().count();
-        require(INTENT_CHARS.contains(&intent_chars), "intent", "10 to 1000 characters")?;
-        require(self.resources.len() <= RESOURCES_MAX, "resources", "at most 256")?;
+        require(INTENT_CHARS.contains(&intent_chars), "intent", "10 to 1000 characters long")?;
+        require(self.resources.len() <= RESOURCES_MAX, "list of resources", "at most 256 long")?;
         for resource in &self.resources {
             let (kind, id) = (resource.kind.len(), resource.id.len());
             let fits = (1..=64).contains(&kind) && (1..=4096).contains(&id);
-            require(fits, "resources", "each has a kind of 1 to 64 and an id of 1 to 4096 bytes")?;
+            let reason = "a kind of 1 to 64 and an id of 1 to 4096 bytes";
+            require(fits, "every resource", reason)?;
         }
         if let Some(key) = &self.key {
             let fits = (1..=KEY_CHARS_MAX).contains(&key.chars().count());
-            require(fits, "idempotency key", "1 to 255 characters")?;
+            require(fits, "idempotency key", "1 to 255 characters long")?;
         }
         for (field, value) in [("agent", &self.agent), ("phase", &self.phase)] {
             let fits = value.as_ref().is_none_or(|text| (1..=128).contains(&text.len()));
-            require(fits, field, "1 to 128 bytes")?;
+            require(fits, field, "1 to 128 bytes long")?;
         }
         let bytes = canon::value_to_bytes(&self.args).map_err(RequestError::Args)?.len();
         if bytes > REQUEST_BYTES_MAX {

@@ -33,6 +33,10 @@ impl<T> During<T> for Result<T, std::io::Error> {
 
 /// The contract's error for a failure of SQLite.
 pub fn store_error(operation: &'static str, error: rusqlite::Error) -> StoreError {
+    if error.sqlite_extended_error_code() == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) {
+        // The shared index cannot grow: the disk has no room for it.
+        return StoreError::Full { operation };
+    }
     match error.sqlite_error_code() {
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
             StoreError::ReadOnly { operation }

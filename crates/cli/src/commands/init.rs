@@ -23,8 +23,6 @@ const FILES: &[(&str, &str)] = &[
 
 /// How the name of a project that is being made begins.
 const DRAFT: &str = ".windlass.new-";
-/// Making one takes a moment; one that is older was given up.
-const DRAFT_AGE_MAX: std::time::Duration = std::time::Duration::from_secs(600);
 
 /// Makes a project: in a folder beside its place first, so that nothing half-made ever stands there.
 pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> Done {
@@ -39,19 +37,17 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> Done {
         return Err(Failure::new(Code::FileUnreadable, message)
             .hint("move it away, then run `windlass init` again"));
     }
-    remove_old_drafts(&root);
     let draft = root.join(format!("{DRAFT}{}", std::process::id()));
     let made = fill(&draft).and_then(|()| {
-        std::fs::rename(&draft, &folder).map_err(|error| {
-            // Somebody else may have been faster.
-            if folder.is_dir() { exists(&root) } else { cannot_write(&folder, &error) }
-        })
+        std::fs::rename(&draft, &folder).map_err(|error| cannot_write(&folder, &error))
     });
     if let Err(failure) = made {
         // Whatever was begun goes; if even that fails there is nothing more to say.
         drop(std::fs::remove_dir_all(&draft));
-        return Err(failure);
+        // Another process may have been faster, and have swept this one's draft away.
+        return Err(if folder.is_dir() { exists(&root) } else { failure });
     }
+    sweep(&root);
     if output.json {
         output.value(&json!({ "root": root, "folder": folder }))?;
     } else {
@@ -78,7 +74,7 @@ fn complete(root: &Path, folder: &Path, output: &Output) -> Done {
         return Err(exists(root));
     }
     let path = folder.join(DATABASE);
-    SqliteStore::open(&path, windlass_store_sqlite::Settings::default())?;
+    make_journal(&path)?;
     if output.json {
         output.value(&json!({ "root": root, "folder": folder }))?;
     } else {
@@ -88,14 +84,12 @@ fn complete(root: &Path, folder: &Path, output: &Output) -> Done {
     Ok(0)
 }
 
-/// Removes what inits that were killed long ago left behind.
-fn remove_old_drafts(root: &Path) {
-    for entry in std::fs::read_dir(root).into_iter().flatten().flatten() {
-        let is_draft = entry.file_name().to_string_lossy().starts_with(DRAFT);
-        let age = entry.metadata().and_then(|data| data.modified()).map(|time| time.elapsed());
-        if is_draft && age.is_ok_and(|age| age.is_ok_and(|age| age > DRAFT_AGE_MAX)) {
-            // It is in nobody's way if it stays.
-            drop(std::fs::remove_dir_all(entry.path()));
+/// Removes the drafts of processes that died. A living one's goes too: it has lost anyway.
+fn sweep(root: &Path) {
+    for file in std::fs::read_dir(root).into_iter().flatten().flatten() {
+        if file.file_name().to_string_lossy().starts_with(DRAFT) {
+            // One that cannot be removed does no harm.
+            drop(std::fs::remove_dir_all(file.path()));
         }
     }
 }
@@ -126,15 +120,20 @@ fn fill(draft: &Path) -> Result<(), Failure> {
     }
     files.remove(".gitignore");
     PolicySet::load(&files)?;
-    let database = draft.join(DATABASE);
-    // What tools were given and said is for its owner's eyes; SQLite's other files follow this one.
+    make_journal(&draft.join(DATABASE))
+}
+
+/// Makes an empty journal that only its owner can read: it has what tools were given and said.
+fn make_journal(path: &Path) -> Result<(), Failure> {
+    // SQLite's other files get the rights of this one.
     std::fs::OpenOptions::new()
         .write(true)
-        .create_new(true)
+        .create(true)
+        .truncate(false)
         .mode(0o600)
-        .open(&database)
-        .map_err(|error| cannot_write(&database, &error))?;
-    SqliteStore::open(&database, windlass_store_sqlite::Settings::default())?;
+        .open(path)
+        .map_err(|error| cannot_write(path, &error))?;
+    SqliteStore::open(path, windlass_store_sqlite::Settings::default())?;
     Ok(())
 }
 
