@@ -38,7 +38,7 @@ matches = [{ tool = "plain/add_ask" }]
 const KEYED: &str = r#"
 honours_keys = true
 tool.add.class = "write"
-tool.slow.class = "write"
+tool.slow = { class = "write", retries_max = 100 }
 tool.die.class = "write"
 tool.hang.class = "write"
 tool.get.class = "read"
