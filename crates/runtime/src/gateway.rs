@@ -140,12 +140,36 @@ impl Gateway {
         })
     }
 
-    /// Records a refusal.
-    fn deny(&self, request: ActionRequest, ruling: &Ruling) -> Result<CallReport, GatewayError> {
+    /// Records a refusal; of a request that was refused for a secret in it, without the secret.
+    fn deny(
+        &self,
+        mut request: ActionRequest,
+        ruling: &Ruling,
+    ) -> Result<CallReport, GatewayError> {
+        if ruling.code == Some(Code::SecretInRequest) {
+            self.redact_request(&mut request);
+        }
         let mut ledger = self.open(request)?;
         self.add_decision(&mut ledger, Decision::Deny, ruling, None)?;
         ledger.commit(KeyAction::None, After::Release)?;
         Ok(CallReport::of(ledger.call(), Vec::new()))
+    }
+
+    /// Takes secrets out of every part of a request that its caller could fill.
+    fn redact_request(&self, request: &mut ActionRequest) {
+        self.supervisor.redact(&mut request.proposal.args);
+        let texts = std::iter::once(&mut request.intent)
+            .chain(request.resources.iter_mut().flat_map(|r| [&mut r.kind, &mut r.id]))
+            .chain(&mut request.idempotency_key)
+            .chain(&mut request.agent)
+            .chain(&mut request.phase);
+        for text in texts {
+            let mut value = serde_json::Value::String(std::mem::take(text));
+            self.supervisor.redact(&mut value);
+            if let serde_json::Value::String(redacted) = value {
+                *text = redacted;
+            }
+        }
     }
 
     /// Records a request that a person must decide.

@@ -88,6 +88,15 @@ impl PolicySupervisor {
         })
     }
 
+    /// The name of a secret that stands anywhere in a request.
+    fn find_secret(&self, request: &ActionRequest) -> Option<&str> {
+        if self.secrets.is_empty() {
+            return None;
+        }
+        // A request that cannot be written down cannot be recorded either.
+        self.secrets.find(&serde_json::to_value(request).unwrap_or_default())
+    }
+
     fn question(request: &ActionRequest) -> Question {
         Question {
             server: request.proposal.tool_server.clone(),
@@ -107,12 +116,12 @@ impl Supervisor for PolicySupervisor {
     }
 
     fn judge(&self, request: &ActionRequest) -> Ruling {
-        if let Some(name) = self.secrets.find(&request.proposal.args) {
+        if let Some(name) = self.find_secret(request) {
             return Ruling {
                 verdict: Verdict::Deny,
                 code: Some(Code::SecretInRequest),
                 reason: format!(
-                    "the arguments hold the value of {name}, which would be stored; \
+                    "the request holds the value of {name}, which would be stored; \
                      let the registry pass it by `env` instead"
                 ),
                 rules: Vec::new(),

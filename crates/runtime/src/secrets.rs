@@ -1,29 +1,48 @@
 //! Secrets are taken out before anything is stored.
 
+use std::sync::OnceLock;
+
 use regex::Regex;
 use serde_json::Value;
 
 /// Shorter values are too common to be taken out of everything.
 const SECRET_BYTES_MIN: usize = 6;
 
-/// What well-known kinds of tokens look like.
-const PATTERNS: &[(&str, &str)] = &[
-    ("github-token", r"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
-    ("github-token", r"\bgithub_pat_[A-Za-z0-9_]{22,255}\b"),
-    ("aws-key", r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b"),
-    ("api-key", r"\bsk-[A-Za-z0-9_-]{20,255}\b"),
-    ("slack-token", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,255}\b"),
+/// What well-known kinds of tokens look like: a name, a text that each has, and the pattern.
+const PATTERNS: &[(&str, &str, &str)] = &[
+    ("github-token", "gh", r"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
+    ("github-token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{22,255}\b"),
+    ("aws-key", "AKIA", r"\bAKIA[0-9A-Z]{16}\b"),
+    ("aws-key", "ASIA", r"\bASIA[0-9A-Z]{16}\b"),
+    ("api-key", "sk-", r"\bsk-[A-Za-z0-9_-]{20,255}\b"),
+    ("slack-token", "xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,255}\b"),
     (
         "private-key",
+        "PRIVATE KEY-----",
         r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
     ),
 ];
 
+/// A pattern, compiled when a text may have it: most processes never need one.
+#[derive(Debug)]
+struct Pattern {
+    name: &'static str,
+    hint: &'static str,
+    source: &'static str,
+    compiled: OnceLock<Option<Regex>>,
+}
+
+impl Pattern {
+    fn regex(&self) -> Option<&Regex> {
+        self.compiled.get_or_init(|| Regex::new(self.source).ok()).as_ref()
+    }
+}
+
 /// Knows the secrets that tools are given, and what tokens look like.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 pub struct Secrets {
     known: Vec<(String, String)>,
-    patterns: Vec<(&'static str, Regex)>,
+    patterns: Vec<Pattern>,
 }
 
 impl Secrets {
@@ -34,11 +53,19 @@ impl Secrets {
             known.into_iter().filter(|(_, value)| value.len() >= SECRET_BYTES_MIN).collect();
         // A secret that contains another one goes first.
         known.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        let patterns = PATTERNS
-            .iter()
-            .filter_map(|(name, pattern)| Some((*name, Regex::new(pattern).ok()?)))
-            .collect();
-        Self { known, patterns }
+        let pattern = |(name, hint, source): &(&'static str, &'static str, &'static str)| Pattern {
+            name,
+            hint,
+            source,
+            compiled: OnceLock::new(),
+        };
+        Self { known, patterns: PATTERNS.iter().map(pattern).collect() }
+    }
+
+    /// Whether no secret is known by its value.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.known.is_empty()
     }
 
     /// The name of a known secret that `value` holds, if it holds one.
@@ -82,9 +109,13 @@ impl Secrets {
                 *text = text.replace(secret, &format!("[redacted:{name}]"));
             }
         }
-        for (name, pattern) in &self.patterns {
-            if pattern.is_match(text) {
-                *text = pattern.replace_all(text, format!("[redacted:{name}]")).into_owned();
+        for pattern in &self.patterns {
+            if text.contains(pattern.hint)
+                && let Some(regex) = pattern.regex()
+                && regex.is_match(text)
+            {
+                let name = format!("[redacted:{}]", pattern.name);
+                *text = regex.replace_all(text, name).into_owned();
             }
         }
     }
@@ -98,7 +129,11 @@ mod tests {
 
     #[test]
     fn every_pattern_compiles() {
-        assert_eq!(Secrets::new([]).patterns.len(), PATTERNS.len());
+        let secrets = Secrets::new([]);
+        assert_eq!(secrets.patterns.len(), PATTERNS.len());
+        for pattern in &secrets.patterns {
+            assert!(pattern.regex().is_some(), "{}", pattern.source);
+        }
     }
 
     #[test]

@@ -33,6 +33,14 @@ impl Holder {
             .open(&path)
             .during("make its lock file")?;
         lock.lock().during("lock its lock file")?;
+        // Swept away before it was locked, it would not be seen: better not to begin.
+        if !path.exists() {
+            let source = "its lock file was removed while it was being made";
+            return Err(StoreError::Unavailable {
+                operation: "make its lock file",
+                source: source.into(),
+            });
+        }
         let holder = Self { id, folder: folder.to_owned(), path, _lock: lock };
         holder.sweep();
         Ok(holder)
