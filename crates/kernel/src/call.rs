@@ -3,6 +3,7 @@
 use crate::artifact::{
     ActionRequest, Artifact, Decision, SupervisorDecision, ToolCall, ToolEffect,
 };
+use crate::link::{Link, Links};
 use crate::{ArtifactType, ChainError, Digest, Entry, Head, Outcome, State, TraceId};
 
 /// A call folded from its entries and their artifacts.
@@ -20,6 +21,7 @@ pub struct Call {
     pub tool_call: Option<(ToolCall, Digest)>,
     /// What came of it.
     pub effect: Option<ToolEffect>,
+    links: Links,
 }
 
 /// What the recorded state asks for next.
@@ -40,13 +42,14 @@ pub enum Next {
 impl Call {
     /// A call of which nothing is recorded.
     #[must_use]
-    pub const fn empty(trace_id: TraceId) -> Self {
+    pub fn empty(trace_id: TraceId) -> Self {
         Self {
             head: Head::empty(trace_id),
             request: None,
             decision: None,
             tool_call: None,
             effect: None,
+            links: Links::default(),
         }
     }
 
@@ -61,17 +64,11 @@ impl Call {
         artifact: Artifact,
         head: Head,
     ) -> Result<(), ChainError> {
-        let sequence_number = entry.sequence_number;
-        if artifact.artifact_type() != entry.artifact_type
-            || artifact.artifact_id() != entry.artifact_id
-        {
-            return Err(ChainError::Artifact {
-                sequence_number,
-                artifact: entry.artifact_type.as_str(),
-            });
-        }
-        self.check_link(&artifact, entry)
-            .map_err(|reason| ChainError::Link { sequence_number, reason })?;
+        let link = Link::of(&artifact).map_err(|_| ChainError::Artifact {
+            sequence_number: entry.sequence_number,
+            artifact: entry.artifact_type.as_str(),
+        })?;
+        self.links.follow(entry, link)?;
         let digest = entry.artifact_digest;
         match artifact {
             Artifact::Request(request) => self.request = Some((request, digest)),
@@ -81,62 +78,6 @@ impl Call {
         }
         self.head = head;
         Ok(())
-    }
-
-    /// Checks that `artifact` names the digest of the one before it and says what its entry says.
-    fn check_link(&self, artifact: &Artifact, entry: &Entry) -> Result<(), &'static str> {
-        require(artifact.trace_id() == entry.trace_id, "the artifact is of another trace")?;
-        match artifact {
-            Artifact::Request(request) => require(
-                request.idempotency_key == entry.idempotency_key,
-                "the request has another idempotency key",
-            ),
-            Artifact::Decision(decision) => {
-                let digest = self.request.as_ref().map(|(_, digest)| *digest);
-                require(
-                    digest == Some(decision.request_digest),
-                    "the decision is about another request",
-                )?;
-                let state = match decision.decision {
-                    Decision::Approve => State::Authorized,
-                    Decision::Deny => State::Denied,
-                    Decision::NeedsApproval => State::Pending,
-                };
-                require(state == entry.to_state, "the decision says something else")
-            }
-            Artifact::Call(call) => {
-                let digest = self.decision.as_ref().map(|(_, digest)| *digest);
-                require(digest == Some(call.decision_digest), "the call follows another decision")?;
-                require(
-                    entry.tool_call_id == Some(call.tool_call_id)
-                        && entry.idempotency_key == call.idempotency_key,
-                    "the call has another id or key",
-                )?;
-                let asked = self.request.as_ref().map(|(request, _)| &request.idempotency_key);
-                require(
-                    asked == Some(&call.idempotency_key),
-                    "the call has another key than its request",
-                )?;
-                let proposal = self.request.as_ref().map(|(request, _)| request.proposal.digest());
-                require(
-                    matches!(proposal, Some(Ok(digest)) if digest == call.proposal_digest),
-                    "the call is for another proposal",
-                )
-            }
-            Artifact::Effect(effect) => {
-                let digest = self.tool_call.as_ref().map(|(_, digest)| *digest);
-                require(
-                    digest == Some(effect.tool_call_digest)
-                        && entry.tool_call_id == Some(effect.tool_call_id),
-                    "the effect is of another call",
-                )?;
-                let success = effect.outcome == Outcome::Success;
-                require(
-                    success == (entry.to_state == State::Completed),
-                    "only a success completes a call",
-                )
-            }
-        }
     }
 
     /// Says what comes next, from the recorded state alone.
@@ -159,10 +100,6 @@ impl Call {
             ) => Next::Done,
         }
     }
-}
-
-const fn require(holds: bool, reason: &'static str) -> Result<(), &'static str> {
-    if holds { Ok(()) } else { Err(reason) }
 }
 
 /// The transition that an artifact stands for, from the state it is applied in.

@@ -167,7 +167,8 @@ fn invariant_a_checkpoint_agrees_with_its_head(head: &Head) {
 }
 
 fn invariant_only_an_unsettled_call_is_handed_over_again(head: &Head) {
-    let call = Call { head: *head, ..Call::empty(head.trace_id) };
+    let mut call = Call::empty(head.trace_id);
+    call.head = *head;
     for rule in
         [UncertainRule::Probe, UncertainRule::Retry, UncertainRule::Compensate, UncertainRule::Hold]
     {

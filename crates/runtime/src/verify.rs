@@ -3,7 +3,7 @@
 use serde::Serialize;
 use windlass_kernel::recovery::Finding;
 use windlass_kernel::{
-    Artifact, Call, ChainError, Digest, Entry, Head, Machine, State, TraceId, is_call_artifact,
+    ChainError, Digest, Entry, Head, Link, Links, Machine, State, TraceId, is_call_artifact,
 };
 use windlass_store::{Store, StoreError, TraceState, Visitor};
 
@@ -104,7 +104,8 @@ impl Verification {
 
 struct Current {
     recorded: Option<TraceState>,
-    call: Call,
+    head: Head,
+    links: Links,
     entries: u64,
     bodies_missing: bool,
     error: Option<ChainError>,
@@ -122,7 +123,7 @@ impl Verifier<'_> {
     /// Closes the books of the trace that has just been seen.
     fn finish(&mut self) {
         let Some(current) = self.current.take() else { return };
-        let head = current.call.head;
+        let head = current.head;
         let error = current.error.or_else(|| match &current.recorded {
             Some(recorded) => head.matches(&recorded.head).err(),
             None => Some(ChainError::Truncated { expected: 0, found: head.sequence_number }),
@@ -150,11 +151,11 @@ impl Current {
         buffer: &mut Vec<u8>,
     ) -> Result<bool, ChainError> {
         let entry = entry?;
-        let head = self.call.head.admit(&entry, buffer)?;
+        let head = self.head.admit(&entry, buffer)?;
         let Some(body) = body else {
             // The chain holds without its artifacts; what follows cannot be linked to them.
             self.bodies_missing = true;
-            self.call.head = head;
+            self.head = head;
             return Ok(false);
         };
         let mismatch = ChainError::Artifact {
@@ -165,11 +166,10 @@ impl Current {
             return Err(mismatch);
         }
         if is_call_artifact(entry.artifact_type) && !self.bodies_missing {
-            let artifact = Artifact::read(entry.artifact_type, body).map_err(|_| mismatch)?;
-            self.call.apply(&entry, artifact, head)?;
-        } else {
-            self.call.head = head;
+            let link = Link::read(entry.artifact_type, body).map_err(|_| mismatch)?;
+            self.links.follow(&entry, link)?;
         }
+        self.head = head;
         Ok(true)
     }
 }
@@ -180,7 +180,8 @@ impl Visitor for Verifier<'_> {
         self.report.traces += 1;
         self.current = Some(Current {
             recorded: recorded.copied(),
-            call: Call::empty(trace_id),
+            head: Head::empty(trace_id),
+            links: Links::default(),
             entries: 0,
             bodies_missing: false,
             error: None,

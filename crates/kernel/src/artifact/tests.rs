@@ -113,6 +113,10 @@ proptest! {
             let bytes = artifact.to_bytes().unwrap();
             let text = String::from_utf8(bytes.clone()).unwrap();
             prop_assert_eq!(&text, &String::from_utf8(general(&artifact).unwrap()).unwrap());
+            prop_assert_eq!(
+                crate::Link::read(artifact.artifact_type(), &bytes).unwrap(),
+                crate::Link::of(&artifact).unwrap()
+            );
             prop_assert_eq!(Artifact::read(artifact.artifact_type(), &bytes).unwrap(), artifact);
         }
     }

@@ -1,0 +1,253 @@
+//! What ties artifacts together: each names the digest of the one before it, and says what its
+//! entry says.
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::artifact::{Artifact, Decision};
+use crate::canon::CanonError;
+use crate::{
+    ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, State, ToolCallId, TraceId,
+};
+
+/// The ties of one artifact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    artifact_id: ArtifactId,
+    trace_id: TraceId,
+    tie: Tie,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Tie {
+    Request { idempotency_key: Option<String>, proposal_digest: Digest },
+    Decision { request_digest: Digest, decision: Decision },
+    Call(CallTie),
+    Effect { tool_call_digest: Digest, tool_call_id: ToolCallId, outcome: Outcome },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CallTie {
+    decision_digest: Digest,
+    tool_call_id: ToolCallId,
+    proposal_digest: Digest,
+    idempotency_key: Option<String>,
+}
+
+impl Link {
+    /// The ties of an artifact.
+    ///
+    /// # Errors
+    /// [`CanonError`] when a request's proposal has no canonical form.
+    pub fn of(artifact: &Artifact) -> Result<Self, CanonError> {
+        let tie = match artifact {
+            Artifact::Request(request) => Tie::Request {
+                idempotency_key: request.idempotency_key.clone(),
+                proposal_digest: request.proposal.digest()?,
+            },
+            Artifact::Decision(decision) => Tie::Decision {
+                request_digest: decision.request_digest,
+                decision: decision.decision,
+            },
+            Artifact::Call(call) => Tie::Call(CallTie {
+                decision_digest: call.decision_digest,
+                tool_call_id: call.tool_call_id,
+                proposal_digest: call.proposal_digest,
+                idempotency_key: call.idempotency_key.clone(),
+            }),
+            Artifact::Effect(effect) => Tie::Effect {
+                tool_call_digest: effect.tool_call_digest,
+                tool_call_id: effect.tool_call_id,
+                outcome: effect.outcome,
+            },
+        };
+        Ok(Self { artifact_id: artifact.artifact_id(), trace_id: artifact.trace_id(), tie })
+    }
+
+    /// The ties of an artifact as it is stored, without building the rest of it.
+    ///
+    /// # Errors
+    /// [`CanonError`] when the body is not such an artifact.
+    pub fn read(artifact_type: ArtifactType, body: &[u8]) -> Result<Self, CanonError> {
+        match artifact_type {
+            ArtifactType::ActionRequest => read(body).map(|wire: RequestWire<'_>| Self {
+                artifact_id: wire.artifact_id,
+                trace_id: wire.trace_id,
+                tie: Tie::Request {
+                    idempotency_key: wire.idempotency_key,
+                    // A stored body is canonical, and so is every part of it.
+                    proposal_digest: Digest::of(wire.proposal.get().as_bytes()),
+                },
+            }),
+            ArtifactType::SupervisorDecision => read(body).map(|wire: DecisionWire| Self {
+                artifact_id: wire.artifact_id,
+                trace_id: wire.trace_id,
+                tie: Tie::Decision { request_digest: wire.request_digest, decision: wire.decision },
+            }),
+            ArtifactType::ToolCall => read(body).map(|wire: CallWire| Self {
+                artifact_id: wire.artifact_id,
+                trace_id: wire.trace_id,
+                tie: Tie::Call(CallTie {
+                    decision_digest: wire.decision_digest,
+                    tool_call_id: wire.tool_call_id,
+                    proposal_digest: wire.proposal_digest,
+                    idempotency_key: wire.idempotency_key,
+                }),
+            }),
+            ArtifactType::ToolEffect => read(body).map(|wire: EffectWire| Self {
+                artifact_id: wire.artifact_id,
+                trace_id: wire.trace_id,
+                tie: Tie::Effect {
+                    tool_call_digest: wire.tool_call_digest,
+                    tool_call_id: wire.tool_call_id,
+                    outcome: wire.outcome,
+                },
+            }),
+            ArtifactType::RunEvent => {
+                Err(CanonError::Invalid("a call has no run events".to_owned()))
+            }
+        }
+    }
+
+    const fn artifact_type(&self) -> ArtifactType {
+        match self.tie {
+            Tie::Request { .. } => ArtifactType::ActionRequest,
+            Tie::Decision { .. } => ArtifactType::SupervisorDecision,
+            Tie::Call(_) => ArtifactType::ToolCall,
+            Tie::Effect { .. } => ArtifactType::ToolEffect,
+        }
+    }
+}
+
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, CanonError> {
+    serde_json::from_slice(body).map_err(|error| CanonError::Invalid(error.to_string()))
+}
+
+#[derive(Deserialize)]
+struct RequestWire<'a> {
+    artifact_id: ArtifactId,
+    trace_id: TraceId,
+    idempotency_key: Option<String>,
+    #[serde(borrow)]
+    proposal: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct DecisionWire {
+    artifact_id: ArtifactId,
+    trace_id: TraceId,
+    request_digest: Digest,
+    decision: Decision,
+}
+
+#[derive(Deserialize)]
+struct CallWire {
+    artifact_id: ArtifactId,
+    trace_id: TraceId,
+    decision_digest: Digest,
+    tool_call_id: ToolCallId,
+    proposal_digest: Digest,
+    idempotency_key: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct EffectWire {
+    artifact_id: ArtifactId,
+    trace_id: TraceId,
+    tool_call_digest: Digest,
+    tool_call_id: ToolCallId,
+    outcome: Outcome,
+}
+
+/// The ties of a call so far: what the next artifact must name.
+///
+/// The same checks serve live work, recovery and verification.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Links {
+    request: Option<RequestSeen>,
+    decision: Option<Digest>,
+    tool_call: Option<Digest>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct RequestSeen {
+    digest: Digest,
+    proposal_digest: Digest,
+    idempotency_key: Option<String>,
+}
+
+impl Links {
+    /// Checks that an artifact is the one its entry names and follows from those before it.
+    ///
+    /// # Errors
+    /// [`ChainError`] when it is not, or does not.
+    pub fn follow(&mut self, entry: &Entry, link: Link) -> Result<(), ChainError> {
+        let sequence_number = entry.sequence_number;
+        if link.artifact_type() != entry.artifact_type || link.artifact_id != entry.artifact_id {
+            let artifact = entry.artifact_type.as_str();
+            return Err(ChainError::Artifact { sequence_number, artifact });
+        }
+        self.tie(entry, link).map_err(|reason| ChainError::Link { sequence_number, reason })
+    }
+
+    fn tie(&mut self, entry: &Entry, link: Link) -> Result<(), &'static str> {
+        require(link.trace_id == entry.trace_id, "the artifact is of another trace")?;
+        let digest = entry.artifact_digest;
+        match link.tie {
+            Tie::Request { idempotency_key, proposal_digest } => {
+                require(
+                    idempotency_key == entry.idempotency_key,
+                    "the request has another idempotency key",
+                )?;
+                self.request = Some(RequestSeen { digest, proposal_digest, idempotency_key });
+            }
+            Tie::Decision { request_digest, decision } => {
+                let request = self.request.as_ref().map(|request| request.digest);
+                require(request == Some(request_digest), "the decision is about another request")?;
+                let state = match decision {
+                    Decision::Approve => State::Authorized,
+                    Decision::Deny => State::Denied,
+                    Decision::NeedsApproval => State::Pending,
+                };
+                require(state == entry.to_state, "the decision says something else")?;
+                self.decision = Some(digest);
+            }
+            Tie::Call(call) => {
+                self.tie_call(entry, &call)?;
+                self.tool_call = Some(digest);
+            }
+            Tie::Effect { tool_call_digest, tool_call_id, outcome } => {
+                require(
+                    self.tool_call == Some(tool_call_digest)
+                        && entry.tool_call_id == Some(tool_call_id),
+                    "the effect is of another call",
+                )?;
+                let success = outcome == Outcome::Success;
+                require(
+                    success == (entry.to_state == State::Completed),
+                    "only a success completes a call",
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tie_call(&self, entry: &Entry, call: &CallTie) -> Result<(), &'static str> {
+        require(self.decision == Some(call.decision_digest), "the call follows another decision")?;
+        require(
+            entry.tool_call_id == Some(call.tool_call_id)
+                && entry.idempotency_key == call.idempotency_key,
+            "the call has another id or key",
+        )?;
+        let request = self.request.as_ref().ok_or("the call follows no request")?;
+        require(
+            request.idempotency_key == call.idempotency_key,
+            "the call has another key than its request",
+        )?;
+        require(request.proposal_digest == call.proposal_digest, "the call is for another proposal")
+    }
+}
+
+const fn require(holds: bool, reason: &'static str) -> Result<(), &'static str> {
+    if holds { Ok(()) } else { Err(reason) }
+}
