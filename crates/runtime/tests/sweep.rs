@@ -1,24 +1,23 @@
 //! Crashes a gateway at every point it can crash, and its recovery too, and checks after each way
 //! of crashing that nothing was lost, doubled or made up.
 
-#![expect(clippy::print_stdout, reason = "the number of scenarios is part of the result")]
+use std::sync::{Arc, Mutex};
 
-use std::sync::Mutex;
+use windlass_testkit::gateway::{
+    Honest, Parts, RacedLease, Scenario, Tally, explore, race, scenario, scenarios,
+};
 
-use windlass_testkit::gateway::{Honest, Scenario, Tally, explore, scenarios};
-
-/// Explores scenarios on two threads; what one of them finds does not stop the others.
-fn sweep(all: Vec<Scenario>) -> Tally {
-    let queue = Mutex::new(all);
+/// Explores on two threads; what one of them finds does not stop the other.
+fn on_two_threads<T: Send>(work: Vec<T>, explore: impl Fn(T) -> Tally + Sync) -> Tally {
+    let queue = Mutex::new(work);
     let total = Mutex::new(Tally::default());
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
                     let next = queue.lock().unwrap().pop();
-                    let Some(scenario) = next else { return };
-                    let tally = explore(&scenario, &Honest, std::env::var("D").map_or(scenario.crashes, |d| d.parse().unwrap()));
-                    println!("  {}: {}", scenario.name, tally.scenarios);
+                    let Some(next) = next else { return };
+                    let tally = explore(next);
                     total.lock().unwrap().add(tally);
                 }
             });
@@ -27,15 +26,27 @@ fn sweep(all: Vec<Scenario>) -> Tally {
     total.into_inner().unwrap()
 }
 
+fn report(what: &str, tally: &Tally) {
+    let (scenarios, violations) = (tally.scenarios, tally.violations.len());
+    println!("{what}: {scenarios} scenarios, {violations} violations");
+    assert_eq!(tally.violations, []);
+}
+
 #[test]
 fn every_sequence_of_crashes_ends_as_the_calm_run() {
-    let started = std::time::Instant::now();
-    let tally = sweep(scenarios());
-    let (scenarios, violations) = (tally.scenarios, tally.violations.len());
-    println!("crash sweep: {scenarios} scenarios, {violations} violations");
-    println!("{:?}", started.elapsed());
-    for violation in &tally.violations {
-        println!("{}: {}", violation.invariant, violation.message);
-    }
-    assert_eq!(tally.violations, []);
+    let tally = on_two_threads(scenarios(), |scenario: Scenario| {
+        explore(&scenario, &Honest, scenario.crashes)
+    });
+    report("crash sweep", &tally);
+    assert!(tally.scenarios > 20_000, "the sweep has become small");
+}
+
+#[test]
+fn two_processes_that_meet_at_any_point_make_one_call() {
+    let parts: Arc<dyn Parts> = Arc::new(Honest);
+    let names = ["repeated", "repeated, probed", "repeated, compensated", "repeated failure"];
+    let mut work: Vec<_> = names.map(|name| (scenario(name), RacedLease::Kept)).into();
+    work.push((scenario("repeated"), RacedLease::Lost));
+    let tally = on_two_threads(work, |(scenario, lease)| race(&scenario, &parts, lease));
+    report("two processes", &tally);
 }

@@ -43,6 +43,11 @@ pub fn scenarios() -> Vec<Scenario> {
         of("failing", 4, vec![write("fail")]),
         of("conflict", 3, vec![write("add"), other("add", 2)]),
         of("repeated", 3, vec![write("add"), write("add")]),
+        of("repeated, probed", 2, vec![write("post"), write("post")]),
+        Scenario {
+            also: compensated,
+            ..of("repeated, compensated", 2, vec![write("book"), write("book")])
+        },
         of("repeated failure", 3, vec![write("fail"), write("fail")]),
         of("batch", 2, vec![write("add"), look(), write("post")]),
         Scenario {

@@ -88,7 +88,7 @@ pub struct Process {
 }
 
 /// What a process is made of. By default the honest parts; a planted bug replaces one.
-pub trait Parts: Sync {
+pub trait Parts: Send + Sync {
     /// The store that the gateway sees.
     fn store(&self, honest: Arc<dyn Store>, _world: &World) -> Arc<dyn Store> {
         honest
