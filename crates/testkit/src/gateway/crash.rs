@@ -77,7 +77,10 @@ impl Crash {
     /// A dead process changes nothing any more, not even while it is taken down.
     fn alive(&self, operation: &'static str) -> Result<(), StoreError> {
         if self.dead.load(Ordering::SeqCst) {
-            return Err(StoreError::Unavailable { operation, source: "the process is dead".into() });
+            return Err(StoreError::Unavailable {
+                operation,
+                source: "the process is dead".into(),
+            });
         }
         Ok(())
     }

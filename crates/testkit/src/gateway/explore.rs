@@ -58,7 +58,9 @@ pub fn explore(scenario: &Scenario, parts: &dyn Parts, crashes: usize) -> Tally 
     let calm = Outcome::new(scenario, &world, &client, 0);
     let mut sweep = Sweep { scenario, parts, calm: &calm, tally: Tally::default() };
     sweep.tally.judge(&calm, &calm, "calm");
-    sweep.descend(&World::default(), &Client::default(), crashes, &mut Vec::new());
+    if crashes > 0 {
+        sweep.descend(&World::default(), &Client::default(), crashes, &mut Vec::new());
+    }
     sweep.tally
 }
 

@@ -224,7 +224,8 @@ fn invariant_same_ending(outcome: &Outcome<'_>, calm: &Outcome<'_>) -> Result<()
                 && hold(after) == hold(before))
     };
     for (after, before) in outcome.shown.iter().zip(&calm.shown) {
-        let (after, before) = (after.as_ref().map_err(String::clone)?, before.as_ref().map_err(String::clone)?);
+        let (after, before) =
+            (after.as_ref().map_err(String::clone)?, before.as_ref().map_err(String::clone)?);
         require(same(after, before), || format!("calm {before:?}\n after {after:?}"))?;
     }
     Ok(())

@@ -71,10 +71,7 @@ pub(super) fn invariant_same_identity(
 }
 
 /// What policy denies is never handed over; what it asks about only after a person's approval.
-pub(super) fn invariant_only_allowed(
-    outcome: &Outcome<'_>,
-    _: &Outcome<'_>,
-) -> Result<(), String> {
+pub(super) fn invariant_only_allowed(outcome: &Outcome<'_>, _: &Outcome<'_>) -> Result<(), String> {
     for dispatch in &outcome.tools.dispatches {
         let decided = trace_of(outcome, dispatch).map_or("", |trace| {
             let kind = ArtifactType::SupervisorDecision;

@@ -23,7 +23,7 @@ pub use explore::{Tally, Violation, explore};
 pub use invariant::{INVARIANTS, Outcome, check};
 pub use meddle::{Meddle, Meddled};
 pub use race::{Lease as RacedLease, race};
-pub use scenario::{Client, Life, Scenario, Step, call, live};
+pub use scenario::{Client, Life, Scenario, Step, call, interrupt, live};
 pub use scenarios::{scenario, scenarios};
 pub use source::TestSource;
 pub use supervisor::{SECRET, TOOLS, TestSupervisor, test_set};

@@ -83,7 +83,8 @@ struct Met {
 
 fn meet(scenario: &Scenario, parts: &Arc<dyn Parts>, meeting: Meeting) -> Met {
     let world = World::default();
-    let once = Scenario { steps: scenario.steps.iter().take(1).cloned().collect(), ..scenario.clone() };
+    let once =
+        Scenario { steps: scenario.steps.iter().take(1).cloned().collect(), ..scenario.clone() };
     let second = Arc::new(Mutex::new((Client::default(), None)));
     let crash = {
         let (world, once, parts) = (world.clone(), once.clone(), Arc::clone(parts));

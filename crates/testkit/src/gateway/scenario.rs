@@ -3,11 +3,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use serde_json::{Value, json};
-use windlass_kernel::{Code, RiskLevel, State};
+use windlass_kernel::{Code, RiskLevel, State, TraceId};
 use windlass_runtime::{Answer, CallReport, CallRequest, Gateway, GatewayError, Reads, Voice};
 
 use super::crash::Crash;
-use super::world::{Parts, World};
+use super::world::{Honest, Parts, World};
 
 /// Something a client or a person does. It is done again until it was answered.
 #[derive(Clone, Debug)]
@@ -152,12 +152,41 @@ pub fn live(
     }
 }
 
+/// Lets a process make one call and die at its `at`-th point; returns the call's trace.
+///
+/// The points of a write are: before and after the commit that hands it over, before and after its
+/// effect, before and after the commit of the effect.
+///
+/// # Panics
+/// When it did not die there, or left no trace.
+#[must_use]
+#[expect(clippy::panic, reason = "a test that is set up wrongly")]
+pub fn interrupt(world: &World, request: CallRequest, at: u32) -> TraceId {
+    let (steps, reads) = (vec![Step::Call(request)], Reads::WriteAhead);
+    let scenario = Scenario { name: "interrupted", steps, reads, also: None, crashes: 0 };
+    let life = live(world, &scenario, &Honest, &mut Client::default(), Some(at));
+    match (life, world.shared.tables().traces.last_key_value()) {
+        (Life::Crashed, Some((trace_id, _))) => *trace_id,
+        (life, trace) => panic!("the call was not interrupted at {at}: {life:?}, {trace:?}"),
+    }
+}
+
 /// A value without what differs from run to run: ids, times, digests, and how often and by whom a
 /// call was handed over or settled.
 pub(super) fn timeless(value: &mut Value) {
     const VARIES: &[&str] = &[
-        "artifact_id", "decision_digest", "duration_ms", "plan_id", "policy_hash", "redispatches",
-        "request_digest", "settled_by", "tool_call_digest", "tool_call_id", "trace_id", "ts",
+        "artifact_id",
+        "decision_digest",
+        "duration_ms",
+        "plan_id",
+        "policy_hash",
+        "redispatches",
+        "request_digest",
+        "settled_by",
+        "tool_call_digest",
+        "tool_call_id",
+        "trace_id",
+        "ts",
     ];
     if let Value::Object(map) = value {
         map.retain(|key, _| !VARIES.contains(&key.as_str()));

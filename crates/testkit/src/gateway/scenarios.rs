@@ -39,6 +39,12 @@ pub fn scenarios() -> Vec<Scenario> {
         asked("asked, then approved", "ask", Answer::Approve),
         asked("asked, then denied", "ask", Answer::Deny),
         asked("asked, approved, uncertain", "ask_burn", Answer::Approve),
+        of(
+            "decided twice",
+            2,
+            vec![write("ask"), person(0, Answer::Deny), person(0, Answer::Deny)],
+        ),
+        of("parked, then approved", 3, vec![write("tire"), person(0, Answer::Approve)]),
         of("denied", 4, vec![write("deny")]),
         of("failing", 4, vec![write("fail")]),
         of("conflict", 3, vec![write("add"), other("add", 2)]),
@@ -53,8 +59,18 @@ pub fn scenarios() -> Vec<Scenario> {
         Scenario {
             also: compensated,
             reads: Reads::WithEffect,
-            ..of("long batch", 2, vec![write("book"), write("ask"), look(), write("deny"),
-                person(1, Answer::Approve), write("add")])
+            ..of(
+                "long batch",
+                2,
+                vec![
+                    write("book"),
+                    write("ask"),
+                    look(),
+                    write("deny"),
+                    person(1, Answer::Approve),
+                    write("add"),
+                ],
+            )
         },
     ]
 }

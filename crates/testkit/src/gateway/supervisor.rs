@@ -2,7 +2,7 @@
 
 #![expect(clippy::panic, reason = "a test cannot go on without its registry")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ find = { class = "read", retries_max = 50 }
 cancel = { class = "write", retries_max = 50 }
 burn = { class = "write", on_uncertain = "hold" }
 ask_burn = { class = "write", on_uncertain = "hold" }
-tire = { class = "write", retries_max = 2 }
+tire = { class = "write", retries_max = 1 }
 [server.world.tool.post]
 class = "write"
 retries_max = 50
@@ -85,6 +85,7 @@ pub fn test_set() -> &'static PolicySet {
 #[derive(Debug)]
 pub struct TestSupervisor {
     verdicts: Mutex<BTreeMap<String, Verdict>>,
+    gone: Mutex<BTreeSet<String>>,
     timeout: Duration,
 }
 
@@ -95,10 +96,7 @@ impl Default for TestSupervisor {
             ("ask_burn".to_owned(), Verdict::Ask),
             ("deny".to_owned(), Verdict::Deny),
         ]);
-        Self {
-            verdicts: Mutex::new(verdicts),
-            timeout: Duration::ZERO,
-        }
+        Self { verdicts: Mutex::new(verdicts), timeout: Duration::ZERO }
     }
 }
 
@@ -116,6 +114,11 @@ impl TestSupervisor {
     /// Says something else from now on.
     pub fn say(&self, tool: &str, verdict: Verdict) {
         self.verdicts().insert(tool.to_owned(), verdict);
+    }
+
+    /// Takes a tool out of the registry.
+    pub fn forget(&self, tool: &str) {
+        self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.to_owned());
     }
 
     /// Gives its tools a time-out, which is also how long a caller waits for another one's call.
@@ -144,12 +147,18 @@ impl Supervisor for TestSupervisor {
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {
         let proposal = &request.proposal;
         let registry = test_set().registry();
-        let Some((server, tool)) = registry.find(&proposal.tool_server, &proposal.tool_name) else {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = registry.find(&proposal.tool_server, &proposal.tool_name);
+        let Some((server, tool)) = found.filter(|_| !gone.contains(&proposal.tool_name)) else {
             let reason = "there is no such tool".to_owned();
             return Err(Refusal { code: Code::ToolUnclassifiedDenied, reason });
         };
         Ok(Preparation {
-            target: Target::McpHttp { server: server.name.clone(), url: String::new(), bearer: None },
+            target: Target::McpHttp {
+                server: server.name.clone(),
+                url: String::new(),
+                bearer: None,
+            },
             tool: tool.remote_name.clone(),
             class: tool.class,
             limits: Limits { timeout: self.timeout, output_bytes_max: 1024 },

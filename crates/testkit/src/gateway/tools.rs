@@ -138,7 +138,7 @@ impl Tools {
                 }
             }
             // These honour keys: what was done under one is only told again.
-            "add" | "ask" | "deny" => {
+            "add" | "ask" | "deny" | "tire" => {
                 self.run(tool, key).executed = 1;
                 Reply::Success { result: json!({ "wrote": args }) }
             }

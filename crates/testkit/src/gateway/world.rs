@@ -55,7 +55,8 @@ impl World {
     #[must_use]
     pub fn start(&self, parts: &dyn Parts, reads: Reads, crash: &Arc<Crash>) -> Process {
         let store = Meddled::new(Arc::new(self.store()), CrashingStore(Arc::clone(crash)));
-        let connect = CrashingConnector { tools: Arc::clone(&self.tools), crash: Arc::clone(crash) };
+        let connect =
+            CrashingConnector { tools: Arc::clone(&self.tools), crash: Arc::clone(crash) };
         let gateway = Gateway::new(
             parts.store(Arc::new(store), self),
             parts.supervisor(),
