@@ -96,7 +96,7 @@ impl Default for TestSupervisor {
             ("ask_burn".to_owned(), Verdict::Ask),
             ("deny".to_owned(), Verdict::Deny),
         ]);
-        Self { verdicts: Mutex::new(verdicts), timeout: Duration::ZERO }
+        Self { verdicts: Mutex::new(verdicts), gone: Mutex::default(), timeout: Duration::ZERO }
     }
 }
 
