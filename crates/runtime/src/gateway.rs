@@ -7,6 +7,7 @@ use windlass_connect::Connect;
 use windlass_kernel::artifact::{
     ActionRequest, Artifact, DecidedBy, Decision, SupervisorDecision, ToolCall,
 };
+use windlass_kernel::recovery::Plan;
 use windlass_kernel::{
     ArtifactId, Code, Digest, RiskLevel, SCHEMA_VERSION, State, ToolCallId, TraceId,
 };
@@ -16,6 +17,7 @@ use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, Reservati
 use crate::dispatch::Settled;
 use crate::error::GatewayError;
 use crate::ledger::{Ledger, load};
+use crate::recover::Recovery;
 use crate::report::{CallReport, Question};
 use crate::request::CallRequest;
 use crate::source::Source;
@@ -293,7 +295,10 @@ impl Gateway {
                 return Ok(report);
             }
             match self.recover(record.trace_id) {
-                Ok(recovery) => return Ok(recovery.report),
+                // It may have ended since the record was read: then nothing was done here.
+                Ok(Recovery { plan, report }) => {
+                    return Ok(CallReport { replayed: plan == Plan::Nothing, ..report });
+                }
                 Err(GatewayError::Acquire(error)) if waited >= wait_max => return Err(error.into()),
                 Err(GatewayError::Acquire(_)) => {}
                 Err(other) => return Err(other),

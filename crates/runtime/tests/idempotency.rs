@@ -7,7 +7,10 @@ use serde_json::json;
 use windlass_kernel::recovery::Plan;
 use windlass_kernel::{Code, Outcome, State};
 use windlass_runtime::{CallReport, Reads};
-use windlass_testkit::gateway::{Crash, Honest, TestSupervisor, World, call, interrupt};
+use windlass_store::{Append, AppendError, Appended, Store};
+use windlass_testkit::gateway::{
+    Crash, Honest, Meddle, Meddled, TestSupervisor, World, call, interrupt,
+};
 
 fn replay_of(report: &CallReport) -> CallReport {
     CallReport { replayed: true, ..report.clone() }
@@ -138,4 +141,30 @@ fn a_caller_that_waits_takes_over_when_the_holder_dies() {
     assert_eq!((report.state, report.redispatches.len()), (State::Completed, 1));
     assert_eq!(world.tools.lock().dispatches.len(), 2);
     assert_eq!(world.shared.tables().traces.len(), 1);
+}
+
+/// Answers that a key is taken as one did who looked just before the call under it ended.
+struct JustBefore;
+
+impl Meddle for JustBefore {
+    fn append(&self, inner: &dyn Store, append: Append<'_>) -> Result<Appended, AppendError> {
+        inner.append(append).map_err(|error| match error {
+            AppendError::KeyTaken(mut record) => {
+                record.effect_digest = None;
+                AppendError::KeyTaken(record)
+            }
+            other => other,
+        })
+    }
+}
+
+#[test]
+fn a_call_that_ends_while_another_caller_asks_is_a_replay_for_that_one() {
+    let world = World::default();
+    let request = call("add", Some("key-1"), 1);
+    let first = world.gateway(Arc::new(TestSupervisor::default())).call(request.clone()).unwrap();
+    let store = Meddled::new(Arc::new(world.store()), JustBefore);
+    let late = world.gateway_on(Arc::new(store), Arc::new(TestSupervisor::default()));
+    assert_eq!(late.call(request).unwrap(), replay_of(&first));
+    assert_eq!(world.tools.lock().dispatches.len(), 1);
 }
