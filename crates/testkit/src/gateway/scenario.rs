@@ -162,12 +162,13 @@ pub fn live(
 #[must_use]
 #[expect(clippy::panic, reason = "a test that is set up wrongly")]
 pub fn interrupt(world: &World, request: CallRequest, at: u32) -> TraceId {
-    let (steps, reads) = (vec![Step::Call(request)], Reads::WriteAhead);
-    let scenario = Scenario { name: "interrupted", steps, reads, also: None, crashes: 0 };
-    let life = live(world, &scenario, &Honest, &mut Client::default(), Some(at));
-    match (life, world.shared.tables().traces.last_key_value()) {
-        (Life::Crashed, Some((trace_id, _))) => *trace_id,
-        (life, trace) => panic!("the call was not interrupted at {at}: {life:?}, {trace:?}"),
+    let crash = Crash::at(Some(at));
+    let process = world.start(&Honest, Reads::WriteAhead, &crash);
+    let called = catch_unwind(AssertUnwindSafe(|| process.gateway.call(request)));
+    drop(process);
+    match (called, world.shared.tables().traces.last_key_value()) {
+        (Err(thrown), Some((trace_id, _))) if Crash::is_crash(thrown.as_ref()) => *trace_id,
+        (called, trace) => panic!("the call was not interrupted at {at}: {called:?}, {trace:?}"),
     }
 }
 
