@@ -68,7 +68,6 @@ impl Gateway {
             Next::Settle => self.decide_uncertain(ledger, answer, voice),
             Next::Start | Next::Nothing | Next::Done => {
                 let state = ledger.call().head.state.unwrap_or(State::Pending);
-                ledger.close()?;
                 Err(GatewayError::AlreadyDecided { trace_id, state })
             }
         }

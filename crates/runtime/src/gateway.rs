@@ -147,7 +147,6 @@ impl Gateway {
         ledger.commit(KeyAction::None, After::Keep)?;
         ledger.checkpoint(self.source.now())?;
         let report = CallReport::of(ledger.call(), Vec::new());
-        ledger.close()?;
         Ok(report.on_hold(Question::MayItRun, ruling.reason.clone()))
     }
 
