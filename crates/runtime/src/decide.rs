@@ -61,6 +61,8 @@ impl Gateway {
         voice: Voice<'_>,
     ) -> Result<CallReport, GatewayError> {
         voice.check()?;
+        let reason = self.redacted(voice.reason);
+        let voice = Voice { reason: &reason, ..voice };
         let lease = self.store.acquire(trace_id)?;
         let ledger = Ledger::resume(&self.store, lease)?;
         match ledger.call().next() {

@@ -19,7 +19,7 @@ use crate::error::GatewayError;
 use crate::ledger::{Ledger, load};
 use crate::recover::Recovery;
 use crate::report::{CallReport, Question};
-use crate::request::CallRequest;
+use crate::request::{self, CallRequest};
 use crate::source::Source;
 use crate::supervisor::{Preparation, Ruling, Supervisor};
 
@@ -133,8 +133,13 @@ impl Gateway {
         })
     }
 
-    /// Records a refusal.
-    fn deny(&self, request: ActionRequest, ruling: &Ruling) -> Result<CallReport, GatewayError> {
+    /// Records a refusal. What is never handed over is recorded without the secrets in it.
+    fn deny(
+        &self,
+        mut request: ActionRequest,
+        ruling: &Ruling,
+    ) -> Result<CallReport, GatewayError> {
+        request::redact(&mut request, |value| self.supervisor.redact(value));
         let mut ledger = self.open(request)?;
         self.add_decision(&mut ledger, Decision::Deny, ruling, None)?;
         ledger.commit(KeyAction::None, After::Release)?;

@@ -88,6 +88,15 @@ impl PolicySupervisor {
         })
     }
 
+    /// The name of a known secret in anything that a client wrote into the request.
+    fn secret_in(&self, request: &ActionRequest) -> Option<&str> {
+        let resources = request.resources.iter().flat_map(|one| [&one.kind, &one.id]);
+        let names = [&request.idempotency_key, &request.agent, &request.phase];
+        let mut texts = resources.chain(names.into_iter().flatten()).chain([&request.intent]);
+        let in_args = self.secrets.find(&request.proposal.args);
+        in_args.or_else(|| texts.find_map(|text| self.secrets.find_text(text)))
+    }
+
     fn question(request: &ActionRequest) -> Question {
         Question {
             server: request.proposal.tool_server.clone(),
@@ -107,12 +116,12 @@ impl Supervisor for PolicySupervisor {
     }
 
     fn judge(&self, request: &ActionRequest) -> Ruling {
-        if let Some(name) = self.secrets.find(&request.proposal.args) {
+        if let Some(name) = self.secret_in(request) {
             return Ruling {
                 verdict: Verdict::Deny,
                 code: Some(Code::SecretInRequest),
                 reason: format!(
-                    "the arguments hold the value of {name}, which would be stored; \
+                    "the request holds the value of {name}, which would be stored; \
                      let the registry pass it by `env` instead"
                 ),
                 rules: Vec::new(),

@@ -54,7 +54,9 @@ impl Secrets {
         }
     }
 
-    fn find_text(&self, text: &str) -> Option<&str> {
+    /// The name of a known secret that `text` holds, if it holds one.
+    #[must_use]
+    pub fn find_text(&self, text: &str) -> Option<&str> {
         let mut known = self.known.iter();
         known.find(|(_, secret)| text.contains(secret)).map(|(name, _)| name.as_str())
     }
