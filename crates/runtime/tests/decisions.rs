@@ -1,5 +1,7 @@
 //! What a person decides, how often, and what policy has to say to it.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::Arc;
 
 use windlass_kernel::artifact::{DecidedBy, SupervisorDecision};

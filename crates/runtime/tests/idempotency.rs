@@ -153,7 +153,9 @@ impl Meddle for JustBefore {
                 record.effect_digest = None;
                 AppendError::KeyTaken(record)
             }
-            other => other,
+            other @ (AppendError::Fenced { .. }
+            | AppendError::Chain { .. }
+            | AppendError::Store(_)) => other,
         })
     }
 }

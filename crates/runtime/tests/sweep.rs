@@ -1,10 +1,15 @@
 //! Crashes a gateway at every point it can crash, and its recovery too, and checks after each way
 //! of crashing that nothing was lost, doubled or made up.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::print_stdout, reason = "the number of scenarios is part of the result")]
+
 use std::sync::{Arc, Mutex};
 
+use windlass_runtime::{FileWorkspace, PolicySupervisor, Supervisor};
 use windlass_testkit::gateway::{
-    Honest, Parts, RacedLease, Scenario, Tally, explore, race, scenario, scenarios,
+    Honest, Parts, RacedLease, SECRET, Scenario, Tally, explore, race, scenario, scenarios,
+    test_set,
 };
 
 /// Explores on two threads; what one of them finds does not stop the other.
@@ -39,6 +44,26 @@ fn every_sequence_of_crashes_ends_as_the_calm_run() {
     });
     report("crash sweep", &tally);
     assert!(tally.scenarios > 20_000, "the sweep has become small");
+}
+
+/// The shipped supervisor instead of the scripted one.
+struct Shipped(Arc<PolicySupervisor>);
+
+impl Parts for Shipped {
+    fn supervisor(&self) -> Arc<dyn Supervisor> {
+        Arc::clone(&self.0) as Arc<_>
+    }
+}
+
+#[test]
+fn the_shipped_supervisor_ends_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let workspace = FileWorkspace::new(folder.path()).unwrap();
+    let environment = [("WORLD_TOKEN".to_owned(), SECRET.to_owned())];
+    let supervisor = PolicySupervisor::new(test_set().clone(), workspace, environment);
+    let parts = Shipped(Arc::new(supervisor));
+    let tally = on_two_threads(scenarios(), |scenario: Scenario| explore(&scenario, &parts, 1));
+    report("crash sweep, shipped supervisor", &tally);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Stores that do not do what they say.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::sync::{Arc, Mutex};
 
 use windlass_kernel::artifact::Redispatch;

@@ -1,5 +1,7 @@
 //! What a tamperer, or a disk, does to the tables while no process lives.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use windlass_kernel::{Checkpoint, CheckpointState, RiskLevel, TraceId, Uuid7};
 use windlass_store::Tables;
 

@@ -24,7 +24,6 @@ pub enum Lease {
 
 /// One way in which the two can meet.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_field_names, reason = "two lives, two ends")]
 struct Meeting {
     /// At which point of the first life the second one happens.
     when: u32,

@@ -13,7 +13,7 @@ use super::world::{Honest, Parts, World};
 #[derive(Clone, Debug)]
 pub enum Step {
     /// A client makes a call, always with the same request.
-    Call(CallRequest),
+    Call(Box<CallRequest>),
     /// A person looks at the call of an earlier step and, if it is on hold, answers.
     Person {
         /// The number of the earlier step.
@@ -92,7 +92,7 @@ impl Client {
         }
         while let Some(step) = steps.get(self.answers.len()) {
             let answer = match step {
-                Step::Call(request) => gateway.call(request.clone()),
+                Step::Call(request) => gateway.call(request.as_ref().clone()),
                 Step::Person { of, answer } => self.person(gateway, *of, *answer),
             };
             match answer {
