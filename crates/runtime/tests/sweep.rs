@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use windlass_runtime::{FileWorkspace, PolicySupervisor, Supervisor};
 use windlass_testkit::gateway::{
-    Honest, Parts, RacedLease, SECRET, Scenario, Tally, explore, race, scenario, scenarios,
-    test_set,
+    Honest, Parts, RacedLease, SECRET, Scenario, Share, Tally, explore, explore_share, race,
+    scenario, scenarios, test_set,
 };
 
 /// Explores on two threads; what one of them finds does not stop the other.
@@ -39,8 +39,10 @@ fn report(what: &str, tally: &Tally) {
 
 #[test]
 fn every_sequence_of_crashes_ends_as_the_calm_run() {
-    let tally = on_two_threads(scenarios(), |scenario: Scenario| {
-        explore(&scenario, &Honest, scenario.crashes)
+    let work = scenarios().into_iter();
+    let work = work.flat_map(|scenario| [0, 1].map(|number| (scenario.clone(), number)));
+    let tally = on_two_threads(work.collect(), |(scenario, number)| {
+        explore_share(&scenario, &Honest, scenario.crashes, Share { number, of: 2 })
     });
     report("crash sweep", &tally);
     assert!(tally.scenarios > 20_000, "the sweep has become small");

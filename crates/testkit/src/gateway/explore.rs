@@ -53,28 +53,57 @@ impl Tally {
 /// When a life throws anything but its planned crash.
 #[must_use]
 pub fn explore(scenario: &Scenario, parts: &dyn Parts, crashes: usize) -> Tally {
+    explore_share(scenario, parts, crashes, WHOLE)
+}
+
+/// Which first crashes to try, so that several threads can divide a scenario among them.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// The number of this share, from 0.
+    pub number: u32,
+    /// How many shares there are.
+    pub of: u32,
+}
+
+/// As [`explore`], but for one share of the first crashes; the calm run belongs to the first share.
+///
+/// # Panics
+/// As [`explore`].
+#[must_use]
+pub fn explore_share(
+    scenario: &Scenario,
+    parts: &dyn Parts,
+    crashes: usize,
+    share: Share,
+) -> Tally {
     let (world, mut client) = (World::default(), Client::default());
     let _ = live(&world, scenario, parts, &mut client, None);
     let calm = Outcome::new(scenario, &world, &client, 0);
-    let mut sweep = Sweep { scenario, parts, calm: &calm, tally: Tally::default() };
-    sweep.tally.judge(&calm, &calm, "calm");
+    let mut sweep = Sweep { scenario, parts, calm: &calm, share, tally: Tally::default() };
+    if share.number == 0 {
+        sweep.tally.judge(&calm, &calm, "calm");
+    }
     if crashes > 0 {
         sweep.descend(&World::default(), &Client::default(), crashes, &mut Vec::new());
     }
     sweep.tally
 }
 
+const WHOLE: Share = Share { number: 0, of: 1 };
+
 struct Sweep<'a> {
     scenario: &'a Scenario,
     parts: &'a dyn Parts,
     calm: &'a Outcome<'a>,
+    share: Share,
     tally: Tally,
 }
 
 impl Sweep<'_> {
     /// Tries every point of the next life as its end, and everything that can follow.
     fn descend(&mut self, from: &World, known: &Client, crashes: usize, points: &mut Vec<u32>) {
-        for at in 1.. {
+        let Share { number, of } = if points.is_empty() { self.share } else { WHOLE };
+        for at in (1 + number..).step_by(of as usize) {
             let (world, mut client) = (from.fork(), known.clone());
             let life = live(&world, self.scenario, self.parts, &mut client, Some(at));
             if life == Life::Done || self.tally.is_full() {

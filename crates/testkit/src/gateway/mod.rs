@@ -19,7 +19,7 @@ mod tools;
 mod world;
 
 pub use crash::{Crash, CrashingConnector, CrashingStore};
-pub use explore::{Tally, Violation, explore};
+pub use explore::{Share, Tally, Violation, explore, explore_share};
 pub use invariant::{INVARIANTS, Outcome, check};
 pub use meddle::{Meddle, Meddled};
 pub use race::{Lease as RacedLease, race};
