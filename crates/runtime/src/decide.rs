@@ -61,6 +61,8 @@ impl Gateway {
         voice: Voice<'_>,
     ) -> Result<CallReport, GatewayError> {
         voice.check()?;
+        let reason = self.redacted(voice.reason);
+        let voice = Voice { reason: &reason, ..voice };
         let lease = self.store.acquire(trace_id)?;
         let ledger = Ledger::resume(&self.store, lease)?;
         match ledger.call().next() {
@@ -68,7 +70,6 @@ impl Gateway {
             Next::Settle => self.decide_uncertain(ledger, answer, voice),
             Next::Start | Next::Nothing | Next::Done => {
                 let state = ledger.call().head.state.unwrap_or(State::Pending);
-                ledger.close()?;
                 Err(GatewayError::AlreadyDecided { trace_id, state })
             }
         }

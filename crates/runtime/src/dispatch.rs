@@ -71,11 +71,7 @@ impl Gateway {
         };
         self.supervisor.redact(&mut result);
         if let Some(error) = &mut error {
-            let mut message = Value::String(std::mem::take(&mut error.message));
-            self.supervisor.redact(&mut message);
-            if let Value::String(message) = message {
-                error.message = message;
-            }
+            error.message = self.redacted(&error.message);
         }
         let bytes_max = preparation.limits.output_bytes_max;
         match canon::value_to_bytes(&result) {
@@ -99,6 +95,13 @@ impl Gateway {
             Some(_) => Outcome::Error,
         };
         Settled { outcome, result, error, duration_ms, by: SettledBy::Answer }
+    }
+
+    /// A text as it may be stored: without the secrets in it.
+    pub(crate) fn redacted(&self, text: &str) -> String {
+        let mut value = Value::String(text.to_owned());
+        self.supervisor.redact(&mut value);
+        if let Value::String(text) = value { text } else { String::new() }
     }
 
     /// Makes the effect that records what became known.

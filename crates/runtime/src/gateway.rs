@@ -19,7 +19,7 @@ use crate::error::GatewayError;
 use crate::ledger::{Ledger, load};
 use crate::recover::Recovery;
 use crate::report::{CallReport, Question};
-use crate::request::CallRequest;
+use crate::request::{self, CallRequest};
 use crate::source::Source;
 use crate::supervisor::{Preparation, Ruling, Supervisor};
 
@@ -140,36 +140,17 @@ impl Gateway {
         })
     }
 
-    /// Records a refusal; of a request that was refused for a secret in it, without the secret.
+    /// Records a refusal. What is never handed over is recorded without the secrets in it.
     fn deny(
         &self,
         mut request: ActionRequest,
         ruling: &Ruling,
     ) -> Result<CallReport, GatewayError> {
-        if ruling.code == Some(Code::SecretInRequest) {
-            self.redact_request(&mut request);
-        }
+        request::redact(&mut request, |value| self.supervisor.redact(value));
         let mut ledger = self.open(request)?;
         self.add_decision(&mut ledger, Decision::Deny, ruling, None)?;
         ledger.commit(KeyAction::None, After::Release)?;
         Ok(CallReport::of(ledger.call(), Vec::new()))
-    }
-
-    /// Takes secrets out of every part of a request that its caller could fill.
-    fn redact_request(&self, request: &mut ActionRequest) {
-        self.supervisor.redact(&mut request.proposal.args);
-        let texts = std::iter::once(&mut request.intent)
-            .chain(request.resources.iter_mut().flat_map(|r| [&mut r.kind, &mut r.id]))
-            .chain(&mut request.idempotency_key)
-            .chain(&mut request.agent)
-            .chain(&mut request.phase);
-        for text in texts {
-            let mut value = serde_json::Value::String(std::mem::take(text));
-            self.supervisor.redact(&mut value);
-            if let serde_json::Value::String(redacted) = value {
-                *text = redacted;
-            }
-        }
     }
 
     /// Records a request that a person must decide.
@@ -178,7 +159,6 @@ impl Gateway {
         ledger.commit(KeyAction::None, After::Keep)?;
         ledger.checkpoint(self.source.now())?;
         let report = CallReport::of(ledger.call(), Vec::new());
-        ledger.close()?;
         Ok(report.on_hold(Question::MayItRun, ruling.reason.clone()))
     }
 
@@ -337,10 +317,9 @@ impl Gateway {
                 return Ok(report);
             }
             match self.recover(record.trace_id) {
-                Ok(Recovery { plan, mut report }) => {
-                    // It may have ended since its key was looked at.
-                    report.replayed = plan == Plan::Nothing;
-                    return Ok(report);
+                // It may have ended since the record was read: then nothing was done here.
+                Ok(Recovery { plan, report }) => {
+                    return Ok(CallReport { replayed: plan == Plan::Nothing, ..report });
                 }
                 Err(GatewayError::Acquire(error)) if waited >= wait_max => return Err(error.into()),
                 Err(GatewayError::Acquire(_)) => {}

@@ -27,26 +27,19 @@ impl Hold {
     pub const fn new(store: Arc<dyn Store>, lease: Lease) -> Self {
         Self { store, lease: Some(lease) }
     }
-
-    /// Gives the lease back now, and says whether that worked.
-    pub fn release(mut self) -> Result<(), GatewayError> {
-        match self.lease.take() {
-            Some(lease) => Ok(self.store.release(lease)?),
-            None => Ok(()),
-        }
-    }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            // A lease that cannot be given back is freed when the process ends.
+            // One that cannot be given back is freed when the process ends; what is recorded is
+            // recorded, and its caller must hear of it all the same.
             drop(self.store.release(lease));
         }
     }
 }
 
-/// A call and the right to write it.
+/// A call and the right to write it, which is given back when it is dropped.
 pub struct Ledger {
     store: Arc<dyn Store>,
     hold: Option<Hold>,
@@ -175,14 +168,6 @@ impl Ledger {
             self.store.write_checkpoint(lease, &Checkpoint::new(state, ts))?;
         }
         Ok(())
-    }
-
-    /// Gives the lease back.
-    pub fn close(mut self) -> Result<Call, GatewayError> {
-        if let Some(hold) = self.hold.take() {
-            hold.release()?;
-        }
-        Ok(self.call)
     }
 }
 

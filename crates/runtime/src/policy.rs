@@ -88,13 +88,13 @@ impl PolicySupervisor {
         })
     }
 
-    /// The name of a secret that stands anywhere in a request.
-    fn find_secret(&self, request: &ActionRequest) -> Option<&str> {
-        if self.secrets.is_empty() {
-            return None;
-        }
-        // A request that cannot be written down cannot be recorded either.
-        self.secrets.find(&serde_json::to_value(request).unwrap_or_default())
+    /// The name of a known secret in anything that a client wrote into the request.
+    fn secret_in(&self, request: &ActionRequest) -> Option<&str> {
+        let resources = request.resources.iter().flat_map(|one| [&one.kind, &one.id]);
+        let names = [&request.idempotency_key, &request.agent, &request.phase];
+        let mut texts = resources.chain(names.into_iter().flatten()).chain([&request.intent]);
+        let in_args = self.secrets.find(&request.proposal.args);
+        in_args.or_else(|| texts.find_map(|text| self.secrets.find_text(text)))
     }
 
     fn question(request: &ActionRequest) -> Question {
@@ -116,7 +116,7 @@ impl Supervisor for PolicySupervisor {
     }
 
     fn judge(&self, request: &ActionRequest) -> Ruling {
-        if let Some(name) = self.find_secret(request) {
+        if let Some(name) = self.secret_in(request) {
             return Ruling {
                 verdict: Verdict::Deny,
                 code: Some(Code::SecretInRequest),

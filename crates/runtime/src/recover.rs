@@ -169,7 +169,6 @@ impl Gateway {
     ) -> Result<CallReport, GatewayError> {
         ledger.checkpoint(self.source.now())?;
         let report = CallReport::of(ledger.call(), redispatches);
-        ledger.close()?;
         Ok(match hold {
             Some((question, reason)) => report.on_hold(question, reason),
             None => report,

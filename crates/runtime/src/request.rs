@@ -15,6 +15,9 @@ pub const REQUEST_BYTES_MAX: usize = 10 << 20;
 const NAME_BYTES_MAX: usize = 64;
 const INTENT_CHARS: std::ops::RangeInclusive<usize> = 10..=1000;
 const RESOURCES_MAX: usize = 256;
+const KIND_BYTES_MAX: usize = 64;
+const ID_BYTES_MAX: usize = 4096;
+const WHO_BYTES_MAX: usize = 128;
 
 /// A call that someone wants made.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,7 +95,7 @@ impl CallRequest {
         require(self.resources.len() <= RESOURCES_MAX, "list of resources", "at most 256 long")?;
         for resource in &self.resources {
             let (kind, id) = (resource.kind.len(), resource.id.len());
-            let fits = (1..=64).contains(&kind) && (1..=4096).contains(&id);
+            let fits = (1..=KIND_BYTES_MAX).contains(&kind) && (1..=ID_BYTES_MAX).contains(&id);
             let reason = "a kind of 1 to 64 and an id of 1 to 4096 bytes";
             require(fits, "every resource", reason)?;
         }
@@ -101,7 +104,7 @@ impl CallRequest {
             require(fits, "idempotency key", "1 to 255 characters long")?;
         }
         for (field, value) in [("agent", &self.agent), ("phase", &self.phase)] {
-            let fits = value.as_ref().is_none_or(|text| (1..=128).contains(&text.len()));
+            let fits = value.as_ref().is_none_or(|text| (1..=WHO_BYTES_MAX).contains(&text.len()));
             require(fits, field, "1 to 128 bytes long")?;
         }
         let bytes = canon::value_to_bytes(&self.args).map_err(RequestError::Args)?.len();
@@ -129,5 +132,33 @@ impl CallRequest {
             agent: self.agent,
             phase: self.phase,
         })
+    }
+}
+
+/// Changes every text that a client wrote into a request by `redact`, within the limits of each.
+///
+/// Only for a request that is never handed over: it no longer says what was asked for.
+pub(crate) fn redact(request: &mut ActionRequest, redact: impl Fn(&mut Value)) {
+    redact(&mut request.proposal.args);
+    let redact_text = |text: &mut String, bytes_max: usize| {
+        let mut value = Value::String(text.clone());
+        redact(&mut value);
+        if let Value::String(mut redacted) = value
+            && redacted != *text
+        {
+            redacted.truncate(redacted.floor_char_boundary(bytes_max));
+            *text = redacted;
+        }
+    };
+    redact_text(&mut request.intent, *INTENT_CHARS.end());
+    for resource in &mut request.resources {
+        redact_text(&mut resource.kind, KIND_BYTES_MAX);
+        redact_text(&mut resource.id, ID_BYTES_MAX);
+    }
+    if let Some(key) = &mut request.idempotency_key {
+        redact_text(key, KEY_CHARS_MAX);
+    }
+    for who in [&mut request.agent, &mut request.phase].into_iter().flatten() {
+        redact_text(who, WHO_BYTES_MAX);
     }
 }

@@ -62,12 +62,6 @@ impl Secrets {
         Self { known, patterns: PATTERNS.iter().map(pattern).collect() }
     }
 
-    /// Whether no secret is known by its value.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.known.is_empty()
-    }
-
     /// The name of a known secret that `value` holds, if it holds one.
     #[must_use]
     pub fn find(&self, value: &Value) -> Option<&str> {
@@ -81,7 +75,9 @@ impl Secrets {
         }
     }
 
-    fn find_text(&self, text: &str) -> Option<&str> {
+    /// The name of a known secret that `text` holds, if it holds one.
+    #[must_use]
+    pub fn find_text(&self, text: &str) -> Option<&str> {
         let mut known = self.known.iter();
         known.find(|(_, secret)| text.contains(secret)).map(|(name, _)| name.as_str())
     }

@@ -1,10 +1,13 @@
-//! What tests need and products do not: a real MCP server that counts what it executes, and the way
-//! to binaries that cargo builds beside the tests.
+//! What tests need and products do not: a real MCP server that counts what it executes, a world in
+//! memory in which gateways live and crash, and the way to binaries that cargo builds beside the
+//! tests.
 //!
 //! It may use anything and is only ever a dev-dependency: it is never shipped.
 
 use std::path::PathBuf;
 
+#[cfg(feature = "gateway")]
+pub mod gateway;
 #[cfg(feature = "mcp-server")]
 pub mod mcp_server;
 

@@ -1,0 +1,222 @@
+//! Recovery, step by step: lock, checkpoint, replay, re-dispatch, result, release.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::sync::Arc;
+
+use windlass_kernel::recovery::Plan;
+use windlass_kernel::{Code, State, TraceId};
+use windlass_runtime::{Answer, Gateway, Question, Voice};
+use windlass_store::Store as _;
+use windlass_testkit::gateway::{TestSupervisor, World, call, interrupt};
+
+fn gateway(world: &World) -> Gateway {
+    world.gateway(Arc::new(TestSupervisor::default()))
+}
+
+fn interrupted(tool: &str, at: u32) -> (World, TraceId) {
+    let world = World::default();
+    let trace_id = interrupt(&world, call(tool, Some("key-1"), 1), at);
+    (world, trace_id)
+}
+
+#[test]
+fn a_trace_that_a_live_process_holds_is_left_alone() {
+    let (world, trace_id) = interrupted("add", 4);
+    let holder = world.store();
+    let lease = holder.acquire(trace_id).unwrap();
+    let before = world.shared.tables();
+    let error = gateway(&world).recover(trace_id).unwrap_err();
+    assert_eq!(error.code(), Code::StateLockAcquireFailed);
+    let all = gateway(&world).recover_all().unwrap();
+    assert_eq!(all[0].result.as_ref().unwrap_err().code(), Code::StateLockAcquireFailed);
+    let after = world.shared.tables();
+    assert_eq!((after.traces, after.entries), (before.traces, before.entries));
+    // A dead holder's is free at once.
+    drop((lease, holder));
+    assert_eq!(gateway(&world).recover(trace_id).unwrap().plan, Plan::Redispatch);
+}
+
+#[test]
+fn a_call_without_a_recorded_effect_is_handed_over_again_as_the_same() {
+    for at in 2..=5 {
+        let (world, trace_id) = interrupted("add", at);
+        let recovery = gateway(&world).recover(trace_id).unwrap();
+        assert_eq!((recovery.plan, recovery.report.state), (Plan::Redispatch, State::Completed));
+        assert_eq!(recovery.report.redispatches[0].attempt, 2);
+        let tools = world.tools.lock();
+        for dispatch in &tools.dispatches {
+            assert_eq!(Some(dispatch.tool_call_id), recovery.report.tool_call_id);
+            assert_eq!(dispatch.key.as_deref(), Some("key-1"));
+        }
+        assert_eq!(tools.dispatches.len(), if at < 4 { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn a_call_with_a_recorded_effect_is_never_handed_over_again() {
+    let (world, trace_id) = interrupted("add", 6);
+    let gateway = gateway(&world);
+    assert!(gateway.recover_all().unwrap().is_empty());
+    for _ in 0..3 {
+        let recovery = gateway.recover(trace_id).unwrap();
+        assert_eq!((recovery.plan, recovery.report.state), (Plan::Nothing, State::Completed));
+        assert_eq!(recovery.report, gateway.show(trace_id).unwrap());
+    }
+    assert_eq!(world.tools.lock().dispatches.len(), 1);
+}
+
+#[test]
+fn the_lock_is_given_back_whatever_comes_of_it() {
+    for (tool, forgotten) in
+        [("add", false), ("burn", false), ("post", false), ("book", false), ("add", true)]
+    {
+        let (world, trace_id) = interrupted(tool, 4);
+        let supervisor = TestSupervisor::default();
+        if forgotten {
+            supervisor.forget(tool);
+        }
+        let gateway = world.gateway(Arc::new(supervisor));
+        drop(gateway.recover(trace_id));
+        assert!(world.store().acquire(trace_id).is_ok(), "{tool}");
+    }
+    // Also when the trace does not hold together.
+    let (world, trace_id) = interrupted("add", 4);
+    world.shared.tamper(|tables| drop(tables.entries.get_mut(&trace_id).unwrap().pop()));
+    let gateway = gateway(&world);
+    assert_eq!(gateway.recover(trace_id).unwrap_err().code(), Code::StateSequenceGap);
+    assert!(world.store().acquire(trace_id).is_ok());
+}
+
+/// Cuts a trace back to what it was after its `keep`-th entry, as if nothing more had been written.
+fn cut_back(world: &World, trace_id: TraceId, keep: usize) {
+    world.shared.tamper(|tables| {
+        let records = tables.entries.get_mut(&trace_id).unwrap();
+        records.truncate(keep);
+        let last = &records.last().unwrap().entry;
+        let head = &mut tables.traces.get_mut(&trace_id).unwrap().head;
+        head.sequence_number = last.sequence_number;
+        head.entry_digest = last.entry_digest;
+        head.state = Some(last.to_state);
+        head.tool_call_id = last.tool_call_id;
+        tables.keys.clear();
+    });
+}
+
+#[test]
+fn a_call_that_was_allowed_and_never_handed_over_is_started() {
+    let (world, trace_id) = interrupted("add", 2);
+    cut_back(&world, trace_id, 2);
+    let recovery = gateway(&world).recover(trace_id).unwrap();
+    assert_eq!((recovery.plan, recovery.report.state), (Plan::Start, State::Completed));
+    assert_eq!(world.tools.lock().dispatches.len(), 1);
+    assert_eq!(world.shared.tables().keys.len(), 1);
+    assert_eq!(recovery.report.redispatches, []);
+}
+
+#[test]
+fn a_call_whose_key_was_used_meanwhile_is_not_started() {
+    let (world, trace_id) = interrupted("add", 2);
+    cut_back(&world, trace_id, 2);
+    let gateway = gateway(&world);
+    gateway.call(call("add", Some("key-1"), 1)).unwrap();
+    let error = gateway.recover(trace_id).unwrap_err();
+    assert_eq!(error.code(), Code::StateRecoveryFailed);
+    assert_eq!(gateway.show(trace_id).unwrap().state, State::Authorized);
+    assert_eq!(world.tools.lock().dispatches.len(), 1);
+}
+
+#[test]
+fn a_request_that_was_never_judged_waits_for_a_person() {
+    let (world, trace_id) = interrupted("add", 2);
+    cut_back(&world, trace_id, 1);
+    let recovery = gateway(&world).recover(trace_id).unwrap();
+    assert_eq!(recovery.plan, Plan::Judge);
+    assert_eq!(recovery.report.hold.unwrap().question, Question::MayItRun);
+    assert_eq!(world.tools.lock().dispatches, []);
+}
+
+#[test]
+fn a_tool_that_is_gone_leaves_its_call_to_a_person() {
+    let (world, trace_id) = interrupted("add", 4);
+    let supervisor = Arc::new(TestSupervisor::default());
+    supervisor.forget("add");
+    let gone = world.gateway(supervisor);
+    let recovery = gone.recover(trace_id).unwrap();
+    assert_eq!(recovery.plan, Plan::Hold);
+    let hold = recovery.report.hold.unwrap();
+    assert_eq!(hold.question, Question::RunItAgain);
+    assert!(hold.reason.contains(Code::ToolUnclassifiedDenied.as_str()), "{}", hold.reason);
+    let voice = Voice { by: "Ada", reason: "I looked" };
+    let error = gone.decide(trace_id, Answer::Approve, voice).unwrap_err();
+    assert_eq!(error.code(), Code::StateRecoveryFailed);
+    assert_eq!(gone.decide(trace_id, Answer::Deny, voice).unwrap().state, State::Failed);
+    assert_eq!(world.tools.lock().dispatches.len(), 1);
+}
+
+#[test]
+fn an_allowed_call_of_a_tool_that_is_gone_cannot_be_started() {
+    let (world, trace_id) = interrupted("add", 2);
+    cut_back(&world, trace_id, 2);
+    let supervisor = Arc::new(TestSupervisor::default());
+    supervisor.forget("add");
+    let error = world.gateway(supervisor).recover(trace_id).unwrap_err();
+    assert_eq!(error.code(), Code::StateRecoveryFailed);
+    assert_eq!(gateway(&world).recover(trace_id).unwrap().report.state, State::Completed);
+}
+
+#[test]
+fn retries_are_counted_and_capped_then_parked() {
+    let (world, trace_id) = interrupted("tire", 4);
+    // Its one retry dies too: acquire, redispatch and effect have two points each.
+    let scenario = windlass_testkit::gateway::scenario("parked, then approved");
+    let mut nobody = windlass_testkit::gateway::Client::default();
+    let honest = windlass_testkit::gateway::Honest;
+    let _ = windlass_testkit::gateway::live(&world, &scenario, &honest, &mut nobody, Some(6));
+    assert_eq!(world.tools.lock().dispatches.len(), 2);
+    let gateway = gateway(&world);
+    for _ in 0..3 {
+        let recovery = gateway.recover(trace_id).unwrap();
+        assert_eq!((recovery.plan, recovery.report.state), (Plan::Hold, State::Executing));
+        let hold = recovery.report.hold.unwrap();
+        assert_eq!(hold.question, Question::RunItAgain);
+        assert!(hold.reason.contains("2 times"), "{}", hold.reason);
+        assert_eq!(recovery.report.redispatches.len(), 1);
+    }
+    assert_eq!(world.tools.lock().dispatches.len(), 2);
+    let voice = Voice { by: "Ada", reason: "once more" };
+    let report = gateway.decide(trace_id, Answer::Approve, voice).unwrap();
+    assert_eq!((report.state, report.redispatches.len()), (State::Completed, 2));
+}
+
+#[test]
+fn a_probe_is_a_call_of_its_own_and_named_in_the_effect() {
+    for (at, dispatched) in [(3, vec!["find", "post"]), (4, vec!["post", "find"])] {
+        let (world, trace_id) = interrupted("post", at);
+        let recovery = gateway(&world).recover(trace_id).unwrap();
+        assert_eq!((recovery.plan, recovery.report.state), (Plan::Probe, State::Completed));
+        let tools = world.tools.lock();
+        let order: Vec<_> = tools.dispatches.iter().map(|one| one.tool.as_str()).collect();
+        assert_eq!(order, dispatched);
+        assert_eq!(tools.runs.values().map(|run| run.executed).sum::<u32>(), 1);
+        let traces = world.shared.tables().entries;
+        let effect = traces[&trace_id].last().unwrap().body.clone().unwrap();
+        let settled = String::from_utf8(effect).unwrap().contains("\"by\":\"probe\"");
+        assert_eq!((traces.len(), settled), (2, at == 4));
+    }
+}
+
+#[test]
+fn an_undone_call_ends_as_failed_whether_it_ran_or_not() {
+    for at in 2..=5 {
+        let (world, trace_id) = interrupted("book", at);
+        let gateway = gateway(&world);
+        let recovery = gateway.recover(trace_id).unwrap();
+        assert_eq!((recovery.plan, recovery.report.state), (Plan::Compensate, State::Failed));
+        assert_eq!(recovery.report.error.as_ref().unwrap().code, Code::ToolCompensated);
+        let run = world.tools.lock().runs.get(&("book".to_owned(), "key-1".to_owned())).cloned();
+        assert_eq!(run.map_or(0, |run| run.executed - run.undone), 0);
+        let again = gateway.call(call("book", Some("key-1"), 1)).unwrap();
+        assert!(again.replayed && again.state == State::Failed);
+    }
+}
