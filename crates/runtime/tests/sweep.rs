@@ -6,7 +6,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use windlass_runtime::{FileWorkspace, PolicySupervisor, Supervisor};
+use windlass_runtime::{
+    FileWorkspace, Gateway, GatewayError, PolicySupervisor, Recovered, Supervisor,
+};
 use windlass_testkit::gateway::{
     Honest, Parts, RacedLease, SECRET, Scenario, Share, Tally, explore, explore_share, race,
     scenario, scenarios, test_set,
@@ -46,6 +48,21 @@ fn every_sequence_of_crashes_ends_as_the_calm_run() {
     });
     report("crash sweep", &tally);
     assert!(tally.scenarios > 20_000, "the sweep has become small");
+}
+
+/// Recovers at its start only what was interrupted, and leaves alone what waits for a person.
+struct Careful;
+
+impl Parts for Careful {
+    fn recover(&self, gateway: &Gateway) -> Result<Vec<Recovered>, GatewayError> {
+        gateway.recover_interrupted()
+    }
+}
+
+#[test]
+fn a_process_that_recovers_only_what_was_interrupted_ends_the_same() {
+    let tally = on_two_threads(scenarios(), |scenario: Scenario| explore(&scenario, &Careful, 2));
+    report("crash sweep, interrupted calls only", &tally);
 }
 
 /// The shipped supervisor instead of the scripted one.

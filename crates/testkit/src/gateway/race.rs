@@ -101,7 +101,9 @@ fn meet(scenario: &Scenario, parts: &Arc<dyn Parts>, meeting: Meeting) -> Met {
     };
     let mut client = Client::default();
     let process = world.start(parts.as_ref(), scenario.reads, &crash);
-    let served = catch_unwind(AssertUnwindSafe(|| client.serve(&process.gateway, &once.steps)));
+    let served = catch_unwind(AssertUnwindSafe(|| {
+        client.serve(&process.gateway, parts.as_ref(), &once.steps)
+    }));
     drop(process);
     let first = match served {
         Ok(()) => Life::Done,

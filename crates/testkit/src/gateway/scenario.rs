@@ -79,8 +79,8 @@ impl Client {
     }
 
     /// Does all the steps that were not answered yet; an error counts as an answer to be blamed.
-    pub fn serve(&mut self, gateway: &Gateway, steps: &[Step]) {
-        match gateway.recover_all() {
+    pub fn serve(&mut self, gateway: &Gateway, parts: &dyn Parts, steps: &[Step]) {
+        match parts.recover(gateway) {
             Ok(all) => {
                 for one in all {
                     if let Err(error) = one.result {
@@ -88,7 +88,7 @@ impl Client {
                     }
                 }
             }
-            Err(error) => self.note("recover_all", &error),
+            Err(error) => self.note("recover", &error),
         }
         while let Some(step) = steps.get(self.answers.len()) {
             let answer = match step {
@@ -139,7 +139,7 @@ pub fn live(
     let crash = Crash::at(at);
     let process = world.start(parts, scenario.reads, &crash);
     let served = catch_unwind(AssertUnwindSafe(|| {
-        client.serve(&process.gateway, &scenario.steps);
+        client.serve(&process.gateway, parts, &scenario.steps);
     }));
     drop(process);
     match served {

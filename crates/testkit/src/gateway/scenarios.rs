@@ -46,7 +46,7 @@ pub fn scenarios() -> Vec<Scenario> {
         ),
         of("parked, then approved", 3, vec![write("tire"), person(0, Answer::Approve)]),
         of("denied", 4, vec![write("deny")]),
-        of("failing", 3, vec![write("fail")]),
+        of("failing", 4, vec![write("fail")]),
         of("conflict", 3, vec![write("add"), other("add", 2)]),
         of("repeated", 3, vec![write("add"), write("add")]),
         of("repeated, probed", 2, vec![write("post"), write("post")]),

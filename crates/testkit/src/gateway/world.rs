@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use windlass_connect::Connect;
 use windlass_kernel::HolderId;
-use windlass_runtime::{Gateway, Reads, Settings, Source as _, Supervisor};
+use windlass_runtime::{
+    Gateway, GatewayError, Reads, Recovered, Settings, Source as _, Supervisor,
+};
 use windlass_store::{MemoryStore, Shared, Store};
 
 use super::crash::{Crash, CrashingConnector, CrashingStore};
@@ -108,6 +110,14 @@ pub trait Parts: Send + Sync {
     /// When the gateway commits its reads.
     fn reads(&self, honest: Reads) -> Reads {
         honest
+    }
+
+    /// What a process does about its predecessors before it serves anyone.
+    ///
+    /// # Errors
+    /// As the gateway's own recovery.
+    fn recover(&self, gateway: &Gateway) -> Result<Vec<Recovered>, GatewayError> {
+        gateway.recover_all()
     }
 
     /// What happens to the world when a process has died.
