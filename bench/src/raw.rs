@@ -11,7 +11,7 @@ pub fn rate(folder: &Path, commits: &[usize], seconds: f64) -> Result<f64> {
     let path = folder.join("raw.db");
     let connection = Connection::open(&path)?;
     connection.execute_batch(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 4000;
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 8000;
          CREATE TABLE log (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT",
     )?;
     let rows: Vec<Vec<u8>> = commits.iter().map(|bytes| vec![b'x'; *bytes]).collect();

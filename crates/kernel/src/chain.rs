@@ -203,8 +203,12 @@ impl Head {
         Ok(head)
     }
 
-    /// Everything [`Head::admit`] checks but the entry's own digest.
-    fn follow(&self, entry: &Entry) -> Result<Self, ChainError> {
+    /// Everything [`Head::admit`] checks but the entry's own digest, for an entry whose digest has
+    /// just been computed or checked.
+    ///
+    /// # Errors
+    /// As [`Head::admit`].
+    pub fn follow(&self, entry: &Entry) -> Result<Self, ChainError> {
         let sequence_number = self.sequence_number.saturating_add(1);
         if entry.sequence_number != sequence_number {
             return Err(ChainError::SequenceGap {

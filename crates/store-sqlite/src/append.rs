@@ -3,7 +3,8 @@
 use rusqlite::{Connection, params};
 use windlass_kernel::{HolderId, State, TraceId};
 use windlass_store::{
-    Append, AppendError, Claim, KeyAction, NewEntry, Reservation, StoreError, TraceState, rules,
+    Append, AppendError, Claim, KeyAction, NewEntry, Reservation, StoreError, TraceState,
+    rules::{self, Digests},
 };
 
 use crate::error::During;
@@ -15,6 +16,7 @@ pub fn append(
     connection: &Connection,
     append: &Append<'_>,
     me: HolderId,
+    digests: Digests,
 ) -> Result<Result<TraceState, AppendError>, StoreError> {
     let trace_id = append.claim.trace_id();
     // A new trace is looked for by inserting it: two statements less on the busiest path.
@@ -22,9 +24,7 @@ pub fn append(
         Claim::New { .. } => None,
         Claim::Held(_) => rows::load_trace(connection, trace_id)?,
     };
-    let mut buffer = Vec::with_capacity(1024);
-    let decided =
-        rules::decide_append(current.map(|row| row.state).as_ref(), append, me, &mut buffer);
+    let decided = rules::decide_append(current.map(|row| row.state).as_ref(), append, me, digests);
     let state = match (decided, current) {
         (Ok(state), _) => state,
         // The trace may exist all the same, and that would be the first thing to say.

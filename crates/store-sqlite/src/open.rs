@@ -28,7 +28,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { busy_timeout: Duration::from_secs(30), wal_pages_max: 4000 }
+        Self { busy_timeout: Duration::from_secs(30), wal_pages_max: 8000 }
     }
 }
 
@@ -128,8 +128,7 @@ pub fn connect(path: &Path, settings: Settings) -> Result<Connection, StoreError
             "PRAGMA synchronous = FULL;
              PRAGMA foreign_keys = ON;
              PRAGMA trusted_schema = OFF;
-             PRAGMA wal_autocheckpoint = {};
-             PRAGMA cache_size = -16384;",
+             PRAGMA wal_autocheckpoint = {};",
             settings.wal_pages_max
         ))
         .during("set its durability")?;

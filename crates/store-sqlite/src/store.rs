@@ -126,6 +126,7 @@ impl Store for SqliteStore {
     fn append(&self, append: Append<'_>) -> Result<Appended, AppendError> {
         let me = self.holder.id();
         let trace_id = append.claim.trace_id();
+        let digests = rules::Digests::of(&append);
         let made = matches!(append.claim, Claim::New { .. });
         let after = append.after;
         // The work may be done by another thread: it takes a copy of the lease's three numbers.
@@ -154,7 +155,7 @@ impl Store for SqliteStore {
                 }
             };
             let append = Append { claim, entries, key, after };
-            let result = append::append(connection, &append, me);
+            let result = append::append(connection, &append, me, digests);
             parts = Some((append.entries, append.key));
             // Noted before it is durable, and by none but the one that makes the trace: nobody may
             // find it durable and not noted.

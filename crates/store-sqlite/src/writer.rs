@@ -1,10 +1,11 @@
 //! The one place where the database is written, and group commit.
 //!
-//! One thread writes at a time. Whoever finds nobody writing does it, for itself and for all who
-//! have queued up meanwhile, in one transaction with one sync; then it hands over to the first that
-//! came after. A single writer so pays no thread switch, and many share each sync.
+//! One thread writes at a time. Whoever finds nobody writing commits its own work at once, so that a
+//! single caller pays no thread switch. If others have queued up meanwhile, a thread of the writer's
+//! own takes over and commits all that waits, in one transaction with one sync, until nothing does.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 use windlass_store::{StoreError, fault};
@@ -17,33 +18,25 @@ use crate::error::During;
 /// nothing written.
 type Work = Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>;
 
-enum Progress {
-    Waiting,
-    Leads,
-    Done(Result<(), StoreError>),
-}
-
 struct Ticket {
     work: Mutex<Option<Work>>,
-    progress: Mutex<Progress>,
+    result: Mutex<Option<Result<(), StoreError>>>,
     changed: Condvar,
 }
 
 impl Ticket {
-    fn set(&self, progress: Progress) {
-        *lock(&self.progress) = progress;
+    fn finish(&self, result: Result<(), StoreError>) {
+        *lock(&self.result) = Some(result);
         self.changed.notify_one();
     }
 
-    /// Waits until the work is done, or until it is this ticket's turn to lead.
-    fn wait(&self) -> Option<Result<(), StoreError>> {
-        let mut progress = lock(&self.progress);
+    fn wait(&self) -> Result<(), StoreError> {
+        let mut result = lock(&self.result);
         loop {
-            match std::mem::replace(&mut *progress, Progress::Waiting) {
-                Progress::Done(result) => return Some(result),
-                Progress::Leads => return None,
-                Progress::Waiting => {
-                    progress = self.changed.wait(progress).unwrap_or_else(PoisonError::into_inner);
+            match result.take() {
+                Some(result) => return result,
+                None => {
+                    result = self.changed.wait(result).unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }
@@ -53,13 +46,23 @@ impl Ticket {
 #[derive(Default)]
 struct Queue {
     waiting: Vec<Arc<Ticket>>,
-    led: bool,
+    /// Somebody writes: a caller, or the writer's own thread.
+    busy: bool,
+    /// It is the writer's own thread's turn.
+    relayed: bool,
+    closed: bool,
+}
+
+struct Shared {
+    queue: Mutex<Queue>,
+    turn: Condvar,
+    connection: Mutex<Connection>,
 }
 
 /// The database's only writing connection in this process.
 pub struct Writer {
-    queue: Mutex<Queue>,
-    connection: Mutex<Connection>,
+    shared: Arc<Shared>,
+    thread: OnceLock<std::io::Result<JoinHandle<()>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -69,7 +72,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Writer {
     /// Takes a connection for writing.
     pub fn new(connection: Connection) -> Self {
-        Self { queue: Mutex::default(), connection: Mutex::new(connection) }
+        let shared = Shared {
+            queue: Mutex::default(),
+            turn: Condvar::new(),
+            connection: Mutex::new(connection),
+        };
+        Self { shared: Arc::new(shared), thread: OnceLock::new() }
     }
 
     /// Runs `work` in a transaction; returns once it is durable, or has failed.
@@ -84,7 +92,7 @@ impl Writer {
                 *lock(&slot) = Some(work(connection)?);
                 Ok(())
             }))),
-            progress: Mutex::new(Progress::Waiting),
+            result: Mutex::new(None),
             changed: Condvar::new(),
         });
         self.run(&ticket)?;
@@ -93,37 +101,88 @@ impl Writer {
     }
 
     fn run(&self, ticket: &Arc<Ticket>) -> Result<(), StoreError> {
-        let leads = {
-            let mut queue = lock(&self.queue);
-            queue.waiting.push(Arc::clone(ticket));
-            !std::mem::replace(&mut queue.led, true)
-        };
-        if !leads && let Some(result) = ticket.wait() {
-            return result;
-        }
-        let batch = std::mem::take(&mut lock(&self.queue).waiting);
-        let results = self.commit(&batch);
-        self.hand_over();
-        let mut own = None;
-        for (done, result) in batch.iter().zip(results) {
-            if Arc::ptr_eq(done, ticket) {
-                own = Some(result);
-            } else {
-                done.set(Progress::Done(result));
+        {
+            let mut queue = lock(&self.shared.queue);
+            if queue.busy {
+                queue.waiting.push(Arc::clone(ticket));
+                drop(queue);
+                return ticket.wait();
             }
+            queue.busy = true;
         }
-        // INVARIANT: a leader's own ticket is in the batch it takes.
-        own.unwrap_or_else(|| {
+        let result = self.shared.commit(std::slice::from_ref(ticket)).pop();
+        self.hand_over();
+        result.unwrap_or_else(|| {
             Err(StoreError::Corrupt { reason: "a writer lost its own work".to_owned() })
         })
     }
 
-    /// Lets the first that waits lead next, if one does.
+    /// Leaves what has queued up to the writer's own thread.
     fn hand_over(&self) {
-        let mut queue = lock(&self.queue);
-        match queue.waiting.first() {
-            Some(first) => first.set(Progress::Leads),
-            None => queue.led = false,
+        let mut queue = lock(&self.shared.queue);
+        if queue.waiting.is_empty() {
+            queue.busy = false;
+            return;
+        }
+        queue.relayed = true;
+        drop(queue);
+        let thread = self.thread.get_or_init(|| {
+            let shared = Arc::clone(&self.shared);
+            std::thread::Builder::new()
+                .name("windlass-writer".to_owned())
+                .spawn(move || shared.relay())
+        });
+        match thread {
+            Ok(_) => self.shared.turn.notify_one(),
+            // Without a thread of its own this one does the work.
+            Err(_) => self.shared.drain(),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        lock(&self.shared.queue).closed = true;
+        self.shared.turn.notify_one();
+        if let Some(Ok(thread)) = self.thread.take() {
+            // It has nothing left to do and cannot have failed.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Shared {
+    /// The life of the writer's own thread.
+    fn relay(&self) {
+        loop {
+            let mut queue = lock(&self.queue);
+            while !queue.relayed {
+                if queue.closed {
+                    return;
+                }
+                queue = self.turn.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            }
+            queue.relayed = false;
+            drop(queue);
+            self.drain();
+        }
+    }
+
+    /// Commits what waits, batch after batch, until nothing does.
+    fn drain(&self) {
+        loop {
+            let batch = {
+                let mut queue = lock(&self.queue);
+                if queue.waiting.is_empty() {
+                    queue.busy = false;
+                    return;
+                }
+                std::mem::take(&mut queue.waiting)
+            };
+            let results = self.commit(&batch);
+            for (ticket, result) in batch.iter().zip(results) {
+                ticket.finish(result);
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{Checkpoint, HolderId, TraceId};
 
 use crate::error::{AcquireError, AppendError, StoreError};
-use crate::rules;
+use crate::rules::{self, Digests};
 use crate::store::{Appended, Store};
 use crate::types::{
     After, Append, Claim, IdempotencyRecord, KeyAction, Lease, Record, Slot, TraceFilter,
@@ -109,7 +109,7 @@ impl Store for MemoryStore {
         let mut world = self.shared.lock();
         let tables = &mut world.tables;
         let current = tables.traces.get(&trace_id);
-        let state = rules::decide_append(current, &append, self.me, &mut Vec::new())?;
+        let state = rules::decide_append(current, &append, self.me, Digests::Unchecked)?;
         if let KeyAction::Reserve(reservation) = &append.key {
             rules::decide_key(tables.key(&reservation.slot), &append.key)?;
         }

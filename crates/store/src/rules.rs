@@ -5,6 +5,30 @@ use windlass_kernel::{ChainError, Checkpoint, Digest, Head, HolderId, State, Sta
 use crate::error::AppendError;
 use crate::types::{After, Append, Claim, IdempotencyRecord, KeyAction, Lease, TraceState};
 
+/// What is known about the digests of an append's entries and artifacts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Digests {
+    /// All of them match.
+    Hold,
+    /// They are to be checked in their place among the other checks.
+    Unchecked,
+}
+
+impl Digests {
+    /// Computes every digest of an append. It depends on nothing that is stored, so a store can do it
+    /// before it begins a transaction that others wait for.
+    #[must_use]
+    pub fn of(append: &Append<'_>) -> Self {
+        let mut buffer = Vec::with_capacity(1024);
+        let hold = append.entries.iter().all(|new| {
+            new.entry.compute_digest(&mut buffer) == new.entry.entry_digest
+                && Digest::of(&new.body) == new.entry.artifact_digest
+        });
+        // One that does not match is found again where its turn comes.
+        if hold { Self::Hold } else { Self::Unchecked }
+    }
+}
+
 /// Decides an append against the trace as it is, and returns the trace as it will be.
 ///
 /// # Errors
@@ -13,7 +37,7 @@ pub fn decide_append(
     current: Option<&TraceState>,
     append: &Append<'_>,
     me: HolderId,
-    buffer: &mut Vec<u8>,
+    digests: Digests,
 ) -> Result<TraceState, AppendError> {
     let trace_id = append.claim.trace_id();
     let mut state = match (&append.claim, current) {
@@ -34,7 +58,11 @@ pub fn decide_append(
     }
     for new in &append.entries {
         let chain = |source| AppendError::Chain { trace_id, source };
-        state.head = state.head.admit(&new.entry, buffer).map_err(chain)?;
+        state.head = match digests {
+            Digests::Hold => state.head.follow(&new.entry),
+            Digests::Unchecked => state.head.admit(&new.entry, &mut Vec::new()),
+        }
+        .map_err(chain)?;
         // Foreign chains can be verified, but only our own can be stored.
         if new.entry.schema_id != new.entry.from_state.machine().schema_id() {
             return Err(chain(ChainError::Malformed {
@@ -42,7 +70,7 @@ pub fn decide_append(
                 reason: format!("its schema_id is `{}`", new.entry.schema_id),
             }));
         }
-        if Digest::of(&new.body) != new.entry.artifact_digest {
+        if digests == Digests::Unchecked && Digest::of(&new.body) != new.entry.artifact_digest {
             return Err(chain(ChainError::Artifact {
                 sequence_number: new.entry.sequence_number,
                 artifact: new.entry.artifact_type.as_str(),

@@ -132,7 +132,7 @@ fn a_journal_that_is_something_else_is_left_as_it_is() {
     assert_eq!(std::fs::read_to_string(place.database()).unwrap(), text);
     std::fs::remove_file(place.database()).unwrap();
     std::fs::create_dir(place.database()).unwrap();
-    place.run(&["verify"]).fails_with(1, "STORE_UNAVAILABLE");
+    place.run(&["verify"]).fails_with(5, "STORE_CORRUPT");
 }
 
 #[test]
