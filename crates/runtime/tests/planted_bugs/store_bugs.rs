@@ -89,7 +89,12 @@ impl Meddle for AckedNotWritten {
     fn append(&self, inner: &dyn Store, append: Append<'_>) -> Result<Appended, AppendError> {
         let Claim::Held(lease) = append.claim else { return inner.append(append) };
         let current = inner.load_state(append.claim.trace_id())?;
-        let state = rules::decide_append(Some(&current), &append, lease.holder(), &mut Vec::new())?;
+        let state = rules::decide_append(
+            Some(&current),
+            &append,
+            lease.holder(),
+            rules::Digests::Unchecked,
+        )?;
         Ok(Appended { state, lease: None })
     }
 }
@@ -173,7 +178,7 @@ impl Meddle for Deferred {
         let trace_id = append.claim.trace_id();
         match append.claim {
             Claim::New { plan_id, .. } if last_state(&append) == Some(State::Executing) => {
-                let state = rules::decide_append(None, &append, ME, &mut Vec::new())?;
+                let state = rules::decide_append(None, &append, ME, rules::Digests::Unchecked)?;
                 self.0.lock().unwrap().push((append.entries, append.key, plan_id));
                 Ok(Appended { state, lease: Some(Lease::grant(trace_id, ME, state.fence)) })
             }

@@ -55,7 +55,7 @@ pub fn scenarios() -> Vec<Scenario> {
             ..of("repeated, compensated", 2, vec![write("book"), write("book")])
         },
         of("repeated failure", 3, vec![write("fail"), write("fail")]),
-        of("batch", 2, vec![write("add"), look(), write("post")]),
+        of("batch", 3, vec![write("add"), look(), write("post")]),
         Scenario {
             also: compensated,
             reads: Reads::WithEffect,
