@@ -165,6 +165,9 @@ pub struct CallList {
     /// At most so many.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: usize,
+    /// Print only the ids, one a line.
+    #[arg(long)]
+    pub ids: bool,
 }
 
 /// Options of `call approve` and `call deny`.

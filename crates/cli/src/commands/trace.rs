@@ -68,6 +68,12 @@ pub fn list(project: &Project, options: &CallList, output: &Output) -> Done {
             break;
         }
     }
+    if options.ids && !output.json {
+        for (state, _) in &rows {
+            output.line(&state.head.trace_id.to_string());
+        }
+        return Ok(0);
+    }
     if output.json {
         let rows: Vec<Value> = rows
             .iter()

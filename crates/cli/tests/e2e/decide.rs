@@ -137,6 +137,9 @@ fn lists_are_filtered() {
     assert_eq!(ids(&["--before", &held]), [done]);
     assert_eq!(ids(&["--limit", "1"]), [held]);
     assert_eq!(ids(&["--limit", "0"]), [""; 0]);
+    let plain = place.run(&["call", "list", "--ids"]).exit(0).stdout;
+    let plain = String::from_utf8(plain).unwrap();
+    assert_eq!(plain.lines().map(str::to_owned).collect::<Vec<_>>(), ids(&[]));
     let unknown = place.run(&["call", "list", "--state", "gone"]);
     unknown.fails_with(2, "REQUEST_INVALID").warns("`gone`").warns("COMPLETED");
 }
