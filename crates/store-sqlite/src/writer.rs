@@ -4,6 +4,7 @@
 //! single caller pays no thread switch. If others have queued up meanwhile, a thread of the writer's
 //! own takes over and commits all that waits, in one transaction with one sync, until nothing does.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
@@ -207,7 +208,12 @@ fn commit_together(connection: &Connection, batch: &[Arc<Ticket>]) -> Result<(),
     let result = batch
         .iter()
         .try_for_each(|ticket| match lock(&ticket.work).as_mut() {
-            Some(work) => work(connection),
+            // One that panics must fail alone: nobody may wait for it for ever.
+            Some(work) => {
+                catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| {
+                    Err(StoreError::Corrupt { reason: "a write failed inside Windlass".to_owned() })
+                })
+            }
             None => Ok(()),
         })
         .and_then(|()| {
@@ -232,4 +238,44 @@ fn commit_together(connection: &Connection, batch: &[Arc<Ticket>]) -> Result<(),
 fn run(connection: &Connection, sql: &str, operation: &'static str) -> Result<(), StoreError> {
     connection.prepare_cached(sql).during(operation)?.execute([]).during(operation)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Many at once, some of which panic or are refused: each gets its own answer.
+    #[test]
+    fn work_that_panics_fails_alone_and_nobody_waits_for_ever() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch("CREATE TABLE log (id INTEGER PRIMARY KEY)").unwrap();
+        let writer = Writer::new(connection);
+        let results: Vec<bool> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..32)
+                .map(|number| {
+                    let writer = &writer;
+                    scope.spawn(move || {
+                        let result = writer.write(move |connection| {
+                            assert!(number % 8 != 3, "planted");
+                            connection
+                                .execute("INSERT INTO log VALUES (?1)", [number])
+                                .during("insert")
+                        });
+                        result.is_ok()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let expected: Vec<bool> = (0..32).map(|number| number % 8 != 3).collect();
+        assert_eq!(results, expected);
+        let count = writer
+            .write(|connection| {
+                connection
+                    .query_row("SELECT count(*) FROM log", [], |row| row.get::<_, i64>(0))
+                    .during("count")
+            })
+            .unwrap();
+        assert_eq!(count, 28);
+    }
 }
