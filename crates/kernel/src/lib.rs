@@ -16,6 +16,7 @@ mod id;
 mod link;
 pub mod recovery;
 mod risk;
+pub mod run;
 mod state;
 mod text;
 mod time;
