@@ -182,7 +182,7 @@ impl Transition {
                 | (S::Executing, S::Completed | S::Failed, A::ToolEffect)
                 | (S::Init, S::Running | S::Terminal, A::RunEvent)
                 | (S::Running, S::Running | S::Checkpoint | S::Terminal, A::RunEvent)
-                | (S::Checkpoint, S::Resumed | S::Terminal, A::RunEvent)
+                | (S::Checkpoint, S::Checkpoint | S::Resumed | S::Terminal, A::RunEvent)
                 | (S::Resumed, S::Running | S::Terminal, A::RunEvent)
         )
     }

@@ -1,0 +1,499 @@
+//! What can be recorded of a run.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::plan::{Plan, Resource, RunOutcome, Trigger};
+use crate::canon::{self, CanonError};
+use crate::entry::present;
+use crate::{ArtifactId, Digest, SCHEMA_VERSION, State, Timestamp, TraceId};
+
+/// The artifact of a run's entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunEvent {
+    /// The artifact's id.
+    pub artifact_id: ArtifactId,
+    /// What happened.
+    pub event: Event,
+    /// What kind of document this is.
+    pub schema_id: Cow<'static, str>,
+    /// Its version.
+    pub schema_version: Cow<'static, str>,
+    /// The run's trace.
+    pub trace_id: TraceId,
+    /// When it was recorded.
+    pub ts: Timestamp,
+}
+
+impl RunEvent {
+    /// The `schema_id` of this artifact.
+    pub const SCHEMA_ID: &'static str = "windlass.run_event";
+
+    /// Wraps an event.
+    #[must_use]
+    pub fn new(trace_id: TraceId, artifact_id: ArtifactId, ts: Timestamp, event: Event) -> Self {
+        let (schema_id, schema_version) = (Self::SCHEMA_ID.into(), SCHEMA_VERSION.into());
+        Self { artifact_id, event, schema_id, schema_version, trace_id, ts }
+    }
+
+    /// The canonical bytes, as they are stored and hashed.
+    ///
+    /// # Errors
+    /// [`CanonError`] when the event holds what canonical JSON would change.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, CanonError> {
+        canon::to_bytes(self)
+    }
+
+    /// Reads an event from its stored body.
+    ///
+    /// # Errors
+    /// [`CanonError`] when the body is not one.
+    pub fn read(body: &[u8]) -> Result<Self, CanonError> {
+        serde_json::from_slice(body).map_err(|error| CanonError::Invalid(error.to_string()))
+    }
+}
+
+/// What happened in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Event {
+    /// The run exists.
+    Started(Box<Started>),
+    /// The first phase may start.
+    Begun {},
+    /// A try of a phase begins.
+    PhaseStarted {
+        /// The phase.
+        phase: String,
+        /// The number of the try, from 1.
+        attempt: u32,
+    },
+    /// A phase is not done in this run.
+    PhaseSkipped {
+        /// The phase.
+        phase: String,
+        /// Why.
+        reason: String,
+    },
+    /// A check has judged.
+    Checked {
+        /// The phase.
+        phase: String,
+        /// The try.
+        attempt: u32,
+        /// The check.
+        check: String,
+        /// What it said; empty when it could not say anything that counts.
+        verdict: String,
+        /// Why.
+        reason: String,
+        /// What is to be done better.
+        findings: Value,
+        /// What it used.
+        usage: Usage,
+        /// How long it took.
+        duration_ms: u64,
+    },
+    /// An agent or a program is about to be started.
+    InvocationStarted {
+        /// The phase.
+        phase: String,
+        /// The try.
+        attempt: u32,
+        /// Which invocation of the run, from 1.
+        invocation: u64,
+        /// The agent, or the program.
+        agent: String,
+        /// What performs it.
+        runner: String,
+        /// The model, where there is one.
+        #[serde(deserialize_with = "present")]
+        model: Option<String>,
+    },
+    /// It has ended.
+    InvocationEnded {
+        /// Which invocation of the run.
+        invocation: u64,
+        /// How.
+        result: InvocationResult,
+        /// What it used.
+        usage: Usage,
+        /// How long it took.
+        duration_ms: u64,
+        /// What to know about it.
+        note: String,
+    },
+    /// The work of a try has ended.
+    PhaseDone {
+        /// The phase.
+        phase: String,
+        /// The try.
+        attempt: u32,
+        /// What came of it.
+        done: Box<Done>,
+    },
+    /// The work of a try cannot go on before a person has answered.
+    Waiting {
+        /// The phase.
+        phase: String,
+        /// The try.
+        attempt: u32,
+        /// The call that waits.
+        call: TraceId,
+        /// What is asked.
+        question: String,
+    },
+    /// A gate or check sends the run back.
+    SentBack {
+        /// The phase that was judged.
+        phase: String,
+        /// By which gate or check of it.
+        source: String,
+        /// What it said.
+        verdict: String,
+        /// The phase to be done again, or the intervention.
+        to: String,
+        /// How often this source has sent back, this time included.
+        count: u32,
+        /// What the work looked like, to see whether the next one differs.
+        #[serde(deserialize_with = "present")]
+        fingerprint: Option<Digest>,
+    },
+    /// Four fifths of a budget are used.
+    Warned {
+        /// Which.
+        resource: Resource,
+        /// How much is used.
+        used: u64,
+        /// Of how much.
+        limit: u64,
+    },
+    /// The run waits for a person.
+    Held(Box<Held>),
+    /// A person has answered.
+    Voted(Vote),
+    /// The run is taken up after an answer.
+    Resumed {
+        /// By whom.
+        by: String,
+    },
+    /// The run goes on.
+    Continued {},
+    /// The run is taken up after its process died.
+    Restarted {
+        /// By whom.
+        by: String,
+    },
+    /// A commit has been made and is about to become the branch's newest.
+    CommitPrepared {
+        /// The branch.
+        branch: String,
+        /// The commit.
+        commit: String,
+        /// What the branch pointed at.
+        parent: String,
+        /// The commit's tree.
+        tree: String,
+    },
+    /// Something a doer states for the record.
+    Noted {
+        /// What kind of thing.
+        what: Note,
+        /// The thing.
+        body: Value,
+    },
+    /// The run has ended.
+    Ended {
+        /// How.
+        outcome: RunOutcome,
+        /// Why, as a word.
+        reason: String,
+        /// Why, for a person.
+        detail: String,
+    },
+}
+
+/// What kind of thing is noted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Note {
+    /// Project memory was saved or restored.
+    Memory,
+    /// The sandbox changed its state.
+    Sandbox,
+    /// A telemetry record.
+    Telemetry,
+}
+
+/// The first entry of a run: all that it will ever need to know.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Started {
+    /// Where the repository stood; absent outside of one.
+    #[serde(deserialize_with = "present")]
+    pub base: Option<Base>,
+    /// Who started it.
+    pub by: String,
+    /// The digest of the loop file.
+    pub loop_digest: Digest,
+    /// What the run was started with, beyond the task.
+    pub options: Value,
+    /// What it follows.
+    pub plan: Plan,
+    /// The digest of everything that decides.
+    pub policy_hash: Digest,
+    /// The run's name.
+    pub run_id: String,
+    /// What is to be done.
+    pub task: Value,
+    /// The work tree of its own, if it has one, relative to the project.
+    #[serde(deserialize_with = "present")]
+    pub worktree: Option<String>,
+}
+
+/// Where a repository stood.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Base {
+    /// The branch; absent when detached.
+    #[serde(deserialize_with = "present")]
+    pub branch: Option<String>,
+    /// The commit.
+    pub commit: String,
+}
+
+/// What came of a try.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Done {
+    /// What the doer answered: an object; a gate reads its `verdict`.
+    pub answer: Value,
+    /// The tool calls it made.
+    pub calls: Vec<Call>,
+    /// The workspace after it, where there is a repository.
+    #[serde(deserialize_with = "present")]
+    pub change: Option<Change>,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// Facts it states for later phases.
+    pub facts: BTreeMap<String, String>,
+    /// Why it failed; absent when it did not.
+    #[serde(deserialize_with = "present")]
+    pub failure: Option<Failure>,
+    /// The files it leaves behind, by path.
+    pub outputs: BTreeMap<String, Digest>,
+    /// In a sentence or two.
+    pub summary: String,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// Why a try failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Failure {
+    /// A class of failures.
+    pub class: String,
+    /// For a person.
+    pub reason: String,
+}
+
+/// A tool call of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Call {
+    /// The digest of its last entry.
+    pub entry_digest: Digest,
+    /// Where it ended.
+    pub state: State,
+    /// The tool.
+    pub tool: String,
+    /// Its trace.
+    pub trace_id: TraceId,
+}
+
+/// What a run has changed in its workspace so far.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// The digest of the difference to where the run started.
+    pub diff_digest: Digest,
+    /// The changed files.
+    pub files: Vec<String>,
+    /// Lines added and removed.
+    pub lines: u64,
+    /// The tree of the workspace.
+    pub tree: String,
+}
+
+/// How an invocation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InvocationResult {
+    /// With an answer.
+    Success,
+    /// With a failure.
+    Failure,
+    /// It waits for a person.
+    OnHold,
+}
+
+/// What was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// Cost in millionths.
+    pub cost_micros: u64,
+    /// Tokens in.
+    pub input_tokens: u64,
+    /// Tokens out.
+    pub output_tokens: u64,
+    /// Whether something was used that nobody counted.
+    pub unaccounted: bool,
+}
+
+impl Usage {
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            cost_micros: self.cost_micros.saturating_add(other.cost_micros),
+            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
+            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            unaccounted: self.unaccounted || other.unaccounted,
+        }
+    }
+
+    /// Tokens, in and out.
+    #[must_use]
+    pub const fn tokens(self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
+}
+
+/// A run that waits for a person: what the person is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Held {
+    /// How many different people must approve.
+    pub approvals: u32,
+    /// The call that waits, if it is one.
+    #[serde(deserialize_with = "present")]
+    pub call: Option<TraceId>,
+    /// The digest of what was changed so far.
+    #[serde(deserialize_with = "present")]
+    pub change: Option<Change>,
+    /// When it lapses.
+    #[serde(deserialize_with = "present")]
+    pub expires_at: Option<Timestamp>,
+    /// What led to it.
+    pub evidence: Value,
+    /// The hold's place among the run's holds, from 1.
+    pub number: u32,
+    /// The phase it stands at.
+    pub phase: String,
+    /// The gate or check it comes from, if any.
+    #[serde(deserialize_with = "present")]
+    pub source: Option<String>,
+    /// What is asked, for a person.
+    pub question: String,
+    /// The budget that is used up, if that is why.
+    #[serde(deserialize_with = "present")]
+    pub resource: Option<Resource>,
+    /// The phase's place in the plan, from 0.
+    pub step_index: u32,
+    /// Why.
+    pub trigger: Trigger,
+}
+
+/// A person's answer to a hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Vote {
+    /// Who.
+    pub by: String,
+    /// What.
+    pub decision: Decision,
+    /// Why.
+    pub reason: String,
+    /// The digest of what the person was shown.
+    pub shown: Digest,
+}
+
+/// What a person can say to a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Decision {
+    /// Go on.
+    Approved,
+    /// Do not.
+    Rejected,
+}
+
+impl Decision {
+    /// The name in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approved => "APPROVED",
+            Self::Rejected => "REJECTED",
+        }
+    }
+}
+
+impl Event {
+    /// The state that an entry with this event leads to.
+    #[must_use]
+    pub const fn to_state(&self) -> State {
+        match self {
+            Self::Started(_) => State::Init,
+            Self::Begun {}
+            | Self::PhaseStarted { .. }
+            | Self::PhaseSkipped { .. }
+            | Self::Checked { .. }
+            | Self::InvocationStarted { .. }
+            | Self::InvocationEnded { .. }
+            | Self::PhaseDone { .. }
+            | Self::Waiting { .. }
+            | Self::SentBack { .. }
+            | Self::Warned { .. }
+            | Self::Continued {}
+            | Self::Restarted { .. }
+            | Self::CommitPrepared { .. }
+            | Self::Noted { .. } => State::Running,
+            Self::Held(_) | Self::Voted(_) => State::Checkpoint,
+            Self::Resumed { .. } => State::Resumed,
+            Self::Ended { .. } => State::Terminal,
+        }
+    }
+
+    /// The event's name in the journal.
+    #[must_use]
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Started(_) => "started",
+            Self::Begun {} => "begun",
+            Self::PhaseStarted { .. } => "phase_started",
+            Self::PhaseSkipped { .. } => "phase_skipped",
+            Self::Checked { .. } => "checked",
+            Self::InvocationStarted { .. } => "invocation_started",
+            Self::InvocationEnded { .. } => "invocation_ended",
+            Self::PhaseDone { .. } => "phase_done",
+            Self::Waiting { .. } => "waiting",
+            Self::SentBack { .. } => "sent_back",
+            Self::Warned { .. } => "warned",
+            Self::Held(_) => "held",
+            Self::Voted(_) => "voted",
+            Self::Resumed { .. } => "resumed",
+            Self::Continued {} => "continued",
+            Self::Restarted { .. } => "restarted",
+            Self::CommitPrepared { .. } => "commit_prepared",
+            Self::Noted { .. } => "noted",
+            Self::Ended { .. } => "ended",
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! A run as its trace tells it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::event::{Change, Decision, Done, Held, Started, Vote};
+use super::plan::{Effect, FAILED, Phase, Plan, Resource, RunOutcome};
+use crate::{Digest, Head, Timestamp, TraceId};
+
+/// Where a phase stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PhaseStatus {
+    /// Not yet begun, or to be done again.
+    Pending,
+    /// A try is under way.
+    Running,
+    /// Done, and judged well.
+    Complete,
+    /// Its last try failed.
+    Failed,
+    /// Not done in this run.
+    Skipped,
+}
+
+impl PhaseStatus {
+    /// The name in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Complete => "complete",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+/// How far a try has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// This check comes next, by its place in the plan; the work is still to be done.
+    Before(usize),
+    /// The work comes next.
+    Work,
+    /// The work is done; this check comes next.
+    After(usize),
+    /// All is judged but the gate's verdict.
+    Gate,
+}
+
+/// What judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A check, by its place in the plan.
+    Check(usize),
+    /// The gate.
+    Gate,
+    /// The work itself failed.
+    Failure,
+}
+
+/// A verdict whose effect is still to be recorded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Judged {
+    /// What judged.
+    pub source: Source,
+    /// What it said.
+    pub verdict: String,
+    /// Why.
+    pub reason: String,
+    /// What is to be done better.
+    pub findings: Value,
+}
+
+/// One phase of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PhaseState {
+    /// Where it stands.
+    pub status: PhaseStatus,
+    /// The number of its newest try; 0 before the first.
+    pub attempt: u32,
+    /// How far the try has come.
+    pub stage: Stage,
+    /// A verdict that does not just let it go on.
+    pub judged: Option<Judged>,
+    /// What came of the newest try.
+    pub done: Option<Arc<Done>>,
+    /// What a later judge found wanting.
+    pub findings: Value,
+    /// A call of this phase that waits for a person.
+    pub waiting: Option<(TraceId, String)>,
+    /// An invocation that has not ended.
+    pub open_invocation: Option<u64>,
+    /// The process died while an invocation was open, and nobody said what to do.
+    pub uncertain: bool,
+    /// When the newest try began.
+    pub started_at: Option<Timestamp>,
+    /// A gate has sent the run here though it is only done on intervention.
+    pub(super) forced: bool,
+    /// An intervention that must come first.
+    pub(super) after: Option<usize>,
+}
+
+impl PhaseState {
+    pub(super) const fn new() -> Self {
+        Self {
+            status: PhaseStatus::Pending,
+            attempt: 0,
+            stage: Stage::Work,
+            judged: None,
+            done: None,
+            findings: Value::Null,
+            waiting: None,
+            open_invocation: None,
+            uncertain: false,
+            started_at: None,
+            forced: false,
+            after: None,
+        }
+    }
+
+    pub(super) const fn settled(&self) -> bool {
+        matches!(self.status, PhaseStatus::Complete | PhaseStatus::Skipped)
+    }
+}
+
+/// What a run has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Changed lines.
+    pub changed_lines: u64,
+    /// Cost.
+    pub cost_micros: u64,
+    /// Tokens.
+    pub tokens: u64,
+    /// Whether something was used that nobody counted.
+    pub unaccounted: bool,
+    /// Working time.
+    pub wall_ms: u64,
+}
+
+/// A run on hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Hold {
+    /// What the person is shown.
+    pub held: Held,
+    /// The digest of that.
+    pub shown: Digest,
+    /// Since when.
+    pub since: Timestamp,
+    /// The answers so far, with their times.
+    pub votes: Vec<(Vote, Timestamp)>,
+}
+
+/// What the answers to a hold come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Not enough yet.
+    Open,
+    /// Enough people have approved.
+    Approved,
+    /// Somebody has rejected.
+    Rejected,
+}
+
+impl Hold {
+    /// What the answers come to.
+    #[must_use]
+    pub fn resolution(&self) -> Resolution {
+        if self.votes.iter().any(|(vote, _)| vote.decision == Decision::Rejected) {
+            return Resolution::Rejected;
+        }
+        let people: BTreeSet<&str> = self.votes.iter().map(|(vote, _)| vote.by.as_str()).collect();
+        let enough = usize::try_from(self.held.approvals).unwrap_or(usize::MAX);
+        if people.len() >= enough { Resolution::Approved } else { Resolution::Open }
+    }
+
+    /// Whether it has lapsed without an answer.
+    #[must_use]
+    pub fn is_expired(&self, now: Timestamp) -> bool {
+        self.resolution() == Resolution::Open
+            && self.held.expires_at.is_some_and(|expires_at| now >= expires_at)
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// How.
+    pub outcome: RunOutcome,
+    /// Why, as a word.
+    pub reason: String,
+    /// Why, for a person.
+    pub detail: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A commit of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Commit {
+    /// The branch.
+    pub branch: String,
+    /// The commit.
+    pub commit: String,
+    /// Its parent.
+    pub parent: String,
+    /// Its tree.
+    pub tree: String,
+}
+
+/// A run folded from its entries.
+///
+/// The same fold serves live work and recovery, so the two cannot drift apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The end of its trace.
+    pub head: Head,
+    /// How it started.
+    pub started: Option<Arc<Started>>,
+    /// When it started.
+    pub started_at: Option<Timestamp>,
+    /// When its last entry was made.
+    pub last_at: Option<Timestamp>,
+    /// Its phases, in the plan's order.
+    pub phases: Vec<PhaseState>,
+    /// Facts that phases have stated.
+    pub facts: BTreeMap<String, String>,
+    /// What it has used.
+    pub spent: Spent,
+    /// The workspace as the last phase left it.
+    pub change: Option<Change>,
+    /// The hold it is on.
+    pub hold: Option<Hold>,
+    /// How many holds there were.
+    pub holds: u32,
+    /// How many invocations there were.
+    pub invocations: u64,
+    /// Its newest commit.
+    pub commit: Option<Commit>,
+    /// How it ended.
+    pub ended: Option<Ended>,
+    pub(super) warned: BTreeSet<Resource>,
+    pub(super) granted: BTreeMap<Resource, u32>,
+    pub(super) sent_back: BTreeMap<(usize, String), Vec<Option<Digest>>>,
+    pub(super) index: BTreeMap<String, usize>,
+    pub(super) needs: Vec<Vec<usize>>,
+}
+
+impl Run {
+    /// A run of which nothing is recorded.
+    #[must_use]
+    pub const fn empty(trace_id: TraceId) -> Self {
+        Self {
+            head: Head::empty(trace_id),
+            started: None,
+            started_at: None,
+            last_at: None,
+            phases: Vec::new(),
+            facts: BTreeMap::new(),
+            spent: Spent {
+                changed_lines: 0,
+                cost_micros: 0,
+                tokens: 0,
+                unaccounted: false,
+                wall_ms: 0,
+            },
+            change: None,
+            hold: None,
+            holds: 0,
+            invocations: 0,
+            commit: None,
+            ended: None,
+            warned: BTreeSet::new(),
+            granted: BTreeMap::new(),
+            sent_back: BTreeMap::new(),
+            index: BTreeMap::new(),
+            needs: Vec::new(),
+        }
+    }
+
+    /// What it follows.
+    #[must_use]
+    pub fn plan(&self) -> Option<&Plan> {
+        self.started.as_ref().map(|started| &started.plan)
+    }
+
+    /// A phase's place in the plan.
+    #[must_use]
+    pub fn position(&self, phase: &str) -> Option<usize> {
+        self.index.get(phase).copied()
+    }
+
+    /// A phase as planned and as it stands.
+    #[must_use]
+    pub fn phase(&self, at: usize) -> Option<(&Phase, &PhaseState)> {
+        Some((self.plan()?.phases.get(at)?, self.phases.get(at)?))
+    }
+
+    /// All phases as planned and as they stand.
+    pub fn all_phases(&self) -> impl Iterator<Item = (&Phase, &PhaseState)> {
+        self.plan().into_iter().flat_map(|plan| plan.phases.iter()).zip(&self.phases)
+    }
+
+    /// How much of a resource is used; attempts are counted by phase.
+    #[must_use]
+    pub const fn used(&self, resource: Resource) -> u64 {
+        match resource {
+            Resource::Attempts => 0,
+            Resource::ChangedLines => self.spent.changed_lines,
+            Resource::CostMicros => self.spent.cost_micros,
+            Resource::Tokens => self.spent.tokens,
+            Resource::WallMs => self.spent.wall_ms,
+        }
+    }
+
+    /// How much of a resource may be used, with what people have granted on top.
+    #[must_use]
+    pub fn limit(&self, resource: Resource) -> Option<u64> {
+        let limit = self.plan()?.budget.limit(resource)?;
+        let granted = self.granted.get(&resource).copied().unwrap_or_default();
+        Some(limit.saturating_mul(u64::from(granted).saturating_add(1)))
+    }
+
+    /// What follows from a verdict that has been given; `None` when no one gave it a meaning.
+    pub(super) fn effect<'a>(phase: &'a Phase, judged: &Judged) -> Option<&'a Effect> {
+        match judged.source {
+            Source::Check(at) => phase.checks.get(at)?.verdicts.get(&judged.verdict),
+            Source::Gate => phase.gate.as_ref()?.verdicts.get(&judged.verdict),
+            Source::Failure => phase.gate.as_ref()?.verdicts.get(FAILED),
+        }
+    }
+
+    /// The name under which a judgement is counted and shown.
+    pub(super) fn source_name(phase: &Phase, source: Source) -> String {
+        match source {
+            Source::Check(at) => phase.checks.get(at).map(|check| check.id.clone()),
+            Source::Gate => phase.gate.as_ref().map(|gate| gate.id.clone()),
+            Source::Failure => Some(FAILED.to_owned()),
+        }
+        .unwrap_or_default()
+    }
+}
