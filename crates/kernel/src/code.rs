@@ -73,6 +73,37 @@ codes! {
     /// The call has been decided before.
     DecisionAlreadyMade = "DECISION_ALREADY_MADE",
 
+    /// There is no such run.
+    RunNotFound = "RUN_NOT_FOUND",
+    /// The run has ended.
+    RunEnded = "RUN_ENDED",
+    /// The run waits for a person.
+    RunOnHold = "RUN_ON_HOLD",
+    /// The run does not wait for a person.
+    RunNotOnHold = "RUN_NOT_ON_HOLD",
+    /// The stop switch is on.
+    RunStopped = "RUN_STOPPED",
+    /// Another run is under way where only one may be.
+    RunConcurrent = "RUN_CONCURRENT",
+    /// The hold has been answered before.
+    HoldAlreadyResolved = "HOLD_ALREADY_RESOLVED",
+    /// Nobody answered the hold in time.
+    HoldExpired = "HOLD_EXPIRED",
+    /// The answer is to something else than what is asked now.
+    HoldStale = "HOLD_STALE",
+    /// The policy has changed since the run began.
+    PolicyChangedMidRun = "POLICY_CHANGED_MID_RUN",
+    /// The repository has changes or untracked files.
+    RepoDirty = "REPO_DIRTY",
+    /// There is no repository with a commit.
+    RepoMissing = "REPO_MISSING",
+    /// There is no such loop.
+    LoopNotFound = "LOOP_NOT_FOUND",
+    /// A file of recorded answers cannot be used.
+    AnswersInvalid = "ANSWERS_INVALID",
+    /// A file cannot be written.
+    FileUnwritable = "FILE_UNWRITABLE",
+
     /// The tool did not answer in time.
     ToolTimeout = "TOOL_TIMEOUT",
     /// The tool's output is larger than its limit.

@@ -7,12 +7,14 @@
 pub mod conformance;
 mod error;
 pub mod fault;
+mod guard;
 mod memory;
 pub mod rules;
 mod store;
 mod types;
 
 pub use error::{AcquireError, AppendError, StoreError};
+pub use guard::Guard;
 pub use memory::{MemoryStore, Shared, Tables};
 pub use store::{Appended, Store};
 pub use types::{

@@ -1,0 +1,246 @@
+//! The engine's loop: what comes next, on record, then done.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use windlass_kernel::run::plan::{Resource, RunOutcome};
+use windlass_kernel::run::{Done, Event, Failure, Next, Run, Usage, Work};
+
+use crate::book::Book;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::hands::{Assignment, Desk, Outcome, Subject, Verdict};
+use crate::stop::StopRequest;
+
+type Report = (Work, Result<Outcome, EngineError>);
+
+/// A piece of a loop that a run is taken through.
+struct Drive<'a> {
+    engine: &'a Engine,
+    book: &'a Mutex<Book>,
+    /// What is being done, each in a thread of its own.
+    under_way: BTreeSet<Work>,
+}
+
+impl Engine {
+    /// Takes a run on until it ends or waits for a person; returns it as it is then.
+    ///
+    /// # Errors
+    /// [`EngineError`] when something cannot be recorded; the run stays where the journal has it.
+    pub fn drive(&self, book: Book) -> Result<Run, EngineError> {
+        let book = Mutex::new(book);
+        std::thread::scope(|scope| {
+            let (sender, receiver) = channel();
+            let mut drive = Drive { engine: self, book: &book, under_way: BTreeSet::new() };
+            drive.run(scope, &sender, &receiver)
+        })?;
+        Ok(lock(&book).run().clone())
+    }
+
+    fn run_name(run: &Run) -> Option<&str> {
+        run.started.as_ref().map(|started| started.run_id.as_str())
+    }
+}
+
+fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<'a> Drive<'a> {
+    fn run<'scope>(
+        &mut self,
+        scope: &'scope Scope<'scope, '_>,
+        sender: &Sender<Report>,
+        receiver: &Receiver<Report>,
+    ) -> Result<(), EngineError>
+    where
+        'a: 'scope,
+    {
+        loop {
+            let next = lock(self.book).run().next();
+            match next {
+                Next::Record(event) => {
+                    if matches!(*event, Event::PhaseStarted { .. }) && self.stop()? {
+                        return Ok(());
+                    }
+                    self.append(*event)?;
+                }
+                Next::Perform(works) => {
+                    if self.stop()? {
+                        return Ok(());
+                    }
+                    let new: Vec<Work> =
+                        works.into_iter().filter(|work| !self.under_way.contains(work)).collect();
+                    match new.as_slice() {
+                        // One thing at a time needs no thread.
+                        [work] if self.under_way.is_empty() => {
+                            let report = perform(self.engine, self.book, *work);
+                            self.report(*work, report)?;
+                        }
+                        _ => self.side_by_side(&new, scope, sender, receiver)?,
+                    }
+                }
+                Next::Wait | Next::Done | Next::Nothing => return Ok(()),
+            }
+        }
+    }
+
+    fn side_by_side<'scope>(
+        &mut self,
+        new: &[Work],
+        scope: &'scope Scope<'scope, '_>,
+        sender: &Sender<Report>,
+        receiver: &Receiver<Report>,
+    ) -> Result<(), EngineError>
+    where
+        'a: 'scope,
+    {
+        for work in new {
+            self.under_way.insert(*work);
+            let (engine, book, work, sender) = (self.engine, self.book, *work, sender.clone());
+            scope.spawn(move || {
+                // Nobody listens any more only when the run has been given up.
+                drop(sender.send((work, perform(engine, book, work))));
+            });
+        }
+        if self.under_way.is_empty() {
+            return Ok(());
+        }
+        let Ok((work, outcome)) = receiver.recv() else { return Ok(()) };
+        self.under_way.remove(&work);
+        self.report(work, outcome)
+    }
+
+    /// Records what came of a piece of work.
+    fn report(&self, work: Work, outcome: Result<Outcome, EngineError>) -> Result<(), EngineError> {
+        let (at, attempt) = match work {
+            Work::Check { phase, attempt, .. } | Work::Do { phase, attempt } => (phase, attempt),
+        };
+        let (phase, check) = {
+            let book = lock(self.book);
+            let Some((phase, _)) = book.run().phase(at) else { return Ok(()) };
+            let check = match work {
+                Work::Check { check, .. } => phase.checks.get(check).map(|check| check.id.clone()),
+                Work::Do { .. } => None,
+            };
+            (phase.id.clone(), check.unwrap_or_default())
+        };
+        match (work, outcome?) {
+            (Work::Do { .. }, Outcome::Done(done)) => {
+                self.append(Event::PhaseDone { phase, attempt, done })
+            }
+            (Work::Check { .. }, Outcome::Judged(verdict)) => {
+                let Verdict { verdict, reason, findings, usage, duration_ms } = verdict;
+                self.append(Event::Checked {
+                    phase,
+                    attempt,
+                    check,
+                    verdict,
+                    reason,
+                    findings,
+                    usage,
+                    duration_ms,
+                })
+            }
+            (_, Outcome::Waiting { call, question }) => {
+                self.append(Event::Waiting { phase, attempt, call, question })
+            }
+            // The switch is looked at again before anything else is done.
+            (_, Outcome::Stopped) => Ok(()),
+            (Work::Do { .. }, Outcome::Judged(_)) | (Work::Check { .. }, Outcome::Done(_)) => {
+                let failure = failed("internal", "the work gave an answer of the wrong kind");
+                self.append(Event::PhaseDone { phase, attempt, done: Box::new(failure) })
+            }
+        }
+    }
+
+    fn append(&self, event: Event) -> Result<(), EngineError> {
+        let mut book = lock(self.book);
+        book.append(vec![event])?;
+        self.engine.projector.show(book.run())
+    }
+
+    /// Ends the run if the switch is on and nothing is under way any more.
+    fn stop(&self) -> Result<bool, EngineError> {
+        let request = {
+            let book = lock(self.book);
+            self.engine.stop.requested(Engine::run_name(book.run()))
+        };
+        match request {
+            Some(StopRequest { by, reason }) if self.under_way.is_empty() => {
+                let detail = format!("stopped by {by}: {reason}");
+                let (outcome, reason) = (RunOutcome::Blocked, "kill_switch_active".to_owned());
+                self.append(Event::Ended { outcome, reason, detail })?;
+                Ok(true)
+            }
+            Some(_) | None => Ok(false),
+        }
+    }
+}
+
+/// Has one piece of work done; one that panics has failed.
+fn perform(engine: &Engine, book: &Mutex<Book>, work: Work) -> Result<Outcome, EngineError> {
+    let Some(assignment) = assign(engine, book, work) else { return Ok(Outcome::Stopped) };
+    let desk = Desk::new(book, engine.projector.as_ref());
+    let done = catch_unwind(AssertUnwindSafe(|| engine.hands.perform(&assignment, &desk)));
+    done.unwrap_or_else(|_| {
+        let reason = "the work failed inside Windlass";
+        Ok(match assignment.subject {
+            Subject::Work => Outcome::Done(Box::new(failed("internal", reason))),
+            Subject::Check(_) => Outcome::Judged(Verdict {
+                verdict: String::new(),
+                reason: reason.to_owned(),
+                findings: Value::Null,
+                usage: Usage::default(),
+                duration_ms: 0,
+            }),
+        })
+    })
+}
+
+fn assign(engine: &Engine, book: &Mutex<Book>, work: Work) -> Option<Assignment> {
+    let book = lock(book);
+    let run = book.snapshot();
+    let (at, attempt, check) = match work {
+        Work::Check { phase, check, attempt } => (phase, attempt, Some(check)),
+        Work::Do { phase, attempt } => (phase, attempt, None),
+    };
+    let phase = run.phase(at)?.0.clone();
+    let subject = match check {
+        Some(check) => Subject::Check(Box::new(phase.checks.get(check)?.clone())),
+        None => Subject::Work,
+    };
+    let time_left = run
+        .limit(Resource::WallMs)
+        .map(|limit| Duration::from_millis(limit.saturating_sub(run.used(Resource::WallMs))));
+    Some(Assignment {
+        workspace: engine.workspace(&run),
+        plan_id: book.plan_id(),
+        run,
+        phase,
+        at,
+        attempt,
+        subject,
+        time_left,
+    })
+}
+
+/// A try that failed without having done anything.
+pub(crate) fn failed(class: &str, reason: &str) -> Done {
+    Done {
+        answer: json!({}),
+        calls: Vec::new(),
+        change: None,
+        duration_ms: 0,
+        facts: std::collections::BTreeMap::new(),
+        failure: Some(Failure { class: class.to_owned(), reason: reason.to_owned() }),
+        outputs: std::collections::BTreeMap::new(),
+        summary: reason.to_owned(),
+        usage: Usage::default(),
+    }
+}

@@ -1,0 +1,211 @@
+//! What can keep a run from starting or going on.
+
+use thiserror::Error;
+use windlass_kernel::run::RunError;
+use windlass_kernel::{ChainError, Code, TraceId, canon::CanonError};
+use windlass_runtime::GatewayError;
+use windlass_store::{AcquireError, AppendError, StoreError};
+
+/// Why a run cannot start or go on. Nothing was recorded unless the variant says so.
+#[derive(Debug, Error)]
+pub enum EngineError {
+    /// There is no such run.
+    #[error("there is no run `{name}`")]
+    NotFound {
+        /// What was asked for.
+        name: String,
+    },
+    /// The trace is a call's.
+    #[error("trace {trace_id} is not a run")]
+    NotARun {
+        /// The trace.
+        trace_id: TraceId,
+    },
+    /// The run has ended.
+    #[error("run `{run}` has ended: {outcome}, {reason}")]
+    Ended {
+        /// The run.
+        run: String,
+        /// How.
+        outcome: &'static str,
+        /// Why.
+        reason: String,
+    },
+    /// The hold has not been answered.
+    #[error("run `{run}` waits for a person: {question}")]
+    Unresolved {
+        /// The run.
+        run: String,
+        /// What is asked.
+        question: String,
+    },
+    /// The run is not on hold.
+    #[error("run `{run}` does not wait for a person")]
+    NotOnHold {
+        /// The run.
+        run: String,
+    },
+    /// The hold has been answered.
+    #[error("the hold of run `{run}` has been answered: {decision}")]
+    AlreadyResolved {
+        /// The run.
+        run: String,
+        /// What was said.
+        decision: &'static str,
+    },
+    /// The same person cannot approve twice.
+    #[error("`{by}` has approved this hold of run `{run}` before; it needs another person")]
+    SamePerson {
+        /// The run.
+        run: String,
+        /// The person.
+        by: String,
+    },
+    /// The hold has lapsed; the run has been ended.
+    #[error("the hold of run `{run}` has lapsed; the run has ended BLOCKED")]
+    Expired {
+        /// The run.
+        run: String,
+    },
+    /// The answer is to something else than what is asked now.
+    #[error("what you were shown of run `{run}` is not what waits now")]
+    Stale {
+        /// The run.
+        run: String,
+    },
+    /// Something a run needs is not so.
+    #[error("{message}")]
+    Requirement {
+        /// Which code says it.
+        code: Code,
+        /// What is not so.
+        message: String,
+    },
+    /// The policy is another one than the run's; the run has been ended.
+    #[error("the policy has changed since run `{run}` began; the run has ended BLOCKED")]
+    PolicyChanged {
+        /// The run.
+        run: String,
+    },
+    /// The stop switch is on.
+    #[error("stopped by {by}: {reason}")]
+    Stopped {
+        /// Who.
+        by: String,
+        /// Why.
+        reason: String,
+    },
+    /// A packet on disk is not the journal's.
+    #[error("`{path}` {what}")]
+    Packet {
+        /// Which code says it.
+        code: Code,
+        /// The file.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A file that shows the journal cannot be written.
+    #[error("`{path}` cannot be written")]
+    Unwritable {
+        /// The file.
+        path: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Input is not what it must be.
+    #[error("{message}")]
+    Invalid {
+        /// Which code says it.
+        code: Code,
+        /// What is wrong.
+        message: String,
+        /// What to do.
+        hint: Option<String>,
+    },
+    /// The run's trace does not hold together.
+    #[error("the journal of run {trace_id} is corrupt")]
+    Corrupt {
+        /// The trace.
+        trace_id: TraceId,
+        /// What is wrong.
+        #[source]
+        source: ChainError,
+    },
+    /// The run's events cannot have happened.
+    #[error("the journal of run {trace_id} tells what cannot be")]
+    Impossible {
+        /// The trace.
+        trace_id: TraceId,
+        /// What.
+        #[source]
+        source: RunError,
+    },
+    /// An earlier event could not be recorded.
+    #[error("run {trace_id} cannot be written any more: an earlier entry was refused")]
+    Lost {
+        /// The trace.
+        trace_id: TraceId,
+    },
+    /// An event has no canonical form.
+    #[error("an event of run {trace_id} cannot be recorded")]
+    Artifact {
+        /// The trace.
+        trace_id: TraceId,
+        /// Why.
+        #[source]
+        source: CanonError,
+    },
+    /// A call of the run.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    /// The store refused an append.
+    #[error(transparent)]
+    Append(#[from] AppendError),
+    /// Another process has the run.
+    #[error(transparent)]
+    Acquire(#[from] AcquireError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl EngineError {
+    /// The stable code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NotFound { .. } | Self::NotARun { .. } => Code::RunNotFound,
+            Self::Ended { .. } => Code::RunEnded,
+            Self::Unresolved { .. } => Code::RunOnHold,
+            Self::NotOnHold { .. } => Code::RunNotOnHold,
+            Self::AlreadyResolved { .. } | Self::SamePerson { .. } => Code::HoldAlreadyResolved,
+            Self::Expired { .. } => Code::HoldExpired,
+            Self::Stale { .. } => Code::HoldStale,
+            Self::PolicyChanged { .. } => Code::PolicyChangedMidRun,
+            Self::Stopped { .. } => Code::RunStopped,
+            Self::Unwritable { .. } => Code::FileUnwritable,
+            Self::Requirement { code, .. }
+            | Self::Packet { code, .. }
+            | Self::Invalid { code, .. } => *code,
+            Self::Corrupt { source, .. } => source.code(),
+            Self::Impossible { source, .. } => source.code(),
+            Self::Artifact { source, .. } => source.code(),
+            Self::Lost { .. } => Code::StateConcurrentExecution,
+            Self::Gateway(error) => error.code(),
+            Self::Append(error) => error.code(),
+            Self::Acquire(error) => error.code(),
+            Self::Store(error) => error.code(),
+        }
+    }
+
+    /// What to do, where the code's own hint is not enough.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Invalid { hint, .. } => hint.as_deref(),
+            _ => None,
+        }
+    }
+}

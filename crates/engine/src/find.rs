@@ -1,0 +1,108 @@
+//! Finding runs by their names, and listing them.
+
+use windlass_kernel::run::{Run, RunName};
+use windlass_kernel::{Machine, State, TraceId};
+use windlass_store::{TraceFilter, TraceState};
+
+use crate::book::Book;
+use crate::engine::Engine;
+use crate::error::EngineError;
+
+/// How many traces are looked at in one go.
+const PAGE: usize = 512;
+
+/// Which runs to list.
+#[derive(Clone, Copy, Debug)]
+pub struct RunFilter {
+    /// Only those that have not ended.
+    pub open_only: bool,
+    /// Only those in this state.
+    pub state: Option<State>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A run in a list: where it stands, without its history.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// Its name.
+    pub name: RunName,
+    /// Its trace.
+    pub trace: TraceState,
+    /// Whether a live process is at work on it.
+    pub live: bool,
+}
+
+impl Engine {
+    /// Finds a run by its name or its trace's id.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] when there is none.
+    pub fn find(&self, name: &str) -> Result<TraceId, EngineError> {
+        let not_found = || EngineError::NotFound { name: name.chars().take(80).collect() };
+        if let Ok(trace_id) = name.parse::<TraceId>() {
+            let state = self.store.load_state(trace_id).map_err(|_| not_found())?;
+            return if is_run(&state) { Ok(trace_id) } else { Err(not_found()) };
+        }
+        let name: RunName = name.parse().map_err(|_| not_found())?;
+        let mut before = Some(name.upper_bound());
+        loop {
+            let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
+            let page = self.store.list_traces(&filter)?;
+            for state in &page {
+                let trace_id = state.head.trace_id;
+                if trace_id < name.lower_bound() {
+                    return Err(not_found());
+                }
+                if name.names(trace_id) && is_run(state) {
+                    return Ok(trace_id);
+                }
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE => before = Some(last.head.trace_id),
+                _ => return Err(not_found()),
+            }
+        }
+    }
+
+    /// Lists runs, newest first.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the store cannot be read.
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<Found>, EngineError> {
+        let mut found = Vec::new();
+        let mut before = None;
+        while found.len() < filter.limit {
+            let page = self.store.list_traces(&TraceFilter {
+                open_only: filter.open_only,
+                state: filter.state,
+                before,
+                limit: PAGE,
+            })?;
+            for trace in page.iter().filter(|trace| is_run(trace)) {
+                if found.len() == filter.limit {
+                    break;
+                }
+                let live = self.store.is_held(trace)?;
+                found.push(Found { name: RunName::of(trace.head.trace_id), trace: *trace, live });
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE => before = Some(last.head.trace_id),
+                _ => break,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads a run as recorded.
+    ///
+    /// # Errors
+    /// [`EngineError`] when there is none, or its trace does not hold together.
+    pub fn read(&self, trace_id: TraceId) -> Result<Run, EngineError> {
+        Book::read(self.store.as_ref(), trace_id)
+    }
+}
+
+fn is_run(state: &TraceState) -> bool {
+    state.head.state.is_some_and(|state| state.machine() == Machine::Run)
+}

@@ -1,0 +1,171 @@
+//! What the engine has done outside, and how those who do it put things on record.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::Value;
+use windlass_kernel::run::plan::{Check, Phase};
+use windlass_kernel::run::{Done, Event, InvocationResult, Note, Run, Usage};
+use windlass_kernel::{PlanId, TraceId};
+
+use crate::book::Book;
+use crate::engine::Projector;
+use crate::error::EngineError;
+
+/// Performs the work of phases and checks.
+pub trait Hands: Send + Sync {
+    /// Does one piece of work and says what came of it. Whatever goes wrong is an [`Outcome`].
+    ///
+    /// # Errors
+    /// [`EngineError`] only when something could not be recorded: the run stops where it is.
+    fn perform(&self, assignment: &Assignment, desk: &Desk<'_>) -> Result<Outcome, EngineError>;
+}
+
+/// One piece of work.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    /// The run as it was when the work began.
+    pub run: Arc<Run>,
+    /// The phase.
+    pub phase: Phase,
+    /// Its place in the plan.
+    pub at: usize,
+    /// The try.
+    pub attempt: u32,
+    /// The phase's own work, or one of its checks.
+    pub subject: Subject,
+    /// The folder to work in.
+    pub workspace: PathBuf,
+    /// The plan that calls belong to.
+    pub plan_id: PlanId,
+    /// How much working time is left, if it is limited.
+    pub time_left: Option<Duration>,
+}
+
+/// What is to be done of a phase.
+#[derive(Clone, Debug)]
+pub enum Subject {
+    /// Its work.
+    Work,
+    /// A check.
+    Check(Box<Check>),
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The work has ended.
+    Done(Box<Done>),
+    /// A check has judged.
+    Judged(Verdict),
+    /// A call waits for a person.
+    Waiting {
+        /// The call.
+        call: TraceId,
+        /// What is asked.
+        question: String,
+    },
+    /// The stop switch was seen: nothing was done that is not recorded.
+    Stopped,
+}
+
+/// What a check says.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// One of the check's verdicts; anything else is a failed check.
+    pub verdict: String,
+    /// Why.
+    pub reason: String,
+    /// What is to be done better.
+    pub findings: Value,
+    /// What it used.
+    pub usage: Usage,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+/// Where those at work put things on record.
+pub struct Desk<'a> {
+    book: &'a Mutex<Book>,
+    projector: &'a dyn Projector,
+}
+
+impl<'a> Desk<'a> {
+    pub(crate) const fn new(book: &'a Mutex<Book>, projector: &'a dyn Projector) -> Self {
+        Self { book, projector }
+    }
+
+    /// Records one event of a phase at work.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be recorded; then it must not be acted on.
+    pub fn record(&self, event: Event) -> Result<(), EngineError> {
+        self.with(|book| book.append(vec![event]))
+    }
+
+    fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Book) -> Result<T, EngineError>,
+    ) -> Result<T, EngineError> {
+        let mut book = self.book.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let result = work(&mut book)?;
+        self.projector.show(book.run())?;
+        Ok(result)
+    }
+
+    /// Records that an agent or a program is about to be started; returns its number.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be recorded; then it must not be started.
+    pub fn invocation_started(
+        &self,
+        assignment: &Assignment,
+        agent: &str,
+        runner: &str,
+        model: Option<&str>,
+    ) -> Result<u64, EngineError> {
+        self.with(|book| {
+            let invocation = book.run().invocations + 1;
+            book.append(vec![Event::InvocationStarted {
+                phase: assignment.phase.id.clone(),
+                attempt: assignment.attempt,
+                invocation,
+                agent: agent.to_owned(),
+                runner: runner.to_owned(),
+                model: model.map(str::to_owned),
+            }])?;
+            Ok(invocation)
+        })
+    }
+
+    /// Records that it has ended.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be recorded.
+    pub fn invocation_ended(
+        &self,
+        invocation: u64,
+        result: InvocationResult,
+        usage: Usage,
+        duration_ms: u64,
+        note: &str,
+    ) -> Result<(), EngineError> {
+        let note = note.to_owned();
+        self.record(Event::InvocationEnded { invocation, result, usage, duration_ms, note })
+    }
+
+    /// Records something for later reading.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be recorded.
+    pub fn note(&self, what: Note, body: Value) -> Result<(), EngineError> {
+        self.record(Event::Noted { what, body })
+    }
+
+    /// The run as it is now.
+    #[must_use]
+    pub fn run(&self) -> Arc<Run> {
+        self.book.lock().unwrap_or_else(std::sync::PoisonError::into_inner).snapshot()
+    }
+}

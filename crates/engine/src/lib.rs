@@ -1,0 +1,26 @@
+//! Takes runs through their loops: asks the machine what comes next, records it, has it done.
+//!
+//! No SQL, no HTTP, no terminal here. What is done outside is behind [`Hands`]; what files are written
+//! from the journal is behind [`Projector`]. Order, always: lease, load, `next`, append, then perform.
+
+mod book;
+mod drive;
+mod engine;
+mod error;
+mod find;
+mod hands;
+mod queue;
+mod recover;
+mod resume;
+mod start;
+mod stop;
+
+pub use book::Book;
+pub use engine::{Engine, Place, Projector, Settings};
+pub use error::EngineError;
+pub use find::{Found, RunFilter};
+pub use hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};
+pub use queue::{Answered, Waiting};
+pub use recover::Recovered;
+pub use start::NewRun;
+pub use stop::{Stop, StopRequest};

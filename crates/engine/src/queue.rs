@@ -1,0 +1,124 @@
+//! The queue of holds, and people's answers to them.
+
+use windlass_kernel::run::{Decision, Event, Hold, Resolution, Run, Vote};
+use windlass_kernel::{Code, Digest, State, TraceId};
+
+use crate::book::Book;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::find::RunFilter;
+use crate::resume::{name, refuse_ended};
+
+/// The longest name of a person and the longest reason, in bytes.
+const NAME_BYTES_MAX: usize = 128;
+const REASON_BYTES_MAX: usize = 4096;
+
+/// A run that waits for a person.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// The run's trace.
+    pub trace_id: TraceId,
+    /// The run.
+    pub run: Run,
+    /// What it waits for.
+    pub hold: Hold,
+}
+
+/// What an answer came to.
+#[derive(Clone, Debug)]
+pub struct Answered {
+    /// The run after it.
+    pub run: Run,
+    /// What the answers come to now.
+    pub resolution: Resolution,
+}
+
+impl Engine {
+    /// Lists the holds that wait, oldest first, at most `limit`, and how many there are.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the store cannot be read.
+    pub fn waiting(&self, limit: usize) -> Result<(Vec<Waiting>, usize), EngineError> {
+        let filter =
+            RunFilter { open_only: true, state: Some(State::Checkpoint), limit: usize::MAX };
+        let found = self.list(&filter)?;
+        let mut waiting = Vec::new();
+        // Those that are older began earlier; only what is shown is read.
+        for one in found.iter().rev().take(limit) {
+            let trace_id = one.trace.head.trace_id;
+            let run = self.read(trace_id)?;
+            if let Some(hold) = run.hold.clone() {
+                waiting.push(Waiting { trace_id, run, hold });
+            }
+        }
+        waiting.sort_by_key(|one| one.hold.since);
+        Ok((waiting, found.len()))
+    }
+
+    /// Records a person's answer to what they were shown; it is given once.
+    ///
+    /// # Errors
+    /// [`EngineError`]: nothing is recorded, except that a lapsed hold ends its run.
+    pub fn answer(
+        &self,
+        trace_id: TraceId,
+        decision: Decision,
+        by: &str,
+        reason: &str,
+        shown: Option<Digest>,
+    ) -> Result<Answered, EngineError> {
+        check("name", by, NAME_BYTES_MAX, "who decides")?;
+        check("reason", reason, REASON_BYTES_MAX, "why")?;
+        let mut book = Book::open(&self.store, &self.source, trace_id)?;
+        refuse_ended(book.run())?;
+        let run = name(book.run());
+        let Some(hold) = book.run().hold.clone() else {
+            return Err(EngineError::NotOnHold { run });
+        };
+        match hold.resolution() {
+            Resolution::Open => {}
+            Resolution::Approved => {
+                return Err(EngineError::AlreadyResolved { run, decision: "APPROVED" });
+            }
+            Resolution::Rejected => {
+                return Err(EngineError::AlreadyResolved { run, decision: "REJECTED" });
+            }
+        }
+        if hold.is_expired(self.source.now()) {
+            self.expire(&mut book)?;
+        }
+        if shown.is_some_and(|shown| shown != hold.shown) {
+            return Err(EngineError::Stale { run });
+        }
+        if hold.votes.iter().any(|(vote, _)| vote.by == by) {
+            return Err(EngineError::SamePerson { run, by: by.to_owned() });
+        }
+        let vote =
+            Vote { by: by.to_owned(), decision, reason: reason.to_owned(), shown: hold.shown };
+        book.append(vec![Event::Voted(vote)])?;
+        self.projector.show(book.run())?;
+        let resolution = book
+            .run()
+            .hold
+            .as_ref()
+            .map_or(Resolution::Open, windlass_kernel::run::Hold::resolution);
+        if resolution == Resolution::Rejected && !book.run().rejection_is_a_verdict(&hold.held) {
+            self.end_rejected(&mut book)?;
+        }
+        Ok(Answered { run: book.run().clone(), resolution })
+    }
+}
+
+fn check(what: &str, text: &str, bytes_max: usize, meaning: &str) -> Result<(), EngineError> {
+    let control = text.chars().any(|one| one.is_control() && one != '\n');
+    if !text.trim().is_empty() && text.len() <= bytes_max && !control {
+        return Ok(());
+    }
+    Err(EngineError::Invalid {
+        code: Code::RequestInvalid,
+        message: format!(
+            "the {what} must be 1 to {bytes_max} bytes of plain text that say {meaning}"
+        ),
+        hint: None,
+    })
+}

@@ -1,0 +1,82 @@
+//! What becomes of runs whose processes died: as their loops say.
+
+use windlass_kernel::run::Run;
+use windlass_kernel::run::plan::OnRestart;
+use windlass_kernel::{State, TraceId};
+use windlass_store::AcquireError;
+
+use crate::book::Book;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::find::RunFilter;
+
+/// What was done with an interrupted run.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The run's trace.
+    pub trace_id: TraceId,
+    /// What its loop says.
+    pub on_restart: OnRestart,
+    /// The run as it is now, or why it could not be taken up.
+    pub result: Result<Run, EngineError>,
+}
+
+impl Engine {
+    /// Takes up every run whose process died: it goes on, waits for a person, or ends.
+    ///
+    /// A run that cannot be taken up is left as it is and reported; the others go on.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the store cannot be read at all.
+    pub fn recover(&self) -> Result<Vec<Recovered>, EngineError> {
+        let filter = RunFilter { open_only: true, state: None, limit: usize::MAX };
+        let mut recovered = Vec::new();
+        for found in self.list(&filter)?.into_iter().rev() {
+            if found.live || found.trace.head.state == Some(State::Checkpoint) {
+                continue;
+            }
+            let trace_id = found.trace.head.trace_id;
+            match self.recover_one(trace_id) {
+                Ok(None) | Err((_, EngineError::Acquire(AcquireError::Held { .. }))) => {}
+                Ok(Some((on_restart, run))) => {
+                    recovered.push(Recovered { trace_id, on_restart, result: Ok(run) });
+                }
+                Err((on_restart, error)) => {
+                    recovered.push(Recovered { trace_id, on_restart, result: Err(error) });
+                }
+            }
+        }
+        Ok(recovered)
+    }
+
+    fn recover_one(
+        &self,
+        trace_id: TraceId,
+    ) -> Result<Option<(OnRestart, Run)>, (OnRestart, EngineError)> {
+        let seen = self.read(trace_id).map_err(|error| (OnRestart::Hold, error))?;
+        let on_restart = seen.plan().map_or(OnRestart::Hold, |plan| plan.on_restart);
+        let fail = |error| (on_restart, error);
+        if on_restart == OnRestart::Resume {
+            return self.resume(trace_id).map(|run| Some((on_restart, run))).map_err(fail);
+        }
+        let mut book = Book::open(&self.store, &self.source, trace_id).map_err(fail)?;
+        // It may have gone on since it was listed.
+        if matches!(book.run().head.state, Some(State::Checkpoint | State::Terminal)) {
+            return Ok(None);
+        }
+        if on_restart == OnRestart::Terminate {
+            self.terminate(&mut book).map_err(fail)?;
+        } else {
+            if book.run().head.state == Some(State::Init) {
+                book.append(vec![windlass_kernel::run::Event::Begun {}]).map_err(fail)?;
+            }
+            if book.run().head.state == Some(State::Resumed) {
+                book.append(vec![windlass_kernel::run::Event::Continued {}]).map_err(fail)?;
+            }
+            let hold = book.run().restart_hold();
+            book.append(vec![hold]).map_err(fail)?;
+            self.projector.show(book.run()).map_err(fail)?;
+        }
+        Ok(Some((on_restart, book.run().clone())))
+    }
+}

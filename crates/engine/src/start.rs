@@ -1,0 +1,122 @@
+//! Starting a run: everything is checked before anything is recorded.
+
+use std::fs::{File, TryLockError};
+
+use serde_json::Value;
+use windlass_kernel::run::plan::{Plan, Requirement};
+use windlass_kernel::run::{Run, RunName, Started};
+use windlass_kernel::{Code, Digest, TraceId};
+
+use crate::book::Book;
+use crate::engine::Engine;
+use crate::error::EngineError;
+
+/// What a run is started with.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// What it follows.
+    pub plan: Plan,
+    /// The digest of the loop file.
+    pub loop_digest: Digest,
+    /// What is to be done.
+    pub task: Value,
+    /// Whether it works in a work tree of its own.
+    pub worktree: bool,
+    /// What else it was started with.
+    pub options: Value,
+}
+
+/// A lock that lasts as long as the process that has it.
+pub(crate) struct Lock {
+    _file: File,
+}
+
+impl Engine {
+    /// Starts a run and takes it as far as it goes.
+    ///
+    /// The order: stop switch, lock, stop switch again, repository, then the journal. Nothing is
+    /// written before all of them have said yes.
+    ///
+    /// # Errors
+    /// [`EngineError`], and nothing was recorded unless the run had begun.
+    pub fn start(&self, new: NewRun) -> Result<Run, EngineError> {
+        self.stop.check(None)?;
+        let _locks = self.lock_for(&new.plan, new.worktree)?;
+        self.stop.check(None)?;
+        let root = &self.settings.root;
+        let base = self.place.base(root)?;
+        if new.plan.require.contains(&Requirement::CleanRepo) {
+            self.place.require_clean(root)?;
+        }
+        let needs_repo = new.worktree
+            || new
+                .plan
+                .require
+                .iter()
+                .any(|require| matches!(require, Requirement::CleanRepo | Requirement::Repo));
+        if needs_repo && base.is_none() {
+            return Err(EngineError::Requirement {
+                code: Code::RepoMissing,
+                message: format!(
+                    "loop `{}` needs a git repository with a commit, and `{}` is none",
+                    new.plan.id,
+                    root.display()
+                ),
+            });
+        }
+        let trace_id = TraceId(self.source.fresh_id());
+        let run_id = RunName::of(trace_id).to_string();
+        let worktree = match (&base, new.worktree) {
+            (Some(base), true) => Some(self.place.make_worktree(&run_id, base)?),
+            (_, _) => None,
+        };
+        let started = Started {
+            base,
+            by: self.settings.by.clone(),
+            loop_digest: new.loop_digest,
+            options: new.options,
+            plan: new.plan,
+            policy_hash: self.settings.policy_hash,
+            run_id,
+            task: new.task,
+            worktree,
+        };
+        let book = Book::begin(&self.store, &self.source, trace_id, started)?;
+        self.projector.show(book.run())?;
+        self.drive(book)
+    }
+
+    /// Takes the locks that a loop needs: the workspace unless it has its own, and the loop itself
+    /// where only one may run.
+    pub(crate) fn lock_for(&self, plan: &Plan, own: bool) -> Result<Vec<Lock>, EngineError> {
+        let mut locks = Vec::new();
+        if !own {
+            locks.push(self.lock("workspace")?);
+        }
+        if plan.require.contains(&Requirement::Single) {
+            locks.push(self.lock("single")?);
+        }
+        Ok(locks)
+    }
+
+    fn lock(&self, name: &str) -> Result<Lock, EngineError> {
+        let folder = &self.settings.locks;
+        let path = folder.join(format!("{name}.lock"));
+        let unwritable =
+            |source| EngineError::Unwritable { path: path.display().to_string(), source };
+        std::fs::create_dir_all(folder).map_err(unwritable)?;
+        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = file.map_err(unwritable)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Lock { _file: file }),
+            Err(TryLockError::WouldBlock) => Err(EngineError::Requirement {
+                code: Code::RunConcurrent,
+                message: match name {
+                    "workspace" => "another run is at work in this workspace".to_owned(),
+                    _ => "another task is under way, and this loop takes one at a time".to_owned(),
+                },
+            }),
+            Err(TryLockError::Error(source)) => Err(unwritable(source)),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The stop switch: files whose presence stops runs. They are looked for before every effect.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::EngineError;
+
+/// The file that stops everything.
+const ALL: &str = "ALL";
+/// The largest request that is read.
+const BYTES_MAX: u64 = 64 * 1024;
+
+/// Who stopped, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopRequest {
+    /// Who.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// The folder in which stop requests lie.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    folder: PathBuf,
+}
+
+impl Stop {
+    /// Looks for requests in a folder.
+    #[must_use]
+    pub const fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// The request that stops a run, if there is one. What cannot be read stops too.
+    #[must_use]
+    pub fn requested(&self, run: Option<&str>) -> Option<StopRequest> {
+        let names = [Some(ALL), run];
+        names.into_iter().flatten().find_map(|name| self.read(name))
+    }
+
+    fn read(&self, name: &str) -> Option<StopRequest> {
+        let path = self.folder.join(name);
+        let unknown = |why: String| StopRequest { by: "the stop switch".to_owned(), reason: why };
+        match std::fs::metadata(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) => Some(unknown(format!("it cannot be read: {error}"))),
+            Ok(metadata) if metadata.len() > BYTES_MAX => {
+                Some(unknown("its file is too large to be read".to_owned()))
+            }
+            Ok(_) => Some(match std::fs::read(&path).map(|bytes| serde_json::from_slice(&bytes)) {
+                Ok(Ok(request)) => request,
+                Ok(Err(_)) => unknown("no reason is given".to_owned()),
+                Err(error) => unknown(format!("it cannot be read: {error}")),
+            }),
+        }
+    }
+
+    /// Stops a run, or everything.
+    ///
+    /// # Errors
+    /// [`EngineError::Unwritable`].
+    pub fn request(&self, run: Option<&str>, request: &StopRequest) -> Result<(), EngineError> {
+        let path = self.folder.join(run.unwrap_or(ALL));
+        let unwritable =
+            |source| EngineError::Unwritable { path: path.display().to_string(), source };
+        std::fs::create_dir_all(&self.folder).map_err(unwritable)?;
+        let bytes = serde_json::to_vec(request).unwrap_or_default();
+        std::fs::write(&path, bytes).map_err(unwritable)
+    }
+
+    /// Lets a run, or everything, go on; tells whether it was stopped.
+    ///
+    /// # Errors
+    /// [`EngineError::Unwritable`].
+    pub fn clear(&self, run: Option<&str>) -> Result<bool, EngineError> {
+        let path = self.folder.join(run.unwrap_or(ALL));
+        match std::fs::remove_file(&path) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(source) => {
+                Err(EngineError::Unwritable { path: path.display().to_string(), source })
+            }
+        }
+    }
+
+    /// Refuses to begin anything while the switch is on.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub fn check(&self, run: Option<&str>) -> Result<(), EngineError> {
+        match self.requested(run) {
+            Some(StopRequest { by, reason }) => Err(EngineError::Stopped { by, reason }),
+            None => Ok(()),
+        }
+    }
+}
