@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_kernel::Digest;
-use windlass_kernel::run::Run;
+use windlass_kernel::run::{Base, Change, Commit, Run};
+use windlass_kernel::{Digest, RiskLevel, Timestamp};
 use windlass_runtime::{Gateway, Source};
 use windlass_store::Store;
 
@@ -33,7 +33,7 @@ pub trait Place: Send + Sync {
     ///
     /// # Errors
     /// [`EngineError::Requirement`] when that cannot be told.
-    fn base(&self, workspace: &Path) -> Result<Option<windlass_kernel::run::Base>, EngineError>;
+    fn base(&self, workspace: &Path) -> Result<Option<Base>, EngineError>;
 
     /// Refuses a workspace with changes or untracked files.
     ///
@@ -47,15 +47,59 @@ pub trait Place: Send + Sync {
     /// [`EngineError::Requirement`] with the code `REPO_DIRTY`, or when that cannot be told.
     fn require_as_left(&self, workspace: &Path, run: &Run) -> Result<(), EngineError>;
 
+    /// What a run has changed so far; `None` outside of a repository.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] when that cannot be told.
+    fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError>;
+
+    /// Makes a commit of everything in the workspace, not yet part of any branch.
+    ///
+    /// # Errors
+    /// [`EngineError`] when git refuses.
+    fn prepare_commit(
+        &self,
+        workspace: &Path,
+        run: &Run,
+        message: &str,
+        at: Timestamp,
+    ) -> Result<Prepared, EngineError>;
+
+    /// Makes a prepared commit the newest of its branch; done before, it does nothing.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] when the branch has moved meanwhile.
+    fn publish_commit(&self, workspace: &Path, commit: &Commit) -> Result<(), EngineError>;
+
     /// Makes a work tree of its own for a run; returns its path relative to the project.
     ///
     /// # Errors
     /// [`EngineError`] when git refuses.
-    fn make_worktree(
-        &self,
-        run_id: &str,
-        base: &windlass_kernel::run::Base,
-    ) -> Result<String, EngineError>;
+    fn make_worktree(&self, run_id: &str, base: &Base) -> Result<String, EngineError>;
+}
+
+/// A commit that is made, or nothing to commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// The workspace is as the last commit has it.
+    Nothing,
+    /// A commit.
+    Commit(Commit),
+}
+
+/// Brings the gateway for the folder that a run works in.
+pub trait Workshop: Send + Sync {
+    /// The gateway whose tools work in this folder.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be put together.
+    fn gateway(&self, workspace: &Path) -> Result<Arc<Gateway>, EngineError>;
+
+    /// The registry's class of a tool.
+    fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel>;
+
+    /// How many rules and tools there are.
+    fn sizes(&self) -> (usize, usize);
 }
 
 /// What the engine can be told.
@@ -71,6 +115,25 @@ pub struct Settings {
     pub locks: PathBuf,
 }
 
+/// What an engine is put together from.
+#[derive(Clone)]
+pub struct Parts {
+    /// Keeps the journal.
+    pub store: Arc<dyn Store>,
+    /// Gives time and ids.
+    pub source: Arc<dyn Source>,
+    /// Perform phases and checks.
+    pub hands: Arc<dyn Hands>,
+    /// Writes the files that show runs.
+    pub projector: Arc<dyn Projector>,
+    /// The repository.
+    pub place: Arc<dyn Place>,
+    /// Brings gateways.
+    pub workshop: Arc<dyn Workshop>,
+    /// The stop switch.
+    pub stop: Stop,
+}
+
 /// Takes runs through their loops.
 pub struct Engine {
     pub(crate) store: Arc<dyn Store>,
@@ -78,29 +141,23 @@ pub struct Engine {
     pub(crate) hands: Arc<dyn Hands>,
     pub(crate) projector: Arc<dyn Projector>,
     pub(crate) place: Arc<dyn Place>,
-    pub(crate) gateway: Option<Arc<Gateway>>,
+    pub(crate) workshop: Arc<dyn Workshop>,
     pub(crate) stop: Stop,
     pub(crate) settings: Settings,
 }
 
 impl Engine {
-    /// Puts an engine together; the gateway decides calls that runs wait for.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "each part is named at the only place that builds it"
-    )]
+    /// Puts an engine together.
     #[must_use]
-    pub fn new(
-        store: Arc<dyn Store>,
-        source: Arc<dyn Source>,
-        hands: Arc<dyn Hands>,
-        projector: Arc<dyn Projector>,
-        place: Arc<dyn Place>,
-        gateway: Option<Arc<Gateway>>,
-        stop: Stop,
-        settings: Settings,
-    ) -> Self {
-        Self { store, source, hands, projector, place, gateway, stop, settings }
+    pub fn new(parts: Parts, settings: Settings) -> Self {
+        let Parts { store, source, hands, projector, place, workshop, stop } = parts;
+        Self { store, source, hands, projector, place, workshop, stop, settings }
+    }
+
+    /// The stop switch.
+    #[must_use]
+    pub const fn stop_switch(&self) -> &Stop {
+        &self.stop
     }
 
     /// The folder that a run works in.

@@ -203,9 +203,6 @@ impl EngineError {
     /// What to do, where the code's own hint is not enough.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
-        match self {
-            Self::Invalid { hint, .. } => hint.as_deref(),
-            _ => None,
-        }
+        if let Self::Invalid { hint, .. } = self { hint.as_deref() } else { None }
     }
 }

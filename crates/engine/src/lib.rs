@@ -4,6 +4,7 @@
 //! from the journal is behind [`Projector`]. Order, always: lease, load, `next`, append, then perform.
 
 mod book;
+pub mod doers;
 mod drive;
 mod engine;
 mod error;
@@ -16,7 +17,7 @@ mod start;
 mod stop;
 
 pub use book::Book;
-pub use engine::{Engine, Place, Projector, Settings};
+pub use engine::{Engine, Parts, Place, Prepared, Projector, Settings, Workshop};
 pub use error::EngineError;
 pub use find::{Found, RunFilter};
 pub use hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};

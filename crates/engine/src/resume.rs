@@ -2,7 +2,7 @@
 
 use windlass_kernel::run::plan::{OnRestart, Requirement, RunOutcome, Trigger};
 use windlass_kernel::run::{Event, Held, Hold, Resolution, Run};
-use windlass_kernel::{Code, State, TraceId};
+use windlass_kernel::{State, TraceId};
 use windlass_runtime::{Answer, GatewayError, Voice};
 
 use crate::book::Book;
@@ -69,7 +69,7 @@ impl Engine {
                 Err(ended)
             }
             Resolution::Approved | Resolution::Rejected => {
-                self.decide_call(hold)?;
+                self.decide_call(&run, hold)?;
                 let by = self.settings.by.clone();
                 book.append(vec![Event::Resumed { by }])
             }
@@ -77,17 +77,11 @@ impl Engine {
     }
 
     /// Makes the call that people have approved; one that was decided elsewhere is left as it is.
-    fn decide_call(&self, hold: &Hold) -> Result<(), EngineError> {
+    fn decide_call(&self, run: &Run, hold: &Hold) -> Result<(), EngineError> {
         let Held { trigger: Trigger::CallApproval, call: Some(call), .. } = &hold.held else {
             return Ok(());
         };
-        let Some(gateway) = &self.gateway else {
-            return Err(EngineError::Invalid {
-                code: Code::Internal,
-                message: "the engine has no gateway to decide a call with".to_owned(),
-                hint: None,
-            });
-        };
+        let gateway = self.workshop.gateway(&self.workspace(run))?;
         let people: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.by.as_str()).collect();
         let reasons: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.reason.as_str()).collect();
         let (by, reason) = (people.join(", "), reasons.join("; "));

@@ -179,7 +179,10 @@ pub fn digest(value: &impl Serialize) -> Result<Digest, CanonError> {
 }
 
 /// Checks that no number in `value` would be changed by its canonical form.
-pub(crate) fn check(value: &Value) -> Result<(), CanonError> {
+///
+/// # Errors
+/// [`CanonError::UnsafeNumber`] for the first that would.
+pub fn check(value: &Value) -> Result<(), CanonError> {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
         Value::Number(number) if safe(number) => Ok(()),

@@ -131,6 +131,7 @@ impl Run {
                 let [branch, commit, parent, tree] =
                     [branch, commit, parent, tree].map(Clone::clone);
                 self.commit = Some(Commit { branch, commit, parent, tree });
+                self.commit_at = Some(ts);
                 Ok(())
             }
             Event::Ended { outcome, reason, detail } => {

@@ -241,6 +241,8 @@ pub struct Run {
     pub invocations: u64,
     /// Its newest commit.
     pub commit: Option<Commit>,
+    /// When that was prepared.
+    pub commit_at: Option<Timestamp>,
     /// How it ended.
     pub ended: Option<Ended>,
     pub(super) warned: BTreeSet<Resource>,
@@ -273,6 +275,7 @@ impl Run {
             holds: 0,
             invocations: 0,
             commit: None,
+            commit_at: None,
             ended: None,
             warned: BTreeSet::new(),
             granted: BTreeMap::new(),

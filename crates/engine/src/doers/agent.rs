@@ -1,0 +1,176 @@
+//! Agents, and what performs them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use windlass_kernel::run::{InvocationResult, Usage};
+use windlass_kernel::{Digest, TraceId};
+
+use super::brief::brief;
+use super::toolbox::Toolbox;
+use super::{Doers, Product};
+use crate::error::EngineError;
+use crate::hands::{Assignment, Desk};
+
+/// An agent as its file describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Agent {
+    /// Its name.
+    pub name: String,
+    /// What it is for.
+    pub description: String,
+    /// The model it asks for.
+    pub model: Option<String>,
+    /// The tools it may use; all that policy allows when absent.
+    pub tools: Option<Vec<String>>,
+    /// What it is told to be.
+    pub prompt: String,
+    /// The digest of its file.
+    pub digest: Digest,
+}
+
+/// One invocation of an agent.
+pub struct AgentJob<'a> {
+    /// The agent.
+    pub agent: &'a Agent,
+    /// What it is told: task, phase, findings, answers before it.
+    pub brief: Value,
+    /// The phase.
+    pub phase: &'a str,
+    /// The try.
+    pub attempt: u32,
+    /// Where it works.
+    pub workspace: &'a std::path::Path,
+    /// How long it may take, if that is limited.
+    pub time_left: Option<Duration>,
+}
+
+/// What came of an invocation.
+#[derive(Debug)]
+pub enum AgentReply {
+    /// An answer: a JSON object.
+    Answer {
+        /// The answer.
+        answer: Value,
+        /// What it used.
+        usage: Usage,
+    },
+    /// No answer.
+    Failed {
+        /// The class of the failure.
+        class: String,
+        /// For a person.
+        reason: String,
+        /// What it used.
+        usage: Usage,
+    },
+    /// A call of it waits for a person.
+    Waiting {
+        /// The call.
+        call: TraceId,
+        /// What is asked.
+        question: String,
+        /// What it used.
+        usage: Usage,
+    },
+    /// The stop switch was seen.
+    Stopped,
+}
+
+/// Performs agents: a recorded script, a coding agent's client, a model.
+pub trait Runner: Send + Sync {
+    /// Its name, for the record.
+    fn name(&self) -> &str;
+
+    /// The model that it would use for an agent, for the record.
+    fn model(&self, agent: &Agent) -> Option<String>;
+
+    /// Performs one invocation. Whatever goes wrong is a reply.
+    ///
+    /// # Errors
+    /// [`EngineError`] only when something could not be recorded.
+    fn run(&self, job: &AgentJob<'_>, tools: &Toolbox<'_>) -> Result<AgentReply, EngineError>;
+}
+
+/// Which runner performs which agent.
+#[derive(Clone, Default)]
+pub struct RunnerChoice {
+    /// By the agent's name.
+    pub by_agent: BTreeMap<String, Arc<dyn Runner>>,
+    /// For all others.
+    pub default: Option<Arc<dyn Runner>>,
+}
+
+impl RunnerChoice {
+    fn of(&self, agent: &str) -> Option<&Arc<dyn Runner>> {
+        self.by_agent.get(agent).or(self.default.as_ref())
+    }
+}
+
+impl Doers {
+    /// Performs an agent: on record before it starts and after it ends.
+    pub(super) fn run_agent(
+        &self,
+        name: &str,
+        prompt: Option<&str>,
+        assignment: &Assignment,
+        tools: &Toolbox<'_>,
+        desk: &Desk<'_>,
+    ) -> Result<Product, EngineError> {
+        let Some(agent) = self.agents.get(name) else {
+            return Ok(Product::failed("unknown_step", format!("there is no agent `{name}`")));
+        };
+        let Some(runner) = self.runners.of(name) else {
+            let reason = format!(
+                "nothing performs the agent `{name}`: set a runner in config.toml, or give --answers"
+            );
+            return Ok(Product::failed("unknown_step", reason));
+        };
+        let mut brief = brief(assignment);
+        if let (Some(prompt), Some(object)) = (prompt, brief.as_object_mut()) {
+            object.insert("prompt".to_owned(), Value::String(prompt.to_owned()));
+        }
+        let model = runner.model(agent);
+        let invocation =
+            desk.invocation_started(assignment, name, runner.name(), model.as_deref())?;
+        let began = Instant::now();
+        let reply = runner.run(
+            &AgentJob {
+                agent,
+                brief,
+                phase: &assignment.phase.id,
+                attempt: assignment.attempt,
+                workspace: &assignment.workspace,
+                time_left: assignment.time_left,
+            },
+            tools,
+        )?;
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (result, usage, note) = match &reply {
+            AgentReply::Answer { usage, .. } => (InvocationResult::Success, *usage, String::new()),
+            AgentReply::Failed { class, reason, usage } => {
+                (InvocationResult::Failure, *usage, format!("{class}: {reason}"))
+            }
+            AgentReply::Waiting { question, usage, .. } => {
+                (InvocationResult::OnHold, *usage, question.clone())
+            }
+            AgentReply::Stopped => {
+                (InvocationResult::Failure, Usage::default(), "stopped".to_owned())
+            }
+        };
+        let note: String = note.chars().take(2000).collect();
+        desk.invocation_ended(invocation, result, usage, duration_ms, &note)?;
+        // What it used is on record with the invocation; the phase must not count it again.
+        let usage = Usage::default();
+        Ok(match reply {
+            AgentReply::Answer { answer, .. } => Product::Answer { answer, usage },
+            AgentReply::Failed { class, reason, .. } => {
+                Product::Failed { class, reason, answer: serde_json::json!({}), usage }
+            }
+            AgentReply::Waiting { call, question, .. } => Product::Waiting { call, question },
+            AgentReply::Stopped => Product::Stopped,
+        })
+    }
+}

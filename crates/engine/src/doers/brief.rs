@@ -1,0 +1,44 @@
+//! What a program or an agent is told.
+
+use serde_json::{Map, Value, json};
+use windlass_kernel::run::plan::Doer;
+
+use crate::hands::{Assignment, Subject};
+
+/// Tells what is to be done, from the recorded run alone.
+pub(crate) fn brief(assignment: &Assignment) -> Value {
+    let run = &assignment.run;
+    let started = run.started.as_deref();
+    let answers: Map<String, Value> = run
+        .all_phases()
+        .filter_map(|(phase, state)| {
+            let done = state.done.as_ref()?;
+            Some((phase.id.clone(), done.answer.clone()))
+        })
+        .collect();
+    let findings =
+        run.phase(assignment.at).map_or(Value::Null, |(_, state)| state.findings.clone());
+    let (doer, check) = match &assignment.subject {
+        Subject::Work => (&assignment.phase.doer, Value::Null),
+        Subject::Check(check) => (&check.doer, json!(check.id)),
+    };
+    let prompt = match doer {
+        Doer::Agent { prompt, .. } => prompt.clone(),
+        Doer::Builtin { .. } | Doer::Command { .. } | Doer::Person { .. } => None,
+    };
+    json!({
+        "answers": answers,
+        "attempt": assignment.attempt,
+        "check": check,
+        "changed_files": run.change.as_ref().map(|change| change.files.clone()),
+        "facts": run.facts,
+        "findings": findings,
+        "loop": started.map(|started| started.plan.id.clone()),
+        "phase": assignment.phase.id,
+        "prompt": prompt,
+        "run_id": started.map(|started| started.run_id.clone()),
+        "task": started.map_or(Value::Null, |started| started.task.clone()),
+        "time_left_ms": assignment.time_left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+        "workspace": assignment.workspace.display().to_string(),
+    })
+}

@@ -1,0 +1,61 @@
+//! `hydrate`: reads what the task refers to.
+
+use std::path::{Component, Path};
+
+use serde_json::json;
+use windlass_kernel::Digest;
+
+use super::{Builtin, Deed, Job, texts};
+use crate::error::EngineError;
+
+/// The largest file that a task may refer to.
+const BYTES_MAX: u64 = 16 << 20;
+
+/// Reads every `context_refs` of the task and says what it found.
+pub(super) struct Hydrate;
+
+impl Builtin for Hydrate {
+    fn perform(&self, job: &Job<'_>) -> Result<Deed, EngineError> {
+        let workspace = &job.assignment.workspace;
+        let mut context = Vec::new();
+        for reference in texts(job.task(), "/context_refs") {
+            match read(workspace, reference) {
+                Ok((bytes, digest)) => context.push(json!({
+                    "path": reference, "bytes": bytes, "sha256": digest,
+                })),
+                Err(reason) => return Ok(Deed::failed("validation_error", reason)),
+            }
+        }
+        let base = job.assignment.run.started.as_ref().and_then(|started| started.base.as_ref());
+        Ok(Deed::Answer(json!({
+            "summary": format!("{} of the task's references were read", context.len()),
+            "base": base.map(|base| base.commit.clone()),
+            "context": context,
+        })))
+    }
+}
+
+/// Reads a file inside the workspace.
+fn read(workspace: &Path, reference: &str) -> Result<(u64, Digest), String> {
+    let path = Path::new(reference);
+    let inside = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if !inside || reference.is_empty() {
+        return Err(format!("the reference `{reference}` is not a path inside the workspace"));
+    }
+    let fault =
+        |error: std::io::Error| format!("the reference `{reference}` cannot be read: {error}");
+    let real = workspace.join(path).canonicalize().map_err(fault)?;
+    let root = workspace.canonicalize().map_err(fault)?;
+    if !real.starts_with(&root) {
+        return Err(format!("the reference `{reference}` leads out of the workspace"));
+    }
+    let metadata = std::fs::metadata(&real).map_err(fault)?;
+    if !metadata.is_file() {
+        return Err(format!("the reference `{reference}` is not a file"));
+    }
+    if metadata.len() > BYTES_MAX {
+        return Err(format!("the reference `{reference}` is larger than {BYTES_MAX} bytes"));
+    }
+    let bytes = std::fs::read(&real).map_err(fault)?;
+    Ok((u64::try_from(bytes.len()).unwrap_or(u64::MAX), Digest::of(&bytes)))
+}

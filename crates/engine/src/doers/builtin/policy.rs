@@ -1,0 +1,53 @@
+//! `policy`: checks that the run can be judged at all before anything is done.
+
+use serde_json::{Value, json};
+use windlass_kernel::run::plan::Doer;
+
+use super::{Builtin, Deed, Job, texts};
+use crate::error::EngineError;
+
+/// Checks agents and constraints against what decides, and says by which policy the run is judged.
+pub(super) struct Policy;
+
+impl Builtin for Policy {
+    fn perform(&self, job: &Job<'_>) -> Result<Deed, EngineError> {
+        let run = &job.assignment.run;
+        let Some(started) = &run.started else {
+            return Ok(Deed::failed("validation_error", "the run has not started"));
+        };
+        for phase in &started.plan.phases {
+            let Doer::Agent { agent, .. } = &phase.doer else { continue };
+            let Some(agent) = job.agents.get(agent) else {
+                let reason =
+                    format!("phase `{}` needs the agent `{agent}`, which is gone", phase.id);
+                return Ok(Deed::failed("validation_error", reason));
+            };
+            for tool in agent.tools.iter().flatten() {
+                // Names without a server are the coding agent's own tools.
+                let Some((server, name)) = tool.split_once('/') else { continue };
+                if job.workshop.class_of(server, name).is_none() {
+                    let reason = format!(
+                        "the agent `{}` wants `{tool}`, which is not registered",
+                        agent.name
+                    );
+                    return Ok(Deed::failed("validation_error", reason));
+                }
+            }
+        }
+        let allowed = texts(job.task(), "/constraints/allowed_paths");
+        let denied = texts(job.task(), "/constraints/denied_paths");
+        if let Some(both) = allowed.iter().find(|path| denied.contains(path)) {
+            let reason = format!("the task both allows and denies `{both}`");
+            return Ok(Deed::failed("validation_error", reason));
+        }
+        let (rules, tools) = job.workshop.sizes();
+        let budget = serde_json::to_value(started.plan.budget).unwrap_or(Value::Null);
+        Ok(Deed::Answer(json!({
+            "summary": format!("judged by {rules} rules over {tools} tools"),
+            "policy_hash": started.policy_hash,
+            "allowed_paths": allowed,
+            "denied_paths": denied,
+            "budget": budget,
+        })))
+    }
+}

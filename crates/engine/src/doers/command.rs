@@ -1,0 +1,169 @@
+//! Programs as doers: JSON on standard input, one JSON object on standard output.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use windlass_connect::{Job, Limits, Reply, Target};
+use windlass_kernel::run::{InvocationResult, Usage};
+use windlass_kernel::{Code, RiskLevel, ToolCallId, canon};
+
+use super::brief::brief;
+use super::{ANSWER_BYTES_MAX, Doers, Product};
+use crate::error::EngineError;
+use crate::hands::{Assignment, Desk, Subject};
+
+/// How much of a program's output is kept as a reason.
+const REASON_CHARS_MAX: usize = 1500;
+
+impl Doers {
+    /// Runs a program: on record before it starts and after it ends.
+    pub(super) fn run_command(
+        &self,
+        argv: &[String],
+        timeout: Duration,
+        assignment: &Assignment,
+        desk: &Desk<'_>,
+    ) -> Result<Product, EngineError> {
+        let program = argv.first().cloned().unwrap_or_default();
+        let invocation = desk.invocation_started(assignment, &program, "command", None)?;
+        let began = Instant::now();
+        let timeout = assignment.time_left.map_or(timeout, |left| timeout.min(left));
+        let target = Target::Command {
+            argv: argv.to_vec(),
+            stdin: Some(format!("{}\n", brief(assignment))),
+            env: BTreeMap::new(),
+            cwd: assignment.workspace.clone(),
+        };
+        let reply = self.connect.perform(&Job {
+            target: &target,
+            tool: "",
+            args: &Value::Null,
+            class: RiskLevel::Write,
+            tool_call_id: ToolCallId(self.source.fresh_id()),
+            idempotency_key: None,
+            limits: Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX },
+        });
+        let product = match (&assignment.subject, reply) {
+            (Subject::Work, reply) => worked(reply),
+            (Subject::Check(_), reply) => checked(reply),
+        };
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (result, usage, note) = match &product {
+            Product::Answer { usage, .. } => (InvocationResult::Success, *usage, String::new()),
+            Product::Failed { class, reason, usage, .. } => {
+                (InvocationResult::Failure, *usage, format!("{class}: {reason}"))
+            }
+            Product::Waiting { .. } | Product::Stopped => {
+                (InvocationResult::Failure, Usage::default(), String::new())
+            }
+        };
+        desk.invocation_ended(invocation, result, usage, duration_ms, &note)?;
+        Ok(without_usage(product))
+    }
+}
+
+/// What it used is on record with the invocation; the phase must not count it again.
+fn without_usage(product: Product) -> Product {
+    let usage = Usage::default();
+    match product {
+        Product::Answer { answer, .. } => Product::Answer { answer, usage },
+        Product::Failed { class, reason, answer, .. } => {
+            Product::Failed { class, reason, answer, usage }
+        }
+        Product::Waiting { .. } | Product::Stopped => product,
+    }
+}
+
+fn stdout(result: &Value) -> &str {
+    result.get("stdout").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The one JSON object that a program has printed, if it has.
+fn object(text: &str) -> Option<Value> {
+    let value = canon::parse(text.trim().as_bytes(), ANSWER_BYTES_MAX).ok()?;
+    value.is_object().then_some(value)
+}
+
+/// The answer of a phase's program.
+fn worked(reply: Reply) -> Product {
+    match reply {
+        Reply::Success { result } => match object(stdout(&result)) {
+            Some(answer) => match usage(&answer) {
+                Ok(usage) => Product::Answer { answer, usage },
+                Err(reason) => Product::failed("validation_error", reason),
+            },
+            None => Product::failed(
+                "validation_error",
+                format!("the program printed no JSON object: {}", tail(&result)),
+            ),
+        },
+        Reply::Failure { code, message, result, .. } => {
+            let class = if code == Code::ToolTimeout { "timeout" } else { "critical_failure" };
+            let said = result.as_ref().map(tail).unwrap_or_default();
+            let answer = result.as_ref().and_then(|result| object(stdout(result)));
+            Product::Failed {
+                class: class.to_owned(),
+                reason: format!("{message}: {said}"),
+                answer: answer.unwrap_or_else(|| json!({})),
+                usage: Usage::default(),
+            }
+        }
+    }
+}
+
+/// The verdict of a check's program: the one it prints, or what its exit says.
+fn checked(reply: Reply) -> Product {
+    let plain = |verdict: &str, result: &Value| {
+        let reason = tail(result);
+        let findings = if verdict == "pass" { json!([]) } else { json!([reason]) };
+        json!({"verdict": verdict, "reason": reason, "findings": findings})
+    };
+    match reply {
+        Reply::Success { result } => {
+            let answer = object(stdout(&result)).filter(|answer| answer.get("verdict").is_some());
+            let answer = answer.unwrap_or_else(|| plain("pass", &result));
+            Product::Answer { answer, usage: Usage::default() }
+        }
+        Reply::Failure { code: Code::ToolFailed, result: Some(result), .. } => {
+            let answer = object(stdout(&result)).filter(|answer| answer.get("verdict").is_some());
+            let answer = answer.unwrap_or_else(|| plain("fail", &result));
+            // A program that failed cannot have passed, whatever it printed.
+            if answer.get("verdict") == Some(&json!("pass")) {
+                return Product::failed("validation_error", "it says `pass` and failed");
+            }
+            Product::Answer { answer, usage: Usage::default() }
+        }
+        Reply::Failure { code, message, .. } => {
+            let class = if code == Code::ToolTimeout { "test_timeout" } else { "critical_failure" };
+            Product::failed(class, message)
+        }
+    }
+}
+
+/// The usage that an answer states.
+fn usage(answer: &Value) -> Result<Usage, String> {
+    match answer.get("usage") {
+        None => Ok(Usage::default()),
+        Some(stated) => {
+            let number = |key: &str| match stated.get(key) {
+                None => Ok(0),
+                Some(value) => value.as_u64().ok_or(format!("`usage.{key}` is no count")),
+            };
+            Ok(Usage {
+                cost_micros: number("cost_micros")?,
+                input_tokens: number("input_tokens")?,
+                output_tokens: number("output_tokens")?,
+                unaccounted: stated.get("unaccounted") == Some(&Value::Bool(true)),
+            })
+        }
+    }
+}
+
+/// The end of what a program has said.
+fn tail(result: &Value) -> String {
+    let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default().trim();
+    let said = if text("stderr").is_empty() { text("stdout") } else { text("stderr") };
+    let skip = said.chars().count().saturating_sub(REASON_CHARS_MAX);
+    said.chars().skip(skip).collect()
+}

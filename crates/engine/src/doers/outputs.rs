@@ -1,0 +1,99 @@
+//! The files that a phase must leave behind.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+use windlass_kernel::Digest;
+
+/// The most files that patterns may match, and the most that are looked at.
+const FILES_MAX: usize = 10_000;
+const SEEN_MAX: usize = 1_000_000;
+/// The largest file that is digested.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// Digests what the patterns match; a pattern that matches nothing, or only empty files, is a fault.
+pub(super) fn collect(
+    workspace: &Path,
+    patterns: &[String],
+) -> Result<BTreeMap<String, Digest>, String> {
+    if patterns.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let mut matchers = Vec::new();
+    for pattern in patterns {
+        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+        matchers.push(
+            glob.map_err(|error| format!("the output `{pattern}`: {error}"))?.compile_matcher(),
+        );
+    }
+    let mut found =
+        Found { matchers, full: vec![false; patterns.len()], outputs: BTreeMap::new(), seen: 0 };
+    found.walk(workspace, "")?;
+    match patterns.iter().zip(&found.full).find(|(_, full)| !**full) {
+        Some((pattern, _)) => {
+            Err(format!("the output `{pattern}` matches no file, or only empty ones"))
+        }
+        None => Ok(found.outputs),
+    }
+}
+
+struct Found {
+    matchers: Vec<GlobMatcher>,
+    /// Which pattern has matched a file that is not empty.
+    full: Vec<bool>,
+    outputs: BTreeMap<String, Digest>,
+    seen: usize,
+}
+
+impl Found {
+    fn walk(&mut self, folder: &Path, prefix: &str) -> Result<(), String> {
+        let fault =
+            |error: std::io::Error| format!("`{}` cannot be read: {error}", folder.display());
+        for entry in std::fs::read_dir(folder).map_err(fault)? {
+            let entry = entry.map_err(fault)?;
+            self.seen += 1;
+            if self.seen > SEEN_MAX {
+                return Err(format!("the workspace has more than {SEEN_MAX} files"));
+            }
+            // A name that is not UTF-8 cannot be named by a pattern.
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if prefix.is_empty() && matches!(name.as_str(), ".git" | ".windlass") {
+                continue;
+            }
+            let path = format!("{prefix}{name}");
+            let kind = entry.file_type().map_err(fault)?;
+            if kind.is_dir() {
+                self.walk(&entry.path(), &format!("{path}/"))?;
+            } else if kind.is_file() {
+                self.look_at(&entry.path(), path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn look_at(&mut self, file: &Path, path: String) -> Result<(), String> {
+        let matching: Vec<usize> = (0..self.matchers.len())
+            .filter(|at| self.matchers.get(*at).is_some_and(|one| one.is_match(&path)))
+            .collect();
+        if matching.is_empty() {
+            return Ok(());
+        }
+        let fault = |error: std::io::Error| format!("`{path}` cannot be read: {error}");
+        let bytes = std::fs::metadata(file).map_err(fault)?.len();
+        if bytes > BYTES_MAX {
+            return Err(format!("`{path}` is larger than {BYTES_MAX} bytes"));
+        }
+        if self.outputs.len() >= FILES_MAX {
+            return Err(format!("the outputs match more than {FILES_MAX} files"));
+        }
+        let digest = Digest::of(&std::fs::read(file).map_err(fault)?);
+        for at in matching {
+            if let Some(full) = self.full.get_mut(at) {
+                *full |= bytes > 0;
+            }
+        }
+        self.outputs.insert(path, digest);
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! The `script` runner: answers from a file, tool calls for real.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+use thiserror::Error;
+use windlass_kernel::run::Usage;
+use windlass_kernel::{Digest, State, canon};
+
+use super::agent::{Agent, AgentJob, AgentReply, Runner};
+use super::toolbox::{ToolReply, ToolRequest, Toolbox, complaint};
+use crate::error::EngineError;
+
+/// The largest file of answers.
+const BYTES_MAX: usize = 4 << 20;
+
+/// A file of answers that cannot be used.
+#[derive(Debug, Error)]
+#[error("the answers cannot be used: {reason}")]
+pub struct ScriptError {
+    reason: String,
+}
+
+/// Recorded answers, by phase and try.
+#[derive(Clone, Debug)]
+pub struct Script {
+    phases: BTreeMap<String, Vec<Take>>,
+    digest: Digest,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    phases: BTreeMap<String, Vec<Take>>,
+}
+
+/// One try.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Take {
+    #[serde(default)]
+    calls: Vec<ScriptedCall>,
+    #[serde(default)]
+    answer: Option<Value>,
+    #[serde(default)]
+    fail: Option<ScriptedFailure>,
+    #[serde(default)]
+    usage: ScriptedUsage,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScriptedCall {
+    tool: String,
+    #[serde(default)]
+    args: Value,
+    #[serde(default)]
+    intent: String,
+    /// The state it must end in.
+    #[serde(default = "completed")]
+    expect: State,
+}
+
+const fn completed() -> State {
+    State::Completed
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ScriptedFailure {
+    class: String,
+    reason: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ScriptedUsage {
+    input_tokens: u64,
+    output_tokens: u64,
+    cost_micros: u64,
+    unaccounted: bool,
+}
+
+impl Script {
+    /// Reads a file of answers: JSON, strictly.
+    ///
+    /// # Errors
+    /// [`ScriptError`] when it is not one.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ScriptError> {
+        let fault = |reason: String| ScriptError { reason };
+        let value = canon::parse(bytes, BYTES_MAX).map_err(|error| fault(error.to_string()))?;
+        let file: File = serde_json::from_value(value).map_err(|error| fault(error.to_string()))?;
+        for (phase, takes) in &file.phases {
+            for (at, take) in takes.iter().enumerate() {
+                let place = format!("phase `{phase}`, try {}", at + 1);
+                match (&take.answer, &take.fail) {
+                    (Some(Value::Object(_)), None) | (None, Some(_)) => {}
+                    (Some(_), None) => {
+                        return Err(fault(format!("{place}: the answer is not an object")));
+                    }
+                    (Some(_), Some(_)) | (None, None) => {
+                        return Err(fault(format!(
+                            "{place} needs `answer` or `fail`, one of them"
+                        )));
+                    }
+                }
+                for call in &take.calls {
+                    if call.tool.split_once('/').is_none_or(|(server, tool)| {
+                        server.is_empty() || tool.is_empty() || tool.contains('/')
+                    }) {
+                        return Err(fault(format!(
+                            "{place}: `{}` is not of the form server/tool",
+                            call.tool
+                        )));
+                    }
+                    if !call.expect.is_terminal() {
+                        return Err(fault(format!(
+                            "{place}: a call cannot be expected to end {}",
+                            call.expect
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(Self { phases: file.phases, digest: Digest::of(bytes) })
+    }
+
+    /// The digest of the file.
+    #[must_use]
+    pub const fn digest(&self) -> Digest {
+        self.digest
+    }
+}
+
+impl Runner for Script {
+    fn name(&self) -> &str {
+        "script"
+    }
+
+    fn model(&self, _: &Agent) -> Option<String> {
+        None
+    }
+
+    fn run(&self, job: &AgentJob<'_>, tools: &Toolbox<'_>) -> Result<AgentReply, EngineError> {
+        let at = usize::try_from(job.attempt).unwrap_or(usize::MAX).saturating_sub(1);
+        let take = self.phases.get(job.phase).and_then(|takes| takes.get(at));
+        let Some(take) = take else {
+            return Ok(AgentReply::Failed {
+                class: "validation_error".to_owned(),
+                reason: format!(
+                    "the answers have nothing for try {} of phase `{}`",
+                    job.attempt, job.phase
+                ),
+                usage: Usage::default(),
+            });
+        };
+        let usage = Usage {
+            cost_micros: take.usage.cost_micros,
+            input_tokens: take.usage.input_tokens,
+            output_tokens: take.usage.output_tokens,
+            unaccounted: take.usage.unaccounted,
+        };
+        for call in &take.calls {
+            let reply = tools.call(ToolRequest {
+                tool: call.tool.clone(),
+                args: if call.args.is_null() { serde_json::json!({}) } else { call.args.clone() },
+                intent: call.intent.clone(),
+                agent: Some(job.agent.name.clone()),
+            })?;
+            match reply {
+                ToolReply::Ended(report) if report.state == call.expect => {}
+                ToolReply::Ended(report) => {
+                    let reason = complaint(&report).unwrap_or_else(|| {
+                        format!("{} ended {}, not {}", report.tool, report.state, call.expect)
+                    });
+                    let class = "tool_failure".to_owned();
+                    return Ok(AgentReply::Failed { class, reason, usage });
+                }
+                ToolReply::Waiting { call, question } => {
+                    // It will be performed again: what it used is counted when it ends.
+                    let usage = Usage::default();
+                    return Ok(AgentReply::Waiting { call, question, usage });
+                }
+                ToolReply::Stopped => return Ok(AgentReply::Stopped),
+            }
+        }
+        Ok(match (&take.answer, &take.fail) {
+            (Some(answer), _) => AgentReply::Answer { answer: answer.clone(), usage },
+            (None, Some(fail)) => {
+                AgentReply::Failed { class: fail.class.clone(), reason: fail.reason.clone(), usage }
+            }
+            (None, None) => AgentReply::Failed {
+                class: "unknown".to_owned(),
+                reason: "the answers say nothing".to_owned(),
+                usage,
+            },
+        })
+    }
+}

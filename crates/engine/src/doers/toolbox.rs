@@ -1,0 +1,151 @@
+//! The tools of those at work: every call goes through the gateway, under a key of its own.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use windlass_kernel::run::Call;
+use windlass_kernel::{RiskLevel, State, TraceId};
+use windlass_runtime::{CallReport, CallRequest, Gateway};
+
+use crate::engine::Workshop;
+use crate::error::EngineError;
+use crate::hands::{Assignment, Subject};
+use crate::stop::Stop;
+
+/// The most calls of one try.
+const CALLS_MAX: usize = 10_000;
+
+/// A call that someone at work wants made.
+#[derive(Clone, Debug)]
+pub struct ToolRequest {
+    /// The tool, as `server/tool`.
+    pub tool: String,
+    /// Its arguments.
+    pub args: Value,
+    /// What it is for.
+    pub intent: String,
+    /// Who asks.
+    pub agent: Option<String>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug)]
+pub enum ToolReply {
+    /// It has ended; the report says how.
+    Ended(Box<CallReport>),
+    /// It waits for a person.
+    Waiting {
+        /// The call.
+        call: TraceId,
+        /// What is asked.
+        question: String,
+    },
+    /// The stop switch was seen: the call was not made.
+    Stopped,
+}
+
+/// Makes the calls of one try.
+///
+/// The key of a call is made of run, phase, try and the call's place in it. So a try that is done
+/// again after a crash gets the recorded effects of the calls it made before, and makes the others.
+pub struct Toolbox<'a> {
+    gateway: Arc<Gateway>,
+    workshop: &'a dyn Workshop,
+    stop: &'a Stop,
+    assignment: &'a Assignment,
+    prefix: String,
+    run_id: String,
+    calls: Mutex<Vec<Call>>,
+}
+
+impl<'a> Toolbox<'a> {
+    pub(crate) fn new(
+        gateway: Arc<Gateway>,
+        workshop: &'a dyn Workshop,
+        stop: &'a Stop,
+        assignment: &'a Assignment,
+    ) -> Self {
+        let run = assignment.run.started.as_ref();
+        let run_id = run.map(|started| started.run_id.clone()).unwrap_or_default();
+        let subject = match &assignment.subject {
+            Subject::Work => String::new(),
+            Subject::Check(check) => format!("/{}", check.id),
+        };
+        let prefix = format!("{run_id}/{}{subject}/{}", assignment.phase.id, assignment.attempt);
+        let calls = Mutex::new(Vec::new());
+        Self { gateway, workshop, stop, assignment, prefix, run_id, calls }
+    }
+
+    /// Makes a call.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be recorded.
+    pub fn call(&self, request: ToolRequest) -> Result<ToolReply, EngineError> {
+        if self.stop.requested(Some(&self.run_id)).is_some() {
+            return Ok(ToolReply::Stopped);
+        }
+        let number = self.calls.lock().unwrap_or_else(PoisonError::into_inner).len() + 1;
+        if number > CALLS_MAX {
+            return Err(EngineError::Invalid {
+                code: windlass_kernel::Code::RequestInvalid,
+                message: format!("a try makes at most {CALLS_MAX} calls"),
+                hint: None,
+            });
+        }
+        let (server, tool) = request.tool.split_once('/').unwrap_or((&request.tool, ""));
+        let class = self.workshop.class_of(server, tool).unwrap_or(RiskLevel::Write);
+        let report = self.gateway.call(CallRequest {
+            server: server.to_owned(),
+            tool: tool.to_owned(),
+            args: request.args,
+            intent: intent(&request.intent, &request.tool),
+            resources: Vec::new(),
+            declared_class: class,
+            key: Some(format!("{}/{number}", self.prefix)),
+            plan_id: Some(self.assignment.plan_id),
+            agent: request.agent,
+            phase: Some(self.assignment.phase.id.clone()),
+        })?;
+        if let Some(hold) = &report.hold {
+            let question = format!("{}: {}", report.tool, hold.reason);
+            return Ok(ToolReply::Waiting { call: report.trace_id, question });
+        }
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(Call {
+            entry_digest: report.latest_entry_digest,
+            state: report.state,
+            tool: report.tool.clone(),
+            trace_id: report.trace_id,
+        });
+        Ok(ToolReply::Ended(Box::new(report)))
+    }
+
+    /// The calls that have ended.
+    #[must_use]
+    pub fn calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// An intent that the gateway takes.
+fn intent(text: &str, tool: &str) -> String {
+    let text: String = text.trim().chars().take(1000).collect();
+    if text.chars().count() >= 10 { text } else { format!("call {tool} as the phase asks: {text}") }
+}
+
+/// What went wrong with a call that has ended, for a person; `None` when it did well.
+#[must_use]
+pub fn complaint(report: &CallReport) -> Option<String> {
+    if report.state == State::Completed {
+        return None;
+    }
+    let refusal =
+        report.refusal.as_ref().map(|refusal| format!("[{}] {}", refusal.code, refusal.reason));
+    let error = report.error.as_ref().map(|error| format!("[{}] {}", error.code, error.message));
+    let text = |key: &str| report.result.get(key).and_then(Value::as_str).unwrap_or_default();
+    let said = if text("stderr").trim().is_empty() { text("stdout") } else { text("stderr") };
+    let mut last: Vec<&str> = said.trim().lines().rev().take(5).collect();
+    last.reverse();
+    let why = refusal.or(error).unwrap_or_else(|| report.state.to_string());
+    let said = if last.is_empty() { String::new() } else { format!(": {}", last.join(" | ")) };
+    Some(format!("{} {}: {why}{said}", report.tool, report.state))
+}
