@@ -1,30 +1,20 @@
-//! Runs a program to its end: one thread polls its streams and its exit.
+//! A command as a job: what came of it becomes a reply.
 
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ChildStdin, ExitStatus};
-use std::time::{Duration, Instant};
+use std::process::ExitStatus;
 
-use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::ioctl_fionbio;
-use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::process::{self, Group, Input};
+use crate::process;
+use crate::run::{self, End, Finished, Output, Run};
 use crate::trouble::Trouble;
 use crate::{Certainty, Limits, Reply};
 
-/// Between the request to end and the kill.
-const GRACE: Duration = Duration::from_secs(2);
-/// How long streams may stay open after the program's exit, in the hands of its children.
-const LINGER: Duration = Duration::from_millis(500);
-const CHUNK_BYTES: usize = 64 * 1024;
-
-/// What a program is run with.
-pub(crate) struct Run<'a> {
+/// A command to be run.
+pub(crate) struct Command<'a> {
     pub argv: &'a [String],
     pub stdin: Option<&'a str>,
     pub env: &'a BTreeMap<String, String>,
@@ -32,77 +22,52 @@ pub(crate) struct Run<'a> {
     pub limits: Limits,
 }
 
-/// Why the waiting ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    Exited,
-    TimedOut,
-    TooLarge(&'static str),
-}
-
 /// Runs the program and waits for it.
-pub(crate) fn perform(run: &Run<'_>) -> Reply {
-    let input = if run.stdin.is_some() { Input::Pipe } else { Input::Nothing };
-    let (mut group, streams) = match process::spawn(run.argv, run.env, run.cwd, input) {
-        Ok(spawned) => spawned,
-        Err(trouble) => return trouble.into_reply(None),
-    };
-    let mut pump = Pump {
-        stdin: streams.stdin,
-        unread: run.stdin.unwrap_or_default().as_bytes(),
-        stdout: Capture::new("stdout", streams.stdout, run.limits.output_bytes_max),
-        stderr: Capture::new("stderr", streams.stderr, run.limits.output_bytes_max),
-    };
-    let end = match pump.run(&group, run.limits.timeout) {
-        Ok(end) => end,
-        Err(error) => {
-            drop(group);
-            let message = format!("cannot follow the command: {error}");
-            return Trouble::internal(Certainty::Unknown, message).into_reply(None);
-        }
-    };
-    let status = group.finish();
-    // What was written before the kill may still be on its way.
-    pump.stdout.drain();
-    pump.stderr.drain();
-    reply(run, end, status, pump)
+pub(crate) fn perform(command: &Command<'_>) -> Reply {
+    let finished = run::run(&Run {
+        argv: command.argv.iter().map(OsStr::new).collect(),
+        stdin: command.stdin.map(str::as_bytes),
+        env: command.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
+        cwd: command.cwd,
+        limits: command.limits,
+        output: Output::Kept,
+    });
+    match finished {
+        Ok(finished) => reply(command.limits, finished),
+        Err(trouble) => trouble.into_reply(None),
+    }
 }
 
-fn reply(run: &Run<'_>, end: End, status: Option<ExitStatus>, pump: Pump<'_>) -> Reply {
-    let too_large = [&pump.stdout, &pump.stderr].into_iter().find(|capture| capture.too_large());
-    let end = match (end, too_large) {
-        (End::Exited, Some(capture)) => End::TooLarge(capture.name),
-        (end, _) => end,
-    };
-    match end {
+fn reply(limits: Limits, finished: Finished) -> Reply {
+    let status = finished.status;
+    match finished.end {
         End::TooLarge(name) => {
-            let limit = run.limits.output_bytes_max;
+            let limit = limits.output_bytes_max;
             let message = format!("the command wrote more than {limit} bytes to its {name}");
             Trouble::too_large(Certainty::Unknown, message).into_reply(None)
         }
         End::TimedOut => {
-            let result = result(status, pump);
-            Trouble::timeout(Certainty::Unknown, run.limits.timeout, "the command did not end")
-                .into_reply(Some(result))
+            Trouble::timeout(Certainty::Unknown, limits.timeout, "the command did not end")
+                .into_reply(Some(result(status, finished)))
         }
         End::Exited => match status {
             Some(status) if status.success() => {
-                Reply::Success { result: result(Some(status), pump) }
+                Reply::Success { result: result(Some(status), finished) }
             }
             Some(status) => {
-                let result = result(Some(status), pump);
                 let how = process::describe_exit(status);
-                Trouble::failed(format!("the command {how}")).into_reply(Some(result))
+                Trouble::failed(format!("the command {how}"))
+                    .into_reply(Some(result(Some(status), finished)))
             }
             None => Trouble::internal(Certainty::Unknown, "the command's exit was lost")
-                .into_reply(Some(result(None, pump))),
+                .into_reply(Some(result(None, finished))),
         },
     }
 }
 
-fn result(status: Option<ExitStatus>, pump: Pump<'_>) -> Value {
-    let (stdout, stdout_lossy) = text(pump.stdout.bytes);
-    let (stderr, stderr_lossy) = text(pump.stderr.bytes);
+fn result(status: Option<ExitStatus>, finished: Finished) -> Value {
+    let (stdout, stdout_lossy) = text(finished.stdout);
+    let (stderr, stderr_lossy) = text(finished.stderr);
     let mut result = json!({
         "exit_code": status.and_then(|status| status.code()),
         "signal": status.and_then(|status| status.signal()),
@@ -123,173 +88,4 @@ fn text(bytes: Vec<u8>) -> (String, bool) {
         Ok(text) => (text, false),
         Err(error) => (String::from_utf8_lossy(error.as_bytes()).into_owned(), true),
     }
-}
-
-/// A program's three streams, none of which ever blocks us.
-struct Pump<'a> {
-    stdin: Option<ChildStdin>,
-    unread: &'a [u8],
-    stdout: Capture,
-    stderr: Capture,
-}
-
-impl Pump<'_> {
-    /// Moves bytes until the program is done or out of time; the caller kills what is left.
-    fn run(&mut self, group: &Group, timeout: Duration) -> io::Result<End> {
-        if let Some(stdin) = &self.stdin {
-            ioctl_fionbio(stdin, true)?;
-        }
-        self.stdout.start()?;
-        self.stderr.start()?;
-        let mut end = End::Exited;
-        let mut exited = false;
-        let mut deadline = Instant::now().checked_add(timeout);
-        loop {
-            if self.unread.is_empty() {
-                self.stdin = None;
-            }
-            if exited && self.stdout.ended() && self.stderr.ended() {
-                return Ok(end);
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                // Out of time after the exit means that a child of the program keeps a stream open.
-                if exited || end == End::TimedOut {
-                    return Ok(end);
-                }
-                end = End::TimedOut;
-                group.signal(Signal::TERM);
-                deadline = Instant::now().checked_add(GRACE);
-                continue;
-            }
-            if self.step(group, exited, deadline)? && !exited {
-                exited = true;
-                let linger = Instant::now().checked_add(LINGER);
-                deadline = deadline.zip(linger).map(|(a, b)| a.min(b)).or(linger);
-            }
-            for capture in [&self.stdout, &self.stderr] {
-                if capture.too_large() {
-                    return Ok(if end == End::TimedOut {
-                        end
-                    } else {
-                        End::TooLarge(capture.name)
-                    });
-                }
-            }
-        }
-    }
-
-    /// Waits for the next thing to do and does it; tells whether the program has exited.
-    fn step(&mut self, group: &Group, exited: bool, deadline: Option<Instant>) -> io::Result<bool> {
-        let (stdin, stdout, stderr, exit) = {
-            let mut fds = Vec::with_capacity(4);
-            let stdin = slot(&mut fds, self.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT);
-            let stdout = slot(&mut fds, self.stdout.fd(), PollFlags::IN);
-            let stderr = slot(&mut fds, self.stderr.fd(), PollFlags::IN);
-            // Once it has ended, the pipe would be ready for ever.
-            let exit = slot(&mut fds, (!exited).then(|| group.exit().as_fd()), PollFlags::IN);
-            let time = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-            match poll(&mut fds, time.map(process::timespec).as_ref()) {
-                Ok(_) => {}
-                Err(rustix::io::Errno::INTR) => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
-            let ready = |slot: Option<usize>| {
-                slot.and_then(|at| fds.get(at)).is_some_and(|fd| !fd.revents().is_empty())
-            };
-            (ready(stdin), ready(stdout), ready(stderr), ready(exit))
-        };
-        if stdin {
-            self.feed();
-        }
-        if stdout {
-            self.stdout.read();
-        }
-        if stderr {
-            self.stderr.read();
-        }
-        Ok(exit)
-    }
-
-    /// Writes what the program takes; one that stops reading is left alone.
-    fn feed(&mut self) {
-        let Some(stdin) = &mut self.stdin else { return };
-        match stdin.write(self.unread) {
-            Ok(written) => self.unread = self.unread.get(written..).unwrap_or_default(),
-            Err(error) if retry(&error) => {}
-            Err(_) => self.unread = &[],
-        }
-    }
-}
-
-/// Adds what is to be waited for and returns its place.
-fn slot<'a>(
-    fds: &mut Vec<PollFd<'a>>,
-    fd: Option<BorrowedFd<'a>>,
-    flags: PollFlags,
-) -> Option<usize> {
-    fds.push(PollFd::from_borrowed_fd(fd?, flags));
-    Some(fds.len() - 1)
-}
-
-/// One output stream, kept up to a limit.
-struct Capture {
-    name: &'static str,
-    stream: Option<Box<dyn Stream>>,
-    bytes: Vec<u8>,
-    bytes_max: usize,
-}
-
-trait Stream: Read + AsFd + Send {}
-impl<S: Read + AsFd + Send> Stream for S {}
-
-impl Capture {
-    fn new(name: &'static str, stream: impl Stream + 'static, bytes_max: usize) -> Self {
-        Self { name, stream: Some(Box::new(stream)), bytes: Vec::new(), bytes_max }
-    }
-
-    fn start(&self) -> io::Result<()> {
-        match self.fd() {
-            Some(fd) => Ok(ioctl_fionbio(fd, true)?),
-            None => Ok(()),
-        }
-    }
-
-    fn fd(&self) -> Option<BorrowedFd<'_>> {
-        self.stream.as_ref().map(|stream| stream.as_fd())
-    }
-
-    const fn ended(&self) -> bool {
-        self.stream.is_none()
-    }
-
-    const fn too_large(&self) -> bool {
-        self.bytes.len() > self.bytes_max
-    }
-
-    /// Reads once; tells whether there may be more at once.
-    fn read(&mut self) -> bool {
-        let Some(stream) = &mut self.stream else { return false };
-        let mut chunk = [0; CHUNK_BYTES];
-        // One byte beyond the limit is enough to know.
-        let room = self.bytes_max.saturating_add(1).saturating_sub(self.bytes.len());
-        let into = chunk.get_mut(..room.min(CHUNK_BYTES)).unwrap_or_default();
-        match stream.read(into) {
-            Ok(0) => self.stream = None,
-            Ok(count) => {
-                self.bytes.extend_from_slice(into.get(..count).unwrap_or_default());
-                return !self.too_large();
-            }
-            Err(error) if retry(&error) => {}
-            Err(_) => self.stream = None,
-        }
-        false
-    }
-
-    fn drain(&mut self) {
-        while self.read() {}
-    }
-}
-
-fn retry(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

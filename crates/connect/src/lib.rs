@@ -1,4 +1,5 @@
-//! Performs one thing outside: a command, or a tool of an MCP server over stdio or streamable HTTP.
+//! Performs one thing outside: a command, a tool of an MCP server over stdio or streamable HTTP, or
+//! the git work of a run ([`Git`]).
 //!
 //! It may not judge a call, record it, or decide to repeat it: it knows neither policy nor store.
 //! Everything that can go wrong is a [`Reply`] to be recorded, together with how certain it is that
@@ -6,12 +7,18 @@
 //! call and stays inside. Nothing is reached over the network unless a call names it.
 
 mod command;
+mod git;
 mod job;
 mod mcp;
 mod pool;
 mod process;
+mod run;
 mod trouble;
 
+pub use git::{
+    Base, Cleanness, CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError,
+    LineChange, ObjectIdError, OnChanges, RefUpdate, Signature, TreeId, Worktree,
+};
 pub use job::{Certainty, Connect, Job, Limits, MESSAGE_BYTES_MAX, Reply, Target};
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tokio::runtime::{Builder, Handle, Runtime};
 use windlass_kernel::Code;
 
-use crate::command::{self, Run};
+use crate::command::{self, Command};
 use crate::mcp::{Call, Connection, Deadline, ServerDescription};
 use crate::trouble::Trouble;
 use crate::{Certainty, Connect, Job, Limits, Reply, Target};
@@ -164,7 +164,7 @@ impl Connectors {
 impl Connect for Connectors {
     fn perform(&self, job: &Job<'_>) -> Reply {
         match job.target {
-            Target::Command { argv, stdin, env, cwd } => command::perform(&Run {
+            Target::Command { argv, stdin, env, cwd } => command::perform(&Command {
                 argv,
                 stdin: stdin.as_deref(),
                 env,

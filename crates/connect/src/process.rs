@@ -3,7 +3,7 @@
 //! INVARIANT: the group is signalled only while its leader is not reaped, so that the number cannot
 //! have gone to somebody else.
 
-use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io::{self, PipeReader};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -44,14 +44,17 @@ pub(crate) struct Group {
 }
 
 /// Starts a program in a group of its own, with an almost empty environment.
-pub(crate) fn spawn(
-    argv: &[String],
-    env: &BTreeMap<String, String>,
+pub(crate) fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+    argv: &[impl AsRef<OsStr>],
+    env: impl IntoIterator<Item = (K, V)>,
     cwd: &Path,
     input: Input,
 ) -> Result<(Group, Streams), Trouble> {
     let refuse = |why: String| Trouble::unavailable(Certainty::DidNotRun, why);
-    let Some((program, arguments)) = argv.split_first().filter(|(program, _)| !program.is_empty())
+    let Some((program, arguments)) = argv
+        .split_first()
+        .map(|(program, arguments)| (program.as_ref(), arguments))
+        .filter(|(program, _)| !program.is_empty())
     else {
         return Err(refuse("the command is empty".to_owned()));
     };
@@ -73,8 +76,9 @@ pub(crate) fn spawn(
         })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    let mut child =
-        command.spawn().map_err(|error| refuse(format!("cannot start `{program}`: {error}")))?;
+    let mut child = command.spawn().map_err(|error| {
+        refuse(format!("cannot start `{}`: {error}", Path::new(program).display()))
+    })?;
     let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
         return Err(Trouble::internal(Certainty::Unknown, "the child process has no number"));

@@ -1,0 +1,9 @@
+//! The git work of runs, on real repositories.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+mod commit;
+mod hostile;
+mod repository;
+mod status;
+mod tree;
+mod worktree;
