@@ -95,6 +95,8 @@ codes! {
     PolicyChangedMidRun = "POLICY_CHANGED_MID_RUN",
     /// The repository has changes or untracked files.
     RepoDirty = "REPO_DIRTY",
+    /// The repository's branch has moved under a run.
+    RepoMoved = "REPO_MOVED",
     /// There is no repository with a commit.
     RepoMissing = "REPO_MISSING",
     /// There is no such loop.

@@ -26,6 +26,19 @@ pub enum RefUpdate {
 }
 
 impl Git {
+    /// Who the user's settings say makes commits here; Windlass itself where they say nothing.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn identity(&self) -> Result<Signature, GitError> {
+        let setting = |name: &str, default: &str| {
+            let default = format!("--default={default}");
+            self.read("read the settings").args(["config", &default, "--get", name]).line()
+        };
+        let name = setting("user.name", "Windlass")?;
+        Ok(Signature { name, email: setting("user.email", "")? })
+    }
+
     /// Makes a commit object; no ref changes.
     ///
     /// The same arguments give the same commit, so that doing it again after a crash is harmless.

@@ -91,8 +91,15 @@ impl Git {
     /// # Errors
     /// [`GitError`].
     pub fn diff_stat(&self, base: &Base) -> Result<DiffStat, GitError> {
+        self.diff_to(base, &self.tree_of_worktree()?)
+    }
+
+    /// Counts what a tree changes against a base, as [`Git::diff_stat`] does for the work tree.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn diff_to(&self, base: &Base, tree: &TreeId) -> Result<DiffStat, GitError> {
         let operation = "count the changes";
-        let tree = self.tree_of_worktree()?;
         let bytes = self
             .read(operation)
             .env("GIT_ATTR_SOURCE", self.empty_tree()?.as_str())
