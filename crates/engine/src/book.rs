@@ -22,6 +22,8 @@ pub struct Book {
     guard: Option<Guard>,
     plan_id: PlanId,
     run: Arc<Run>,
+    /// The events of the last append.
+    last: Vec<Event>,
     /// The fold has gone ahead of the journal: nothing more may be written from it.
     lost: bool,
 }
@@ -43,6 +45,7 @@ impl Book {
             guard: None,
             plan_id: PlanId(trace_id.0),
             run: Arc::new(Run::empty(trace_id)),
+            last: Vec::new(),
             lost: false,
         };
         book.append(vec![Event::Started(Box::new(started))])?;
@@ -66,6 +69,7 @@ impl Book {
             guard: Some(guard),
             plan_id: PlanId(trace_id.0),
             run: Arc::new(run),
+            last: Vec::new(),
             lost: false,
         })
     }
@@ -107,6 +111,12 @@ impl Book {
         Arc::clone(&self.run)
     }
 
+    /// The events of the last append.
+    #[must_use]
+    pub fn last(&self) -> &[Event] {
+        &self.last
+    }
+
     /// The plan that its calls belong to.
     #[must_use]
     pub const fn plan_id(&self) -> PlanId {
@@ -131,8 +141,11 @@ impl Book {
     fn write(&mut self, events: Vec<Event>) -> Result<(), EngineError> {
         let trace_id = self.run.head.trace_id;
         let mut entries = Vec::with_capacity(events.len());
+        self.last.clear();
         for event in events {
-            entries.push(self.add(event)?);
+            let (entry, event) = self.add(event)?;
+            entries.push(entry);
+            self.last.push(event);
         }
         let ended = self.run.head.state.is_some_and(State::is_terminal);
         let after = if ended { After::Release } else { After::Keep };
@@ -151,7 +164,7 @@ impl Book {
     }
 
     /// Adds an event to the fold; returns its entry.
-    fn add(&mut self, event: Event) -> Result<NewEntry, EngineError> {
+    fn add(&mut self, event: Event) -> Result<(NewEntry, Event), EngineError> {
         let trace_id = self.run.head.trace_id;
         let ts = self.source.now();
         let artifact_id = ArtifactId(self.source.fresh_id());
@@ -173,7 +186,7 @@ impl Book {
         Arc::make_mut(&mut self.run)
             .apply(&event.event, artifact_digest, ts, head)
             .map_err(|source| EngineError::Impossible { trace_id, source })?;
-        Ok(NewEntry { entry, body })
+        Ok((NewEntry { entry, body }, event.event))
     }
 }
 

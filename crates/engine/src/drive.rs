@@ -162,7 +162,7 @@ impl<'a> Drive<'a> {
     fn append(&self, event: Event) -> Result<(), EngineError> {
         let mut book = lock(self.book);
         book.append(vec![event])?;
-        self.engine.projector.show(book.run())
+        self.engine.projector.show(book.run(), book.last())
     }
 
     /// Ends the run if the switch is on and nothing is under way any more.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_kernel::run::{Base, Change, Commit, Run};
+use windlass_kernel::run::{Base, Change, Commit, Event, Run};
 use windlass_kernel::{Digest, RiskLevel, Timestamp};
 use windlass_runtime::{Gateway, Source};
 use windlass_store::Store;
@@ -14,11 +14,11 @@ use crate::stop::Stop;
 
 /// Writes the files that show a run. They follow the journal; nothing is ever decided by them.
 pub trait Projector: Send + Sync {
-    /// Writes what the last entry of a run has changed.
+    /// Writes what the newest events of a run have changed; it may be shown the same ones again.
     ///
     /// # Errors
     /// [`EngineError::Unwritable`].
-    fn show(&self, run: &Run) -> Result<(), EngineError>;
+    fn show(&self, run: &Run, events: &[Event]) -> Result<(), EngineError>;
 
     /// Checks that the packet of the hold that a run is on is the journal's.
     ///

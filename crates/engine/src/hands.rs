@@ -110,7 +110,7 @@ impl<'a> Desk<'a> {
     ) -> Result<T, EngineError> {
         let mut book = self.book.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let result = work(&mut book)?;
-        self.projector.show(book.run())?;
+        self.projector.show(book.run(), book.last())?;
         Ok(result)
     }
 

@@ -96,7 +96,7 @@ impl Engine {
         let vote =
             Vote { by: by.to_owned(), decision, reason: reason.to_owned(), shown: hold.shown };
         book.append(vec![Event::Voted(vote)])?;
-        self.projector.show(book.run())?;
+        self.projector.show(book.run(), book.last())?;
         let resolution = book
             .run()
             .hold

@@ -75,7 +75,7 @@ impl Engine {
             }
             let hold = book.run().restart_hold();
             book.append(vec![hold]).map_err(fail)?;
-            self.projector.show(book.run()).map_err(fail)?;
+            self.projector.show(book.run(), book.last()).map_err(fail)?;
         }
         Ok(Some((on_restart, book.run().clone())))
     }

@@ -34,7 +34,7 @@ impl Engine {
             Some(State::Checkpoint) => self.take_up_hold(&mut book)?,
             Some(_) | None => self.take_up_interrupted(&mut book)?,
         }
-        self.projector.show(book.run())?;
+        self.projector.show(book.run(), book.last())?;
         self.drive(book)
     }
 
@@ -147,7 +147,7 @@ impl Engine {
     fn end(&self, book: &mut Book, reason: &str, detail: &str) -> Result<(), EngineError> {
         let (reason, detail) = (reason.to_owned(), detail.to_owned());
         book.append(vec![Event::Ended { outcome: RunOutcome::Blocked, reason, detail }])?;
-        self.projector.show(book.run())
+        self.projector.show(book.run(), book.last())
     }
 }
 

@@ -82,7 +82,7 @@ impl Engine {
             worktree,
         };
         let book = Book::begin(&self.store, &self.source, trace_id, started)?;
-        self.projector.show(book.run())?;
+        self.projector.show(book.run(), book.last())?;
         self.drive(book)
     }
 
