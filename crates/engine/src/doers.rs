@@ -21,7 +21,7 @@ use windlass_runtime::Source;
 
 pub use agent::{Agent, AgentJob, AgentReply, Runner, RunnerChoice};
 pub use builtin::{BUILTINS, Builtin, Deed};
-pub use script::{Script, ScriptError};
+pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
 pub use toolbox::{ToolRequest, Toolbox};
 
 use crate::engine::{Place, Workshop};

@@ -9,6 +9,7 @@ use windlass_kernel::run::{InvocationResult, Usage};
 use windlass_kernel::{Digest, TraceId};
 
 use super::brief::brief;
+use super::script::Script;
 use super::toolbox::Toolbox;
 use super::{Doers, Product};
 use crate::error::EngineError;
@@ -122,7 +123,12 @@ impl Doers {
         let Some(agent) = self.agents.get(name) else {
             return Ok(Product::failed("unknown_step", format!("there is no agent `{name}`")));
         };
-        let Some(runner) = self.runners.of(name) else {
+        let options = assignment.run.started.as_ref().map(|started| &started.options);
+        let script = match options.and_then(Script::recorded).transpose() {
+            Ok(script) => script.map(|script| Arc::new(script) as Arc<dyn Runner>),
+            Err(error) => return Ok(Product::failed("validation_error", error.to_string())),
+        };
+        let Some(runner) = script.as_ref().or_else(|| self.runners.of(name)) else {
             let reason = format!(
                 "nothing performs the agent `{name}`: set a runner in config.toml, or give --answers"
             );

@@ -15,6 +15,9 @@ use crate::error::EngineError;
 /// The largest file of answers.
 const BYTES_MAX: usize = 4 << 20;
 
+/// The option of a run that holds its answers.
+pub const OPTION: &str = "answers";
+
 /// A file of answers that cannot be used.
 #[derive(Debug, Error)]
 #[error("the answers cannot be used: {reason}")]
@@ -124,6 +127,15 @@ impl Script {
             }
         }
         Ok(Self { phases: file.phases, digest: Digest::of(bytes) })
+    }
+
+    /// The answers that a run was started with, if it was. They lie in the journal, so that the run
+    /// does not depend on a file that may change.
+    pub fn recorded(options: &Value) -> Option<Result<Self, ScriptError>> {
+        let answers = options.get(OPTION)?;
+        let bytes =
+            canon::to_bytes(answers).map_err(|error| ScriptError { reason: error.to_string() });
+        Some(bytes.and_then(|bytes| Self::parse(&bytes)))
     }
 
     /// The digest of the file.
