@@ -118,8 +118,8 @@ pub enum Problem {
     WrongType { key: String, expected: &'static str, found: &'static str },
     #[error("`{key}` must be one of {allowed}, not `{found}`")]
     NotOneOf { key: &'static str, allowed: String, found: String, near: Option<String> },
-    #[error("`{key}` must be {least} to {most}, not `{found}`")]
-    OutOfRange { key: &'static str, least: String, most: String, found: String },
+    #[error("`{key}` must be {range}, not `{found}`")]
+    OutOfRange { key: &'static str, range: String, found: String },
     #[error("`{key}` must be a whole number, not `{found}`")]
     NotWhole { key: &'static str, found: String },
     #[error("`{key}` has more than {most} decimals: `{found}`")]

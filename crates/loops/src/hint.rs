@@ -60,7 +60,9 @@ impl Problem {
                 "text" => "put it in quotes",
                 "a list" => "write `[one, two]`",
                 "a number" => "write digits without quotes",
-                _ => "see the format of the file",
+                "true or false" => "write `true` or `false` without quotes",
+                "a mapping" => "write `key: value`",
+                _ => "write it in one of these forms",
             }
             .into(),
             Self::OutOfRange { .. } | Self::TooLong { .. } => "stay within the limit".into(),

@@ -88,9 +88,9 @@ fn command(node: &Node) -> Result<Doer, Fault> {
         return Err(Problem::EmptyCommand.at(words.at));
     }
     if items.len() as u64 > ARGUMENTS_MAX {
-        let (least, most) = ("1".to_owned(), format!("{ARGUMENTS_MAX} words"));
+        let range = format!("1 to {ARGUMENTS_MAX} words");
         let found = items.len().to_string();
-        return Err(Problem::OutOfRange { key: "command", least, most, found }.at(words.at));
+        return Err(Problem::OutOfRange { key: "command", range, found }.at(words.at));
     }
     let mut argv = Vec::with_capacity(items.len());
     for item in items {

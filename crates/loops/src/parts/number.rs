@@ -20,8 +20,8 @@ pub fn whole(node: &Node, key: &'static str, least: u64, most: u64) -> Result<u6
     }
     let number = text.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| {
-        let (least, most) = (least.to_string(), most.to_string());
-        Problem::OutOfRange { key, least, most, found: shown(text) }.at(node.at)
+        let range = format!("{least} to {most}");
+        Problem::OutOfRange { key, range, found: shown(text) }.at(node.at)
     })
 }
 
@@ -58,9 +58,8 @@ pub fn decimal(node: &Node, key: &'static str, unit: Unit) -> Result<u64, Fault>
         whole.checked_mul(unit.worth)?.checked_add(part.checked_mul(step)?)
     });
     value.filter(|value| (1..=unit.most).contains(value)).ok_or_else(|| {
-        let most = (unit.most / unit.worth).to_string();
-        let least = "more than 0".to_owned();
-        Problem::OutOfRange { key, least, most, found: shown(text) }.at(node.at)
+        let range = format!("more than 0 and at most {}", unit.most / unit.worth);
+        Problem::OutOfRange { key, range, found: shown(text) }.at(node.at)
     })
 }
 

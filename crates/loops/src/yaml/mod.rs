@@ -204,7 +204,7 @@ impl Reader {
                 place = self.start;
             }
         }
-        let problem = if error.info().contains("unknown anchor") {
+        let problem = if error.info().contains("anchor") {
             Problem::Alias
         } else {
             Problem::NotYaml(shown(error.info()))
