@@ -150,6 +150,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ProjectMissing
         | Code::ProjectExists
         | Code::ConfigInvalid
+        | Code::LoopInvalid
+        | Code::AgentInvalid
         | Code::PolicyInvalid => 2,
         Code::Internal => 70,
         Code::StateRecoveryFailed
@@ -208,6 +210,8 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::JsonNumberUnsafe => "write it as a string",
         Code::IdInvalid => "`windlass trace list` prints the ids",
         Code::TraceNotFound => "`windlass trace list` shows which there are",
+        Code::LoopInvalid => "correct the loop file at the named place",
+        Code::AgentInvalid => "correct the agent file at the named place",
         Code::ProjectMissing => "run `windlass init` in the folder that your agents work in",
         Code::ProjectExists => "use it as it is; `windlass doctor` checks it",
         Code::ConfigInvalid => "correct the file, then run `windlass doctor`",

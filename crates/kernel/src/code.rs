@@ -134,6 +134,11 @@ codes! {
     /// No trace has this id.
     TraceNotFound = "TRACE_NOT_FOUND",
 
+    /// A loop file cannot be used.
+    LoopInvalid = "LOOP_INVALID",
+    /// An agent file cannot be used.
+    AgentInvalid = "AGENT_INVALID",
+
     /// There is no project here.
     ProjectMissing = "PROJECT_MISSING",
     /// There is a project here already.

@@ -10,8 +10,11 @@ const VOICE: [&str; 4] = ["--by", "ada", "--reason", "a test"];
 const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 /// The codes that the binary cannot be brought to show, and why.
-pub const NOT_HERE: &[(Code, &str)] =
-    &[(Code::Internal, "it stands for a fault of ours; a scenario for it would be one")];
+pub const NOT_HERE: &[(Code, &str)] = &[
+    (Code::Internal, "it stands for a fault of ours; a scenario for it would be one"),
+    (Code::LoopInvalid, "no command reads a loop file; `vectors/loops` meets it"),
+    (Code::AgentInvalid, "no command reads an agent file; `vectors/agents` meets it"),
+];
 
 /// A way to meet a code.
 pub type Scenario = fn() -> Outcome;

@@ -1,0 +1,171 @@
+//! An agent file, in the format of Claude Code's subagents.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+use windlass_kernel::Digest;
+
+use crate::error::{Fault, FileKind, LoopError, Problem};
+use crate::file::named_as_file;
+use crate::parts::shape::{self, Fields};
+use crate::parts::{number, text};
+use crate::source::Source;
+use crate::yaml::{Node, Value};
+
+/// The longest description, in characters.
+const DESCRIPTION_CHARS_MAX: usize = 20_000;
+
+/// An agent file, read and checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AgentFile {
+    /// What it is for.
+    pub description: String,
+    /// The digest of the file's bytes.
+    pub digest: Digest,
+    /// The tools that it may not use.
+    pub disallowed_tools: Vec<String>,
+    /// The model, as the file names it.
+    pub model: Option<String>,
+    /// What else the format knows, as it stands in the file: `background`, `color`, `effort`,
+    /// `hooks`, `initialPrompt`, `isolation`, `maxTurns`, `mcpServers`, `memory`,
+    /// `permissionMode`, `skills`.
+    pub more: BTreeMap<String, Json>,
+    /// Its name, which is the file's without `.md`.
+    pub name: String,
+    /// What it is told: the text below the frontmatter.
+    pub prompt: String,
+    /// The tools that it may use; all of its runner's when absent.
+    pub tools: Option<Vec<String>>,
+}
+
+const KEYS: [&str; 16] = [
+    "name",
+    "description",
+    "tools",
+    "disallowedTools",
+    "model",
+    "permissionMode",
+    "maxTurns",
+    "skills",
+    "mcpServers",
+    "hooks",
+    "memory",
+    "background",
+    "effort",
+    "isolation",
+    "color",
+    "initialPrompt",
+];
+
+impl AgentFile {
+    /// Reads the bytes of the file that is named `file_name`.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is wrong, at its place.
+    pub fn parse(file_name: &str, bytes: &[u8]) -> Result<Self, LoopError> {
+        let source = Source { file: file_name, bytes, kind: FileKind::Agent };
+        read(&source).map_err(|fault| source.locate(fault))
+    }
+}
+
+fn read(source: &Source<'_>) -> Result<AgentFile, Fault> {
+    let parts = source.parts()?;
+    let fields = Fields::of(&parts.front, "frontmatter", "an agent", &KEYS)?;
+    let name = named_as_file(fields.need("name")?, "name", source)?;
+    let description = fields.need("description")?;
+    let description = text::prose(description, "description", DESCRIPTION_CHARS_MAX)?;
+    let model = fields.get("model").map(|node| text::line(node, "model")).transpose()?;
+    let tools = fields.get("tools").map(|node| names(node, "tools")).transpose()?;
+    let disallowed = fields.get("disallowedTools").map(|node| names(node, "disallowedTools"));
+    let disallowed_tools = disallowed.transpose()?.unwrap_or_default();
+    let more = more(&fields)?;
+    let prompt = parts.body.trim();
+    if prompt.is_empty() {
+        return Err(Problem::NoPrompt.at(parts.body_at));
+    }
+    Ok(AgentFile {
+        description,
+        digest: Digest::of(source.bytes),
+        disallowed_tools,
+        model,
+        more,
+        name,
+        prompt: prompt.to_owned(),
+        tools,
+    })
+}
+
+/// The keys that only some runners look at: their types are checked, their values are kept.
+fn more(fields: &Fields<'_>) -> Result<BTreeMap<String, Json>, Fault> {
+    let mut more = BTreeMap::new();
+    for key in KEYS {
+        let Some(node) = fields.get(key) else { continue };
+        match key {
+            "name" | "description" | "tools" | "disallowedTools" | "model" => continue,
+            "maxTurns" => {
+                number::whole(node, key, 1, number::SAFE_MAX)?;
+            }
+            "background" => {
+                shape::boolean(node, key)?;
+            }
+            "skills" => {
+                more.insert(key.to_owned(), Json::from(names(node, key)?));
+                continue;
+            }
+            "hooks" => {
+                shape::map(node, key)?;
+            }
+            "mcpServers" if matches!(node.value, Value::Map(_) | Value::List(_)) => {}
+            "mcpServers" => return Err(shape::wrong(node, key, "a list or a mapping")),
+            "effort" if matches!(node.value, Value::Number(_)) => {
+                number::whole(node, key, 1, number::SAFE_MAX)?;
+            }
+            "initialPrompt" => drop(text::prose(node, key, text::PROMPT_CHARS_MAX)?),
+            "permissionMode" => one_of(
+                node,
+                key,
+                &["default", "acceptEdits", "bypassPermissions", "plan", "dontAsk", "auto"],
+            )?,
+            "memory" => one_of(node, key, &["user", "project", "local"])?,
+            "isolation" => one_of(node, key, &["worktree"])?,
+            _ => drop(text::line(node, key)?),
+        }
+        more.insert(key.to_owned(), shape::json(node)?);
+    }
+    Ok(more)
+}
+
+fn one_of(node: &Node, key: &'static str, words: &[&str]) -> Result<(), Fault> {
+    let words: Vec<(&str, ())> = words.iter().map(|word| (*word, ())).collect();
+    shape::choice(node, key, &words)
+}
+
+/// Names in a list, or in one text with commas between them; those in parentheses do not part.
+fn names(node: &Node, key: &str) -> Result<Vec<String>, Fault> {
+    if let Value::List(items) = &node.value {
+        return items.iter().map(|item| text::line(item, key)).collect();
+    }
+    let Value::Text(_) = node.value else {
+        return Err(shape::wrong(node, key, "text or a list"));
+    };
+    let line = text::prose(node, key, DESCRIPTION_CHARS_MAX)?;
+    let mut names = vec![String::new()];
+    let mut inside = 0usize;
+    for character in line.chars() {
+        match character {
+            '(' => inside += 1,
+            ')' => inside = inside.saturating_sub(1),
+            _ => {}
+        }
+        match names.last_mut() {
+            Some(name) if character != ',' || inside > 0 => name.push(character),
+            _ => names.push(String::new()),
+        }
+    }
+    let names: Vec<String> = names.iter().map(|name| name.trim().to_owned()).collect();
+    if names.iter().any(String::is_empty) {
+        return Err(Problem::Empty(key.to_owned()).at(node.at));
+    }
+    Ok(names)
+}

@@ -1,0 +1,76 @@
+//! Where effects may lead: `redo` goes back, and `intervene` to what is ready by then.
+//!
+//! Whether one phase comes before another is asked for 64 phases at a time, in one pass over the
+//! graph: asking for each effect alone would take quadratic time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::error::{Fault, Problem};
+use crate::graph::{Graph, Link};
+use crate::parts::effect::Way;
+
+/// Refuses the first effect in the file that leads where it may not.
+pub fn check(graph: &Graph<'_>, order: &[usize]) -> Result<(), Fault> {
+    let mut asked: BTreeSet<usize> = BTreeSet::new();
+    let mut intervened: BTreeSet<usize> = BTreeSet::new();
+    for link in &graph.references {
+        match link.reference.by {
+            Way::Redo => asked.insert(link.target),
+            Way::Intervene => intervened.insert(link.target),
+        };
+    }
+    asked.extend(intervened.iter().flat_map(|at| graph.needs(*at)));
+    let asked: Vec<usize> = asked.into_iter().collect();
+    let mut first_wrong = usize::MAX;
+    for group in asked.chunks(64) {
+        let bits: BTreeMap<usize, u64> =
+            group.iter().zip(0..64).map(|(at, bit)| (*at, 1 << bit)).collect();
+        let needed: BTreeMap<usize, u64> =
+            intervened.iter().map(|at| (*at, mask(graph.needs(*at), &bits))).collect();
+        let before = before(graph, order, &bits);
+        let is_wrong = |link: &Link<'_>| {
+            let before = before.get(link.judged).copied().unwrap_or_default();
+            let wanted = match link.reference.by {
+                Way::Redo if link.target == link.judged => 0,
+                Way::Redo => bits.get(&link.target).copied().unwrap_or_default(),
+                Way::Intervene => needed.get(&link.target).copied().unwrap_or_default(),
+            };
+            before & wanted != wanted
+        };
+        let wrong = graph.references.iter().position(is_wrong);
+        first_wrong = first_wrong.min(wrong.unwrap_or(usize::MAX));
+    }
+    let Some(link) = graph.references.get(first_wrong) else { return Ok(()) };
+    let (target, judged) = (graph.id(link.target), graph.id(link.judged));
+    let problem = match link.reference.by {
+        Way::Redo => Problem::RedoNotBack(target, judged),
+        Way::Intervene => Problem::InterveneNotReady { phase: target, judged },
+    };
+    Err(problem.at(link.reference.at))
+}
+
+fn mask(phases: &[usize], bits: &BTreeMap<usize, u64>) -> u64 {
+    phases.iter().filter_map(|at| bits.get(at)).fold(0, |mask, bit| mask | bit)
+}
+
+/// For each phase which of those with a bit come before it.
+fn before(graph: &Graph<'_>, order: &[usize], bits: &BTreeMap<usize, u64>) -> Vec<u64> {
+    let mut own = vec![0u64; graph.drafts.len()];
+    for (at, bit) in bits {
+        if let Some(own) = own.get_mut(*at) {
+            *own = *bit;
+        }
+    }
+    let mut before = vec![0u64; graph.drafts.len()];
+    for at in order {
+        let of = |need: &usize| {
+            before.get(*need).copied().unwrap_or_default()
+                | own.get(*need).copied().unwrap_or_default()
+        };
+        let mask = graph.needs(*at).iter().fold(0, |mask, need| mask | of(need));
+        if let Some(slot) = before.get_mut(*at) {
+            *slot = mask;
+        }
+    }
+    before
+}

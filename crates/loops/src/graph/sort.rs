@@ -1,0 +1,73 @@
+//! Each phase after those it needs; among those that could be next, the first in the file.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+
+use crate::error::{Fault, Problem};
+use crate::graph::Graph;
+
+/// How many phases of a circle a message shows.
+const SHOWN_MAX: usize = 8;
+
+/// The order, or the circle that there is instead of one.
+pub fn sort(graph: &Graph<'_>) -> Result<Vec<usize>, Fault> {
+    let count = graph.drafts.len();
+    let mut waits: Vec<usize> = graph.needs.iter().map(Vec::len).collect();
+    let mut followers: Vec<Vec<usize>> = vec![Vec::new(); count];
+    for (at, needs) in graph.needs.iter().enumerate() {
+        for need in needs {
+            if let Some(followers) = followers.get_mut(*need) {
+                followers.push(at);
+            }
+        }
+    }
+    let mut ready: BinaryHeap<Reverse<usize>> = waits
+        .iter()
+        .enumerate()
+        .filter(|(_, waits)| **waits == 0)
+        .map(|(at, _)| Reverse(at))
+        .collect();
+    let mut order = Vec::with_capacity(count);
+    while let Some(Reverse(at)) = ready.pop() {
+        order.push(at);
+        for follower in followers.get(at).into_iter().flatten() {
+            if let Some(waits) = waits.get_mut(*follower) {
+                *waits -= 1;
+                if *waits == 0 {
+                    ready.push(Reverse(*follower));
+                }
+            }
+        }
+    }
+    if order.len() == count { Ok(order) } else { Err(circle(graph, &waits)) }
+}
+
+/// One circle among the phases that still wait.
+fn circle(graph: &Graph<'_>, waits: &[usize]) -> Fault {
+    let is_waiting = |at: &usize| waits.get(*at).is_some_and(|waits| *waits > 0);
+    let mut at = (0..graph.drafts.len()).find(is_waiting).unwrap_or_default();
+    let mut path = Vec::new();
+    let mut seen = BTreeMap::new();
+    // A phase that waits needs another one that does, so the walk comes back to one it has seen.
+    while !seen.contains_key(&at) {
+        seen.insert(at, path.len());
+        path.push(at);
+        at = graph.needs(at).iter().copied().find(|need| is_waiting(need)).unwrap_or(at);
+    }
+    let mut circle = path.split_off(seen.get(&at).copied().unwrap_or_default());
+    let first = (0..circle.len()).min_by_key(|index| circle.get(*index)).unwrap_or_default();
+    circle.rotate_left(first);
+    let start = circle.first().copied().unwrap_or_default();
+    let next = circle.get(1).copied().unwrap_or(start);
+    let mut names: Vec<String> = circle.iter().take(SHOWN_MAX).map(|at| graph.id(*at)).collect();
+    if circle.len() > SHOWN_MAX {
+        names.push("…".to_owned());
+    }
+    names.push(graph.id(start));
+    let position = graph.needs(start).iter().position(|need| *need == next);
+    let draft = graph.drafts.get(start);
+    let place = position.and_then(|position| draft?.needs_at.get(position).copied());
+    let place = place.or(draft.map(|draft| draft.at));
+    let problem = Problem::Cycle(names.join(" → "));
+    problem.at(place.unwrap_or(crate::error::Place { line: 1, column: 1 }))
+}

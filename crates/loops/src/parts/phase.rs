@@ -1,0 +1,123 @@
+//! One phase with its checks and its gate.
+
+use std::collections::BTreeMap;
+
+use windlass_kernel::run::plan::{At, Check, Gate, Phase, When};
+
+use crate::error::{Fault, Place, Problem, shown};
+use crate::parts::doer::{self, Context};
+use crate::parts::effect::{self, Judge, Reference};
+use crate::parts::shape::{self, Fields};
+use crate::parts::text;
+use crate::yaml::{Node, Value};
+
+/// A phase with the places that the graph's errors name.
+#[derive(Debug)]
+pub struct Draft {
+    pub phase: Phase,
+    pub at: Place,
+    /// The place of each name in `needs`.
+    pub needs_at: Vec<Place>,
+    pub references: Vec<Reference>,
+}
+
+const KEYS: [&str; 7] = ["id", "needs", "when", "doer", "outputs", "checks", "gate"];
+
+pub fn read(node: &Node, context: Context<'_>) -> Result<Draft, Fault> {
+    let fields = Fields::of(node, "phases", "a phase", &KEYS)?;
+    let id_node = fields.need("id")?;
+    let id = text::id(id_node, "id", "the id of a phase")?;
+    let (needs, needs_at) = needs(fields.get("needs"))?;
+    let when = fields.get("when").map(when).transpose()?.unwrap_or_default();
+    let doer = doer::read(fields.need("doer")?, context)?;
+    let outputs = outputs(fields.get("outputs"))?;
+    let mut references = Vec::new();
+    let checks = checks(fields.get("checks"), context, &mut references)?;
+    let gate = fields.get("gate").map(|node| gate(node, &mut references)).transpose()?;
+    let phase = Phase { checks, doer, gate, id, needs, outputs, when };
+    Ok(Draft { phase, at: id_node.at, needs_at, references })
+}
+
+fn needs(node: Option<&Node>) -> Result<(Vec<String>, Vec<Place>), Fault> {
+    let Some(node) = node else { return Ok((Vec::new(), Vec::new())) };
+    let items = shape::list(node, "needs")?;
+    let mut seen = BTreeMap::new();
+    let mut names = Vec::with_capacity(items.len());
+    for item in items {
+        let name = shape::string(item, "needs")?;
+        if let Some(first) = seen.insert(name, item.at.line) {
+            let problem = Problem::DuplicateName { what: "the need", name: shown(name), first };
+            return Err(problem.at(item.at));
+        }
+        names.push(name.to_owned());
+    }
+    Ok((names, items.iter().map(|item| item.at).collect()))
+}
+
+fn when(node: &Node) -> Result<When, Fault> {
+    if let Value::Text(_) = node.value {
+        return shape::choice(node, "when", &[("intervention", ())]).map(|()| When::Intervention);
+    }
+    let fields = Fields::of(node, "when", "a condition", &["fact", "in"])?;
+    let fact = text::word(fields.need("fact")?, "fact", "the name of a fact")?;
+    let values = fields.need("in")?;
+    let one_of = shape::list(values, "in")?
+        .iter()
+        .map(|item| text::line(item, "in"))
+        .collect::<Result<Vec<_>, _>>()?;
+    if one_of.is_empty() {
+        return Err(Problem::Empty("in".to_owned()).at(values.at));
+    }
+    Ok(When::Fact { fact, one_of })
+}
+
+fn outputs(node: Option<&Node>) -> Result<Vec<String>, Fault> {
+    let Some(node) = node else { return Ok(Vec::new()) };
+    let mut patterns = Vec::new();
+    for item in shape::list(node, "outputs")? {
+        let pattern = text::line(item, "outputs")?;
+        let outside = pattern.starts_with(['/', '~'])
+            || pattern.contains(['\\', ':'])
+            || pattern.split('/').any(|part| part.is_empty() || part == ".." || part == ".");
+        if outside {
+            return Err(Problem::Pattern(shown(&pattern)).at(item.at));
+        }
+        patterns.push(pattern);
+    }
+    Ok(patterns)
+}
+
+fn checks(
+    node: Option<&Node>,
+    context: Context<'_>,
+    references: &mut Vec<Reference>,
+) -> Result<Vec<Check>, Fault> {
+    let Some(node) = node else { return Ok(Vec::new()) };
+    let mut seen = BTreeMap::new();
+    let mut checks = Vec::new();
+    for item in shape::list(node, "checks")? {
+        let fields = Fields::of(item, "checks", "a check", &["id", "at", "doer", "verdicts"])?;
+        let id_node = fields.need("id")?;
+        let id = text::id(id_node, "id", "the id of a check")?;
+        if let Some(first) = seen.insert(id.clone(), id_node.at.line) {
+            let problem = Problem::DuplicateName { what: "the check", name: id, first };
+            return Err(problem.at(id_node.at));
+        }
+        let words = [("before", At::Before), ("after", At::After)];
+        let at = shape::choice(fields.need("at")?, "at", &words)?;
+        let doer = doer::read(fields.need("doer")?, context)?;
+        let judge = Judge { what: "check", id: &id, at: id_node.at };
+        let verdicts = effect::verdicts(fields.get("verdicts"), judge, references)?;
+        checks.push(Check { at, doer, id, verdicts });
+    }
+    Ok(checks)
+}
+
+fn gate(node: &Node, references: &mut Vec<Reference>) -> Result<Gate, Fault> {
+    let fields = Fields::of(node, "gate", "a gate", &["id", "verdicts"])?;
+    let id_node = fields.need("id")?;
+    let id = text::id(id_node, "id", "the id of a gate")?;
+    let judge = Judge { what: "gate", id: &id, at: id_node.at };
+    let verdicts = effect::verdicts(fields.get("verdicts"), judge, references)?;
+    Ok(Gate { id, verdicts })
+}
