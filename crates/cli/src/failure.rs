@@ -129,7 +129,8 @@ pub const fn exit_of(code: Code) -> u8 {
         Code::StateInvalidTransition
         | Code::StateSequenceGap
         | Code::StateChecksumMismatch
-        | Code::StoreCorrupt => 5,
+        | Code::StoreCorrupt
+        | Code::LedgerCorrupt => 5,
         Code::CallOnHold | Code::ToolOutcomeUnknown => 4,
         Code::ToolUnclassifiedDenied
         | Code::ToolClassDeclarationMismatch
@@ -150,12 +151,17 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ProjectMissing
         | Code::ProjectExists
         | Code::ConfigInvalid
-        | Code::PolicyInvalid => 2,
+        | Code::PolicyInvalid
+        | Code::TaskInvalid
+        | Code::BacklogInvalid => 2,
         Code::Internal => 70,
         Code::StateRecoveryFailed
         | Code::StateLockAcquireFailed
         | Code::StateConcurrentExecution
         | Code::DecisionAlreadyMade
+        | Code::PacketInvalid
+        | Code::PacketEdited
+        | Code::BacklogLineChanged
         | Code::ToolTimeout
         | Code::ToolOutputTooLarge
         | Code::ToolServerUnavailable
@@ -208,6 +214,15 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::JsonNumberUnsafe => "write it as a string",
         Code::IdInvalid => "`windlass trace list` prints the ids",
         Code::TraceNotFound => "`windlass trace list` shows which there are",
+        Code::PacketInvalid | Code::PacketEdited => {
+            "leave the packet as it is written; what was decided is read from the journal"
+        }
+        Code::TaskInvalid => "a task is a sentence, or an object with at least the key `task`",
+        Code::BacklogInvalid => "correct the line that is named",
+        Code::BacklogLineChanged => "mark the item by hand, or take it up again as it stands now",
+        Code::LedgerCorrupt => {
+            "the ledger is written anew from the journal; keep the old one apart"
+        }
         Code::ProjectMissing => "run `windlass init` in the folder that your agents work in",
         Code::ProjectExists => "use it as it is; `windlass doctor` checks it",
         Code::ConfigInvalid => "correct the file, then run `windlass doctor`",
