@@ -13,6 +13,7 @@ mod moment;
 mod name;
 mod packet;
 mod step;
+mod task;
 mod word;
 pub mod yaml;
 
@@ -29,4 +30,8 @@ pub use packet::{
     PhaseStatus, Resolution, RunStatus, TerminalPacket, read_hold, read_hold_of, read_terminal,
 };
 pub use step::{STEP_BYTES_MAX, StepError, StepOutcome, StepSummary};
+pub use task::{
+    Constraints, TASK_BYTES_MAX, TASK_CHARS_MAX, TASK_PATH_BYTES_MAX, TASK_REF_CHARS_MAX,
+    TASK_REFS_MAX, TASK_SCOPE_CHARS_MAX, TaskError, TaskInput, TaskSpec, detect as detect_task,
+};
 pub use word::UnknownWord;

@@ -32,9 +32,9 @@ fn converted(yaml: &Yaml) -> Value {
         Yaml::String(text) => text.as_str().into(),
         Yaml::Array(items) => items.iter().map(converted).collect(),
         Yaml::Hash(pairs) => {
-            let pairs = pairs.iter().map(|(key, value)| match key {
-                Yaml::String(key) => (key.clone(), converted(value)),
-                other => panic!("the key {other:?} is no string"),
+            let pairs = pairs.iter().map(|(key, value)| {
+                let key = key.as_str().unwrap_or_else(|| panic!("the key {key:?} is no string"));
+                (key.to_owned(), converted(value))
             });
             Value::Object(pairs.collect::<Map<String, Value>>())
         }
