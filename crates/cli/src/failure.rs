@@ -129,8 +129,9 @@ pub const fn exit_of(code: Code) -> u8 {
         Code::StateInvalidTransition
         | Code::StateSequenceGap
         | Code::StateChecksumMismatch
-        | Code::StoreCorrupt => 5,
-        Code::CallOnHold | Code::ToolOutcomeUnknown => 4,
+        | Code::StoreCorrupt
+        | Code::LedgerCorrupt => 5,
+        Code::CallOnHold | Code::ToolOutcomeUnknown | Code::RunOnHold => 4,
         Code::ToolUnclassifiedDenied
         | Code::ToolClassDeclarationMismatch
         | Code::ToolClassMismatch
@@ -139,7 +140,14 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyDenied
         | Code::PathOutsideWorkspace
         | Code::SecretInRequest
-        | Code::DeniedByPerson => 3,
+        | Code::DeniedByPerson
+        | Code::HoldExpired
+        | Code::HoldStale
+        | Code::HoldAlreadyResolved
+        | Code::PolicyChangedMidRun
+        | Code::RepoDirty
+        | Code::RepoMoved
+        | Code::RunStopped => 3,
         Code::DocSizeExceeded
         | Code::JsonInvalid
         | Code::JsonDuplicateKey
@@ -152,12 +160,20 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ConfigInvalid
         | Code::LoopInvalid
         | Code::AgentInvalid
-        | Code::PolicyInvalid => 2,
+        | Code::PolicyInvalid
+        | Code::TaskInvalid
+        | Code::BacklogInvalid
+        | Code::LoopNotFound
+        | Code::AnswersInvalid
+        | Code::RunNotFound => 2,
         Code::Internal => 70,
         Code::StateRecoveryFailed
         | Code::StateLockAcquireFailed
         | Code::StateConcurrentExecution
         | Code::DecisionAlreadyMade
+        | Code::PacketInvalid
+        | Code::PacketEdited
+        | Code::BacklogLineChanged
         | Code::ToolTimeout
         | Code::ToolOutputTooLarge
         | Code::ToolServerUnavailable
@@ -168,6 +184,11 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::StoreReadOnly
         | Code::StoreFull
         | Code::StoreTooNew
+        | Code::RunEnded
+        | Code::RunNotOnHold
+        | Code::RunConcurrent
+        | Code::RepoMissing
+        | Code::FileUnwritable
         | Code::FileUnreadable => 1,
     }
 }
@@ -210,8 +231,33 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::JsonNumberUnsafe => "write it as a string",
         Code::IdInvalid => "`windlass trace list` prints the ids",
         Code::TraceNotFound => "`windlass trace list` shows which there are",
+        Code::RunNotFound => "`windlass status` lists the runs",
+        Code::RunEnded => "`windlass status RUN` says how; start a new run to try again",
+        Code::RunOnHold => "`windlass queue show RUN`, then `windlass queue approve|reject RUN`",
+        Code::RunNotOnHold => "`windlass status RUN` says where it stands",
+        Code::RunStopped => "`windlass stop --clear` lets runs start again",
+        Code::RunConcurrent => "wait for it to end, or use `--worktree` for a workspace of its own",
+        Code::HoldAlreadyResolved => "`windlass queue show RUN` says who decided, and what",
+        Code::HoldExpired => "start a new run; the loop's `hold.expires_hours` says how long one has",
+        Code::HoldStale => "look again with `windlass queue show RUN`, then decide",
+        Code::PolicyChangedMidRun => "start a new run under the new policy",
+        Code::RepoDirty => "commit, stash or remove what `git status` shows, then try again",
+        Code::RepoMoved => "bring the branch back to where the run left it, or start a new run",
+        Code::RepoMissing => "run `git init` and make a first commit",
+        Code::LoopNotFound => "`windlass loop list` shows which there are",
+        Code::AnswersInvalid => "see `docs/guides/loops.md` for the form of an answer file",
+        Code::FileUnwritable => "see whether the disk has room and the folder can be written",
         Code::LoopInvalid => "correct the loop file at the named place",
         Code::AgentInvalid => "correct the agent file at the named place",
+        Code::PacketInvalid | Code::PacketEdited => {
+            "leave the packet as it is written; what was decided is read from the journal"
+        }
+        Code::TaskInvalid => "a task is a sentence, or an object with at least the key `task`",
+        Code::BacklogInvalid => "correct the line that is named",
+        Code::BacklogLineChanged => "mark the item by hand, or take it up again as it stands now",
+        Code::LedgerCorrupt => {
+            "the ledger is written anew from the journal; keep the old one apart"
+        }
         Code::ProjectMissing => "run `windlass init` in the folder that your agents work in",
         Code::ProjectExists => "use it as it is; `windlass doctor` checks it",
         Code::ConfigInvalid => "correct the file, then run `windlass doctor`",

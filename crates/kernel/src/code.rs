@@ -138,6 +138,18 @@ codes! {
     LoopInvalid = "LOOP_INVALID",
     /// An agent file cannot be used.
     AgentInvalid = "AGENT_INVALID",
+    /// A packet cannot be read, or its fields contradict each other.
+    PacketInvalid = "PACKET_INVALID",
+    /// A packet is not as it was written, or belongs to another hold.
+    PacketEdited = "PACKET_EDITED",
+    /// A task cannot be used.
+    TaskInvalid = "TASK_INVALID",
+    /// A backlog cannot be used.
+    BacklogInvalid = "BACKLOG_INVALID",
+    /// The backlog's line is not as it was when its item was taken.
+    BacklogLineChanged = "BACKLOG_LINE_CHANGED",
+    /// The attempt ledger does not hold together.
+    LedgerCorrupt = "LEDGER_CORRUPT",
 
     /// There is no project here.
     ProjectMissing = "PROJECT_MISSING",

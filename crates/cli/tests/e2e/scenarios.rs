@@ -14,7 +14,15 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::Internal, "it stands for a fault of ours; a scenario for it would be one"),
     (Code::LoopInvalid, "no command reads a loop file; `vectors/loops` meets it"),
     (Code::AgentInvalid, "no command reads an agent file; `vectors/agents` meets it"),
+    (Code::PacketInvalid, NO_RUNS),
+    (Code::PacketEdited, NO_RUNS),
+    (Code::TaskInvalid, NO_RUNS),
+    (Code::BacklogInvalid, NO_RUNS),
+    (Code::BacklogLineChanged, NO_RUNS),
+    (Code::LedgerCorrupt, NO_RUNS),
 ];
+
+const NO_RUNS: &str = "no command reads it yet; `vectors` and the tests of `formats` meet it";
 
 /// A way to meet a code.
 pub type Scenario = fn() -> Outcome;

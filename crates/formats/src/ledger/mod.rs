@@ -1,0 +1,216 @@
+//! The attempt ledger: one line per attempt, chained by digests, for all runs of a project.
+//!
+//! Each run has a header line and then its attempts. A record names the digest of the line before
+//! it, the first one that of its header. The last digest and the number of attempts stand in the
+//! run's terminal packet too, since a chain does not protect its own end.
+
+mod build;
+mod check;
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use windlass_kernel::Digest;
+
+use crate::word::words;
+use crate::{Moment, RunName};
+
+pub use build::{LedgerBuildError, build};
+pub use check::{LedgerError, LedgerFault, LedgerSummary, RunSummary, check};
+
+/// The version of the lines' form.
+pub const LEDGER_SCHEMA_VERSION: &str = "1.0";
+/// The largest ledger that is checked.
+pub const LEDGER_BYTES_MAX: usize = 64 << 20;
+/// The longest line of a ledger.
+pub const LEDGER_LINE_BYTES_MAX: usize = 1 << 20;
+
+words! {
+    /// Why an attempt failed.
+    FailureClass {
+        /// A test failed.
+        TestFailure = "test_failure",
+        /// The code could not be read.
+        SyntaxError = "syntax_error",
+        /// It took too long.
+        Timeout = "timeout",
+        /// A test took too long.
+        TestTimeout = "test_timeout",
+        /// A check of the result failed.
+        ValidationError = "validation_error",
+        /// The review refused it.
+        ReviewRejection = "review_rejection",
+        /// The linter refused it.
+        LintError = "lint_error",
+        /// A test fails now and then.
+        TestFlake = "test_flake",
+        /// A slip of the pen.
+        Typo = "typo",
+        /// The form is not as it should be.
+        FormattingError = "formatting_error",
+        /// It could not be found out.
+        Unknown = "unknown",
+    }
+}
+
+words! {
+    /// Why a run ended.
+    TerminalReason {
+        /// It did what it should.
+        Pass = "pass",
+        /// The budget was used up.
+        BudgetExhausted = "budget_exhausted",
+        /// More lines were changed than allowed.
+        DiffBudgetExceeded = "diff_budget_exceeded",
+        /// It could not be told how many tokens were used.
+        TokenAccountingUnavailable = "token_accounting_unavailable",
+        /// The same change came twice.
+        NoProgress = "no_progress",
+        /// Two changes came in turns.
+        OscillationDetected = "oscillation_detected",
+        /// The ledger did not hold together.
+        LedgerCorrupt = "ledger_corrupt",
+        /// The policy changed while the run was under way.
+        PolicyChangedMidRun = "policy_changed_mid_run",
+        /// The workspace could not be set back.
+        WorkspaceResetUnavailable = "workspace_reset_unavailable",
+        /// It was tried as often as allowed.
+        MaxRetriesExceeded = "max_retries_exceeded",
+        /// Something failed that no attempt can mend.
+        CriticalFailure = "critical_failure",
+        /// Another run was at work.
+        ConcurrentRunDetected = "concurrent_run_detected",
+        /// Somebody stopped it.
+        KillSwitchActive = "kill_switch_active",
+        /// A person refused to let it go on.
+        CheckpointRejected = "checkpoint_rejected",
+        /// A step failed.
+        MissionFailed = "mission_failed",
+        /// The review refused it.
+        ReviewRejected = "review_rejected",
+        /// A gate said what it cannot say.
+        UnsupportedVerdict = "unsupported_verdict",
+        /// The loop has no such step.
+        UnknownStep = "unknown_step",
+    }
+}
+
+words! {
+    /// What follows from an attempt.
+    NextAction {
+        /// Another attempt.
+        Retry = "retry",
+        /// The end.
+        Terminate = "terminate",
+        /// A person decides.
+        Escalate = "escalate",
+        /// A person is asked to waive a rule.
+        Waiver = "waiver",
+    }
+}
+
+/// What came of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptResult {
+    /// It succeeded.
+    Success,
+    /// It failed, and why.
+    Failure(FailureClass),
+}
+
+/// One attempt of a run, as the builder takes it: its number and its links are computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    /// When it ended.
+    pub timestamp: Moment,
+    /// The digest of what it was given.
+    pub input_hash: Digest,
+    /// What it did, in order.
+    pub actions_taken: Vec<String>,
+    /// The digest of the change it made, if it made one.
+    pub diff_hash: Option<Digest>,
+    /// The files it changed.
+    pub changed_files: Vec<String>,
+    /// The digests of what proves it, by name.
+    pub evidence_hashes: BTreeMap<String, Digest>,
+    /// What came of it.
+    pub result: AttemptResult,
+    /// Why the run ended with it, if it did.
+    pub terminal_reason: Option<TerminalReason>,
+    /// What follows from it.
+    pub next_action: NextAction,
+    /// Why that follows.
+    pub rationale: String,
+}
+
+/// All attempts of one run, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunAttempts {
+    /// The run.
+    pub run_id: RunName,
+    /// The digest of the policy under which it works.
+    pub policy_hash: Digest,
+    /// Its attempts.
+    pub attempts: Vec<Attempt>,
+}
+
+/// The first line of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    header_hash: Digest,
+    policy_hash: Digest,
+    run_id: RunName,
+    schema_version: String,
+    #[serde(rename = "type")]
+    line_type: String,
+}
+
+/// The line of one attempt.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    actions_taken: Vec<String>,
+    attempt_id: u32,
+    changed_files: Vec<String>,
+    #[serde(deserialize_with = "present")]
+    diff_hash: Option<Digest>,
+    evidence_hashes: BTreeMap<String, Digest>,
+    #[serde(deserialize_with = "present")]
+    failure_class: Option<FailureClass>,
+    input_hash: Digest,
+    next_action: NextAction,
+    policy_hash: Digest,
+    prev_record_hash: Digest,
+    rationale: String,
+    record_hash: Digest,
+    run_id: RunName,
+    success: bool,
+    #[serde(deserialize_with = "present")]
+    terminal_reason: Option<TerminalReason>,
+    timestamp: Moment,
+}
+
+/// Reads a field that may be null but not missing: that is so only where a reader is named.
+fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(deserializer)
+}
+
+/// The digest of a line: of its canonical JSON without the field that holds the digest.
+fn line_hash(
+    line: &serde_json::Value,
+    field: &str,
+) -> Result<Digest, windlass_kernel::canon::CanonError> {
+    let mut line = line.clone();
+    if let Some(map) = line.as_object_mut() {
+        map.remove(field);
+    }
+    windlass_kernel::canon::digest(&line)
+}
+
+const HEADER_HASH: &str = "header_hash";
+const RECORD_HASH: &str = "record_hash";
