@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 use windlass_kernel::run::Usage;
-use windlass_kernel::{Digest, State, canon};
+use windlass_kernel::{Digest, Machine, State, canon};
 
 use super::agent::{Agent, AgentJob, AgentReply, Runner};
 use super::toolbox::{ToolReply, ToolRequest, Toolbox, complaint};
@@ -117,7 +117,10 @@ impl Script {
                             call.tool
                         )));
                     }
-                    if !call.expect.is_terminal() {
+                    if !(call.args.is_null() || call.args.is_object()) {
+                        return Err(fault(format!("{place}: the arguments are not an object")));
+                    }
+                    if !call.expect.is_terminal() || call.expect.machine() != Machine::Call {
                         return Err(fault(format!(
                             "{place}: a call cannot be expected to end {}",
                             call.expect
@@ -193,6 +196,10 @@ impl Runner for Script {
                     // It will be performed again: what it used is counted when it ends.
                     let usage = Usage::default();
                     return Ok(AgentReply::Waiting { call, question, usage });
+                }
+                ToolReply::Refused { reason } => {
+                    let class = "validation_error".to_owned();
+                    return Ok(AgentReply::Failed { class, reason, usage });
                 }
                 ToolReply::Stopped => return Ok(AgentReply::Stopped),
             }
