@@ -17,7 +17,8 @@ use crate::error::EngineError;
 use crate::hands::{Assignment, Desk, Outcome, Subject, Verdict};
 use crate::stop::StopRequest;
 
-type Report = (Work, Result<Outcome, EngineError>);
+/// What came of a piece of work, and the events that become durable with it.
+type Report = (Work, Result<(Outcome, Vec<Event>), EngineError>);
 
 /// What the stop switch says.
 enum Switch {
@@ -143,7 +144,11 @@ impl<'a> Drive<'a> {
     }
 
     /// Records what came of a piece of work.
-    fn report(&self, work: Work, outcome: Result<Outcome, EngineError>) -> Result<(), EngineError> {
+    fn report(
+        &self,
+        work: Work,
+        outcome: Result<(Outcome, Vec<Event>), EngineError>,
+    ) -> Result<(), EngineError> {
         let (at, attempt) = match work {
             Work::Check { phase, attempt, .. } | Work::Do { phase, attempt } => (phase, attempt),
         };
@@ -156,13 +161,14 @@ impl<'a> Drive<'a> {
             };
             (phase.id.clone(), check.unwrap_or_default())
         };
-        match (work, outcome?) {
+        let (outcome, mut events) = outcome?;
+        match (work, outcome) {
             (Work::Do { .. }, Outcome::Done(done)) => {
-                self.append(Event::PhaseDone { phase, attempt, done })
+                events.push(Event::PhaseDone { phase, attempt, done });
             }
             (Work::Check { .. }, Outcome::Judged(verdict)) => {
                 let Verdict { verdict, reason, findings, usage, duration_ms } = verdict;
-                self.append(Event::Checked {
+                events.push(Event::Checked {
                     phase,
                     attempt,
                     check,
@@ -171,24 +177,31 @@ impl<'a> Drive<'a> {
                     findings,
                     usage,
                     duration_ms,
-                })
+                });
             }
             (_, Outcome::Waiting { call, question }) => {
-                self.append(Event::Waiting { phase, attempt, call, question })
+                events.push(Event::Waiting { phase, attempt, call, question });
             }
             // The switch is looked at again before anything else is done.
-            (_, Outcome::Stopped) => Ok(()),
+            (_, Outcome::Stopped) => {}
             (Work::Do { .. }, Outcome::Judged(_)) | (Work::Check { .. }, Outcome::Done(_)) => {
                 let failure = failed("internal", "the work gave an answer of the wrong kind");
-                self.append(Event::PhaseDone { phase, attempt, done: Box::new(failure) })
+                events.push(Event::PhaseDone { phase, attempt, done: Box::new(failure) });
             }
         }
+        if events.is_empty() { Ok(()) } else { self.append_all(events) }
     }
 
     fn append(&self, event: Event) -> Result<(), EngineError> {
         let mut book = lock(self.book);
         let event = self.engine.measured(event, book.run())?;
         book.append(vec![event])?;
+        self.engine.projector.show(book.run(), book.last())
+    }
+
+    fn append_all(&self, events: Vec<Event>) -> Result<(), EngineError> {
+        let mut book = lock(self.book);
+        book.append(events)?;
         self.engine.projector.show(book.run(), book.last())
     }
 
@@ -212,11 +225,17 @@ impl<'a> Drive<'a> {
 }
 
 /// Has one piece of work done; one that panics has failed.
-fn perform(engine: &Engine, book: &Mutex<Book>, work: Work) -> Result<Outcome, EngineError> {
-    let Some(assignment) = assign(engine, book, work) else { return Ok(Outcome::Stopped) };
+fn perform(
+    engine: &Engine,
+    book: &Mutex<Book>,
+    work: Work,
+) -> Result<(Outcome, Vec<Event>), EngineError> {
+    let Some(assignment) = assign(engine, book, work) else {
+        return Ok((Outcome::Stopped, Vec::new()));
+    };
     let desk = Desk::new(book, engine.projector.as_ref());
     let done = catch_unwind(AssertUnwindSafe(|| engine.hands.perform(&assignment, &desk)));
-    done.unwrap_or_else(|_| {
+    let outcome = done.unwrap_or_else(|_| {
         let reason = "the work failed inside Windlass";
         Ok(match assignment.subject {
             Subject::Work => Outcome::Done(Box::new(failed("internal", reason))),
@@ -228,7 +247,8 @@ fn perform(engine: &Engine, book: &Mutex<Book>, work: Work) -> Result<Outcome, E
                 duration_ms: 0,
             }),
         })
-    })
+    })?;
+    Ok((outcome, desk.ended()))
 }
 
 fn assign(engine: &Engine, book: &Mutex<Book>, work: Work) -> Option<Assignment> {

@@ -59,7 +59,7 @@ impl Doers {
                 (InvocationResult::Failure, Usage::default(), String::new())
             }
         };
-        desk.invocation_ended(invocation, result, usage, duration_ms, &note)?;
+        desk.invocation_ended(invocation, result, usage, duration_ms, &note);
         Ok(without_usage(product))
     }
 }

@@ -1,0 +1,1 @@
+//! The doers with real tools, programs and repositories.
