@@ -178,7 +178,11 @@ impl Place for GitPlace {
         let new: CommitId = id(&commit.commit)?;
         let parent: CommitId = id(&commit.parent)?;
         match git.update_ref(&name, &new, Some(&parent)).map_err(trouble)? {
-            RefUpdate::Updated | RefUpdate::AlreadyThere => git.reset_index(&new).map_err(trouble),
+            RefUpdate::Updated | RefUpdate::AlreadyThere => {
+                // Whoever has gone to another branch meanwhile has another index.
+                let here = git.head().map_err(trouble)?.as_ref() == Some(&new);
+                if here { git.reset_index(&new).map_err(trouble) } else { Ok(()) }
+            }
             RefUpdate::Moved { actual } => Err(EngineError::Requirement {
                 code: Code::RepoMoved,
                 message: format!(

@@ -120,7 +120,7 @@ pub fn done(answer: Value, failure: Option<Failure>) -> Done {
 impl FakeHands {
     /// Looks into the durable journal at the moment of the effect.
     fn look(&self, piece: &Piece, invoked: bool) -> Option<String> {
-        let events = self.world.only_events();
+        let events = self.world.later_events();
         let (phase, check, attempt) = piece;
         let mut started = false;
         let mut open = false;

@@ -145,7 +145,6 @@ pub struct Process {
     pub store: Arc<dyn Store>,
     pub source: Arc<dyn Source>,
     pub workshop: Arc<dyn Workshop>,
-    pub life: Arc<Life>,
 }
 
 impl World {
@@ -213,7 +212,7 @@ impl World {
             GatewaySettings { key_wait: std::time::Duration::ZERO, ..GatewaySettings::default() },
         );
         let workshop = Arc::new(Tools { gateway: Arc::new(gateway) });
-        Process { store, source, workshop, life: Arc::clone(life) }
+        Process { store, source, workshop }
     }
 
     /// An engine of a process with these hands and this repository.
@@ -282,6 +281,24 @@ impl World {
         self.shared().tamper(|tables| {
             let records = tables.entries.get(&trace_id).into_iter().flatten();
             events = records
+                .map(|record| RunEvent::read(record.body.as_deref().unwrap()).unwrap().event)
+                .collect();
+        });
+        events
+    }
+
+    /// The events of the only run but its first, which is the largest.
+    pub fn later_events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.shared().tamper(|tables| {
+            let runs = tables.traces.values().find(|trace| {
+                trace.head.state.is_some_and(|state| state.machine() == Machine::Run)
+            });
+            let records = runs.and_then(|run| tables.entries.get(&run.head.trace_id));
+            events = records
+                .into_iter()
+                .flatten()
+                .skip(1)
                 .map(|record| RunEvent::read(record.body.as_deref().unwrap()).unwrap().event)
                 .collect();
         });
