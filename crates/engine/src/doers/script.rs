@@ -163,9 +163,8 @@ fn has_objects(file: &Value) -> bool {
             && list(take.get("calls")).iter().all(|call| no_list(Some(call)))
     };
     no_list(Some(file))
-        && phases.is_none_or(|phases| {
-            phases.values().all(|takes| list(Some(takes)).iter().all(sound))
-        })
+        && phases
+            .is_none_or(|phases| phases.values().all(|takes| list(Some(takes)).iter().all(sound)))
 }
 
 impl Runner for Script {
