@@ -106,6 +106,28 @@ from_coded!(
     windlass_kernel::canon::CanonError
 );
 
+impl From<windlass_engine::EngineError> for Failure {
+    fn from(error: windlass_engine::EngineError) -> Self {
+        let failure = Self::of(error.code(), &error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<windlass_loops::LoopError> for Failure {
+    fn from(error: windlass_loops::LoopError) -> Self {
+        Self::of(error.code(), &error).hint(error.hint())
+    }
+}
+
+impl From<windlass_formats::TaskError> for Failure {
+    fn from(error: windlass_formats::TaskError) -> Self {
+        Self::of(error.code(), &error).hint(error.hint())
+    }
+}
+
 impl From<windlass_kernel::IdError> for Failure {
     fn from(error: windlass_kernel::IdError) -> Self {
         Self::of(Code::IdInvalid, &error)
@@ -238,7 +260,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::RunStopped => "`windlass stop --clear` lets runs start again",
         Code::RunConcurrent => "wait for it to end, or use `--worktree` for a workspace of its own",
         Code::HoldAlreadyResolved => "`windlass queue show RUN` says who decided, and what",
-        Code::HoldExpired => "start a new run; the loop's `hold.expires_hours` says how long one has",
+        Code::HoldExpired => {
+            "start a new run; the loop's `hold.expires_hours` says how long one has"
+        }
         Code::HoldStale => "look again with `windlass queue show RUN`, then decide",
         Code::PolicyChangedMidRun => "start a new run under the new policy",
         Code::RepoDirty => "commit, stash or remove what `git status` shows, then try again",

@@ -1,11 +1,13 @@
 //! The `windlass` command: arguments, wiring, output, exit codes. It decides nothing.
 
+mod announce;
 mod args;
 mod commands;
 mod config;
 mod failure;
 mod output;
 mod project;
+mod workshop;
 
 use std::process::ExitCode;
 
@@ -69,6 +71,11 @@ fn run(cli: &Cli, output: &Output) -> Done {
     let find = || Project::find(cli.project.as_deref());
     match &cli.command {
         Command::Init(options) => commands::init::run(cli.project.as_deref(), options, output),
+        Command::Run(options) => commands::run::run(&find()?, options, output),
+        Command::Resume(options) => commands::run::resume(&find()?, options, output),
+        Command::Status(options) => commands::status::run(&find()?, options, output),
+        Command::Queue(command) => commands::queue::run(&find()?, command, output),
+        Command::Stop(options) => commands::stop::run(&find()?, options, output),
         Command::Call(command) => commands::call::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),
         Command::Recover(options) => commands::recover::run(&find()?, options, output),

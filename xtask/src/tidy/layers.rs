@@ -190,7 +190,8 @@ mod tests {
     #[test]
     fn a_pure_crate_has_a_closed_list() {
         for used in ["tokio", "rusqlite", "reqwest", "rand", "uuid", "chrono"] {
-            for name in ["windlass-kernel", "windlass-loops", "windlass-policy", "windlass-formats"] {
+            for name in ["windlass-kernel", "windlass-loops", "windlass-policy", "windlass-formats"]
+            {
                 assert_eq!(purity(&planted(name, used, None)).len(), 1, "{name} {used}");
             }
         }
