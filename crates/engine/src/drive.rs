@@ -147,8 +147,8 @@ impl<'a> Drive<'a> {
                     duration_ms,
                 })
             }
-            (_, Outcome::Waiting { call, question }) => {
-                self.append(Event::Waiting { phase, attempt, call, question })
+            (_, Outcome::Waiting { call, change, question }) => {
+                self.append(Event::Waiting { phase, attempt, call, change, question })
             }
             // The switch is looked at again before anything else is done.
             (_, Outcome::Stopped) => Ok(()),

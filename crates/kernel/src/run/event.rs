@@ -144,6 +144,9 @@ pub enum Event {
         attempt: u32,
         /// The call that waits.
         call: TraceId,
+        /// The workspace as it is now.
+        #[serde(deserialize_with = "present")]
+        change: Option<Change>,
         /// What is asked.
         question: String,
     },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::event::{Done, Event, Started, Usage};
+use super::event::{Change, Done, Event, Started, Usage};
 use super::plan::Trigger;
 use super::state::{
     Commit, Ended, Judged, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
@@ -96,8 +96,9 @@ impl Run {
                 Ok(())
             }
             Event::PhaseDone { phase, attempt, done } => self.phase_done(phase, *attempt, done),
-            Event::Waiting { phase, attempt, call, question } => {
+            Event::Waiting { phase, attempt, call, change, question } => {
                 self.trying(phase, *attempt)?.waiting = Some((*call, question.clone()));
+                self.see(change.as_ref());
                 Ok(())
             }
             Event::SentBack { phase, source, to, fingerprint, .. } => {
@@ -159,6 +160,13 @@ impl Run {
         self.started = Some(Arc::new(started.clone()));
         self.started_at = Some(ts);
         Ok(())
+    }
+
+    fn see(&mut self, change: Option<&Change>) {
+        if let Some(change) = change {
+            self.spent.changed_lines = change.lines;
+            self.change = Some(change.clone());
+        }
     }
 
     fn spend(&mut self, usage: Usage) {
@@ -230,10 +238,7 @@ impl Run {
             });
         }
         self.spend(done.usage);
-        if let Some(change) = &done.change {
-            self.spent.changed_lines = change.lines;
-            self.change = Some(change.clone());
-        }
+        self.see(done.change.as_ref());
         self.facts.extend(done.facts.clone());
         self.advance(at);
         Ok(())
