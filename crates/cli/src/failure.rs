@@ -130,7 +130,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::StateSequenceGap
         | Code::StateChecksumMismatch
         | Code::StoreCorrupt => 5,
-        Code::CallOnHold | Code::ToolOutcomeUnknown => 4,
+        Code::CallOnHold | Code::ToolOutcomeUnknown | Code::DriverMemoryConflict => 4,
         Code::ToolUnclassifiedDenied
         | Code::ToolClassDeclarationMismatch
         | Code::ToolClassMismatch
@@ -139,7 +139,10 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyDenied
         | Code::PathOutsideWorkspace
         | Code::SecretInRequest
-        | Code::DeniedByPerson => 3,
+        | Code::DeniedByPerson
+        | Code::DriverCapabilityExceeded
+        | Code::DriverSandboxInconsistent
+        | Code::DriverSaveRefused => 3,
         Code::DocSizeExceeded
         | Code::JsonInvalid
         | Code::JsonDuplicateKey
@@ -150,7 +153,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ProjectMissing
         | Code::ProjectExists
         | Code::ConfigInvalid
-        | Code::PolicyInvalid => 2,
+        | Code::PolicyInvalid
+        | Code::DriverConfigInvalid => 2,
         Code::Internal => 70,
         Code::StateRecoveryFailed
         | Code::StateLockAcquireFailed
@@ -166,7 +170,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::StoreReadOnly
         | Code::StoreFull
         | Code::StoreTooNew
-        | Code::FileUnreadable => 1,
+        | Code::FileUnreadable
+        | Code::DriverModelUnavailable => 1,
     }
 }
 
@@ -218,6 +223,18 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::StoreUnavailable => {
             "see whether its disk has room and its folder can be written, then run `windlass doctor`"
         }
+        Code::DriverConfigInvalid => "correct the file that the message names",
+        Code::DriverModelUnavailable => {
+            "make one of the intent's models available, or route the intent to another one"
+        }
+        Code::DriverCapabilityExceeded => {
+            "make the task smaller, or raise the profile's limit in `driver/profiles.toml`"
+        }
+        Code::DriverSandboxInconsistent => "start the task anew; the sandbox starts enabled",
+        Code::DriverSaveRefused => {
+            "only intents with `save_allowed` save, and only after their verification passed"
+        }
+        Code::DriverMemoryConflict => "restore the memory again and decide which entries hold",
         Code::Internal => "please report it with the command that caused it",
         Code::ToolTimeout
         | Code::ToolOutputTooLarge

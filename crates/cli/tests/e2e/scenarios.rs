@@ -10,8 +10,15 @@ const VOICE: [&str; 4] = ["--by", "ada", "--reason", "a test"];
 const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 /// The codes that the binary cannot be brought to show, and why.
-pub const NOT_HERE: &[(Code, &str)] =
-    &[(Code::Internal, "it stands for a fault of ours; a scenario for it would be one")];
+pub const NOT_HERE: &[(Code, &str)] = &[
+    (Code::Internal, "it stands for a fault of ours; a scenario for it would be one"),
+    (Code::DriverConfigInvalid, "no command reads the driver loop's configuration"),
+    (Code::DriverModelUnavailable, "no command runs the driver loop"),
+    (Code::DriverCapabilityExceeded, "no command runs the driver loop"),
+    (Code::DriverSandboxInconsistent, "no command runs the driver loop"),
+    (Code::DriverSaveRefused, "no command runs the driver loop"),
+    (Code::DriverMemoryConflict, "no command runs the driver loop"),
+];
 
 /// A way to meet a code.
 pub type Scenario = fn() -> Outcome;
