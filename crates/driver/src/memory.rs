@@ -265,10 +265,15 @@ impl Memory {
             version: self.versions.last().map_or(1, |version| version.version.saturating_add(1)),
         };
         version.digest = version.computed().map_err(SaveError::Json)?;
-        let bytes = canon::to_bytes(&version).map_err(SaveError::Json)?.len();
-        if bytes > VERSION_BYTES_MAX {
+        let bytes = canon::to_bytes(&version).map_err(SaveError::Json)?;
+        if bytes.len() > VERSION_BYTES_MAX {
+            let bytes = bytes.len();
             return Err(SaveError::TooLarge { bytes, bytes_max: VERSION_BYTES_MAX });
         }
+        // What is kept is what would be read back: nothing is saved that could not be restored.
+        let value = canon::parse(&bytes, VERSION_BYTES_MAX).map_err(SaveError::Json)?;
+        let version = serde_json::from_value(value)
+            .map_err(|error| SaveError::Json(CanonError::Invalid(error.to_string())))?;
         self.versions.push(version);
         self.versions
             .last()

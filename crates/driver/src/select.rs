@@ -121,3 +121,46 @@ impl DriverConfig {
         self.models.values().find(|model| model.primary == resolved)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn shipped() -> DriverConfig {
+        let files: [(&str, &[u8]); 5] = [
+            ("intents", include_bytes!("../../../loops/driver/intents.toml")),
+            ("models", include_bytes!("../../../loops/driver/models.toml")),
+            ("profiles", include_bytes!("../../../loops/driver/profiles.toml")),
+            ("routing", include_bytes!("../../../loops/driver/routing.toml")),
+            ("verification", include_bytes!("../../../loops/driver/verification.toml")),
+        ];
+        let files = files.map(|(name, bytes)| (format!("driver/{name}.toml"), bytes.to_vec()));
+        DriverConfig::load(&BTreeMap::from(files)).unwrap()
+    }
+
+    /// Loading refuses such a configuration; selection does not rely on that.
+    #[test]
+    fn a_fallback_of_a_tier_that_is_not_allowed_is_refused() {
+        let mut config = shipped();
+        let executor: ModelId = "executor".parse().unwrap();
+        let lower: ModelId = "assistant".parse().unwrap();
+        let primary = config.models[&lower].primary.clone();
+        config.models.get_mut(&executor).unwrap().fallbacks = vec![lower];
+        let intent: IntentId = "refactor".parse().unwrap();
+        let error = select(&config, &intent, &BTreeSet::from([primary.clone()])).unwrap_err();
+        let tried = vec![config.models[&executor].primary.clone()];
+        assert_eq!(error, SelectError::Unavailable { intent, tried, refused: vec![primary] });
+    }
+
+    #[test]
+    fn a_routed_model_of_a_tier_that_is_not_allowed_is_refused() {
+        let mut config = shipped();
+        let intent: IntentId = "refactor".parse().unwrap();
+        let lower: ModelId = "free-glm".parse().unwrap();
+        let primary = config.models[&lower].primary.clone();
+        config.routes.insert(intent.clone(), vec![lower]);
+        assert!(select(&config, &intent, &BTreeSet::from([primary])).is_err());
+    }
+}

@@ -281,7 +281,8 @@ mod tests {
 
     #[test]
     fn empty_ids_and_contradictions_are_refused() {
-        let cases: [(Code, fn(&mut TelemetryFields)); 13] = [
+        type Spoil = fn(&mut TelemetryFields);
+        let cases: [(Code, Spoil); 13] = [
             (Code::RequestInvalid, |fields| fields.project_id.clear()),
             (Code::RequestInvalid, |fields| fields.session_id = " ".into()),
             (Code::RequestInvalid, |fields| fields.task_id = "a\nb".into()),

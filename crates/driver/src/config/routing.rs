@@ -55,7 +55,7 @@ pub(super) fn load(
         let list = distinct(source, list.into_inner(), "model")?;
         routes.insert(intent.name.clone(), list);
     }
-    for intent in intents.iter().filter(|intent| !routes.contains_key(&intent.name)) {
+    if let Some(intent) = intents.iter().find(|intent| !routes.contains_key(&intent.name)) {
         let message = format!("intent `{}` has no route", intent.name);
         return Err(source.error(0..0, message, "name the models that may take it"));
     }
