@@ -127,6 +127,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::Facts;
 
     fn shipped() -> DriverConfig {
         let files: [(&str, &[u8]); 5] = [
@@ -159,8 +160,22 @@ mod tests {
         let mut config = shipped();
         let intent: IntentId = "refactor".parse().unwrap();
         let lower: ModelId = "free-glm".parse().unwrap();
-        let primary = config.models[&lower].primary.clone();
-        config.routes.insert(intent.clone(), vec![lower]);
-        assert!(select(&config, &intent, &BTreeSet::from([primary])).is_err());
+        let model = config.models[&lower].clone();
+        config.routes.insert(intent.clone(), vec![lower.clone()]);
+        let available = BTreeSet::from([model.primary.clone()]);
+        assert!(select(&config, &intent, &available).is_err());
+        // Nor does a selection that says so by itself pass.
+        let selection = Selection {
+            logical: lower,
+            resolved: model.primary,
+            tier: model.tier,
+            profile: model.profile,
+            role: config.intent(&intent).unwrap().role.clone(),
+            is_fallback: false,
+        };
+        let facts = Facts { selection: Some(selection), ..Facts::default() };
+        let declared = config.intent(&intent).unwrap();
+        let finding = crate::rules::selection(&config, declared, &facts).unwrap_err();
+        assert!(finding.reason.contains("does not allow"), "{finding:?}");
     }
 }

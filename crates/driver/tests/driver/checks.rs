@@ -147,6 +147,18 @@ fn nothing_known_passes_nowhere() {
 }
 
 #[test]
+fn a_model_selected_under_another_allowed_tier_is_refused() {
+    let config = config();
+    let mut facts = facts(&config, "summarize");
+    let selection = facts.selection.as_mut().unwrap();
+    assert_eq!(selection.tier.as_str(), "D");
+    selection.tier = "B".parse().unwrap();
+    let found = check(&config, CheckPoint::BeforeModel, &facts);
+    assert_eq!(found.outcome, Outcome::Halt, "{found:?}");
+    assert_eq!(found.response.as_deref(), Some("Model authority violation detected."));
+}
+
+#[test]
 fn only_some_intents_save() {
     let config = config();
     for declared in config.intents() {
@@ -168,7 +180,8 @@ fn conditions_for_leaving_follow_from_the_facts() {
     sandbox.recorded.sandbox = Sandbox::default();
     sandbox.observed.confined = Some(true);
     assert_eq!(leave(&inside), Sandbox::Disabled);
-    assert!(leave(&Facts::default()).is_enabled());
+    // What is not known does not hold, each by itself.
+    assert_eq!(exit_conditions(&config, &Facts::default()).unmet().len(), 7);
     for (points, .., spoil) in FAILURES {
         let mut facts = inside.clone();
         spoil(&mut facts);
