@@ -153,7 +153,10 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::StateChecksumMismatch
         | Code::StoreCorrupt
         | Code::LedgerCorrupt => 5,
-        Code::CallOnHold | Code::ToolOutcomeUnknown | Code::RunOnHold => 4,
+        Code::CallOnHold
+        | Code::ToolOutcomeUnknown
+        | Code::RunOnHold
+        | Code::DriverMemoryConflict => 4,
         Code::ToolUnclassifiedDenied
         | Code::ToolClassDeclarationMismatch
         | Code::ToolClassMismatch
@@ -169,7 +172,10 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyChangedMidRun
         | Code::RepoDirty
         | Code::RepoMoved
-        | Code::RunStopped => 3,
+        | Code::RunStopped
+        | Code::DriverCapabilityExceeded
+        | Code::DriverSandboxInconsistent
+        | Code::DriverSaveRefused => 3,
         Code::DocSizeExceeded
         | Code::JsonInvalid
         | Code::JsonDuplicateKey
@@ -187,7 +193,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::BacklogInvalid
         | Code::LoopNotFound
         | Code::AnswersInvalid
-        | Code::RunNotFound => 2,
+        | Code::RunNotFound
+        | Code::DriverConfigInvalid => 2,
         Code::Internal => 70,
         Code::StateRecoveryFailed
         | Code::StateLockAcquireFailed
@@ -211,7 +218,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::RunConcurrent
         | Code::RepoMissing
         | Code::FileUnwritable
-        | Code::FileUnreadable => 1,
+        | Code::FileUnreadable
+        | Code::DriverModelUnavailable => 1,
     }
 }
 
@@ -292,6 +300,18 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::StoreUnavailable => {
             "see whether its disk has room and its folder can be written, then run `windlass doctor`"
         }
+        Code::DriverConfigInvalid => "correct the file that the message names",
+        Code::DriverModelUnavailable => {
+            "make one of the intent's models available, or route the intent to another one"
+        }
+        Code::DriverCapabilityExceeded => {
+            "make the task smaller, or raise the profile's limit in `driver/profiles.toml`"
+        }
+        Code::DriverSandboxInconsistent => "start the task anew; the sandbox starts enabled",
+        Code::DriverSaveRefused => {
+            "only intents with `save_allowed` save, and only after their verification passed"
+        }
+        Code::DriverMemoryConflict => "restore the memory again and decide which entries hold",
         Code::Internal => "please report it with the command that caused it",
         Code::ToolTimeout
         | Code::ToolOutputTooLarge

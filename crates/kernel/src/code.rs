@@ -169,6 +169,20 @@ codes! {
     StoreCorrupt = "STORE_CORRUPT",
     /// A file cannot be read or written.
     FileUnreadable = "FILE_UNREADABLE",
+
+    /// The configuration of the driver loop cannot be used.
+    DriverConfigInvalid = "DRIVER_CONFIG_INVALID",
+    /// No model that the intent may use can be reached.
+    DriverModelUnavailable = "DRIVER_MODEL_UNAVAILABLE",
+    /// A task needs more calls, retries or tokens than its capability profile allows.
+    DriverCapabilityExceeded = "DRIVER_CAPABILITY_EXCEEDED",
+    /// The sandbox is not in the state that is recorded.
+    DriverSandboxInconsistent = "DRIVER_SANDBOX_INCONSISTENT",
+    /// A task may not save to the project's memory.
+    DriverSaveRefused = "DRIVER_SAVE_REFUSED",
+    /// The project's memory has changed since it was restored.
+    DriverMemoryConflict = "DRIVER_MEMORY_CONFLICT",
+
     /// A fault of Windlass itself.
     Internal = "INTERNAL",
 }

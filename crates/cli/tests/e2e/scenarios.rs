@@ -20,6 +20,12 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::BacklogInvalid, NO_RUNS),
     (Code::BacklogLineChanged, NO_RUNS),
     (Code::LedgerCorrupt, NO_RUNS),
+    (Code::DriverConfigInvalid, "no command reads the driver loop's configuration"),
+    (Code::DriverModelUnavailable, "no command runs the driver loop"),
+    (Code::DriverCapabilityExceeded, "no command runs the driver loop"),
+    (Code::DriverSandboxInconsistent, "no command runs the driver loop"),
+    (Code::DriverSaveRefused, "no command runs the driver loop"),
+    (Code::DriverMemoryConflict, "no command runs the driver loop"),
 ];
 
 const NO_RUNS: &str = "no command reads it yet; `vectors` and the tests of `formats` meet it";
