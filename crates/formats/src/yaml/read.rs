@@ -144,7 +144,11 @@ fn explain(error: &serde_saphyr::Error) -> YamlError {
                 place,
                 tag.chars().take_while(|char| *char != '`').take(80).collect(),
             ),
-            None => YamlError::Syntax(place, line.chars().take(300).collect()),
+            None => {
+                // The place is told apart from the message.
+                let message = line.rsplit_once(" at line ").map_or(line, |(message, _)| message);
+                YamlError::Syntax(place, message.chars().take(300).collect())
+            }
         }
     }
 }
