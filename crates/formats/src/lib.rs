@@ -7,6 +7,7 @@
 //! Nothing here opens a file, reads a clock or draws a random number: bytes, times and random bytes
 //! come in as arguments, and paths go out as text.
 
+pub mod backlog;
 mod fields;
 mod ledger;
 mod moment;
