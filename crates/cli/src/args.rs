@@ -64,6 +64,14 @@ pub enum Command {
     Queue(Queue),
     /// Stop runs before their next effect.
     Stop(StopRuns),
+    /// Take tasks from a Markdown check-list.
+    #[command(subcommand)]
+    Backlog(BacklogCommand),
+    /// Look at loops and check them.
+    #[command(subcommand)]
+    Loop(Loop),
+    /// Show it all on a scratch repository: a failing test, a crash, a decision, a commit.
+    Demo(Demo),
     /// Make a tool call, look at calls, decide those that wait for you.
     #[command(subcommand)]
     Call(Call),
@@ -408,4 +416,80 @@ pub struct StopRuns {
     /// Who stops.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
+}
+
+/// Subcommands of `backlog`.
+#[derive(Debug, Subcommand)]
+pub enum BacklogCommand {
+    /// List the tasks.
+    List {
+        /// The check-list; `BACKLOG.md` in the project when absent.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Show the task that would be taken next.
+    Next {
+        /// The check-list; `BACKLOG.md` in the project when absent.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Take the next task through a loop, and mark it done when it has passed.
+    Run {
+        /// The check-list; `BACKLOG.md` in the project when absent.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// The loop to take it through.
+        #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
+        name: String,
+        /// Work in a git work tree and on a branch of its own.
+        #[arg(long)]
+        worktree: bool,
+        /// Answers to perform agents by, from a file.
+        #[arg(long, value_name = "FILE")]
+        answers: Option<PathBuf>,
+        /// Who starts it.
+        #[arg(long, value_name = "NAME")]
+        by: Option<String>,
+    },
+}
+
+/// Subcommands of `loop`.
+#[derive(Debug, Subcommand)]
+pub enum Loop {
+    /// List the project's loops.
+    List,
+    /// Draw a loop.
+    Show {
+        /// The loop.
+        #[arg(value_name = "LOOP")]
+        name: String,
+        /// How to draw it.
+        #[arg(long = "as", value_name = "FORM", default_value = "text")]
+        draw: Draw,
+    },
+    /// Check loop files; the project's own when none is named.
+    Check {
+        /// The files.
+        #[arg(value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// How to draw a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Draw {
+    /// For a terminal.
+    Text,
+    /// As a Mermaid flowchart.
+    Mermaid,
+    /// As an SVG picture.
+    Svg,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Where to make it; a fresh folder among the temporary files when absent.
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
 }

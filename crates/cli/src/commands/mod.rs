@@ -1,9 +1,12 @@
 //! One file per command.
 
+pub mod backlog;
 pub mod call;
 pub mod canon;
+pub mod demo;
 pub mod doctor;
 pub mod init;
+pub mod loops;
 pub mod policy;
 pub mod queue;
 pub mod recover;
