@@ -98,8 +98,7 @@ fn commit_on(
     let who = git.identity().map_err(trouble)?;
     let seconds = u64::try_from(at.unix_ms() / 1000).unwrap_or_default();
     let parents = std::slice::from_ref(&head);
-    let commit =
-        git.commit_tree(&tree, parents, message, &who, &who, seconds).map_err(trouble)?;
+    let commit = git.commit_tree(&tree, parents, message, &who, &who, seconds).map_err(trouble)?;
     let branch = git.branch().map_err(trouble)?;
     Ok(Some(Commit {
         branch: branch.unwrap_or_else(|| "HEAD".to_owned()),

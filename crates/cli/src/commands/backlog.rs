@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use windlass_formats::backlog::{self, Backlog, Item};
 use windlass_engine::{GitPlace, Place as _};
+use windlass_formats::backlog::{self, Backlog, Item};
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Code, Digest, Timestamp};
@@ -152,8 +152,14 @@ fn list(path: &Path, output: &Output) -> Done {
 }
 
 fn print(item: &Item, output: &Output) {
-    output.line(&format!("{} {}", output.paint(&item.priority.to_string(), Ink::Bold), plain(&item.title)));
-    for (name, value) in [("done when", &item.dod), ("owner", &item.owner), ("context", &item.context)] {
+    output.line(&format!(
+        "{} {}",
+        output.paint(&item.priority.to_string(), Ink::Bold),
+        plain(&item.title)
+    ));
+    for (name, value) in
+        [("done when", &item.dod), ("owner", &item.owner), ("context", &item.context)]
+    {
         if let Some(value) = value {
             output.line(&format!("  {name}  {}", plain(value)));
         }

@@ -28,7 +28,10 @@ struct Scratch {
 const RUST: Scratch = Scratch {
     tool: "cargo",
     files: &[
-        ("Cargo.toml", "[package]\nname = \"sums\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[workspace]\n"),
+        (
+            "Cargo.toml",
+            "[package]\nname = \"sums\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[workspace]\n",
+        ),
         (
             "src/lib.rs",
             "pub fn add(a: i64, b: i64) -> i64 {\n    a - b\n}\n\n#[test]\nfn adds() {\n    assert_eq!(add(2, 3), 5);\n}\n",
@@ -69,8 +72,14 @@ pub fn run(options: &Demo, output: &Output) -> Done {
     if test {
         return Err(Failure::new(Code::Internal, "the scratch test passes before it was mended"));
     }
-    stage.say("A run takes it through the spine loop. Its process is killed after the edit is on record");
-    stage.windlass(&["run", TASK, "--answers", "../answers.json", "--by", "demo"], Some(CRASH_AT), None)?;
+    stage.say(
+        "A run takes it through the spine loop. Its process is killed after the edit is on record",
+    );
+    stage.windlass(
+        &["run", TASK, "--answers", "../answers.json", "--by", "demo"],
+        Some(CRASH_AT),
+        None,
+    )?;
     let id = stage.run_id()?;
     stage.say("Nothing is lost: the journal knows every step");
     stage.windlass(&["status"], None, Some(0))?;
@@ -93,8 +102,9 @@ pub fn run(options: &Demo, output: &Output) -> Done {
 }
 
 fn is_there(program: &str) -> bool {
-    let check = Command::new(program).arg("--version").stdin(Stdio::null()).stdout(Stdio::null());
-    check.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    let mut check = Command::new(program);
+    check.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    check.status().is_ok_and(|status| status.success())
 }
 
 /// The scratch folder, and how things are shown.
@@ -117,7 +127,8 @@ impl Stage {
         }
         let repository = folder.join("sums");
         std::fs::create_dir_all(&repository).map_err(|error| unreadable(&repository, &error))?;
-        let binary = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
+        let binary =
+            std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
         Ok(Self { folder, repository, binary, output })
     }
 
@@ -254,11 +265,14 @@ impl Stage {
         }
         self.say("Where things lie");
         self.output.line(&format!("repository       {}", self.repository.display()));
-        self.output.line(&format!("terminal packet  {}", packets[0].display()));
-        self.output.line(&format!("holds            {}", packets[1].display()));
-        self.output.line(&format!("steps            {}", packets[2].display()));
-        self.output.line(&format!("ledger           {}", packets[3].display()));
-        self.output.line(&format!("look around      cd {} && windlass status {id}", self.repository.display()));
+        let names = ["terminal packet  ", "holds            ", "steps            ", "ledger           "];
+        for (name, path) in names.iter().zip(&packets) {
+            self.output.line(&format!("{name}{}", path.display()));
+        }
+        self.output.line(&format!(
+            "look around      cd {} && windlass status {id}",
+            self.repository.display()
+        ));
         Ok(0)
     }
 }
@@ -268,7 +282,10 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
         std::fs::create_dir_all(folder).map_err(|error| unreadable(folder, &error))?;
     }
     std::fs::write(path, bytes).map_err(|error| {
-        Failure::new(Code::FileUnwritable, format!("`{}` cannot be written: {error}", path.display()))
+        Failure::new(
+            Code::FileUnwritable,
+            format!("`{}` cannot be written: {error}", path.display()),
+        )
     })
 }
 

@@ -51,12 +51,17 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
                 return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
             };
             if output.json {
-                output.value(&json!({ "id": file.id, "plan": file.plan, "digest": file.digest }))?;
+                output
+                    .value(&json!({ "id": file.id, "plan": file.plan, "digest": file.digest }))?;
                 return Ok(0);
             }
             let text = match draw {
                 Draw::Text => {
-                    let colours = if output.is_coloured() { draw::Colours::Ansi } else { draw::Colours::None };
+                    let colours = if output.is_coloured() {
+                        draw::Colours::Ansi
+                    } else {
+                        draw::Colours::None
+                    };
                     draw::text(&file.plan, colours)
                 }
                 Draw::Mermaid => draw::mermaid(&file.plan),
@@ -79,9 +84,12 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
             let known = windlass_loops::Known { agents: &names, builtins: &builtins };
             for path in named {
                 let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
-                let file = windlass_loops::LoopFile::parse(&path.display().to_string(), &bytes, &known)?;
+                let file =
+                    windlass_loops::LoopFile::parse(&path.display().to_string(), &bytes, &known)?;
                 if output.json {
-                    output.value(&json!({ "file": path, "id": file.id, "phases": file.plan.phases.len() }))?;
+                    output.value(
+                        &json!({ "file": path, "id": file.id, "phases": file.plan.phases.len() }),
+                    )?;
                 } else {
                     output.line(&format!(
                         "{} {}: {} phases",
