@@ -265,7 +265,8 @@ impl Stage {
         }
         self.say("Where things lie");
         self.output.line(&format!("repository       {}", self.repository.display()));
-        let names = ["terminal packet  ", "holds            ", "steps            ", "ledger           "];
+        let names =
+            ["terminal packet  ", "holds            ", "steps            ", "ledger           "];
         for (name, path) in names.iter().zip(&packets) {
             self.output.line(&format!("{name}{}", path.display()));
         }
