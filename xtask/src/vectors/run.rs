@@ -231,6 +231,7 @@ fn samples() -> Result<Vec<Event>> {
             phase: phase(),
             attempt,
             call: TraceId(id(0xbb)),
+            change: None,
             question: word("may it?"),
         },
         Event::SentBack {
