@@ -226,8 +226,8 @@ pub fn update_trace(connection: &Connection, state: &TraceState) -> Result<(), S
     Ok(())
 }
 
-/// Writes the record of a key that is free.
-fn insert_key(
+/// Writes the record of a key. One that is there already stays as it is.
+pub fn insert_key(
     connection: &Connection,
     reservation: &Reservation,
     trace_id: TraceId,
@@ -237,7 +237,7 @@ fn insert_key(
         .prepare_cached(
             "INSERT INTO idempotency (server_id, tool_name, idempotency_key, request_digest,
                  trace_id, tool_call_id)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
         )
         .during(operation)?
         .execute(params![

@@ -65,7 +65,10 @@ pub fn trace(
     }
     let upto = fold::filed_upto(connection)?;
     let known = unfiled_at(connection, hint.number.filter(|number| *number > upto))?;
-    if let Some(folded) = known.filter(|folded| folded.trace_id == Some(trace_id)) {
+    // One whose first entry names nobody is still the one that is known to stand there.
+    if let Some(folded) =
+        known.filter(|folded| folded.trace_id.is_none_or(|named| named == trace_id))
+    {
         return folded.row(trace_id).map(Some);
     }
     let operation = "look for a trace";

@@ -77,9 +77,10 @@ impl Tail {
         if self.version == Some(version) {
             return Ok(());
         }
+        let shared = self.version.is_some();
         self.read(connection)?;
         self.version = Some(version);
-        if self.traces.len() > SHARED_MAX {
+        if shared && self.traces.len() > SHARED_MAX {
             self.file_all(connection)?;
         }
         Ok(())
@@ -226,21 +227,14 @@ impl Tail {
             self.newest_filed = self.newest_filed.max(Some(id));
         }
         fault::point("file.inside");
-        if self.keys.values().any(|(number, _)| *number <= upto) {
-            // Taken from the rows as they are, readable or not: no key may get lost.
-            connection
-                .prepare_cached(
-                    "INSERT INTO idempotency (server_id, tool_name, idempotency_key,
-                         request_digest, trace_id, tool_call_id)
-                     SELECT server_id, tool_name, idempotency_key, ifnull(request_digest, x''),
-                         trace_id, ifnull(tool_call_id, x'')
-                     FROM entries WHERE id >= ?1 AND id < ?2 AND server_id IS NOT NULL
-                         AND tool_name IS NOT NULL AND idempotency_key IS NOT NULL
-                     ORDER BY server_id, tool_name, idempotency_key ON CONFLICT DO NOTHING",
-                )
-                .during(operation)?
-                .execute([self.upto.next().floor(), upto.next().floor()])
-                .during(operation)?;
+        for (number, key) in self.keys.values().filter(|(number, _)| *number <= upto) {
+            let trace = self.traces.get(number);
+            match fold::record(key, trace.map(|trace| trace.state.head.trace_id), None) {
+                Ok(record) => {
+                    append::insert_key(connection, &record.reservation, record.trace_id)?;
+                }
+                Err(_) => copy_keys(connection, *number)?,
+            }
         }
         connection
             .prepare_cached("UPDATE filed SET upto = ?1")
@@ -275,4 +269,23 @@ impl Tail {
         self.version = None;
         self.news = News::default();
     }
+}
+
+/// Files the keys of a trace from its rows as they are, readable or not: no key may get lost.
+fn copy_keys(connection: &Connection, number: TraceNumber) -> Result<(), StoreError> {
+    let operation = "file a key";
+    connection
+        .prepare_cached(
+            "INSERT INTO idempotency (server_id, tool_name, idempotency_key, request_digest,
+                 trace_id, tool_call_id)
+             SELECT server_id, tool_name, idempotency_key, ifnull(request_digest, x''), trace_id,
+                 ifnull(tool_call_id, x'')
+             FROM entries WHERE id >= ?1 AND id < ?2 AND server_id IS NOT NULL
+                 AND tool_name IS NOT NULL AND idempotency_key IS NOT NULL
+             ON CONFLICT DO NOTHING",
+        )
+        .during(operation)?
+        .execute([number.floor(), number.next().floor()])
+        .during(operation)?;
+    Ok(())
 }
