@@ -16,6 +16,7 @@ mod id;
 mod link;
 pub mod recovery;
 mod risk;
+mod scan;
 mod state;
 mod text;
 mod time;

@@ -77,9 +77,12 @@ impl Tail {
         if self.version == Some(version) {
             return Ok(());
         }
+        // After a rollback, what is in memory is not what was there.
         let shared = self.version.is_some();
+        let before = if shared { std::mem::take(&mut self.traces) } else { BTreeMap::new() };
         self.read(connection)?;
         self.version = Some(version);
+        self.compare(before);
         if shared && self.traces.len() > SHARED_MAX {
             self.file_all(connection)?;
         }
@@ -117,6 +120,24 @@ impl Tail {
         index.traces = self.numbers.clone();
         index.keys = self.keys.iter().map(|(slot, (number, _))| (slot.clone(), *number)).collect();
         Ok(())
+    }
+
+    /// Holds what was read against what this process knew: entries do not show that the last of them
+    /// are gone. Such a trace stands where it stood, and its entries do not match.
+    fn compare(&mut self, before: BTreeMap<TraceNumber, Unfiled>) {
+        for (number, mut known) in before.into_iter().filter(|(number, _)| *number > self.upto) {
+            let expected = known.state.head.sequence_number;
+            let found = self.traces.get(&number);
+            if found.is_some_and(|trace| trace.damage.is_some()) {
+                continue;
+            }
+            let found = found.map_or(0, |trace| trace.state.head.sequence_number);
+            if found < expected {
+                known.damage = Some(ChainError::Truncated { expected, found });
+                self.numbers.insert(known.state.head.trace_id, number);
+                self.traces.insert(number, known);
+            }
+        }
     }
 
     /// Takes over what was read.

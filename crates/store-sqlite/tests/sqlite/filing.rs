@@ -245,9 +245,23 @@ fn seen(store: &dyn Store, trace: &Trace) -> (Option<u64>, Vec<bool>) {
     (recorded, entries)
 }
 
+/// Who has filed a damaged trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filed {
+    NotYet,
+    ByItsWriter,
+    ByAnother,
+}
+
 /// Three held calls that are not filed, of which the middle one is damaged; what holds of the others
 /// is checked before and after they are filed, and `check` looks at the middle one.
-fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, bool)) {
+fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, Filed)) {
+    for filer in [Filed::ByItsWriter, Filed::ByAnother] {
+        damaged_and_filed(sql, filer, &check);
+    }
+}
+
+fn damaged_and_filed(sql: &str, filer: Filed, check: &impl Fn(&SqliteStore, &Trace, Filed)) {
     let place = Place::new();
     let store = place.open();
     let make = fixture(0);
@@ -264,8 +278,8 @@ fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, bool)) {
             assert_eq!(seen(store, call).1, vec![true; count], "{sql}");
         }
     };
-    check(&store, middle, false);
-    check(&place.open(), middle, false);
+    check(&store, middle, Filed::NotYet);
+    check(&place.open(), middle, Filed::NotYet);
     others(&store, 3);
     // Its holder cannot go on with it, as if nothing were; those of the others can.
     let error = store.append(middle.append(&leases[1], 3, 1)).unwrap_err();
@@ -274,10 +288,15 @@ fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, bool)) {
         store.append(call.append(lease, 3, 1)).unwrap();
     }
     assert_eq!(filed(&place).0, 0);
-    drop(store);
-    assert_eq!(filed(&place).0, 3);
+    if filer == Filed::ByItsWriter {
+        drop(store);
+    } else {
+        std::mem::forget(store);
+        put(&place.open(), &fixture(9).run_long(1));
+    }
+    assert!(filed(&place).0 >= 3);
     let store = place.open();
-    check(&store, middle, true);
+    check(&store, middle, filer);
     others(&store, 4);
     // The key is taken all the same.
     let taken = store.load_idempotency(&middle.slot());
@@ -311,6 +330,30 @@ fn damage_inside_an_unfiled_trace_stops_it_and_is_filed_as_it_is() {
     });
 }
 
+/// The chain does not show it, but the process that has written the entry knows.
+#[test]
+fn a_last_entry_that_goes_while_its_writer_lives_is_missed() {
+    for (which, left) in [("= (1 << 24) + 3", 2), ("BETWEEN 1 << 24 AND (2 << 24) - 1", 0)] {
+        let place = Place::new();
+        let store = place.open();
+        let (call, other) = (fixture(1).call(Ending::Completed), fixture(2).run_long(2));
+        let lease = hold(&store, &call);
+        put(&store, &other);
+        let damage = place.connect();
+        damage.execute_batch("DROP TRIGGER entries_are_never_deleted").unwrap();
+        let sql = format!("DELETE FROM entries WHERE id {which}");
+        assert_eq!(damage.execute(&sql, []).unwrap(), 3 - left);
+        let error = store.append(call.append(&lease, 3, 1)).unwrap_err();
+        assert_eq!(error.code(), Code::StateSequenceGap, "{error}");
+        drop(store);
+        let store = place.open();
+        // Filed where it stood.
+        assert_eq!(store.load_state(call.trace_id).unwrap().head, call.head_after(3));
+        assert_eq!(seen(&store, &call), (Some(3), vec![true; left]));
+        assert_reads_back(&store, &other, 2);
+    }
+}
+
 #[test]
 fn damage_at_the_beginning_of_an_unfiled_trace_is_never_taken_for_its_absence() {
     for (change, readable) in [
@@ -324,11 +367,17 @@ fn damage_at_the_beginning_of_an_unfiled_trace_is_never_taken_for_its_absence() 
     ] {
         let sql = format!("UPDATE entries SET {change} WHERE id = (2 << 24) + 1");
         damaged(&sql, |store, trace, filed| {
-            assert_eq!(seen(store, trace), (None, vec![readable, true, true]), "{change}");
-            let error = store.load_state(trace.trace_id).unwrap_err();
-            let named = matches!(error, StoreError::CorruptTrace { .. });
-            // Filed, it has entries and no row: verification names it.
-            assert_eq!(named, !filed, "{change}: {error}");
+            let state = store.load_state(trace.trace_id);
+            // Its writer still knows where it stood. Filed by another, it has entries and no row:
+            // verification names it.
+            let good = match filed {
+                Filed::NotYet => matches!(state, Err(StoreError::CorruptTrace { .. })),
+                Filed::ByItsWriter => state.is_ok_and(|state| state.head == trace.head_after(3)),
+                Filed::ByAnother => matches!(state, Err(StoreError::NotFound { .. })),
+            };
+            assert!(good, "{change}, filed {filed:?}");
+            let recorded = (filed == Filed::ByItsWriter).then_some(3);
+            assert_eq!(seen(store, trace), (recorded, vec![readable, true, true]), "{change}");
         });
     }
 }
