@@ -23,11 +23,12 @@ pub struct Key {
 /// A trace that is not filed, as its entries tell it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfiled {
-    /// Where it stands: after the last of its entries up to which the chain holds.
+    /// Where it stands: after the last of its entries that can be read, as its row would say. Whether
+    /// they hold together is found where they are read, as it is of a filed trace.
     pub state: TraceState,
-    /// The digest of the last artifact of that part.
+    /// The digest of that entry's artifact.
     pub last_artifact: Digest,
-    /// Why the chain holds no further, if it does not.
+    /// Why its chain does not hold, if it does not: then nothing is added to it.
     pub damage: Option<ChainError>,
     /// How many entries it has.
     pub entries: usize,
@@ -47,7 +48,7 @@ pub struct Folded {
     pub number: TraceNumber,
     /// The trace that its first row names, if it names one.
     pub trace_id: Option<TraceId>,
-    /// The trace, or why not even its first entry holds.
+    /// The trace, or why there is nowhere that it could stand.
     pub trace: Result<Unfiled, ChainError>,
     /// The keys that its rows reserve.
     pub keys: Vec<Key>,
@@ -122,6 +123,13 @@ pub fn fold(
             add(folded, row, &mut buffer);
         }
     }
+    for folded in &mut all {
+        if let Ok(Unfiled { damage: Some(damage), state, .. }) = &folded.trace
+            && state.head.sequence_number == 0
+        {
+            folded.trace = Err(damage.clone());
+        }
+    }
     Ok(all)
 }
 
@@ -156,20 +164,25 @@ fn add(folded: &mut Folded, row: &Row<'_>, buffer: &mut Vec<u8>) {
     if column(row, 14).is_ok_and(|released| released != ValueRef::Null) {
         trace.state.holder = None;
     }
-    if trace.damage.is_some() {
-        return;
-    }
-    let admitted = rows::read_entry(row)
-        .and_then(|entry| Ok((trace.state.head.admit(&entry, buffer)?, entry.artifact_digest)));
-    match admitted {
-        Ok((head, artifact)) => {
-            trace.state.head = head;
-            trace.last_artifact = artifact;
+    let entry = match rows::read_entry(row) {
+        Ok(entry) => entry,
+        Err(error) => {
+            trace.damage.get_or_insert(error);
+            return;
         }
-        // Without its first entry there is no trace that could stand anywhere.
-        Err(error) if trace.state.head.sequence_number == 0 => folded.trace = Err(error),
-        Err(error) => trace.damage = Some(error),
-    }
+    };
+    let head = &mut trace.state.head;
+    *head = head.admit(&entry, buffer).unwrap_or_else(|error| {
+        trace.damage.get_or_insert(error);
+        Head {
+            trace_id: head.trace_id,
+            sequence_number: entry.sequence_number,
+            entry_digest: entry.entry_digest,
+            state: Some(entry.to_state),
+            tool_call_id: entry.tool_call_id.or(head.tool_call_id),
+        }
+    });
+    trace.last_artifact = entry.artifact_digest;
 }
 
 /// The key that a row reserves, if it does.

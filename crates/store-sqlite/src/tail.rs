@@ -235,8 +235,8 @@ impl Tail {
         self.file(connection, self.last)
     }
 
-    /// Writes the rows of all unfiled traces up to a number. A trace that does not hold together
-    /// stands, as filed, where it held last: the entries after that are there and do not match.
+    /// Writes the rows of all unfiled traces up to a number. Of a trace that does not hold together
+    /// the row says where it stands, and the entries, which stay as they are, do not hold.
     fn file(&mut self, connection: &Connection, upto: TraceNumber) -> Result<(), StoreError> {
         let operation = "file traces";
         if upto <= self.upto {
