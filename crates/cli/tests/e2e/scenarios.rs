@@ -98,9 +98,12 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
     }),
     (Code::StateLockAcquireFailed, || meanwhile(|place, id| Some(place.run(&["recover", id])))),
     (Code::StateConcurrentExecution, || {
-        // A live holder is never robbed, so its fence is raised behind everyone's back.
-        meanwhile(|place, _| {
-            place.tamper().execute("UPDATE traces SET fence = fence + 1", []).unwrap();
+        // A live holder is never robbed, so its fence is raised behind everyone's back. Whoever asks
+        // for the lease files the trace: then there is a row to raise it in.
+        meanwhile(|place, id| {
+            place.run(&["recover", id]);
+            let raise = "UPDATE traces SET fence = fence + 1";
+            assert_eq!(place.tamper().execute(raise, []).unwrap(), 1);
             None
         })
     }),
