@@ -1,5 +1,6 @@
 //! The command line, and the help that teaches it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -70,6 +71,9 @@ pub enum Command {
     Canon(Canon),
     /// Check this machine and project, and say what to do about what is wrong.
     Doctor(Doctor),
+    /// Confine this process and become a command.
+    #[command(hide = true)]
+    Confined(Confined),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -286,4 +290,18 @@ pub struct Doctor {
     /// Also start or reach every MCP server of the registry and compare its tools.
     #[arg(long)]
     pub servers: bool,
+}
+
+/// Options of `confined`.
+#[derive(Debug, Args)]
+pub struct Confined {
+    /// A folder that the command may change.
+    #[arg(long, value_name = "DIR")]
+    pub write: Vec<PathBuf>,
+    /// Let it use the network.
+    #[arg(long)]
+    pub network: bool,
+    /// The command.
+    #[arg(last = true, required = true, value_name = "ARGV")]
+    pub argv: Vec<OsString>,
 }

@@ -2,6 +2,7 @@
 
 pub mod call;
 pub mod canon;
+pub mod confined;
 pub mod doctor;
 pub mod init;
 pub mod policy;
