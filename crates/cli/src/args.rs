@@ -1,5 +1,6 @@
 //! The command line, and the help that teaches it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -94,6 +95,9 @@ pub enum Command {
     Canon(Canon),
     /// Check this machine and project, and say what to do about what is wrong.
     Doctor(Doctor),
+    /// Confine this process and become a command.
+    #[command(hide = true)]
+    Confined(Confined),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -492,4 +496,18 @@ pub struct Demo {
     /// Where to make it; a fresh folder among the temporary files when absent.
     #[arg(value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
+}
+
+/// Options of `confined`.
+#[derive(Debug, Args)]
+pub struct Confined {
+    /// A folder that the command may change.
+    #[arg(long, value_name = "DIR")]
+    pub write: Vec<PathBuf>,
+    /// Let it use the network.
+    #[arg(long)]
+    pub network: bool,
+    /// The command.
+    #[arg(last = true, required = true, value_name = "ARGV")]
+    pub argv: Vec<OsString>,
 }

@@ -8,6 +8,7 @@ mod failure;
 mod output;
 mod project;
 mod workshop;
+mod sandbox;
 
 use std::process::ExitCode;
 
@@ -89,6 +90,7 @@ fn run(cli: &Cli, output: &Output) -> Done {
         Command::Policy(command) => commands::policy::run(&find()?, command, output),
         Command::Canon(options) => commands::canon::run(options, output),
         Command::Doctor(options) => commands::doctor::run(cli.project.as_deref(), options, output),
+        Command::Confined(options) => commands::confined::run(options),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "windlass", &mut script);

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_connect::Connectors;
 use windlass_kernel::Code;
 use windlass_policy::PolicySet;
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, System};
@@ -163,7 +162,13 @@ impl Project {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        Ok(PolicySupervisor::new(set, workspace, environment))
+        // As the kernel will see it: a rule names a file, not a path.
+        let confinement = Self::config(files)?.sandbox.confinement(workspace.root());
+        let supervisor = PolicySupervisor::new(set, workspace, environment);
+        Ok(match confinement {
+            Some(confinement) => supervisor.with_sandbox(confinement),
+            None => supervisor,
+        })
     }
 
     /// Puts the gateway together.
@@ -184,7 +189,7 @@ impl Project {
         Ok(Gateway::new(
             Arc::new(store),
             Arc::new(supervisor),
-            Arc::new(Connectors::new()),
+            Arc::new(config.sandbox.connectors()?),
             Arc::new(System),
             config.gateway(),
         ))

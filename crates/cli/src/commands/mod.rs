@@ -4,6 +4,7 @@ pub mod backlog;
 pub mod call;
 pub mod canon;
 pub mod demo;
+pub mod confined;
 pub mod doctor;
 pub mod init;
 pub mod loops;

@@ -156,6 +156,11 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
     (Code::ToolServerUnavailable, || server("broken/get", "{}")),
     (Code::ToolProtocolError, || server("count/garbage", "{}")),
     (Code::ToolFailed, || server("count/fail", "{}")),
+    (Code::SandboxUnavailable, || {
+        let place = Place::with_project();
+        place.replace(".windlass/config.toml", "writable = []", "writable = [\"missing\"]");
+        place.shell("shell/read", "ls", &[])
+    }),
     (Code::ToolOutcomeUnknown, || {
         let place = Place::with_server();
         let id = place.interrupted("count/add", "{}");
