@@ -238,7 +238,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::RunStopped => "`windlass stop --clear` lets runs start again",
         Code::RunConcurrent => "wait for it to end, or use `--worktree` for a workspace of its own",
         Code::HoldAlreadyResolved => "`windlass queue show RUN` says who decided, and what",
-        Code::HoldExpired => "start a new run; the loop's `hold.expires_hours` says how long one has",
+        Code::HoldExpired => {
+            "start a new run; the loop's `hold.expires_hours` says how long one has"
+        }
         Code::HoldStale => "look again with `windlass queue show RUN`, then decide",
         Code::PolicyChangedMidRun => "start a new run under the new policy",
         Code::RepoDirty => "commit, stash or remove what `git status` shows, then try again",

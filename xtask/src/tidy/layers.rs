@@ -27,6 +27,17 @@ const LAYERS: &[(&str, May)] = &[
         "windlass-runtime",
         May::Use(&["windlass-kernel", "windlass-policy", "windlass-store", "windlass-connect"]),
     ),
+    (
+        "windlass-engine",
+        May::Use(&[
+            "windlass-kernel",
+            "windlass-policy",
+            "windlass-formats",
+            "windlass-store",
+            "windlass-connect",
+            "windlass-runtime",
+        ]),
+    ),
     ("windlass", May::Ship),
     ("windlass-testkit", May::UseAny),
     ("windlass-bench", May::UseAny),
@@ -190,7 +201,8 @@ mod tests {
     #[test]
     fn a_pure_crate_has_a_closed_list() {
         for used in ["tokio", "rusqlite", "reqwest", "rand", "uuid", "chrono"] {
-            for name in ["windlass-kernel", "windlass-loops", "windlass-policy", "windlass-formats"] {
+            for name in ["windlass-kernel", "windlass-loops", "windlass-policy", "windlass-formats"]
+            {
                 assert_eq!(purity(&planted(name, used, None)).len(), 1, "{name} {used}");
             }
         }
