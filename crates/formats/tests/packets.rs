@@ -15,7 +15,7 @@ use windlass_formats::{
 };
 use windlass_kernel::{Code, Digest};
 
-const RUN: &str = "run_20260202_120000_k3v7q2ma";
+const RUN: &str = "run_20260202_120000_1a2b3c4d";
 
 fn run() -> RunName {
     RUN.parse().unwrap()
