@@ -13,6 +13,8 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
+    /// Where the files that show runs lie, relative to the project; `.windlass/artifacts` when absent.
+    pub artifacts_root: Option<PathBuf>,
     /// How the journal is written.
     pub journal: Journal,
     /// How the store is opened.

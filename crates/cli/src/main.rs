@@ -7,8 +7,8 @@ mod config;
 mod failure;
 mod output;
 mod project;
-mod workshop;
 mod sandbox;
+mod workshop;
 
 use std::process::ExitCode;
 

@@ -126,29 +126,12 @@ impl Project {
         Ok(SqliteStore::open(&path, config.store())?)
     }
 
-    /// Writes the files that show runs.
-    pub fn files_of_runs(
-        &self,
-        _: &Config,
-        _: Arc<dyn windlass_store::Store>,
-    ) -> Arc<dyn windlass_engine::Projector> {
-        struct Silent;
-        impl windlass_engine::Projector for Silent {
-            fn show(
-                &self,
-                _: &windlass_kernel::run::Run,
-                _: &[windlass_kernel::run::Event],
-            ) -> Result<(), windlass_engine::EngineError> {
-                Ok(())
-            }
-            fn check_hold(
-                &self,
-                _: &windlass_kernel::run::Run,
-            ) -> Result<(), windlass_engine::EngineError> {
-                Ok(())
-            }
+    /// Where the files that show runs lie.
+    pub fn artifacts(&self, config: &Config) -> PathBuf {
+        match &config.artifacts_root {
+            Some(root) => self.root.join(root),
+            None => self.folder.join("artifacts"),
         }
-        Arc::new(Silent)
     }
 
     /// Reads the policy.

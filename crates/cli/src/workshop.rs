@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use windlass_connect::{Confinement, Connectors};
 use windlass_engine::doers::{Agent, BUILTINS, Doers, RunnerChoice};
 use windlass_engine::{
-    Engine, EngineError, GitPlace, Parts, Place, Projector, Settings, Stop, Workshop,
+    Engine, EngineError, Files, GitPlace, Parts, Place, Projector, Settings, Stop, Workshop,
 };
 use windlass_kernel::{Code, RiskLevel};
 use windlass_loops::{AgentFile, Known, LoopFile};
@@ -22,8 +22,6 @@ use crate::project::{Project, unreadable};
 pub struct Shop {
     /// Takes runs through their loops.
     pub engine: Engine,
-    /// The journal.
-    pub store: Arc<dyn Store>,
     /// The loops, by name.
     pub loops: BTreeMap<String, LoopFile>,
 }
@@ -175,7 +173,8 @@ impl Shop {
             agents,
             RunnerChoice::default(),
         );
-        let projector = announce(project.files_of_runs(&config, Arc::clone(&store)));
+        let files = Files::new(Arc::clone(&store), project.artifacts(&config));
+        let projector = announce(Arc::new(files));
         let engine = Engine::new(
             Parts {
                 store: Arc::clone(&store),
@@ -188,6 +187,6 @@ impl Shop {
             },
             Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
         );
-        Ok(Self { engine, store, loops })
+        Ok(Self { engine, loops })
     }
 }

@@ -133,9 +133,11 @@ impl Book {
         if self.lost {
             return Err(EngineError::Lost { trace_id });
         }
-        let result = self.write(events);
-        self.lost = result.is_err();
-        result
+        // Until the store has said yes: a panic on the way leaves a fold that must not be used.
+        self.lost = true;
+        self.write(events)?;
+        self.lost = false;
+        Ok(())
     }
 
     fn write(&mut self, events: Vec<Event>) -> Result<(), EngineError> {

@@ -2,7 +2,7 @@
 
 use windlass_kernel::run::{Run, RunName};
 use windlass_kernel::{Machine, State, TraceId};
-use windlass_store::{Store, TraceFilter, TraceState};
+use windlass_store::{Store, StoreError, TraceFilter, TraceState};
 
 use crate::book::Book;
 use crate::engine::Engine;
@@ -41,8 +41,11 @@ impl Engine {
     pub fn find(&self, name: &str) -> Result<TraceId, EngineError> {
         let not_found = || EngineError::NotFound { name: name.chars().take(80).collect() };
         if let Ok(trace_id) = name.parse::<TraceId>() {
-            let state = self.store.load_state(trace_id).map_err(|_| not_found())?;
-            return if is_run(&state) { Ok(trace_id) } else { Err(not_found()) };
+            return match self.store.load_state(trace_id) {
+                Ok(state) if is_run(&state) => Ok(trace_id),
+                Ok(_) | Err(StoreError::NotFound { .. }) => Err(not_found()),
+                Err(error) => Err(error.into()),
+            };
         }
         let name: RunName = name.parse().map_err(|_| not_found())?;
         find_named(self.store.as_ref(), &name)?.ok_or_else(not_found)

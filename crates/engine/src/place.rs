@@ -14,7 +14,7 @@ use crate::error::EngineError;
 /// Where the work trees of runs lie, in the project.
 const WORKTREES: &str = ".windlass/worktrees";
 /// The most changed files that are named.
-const FILES_MAX: usize = 10_000;
+pub(crate) const FILES_MAX: usize = 10_000;
 
 /// A project that is, or is not, in a git repository.
 #[derive(Clone, Debug)]
@@ -140,7 +140,12 @@ impl Place for GitPlace {
 
     fn require_as_left(&self, workspace: &Path, run: &Run) -> Result<(), EngineError> {
         let git = Git::new(workspace);
-        require_head(&git, run)?;
+        // A commit may be on record that the branch has not been moved to.
+        let parent = run.commit.as_ref().map(|commit| commit.parent.as_str());
+        let head = git.head().map_err(trouble)?;
+        if parent.is_none() || head.as_ref().map(CommitId::as_str) != parent {
+            require_head(&git, run)?;
+        }
         let Some(change) = &run.change else { return self.require_clean(workspace) };
         let tree = git.tree_of_worktree().map_err(trouble)?;
         if tree.as_str() == change.tree {
@@ -196,7 +201,11 @@ impl Place for GitPlace {
         let new: CommitId = id(&commit.commit)?;
         let parent: CommitId = id(&commit.parent)?;
         match git.update_ref(&name, &new, Some(&parent)).map_err(trouble)? {
-            RefUpdate::Updated | RefUpdate::AlreadyThere => git.reset_index(&new).map_err(trouble),
+            RefUpdate::Updated | RefUpdate::AlreadyThere => {
+                // Whoever has gone to another branch meanwhile has another index.
+                let here = git.head().map_err(trouble)?.as_ref() == Some(&new);
+                if here { git.reset_index(&new).map_err(trouble) } else { Ok(()) }
+            }
             RefUpdate::Moved { actual } => Err(EngineError::Requirement {
                 code: Code::RepoMoved,
                 message: format!(

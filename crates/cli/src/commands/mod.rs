@@ -3,8 +3,8 @@
 pub mod backlog;
 pub mod call;
 pub mod canon;
-pub mod demo;
 pub mod confined;
+pub mod demo;
 pub mod doctor;
 pub mod init;
 pub mod loops;

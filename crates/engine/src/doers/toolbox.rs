@@ -1,11 +1,12 @@
 //! The tools of those at work: every call goes through the gateway, under a key of its own.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use windlass_kernel::run::Call;
 use windlass_kernel::{RiskLevel, State, TraceId};
-use windlass_runtime::{CallReport, CallRequest, Gateway};
+use windlass_runtime::{CallReport, CallRequest, Gateway, GatewayError};
 
 use crate::engine::Workshop;
 use crate::error::EngineError;
@@ -40,6 +41,11 @@ pub enum ToolReply {
         /// What is asked.
         question: String,
     },
+    /// It is not a call that could be recorded; nothing was done.
+    Refused {
+        /// Why.
+        reason: String,
+    },
     /// The stop switch was seen: the call was not made.
     Stopped,
 }
@@ -55,6 +61,8 @@ pub struct Toolbox<'a> {
     assignment: &'a Assignment,
     prefix: String,
     run_id: String,
+    /// How many calls were asked for.
+    asked: AtomicUsize,
     calls: Mutex<Vec<Call>>,
 }
 
@@ -72,8 +80,8 @@ impl<'a> Toolbox<'a> {
             Subject::Check(check) => format!("/{}", check.id),
         };
         let prefix = format!("{run_id}/{}{subject}/{}", assignment.phase.id, assignment.attempt);
-        let calls = Mutex::new(Vec::new());
-        Self { gateway, workshop, stop, assignment, prefix, run_id, calls }
+        let (asked, calls) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        Self { gateway, workshop, stop, assignment, prefix, run_id, asked, calls }
     }
 
     /// Makes a call.
@@ -84,17 +92,15 @@ impl<'a> Toolbox<'a> {
         if self.stop.requested(Some(&self.run_id)).is_some() {
             return Ok(ToolReply::Stopped);
         }
-        let number = self.calls.lock().unwrap_or_else(PoisonError::into_inner).len() + 1;
+        // Counted when it is asked for, so that no two calls ever get one key.
+        let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         if number > CALLS_MAX {
-            return Err(EngineError::Invalid {
-                code: windlass_kernel::Code::RequestInvalid,
-                message: format!("a try makes at most {CALLS_MAX} calls"),
-                hint: None,
-            });
+            let reason = format!("a try makes at most {CALLS_MAX} calls");
+            return Ok(ToolReply::Refused { reason });
         }
         let (server, tool) = request.tool.split_once('/').unwrap_or((&request.tool, ""));
         let class = self.workshop.class_of(server, tool).unwrap_or(RiskLevel::Write);
-        let report = self.gateway.call(CallRequest {
+        let report = match self.gateway.call(CallRequest {
             server: server.to_owned(),
             tool: tool.to_owned(),
             args: request.args,
@@ -105,7 +111,18 @@ impl<'a> Toolbox<'a> {
             plan_id: Some(self.assignment.plan_id),
             agent: request.agent,
             phase: Some(self.assignment.phase.id.clone()),
-        })?;
+        }) {
+            Ok(report) => report,
+            // Whoever asks for what is no call has made a mistake; the run can go on from that.
+            Err(GatewayError::Request(error)) => {
+                let reason = match std::error::Error::source(&error) {
+                    Some(cause) => format!("{error}: {cause}"),
+                    None => error.to_string(),
+                };
+                return Ok(ToolReply::Refused { reason });
+            }
+            Err(error) => return Err(error.into()),
+        };
         if let Some(hold) = &report.hold {
             let question = format!("{}: {}", report.tool, hold.reason);
             return Ok(ToolReply::Waiting { call: report.trace_id, question });

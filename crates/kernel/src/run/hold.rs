@@ -47,6 +47,11 @@ impl Run {
             return Err(format!("phase `{}` gives no cause for it", held.phase));
         }
         self.holds = held.number;
+        // The workspace as it was when the run stopped, whatever had been at work in it.
+        if let Some(change) = &held.change {
+            self.spent.changed_lines = change.lines;
+            self.change = Some(change.clone());
+        }
         self.hold = Some(Hold { held: held.clone(), shown, since: ts, votes: Vec::new() });
         Ok(())
     }

@@ -1,0 +1,1 @@
+//! What the engine costs by itself; printed, not judged.
