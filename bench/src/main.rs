@@ -2,8 +2,8 @@
 //!
 //! `cargo xtask bench` prints every figure with the limit beside it. Rates are taken in turns, limit
 //! and Windlass by Windlass, and the median of the rounds counts, so that a machine that gets busy
-//! meanwhile disturbs both alike. `--quick` makes a short run of it; `rates`, `verify` and `recover`
-//! name parts.
+//! meanwhile disturbs both alike. `--quick` makes a short run of it; `pages`, `rates`, `verify` and
+//! `recover` name parts.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -27,7 +27,7 @@ struct Effort {
 }
 
 /// The parts that can be asked for by name.
-const PARTS: &[&str] = &["rates", "verify", "recover"];
+const PARTS: &[&str] = &["pages", "rates", "verify", "recover"];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,6 +49,15 @@ fn main() -> Result<()> {
     };
     let folder = tempfile::tempdir_in(".")?;
     println!("load before: {}", process::load());
+    if wanted("pages") {
+        println!("pages of SQLite's log for a call");
+        println!("  write                 {:6.2}", calls::pages(folder.path(), Kind::Write)?);
+        println!(
+            "  read with its effect  {:6.2}",
+            calls::pages(folder.path(), Kind::ReadWithEffect)?
+        );
+        println!("  read write-ahead      {:6.2}", calls::pages(folder.path(), Kind::Read)?);
+    }
     if wanted("rates") {
         rates(folder.path(), &effort)?;
     }

@@ -1,5 +1,6 @@
 //! The command line, and the help that teaches it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -48,6 +49,30 @@ pub enum Color {
 pub enum Command {
     /// Make a project here: settings, policy, tool registry and an empty journal.
     Init(Init),
+    /// Take a task through a loop, until it ends or waits for you.
+    #[command(
+        after_help = "Examples:\n  windlass run \"fix the rounding in src/price.rs\"\n  windlass \
+        run task.yaml --worktree\n  windlass run '{\"task\":\"…\",\"constraints\":{\"allowed_paths\":\
+        [\"src\"]}}' --answers answers.json\n\nExit codes: 0 passed, 3 blocked, 4 waits for a person."
+    )]
+    Run(RunTask),
+    /// Take a run up again: after an answer, or after its process died.
+    Resume(Resume),
+    /// Say where runs stand.
+    Status(Status),
+    /// Look at what waits for you, and decide it.
+    #[command(subcommand)]
+    Queue(Queue),
+    /// Stop runs before their next effect.
+    Stop(StopRuns),
+    /// Take tasks from a Markdown check-list.
+    #[command(subcommand)]
+    Backlog(BacklogCommand),
+    /// Look at loops and check them.
+    #[command(subcommand)]
+    Loop(Loop),
+    /// Show it all on a scratch repository: a failing test, a crash, a decision, a commit.
+    Demo(Demo),
     /// Make a tool call, look at calls, decide those that wait for you.
     #[command(subcommand)]
     Call(Call),
@@ -70,6 +95,9 @@ pub enum Command {
     Canon(Canon),
     /// Check this machine and project, and say what to do about what is wrong.
     Doctor(Doctor),
+    /// Confine this process and become a command.
+    #[command(hide = true)]
+    Confined(Confined),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -286,4 +314,200 @@ pub struct Doctor {
     /// Also start or reach every MCP server of the registry and compare its tools.
     #[arg(long)]
     pub servers: bool,
+}
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub struct RunTask {
+    /// What is to be done: a sentence, JSON, or a `.json` or `.yaml` file.
+    #[arg(value_name = "TASK")]
+    pub task: String,
+    /// The loop to take it through.
+    #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
+    pub name: String,
+    /// Work in a git work tree and on a branch of its own.
+    #[arg(long)]
+    pub worktree: bool,
+    /// Answers to perform agents by, from a file; their tool calls are made for real.
+    #[arg(long, value_name = "FILE")]
+    pub answers: Option<PathBuf>,
+    /// Who starts it.
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+}
+
+/// Options of `resume`.
+#[derive(Debug, Args)]
+pub struct Resume {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// Who takes it up.
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+}
+
+/// Options of `status`.
+#[derive(Debug, Args)]
+pub struct Status {
+    /// Only this run, in full.
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+    /// Only those that have not ended.
+    #[arg(long)]
+    pub open: bool,
+    /// Only those that wait for a person.
+    #[arg(long)]
+    pub held: bool,
+    /// At most so many, newest first.
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+}
+
+/// Subcommands of `queue`.
+#[derive(Debug, Subcommand)]
+pub enum Queue {
+    /// List what waits, oldest first.
+    List {
+        /// At most so many.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
+    /// Show what one run waits for.
+    Show {
+        /// The run.
+        #[arg(value_name = "RUN")]
+        run: String,
+    },
+    /// Let a run go on.
+    Approve(Answer),
+    /// Refuse it: the run ends, or goes back where its loop says so.
+    Reject(Answer),
+}
+
+/// Options of `queue approve` and `queue reject`.
+#[derive(Debug, Args)]
+pub struct Answer {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// Who decides.
+    #[arg(long, value_name = "NAME")]
+    pub by: String,
+    /// Why.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// The digest of what you were shown; the answer is refused if something else waits now.
+    #[arg(long, value_name = "DIGEST")]
+    pub shown: Option<String>,
+    /// Take the run up at once.
+    #[arg(long)]
+    pub resume: bool,
+}
+
+/// Options of `stop`.
+#[derive(Debug, Args)]
+pub struct StopRuns {
+    /// Only this run; otherwise all, and none can start.
+    #[arg(value_name = "RUN")]
+    pub run: Option<String>,
+    /// Let them go on.
+    #[arg(long)]
+    pub clear: bool,
+    /// Why.
+    #[arg(long, value_name = "TEXT", default_value = "no reason given")]
+    pub reason: String,
+    /// Who stops.
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+}
+
+/// Subcommands of `backlog`.
+#[derive(Debug, Subcommand)]
+pub enum BacklogCommand {
+    /// List the tasks.
+    List {
+        /// The check-list; `BACKLOG.md` in the project when absent.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Show the task that would be taken next.
+    Next {
+        /// The check-list; `BACKLOG.md` in the project when absent.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Take the next task through a loop, and mark it done when it has passed.
+    Run {
+        /// The check-list; `BACKLOG.md` in the project when absent.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// The loop to take it through.
+        #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
+        name: String,
+        /// Work in a git work tree and on a branch of its own.
+        #[arg(long)]
+        worktree: bool,
+        /// Answers to perform agents by, from a file.
+        #[arg(long, value_name = "FILE")]
+        answers: Option<PathBuf>,
+        /// Who starts it.
+        #[arg(long, value_name = "NAME")]
+        by: Option<String>,
+    },
+}
+
+/// Subcommands of `loop`.
+#[derive(Debug, Subcommand)]
+pub enum Loop {
+    /// List the project's loops.
+    List,
+    /// Draw a loop.
+    Show {
+        /// The loop.
+        #[arg(value_name = "LOOP")]
+        name: String,
+        /// How to draw it.
+        #[arg(long = "as", value_name = "FORM", default_value = "text")]
+        draw: Draw,
+    },
+    /// Check loop files; the project's own when none is named.
+    Check {
+        /// The files.
+        #[arg(value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// How to draw a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Draw {
+    /// For a terminal.
+    Text,
+    /// As a Mermaid flowchart.
+    Mermaid,
+    /// As an SVG picture.
+    Svg,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Where to make it; a fresh folder among the temporary files when absent.
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+}
+
+/// Options of `confined`.
+#[derive(Debug, Args)]
+pub struct Confined {
+    /// A folder that the command may change.
+    #[arg(long, value_name = "DIR")]
+    pub write: Vec<PathBuf>,
+    /// Let it use the network.
+    #[arg(long)]
+    pub network: bool,
+    /// The command.
+    #[arg(last = true, required = true, value_name = "ARGV")]
+    pub argv: Vec<OsString>,
 }

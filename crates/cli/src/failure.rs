@@ -106,6 +106,28 @@ from_coded!(
     windlass_kernel::canon::CanonError
 );
 
+impl From<windlass_engine::EngineError> for Failure {
+    fn from(error: windlass_engine::EngineError) -> Self {
+        let failure = Self::of(error.code(), &error);
+        match error.hint() {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
+
+impl From<windlass_loops::LoopError> for Failure {
+    fn from(error: windlass_loops::LoopError) -> Self {
+        Self::of(error.code(), &error).hint(error.hint())
+    }
+}
+
+impl From<windlass_formats::TaskError> for Failure {
+    fn from(error: windlass_formats::TaskError) -> Self {
+        Self::of(error.code(), &error).hint(error.hint())
+    }
+}
+
 impl From<windlass_kernel::IdError> for Failure {
     fn from(error: windlass_kernel::IdError) -> Self {
         Self::of(Code::IdInvalid, &error)
@@ -131,7 +153,10 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::StateChecksumMismatch
         | Code::StoreCorrupt
         | Code::LedgerCorrupt => 5,
-        Code::CallOnHold | Code::ToolOutcomeUnknown | Code::RunOnHold => 4,
+        Code::CallOnHold
+        | Code::ToolOutcomeUnknown
+        | Code::RunOnHold
+        | Code::DriverMemoryConflict => 4,
         Code::ToolUnclassifiedDenied
         | Code::ToolClassDeclarationMismatch
         | Code::ToolClassMismatch
@@ -147,7 +172,10 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyChangedMidRun
         | Code::RepoDirty
         | Code::RepoMoved
-        | Code::RunStopped => 3,
+        | Code::RunStopped
+        | Code::DriverCapabilityExceeded
+        | Code::DriverSandboxInconsistent
+        | Code::DriverSaveRefused => 3,
         Code::DocSizeExceeded
         | Code::JsonInvalid
         | Code::JsonDuplicateKey
@@ -165,7 +193,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::BacklogInvalid
         | Code::LoopNotFound
         | Code::AnswersInvalid
-        | Code::RunNotFound => 2,
+        | Code::RunNotFound
+        | Code::DriverConfigInvalid => 2,
         Code::Internal => 70,
         Code::StateRecoveryFailed
         | Code::StateLockAcquireFailed
@@ -180,6 +209,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ToolProtocolError
         | Code::ToolFailed
         | Code::ToolCompensated
+        | Code::SandboxUnavailable
         | Code::StoreUnavailable
         | Code::StoreReadOnly
         | Code::StoreFull
@@ -189,7 +219,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::RunConcurrent
         | Code::RepoMissing
         | Code::FileUnwritable
-        | Code::FileUnreadable => 1,
+        | Code::FileUnreadable
+        | Code::DriverModelUnavailable => 1,
     }
 }
 
@@ -238,7 +269,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::RunStopped => "`windlass stop --clear` lets runs start again",
         Code::RunConcurrent => "wait for it to end, or use `--worktree` for a workspace of its own",
         Code::HoldAlreadyResolved => "`windlass queue show RUN` says who decided, and what",
-        Code::HoldExpired => "start a new run; the loop's `hold.expires_hours` says how long one has",
+        Code::HoldExpired => {
+            "start a new run; the loop's `hold.expires_hours` says how long one has"
+        }
         Code::HoldStale => "look again with `windlass queue show RUN`, then decide",
         Code::PolicyChangedMidRun => "start a new run under the new policy",
         Code::RepoDirty => "commit, stash or remove what `git status` shows, then try again",
@@ -261,6 +294,10 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::ProjectMissing => "run `windlass init` in the folder that your agents work in",
         Code::ProjectExists => "use it as it is; `windlass doctor` checks it",
         Code::ConfigInvalid => "correct the file, then run `windlass doctor`",
+        Code::SandboxUnavailable => {
+            "`windlass doctor` says what is missing; `[sandbox]` in `.windlass/config.toml` changes or \
+             ends it"
+        }
         Code::StoreReadOnly => "make the project's `.windlass` folder writable",
         Code::StoreFull => "free some space, then run `windlass recover`",
         Code::StoreTooNew => "use the version of Windlass that wrote it, or a newer one",
@@ -268,6 +305,18 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::StoreUnavailable => {
             "see whether its disk has room and its folder can be written, then run `windlass doctor`"
         }
+        Code::DriverConfigInvalid => "correct the file that the message names",
+        Code::DriverModelUnavailable => {
+            "make one of the intent's models available, or route the intent to another one"
+        }
+        Code::DriverCapabilityExceeded => {
+            "make the task smaller, or raise the profile's limit in `driver/profiles.toml`"
+        }
+        Code::DriverSandboxInconsistent => "start the task anew; the sandbox starts enabled",
+        Code::DriverSaveRefused => {
+            "only intents with `save_allowed` save, and only after their verification passed"
+        }
+        Code::DriverMemoryConflict => "restore the memory again and decide which entries hold",
         Code::Internal => "please report it with the command that caused it",
         Code::ToolTimeout
         | Code::ToolOutputTooLarge

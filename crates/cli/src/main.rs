@@ -1,11 +1,14 @@
 //! The `windlass` command: arguments, wiring, output, exit codes. It decides nothing.
 
+mod announce;
 mod args;
 mod commands;
 mod config;
 mod failure;
 mod output;
 mod project;
+mod sandbox;
+mod workshop;
 
 use std::process::ExitCode;
 
@@ -69,6 +72,14 @@ fn run(cli: &Cli, output: &Output) -> Done {
     let find = || Project::find(cli.project.as_deref());
     match &cli.command {
         Command::Init(options) => commands::init::run(cli.project.as_deref(), options, output),
+        Command::Run(options) => commands::run::run(&find()?, options, output),
+        Command::Resume(options) => commands::run::resume(&find()?, options, output),
+        Command::Status(options) => commands::status::run(&find()?, options, output),
+        Command::Queue(command) => commands::queue::run(&find()?, command, output),
+        Command::Stop(options) => commands::stop::run(&find()?, options, output),
+        Command::Backlog(command) => commands::backlog::run(&find()?, command, output),
+        Command::Loop(command) => commands::loops::run(&find()?, command, output),
+        Command::Demo(options) => commands::demo::run(options, output),
         Command::Call(command) => commands::call::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),
         Command::Recover(options) => commands::recover::run(&find()?, options, output),
@@ -79,6 +90,7 @@ fn run(cli: &Cli, output: &Output) -> Done {
         Command::Policy(command) => commands::policy::run(&find()?, command, output),
         Command::Canon(options) => commands::canon::run(options, output),
         Command::Doctor(options) => commands::doctor::run(cli.project.as_deref(), options, output),
+        Command::Confined(options) => commands::confined::run(options),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "windlass", &mut script);

@@ -163,7 +163,10 @@ impl Doers {
             Product::Failed { class, reason, answer, usage } => {
                 (answer, usage, Some(Failure { class, reason }))
             }
-            Product::Waiting { call, question } => return Ok(Outcome::Waiting { call, question }),
+            Product::Waiting { call, question } => {
+                let change = self.place.change(&assignment.workspace, &assignment.run)?;
+                return Ok(Outcome::Waiting { call, change, question });
+            }
             Product::Stopped => return Ok(Outcome::Stopped),
         };
         let mut facts = BTreeMap::new();
@@ -181,7 +184,11 @@ impl Doers {
         if too_large(&answer) {
             answer = serde_json::json!({});
         }
-        let change = self.place.change(&assignment.workspace, &assignment.run)?;
+        let change = if may_change(&assignment.phase.doer, tools) {
+            self.place.change(&assignment.workspace, &assignment.run)?
+        } else {
+            None
+        };
         let summary = failure.as_ref().map_or_else(
             || answer.get("summary").and_then(Value::as_str).unwrap_or_default().to_owned(),
             |failure| failure.reason.clone(),
@@ -234,10 +241,20 @@ fn judged(product: Product, duration_ms: u64) -> Outcome {
         Product::Failed { class, reason, usage, .. } => {
             (String::new(), format!("{class}: {reason}"), Value::Null, usage)
         }
-        Product::Waiting { call, question } => return Outcome::Waiting { call, question },
+        Product::Waiting { call, question } => {
+            return Outcome::Waiting { call, change: None, question };
+        }
         Product::Stopped => return Outcome::Stopped,
     };
     Outcome::Judged(Verdict { verdict, reason, findings, usage, duration_ms })
+}
+
+/// Whether a phase can have changed the workspace: git is asked only then.
+fn may_change(doer: &Doer, tools: &Toolbox<'_>) -> bool {
+    match doer {
+        Doer::Command { .. } | Doer::Agent { .. } => true,
+        Doer::Builtin { .. } | Doer::Person { .. } => !tools.calls().is_empty(),
+    }
 }
 
 fn too_large(answer: &Value) -> bool {

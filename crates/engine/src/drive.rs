@@ -179,8 +179,8 @@ impl<'a> Drive<'a> {
                     duration_ms,
                 });
             }
-            (_, Outcome::Waiting { call, question }) => {
-                events.push(Event::Waiting { phase, attempt, call, question });
+            (_, Outcome::Waiting { call, change, question }) => {
+                events.push(Event::Waiting { phase, attempt, call, change, question });
             }
             // The switch is looked at again before anything else is done.
             (_, Outcome::Stopped) => {}

@@ -2,7 +2,7 @@
 
 use windlass_kernel::run::{Run, RunName};
 use windlass_kernel::{Machine, State, TraceId};
-use windlass_store::{StoreError, TraceFilter, TraceState};
+use windlass_store::{Store, StoreError, TraceFilter, TraceState};
 
 use crate::book::Book;
 use crate::engine::Engine;
@@ -48,24 +48,7 @@ impl Engine {
             };
         }
         let name: RunName = name.parse().map_err(|_| not_found())?;
-        let mut before = Some(name.upper_bound());
-        loop {
-            let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
-            let page = self.store.list_traces(&filter)?;
-            for state in &page {
-                let trace_id = state.head.trace_id;
-                if trace_id < name.lower_bound() {
-                    return Err(not_found());
-                }
-                if name.names(trace_id) && is_run(state) {
-                    return Ok(trace_id);
-                }
-            }
-            match page.last() {
-                Some(last) if page.len() == PAGE => before = Some(last.head.trace_id),
-                _ => return Err(not_found()),
-            }
-        }
+        find_named(self.store.as_ref(), &name)?.ok_or_else(not_found)
     }
 
     /// Lists runs, newest first.
@@ -103,6 +86,31 @@ impl Engine {
     /// [`EngineError`] when there is none, or its trace does not hold together.
     pub fn read(&self, trace_id: TraceId) -> Result<Run, EngineError> {
         Book::read(self.store.as_ref(), trace_id)
+    }
+}
+
+/// The trace of the run with this name.
+pub(crate) fn find_named(
+    store: &dyn Store,
+    name: &RunName,
+) -> Result<Option<TraceId>, EngineError> {
+    let mut before = Some(name.upper_bound());
+    loop {
+        let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
+        let page = store.list_traces(&filter)?;
+        for state in &page {
+            let trace_id = state.head.trace_id;
+            if trace_id < name.lower_bound() {
+                return Ok(None);
+            }
+            if name.names(trace_id) && is_run(state) {
+                return Ok(Some(trace_id));
+            }
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE => before = Some(last.head.trace_id),
+            _ => return Ok(None),
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use windlass_kernel::run::plan::{Check, Phase};
-use windlass_kernel::run::{Done, Event, InvocationResult, Note, Run, Usage};
+use windlass_kernel::run::{Change, Done, Event, InvocationResult, Note, Run, Usage};
 use windlass_kernel::{PlanId, TraceId};
 
 use crate::book::Book;
@@ -63,6 +63,8 @@ pub enum Outcome {
     Waiting {
         /// The call.
         call: TraceId,
+        /// The workspace as it is now.
+        change: Option<Change>,
         /// What is asked.
         question: String,
     },

@@ -28,6 +28,19 @@ impl GitPlace {
     pub const fn new(root: PathBuf) -> Self {
         Self { root }
     }
+
+    /// Commits everything on the current branch.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] when git refuses, or the branch moves meanwhile.
+    pub fn commit_all(&self, message: &str, at: Timestamp) -> Result<(), EngineError> {
+        let git = Git::new(&self.root);
+        let Some(head) = git.head().map_err(trouble)? else { return Ok(()) };
+        if let Some(commit) = commit_on(&git, head, message, at)? {
+            self.publish_commit(&self.root, &commit)?;
+        }
+        Ok(())
+    }
 }
 
 fn trouble(error: GitError) -> EngineError {
@@ -68,6 +81,31 @@ fn require_head(git: &Git, run: &Run) -> Result<CommitId, EngineError> {
             ),
         }),
     }
+}
+
+/// Makes a commit of the work tree on top of `head`; `None` when nothing is changed.
+fn commit_on(
+    git: &Git,
+    head: CommitId,
+    message: &str,
+    at: Timestamp,
+) -> Result<Option<Commit>, EngineError> {
+    let tree = git.tree_of_worktree().map_err(trouble)?;
+    let stat = git.diff_to(&Against::Commit(head.clone()), &tree).map_err(trouble)?;
+    if stat.files.is_empty() {
+        return Ok(None);
+    }
+    let who = git.identity().map_err(trouble)?;
+    let seconds = u64::try_from(at.unix_ms() / 1000).unwrap_or_default();
+    let parents = std::slice::from_ref(&head);
+    let commit = git.commit_tree(&tree, parents, message, &who, &who, seconds).map_err(trouble)?;
+    let branch = git.branch().map_err(trouble)?;
+    Ok(Some(Commit {
+        branch: branch.unwrap_or_else(|| "HEAD".to_owned()),
+        commit: commit.as_str().to_owned(),
+        parent: head.as_str().to_owned(),
+        tree: tree.as_str().to_owned(),
+    }))
 }
 
 impl Place for GitPlace {
@@ -150,23 +188,8 @@ impl Place for GitPlace {
     ) -> Result<Prepared, EngineError> {
         let git = Git::new(workspace);
         let head = require_head(&git, run)?;
-        let tree = git.tree_of_worktree().map_err(trouble)?;
-        let stat = git.diff_to(&Against::Commit(head.clone()), &tree).map_err(trouble)?;
-        if stat.files.is_empty() {
-            return Ok(Prepared::Nothing);
-        }
-        let who = git.identity().map_err(trouble)?;
-        let seconds = u64::try_from(at.unix_ms() / 1000).unwrap_or_default();
-        let commit = git
-            .commit_tree(&tree, std::slice::from_ref(&head), message, &who, &who, seconds)
-            .map_err(trouble)?;
-        let branch = git.branch().map_err(trouble)?;
-        Ok(Prepared::Commit(Commit {
-            branch: branch.unwrap_or_else(|| "HEAD".to_owned()),
-            commit: commit.as_str().to_owned(),
-            parent: head.as_str().to_owned(),
-            tree: tree.as_str().to_owned(),
-        }))
+        let commit = commit_on(&git, head, message, at)?;
+        Ok(commit.map_or(Prepared::Nothing, Prepared::Commit))
     }
 
     fn publish_commit(&self, workspace: &Path, commit: &Commit) -> Result<(), EngineError> {

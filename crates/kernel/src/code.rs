@@ -116,6 +116,8 @@ codes! {
     ToolProtocolError = "TOOL_PROTOCOL_ERROR",
     /// The tool ran and reported a failure.
     ToolFailed = "TOOL_FAILED",
+    /// The command could not be confined as it must be, and was not started.
+    SandboxUnavailable = "SANDBOX_UNAVAILABLE",
     /// Whether the call took effect could not be found out.
     ToolOutcomeUnknown = "TOOL_OUTCOME_UNKNOWN",
     /// The call was undone after a crash.
@@ -169,6 +171,20 @@ codes! {
     StoreCorrupt = "STORE_CORRUPT",
     /// A file cannot be read or written.
     FileUnreadable = "FILE_UNREADABLE",
+
+    /// The configuration of the driver loop cannot be used.
+    DriverConfigInvalid = "DRIVER_CONFIG_INVALID",
+    /// No model that the intent may use can be reached.
+    DriverModelUnavailable = "DRIVER_MODEL_UNAVAILABLE",
+    /// A task needs more calls, retries or tokens than its capability profile allows.
+    DriverCapabilityExceeded = "DRIVER_CAPABILITY_EXCEEDED",
+    /// The sandbox is not in the state that is recorded.
+    DriverSandboxInconsistent = "DRIVER_SANDBOX_INCONSISTENT",
+    /// A task may not save to the project's memory.
+    DriverSaveRefused = "DRIVER_SAVE_REFUSED",
+    /// The project's memory has changed since it was restored.
+    DriverMemoryConflict = "DRIVER_MEMORY_CONFLICT",
+
     /// A fault of Windlass itself.
     Internal = "INTERNAL",
 }

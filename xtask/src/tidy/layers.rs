@@ -20,12 +20,24 @@ const LAYERS: &[(&str, May)] = &[
     ("windlass-loops", May::Use(&["windlass-kernel"])),
     ("windlass-policy", May::Use(&["windlass-kernel"])),
     ("windlass-formats", May::Use(&["windlass-kernel"])),
+    ("windlass-driver", May::Use(&["windlass-kernel"])),
     ("windlass-store", May::Use(&["windlass-kernel"])),
     ("windlass-store-sqlite", May::Use(&["windlass-store", "windlass-kernel"])),
     ("windlass-connect", May::Use(&["windlass-kernel"])),
     (
         "windlass-runtime",
         May::Use(&["windlass-kernel", "windlass-policy", "windlass-store", "windlass-connect"]),
+    ),
+    (
+        "windlass-engine",
+        May::Use(&[
+            "windlass-kernel",
+            "windlass-policy",
+            "windlass-formats",
+            "windlass-store",
+            "windlass-connect",
+            "windlass-runtime",
+        ]),
     ),
     ("windlass", May::Ship),
     ("windlass-testkit", May::UseAny),
@@ -58,6 +70,7 @@ const PURE: &[(&str, &[&str])] = &[
         ],
     ),
     ("windlass-formats", &["serde", "serde-saphyr", "serde_json", "thiserror", "windlass-kernel"]),
+    ("windlass-driver", &["serde", "serde_json", "thiserror", "toml", "windlass-kernel"]),
 ];
 
 /// Dependencies between our crates that the table does not have.
@@ -163,6 +176,7 @@ mod tests {
             ("windlass-kernel", "windlass-policy"),
             ("windlass-loops", "windlass-policy"),
             ("windlass-policy", "windlass-store"),
+            ("windlass-driver", "windlass-policy"),
             ("windlass-store", "windlass-store-sqlite"),
             ("windlass-connect", "windlass-store"),
             ("windlass-runtime", "windlass-store-sqlite"),
@@ -190,7 +204,7 @@ mod tests {
     #[test]
     fn a_pure_crate_has_a_closed_list() {
         for used in ["tokio", "rusqlite", "reqwest", "rand", "uuid", "chrono"] {
-            for name in ["windlass-kernel", "windlass-loops", "windlass-policy", "windlass-formats"] {
+            for (name, _) in PURE {
                 assert_eq!(purity(&planted(name, used, None)).len(), 1, "{name} {used}");
             }
         }

@@ -18,6 +18,10 @@ const FILES: &[(&str, &str)] = &[
     ("config.toml", include_str!("../../../../policies/config.toml")),
     ("tools.toml", include_str!("../../../../policies/tools.toml")),
     ("policy/default.toml", include_str!("../../../../policies/default.toml")),
+    ("loops/spine.md", include_str!("../../../../loops/spine.md")),
+    ("agents/builder.md", include_str!("../../../../loops/agents/builder.md")),
+    ("agents/designer.md", include_str!("../../../../loops/agents/designer.md")),
+    ("agents/reviewer.md", include_str!("../../../../loops/agents/reviewer.md")),
     (".gitignore", include_str!("../../../../policies/gitignore")),
 ];
 
@@ -54,6 +58,7 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> Done {
         output.line(&format!("{} {}", output.paint("made", Ink::Good), folder.display()));
         output.line("  tools.toml           which tools there are and what they can do");
         output.line("  policy/default.toml  what they may do, with examples that are run");
+        output.line("  loops/, agents/      what runs follow, and who does the work");
         output.line("  config.toml          settings");
         output.line("  windlass.db          the journal");
         output.line("\nCommit the folder: what was recorded is ignored by its own .gitignore.");

@@ -1,11 +1,19 @@
 //! One file per command.
 
+pub mod backlog;
 pub mod call;
 pub mod canon;
+pub mod confined;
+pub mod demo;
 pub mod doctor;
 pub mod init;
+pub mod loops;
 pub mod policy;
+pub mod queue;
 pub mod recover;
+pub mod run;
+pub mod status;
+pub mod stop;
 pub mod trace;
 pub mod verify;
 pub mod verify_file;

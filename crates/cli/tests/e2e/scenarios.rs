@@ -20,6 +20,12 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::BacklogInvalid, NO_RUNS),
     (Code::BacklogLineChanged, NO_RUNS),
     (Code::LedgerCorrupt, NO_RUNS),
+    (Code::DriverConfigInvalid, "no command reads the driver loop's configuration"),
+    (Code::DriverModelUnavailable, "no command runs the driver loop"),
+    (Code::DriverCapabilityExceeded, "no command runs the driver loop"),
+    (Code::DriverSandboxInconsistent, "no command runs the driver loop"),
+    (Code::DriverSaveRefused, "no command runs the driver loop"),
+    (Code::DriverMemoryConflict, "no command runs the driver loop"),
 ];
 
 const NO_RUNS: &str = "no command reads it yet; `vectors` and the tests of `formats` meet it";
@@ -92,9 +98,12 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
     }),
     (Code::StateLockAcquireFailed, || meanwhile(|place, id| Some(place.run(&["recover", id])))),
     (Code::StateConcurrentExecution, || {
-        // A live holder is never robbed, so its fence is raised behind everyone's back.
-        meanwhile(|place, _| {
-            place.tamper().execute("UPDATE traces SET fence = fence + 1", []).unwrap();
+        // A live holder is never robbed, so its fence is raised behind everyone's back. Whoever asks
+        // for the lease files the trace: then there is a row to raise it in.
+        meanwhile(|place, id| {
+            place.run(&["recover", id]);
+            let raise = "UPDATE traces SET fence = fence + 1";
+            assert_eq!(place.tamper().execute(raise, []).unwrap(), 1);
             None
         })
     }),
@@ -147,6 +156,11 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
     (Code::ToolServerUnavailable, || server("broken/get", "{}")),
     (Code::ToolProtocolError, || server("count/garbage", "{}")),
     (Code::ToolFailed, || server("count/fail", "{}")),
+    (Code::SandboxUnavailable, || {
+        let place = Place::with_project();
+        place.replace(".windlass/config.toml", "writable = []", "writable = [\"missing\"]");
+        place.shell("shell/read", "ls", &[])
+    }),
     (Code::ToolOutcomeUnknown, || {
         let place = Place::with_server();
         let id = place.interrupted("count/add", "{}");

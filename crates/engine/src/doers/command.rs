@@ -36,7 +36,10 @@ impl Doers {
             env: BTreeMap::new(),
             cwd: assignment.workspace.clone(),
         };
+        // What it runs may be the work of an agent.
+        let confinement = self.workshop.confinement(&assignment.workspace);
         let reply = self.connect.perform(&Job {
+            confinement: confinement.as_ref(),
             target: &target,
             tool: "",
             args: &Value::Null,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::parts::{Done, Held, InvocationResult, Started, Usage, Vote};
+use super::parts::{Change, Done, Held, InvocationResult, Started, Usage, Vote};
 use super::plan::{Resource, RunOutcome};
 use crate::canon::{self, CanonError};
 use crate::entry::present;
@@ -136,6 +136,9 @@ pub enum Event {
         attempt: u32,
         /// The call that waits.
         call: TraceId,
+        /// The workspace as it is now.
+        #[serde(deserialize_with = "present")]
+        change: Option<Change>,
         /// What is asked.
         question: String,
     },

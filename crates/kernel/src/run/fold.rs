@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::event::Event;
 use super::index::{Graph, Index};
-use super::parts::{Done, Started, Usage, Vote};
+use super::parts::{Change, Done, Started, Usage, Vote};
 use super::plan::{Concurrency, Resource, RunOutcome, Trigger};
 use super::state::{
     Commit, Ended, Judged, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
@@ -95,7 +95,7 @@ impl Run {
                 Ok(())
             }
             Event::PhaseDone { phase, attempt, done } => self.phase_done(phase, *attempt, done),
-            Event::Waiting { phase, attempt, call, question } => {
+            Event::Waiting { phase, attempt, call, change, question } => {
                 let at = self.trying(phase, *attempt)?;
                 if !self.index.at_work.contains(&at) {
                     return Err(format!("phase `{phase}` is not at work"));
@@ -103,6 +103,7 @@ impl Run {
                 // It is done once more after the answer, and says then what it used.
                 self.finish_work(at, Usage::default());
                 self.change(at, |state| state.waiting = Some((*call, question.clone())));
+                self.see(change.as_ref());
                 Ok(())
             }
             Event::SentBack { phase, source, verdict, to, count, fingerprint } => {
@@ -145,6 +146,13 @@ impl Run {
         self.started = Some(Arc::new(started.clone()));
         self.started_at = Some(ts);
         Ok(())
+    }
+
+    fn see(&mut self, change: Option<&Change>) {
+        if let Some(change) = change {
+            self.spent.changed_lines = change.lines;
+            self.change = Some(change.clone());
+        }
     }
 
     fn spend(&mut self, usage: Usage) {
@@ -279,10 +287,7 @@ impl Run {
                 });
             }
         });
-        if let Some(change) = &done.change {
-            self.spent.changed_lines = change.lines;
-            self.change = Some(change.clone());
-        }
+        self.see(done.change.as_ref());
         self.facts.extend(done.facts.clone());
         self.advance(at);
         Ok(())

@@ -1,0 +1,152 @@
+//! `windlass queue`: what waits for people, and their answers.
+
+use serde_json::{Value, json};
+use windlass_engine::Waiting;
+use windlass_kernel::run::{Decision, Resolution};
+use windlass_kernel::{Code, Digest, Timestamp};
+
+use crate::args::{Answer, Queue};
+use crate::commands::run::{open, report};
+use crate::commands::status;
+use crate::failure::{Done, Failure};
+use crate::output::{Ink, Output, plain};
+use crate::project::Project;
+
+/// Runs a subcommand of `queue`.
+pub fn run(project: &Project, command: &Queue, output: &Output) -> Done {
+    match command {
+        Queue::List { limit } => list(project, *limit, output),
+        Queue::Show { run } => show(project, run, output),
+        Queue::Approve(answer) => decide(project, answer, Decision::Approved, output),
+        Queue::Reject(answer) => decide(project, answer, Decision::Rejected, output),
+    }
+}
+
+fn list(project: &Project, limit: usize, output: &Output) -> Done {
+    let shop = open(project, None, output)?;
+    let (waiting, count) = shop.engine.waiting(limit)?;
+    if output.json {
+        let values: Vec<Value> =
+            waiting.iter().map(|one| status::describe_short(&one.run)).collect();
+        output.value(&values)?;
+    } else if waiting.is_empty() {
+        output.line("nothing waits for you");
+    } else {
+        let rows: Vec<_> = waiting.iter().map(row).collect();
+        output.table(&["RUN", "SINCE", "WHY", "AT", "QUESTION"], &rows);
+        if count > waiting.len() {
+            output.note(&format!("{} more; --limit shows them", count - waiting.len()));
+        }
+    }
+    Ok(0)
+}
+
+fn row(one: &Waiting) -> Vec<(String, Option<Ink>)> {
+    let id = one.run.started.as_ref().map(|started| started.run_id.clone());
+    let votes = match one.hold.held.approvals {
+        0 | 1 => String::new(),
+        needed => format!(" ({} of {needed})", one.hold.votes.len()),
+    };
+    let question: String = plain(&one.hold.held.question).chars().take(60).collect();
+    vec![
+        (id.unwrap_or_default(), None),
+        (text(one.hold.since), Some(Ink::Faint)),
+        (format!("{}{votes}", one.hold.held.trigger.as_str()), Some(Ink::Warn)),
+        (plain(&one.hold.held.phase), None),
+        (question, None),
+    ]
+}
+
+fn text(ts: Timestamp) -> String {
+    ts.to_string()
+}
+
+fn show(project: &Project, name: &str, output: &Output) -> Done {
+    let shop = open(project, None, output)?;
+    let run = shop.engine.read(shop.engine.find(name)?)?;
+    let Some(hold) = &run.hold else {
+        let message = format!("run `{name}` does not wait for a person");
+        return Err(Failure::new(Code::RunNotOnHold, message));
+    };
+    if output.json {
+        let mut value = status::describe(&run);
+        if let Some(object) = value.as_object_mut() {
+            object.insert("held".to_owned(), json!(hold.held));
+            let votes: Vec<Value> = hold
+                .votes
+                .iter()
+                .map(|(vote, at)| json!({"by": vote.by, "at": at, "decision": vote.decision, "reason": vote.reason}))
+                .collect();
+            object.insert("votes".to_owned(), json!(votes));
+        }
+        output.value(&value)?;
+        return Ok(0);
+    }
+    status::print(&run, output);
+    output.line("");
+    output.line(&format!("  why      {}", hold.held.trigger.as_str()));
+    output.line(&format!("  since    {}", text(hold.since)));
+    if let Some(expires_at) = hold.held.expires_at {
+        output.line(&format!("  until    {}", text(expires_at)));
+    }
+    if !hold.held.evidence.is_null() {
+        let evidence = serde_json::to_string_pretty(&hold.held.evidence).unwrap_or_default();
+        output.line(&format!("  evidence {}", plain(&evidence)));
+    }
+    if let Some(change) = &hold.held.change {
+        output.line(&format!(
+            "  changed  {} lines in {}",
+            change.lines,
+            plain(&change.files.join(", "))
+        ));
+    }
+    for (vote, at) in &hold.votes {
+        output.line(&format!(
+            "  {}  {} by {}: {}",
+            text(*at),
+            vote.decision.as_str(),
+            plain(&vote.by),
+            plain(&vote.reason)
+        ));
+    }
+    output.line(&format!("  shown    {}", hold.shown));
+    Ok(0)
+}
+
+fn decide(project: &Project, answer: &Answer, decision: Decision, output: &Output) -> Done {
+    let shop = open(project, Some(&answer.by), output)?;
+    let shown = answer
+        .shown
+        .as_deref()
+        .map(|text| {
+            text.parse::<Digest>()
+                .map_err(|error| Failure::new(Code::RequestInvalid, format!("`--shown`: {error}")))
+        })
+        .transpose()?;
+    let trace_id = shop.engine.find(&answer.run)?;
+    let answered = shop.engine.answer(trace_id, decision, &answer.by, &answer.reason, shown)?;
+    if answer.resume && answered.resolution != Resolution::Open && answered.run.ended.is_none() {
+        let run = shop.engine.resume(trace_id)?;
+        return report(&run, output);
+    }
+    if output.json {
+        output.value(&status::describe(&answered.run))?;
+        return Ok(0);
+    }
+    let id = plain(&answer.run);
+    match answered.resolution {
+        Resolution::Open => {
+            let held = answered.run.hold.as_ref();
+            let (have, need) = held.map_or((0, 0), |hold| (hold.votes.len(), hold.held.approvals));
+            output.line(&format!("recorded; {have} of {need} approvals"));
+        }
+        Resolution::Approved => output.line(&format!("approved; go on with: windlass resume {id}")),
+        Resolution::Rejected if answered.run.ended.is_some() => {
+            status::print_end(&answered.run, output);
+        }
+        Resolution::Rejected => {
+            output.line(&format!("rejected; the loop goes on from it: windlass resume {id}"))
+        }
+    }
+    Ok(0)
+}

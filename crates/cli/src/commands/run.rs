@@ -1,0 +1,105 @@
+//! `windlass run` and `windlass resume`.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use windlass_engine::doers::{ANSWERS_OPTION, Script};
+use windlass_engine::{NewRun, Projector};
+use windlass_formats::{TaskInput, TaskSpec, detect_task};
+use windlass_kernel::run::Run;
+use windlass_kernel::{Code, canon};
+
+use crate::announce::Announcer;
+use crate::args::{Resume, RunTask};
+use crate::commands::{backlog, status};
+use crate::failure::{Done, Failure};
+use crate::output::Output;
+use crate::project::{Project, unreadable};
+use crate::workshop::{Shop, whoami};
+
+/// The largest file of answers or of a task.
+const BYTES_MAX: usize = 4 << 20;
+
+/// Opens a project's engine with every step announced.
+pub fn open(project: &Project, by: Option<&str>, output: &Output) -> Result<Shop, Failure> {
+    let output = *output;
+    Shop::open(project, &whoami(by), |files| {
+        Arc::new(Announcer { files, output }) as Arc<dyn Projector>
+    })
+}
+
+/// Starts a run and takes it as far as it goes.
+pub fn run(project: &Project, options: &RunTask, output: &Output) -> Done {
+    let shop = open(project, options.by.as_deref(), output)?;
+    let task = read_task(&options.task)?;
+    let answers = options.answers.as_deref();
+    let run = start(&shop, &options.name, task, options.worktree, answers, Vec::new())?;
+    report(&run, output)
+}
+
+/// Starts a run of a loop.
+pub fn start(
+    shop: &Shop,
+    name: &str,
+    task: Value,
+    worktree: bool,
+    answers: Option<&std::path::Path>,
+    more: Vec<(String, Value)>,
+) -> Result<Run, Failure> {
+    let Some(file) = shop.loops.get(name) else {
+        return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
+    };
+    let mut options: serde_json::Map<String, Value> = more.into_iter().collect();
+    if let Some(path) = answers {
+        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+        Script::parse(&bytes).map_err(|error| {
+            let message = format!("`{}`: {error}", path.display());
+            Failure::new(Code::AnswersInvalid, message)
+        })?;
+        options.insert(ANSWERS_OPTION.to_owned(), canon::parse(&bytes, BYTES_MAX)?);
+    }
+    Ok(shop.engine.start(NewRun {
+        plan: file.plan.clone(),
+        loop_digest: file.digest,
+        task,
+        worktree,
+        options: Value::Object(options),
+    })?)
+}
+
+/// Takes a run up again.
+pub fn resume(project: &Project, options: &Resume, output: &Output) -> Done {
+    let shop = open(project, options.by.as_deref(), output)?;
+    let trace_id = shop.engine.find(&options.run)?;
+    let run = shop.engine.resume(trace_id)?;
+    report(&run, output)
+}
+
+/// Prints where a run stands; the exit code says it too.
+pub fn report(run: &Run, output: &Output) -> Done {
+    backlog::settle(run, output)?;
+    if output.json {
+        output.value(&status::describe(run))?;
+    } else {
+        status::print_end(run, output);
+    }
+    Ok(status::exit(run))
+}
+
+/// A task from a file, inline JSON or a sentence.
+pub fn read_task(text: &str) -> Result<Value, Failure> {
+    let task = match detect_task(text) {
+        TaskInput::InlineJson => TaskSpec::from_json(text.as_bytes()),
+        TaskInput::Sentence => TaskSpec::from_sentence(text),
+        TaskInput::File => {
+            let path = std::path::Path::new(text.trim());
+            let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
+            if bytes > u64::try_from(BYTES_MAX).unwrap_or(u64::MAX) {
+                let message = format!("`{}` is larger than {BYTES_MAX} bytes", path.display());
+                return Err(Failure::new(Code::DocSizeExceeded, message));
+            }
+            TaskSpec::from_file(&std::fs::read(path).map_err(|error| unreadable(path, &error))?)
+        }
+    };
+    Ok(Value::Object(task?.to_object()))
+}

@@ -1,0 +1,232 @@
+//! `windlass status`: where runs stand.
+
+use serde_json::{Value, json};
+use windlass_engine::RunFilter;
+use windlass_kernel::State;
+use windlass_kernel::run::plan::{Resource, RunOutcome};
+use windlass_kernel::run::{PhaseStatus, Resolution, Run};
+
+use crate::args::Status;
+use crate::commands::run::open;
+use crate::failure::Done;
+use crate::output::{Ink, Output, plain};
+use crate::project::Project;
+
+/// Shows one run, or the runs of the project.
+pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
+    let shop = open(project, None, output)?;
+    if let Some(name) = &options.run {
+        let run = shop.engine.read(shop.engine.find(name)?)?;
+        if output.json {
+            output.value(&describe(&run))?;
+        } else {
+            print(&run, output);
+        }
+        return Ok(0);
+    }
+    let state = if options.held { Some(State::Checkpoint) } else { None };
+    let found = shop.engine.list(&RunFilter {
+        open_only: options.open || options.held,
+        state,
+        limit: options.limit,
+    })?;
+    let mut rows = Vec::new();
+    let mut values = Vec::new();
+    for one in &found {
+        let run = shop.engine.read(one.trace.head.trace_id)?;
+        let mut value = describe_short(&run);
+        if let Some(object) = value.as_object_mut() {
+            object.insert("live".to_owned(), json!(one.live));
+        }
+        rows.push(row(&run, one.live));
+        values.push(value);
+    }
+    if output.json {
+        output.value(&values)?;
+    } else if rows.is_empty() {
+        output.line("no runs");
+        output.note("start one: windlass run \"what is to be done\"");
+    } else {
+        output.table(&["RUN", "LOOP", "STATE", "WHERE", "TASK"], &rows);
+    }
+    Ok(0)
+}
+
+fn row(run: &Run, live: bool) -> Vec<(String, Option<Ink>)> {
+    let started = run.started.as_deref();
+    let (state, ink) = standing(run, live);
+    let phase = run.all_phases().find(|(_, state)| state.status == PhaseStatus::Running);
+    let place = match (&run.hold, &run.ended, phase) {
+        (Some(hold), _, _) => hold.held.phase.clone(),
+        (_, Some(ended), _) => ended.reason.clone(),
+        (_, _, Some((phase, _))) => phase.id.clone(),
+        _ => String::new(),
+    };
+    let task = started.and_then(|started| started.task.get("task")).and_then(Value::as_str);
+    let task: String = plain(task.unwrap_or_default()).chars().take(50).collect();
+    vec![
+        (started.map(|started| started.run_id.clone()).unwrap_or_default(), None),
+        (started.map(|started| started.plan.id.clone()).unwrap_or_default(), None),
+        (state, Some(ink)),
+        (plain(&place), None),
+        (task, Some(Ink::Faint)),
+    ]
+}
+
+/// Where a run stands, in a word.
+fn standing(run: &Run, live: bool) -> (String, Ink) {
+    match (&run.ended, &run.hold) {
+        (Some(ended), _) if ended.outcome == RunOutcome::Pass => ("PASS".to_owned(), Ink::Good),
+        (Some(ended), _) => (ended.outcome.as_str().to_owned(), Ink::Bad),
+        (None, Some(hold)) => match hold.resolution() {
+            Resolution::Open => ("on hold".to_owned(), Ink::Warn),
+            Resolution::Approved => ("approved".to_owned(), Ink::Warn),
+            Resolution::Rejected => ("rejected".to_owned(), Ink::Warn),
+        },
+        (None, None) if live => ("running".to_owned(), Ink::Good),
+        (None, None) => ("interrupted".to_owned(), Ink::Warn),
+    }
+}
+
+/// Prints one run.
+pub fn print(run: &Run, output: &Output) {
+    let Some(started) = run.started.as_deref() else { return };
+    let task = started.task.get("task").and_then(Value::as_str).unwrap_or_default();
+    output.line(&format!(
+        "{}  {}",
+        output.paint(&started.run_id, Ink::Bold),
+        plain(&started.plan.title)
+    ));
+    output.line(&format!("  task     {}", plain(task)));
+    let state = run.head.state.map_or("", State::as_str);
+    output.line(&format!("  state    {state}"));
+    if let Some(worktree) = &started.worktree {
+        output.line(&format!("  in       {}", plain(worktree)));
+    }
+    for (phase, state) in run.all_phases() {
+        let (mark, ink) = match state.status {
+            PhaseStatus::Complete => ("✓", Ink::Good),
+            PhaseStatus::Failed => ("✗", Ink::Bad),
+            PhaseStatus::Running => ("…", Ink::Warn),
+            PhaseStatus::Skipped => ("-", Ink::Faint),
+            PhaseStatus::Pending => (" ", Ink::Faint),
+        };
+        let tries =
+            if state.attempt > 1 { format!(" (try {})", state.attempt) } else { String::new() };
+        let summary = state.done.as_ref().map(|done| plain(&done.summary)).unwrap_or_default();
+        output.line(
+            format!("  {} {}{tries}  {summary}", output.paint(mark, ink), plain(&phase.id))
+                .trim_end(),
+        );
+    }
+    for resource in Resource::ALL {
+        if let (Some(limit), used) = (run.limit(resource), run.used(resource))
+            && resource != Resource::Attempts
+        {
+            output.line(&format!("  used     {used} of {limit} {}", resource.as_str()));
+        }
+    }
+    print_end(run, output);
+}
+
+/// Prints what a run waits for, or how it ended.
+pub fn print_end(run: &Run, output: &Output) {
+    let id = run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default();
+    if let Some(hold) = &run.hold {
+        let word = output.paint("waits for a person", Ink::Warn);
+        output.line(&format!(
+            "{id} {word} at {}: {}",
+            plain(&hold.held.phase),
+            plain(&hold.held.question)
+        ));
+        output.line(&format!("\nlook:    windlass queue show {id}"));
+        output.line(&format!(
+            "go on:   windlass queue approve {id} --by NAME --reason TEXT --resume"
+        ));
+        output.line(&format!("refuse:  windlass queue reject {id} --by NAME --reason TEXT"));
+    } else if let Some(ended) = &run.ended {
+        let ink = if ended.outcome == RunOutcome::Pass { Ink::Good } else { Ink::Bad };
+        let commit = run.commit.as_ref().filter(|_| ended.outcome == RunOutcome::Pass);
+        let commit = commit.map(|commit| format!(", commit {}", commit.commit)).unwrap_or_default();
+        let detail = if ended.detail.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", plain(&ended.detail))
+        };
+        let word = output.paint(ended.outcome.as_str(), ink);
+        output.line(&format!("{id} {word}, {}{commit}{detail}", plain(&ended.reason)));
+    }
+}
+
+/// The exit code that says where a run stands.
+pub fn exit(run: &Run) -> u8 {
+    match (&run.ended, &run.hold) {
+        (Some(ended), _) if ended.outcome == RunOutcome::Pass => 0,
+        (Some(_), _) => 3,
+        (None, Some(_)) => 4,
+        (None, None) => 1,
+    }
+}
+
+/// A run in a list.
+pub fn describe_short(run: &Run) -> Value {
+    let started = run.started.as_deref();
+    json!({
+        "run_id": started.map(|started| started.run_id.clone()),
+        "trace_id": run.head.trace_id,
+        "loop": started.map(|started| started.plan.id.clone()),
+        "state": run.head.state,
+        "task": started.map(|started| started.task.clone()),
+        "started_at": run.started_at,
+        "outcome": run.ended.as_ref().map(|ended| ended.outcome),
+        "reason": run.ended.as_ref().map(|ended| ended.reason.clone()),
+        "hold": run.hold.as_ref().map(|hold| json!({
+            "trigger": hold.held.trigger,
+            "phase": hold.held.phase,
+            "question": hold.held.question,
+            "since": hold.since,
+            "expires_at": hold.held.expires_at,
+            "shown": hold.shown,
+            "approvals": hold.votes.len(),
+            "approvals_needed": hold.held.approvals,
+        })),
+    })
+}
+
+/// A run, whole.
+pub fn describe(run: &Run) -> Value {
+    let mut value = describe_short(run);
+    let phases: Vec<Value> = run
+        .all_phases()
+        .map(|(phase, state)| {
+            json!({
+                "id": phase.id,
+                "status": state.status.as_str(),
+                "attempt": state.attempt,
+                "summary": state.done.as_ref().map(|done| done.summary.clone()),
+                "failure": state.done.as_ref().and_then(|done| done.failure.clone()),
+                "calls": state.done.as_ref().map(|done| done.calls.clone()),
+                "outputs": state.done.as_ref().map(|done| done.outputs.clone()),
+            })
+        })
+        .collect();
+    if let Some(object) = value.as_object_mut() {
+        object.insert("phases".to_owned(), Value::Array(phases));
+        object.insert("facts".to_owned(), json!(run.facts));
+        object.insert("commit".to_owned(), json!(run.commit.as_ref().map(|commit| &commit.commit)));
+        object.insert("detail".to_owned(), json!(run.ended.as_ref().map(|ended| &ended.detail)));
+        object.insert(
+            "spent".to_owned(),
+            json!({
+                "tokens": run.spent.tokens,
+                "cost_micros": run.spent.cost_micros,
+                "wall_ms": run.spent.wall_ms,
+                "changed_lines": run.spent.changed_lines,
+                "accounted": !run.spent.unaccounted,
+            }),
+        );
+        object.insert("entries".to_owned(), json!(run.head.sequence_number));
+        object.insert("latest_entry_digest".to_owned(), json!(run.head.entry_digest));
+    }
+    value
+}

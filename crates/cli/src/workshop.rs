@@ -1,0 +1,192 @@
+//! Puts the engine together for a project.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use windlass_connect::{Confinement, Connectors};
+use windlass_engine::doers::{Agent, BUILTINS, Doers, RunnerChoice};
+use windlass_engine::{
+    Engine, EngineError, Files, GitPlace, Parts, Place, Projector, Settings, Stop, Workshop,
+};
+use windlass_kernel::{Code, RiskLevel};
+use windlass_loops::{AgentFile, Known, LoopFile};
+use windlass_policy::PolicySet;
+use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, System};
+use windlass_store::Store;
+
+use crate::failure::Failure;
+use crate::project::{Project, unreadable};
+
+/// Everything of a project that runs need.
+pub struct Shop {
+    /// Takes runs through their loops.
+    pub engine: Engine,
+    /// The loops, by name.
+    pub loops: BTreeMap<String, LoopFile>,
+}
+
+/// Brings gateways, one for each folder that runs work in.
+struct Gateways {
+    set: PolicySet,
+    settings: windlass_runtime::Settings,
+    sandbox: crate::config::Sandbox,
+    store: Arc<dyn Store>,
+    connectors: Arc<Connectors>,
+    made: Mutex<BTreeMap<PathBuf, Arc<Gateway>>>,
+}
+
+impl Workshop for Gateways {
+    fn gateway(&self, workspace: &Path) -> Result<Arc<Gateway>, EngineError> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gateway) = made.get(workspace) {
+            return Ok(Arc::clone(gateway));
+        }
+        let files = FileWorkspace::new(workspace).map_err(|error| EngineError::Invalid {
+            code: Code::FileUnreadable,
+            message: format!("`{}` cannot be worked in: {error}", workspace.display()),
+            hint: None,
+        })?;
+        let environment = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let confinement = self.sandbox.confinement(files.root());
+        let supervisor = PolicySupervisor::new(self.set.clone(), files, environment);
+        let supervisor = match confinement {
+            Some(confinement) => supervisor.with_sandbox(confinement),
+            None => supervisor,
+        };
+        let gateway = Arc::new(Gateway::new(
+            Arc::clone(&self.store),
+            Arc::new(supervisor),
+            Arc::clone(&self.connectors) as Arc<dyn windlass_connect::Connect>,
+            Arc::new(System),
+            self.settings,
+        ));
+        made.insert(workspace.to_owned(), Arc::clone(&gateway));
+        Ok(gateway)
+    }
+
+    fn confinement(&self, workspace: &Path) -> Option<Confinement> {
+        self.sandbox.confinement(workspace)
+    }
+
+    fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {
+        self.set.registry().find(server, tool).map(|(_, tool)| tool.class)
+    }
+
+    fn sizes(&self) -> (usize, usize) {
+        (self.set.rules().len(), self.set.registry().tools().count())
+    }
+}
+
+/// Who acts, where nobody says.
+pub fn whoami(named: Option<&str>) -> String {
+    let user = || std::env::var("USER").ok().filter(|name| !name.trim().is_empty());
+    named.map(str::to_owned).or_else(user).unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// The names of all builtins.
+pub fn builtins() -> BTreeSet<String> {
+    BUILTINS.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Reads the agents among the files that decide.
+pub fn agents(files: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<String, Agent>, Failure> {
+    let mut agents = BTreeMap::new();
+    for (path, bytes) in files_in(files, "agents/") {
+        let file = AgentFile::parse(path, bytes)?;
+        agents.insert(
+            file.name.clone(),
+            Agent {
+                name: file.name,
+                description: file.description,
+                model: file.model,
+                tools: file.tools,
+                prompt: file.prompt,
+                digest: file.digest,
+            },
+        );
+    }
+    Ok(agents)
+}
+
+/// Reads the loops among the files that decide.
+pub fn loops(
+    files: &BTreeMap<String, Vec<u8>>,
+    agents: &BTreeMap<String, Agent>,
+) -> Result<BTreeMap<String, LoopFile>, Failure> {
+    let (agents, builtins) = (agents.keys().cloned().collect(), builtins());
+    let known = Known { agents: &agents, builtins: &builtins };
+    let mut loops = BTreeMap::new();
+    for (path, bytes) in files_in(files, "loops/") {
+        let file = LoopFile::parse(path, bytes, &known)?;
+        loops.insert(file.id.clone(), file);
+    }
+    Ok(loops)
+}
+
+/// The Markdown files of a folder, folders in it included.
+fn files_in<'a>(
+    files: &'a BTreeMap<String, Vec<u8>>,
+    folder: &'a str,
+) -> impl Iterator<Item = (&'a str, &'a [u8])> {
+    let inside = files.iter().filter(move |(path, _)| path.starts_with(folder));
+    let inside = inside.filter(|(path, _)| path.ends_with(".md"));
+    inside.map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
+}
+
+impl Shop {
+    /// Puts everything together; `announce` hears of every step.
+    pub fn open(
+        project: &Project,
+        by: &str,
+        announce: impl FnOnce(Arc<dyn Projector>) -> Arc<dyn Projector>,
+    ) -> Result<Self, Failure> {
+        let files = project.files()?;
+        let config = Project::config(&files)?;
+        let set = PolicySet::load(&files)?;
+        let policy_hash = set.hash();
+        let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
+        let agents = agents(&files)?;
+        let loops = loops(&files, &agents)?;
+        let root =
+            project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
+        let connectors = Arc::new(config.sandbox.connectors()?);
+        let workshop: Arc<dyn Workshop> = Arc::new(Gateways {
+            set,
+            settings: config.gateway(),
+            sandbox: config.sandbox.clone(),
+            store: Arc::clone(&store),
+            connectors: Arc::clone(&connectors),
+            made: Mutex::default(),
+        });
+        let place: Arc<dyn Place> = Arc::new(GitPlace::new(root.clone()));
+        let stop = Stop::new(project.folder.join("stop"));
+        let source = Arc::new(System);
+        let hands = Doers::new(
+            Arc::clone(&workshop),
+            Arc::clone(&place),
+            connectors,
+            source,
+            stop.clone(),
+            agents,
+            RunnerChoice::default(),
+        );
+        let files = Files::new(Arc::clone(&store), project.artifacts(&config));
+        let projector = announce(Arc::new(files));
+        let engine = Engine::new(
+            Parts {
+                store: Arc::clone(&store),
+                source: Arc::new(System),
+                hands: Arc::new(hands),
+                projector,
+                place,
+                workshop,
+                stop,
+            },
+            Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
+        );
+        Ok(Self { engine, loops })
+    }
+}

@@ -1,0 +1,142 @@
+//! What a request is about, by its words alone.
+//!
+//! A trigger matches as a whole word or phrase, in any case, with any white space between its words.
+//! It does not match inside a longer word, nor inside a compound: `plan.md`, `re-implement` and
+//! `src/refactor/mod.rs` name things. What is not recognised is asked, never guessed.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{DriverConfig, Intent, IntentId, Outcome};
+
+/// The longest request that is classified.
+pub const REQUEST_BYTES_MAX: usize = 256 * 1024;
+
+/// What a request was found to be about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Classification {
+    /// One intent.
+    Resolved {
+        /// The intent.
+        intent: IntentId,
+        /// The trigger that called for it, as configuration writes it.
+        trigger: String,
+    },
+    /// No intent, or several of the same priority.
+    Ambiguous {
+        /// Those that the request could mean; empty when nothing was recognised.
+        candidates: Vec<IntentId>,
+        /// What to ask the person.
+        question: String,
+    },
+}
+
+impl Classification {
+    /// PASS when an intent was found, ASK_USER otherwise.
+    #[must_use]
+    pub const fn outcome(&self) -> Outcome {
+        match self {
+            Self::Resolved { .. } => Outcome::Pass,
+            Self::Ambiguous { .. } => Outcome::AskUser,
+        }
+    }
+}
+
+/// Classifies a request: of all intents whose trigger stands in it, the one of the lowest priority
+/// number; two of that number, or none at all, ask.
+#[must_use]
+pub fn classify(config: &DriverConfig, request: &str) -> Classification {
+    if request.len() > REQUEST_BYTES_MAX {
+        let question = format!(
+            "the request is {} bytes long, over {REQUEST_BYTES_MAX}; say in short which of these \
+             it is: {}",
+            request.len(),
+            list(config.intents.iter().map(|intent| &intent.name)),
+        );
+        return Classification::Ambiguous { candidates: Vec::new(), question };
+    }
+    let text = fold(request);
+    let hit = |intent: &Intent| {
+        let trigger = intent.triggers.iter().find(|trigger| stands_in(&text, &trigger.folded))?;
+        Some((intent.name.clone(), intent.priority, trigger.text.clone()))
+    };
+    let mut hits = config.intents.iter().filter_map(hit);
+    let Some((intent, priority, trigger)) = hits.next() else {
+        let all = list(config.intents.iter().map(|intent| &intent.name));
+        let question = format!("what is to be done is not clear; which of these is it: {all}");
+        return Classification::Ambiguous { candidates: Vec::new(), question };
+    };
+    // Intents are kept by priority, so rivals follow at once.
+    let rivals = hits.take_while(|(_, other, _)| *other == priority).map(|(name, _, _)| name);
+    let mut candidates = vec![intent.clone()];
+    candidates.extend(rivals);
+    if candidates.len() > 1 {
+        let question =
+            format!("the request could mean several; which is it: {}", list(&candidates));
+        return Classification::Ambiguous { candidates, question };
+    }
+    Classification::Resolved { intent, trigger }
+}
+
+fn list<'a>(names: impl IntoIterator<Item = &'a IntentId>) -> String {
+    let names: Vec<String> = names.into_iter().map(|name| format!("`{name}`")).collect();
+    names.join(", ")
+}
+
+/// The text as it is compared: case folded, white space made single blanks and trimmed.
+pub(crate) fn fold(text: &str) -> Vec<char> {
+    let mut folded: Vec<char> = Vec::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_whitespace() {
+            if folded.last().is_some_and(|last| *last != ' ') {
+                folded.push(' ');
+            }
+        } else if char == 'ı' {
+            // Its upper case is the `I` of another letter.
+            folded.push(char);
+        } else {
+            folded.extend(char.to_uppercase().flat_map(char::to_lowercase));
+        }
+    }
+    if folded.last() == Some(&' ') {
+        folded.pop();
+    }
+    folded
+}
+
+/// Whether there is anything to match in a folded text.
+pub(crate) fn has_word(folded: &[char]) -> bool {
+    folded.iter().any(|char| is_word(*char))
+}
+
+/// Letters, digits, `_`, and what attaches to a letter: combining marks and joiners.
+fn is_word(char: char) -> bool {
+    char.is_alphanumeric()
+        || matches!(char, '_' | '\u{ad}' | '\u{200c}' | '\u{200d}' | '\u{2060}'
+            | '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}'
+            | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}')
+}
+
+/// What makes one compound of the words on both sides of it.
+const fn joins(char: char) -> bool {
+    matches!(char, '-' | '\'' | '’' | '.' | '/' | '\\' | ':' | '@' | '‐' | '‑')
+}
+
+fn stands_in(text: &[char], trigger: &[char]) -> bool {
+    let windows = text.windows(trigger.len().max(1)).enumerate();
+    windows.filter(|(_, window)| *window == trigger).any(|(at, _)| {
+        let before = text.get(..at).unwrap_or_default().iter().rev();
+        let after = text.get(at + trigger.len()..).unwrap_or_default().iter();
+        is_edge(before) && is_edge(after)
+    })
+}
+
+/// Whether a word ends where these characters begin.
+fn is_edge<'a>(mut beyond: impl Iterator<Item = &'a char>) -> bool {
+    match beyond.next() {
+        None => true,
+        Some(next) if is_word(*next) => false,
+        Some(next) if joins(*next) => beyond.next().is_none_or(|second| !is_word(*second)),
+        Some(_) => true,
+    }
+}

@@ -1,0 +1,136 @@
+//! Reads `driver/intents.toml`.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::models::{Models, distinct};
+use super::{CONTEXT_INTENT, Intent, LIST_MAX, Trigger};
+use crate::classify::{fold, has_word};
+use crate::source::Source;
+use crate::{ConfigError, IntentId, Role, Tier};
+
+const TRIGGER_BYTES_MAX: usize = 200;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    intent: Vec<RawIntent>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawIntent {
+    name: Spanned<IntentId>,
+    priority: Spanned<u32>,
+    triggers: Spanned<Vec<Spanned<String>>>,
+    tiers: Spanned<Vec<Spanned<Tier>>>,
+    role: Spanned<Role>,
+    project_bound: bool,
+    restore_required: bool,
+    save_allowed: bool,
+    critical: bool,
+}
+
+pub(super) fn load(source: &Source<'_>, models: &Models) -> Result<Vec<Intent>, ConfigError> {
+    let raw: RawFile = source.parse()?;
+    let mut intents: Vec<Intent> = Vec::new();
+    // Which intent a folded trigger belongs to.
+    let mut owners: BTreeMap<Vec<char>, IntentId> = BTreeMap::new();
+    for raw in raw.intent {
+        let span = raw.name.span();
+        let name = raw.name.get_ref().clone();
+        if intents.len() >= LIST_MAX || intents.iter().any(|intent| intent.name == name) {
+            let message = format!("the intent `{name}` is declared before, or there are too many");
+            return Err(source.error(span, message, "give it a name of its own"));
+        }
+        intents.push(intent(source, raw, models, &mut owners)?);
+    }
+    if !intents.iter().any(|intent| intent.name.as_str() == CONTEXT_INTENT) {
+        let message = format!("there is no intent `{CONTEXT_INTENT}`");
+        let hint = "without it no project could ever get its context file";
+        return Err(source.error(0..0, message, hint));
+    }
+    intents.sort_by(|one, other| (one.priority, &one.name).cmp(&(other.priority, &other.name)));
+    Ok(intents)
+}
+
+fn intent(
+    source: &Source<'_>,
+    raw: RawIntent,
+    models: &Models,
+    owners: &mut BTreeMap<Vec<char>, IntentId>,
+) -> Result<Intent, ConfigError> {
+    let name = raw.name.into_inner();
+    if *raw.priority.get_ref() == 0 {
+        let message = format!("the priority of intent `{name}` is 0");
+        return Err(source.error(raw.priority.span(), message, "priorities start at 1"));
+    }
+    let listed = raw.tiers.span();
+    for tier in raw.tiers.get_ref() {
+        if !models.tiers.contains(tier.get_ref()) {
+            let message = format!("intent `{name}` allows the unknown tier `{}`", tier.get_ref());
+            let hint = "tiers are listed in driver/models.toml";
+            return Err(source.error(tier.span(), message, hint));
+        }
+    }
+    let tiers = distinct(source, raw.tiers.into_inner(), "tier")?;
+    if tiers.is_empty() {
+        let message = format!("intent `{name}` allows no tier");
+        return Err(source.error(listed, message, "name the tiers that may work on it"));
+    }
+    let role = raw.role.get_ref();
+    if !models.roles.contains(role) {
+        let message = format!("intent `{name}` has the unknown role `{role}`");
+        return Err(source.error(
+            raw.role.span(),
+            message,
+            "roles are listed in driver/models.toml",
+        ));
+    }
+    let triggers = triggers(source, &name, raw.triggers, owners)?;
+    Ok(Intent {
+        priority: raw.priority.into_inner(),
+        triggers,
+        tiers: tiers.into_iter().collect(),
+        role: raw.role.into_inner(),
+        project_bound: raw.project_bound,
+        restore_required: raw.restore_required,
+        save_allowed: raw.save_allowed,
+        critical: raw.critical,
+        name,
+    })
+}
+
+fn triggers(
+    source: &Source<'_>,
+    name: &IntentId,
+    raw: Spanned<Vec<Spanned<String>>>,
+    owners: &mut BTreeMap<Vec<char>, IntentId>,
+) -> Result<Vec<Trigger>, ConfigError> {
+    let listed = raw.span();
+    let raw = raw.into_inner();
+    if raw.is_empty() || raw.len() > LIST_MAX {
+        let message = format!("intent `{name}` has {} triggers", raw.len());
+        let hint = format!("it needs 1 to {LIST_MAX}: without one it could never be meant");
+        return Err(source.error(listed, message, hint));
+    }
+    let mut triggers = Vec::with_capacity(raw.len());
+    for trigger in raw {
+        let span = trigger.span();
+        let text = trigger.into_inner();
+        let folded = fold(&text);
+        if text.len() > TRIGGER_BYTES_MAX || !has_word(&folded) {
+            let message = format!("a trigger of intent `{name}` is empty or too long");
+            let hint = format!("a word or phrase of at most {TRIGGER_BYTES_MAX} bytes");
+            return Err(source.error(span, message, hint));
+        }
+        if let Some(owner) = owners.insert(folded.clone(), name.clone()) {
+            let message = format!("the trigger `{text}` belongs to intent `{owner}` already");
+            return Err(source.error(span, message, "leave it out of one of the two"));
+        }
+        triggers.push(Trigger { text, folded });
+    }
+    Ok(triggers)
+}
