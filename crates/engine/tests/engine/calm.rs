@@ -196,6 +196,10 @@ fn what_one_branch_has_done_is_on_record_though_the_other_could_not_go_on() {
             if piece.0 == "left" || piece.0 == "right" {
                 meet.wait();
             }
+            if piece.0 == "right" {
+                // The left branch has given up by then.
+                std::thread::sleep(std::time::Duration::from_millis(50));
+            }
         })
     };
     let engine = world.fake_with(&Life::until(None), except(&[("left", 1, Act::Halt)]), during);

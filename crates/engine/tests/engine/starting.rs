@@ -1,5 +1,6 @@
 //! What must be true before a run begins, and that nothing is written before it is.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Barrier};
@@ -90,8 +91,12 @@ fn while_at_work(world: &World, first: NewRun, meanwhile: impl FnOnce()) {
     std::thread::scope(|scope| {
         let run = scope.spawn(move || engine.start(first).unwrap());
         reached.wait();
-        meanwhile();
+        // The other one must not wait for ever if this fails.
+        let failed = catch_unwind(AssertUnwindSafe(meanwhile));
         go_on.wait();
+        if let Err(thrown) = failed {
+            resume_unwind(thrown);
+        }
         assert_eq!(end(&run.join().unwrap()), ("PASS", "pass"));
     });
 }
