@@ -71,6 +71,8 @@ pub enum Command {
     /// Look at loops and check them.
     #[command(subcommand)]
     Loop(Loop),
+    /// Write the files that show a run again, from the journal alone.
+    Export(Export),
     /// Show it all on a scratch repository: a failing test, a crash, a decision, a commit.
     Demo(Demo),
     /// Make a tool call, look at calls, decide those that wait for you.
@@ -510,4 +512,12 @@ pub struct Confined {
     /// The command.
     #[arg(last = true, required = true, value_name = "ARGV")]
     pub argv: Vec<OsString>,
+}
+
+/// Options of `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub run: String,
 }

@@ -6,6 +6,7 @@ pub mod canon;
 pub mod confined;
 pub mod demo;
 pub mod doctor;
+pub mod export;
 pub mod init;
 pub mod loops;
 pub mod policy;
