@@ -71,6 +71,8 @@ pub enum Command {
     /// Look at loops and check them.
     #[command(subcommand)]
     Loop(Loop),
+    /// Remove the work tree of a run that has ended; its branch stays.
+    Close(Close),
     /// Write the files that show a run again, from the journal alone.
     Export(Export),
     /// Show it all on a scratch repository: a failing test, a crash, a decision, a commit.
@@ -374,6 +376,9 @@ pub enum Queue {
         /// At most so many.
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
+        /// Print only the runs' names, one a line.
+        #[arg(long)]
+        ids: bool,
     },
     /// Show what one run waits for.
     Show {
@@ -520,4 +525,15 @@ pub struct Export {
     /// The run.
     #[arg(value_name = "RUN")]
     pub run: String,
+}
+
+/// Options of `close`.
+#[derive(Debug, Args)]
+pub struct Close {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// Lose what is there and not committed.
+    #[arg(long)]
+    pub discard: bool,
 }

@@ -3,6 +3,7 @@
 pub mod backlog;
 pub mod call;
 pub mod canon;
+pub mod close;
 pub mod confined;
 pub mod demo;
 pub mod doctor;
