@@ -13,7 +13,7 @@ use crate::output::{Ink, Output, plain};
 use crate::project::unreadable;
 
 /// Where the process is made to die: after the edit is on record, before its test is run.
-const CRASH_AT: &str = "append.after:16";
+const CRASH_AT: &str = "append.after:15";
 const TASK: &str = "make add() add";
 
 /// A small project with a failing test, in a language whose tools are here.
