@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::event::{Change, Done, Event, Started, Usage};
 use super::plan::Trigger;
 use super::state::{
-    Commit, Ended, Judged, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
+    Commit, Ended, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
 };
 use crate::{Code, Digest, Head, State, Timestamp};
 
@@ -69,7 +69,11 @@ impl Run {
         }
         match event {
             Event::Started(started) => self.start(started, ts),
-            Event::Begun {} | Event::Continued {} | Event::Noted { .. } => Ok(()),
+            Event::Begun {} | Event::Continued {} => Ok(()),
+            Event::Noted { what, body } => {
+                self.notes.push(Noted { what: *what, body: Arc::new(body.clone()), at: ts });
+                Ok(())
+            }
             Event::PhaseStarted { phase, attempt } => self.start_phase(phase, *attempt, ts),
             Event::PhaseSkipped { phase, .. } => {
                 let state = self.in_status(phase, PhaseStatus::Pending)?;

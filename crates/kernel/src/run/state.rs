@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::event::{Change, Decision, Done, Held, Started, Vote};
+use super::event::{Change, Decision, Done, Held, Note, Started, Vote};
 use super::plan::{Effect, FAILED, Phase, Plan, Resource, RunOutcome};
 use crate::{Digest, Head, Timestamp, TraceId};
 
@@ -199,6 +199,17 @@ pub struct Ended {
     pub at: Timestamp,
 }
 
+/// Something that was stated for the record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noted {
+    /// What kind of thing.
+    pub what: Note,
+    /// The thing.
+    pub body: Arc<Value>,
+    /// When.
+    pub at: Timestamp,
+}
+
 /// A commit of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
@@ -243,6 +254,8 @@ pub struct Run {
     pub commit: Option<Commit>,
     /// When that was prepared.
     pub commit_at: Option<Timestamp>,
+    /// What was stated for the record, oldest first.
+    pub notes: Vec<Noted>,
     /// How it ended.
     pub ended: Option<Ended>,
     pub(super) warned: BTreeSet<Resource>,
@@ -276,6 +289,7 @@ impl Run {
             invocations: 0,
             commit: None,
             commit_at: None,
+            notes: Vec::new(),
             ended: None,
             warned: BTreeSet::new(),
             granted: BTreeMap::new(),
