@@ -224,7 +224,13 @@ impl Hands for Doers {
             Subject::Work => &assignment.phase.doer,
             Subject::Check(check) => &check.doer,
         };
-        let tools = Toolbox::new(gateway, self.workshop.as_ref(), &self.stop, assignment, self.guard.as_deref());
+        let tools = Toolbox::new(
+            gateway,
+            self.workshop.as_ref(),
+            &self.stop,
+            assignment,
+            self.guard.as_deref(),
+        );
         let product = self.produce(doer, assignment, &tools, desk)?;
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         match (&assignment.subject, product) {

@@ -19,5 +19,6 @@ pub use fold::RunError;
 pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};
 pub use state::{
-    Commit, Ended, Hold, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Spent, Stage,
+    Commit, Ended, Hold, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Spent,
+    Stage,
 };

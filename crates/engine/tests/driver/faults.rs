@@ -21,6 +21,8 @@ pub enum Fault {
     After(u64),
     /// Whenever an entry's body holds this text.
     Holding(&'static str),
+    /// From the append on that holds this text, which is written though nobody hears of it.
+    AfterHolding(&'static str),
 }
 
 pub struct Faulty {
@@ -74,6 +76,17 @@ impl Store for Faulty {
                 }
                 self.inner.append(append)
             }
+            Fault::AfterHolding(text) => {
+                let holds = |body: &[u8]| String::from_utf8_lossy(body).contains(text);
+                if self.refused.load(Ordering::SeqCst) > 0 {
+                    return refuse();
+                }
+                if append.entries.iter().any(|entry| holds(&entry.body)) {
+                    self.inner.append(append)?;
+                    return refuse();
+                }
+                self.inner.append(append)
+            }
             Fault::None | Fault::Before(_) | Fault::After(_) => self.inner.append(append),
         }
     }
@@ -81,7 +94,12 @@ impl Store for Faulty {
     fn load_state(&self, trace_id: TraceId) -> Result<TraceState, StoreError> {
         self.inner.load_state(trace_id)
     }
-    fn list_log_entries(&self, id: TraceId, after: u64, n: usize) -> Result<Vec<Record>, StoreError> {
+    fn list_log_entries(
+        &self,
+        id: TraceId,
+        after: u64,
+        n: usize,
+    ) -> Result<Vec<Record>, StoreError> {
         self.inner.list_log_entries(id, after, n)
     }
     fn write_checkpoint(&self, lease: &Lease, one: &Checkpoint) -> Result<(), AppendError> {

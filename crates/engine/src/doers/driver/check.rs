@@ -85,9 +85,8 @@ fn told(driver: &Driver, point: CheckPoint, facts: &Facts, result: CheckResult) 
     };
     // After the model, an intervention can mend the form of the output and nothing else.
     let mendable = class == Some(FailureClass::StructuralOrFormattingError);
-    let lost = point == CheckPoint::AfterModel
-        && outcome == Outcome::InterventionRequired
-        && !mendable;
+    let lost =
+        point == CheckPoint::AfterModel && outcome == Outcome::InterventionRequired && !mendable;
     let outcome = if lost { Outcome::Halt } else { outcome };
     answer(outcome, reason, json!({ "findings": { "class": class, "point": point } }))
 }
@@ -100,8 +99,9 @@ fn code_of(driver: &Driver, facts: &Facts, reason: &str) -> Option<windlass_kern
         return Some(error.code());
     }
     let usage = facts.usage.as_ref()?;
-    let over = usage.within(driver.config()).err().or_else(|| {
-        facts.next_call.and_then(|next| usage.admit(driver.config(), next).err())
-    });
+    let over = usage
+        .within(driver.config())
+        .err()
+        .or_else(|| facts.next_call.and_then(|next| usage.admit(driver.config(), next).err()));
     over.filter(|error| error.to_string() == reason).map(|error| error.code())
 }

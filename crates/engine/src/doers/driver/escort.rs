@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use windlass_driver::{
-    Event as Happening, IntentId, Outcome, Phase, Recorded, Selection, TaskResult,
-    TelemetryFields, TelemetryRecord,
+    Event as Happening, IntentId, Outcome, Phase, Recorded, Selection, TaskResult, TelemetryFields,
+    TelemetryRecord,
 };
 use windlass_kernel::run::plan::{Doer, RunOutcome, Trigger};
 use windlass_kernel::run::{Done, Event, InvocationResult, Note, Run};
@@ -97,7 +97,8 @@ impl Driver {
     ) -> Result<Event, EngineError> {
         let refuse = |why: String| invalid(run.head.trace_id, why);
         let next = recorded::next_call(run, attempt);
-        let next = next.ok_or_else(|| refuse(format!("nothing was delegated to phase `{phase}`")))?;
+        let next =
+            next.ok_or_else(|| refuse(format!("nothing was delegated to phase `{phase}`")))?;
         let usage = recorded::usage(run);
         let mut usage = usage.ok_or_else(|| refuse("what it has spent is not known".to_owned()))?;
         usage.begin(self.config(), next).map_err(|error| EngineError::Invalid {
@@ -134,14 +135,18 @@ impl Driver {
             InvocationResult::Failure => TaskResult::Halt,
             InvocationResult::OnHold => TaskResult::AskUser,
         };
-        let record = self.record(run, now, Report {
-            result,
-            reason: note,
-            notes: format!("invocation {invocation}, {} tokens", used.tokens()),
-            call: Some((*invocation, admitted.call.token_estimate)),
-            model: admitted.model,
-            ..Report::of(run, Phase::Execution)
-        })?;
+        let record = self.record(
+            run,
+            now,
+            Report {
+                result,
+                reason: note,
+                notes: format!("invocation {invocation}, {} tokens", used.tokens()),
+                call: Some((*invocation, admitted.call.token_estimate)),
+                model: admitted.model,
+                ..Report::of(run, Phase::Execution)
+            },
+        )?;
         let mut events = vec![record];
         if !used.unaccounted
             && let Some(mut usage) = recorded::usage(run)
@@ -211,12 +216,16 @@ impl Driver {
         if result == TaskResult::Success && !matches!(doer, Doer::Person { .. }) {
             return Ok(vec![event]);
         }
-        let record = self.record(run, now, Report {
-            result,
-            reason,
-            notes: format!("check `{check}` of phase `{phase}`, try {attempt}"),
-            ..Report::of(run, stage)
-        })?;
+        let record = self.record(
+            run,
+            now,
+            Report {
+                result,
+                reason,
+                notes: format!("check `{check}` of phase `{phase}`, try {attempt}"),
+                ..Report::of(run, stage)
+            },
+        )?;
         let mut events = vec![record];
         if result != TaskResult::Success {
             events.push(self.failure(run, reason)?);
@@ -237,12 +246,16 @@ impl Driver {
             | Trigger::UncertainEffect
             | Trigger::WaiverRequested => TaskResult::AskUser,
         };
-        let record = self.record(run, now, Report {
-            result,
-            reason: &held.question,
-            notes: format!("phase `{}` waits for a person", held.phase),
-            ..Report::of(run, stage)
-        })?;
+        let record = self.record(
+            run,
+            now,
+            Report {
+                result,
+                reason: &held.question,
+                notes: format!("phase `{}` waits for a person", held.phase),
+                ..Report::of(run, stage)
+            },
+        )?;
         Ok(vec![record, event])
     }
 
@@ -293,7 +306,8 @@ impl Driver {
         let short = |text: &str| text.chars().take(TEXT_CHARS_MAX).collect::<String>();
         let is_success = report.result == TaskResult::Success;
         let reason = short(report.reason);
-        let reason = if reason.trim().is_empty() { "no reason was given".to_owned() } else { reason };
+        let reason =
+            if reason.trim().is_empty() { "no reason was given".to_owned() } else { reason };
         let (call_index, token_estimate) = report.call.unwrap_or_default();
         let fields = TelemetryFields {
             call_index,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
-use windlass_driver::{may_write, Phase as Stage};
+use windlass_driver::{Phase as Stage, may_write};
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::Phase;
 use windlass_kernel::{RiskLevel, TraceId};
@@ -65,9 +65,7 @@ impl Guard for Driver {
         let attempt = attempt.map_or(1, |(_, state)| state.attempt);
         let next = recorded::next_call(run, attempt).ok_or("nothing was delegated")?;
         let usage = recorded::usage(run).ok_or("what the task has spent is not known")?;
-        usage
-            .admit(self.config(), next)
-            .map_err(|error| format!("[{}] {error}", error.code()))?;
+        usage.admit(self.config(), next).map_err(|error| format!("[{}] {error}", error.code()))?;
         Ok(selection.resolved)
     }
 
@@ -90,7 +88,10 @@ impl Guard for Driver {
             return Ok(());
         }
         if judgement.verdict == Verdict::Ask {
-            return Err(format!("a person must decide, and a task does not wait: {}", judgement.reason));
+            return Err(format!(
+                "a person must decide, and a task does not wait: {}",
+                judgement.reason
+            ));
         }
         if !class.writes() {
             return Ok(());
@@ -101,7 +102,8 @@ impl Guard for Driver {
         if !sandbox.sandbox.is_enabled() && confined == Some(false) {
             return Ok(());
         }
-        let intent = recorded::intent(run).ok_or("the sandbox is on and the intent is not known")?;
+        let intent =
+            recorded::intent(run).ok_or("the sandbox is on and the intent is not known")?;
         let inside = windlass_driver::Sandbox::default();
         let allowed = |path: &String| may_write(self.config(), &inside, &intent, path);
         if judgement.paths.is_empty() || !judgement.paths.iter().all(allowed) {

@@ -69,8 +69,9 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineErro
 
 fn read(driver: &Driver, task_id: &str) -> Result<Value, String> {
     let path = path(driver, task_id);
-    let bytes = std::fs::read(&path)
-        .map_err(|error| format!("[{}] the edited output cannot be read: {error}", Code::FileUnreadable))?;
+    let bytes = std::fs::read(&path).map_err(|error| {
+        format!("[{}] the edited output cannot be read: {error}", Code::FileUnreadable)
+    })?;
     let value = canon::parse(&bytes, OUTPUT_BYTES_MAX)
         .map_err(|error| format!("[{}] the edited output is not JSON: {error}", error.code()))?;
     if value.is_object() { Ok(value) } else { Err("the edited output is not an object".to_owned()) }

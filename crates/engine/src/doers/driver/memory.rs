@@ -114,8 +114,7 @@ fn bytes(memory: &Memory, run: &Run) -> Result<Vec<u8>, EngineError> {
 fn show(driver: &Driver, memory: &Memory) -> Result<(), EngineError> {
     let path = path(driver);
     let draft = path.with_extension("jsonl.new");
-    let unwritable =
-        |source| EngineError::Unwritable { path: path.display().to_string(), source };
+    let unwritable = |source| EngineError::Unwritable { path: path.display().to_string(), source };
     let bytes = memory.to_bytes().map_err(|error| EngineError::Invalid {
         code: error.code(),
         message: "the memory cannot be written".to_owned(),

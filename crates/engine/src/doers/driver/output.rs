@@ -16,12 +16,10 @@ pub(super) fn list(output: &Value, pointer: &str) -> Option<Vec<String>> {
 
 /// Whether all that is there has its form.
 pub(super) fn is_well_formed(output: &Value) -> bool {
-    let absent_or = |pointer: &str, fits: fn(&Value) -> bool| {
-        output.pointer(pointer).is_none_or(fits)
-    };
-    let texts = |value: &Value| {
-        value.as_array().is_some_and(|items| items.iter().all(Value::is_string))
-    };
+    let absent_or =
+        |pointer: &str, fits: fn(&Value) -> bool| output.pointer(pointer).is_none_or(fits);
+    let texts =
+        |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
     let filled = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
     output.is_object()
         && absent_or("/summary", filled)
