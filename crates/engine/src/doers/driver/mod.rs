@@ -84,10 +84,13 @@ pub struct Driver {
     pub(crate) confinement: Arc<dyn Confinement>,
 }
 
+/// What one builtin does.
+type Perform = fn(&Driver, &Job<'_>) -> Result<Deed, EngineError>;
+
 /// One builtin of the loop, with the driver that it asks.
 struct Step {
     driver: Arc<Driver>,
-    perform: fn(&Driver, &Job<'_>) -> Result<Deed, EngineError>,
+    perform: Perform,
 }
 
 impl Builtin for Step {
@@ -112,7 +115,7 @@ impl Driver {
     /// The builtins of the loop.
     #[must_use]
     pub fn builtins(driver: &Arc<Self>) -> Vec<(String, Box<dyn Builtin>)> {
-        let list: [(&str, fn(&Self, &Job<'_>) -> Result<Deed, EngineError>); 12] = [
+        let list: [(&str, Perform); 12] = [
             ("driver/bootstrap", bootstrap::perform),
             ("driver/check", check::perform),
             ("driver/classify", classify::perform),
