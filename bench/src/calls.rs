@@ -43,6 +43,7 @@ impl Supervisor for AllowAll {
             tool: request.proposal.tool_name.clone(),
             class: request.risk_level,
             limits: Limits { timeout: Duration::from_secs(9), output_bytes_max: 1 << 20 },
+            confinement: None,
             on_uncertain: OnUncertain::Retry,
             retries_max: 3,
         })
@@ -124,6 +125,25 @@ pub fn rate(folder: &Path, kind: Kind, callers: usize, seconds: f64) -> Result<f
     drop(gateway);
     crate::remove(&folder.join("bench.db"));
     Ok(rate)
+}
+
+/// How many pages of SQLite's log a call writes, over so many calls that the log is not yet folded.
+pub fn pages(folder: &Path, kind: Kind) -> Result<f64> {
+    /// A page with its head in the log.
+    const FRAME_BYTES: u64 = 4096 + 24;
+    const CALLS: u32 = 1_000;
+    let path = folder.join("bench.db");
+    let gateway = gateway(folder, kind)?;
+    let size = || -> Result<u64> { Ok(std::fs::metadata(folder.join("bench.db-wal"))?.len()) };
+    call(&gateway, kind, "pages".to_owned())?;
+    let before = size()?;
+    for number in 0..CALLS {
+        call(&gateway, kind, format!("pages-{number}"))?;
+    }
+    let pages = (size()? - before) / FRAME_BYTES;
+    drop(gateway);
+    crate::remove(&path);
+    Ok(pages as f64 / f64::from(CALLS))
 }
 
 /// How many bytes of entries and artifacts each commit of a call holds.

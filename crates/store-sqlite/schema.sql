@@ -32,7 +32,18 @@ CREATE TABLE entries (
     tool_call_id      BLOB,
     idempotency_key   TEXT,
     entry_digest      BLOB    NOT NULL,
+    plan_id           BLOB,
+    holder            BLOB,
+    released          INTEGER,
+    server_id         TEXT,
+    tool_name         TEXT,
+    request_digest    BLOB,
     body              BLOB
+) STRICT;
+
+CREATE TABLE filed (
+    one  INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    upto INTEGER NOT NULL
 ) STRICT;
 
 CREATE TRIGGER entries_are_never_updated BEFORE UPDATE ON entries

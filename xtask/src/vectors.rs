@@ -5,6 +5,7 @@ mod canonical;
 mod fixture;
 mod invalid;
 mod recovery;
+mod run;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -64,6 +65,7 @@ pub fn files() -> Result<Vec<Generated>> {
     Ok(vec![
         Generated::json("vectors/tga/state_transition_vectors.json", &machine)?,
         Generated::json("vectors/canon/canonical_json.json", &canonical::texts()?)?,
+        Generated::json("vectors/run/events.json", &run::events()?)?,
     ])
 }
 

@@ -1,5 +1,6 @@
 //! The command line, and the help that teaches it.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -64,6 +65,18 @@ pub enum Command {
     Queue(Queue),
     /// Stop runs before their next effect.
     Stop(StopRuns),
+    /// Take tasks from a Markdown check-list.
+    #[command(subcommand)]
+    Backlog(BacklogCommand),
+    /// Look at loops and check them.
+    #[command(subcommand)]
+    Loop(Loop),
+    /// Remove the work tree of a run that has ended; its branch stays.
+    Close(Close),
+    /// Write the files that show a run again, from the journal alone.
+    Export(Export),
+    /// Show it all on a scratch repository: a failing test, a crash, a decision, a commit.
+    Demo(Demo),
     /// Make a tool call, look at calls, decide those that wait for you.
     #[command(subcommand)]
     Call(Call),
@@ -86,6 +99,9 @@ pub enum Command {
     Canon(Canon),
     /// Check this machine and project, and say what to do about what is wrong.
     Doctor(Doctor),
+    /// Confine this process and become a command.
+    #[command(hide = true)]
+    Confined(Confined),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -360,6 +376,9 @@ pub enum Queue {
         /// At most so many.
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
+        /// Print only the runs' names, one a line.
+        #[arg(long)]
+        ids: bool,
     },
     /// Show what one run waits for.
     Show {
@@ -408,4 +427,113 @@ pub struct StopRuns {
     /// Who stops.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
+}
+
+/// Subcommands of `backlog`.
+#[derive(Debug, Subcommand)]
+pub enum BacklogCommand {
+    /// List the tasks.
+    List {
+        /// The check-list; `BACKLOG.md` in the project when absent.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Show the task that would be taken next.
+    Next {
+        /// The check-list; `BACKLOG.md` in the project when absent.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+    /// Take the next task through a loop, and mark it done when it has passed.
+    Run {
+        /// The check-list; `BACKLOG.md` in the project when absent.
+        #[arg(long, value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// The loop to take it through.
+        #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
+        name: String,
+        /// Work in a git work tree and on a branch of its own.
+        #[arg(long)]
+        worktree: bool,
+        /// Answers to perform agents by, from a file.
+        #[arg(long, value_name = "FILE")]
+        answers: Option<PathBuf>,
+        /// Who starts it.
+        #[arg(long, value_name = "NAME")]
+        by: Option<String>,
+    },
+}
+
+/// Subcommands of `loop`.
+#[derive(Debug, Subcommand)]
+pub enum Loop {
+    /// List the project's loops.
+    List,
+    /// Draw a loop.
+    Show {
+        /// The loop.
+        #[arg(value_name = "LOOP")]
+        name: String,
+        /// How to draw it.
+        #[arg(long = "as", value_name = "FORM", default_value = "text")]
+        draw: Draw,
+    },
+    /// Check loop files; the project's own when none is named.
+    Check {
+        /// The files.
+        #[arg(value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// How to draw a loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Draw {
+    /// For a terminal.
+    Text,
+    /// As a Mermaid flowchart.
+    Mermaid,
+    /// As an SVG picture.
+    Svg,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Where to make it; a fresh folder among the temporary files when absent.
+    #[arg(value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+}
+
+/// Options of `confined`.
+#[derive(Debug, Args)]
+pub struct Confined {
+    /// A folder that the command may change.
+    #[arg(long, value_name = "DIR")]
+    pub write: Vec<PathBuf>,
+    /// Let it use the network.
+    #[arg(long)]
+    pub network: bool,
+    /// The command.
+    #[arg(last = true, required = true, value_name = "ARGV")]
+    pub argv: Vec<OsString>,
+}
+
+/// Options of `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+}
+
+/// Options of `close`.
+#[derive(Debug, Args)]
+pub struct Close {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// Lose what is there and not committed.
+    #[arg(long)]
+    pub discard: bool,
 }

@@ -1,7 +1,7 @@
 //! `.windlass/config.toml`.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -14,12 +14,16 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
+    /// Where the files that show runs lie, relative to the project; `.windlass/artifacts` when absent.
+    pub artifacts_root: Option<PathBuf>,
     /// What the driver loop can reach.
     pub driver: Driver,
     /// How the journal is written.
     pub journal: Journal,
     /// How the store is opened.
     pub store: Store,
+    /// What commands are confined to.
+    pub sandbox: Sandbox,
 }
 
 /// What the driver loop can reach, and what it calls the project.
@@ -85,6 +89,41 @@ impl Default for Store {
     }
 }
 
+/// What commands are confined to.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sandbox {
+    /// Whether they are.
+    pub enabled: bool,
+    /// Whether they may use the network.
+    pub network: bool,
+    /// Folders they may change beside the project's, absolute or relative to it.
+    pub writable: Vec<PathBuf>,
+    /// Whether `bwrap` keeps `.windlass` and git's settings in the project from being changed.
+    pub protect: Protect,
+}
+
+impl Default for Sandbox {
+    fn default() -> Self {
+        Self { enabled: true, network: false, writable: Vec::new(), protect: Protect::Auto }
+    }
+}
+
+/// When `bwrap` is used.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protect {
+    /// Where it is installed.
+    #[default]
+    Auto,
+    /// Always: without it no command starts.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// The most folders that make sense.
+const WRITABLE_MAX: usize = 64;
 /// The longest wait that makes sense.
 const BUSY_MS_MAX: u64 = 600_000;
 
@@ -97,12 +136,23 @@ impl Config {
                 .message()
                 .replace("expected u64", "expected a whole number")
                 .replace("wanted string or table", "expected a text in quotes")
+                .replace("expected a sequence", "expected a list")
+                .replace("expected path string", "expected a text in quotes")
                 .replace(" as i128", "");
             let line = error.span().map_or(1, |span| {
                 text.get(..span.start).unwrap_or_default().matches('\n').count() + 1
             });
             Failure::new(Code::ConfigInvalid, format!("config.toml:{line}: {message}"))
         })?;
+        if config.sandbox.writable.len() > WRITABLE_MAX {
+            let message =
+                format!("config.toml: `sandbox.writable` has at most {WRITABLE_MAX} folders");
+            return Err(Failure::new(Code::ConfigInvalid, message));
+        }
+        if config.sandbox.writable.iter().any(|path| path.as_os_str().is_empty()) {
+            let message = "config.toml: `sandbox.writable` has an empty name";
+            return Err(Failure::new(Code::ConfigInvalid, message));
+        }
         if config.store.busy_timeout_ms > BUSY_MS_MAX {
             let message = format!("config.toml: `store.busy_timeout_ms` is at most {BUSY_MS_MAX}");
             return Err(Failure::new(Code::ConfigInvalid, message));

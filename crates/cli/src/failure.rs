@@ -216,6 +216,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ToolProtocolError
         | Code::ToolFailed
         | Code::ToolCompensated
+        | Code::SandboxUnavailable
         | Code::StoreUnavailable
         | Code::StoreReadOnly
         | Code::StoreFull
@@ -300,6 +301,10 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::ProjectMissing => "run `windlass init` in the folder that your agents work in",
         Code::ProjectExists => "use it as it is; `windlass doctor` checks it",
         Code::ConfigInvalid => "correct the file, then run `windlass doctor`",
+        Code::SandboxUnavailable => {
+            "`windlass doctor` says what is missing; `[sandbox]` in `.windlass/config.toml` changes or \
+             ends it"
+        }
         Code::StoreReadOnly => "make the project's `.windlass` folder writable",
         Code::StoreFull => "free some space, then run `windlass recover`",
         Code::StoreTooNew => "use the version of Windlass that wrote it, or a newer one",

@@ -7,6 +7,7 @@ mod config;
 mod failure;
 mod output;
 mod project;
+mod sandbox;
 mod workshop;
 
 use std::process::ExitCode;
@@ -76,6 +77,11 @@ fn run(cli: &Cli, output: &Output) -> Done {
         Command::Status(options) => commands::status::run(&find()?, options, output),
         Command::Queue(command) => commands::queue::run(&find()?, command, output),
         Command::Stop(options) => commands::stop::run(&find()?, options, output),
+        Command::Backlog(command) => commands::backlog::run(&find()?, command, output),
+        Command::Loop(command) => commands::loops::run(&find()?, command, output),
+        Command::Close(options) => commands::close::run(&find()?, options, output),
+        Command::Export(options) => commands::export::run(&find()?, options, output),
+        Command::Demo(options) => commands::demo::run(options, output),
         Command::Call(command) => commands::call::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),
         Command::Recover(options) => commands::recover::run(&find()?, options, output),
@@ -86,6 +92,7 @@ fn run(cli: &Cli, output: &Output) -> Done {
         Command::Policy(command) => commands::policy::run(&find()?, command, output),
         Command::Canon(options) => commands::canon::run(options, output),
         Command::Doctor(options) => commands::doctor::run(cli.project.as_deref(), options, output),
+        Command::Confined(options) => commands::confined::run(options),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "windlass", &mut script);

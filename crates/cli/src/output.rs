@@ -107,6 +107,11 @@ impl Output {
         Self { color: self.note_color, ..*self }.paint(text, ink)
     }
 
+    /// Whether data is coloured.
+    pub const fn is_coloured(&self) -> bool {
+        self.color
+    }
+
     /// Colours a word, if colours are wanted.
     pub fn paint(&self, text: &str, ink: Ink) -> String {
         if !self.color {

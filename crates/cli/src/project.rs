@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_connect::Connectors;
 use windlass_kernel::Code;
 use windlass_policy::PolicySet;
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, System};
@@ -127,29 +126,12 @@ impl Project {
         Ok(SqliteStore::open(&path, config.store())?)
     }
 
-    /// Writes the files that show runs.
-    pub fn files_of_runs(
-        &self,
-        _: &Config,
-        _: Arc<dyn windlass_store::Store>,
-    ) -> Arc<dyn windlass_engine::Projector> {
-        struct Silent;
-        impl windlass_engine::Projector for Silent {
-            fn show(
-                &self,
-                _: &windlass_kernel::run::Run,
-                _: &[windlass_kernel::run::Event],
-            ) -> Result<(), windlass_engine::EngineError> {
-                Ok(())
-            }
-            fn check_hold(
-                &self,
-                _: &windlass_kernel::run::Run,
-            ) -> Result<(), windlass_engine::EngineError> {
-                Ok(())
-            }
+    /// Where the files that show runs lie.
+    pub fn artifacts(&self, config: &Config) -> PathBuf {
+        match &config.artifacts_root {
+            Some(root) => self.root.join(root),
+            None => self.folder.join("artifacts"),
         }
-        Arc::new(Silent)
     }
 
     /// Reads the policy.
@@ -163,7 +145,13 @@ impl Project {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        Ok(PolicySupervisor::new(set, workspace, environment))
+        // As the kernel will see it: a rule names a file, not a path.
+        let confinement = Self::config(files)?.sandbox.confinement(workspace.root());
+        let supervisor = PolicySupervisor::new(set, workspace, environment);
+        Ok(match confinement {
+            Some(confinement) => supervisor.with_sandbox(confinement),
+            None => supervisor,
+        })
     }
 
     /// Puts the gateway together.
@@ -184,7 +172,7 @@ impl Project {
         Ok(Gateway::new(
             Arc::new(store),
             Arc::new(supervisor),
-            Arc::new(Connectors::new()),
+            Arc::new(config.sandbox.connectors()?),
             Arc::new(System),
             config.gateway(),
         ))

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use windlass_connect::Connectors;
+use windlass_connect::{Confinement, Connectors};
 use windlass_driver::DriverConfig;
 use windlass_engine::doers::driver::{DRIVER_BUILTINS, Driver, DriverSettings};
 use windlass_engine::doers::{Agent, BUILTINS, Doers, Guard, RunnerChoice};
 use windlass_engine::{
-    Engine, EngineError, GitPlace, Parts, Place, Projector, Settings, Stop, Workshop,
+    Engine, EngineError, Files, GitPlace, Parts, Place, Projector, Settings, Stop, Workshop,
 };
 use windlass_kernel::run::plan::{Doer, Plan};
 use windlass_kernel::{Code, RiskLevel};
@@ -36,6 +36,7 @@ pub struct Shop {
 struct Gateways {
     set: PolicySet,
     settings: windlass_runtime::Settings,
+    sandbox: crate::config::Sandbox,
     store: Arc<dyn Store>,
     connectors: Arc<Connectors>,
     made: Mutex<BTreeMap<PathBuf, Arc<Gateway>>>,
@@ -55,15 +56,25 @@ impl Workshop for Gateways {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
+        let confinement = self.sandbox.confinement(files.root());
+        let supervisor = PolicySupervisor::new(self.set.clone(), files, environment);
+        let supervisor = match confinement {
+            Some(confinement) => supervisor.with_sandbox(confinement),
+            None => supervisor,
+        };
         let gateway = Arc::new(Gateway::new(
             Arc::clone(&self.store),
-            Arc::new(PolicySupervisor::new(self.set.clone(), files, environment)),
+            Arc::new(supervisor),
             Arc::clone(&self.connectors) as Arc<dyn windlass_connect::Connect>,
             Arc::new(System),
             self.settings,
         ));
         made.insert(workspace.to_owned(), Arc::clone(&gateway));
         Ok(gateway)
+    }
+
+    fn confinement(&self, workspace: &Path) -> Option<Confinement> {
+        self.sandbox.confinement(workspace)
     }
 
     fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {
@@ -192,10 +203,11 @@ impl Shop {
         let loops = loops(&files, &agents)?;
         let root =
             project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
-        let connectors = Arc::new(Connectors::new());
+        let connectors = Arc::new(config.sandbox.connectors()?);
         let workshop: Arc<dyn Workshop> = Arc::new(Gateways {
             set,
             settings: config.gateway(),
+            sandbox: config.sandbox.clone(),
             store: Arc::clone(&store),
             connectors: Arc::clone(&connectors),
             made: Mutex::default(),
@@ -217,7 +229,8 @@ impl Shop {
             let guard = Arc::clone(driver) as Arc<dyn Guard>;
             hands = hands.with(Driver::builtins(driver)).with_guard(guard);
         }
-        let projector = announce(project.files_of_runs(&config, Arc::clone(&store)));
+        let files = Files::new(Arc::clone(&store), project.artifacts(&config));
+        let projector = announce(Arc::new(files));
         let mut engine = Engine::new(
             Parts {
                 store: Arc::clone(&store),

@@ -1,17 +1,18 @@
 //! A command as a job: what came of it becomes a reply.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
 use serde_json::{Value, json};
 
+use crate::confine::{MARK_BYTES_MAX, Start, TOKEN_VARIABLE, Token};
 use crate::process;
 use crate::run::{self, End, Finished, Output, Run};
 use crate::trouble::Trouble;
-use crate::{Certainty, Limits, Reply};
+use crate::{Certainty, Confinement, Launcher, Limits, Reply, Support};
 
 /// A command to be run.
 pub(crate) struct Command<'a> {
@@ -23,19 +24,88 @@ pub(crate) struct Command<'a> {
 }
 
 /// Runs the program and waits for it.
-pub(crate) fn perform(command: &Command<'_>) -> Reply {
-    let finished = run::run(&Run {
-        argv: command.argv.iter().map(OsStr::new).collect(),
-        stdin: command.stdin.map(str::as_bytes),
-        env: command.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
-        cwd: command.cwd,
-        limits: command.limits,
-        output: Output::Kept,
-    });
-    match finished {
+pub(crate) fn perform(command: &Command<'_>, confined: Option<Confined<'_>>) -> Reply {
+    let run = || match confined {
+        None => start(command, &[], None),
+        Some(confined) => start_confined(command, confined),
+    };
+    match run() {
         Ok(finished) => reply(command.limits, finished),
         Err(trouble) => trouble.into_reply(None),
     }
+}
+
+/// What a command is confined to, and by what.
+#[derive(Clone, Copy)]
+pub(crate) struct Confined<'a> {
+    pub confinement: &'a Confinement,
+    /// Without one nothing can be confined.
+    pub launcher: Option<&'a Launcher>,
+}
+
+fn start(
+    command: &Command<'_>,
+    prefix: &[OsString],
+    token: Option<&Token>,
+) -> Result<Finished, Trouble> {
+    let own = command.argv.iter().map(OsStr::new);
+    let mut env: Vec<(&OsStr, &OsStr)> =
+        command.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
+    if let Some(token) = token {
+        env.push((TOKEN_VARIABLE.as_ref(), token.as_str().as_ref()));
+    }
+    run::run(&Run {
+        argv: prefix.iter().map(OsString::as_os_str).chain(own).collect(),
+        stdin: command.stdin.map(str::as_bytes),
+        env,
+        cwd: command.cwd,
+        limits: command.limits,
+        output: Output::Kept,
+        stderr_more: if token.is_some() { MARK_BYTES_MAX } else { 0 },
+    })
+}
+
+/// Runs the program by way of the launcher, and takes the launcher's word off what it wrote.
+fn start_confined(command: &Command<'_>, confined: Confined<'_>) -> Result<Finished, Trouble> {
+    if let Some(problem) = Support::here().problem() {
+        return Err(Trouble::sandbox(problem));
+    }
+    let Some(launcher) = confined.launcher else {
+        return Err(Trouble::sandbox("there is no launcher that could confine the command"));
+    };
+    if command.argv.first().is_none_or(String::is_empty) {
+        return Err(Trouble::unavailable(Certainty::DidNotRun, "the command is empty"));
+    }
+    let token = Token::fresh()
+        .map_err(|error| Trouble::sandbox(format!("there is no randomness: {error}")))?;
+    let prefix = launcher.prefix(confined.confinement);
+    let mut finished = start(command, &prefix, Some(&token)).map_err(|trouble| {
+        match trouble.certainty {
+            // Our own part could not be started, or the words hold a NUL byte.
+            Certainty::DidNotRun if !cannot_be_words(command) => Trouble::sandbox(trouble.message),
+            Certainty::DidNotRun | Certainty::Ran | Certainty::Unknown => trouble,
+        }
+    })?;
+    match token.read(&mut finished.stderr) {
+        Start::Began => {}
+        Start::Refused(why) => return Err(Trouble::sandbox(why)),
+        Start::NoProgram(why) => return Err(Trouble::unavailable(Certainty::DidNotRun, why)),
+        Start::Silent => {
+            let said = String::from_utf8_lossy(&finished.stderr);
+            let said = said.lines().next().unwrap_or("nothing was said");
+            return Err(Trouble::sandbox(format!("the command could not be confined: {said}")));
+        }
+    }
+    let too_long = finished.stderr.len() > command.limits.output_bytes_max;
+    if too_long && finished.end == End::Exited {
+        finished.end = End::TooLarge("stderr");
+    }
+    Ok(finished)
+}
+
+/// Whether no program at all could be started with these words, or there.
+fn cannot_be_words(command: &Command<'_>) -> bool {
+    !command.cwd.is_dir() || command.argv.iter().any(|word| word.contains('\0'))
 }
 
 fn reply(limits: Limits, finished: Finished) -> Reply {

@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use windlass_kernel::{Code, RiskLevel, ToolCallId};
 
+use crate::Confinement;
+
 /// The longest message of a failure, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 2048;
 
@@ -28,6 +30,9 @@ pub struct Job<'a> {
     pub idempotency_key: Option<&'a str>,
     /// How long it may take and how much it may say.
     pub limits: Limits,
+    /// What a command may change and reach; nothing means that it is free. An MCP server is started
+    /// for many calls and is always free: the person who registered it trusts it.
+    pub confinement: Option<&'a Confinement>,
 }
 
 /// The limits of one job.

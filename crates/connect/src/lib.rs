@@ -7,6 +7,7 @@
 //! call and stays inside. Nothing is reached over the network unless a call names it.
 
 mod command;
+mod confine;
 mod git;
 mod job;
 mod mcp;
@@ -15,6 +16,7 @@ mod process;
 mod run;
 mod trouble;
 
+pub use confine::{Confinement, LaunchError, Launcher, Network, Support, exec};
 pub use git::{
     Base, Cleanness, CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError,
     LineChange, ObjectIdError, OnChanges, RefUpdate, Signature, TreeId, Worktree,

@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 use tokio::runtime::{Builder, Handle, Runtime};
 use windlass_kernel::Code;
 
-use crate::command::{self, Command};
+use crate::command::{self, Command, Confined};
 use crate::mcp::{Call, Connection, Deadline, ServerDescription};
 use crate::trouble::Trouble;
-use crate::{Certainty, Connect, Job, Limits, Reply, Target};
+use crate::{Certainty, Connect, Job, Launcher, Limits, Reply, Target};
 
 /// How long the last words to the servers may take.
 const FAREWELL: Duration = Duration::from_secs(1);
@@ -23,6 +23,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 pub struct Connectors {
     runtime: Mutex<Option<Runtime>>,
     slots: Mutex<HashMap<String, (Target, Arc<Slot>)>>,
+    launcher: Option<Launcher>,
 }
 
 /// A server that could not be described.
@@ -55,6 +56,13 @@ impl Connectors {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Gives it the launcher without which no command that must be confined is run.
+    #[must_use]
+    pub fn with_launcher(mut self, launcher: Launcher) -> Self {
+        self.launcher = Some(launcher);
+        self
     }
 
     /// Asks an MCP server who it is and which tools it has. No tool is called.
@@ -164,13 +172,14 @@ impl Connectors {
 impl Connect for Connectors {
     fn perform(&self, job: &Job<'_>) -> Reply {
         match job.target {
-            Target::Command { argv, stdin, env, cwd } => command::perform(&Command {
-                argv,
-                stdin: stdin.as_deref(),
-                env,
-                cwd,
-                limits: job.limits,
-            }),
+            Target::Command { argv, stdin, env, cwd } => {
+                let stdin = stdin.as_deref();
+                let command = Command { argv, stdin, env, cwd, limits: job.limits };
+                let launcher = self.launcher.as_ref();
+                let confined =
+                    job.confinement.map(|confinement| Confined { confinement, launcher });
+                command::perform(&command, confined)
+            }
             Target::McpStdio { .. } | Target::McpHttp { .. } => self.call(job),
         }
     }

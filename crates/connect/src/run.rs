@@ -32,6 +32,8 @@ pub(crate) struct Run<'a> {
     pub limits: Limits,
     /// What becomes of the standard output.
     pub output: Output,
+    /// How much longer the error stream may be.
+    pub stderr_more: usize,
 }
 
 /// What becomes of a program's standard output.
@@ -73,7 +75,12 @@ pub(crate) fn run(run: &Run<'_>) -> Result<Finished, Trouble> {
         stdin: streams.stdin,
         unread: run.stdin.unwrap_or_default(),
         stdout: Capture::new("stdout", streams.stdout, bytes_max, sink),
-        stderr: Capture::new("stderr", streams.stderr, bytes_max, Sink::Kept(Vec::new())),
+        stderr: Capture::new(
+            "stderr",
+            streams.stderr,
+            bytes_max.saturating_add(run.stderr_more),
+            Sink::Kept(Vec::new()),
+        ),
     };
     let end = match pump.run(&group, run.limits.timeout) {
         Ok(end) => end,

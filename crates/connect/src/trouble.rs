@@ -52,6 +52,11 @@ impl Trouble {
         Self::new(Code::ToolClassMismatch, Certainty::DidNotRun, message)
     }
 
+    /// The command cannot be confined as it must be; it was not started.
+    pub fn sandbox(message: impl AsRef<str>) -> Self {
+        Self::new(Code::SandboxUnavailable, Certainty::DidNotRun, message)
+    }
+
     /// A fault of our own.
     pub fn internal(certainty: Certainty, message: impl AsRef<str>) -> Self {
         Self::new(Code::Internal, certainty, message)

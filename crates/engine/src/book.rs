@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_kernel::run::{Event, Run, RunEvent, Started};
 use windlass_kernel::{
-    ArtifactId, ArtifactType, ChainError, Digest, Draft, Machine, PlanId, State, TraceId,
+    ArtifactId, ArtifactType, ChainError, Digest, Draft, Head, Machine, PlanId, State, TraceId,
     Transition,
 };
 use windlass_runtime::Source;
@@ -14,7 +14,7 @@ use crate::engine::Escort;
 use crate::error::EngineError;
 
 /// How many entries are read in one go.
-const PAGE: usize = 512;
+pub(crate) const PAGE: usize = 512;
 
 /// A run and the right to write it, which is given back when it is dropped.
 pub struct Book {
@@ -145,9 +145,11 @@ impl Book {
         if self.lost {
             return Err(EngineError::Lost { trace_id });
         }
-        let result = self.write(events);
-        self.lost = result.is_err();
-        result
+        // Until the store has said yes: a panic on the way leaves a fold that must not be used.
+        self.lost = true;
+        self.write(events)?;
+        self.lost = false;
+        Ok(())
     }
 
     fn write(&mut self, events: Vec<Event>) -> Result<(), EngineError> {
@@ -210,6 +212,28 @@ impl Book {
 
 /// Applies one stored record to a run, checking chain, body and event.
 fn apply(run: &mut Run, record: &Record, buffer: &mut Vec<u8>) -> Result<(), EngineError> {
+    let (event, head) = open_record(run, record, buffer)?;
+    fold(run, record, &event, head)
+}
+
+/// Adds an event that [`open_record`] gave to the run that it was checked against.
+pub(crate) fn fold(
+    run: &mut Run,
+    record: &Record,
+    event: &Event,
+    head: Head,
+) -> Result<(), EngineError> {
+    let trace_id = run.head.trace_id;
+    run.apply(event, record.entry.artifact_digest, record.entry.ts, head)
+        .map_err(|source| EngineError::Impossible { trace_id, source })
+}
+
+/// The event of the record that comes next in a run, checked: chain, body and event.
+pub(crate) fn open_record(
+    run: &Run,
+    record: &Record,
+    buffer: &mut Vec<u8>,
+) -> Result<(Event, Head), EngineError> {
     let trace_id = run.head.trace_id;
     let corrupt = |source| EngineError::Corrupt { trace_id, source };
     let entry = &record.entry;
@@ -229,9 +253,5 @@ fn apply(run: &mut Run, record: &Record, buffer: &mut Vec<u8>) -> Result<(), Eng
         && event.artifact_id == entry.artifact_id
         && event.ts == entry.ts
         && event.event.to_state_from(entry.from_state) == entry.to_state;
-    if !agrees {
-        return Err(mismatch());
-    }
-    run.apply(&event.event, entry.artifact_digest, entry.ts, head)
-        .map_err(|source| EngineError::Impossible { trace_id, source })
+    if agrees { Ok((event.event, head)) } else { Err(mismatch()) }
 }

@@ -23,7 +23,7 @@ use windlass_runtime::Source;
 pub use agent::{Agent, AgentJob, AgentReply, Runner, RunnerChoice};
 pub use builtin::{BUILTINS, Builtin, Deed};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
-pub use toolbox::{Guard, ToolRequest, Toolbox};
+pub use toolbox::{Guard, ToolReply, ToolRequest, Toolbox};
 
 use crate::engine::{Place, Workshop};
 use crate::error::EngineError;
@@ -243,11 +243,16 @@ impl Hands for Doers {
 /// What a check has said; one that failed has said nothing that counts.
 fn judged(product: Product, duration_ms: u64) -> Outcome {
     let (verdict, reason, findings, usage) = match product {
-        Product::Answer { answer, usage } => {
-            let text = |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default();
-            let findings = answer.get("findings").cloned().unwrap_or(Value::Null);
-            (text("verdict").to_owned(), text("reason").to_owned(), findings, usage)
-        }
+        Product::Answer { answer, usage } => match check_answer(&answer) {
+            Ok(_) => {
+                let text = |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default();
+                let findings = answer.get("findings").cloned().unwrap_or(Value::Null);
+                (text("verdict").to_owned(), text("reason").to_owned(), findings, usage)
+            }
+            Err(reason) => {
+                (String::new(), format!("validation_error: {reason}"), Value::Null, usage)
+            }
+        },
         Product::Failed { class, reason, usage, .. } => {
             (String::new(), format!("{class}: {reason}"), Value::Null, usage)
         }

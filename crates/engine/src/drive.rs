@@ -17,7 +17,18 @@ use crate::error::EngineError;
 use crate::hands::{Assignment, Desk, Outcome, Subject, Verdict};
 use crate::stop::StopRequest;
 
-type Report = (Work, Result<Outcome, EngineError>);
+/// What came of a piece of work, and the events that become durable with it.
+type Report = (Work, Result<(Outcome, Vec<Event>), EngineError>);
+
+/// What the stop switch says.
+enum Switch {
+    /// Go on.
+    Off,
+    /// Nothing new may begin; what is under way comes to its end first.
+    Waits,
+    /// The run has been ended.
+    Ended,
+}
 
 /// A piece of a loop that a run is taken through.
 struct Drive<'a> {
@@ -37,9 +48,24 @@ impl Engine {
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
             let mut drive = Drive { engine: self, book: &book, under_way: BTreeSet::new() };
-            drive.run(scope, &sender, &receiver)
+            let result = drive.run(scope, &sender, &receiver);
+            // What the others have done meanwhile is not lost because one of them was.
+            while result.is_err() && !drive.under_way.is_empty() {
+                drop(drive.wait(&receiver));
+            }
+            result
         })?;
         Ok(lock(&book).run().clone())
+    }
+
+    /// A hold with the workspace as it is now, so that a person is shown just what will be gone on
+    /// from; any other event as it is.
+    pub(crate) fn measured(&self, event: Event, run: &Run) -> Result<Event, EngineError> {
+        let Event::Held(mut held) = event else { return Ok(event) };
+        if let Some(change) = self.place.change(&self.workspace(run), run)? {
+            held.change = Some(change);
+        }
+        Ok(Event::Held(held))
     }
 
     fn run_name(run: &Run) -> Option<&str> {
@@ -64,35 +90,27 @@ impl<'a> Drive<'a> {
         loop {
             let next = lock(self.book).run().next();
             match next {
-                Next::Record(event) => {
-                    if matches!(*event, Event::PhaseStarted { .. }) && self.stop()? {
-                        return Ok(());
-                    }
+                Next::Record(event) if !matches!(*event, Event::PhaseStarted { .. }) => {
                     self.append(*event)?;
                 }
-                Next::Perform(works) => {
-                    if self.stop()? {
-                        return Ok(());
-                    }
-                    let new: Vec<Work> =
-                        works.into_iter().filter(|work| !self.under_way.contains(work)).collect();
-                    match new.as_slice() {
-                        // One thing at a time needs no thread.
-                        [work] if self.under_way.is_empty() => {
-                            let report = perform(self.engine, self.book, *work);
-                            self.report(*work, report)?;
-                        }
-                        _ => self.side_by_side(&new, scope, sender, receiver)?,
-                    }
-                }
+                Next::Record(event) => match self.stop()? {
+                    Switch::Off => self.append(*event)?,
+                    Switch::Waits => self.wait(receiver)?,
+                    Switch::Ended => return Ok(()),
+                },
+                Next::Perform(works) => match self.stop()? {
+                    Switch::Off => self.perform(works, scope, sender, receiver)?,
+                    Switch::Waits => self.wait(receiver)?,
+                    Switch::Ended => return Ok(()),
+                },
                 Next::Wait | Next::Done | Next::Nothing => return Ok(()),
             }
         }
     }
 
-    fn side_by_side<'scope>(
+    fn perform<'scope>(
         &mut self,
-        new: &[Work],
+        works: Vec<Work>,
         scope: &'scope Scope<'scope, '_>,
         sender: &Sender<Report>,
         receiver: &Receiver<Report>,
@@ -100,24 +118,37 @@ impl<'a> Drive<'a> {
     where
         'a: 'scope,
     {
+        let new: Vec<Work> =
+            works.into_iter().filter(|work| !self.under_way.contains(work)).collect();
+        // One thing at a time needs no thread.
+        if let ([work], true) = (new.as_slice(), self.under_way.is_empty()) {
+            let report = perform(self.engine, self.book, *work);
+            return self.report(*work, report);
+        }
         for work in new {
-            self.under_way.insert(*work);
-            let (engine, book, work, sender) = (self.engine, self.book, *work, sender.clone());
+            self.under_way.insert(work);
+            let (engine, book, sender) = (self.engine, self.book, sender.clone());
             scope.spawn(move || {
                 // Nobody listens any more only when the run has been given up.
                 drop(sender.send((work, perform(engine, book, work))));
             });
         }
-        if self.under_way.is_empty() {
-            return Ok(());
-        }
+        self.wait(receiver)
+    }
+
+    /// Waits for the next of those at work, and records what came of it.
+    fn wait(&mut self, receiver: &Receiver<Report>) -> Result<(), EngineError> {
         let Ok((work, outcome)) = receiver.recv() else { return Ok(()) };
         self.under_way.remove(&work);
         self.report(work, outcome)
     }
 
     /// Records what came of a piece of work.
-    fn report(&self, work: Work, outcome: Result<Outcome, EngineError>) -> Result<(), EngineError> {
+    fn report(
+        &self,
+        work: Work,
+        outcome: Result<(Outcome, Vec<Event>), EngineError>,
+    ) -> Result<(), EngineError> {
         let (at, attempt) = match work {
             Work::Check { phase, attempt, .. } | Work::Do { phase, attempt } => (phase, attempt),
         };
@@ -130,13 +161,14 @@ impl<'a> Drive<'a> {
             };
             (phase.id.clone(), check.unwrap_or_default())
         };
-        match (work, outcome?) {
+        let (outcome, mut events) = outcome?;
+        match (work, outcome) {
             (Work::Do { .. }, Outcome::Done(done)) => {
-                self.append(Event::PhaseDone { phase, attempt, done })
+                events.push(Event::PhaseDone { phase, attempt, done });
             }
             (Work::Check { .. }, Outcome::Judged(verdict)) => {
                 let Verdict { verdict, reason, findings, usage, duration_ms } = verdict;
-                self.append(Event::Checked {
+                events.push(Event::Checked {
                     phase,
                     attempt,
                     check,
@@ -145,28 +177,36 @@ impl<'a> Drive<'a> {
                     findings,
                     usage,
                     duration_ms,
-                })
+                });
             }
             (_, Outcome::Waiting { call, change, question }) => {
-                self.append(Event::Waiting { phase, attempt, call, change, question })
+                events.push(Event::Waiting { phase, attempt, call, change, question });
             }
             // The switch is looked at again before anything else is done.
-            (_, Outcome::Stopped) => Ok(()),
+            (_, Outcome::Stopped) => {}
             (Work::Do { .. }, Outcome::Judged(_)) | (Work::Check { .. }, Outcome::Done(_)) => {
                 let failure = failed("internal", "the work gave an answer of the wrong kind");
-                self.append(Event::PhaseDone { phase, attempt, done: Box::new(failure) })
+                events.push(Event::PhaseDone { phase, attempt, done: Box::new(failure) });
             }
         }
+        if events.is_empty() { Ok(()) } else { self.append_all(events) }
     }
 
     fn append(&self, event: Event) -> Result<(), EngineError> {
         let mut book = lock(self.book);
+        let event = self.engine.measured(event, book.run())?;
         book.append(vec![event])?;
         self.engine.projector.show(book.run(), book.last())
     }
 
+    fn append_all(&self, events: Vec<Event>) -> Result<(), EngineError> {
+        let mut book = lock(self.book);
+        book.append(events)?;
+        self.engine.projector.show(book.run(), book.last())
+    }
+
     /// Ends the run if the switch is on and nothing is under way any more.
-    fn stop(&self) -> Result<bool, EngineError> {
+    fn stop(&self) -> Result<Switch, EngineError> {
         let request = {
             let book = lock(self.book);
             self.engine.stop.requested(Engine::run_name(book.run()))
@@ -176,19 +216,26 @@ impl<'a> Drive<'a> {
                 let detail = format!("stopped by {by}: {reason}");
                 let (outcome, reason) = (RunOutcome::Blocked, "kill_switch_active".to_owned());
                 self.append(Event::Ended { outcome, reason, detail })?;
-                Ok(true)
+                Ok(Switch::Ended)
             }
-            Some(_) | None => Ok(false),
+            Some(_) => Ok(Switch::Waits),
+            None => Ok(Switch::Off),
         }
     }
 }
 
 /// Has one piece of work done; one that panics has failed.
-fn perform(engine: &Engine, book: &Mutex<Book>, work: Work) -> Result<Outcome, EngineError> {
-    let Some(assignment) = assign(engine, book, work) else { return Ok(Outcome::Stopped) };
+fn perform(
+    engine: &Engine,
+    book: &Mutex<Book>,
+    work: Work,
+) -> Result<(Outcome, Vec<Event>), EngineError> {
+    let Some(assignment) = assign(engine, book, work) else {
+        return Ok((Outcome::Stopped, Vec::new()));
+    };
     let desk = Desk::new(book, engine.projector.as_ref());
     let done = catch_unwind(AssertUnwindSafe(|| engine.hands.perform(&assignment, &desk)));
-    done.unwrap_or_else(|_| {
+    let outcome = done.unwrap_or_else(|_| {
         let reason = "the work failed inside Windlass";
         Ok(match assignment.subject {
             Subject::Work => Outcome::Done(Box::new(failed("internal", reason))),
@@ -200,7 +247,8 @@ fn perform(engine: &Engine, book: &Mutex<Book>, work: Work) -> Result<Outcome, E
                 duration_ms: 0,
             }),
         })
-    })
+    })?;
+    Ok((outcome, desk.ended()))
 }
 
 fn assign(engine: &Engine, book: &Mutex<Book>, work: Work) -> Option<Assignment> {

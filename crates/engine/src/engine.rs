@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use windlass_connect::Confinement;
 use windlass_kernel::run::{Base, Change, Commit, Event, Run};
 use windlass_kernel::{Digest, RiskLevel, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
@@ -106,6 +107,12 @@ pub trait Workshop: Send + Sync {
     /// # Errors
     /// [`EngineError`] when it cannot be put together.
     fn gateway(&self, workspace: &Path) -> Result<Arc<Gateway>, EngineError>;
+
+    /// What the programs of loops are confined to in this folder, if they are.
+    fn confinement(&self, workspace: &Path) -> Option<Confinement> {
+        let _ = workspace;
+        None
+    }
 
     /// The registry's class of a tool.
     fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel>;

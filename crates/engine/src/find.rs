@@ -2,7 +2,7 @@
 
 use windlass_kernel::run::{Run, RunName};
 use windlass_kernel::{Machine, State, TraceId};
-use windlass_store::{TraceFilter, TraceState};
+use windlass_store::{Store, StoreError, TraceFilter, TraceState};
 
 use crate::book::Book;
 use crate::engine::Engine;
@@ -41,28 +41,14 @@ impl Engine {
     pub fn find(&self, name: &str) -> Result<TraceId, EngineError> {
         let not_found = || EngineError::NotFound { name: name.chars().take(80).collect() };
         if let Ok(trace_id) = name.parse::<TraceId>() {
-            let state = self.store.load_state(trace_id).map_err(|_| not_found())?;
-            return if is_run(&state) { Ok(trace_id) } else { Err(not_found()) };
+            return match self.store.load_state(trace_id) {
+                Ok(state) if is_run(&state) => Ok(trace_id),
+                Ok(_) | Err(StoreError::NotFound { .. }) => Err(not_found()),
+                Err(error) => Err(error.into()),
+            };
         }
         let name: RunName = name.parse().map_err(|_| not_found())?;
-        let mut before = Some(name.upper_bound());
-        loop {
-            let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
-            let page = self.store.list_traces(&filter)?;
-            for state in &page {
-                let trace_id = state.head.trace_id;
-                if trace_id < name.lower_bound() {
-                    return Err(not_found());
-                }
-                if name.names(trace_id) && is_run(state) {
-                    return Ok(trace_id);
-                }
-            }
-            match page.last() {
-                Some(last) if page.len() == PAGE => before = Some(last.head.trace_id),
-                _ => return Err(not_found()),
-            }
-        }
+        find_named(self.store.as_ref(), &name)?.ok_or_else(not_found)
     }
 
     /// Lists runs, newest first.
@@ -100,6 +86,31 @@ impl Engine {
     /// [`EngineError`] when there is none, or its trace does not hold together.
     pub fn read(&self, trace_id: TraceId) -> Result<Run, EngineError> {
         Book::read(self.store.as_ref(), trace_id)
+    }
+}
+
+/// The trace of the run with this name.
+pub(crate) fn find_named(
+    store: &dyn Store,
+    name: &RunName,
+) -> Result<Option<TraceId>, EngineError> {
+    let mut before = Some(name.upper_bound());
+    loop {
+        let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
+        let page = store.list_traces(&filter)?;
+        for state in &page {
+            let trace_id = state.head.trace_id;
+            if trace_id < name.lower_bound() {
+                return Ok(None);
+            }
+            if name.names(trace_id) && is_run(state) {
+                return Ok(Some(trace_id));
+            }
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE => before = Some(last.head.trace_id),
+            _ => return Ok(None),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the engine has done outside, and how those who do it put things on record.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -91,11 +91,13 @@ pub struct Verdict {
 pub struct Desk<'a> {
     book: &'a Mutex<Book>,
     projector: &'a dyn Projector,
+    /// Ends of invocations that become durable together with what comes next.
+    ended: Mutex<Vec<Event>>,
 }
 
 impl<'a> Desk<'a> {
     pub(crate) const fn new(book: &'a Mutex<Book>, projector: &'a dyn Projector) -> Self {
-        Self { book, projector }
+        Self { book, projector, ended: Mutex::new(Vec::new()) }
     }
 
     /// Records one event of a phase at work.
@@ -103,17 +105,22 @@ impl<'a> Desk<'a> {
     /// # Errors
     /// [`EngineError`] when it cannot be recorded; then it must not be acted on.
     pub fn record(&self, event: Event) -> Result<(), EngineError> {
-        self.with(|book| book.append(vec![event]))
+        self.with(|_| event).map(|_| ())
     }
 
-    fn with<T>(
-        &self,
-        work: impl FnOnce(&mut Book) -> Result<T, EngineError>,
-    ) -> Result<T, EngineError> {
-        let mut book = self.book.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let result = work(&mut book)?;
+    /// Records the event that follows from the run as it is, after what has ended before it.
+    fn with(&self, event: impl FnOnce(&Run) -> Event) -> Result<Arc<Run>, EngineError> {
+        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.ended();
+        events.push(event(book.run()));
+        book.append(events)?;
         self.projector.show(book.run(), book.last())?;
-        Ok(result)
+        Ok(book.snapshot())
+    }
+
+    /// The ends of invocations that are not on record yet.
+    pub(crate) fn ended(&self) -> Vec<Event> {
+        std::mem::take(&mut self.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Records that an agent or a program is about to be started; returns its number.
@@ -127,24 +134,19 @@ impl<'a> Desk<'a> {
         runner: &str,
         model: Option<&str>,
     ) -> Result<u64, EngineError> {
-        self.with(|book| {
-            let invocation = book.run().invocations + 1;
-            book.append(vec![Event::InvocationStarted {
-                phase: assignment.phase.id.clone(),
-                attempt: assignment.attempt,
-                invocation,
-                agent: agent.to_owned(),
-                runner: runner.to_owned(),
-                model: model.map(str::to_owned),
-            }])?;
-            Ok(invocation)
-        })
+        let run = self.with(|run| Event::InvocationStarted {
+            phase: assignment.phase.id.clone(),
+            attempt: assignment.attempt,
+            invocation: run.invocations + 1,
+            agent: agent.to_owned(),
+            runner: runner.to_owned(),
+            model: model.map(str::to_owned),
+        })?;
+        Ok(run.invocations)
     }
 
-    /// Records that it has ended.
-    ///
-    /// # Errors
-    /// [`EngineError`] when it cannot be recorded.
+    /// Records that it has ended, in one transaction with what came of it: while only one of them
+    /// were durable, a program would be known to have ended and be started again.
     pub fn invocation_ended(
         &self,
         invocation: u64,
@@ -152,9 +154,10 @@ impl<'a> Desk<'a> {
         usage: Usage,
         duration_ms: u64,
         note: &str,
-    ) -> Result<(), EngineError> {
+    ) {
         let note = note.to_owned();
-        self.record(Event::InvocationEnded { invocation, result, usage, duration_ms, note })
+        let event = Event::InvocationEnded { invocation, result, usage, duration_ms, note };
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
     /// Records something for later reading.
@@ -168,6 +171,6 @@ impl<'a> Desk<'a> {
     /// The run as it is now.
     #[must_use]
     pub fn run(&self) -> Arc<Run> {
-        self.book.lock().unwrap_or_else(std::sync::PoisonError::into_inner).snapshot()
+        self.book.lock().unwrap_or_else(PoisonError::into_inner).snapshot()
     }
 }

@@ -14,7 +14,7 @@ use crate::error::EngineError;
 /// Where the work trees of runs lie, in the project.
 const WORKTREES: &str = ".windlass/worktrees";
 /// The most changed files that are named.
-const FILES_MAX: usize = 10_000;
+pub(crate) const FILES_MAX: usize = 10_000;
 
 /// A project that is, or is not, in a git repository.
 #[derive(Clone, Debug)]
@@ -27,6 +27,19 @@ impl GitPlace {
     #[must_use]
     pub const fn new(root: PathBuf) -> Self {
         Self { root }
+    }
+
+    /// Commits everything on the current branch.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] when git refuses, or the branch moves meanwhile.
+    pub fn commit_all(&self, message: &str, at: Timestamp) -> Result<(), EngineError> {
+        let git = Git::new(&self.root);
+        let Some(head) = git.head().map_err(trouble)? else { return Ok(()) };
+        if let Some(commit) = commit_on(&git, head, message, at)? {
+            self.publish_commit(&self.root, &commit)?;
+        }
+        Ok(())
     }
 }
 
@@ -70,6 +83,31 @@ fn require_head(git: &Git, run: &Run) -> Result<CommitId, EngineError> {
     }
 }
 
+/// Makes a commit of the work tree on top of `head`; `None` when nothing is changed.
+fn commit_on(
+    git: &Git,
+    head: CommitId,
+    message: &str,
+    at: Timestamp,
+) -> Result<Option<Commit>, EngineError> {
+    let tree = git.tree_of_worktree().map_err(trouble)?;
+    let stat = git.diff_to(&Against::Commit(head.clone()), &tree).map_err(trouble)?;
+    if stat.files.is_empty() {
+        return Ok(None);
+    }
+    let who = git.identity().map_err(trouble)?;
+    let seconds = u64::try_from(at.unix_ms() / 1000).unwrap_or_default();
+    let parents = std::slice::from_ref(&head);
+    let commit = git.commit_tree(&tree, parents, message, &who, &who, seconds).map_err(trouble)?;
+    let branch = git.branch().map_err(trouble)?;
+    Ok(Some(Commit {
+        branch: branch.unwrap_or_else(|| "HEAD".to_owned()),
+        commit: commit.as_str().to_owned(),
+        parent: head.as_str().to_owned(),
+        tree: tree.as_str().to_owned(),
+    }))
+}
+
 impl Place for GitPlace {
     fn base(&self, workspace: &Path) -> Result<Option<Base>, EngineError> {
         let git = Git::new(workspace);
@@ -102,7 +140,12 @@ impl Place for GitPlace {
 
     fn require_as_left(&self, workspace: &Path, run: &Run) -> Result<(), EngineError> {
         let git = Git::new(workspace);
-        require_head(&git, run)?;
+        // A commit may be on record that the branch has not been moved to.
+        let parent = run.commit.as_ref().map(|commit| commit.parent.as_str());
+        let head = git.head().map_err(trouble)?;
+        if parent.is_none() || head.as_ref().map(CommitId::as_str) != parent {
+            require_head(&git, run)?;
+        }
         let Some(change) = &run.change else { return self.require_clean(workspace) };
         let tree = git.tree_of_worktree().map_err(trouble)?;
         if tree.as_str() == change.tree {
@@ -145,23 +188,8 @@ impl Place for GitPlace {
     ) -> Result<Prepared, EngineError> {
         let git = Git::new(workspace);
         let head = require_head(&git, run)?;
-        let tree = git.tree_of_worktree().map_err(trouble)?;
-        let stat = git.diff_to(&Against::Commit(head.clone()), &tree).map_err(trouble)?;
-        if stat.files.is_empty() {
-            return Ok(Prepared::Nothing);
-        }
-        let who = git.identity().map_err(trouble)?;
-        let seconds = u64::try_from(at.unix_ms() / 1000).unwrap_or_default();
-        let commit = git
-            .commit_tree(&tree, std::slice::from_ref(&head), message, &who, &who, seconds)
-            .map_err(trouble)?;
-        let branch = git.branch().map_err(trouble)?;
-        Ok(Prepared::Commit(Commit {
-            branch: branch.unwrap_or_else(|| "HEAD".to_owned()),
-            commit: commit.as_str().to_owned(),
-            parent: head.as_str().to_owned(),
-            tree: tree.as_str().to_owned(),
-        }))
+        let commit = commit_on(&git, head, message, at)?;
+        Ok(commit.map_or(Prepared::Nothing, Prepared::Commit))
     }
 
     fn publish_commit(&self, workspace: &Path, commit: &Commit) -> Result<(), EngineError> {
@@ -173,7 +201,11 @@ impl Place for GitPlace {
         let new: CommitId = id(&commit.commit)?;
         let parent: CommitId = id(&commit.parent)?;
         match git.update_ref(&name, &new, Some(&parent)).map_err(trouble)? {
-            RefUpdate::Updated | RefUpdate::AlreadyThere => git.reset_index(&new).map_err(trouble),
+            RefUpdate::Updated | RefUpdate::AlreadyThere => {
+                // Whoever has gone to another branch meanwhile has another index.
+                let here = git.head().map_err(trouble)?.as_ref() == Some(&new);
+                if here { git.reset_index(&new).map_err(trouble) } else { Ok(()) }
+            }
             RefUpdate::Moved { actual } => Err(EngineError::Requirement {
                 code: Code::RepoMoved,
                 message: format!(

@@ -9,8 +9,8 @@ use crate::find::RunFilter;
 use crate::resume::{name, refuse_ended};
 
 /// The longest name of a person and the longest reason, in bytes.
-const NAME_BYTES_MAX: usize = 128;
-const REASON_BYTES_MAX: usize = 4096;
+pub(crate) const NAME_BYTES_MAX: usize = 128;
+pub(crate) const REASON_BYTES_MAX: usize = 4096;
 
 /// A run that waits for a person.
 #[derive(Clone, Debug)]
@@ -66,7 +66,11 @@ impl Engine {
         reason: &str,
         shown: Option<Digest>,
     ) -> Result<Answered, EngineError> {
+        let by = by.trim();
         check("name", by, NAME_BYTES_MAX, "who decides")?;
+        if by.contains('\n') {
+            return Err(invalid("the name must be one line".to_owned()));
+        }
         check("reason", reason, REASON_BYTES_MAX, "why")?;
         let mut book = self.open(trace_id)?;
         refuse_ended(book.run())?;
@@ -113,11 +117,11 @@ fn check(what: &str, text: &str, bytes_max: usize, meaning: &str) -> Result<(), 
     if !text.trim().is_empty() && text.len() <= bytes_max && !control {
         return Ok(());
     }
-    Err(EngineError::Invalid {
-        code: Code::RequestInvalid,
-        message: format!(
-            "the {what} must be 1 to {bytes_max} bytes of plain text that say {meaning}"
-        ),
-        hint: None,
-    })
+    Err(invalid(format!(
+        "the {what} must be 1 to {bytes_max} bytes of plain text that say {meaning}"
+    )))
+}
+
+const fn invalid(message: String) -> EngineError {
+    EngineError::Invalid { code: Code::RequestInvalid, message, hint: None }
 }

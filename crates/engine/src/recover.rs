@@ -1,10 +1,11 @@
 //! What becomes of runs whose processes died: as their loops say.
 
-use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::{OnRestart, Plan, Requirement};
+use windlass_kernel::run::{Event, Run};
 use windlass_kernel::{State, TraceId};
 use windlass_store::AcquireError;
 
+use crate::book::Book;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::find::RunFilter;
@@ -85,16 +86,21 @@ impl Engine {
         if on_restart == OnRestart::Terminate {
             self.terminate(&mut book).map_err(fail)?;
         } else {
-            if book.run().head.state == Some(State::Init) {
-                book.append(vec![windlass_kernel::run::Event::Begun {}]).map_err(fail)?;
-            }
-            if book.run().head.state == Some(State::Resumed) {
-                book.append(vec![windlass_kernel::run::Event::Continued {}]).map_err(fail)?;
-            }
-            let hold = book.run().restart_hold();
-            book.append(vec![hold]).map_err(fail)?;
-            self.projector.show(book.run(), book.last()).map_err(fail)?;
+            self.ask_to_go_on(&mut book).map_err(fail)?;
         }
         Ok(Some((on_restart, book.run().clone())))
+    }
+
+    /// Puts a run whose process died on hold.
+    fn ask_to_go_on(&self, book: &mut Book) -> Result<(), EngineError> {
+        let hold = self.measured(book.run().restart_hold(), book.run())?;
+        let mut events = match book.run().head.state {
+            Some(State::Init) => vec![Event::Begun {}],
+            Some(State::Resumed) => vec![Event::Continued {}],
+            Some(_) | None => Vec::new(),
+        };
+        events.push(hold);
+        book.append(events)?;
+        self.projector.show(book.run(), book.last())
     }
 }

@@ -2,12 +2,16 @@
 
 use windlass_kernel::run::plan::{OnRestart, Requirement, RunOutcome, Trigger};
 use windlass_kernel::run::{Event, Held, Hold, Resolution, Run};
-use windlass_kernel::{State, TraceId};
+use windlass_kernel::{State, Timestamp, TraceId};
 use windlass_runtime::{Answer, GatewayError, Voice};
 
 use crate::book::Book;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::queue::{NAME_BYTES_MAX, REASON_BYTES_MAX};
+
+/// More than a call ever has.
+const CALL_ENTRIES_MAX: usize = 64;
 
 impl Engine {
     /// Takes a run up again and takes it as far as it goes.
@@ -46,8 +50,7 @@ impl Engine {
         };
         let requires_clean =
             run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
-        // After a death the workspace may hold what an interrupted phase has left in it.
-        if requires_clean && hold.held.trigger != Trigger::RestartRequested {
+        if requires_clean {
             self.place.require_as_left(&self.workspace(&run), &run)?;
         }
         self.projector.check_hold(&run)?;
@@ -69,27 +72,46 @@ impl Engine {
                 Err(ended)
             }
             Resolution::Approved | Resolution::Rejected => {
-                self.decide_call(&run, hold)?;
+                self.decide_call(&run, hold, Answer::Approve)?;
                 let by = self.settings.by.clone();
                 book.append(vec![Event::Resumed { by }])
             }
         }
     }
 
-    /// Makes the call that people have approved; one that was decided elsewhere is left as it is.
-    fn decide_call(&self, run: &Run, hold: &Hold) -> Result<(), EngineError> {
+    /// Makes the call that people have approved, or gives up the one that they have rejected; one
+    /// that was decided elsewhere is left as it is.
+    fn decide_call(&self, run: &Run, hold: &Hold, answer: Answer) -> Result<(), EngineError> {
         let Held { trigger: Trigger::CallApproval, call: Some(call), .. } = &hold.held else {
             return Ok(());
         };
+        // An approval is good for one dispatch: if this one was acted on before a crash, the phase
+        // that makes the call finds out how it ended, or asks again.
+        if self.last_dispatch(*call)?.is_some_and(|at| at >= hold.since) {
+            return Ok(());
+        }
         let gateway = self.workshop.gateway(&self.workspace(run))?;
         let people: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.by.as_str()).collect();
         let reasons: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.reason.as_str()).collect();
-        let (by, reason) = (people.join(", "), reasons.join("; "));
+        let (mut by, mut reason) = (people.join(", "), reasons.join("; "));
+        by.truncate(by.floor_char_boundary(NAME_BYTES_MAX));
+        reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
         let voice = Voice { by: &by, reason: &reason };
-        match gateway.decide(*call, Answer::Approve, voice) {
-            Ok(_) | Err(GatewayError::AlreadyDecided { .. }) => Ok(()),
+        match gateway.decide(*call, answer, voice) {
+            // What policy does not allow even so is told to the phase that makes the call.
+            Ok(_) | Err(GatewayError::AlreadyDecided { .. } | GatewayError::Refused { .. }) => {
+                Ok(())
+            }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// When a call was handed over the last time, if it was.
+    fn last_dispatch(&self, call: TraceId) -> Result<Option<Timestamp>, EngineError> {
+        let entries = self.store.list_log_entries(call, 0, CALL_ENTRIES_MAX)?;
+        let first = entries.iter().rev().find(|one| one.entry.to_state == State::Executing);
+        let again = self.store.list_redispatches(call)?.last().map(|again| again.ts);
+        Ok(again.or(first.map(|one| one.entry.ts)))
     }
 
     fn take_up_interrupted(&self, book: &mut Book) -> Result<(), EngineError> {
@@ -128,6 +150,10 @@ impl Engine {
 
     /// Ends a run whose hold was rejected.
     pub(crate) fn end_rejected(&self, book: &mut Book) -> Result<(), EngineError> {
+        let run = book.snapshot();
+        if let Some(hold) = &run.hold {
+            self.decide_call(&run, hold, Answer::Deny)?;
+        }
         let detail = book
             .run()
             .hold

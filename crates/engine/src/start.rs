@@ -28,7 +28,15 @@ pub struct NewRun {
 
 /// A lock that lasts as long as the process that has it.
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Closing is not enough: a program that is just being started may still have a copy. If
+        // this fails, the lock goes when that copy does.
+        drop(self.file.unlock());
+    }
 }
 
 impl Engine {
@@ -110,7 +118,7 @@ impl Engine {
         let file = File::options().create(true).truncate(false).write(true).open(&path);
         let file = file.map_err(unwritable)?;
         match file.try_lock() {
-            Ok(()) => Ok(Lock { _file: file }),
+            Ok(()) => Ok(Lock { file }),
             Err(TryLockError::WouldBlock) => Err(EngineError::Requirement {
                 code: Code::RunConcurrent,
                 message: match name {

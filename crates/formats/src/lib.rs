@@ -4,9 +4,10 @@
 //! their programs: the same content always gives the same bytes, with sorted keys. They are never
 //! read back to decide anything; reading them here only tells whether they are still as written.
 //!
-//! Nothing here opens a file, reads a clock or draws a random number: bytes, times and random bytes
-//! come in as arguments, and paths go out as text.
+//! Nothing here opens a file, reads a clock or draws a random number: bytes and times come in as
+//! arguments, and paths go out as text.
 
+pub mod backlog;
 mod fields;
 mod ledger;
 mod moment;
@@ -20,8 +21,9 @@ pub mod yaml;
 pub use fields::FieldError;
 pub use ledger::{
     Attempt, AttemptResult, FailureClass, LEDGER_BYTES_MAX, LEDGER_LINE_BYTES_MAX,
-    LEDGER_SCHEMA_VERSION, LedgerBuildError, LedgerError, LedgerFault, LedgerSummary, NextAction,
-    RunAttempts, RunSummary, TerminalReason, build as build_ledger, check as check_ledger,
+    LEDGER_SCHEMA_VERSION, LedgerBuildError, LedgerChain, LedgerError, LedgerFault, LedgerSummary,
+    NextAction, RunAttempts, RunSummary, TerminalReason, build as build_ledger,
+    check as check_ledger,
 };
 pub use moment::{Moment, MomentError};
 pub use name::{CheckpointId, LEDGER_PATH, NameError, RunName, STEP_CHARS_MAX, StepKey};

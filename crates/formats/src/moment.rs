@@ -36,35 +36,6 @@ impl Moment {
     pub fn date(self) -> String {
         self.to_string().chars().take(10).collect()
     }
-
-    /// The digits of day and time, as `YYYYMMDD_HHMMSS`.
-    pub(crate) fn compact(self) -> String {
-        let text = self.to_string();
-        let digits = text.chars().filter_map(|char| match char {
-            '0'..='9' => Some(char),
-            'T' => Some('_'),
-            _ => None,
-        });
-        digits.collect()
-    }
-
-    /// Reads what [`Self::compact`] writes.
-    pub(crate) fn from_compact(text: &str) -> Option<Self> {
-        if !text.is_ascii() || text.len() != 15 {
-            return None;
-        }
-        let part = |from: usize, to: usize| text.get(from..to);
-        let moment = format!(
-            "{}-{}-{}T{}:{}:{}Z",
-            part(0, 4)?,
-            part(4, 6)?,
-            part(6, 8)?,
-            part(9, 11)?,
-            part(11, 13)?,
-            part(13, 15)?
-        );
-        moment.parse::<Self>().ok().filter(|moment| moment.compact() == text)
-    }
 }
 
 impl fmt::Display for Moment {
@@ -113,7 +84,6 @@ mod tests {
     fn only_the_one_form_is_read() {
         let moment: Moment = "2026-02-02T12:00:00Z".parse().unwrap();
         assert_eq!(moment.to_string(), "2026-02-02T12:00:00Z");
-        assert_eq!(moment.compact(), "20260202_120000");
         assert_eq!(moment.date(), "2026-02-02");
         for text in [
             "",
@@ -137,7 +107,6 @@ mod tests {
             let timestamp = Timestamp::from_unix_ms(ms).unwrap();
             let moment = Moment::from(timestamp);
             prop_assert_eq!(moment.to_string().parse(), Ok(moment));
-            prop_assert_eq!(Moment::from_compact(&moment.compact()), Some(moment));
             prop_assert!(moment.timestamp() <= timestamp);
             prop_assert!(ms - moment.timestamp().unix_ms() < 1000);
         }

@@ -9,34 +9,28 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-use crate::Moment;
-
 /// Where the attempt ledger lies.
 pub const LEDGER_PATH: &str = "artifacts/loop_state/attempt_ledger.jsonl";
-/// The longest step key.
-pub const STEP_CHARS_MAX: usize = 64;
+/// The longest step key: room for the longest name of a phase and the number of a try.
+pub const STEP_CHARS_MAX: usize = 96;
 
-const RUN_PREFIX: &str = "run_";
-/// `run_`, the digits of day and time, `_`, the random part.
+/// `run_`, the digits of day and time, `_`, the end of the trace's id.
 const RUN_CHARS: usize = 28;
-const RANDOM_CHARS: usize = 8;
-/// Lower-case base 32 as in RFC 4648: no two of its characters differ only by case.
-const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 /// Text that is no name of a run, a step or a hold.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NameError {
     /// It is no run's name.
-    #[error("`{0}` is not the name of a run, which looks like `run_20260202_120000_k3v7q2ma`")]
+    #[error("`{0}` is not the name of a run, which looks like `run_20260202_120000_1a2b3c4d`")]
     Run(String),
     /// It is no step's key.
     #[error(
-        "`{0}` cannot name a step: 1 to 64 of `a-z`, `0-9`, `_`, `-` and `.`, \
-         with a letter or digit at both ends and no `..`"
+        "`{0}` cannot name a step: 1 to 96 of `a-z`, `0-9`, `_`, `-` and `.`, \
+         with no `.` at either end and no `..`"
     )]
     Step(String),
     /// It is no hold's id.
-    #[error("`{0}` is not the id of a hold, which looks like `CP_run_20260202_120000_k3v7q2ma_2`")]
+    #[error("`{0}` is not the id of a hold, which looks like `CP_run_20260202_120000_1a2b3c4d_2`")]
     Checkpoint(String),
 }
 
@@ -45,23 +39,11 @@ fn shown(text: &str) -> String {
     text.chars().take(80).flat_map(char::escape_debug).collect()
 }
 
-/// The name of a run: the second it was made in, and 40 random bits so that no two are the same.
+/// The name of a run, in the form that [`windlass_kernel::run::RunName`] gives it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunName(String);
 
 impl RunName {
-    /// Makes a name from a time and random bytes, both brought in from outside.
-    #[must_use]
-    pub fn from_parts(made_at: Moment, random: [u8; 5]) -> Self {
-        let [a, b, c, d, e] = random.map(u64::from);
-        let bits = a << 32 | b << 24 | c << 16 | d << 8 | e;
-        let random = (0..RANDOM_CHARS).rev().map(|at| {
-            let index = usize::try_from(bits >> (at * 5) & 31).unwrap_or_default();
-            char::from(BASE32.get(index).copied().unwrap_or(b'a'))
-        });
-        Self(format!("{RUN_PREFIX}{}_{}", made_at.compact(), random.collect::<String>()))
-    }
-
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -91,17 +73,9 @@ impl FromStr for RunName {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        let parts = || {
-            let rest = text.strip_prefix(RUN_PREFIX)?;
-            let (time, random) = rest.rsplit_once('_')?;
-            let is_random =
-                random.len() == RANDOM_CHARS && random.bytes().all(|byte| BASE32.contains(&byte));
-            is_random.then_some(())?;
-            Moment::from_compact(time)
-        };
-        match parts() {
-            Some(_) => Ok(Self(text.to_owned())),
-            None => Err(NameError::Run(shown(text))),
+        match text.parse::<windlass_kernel::run::RunName>() {
+            Ok(_) => Ok(Self(text.to_owned())),
+            Err(_) => Err(NameError::Run(shown(text))),
         }
     }
 }
@@ -128,12 +102,10 @@ impl FromStr for StepKey {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        let word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let bytes = text.as_bytes();
-        let ends =
-            bytes.first().copied().is_some_and(word) && bytes.last().copied().is_some_and(word);
-        let inner = bytes.iter().all(|byte| word(*byte) || b"_-.".contains(byte));
-        if ends && inner && text.len() <= STEP_CHARS_MAX && !text.contains("..") {
+        let allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.');
+        let dots = text.starts_with('.') || text.ends_with('.') || text.contains("..");
+        let fits = !text.is_empty() && text.len() <= STEP_CHARS_MAX;
+        if fits && !dots && text.bytes().all(allowed) {
             Ok(Self(text.to_owned()))
         } else {
             Err(NameError::Step(shown(text)))
@@ -227,10 +199,11 @@ as_text!(RunName, StepKey, CheckpointId);
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use windlass_kernel::{TraceId, Uuid7};
 
     use super::*;
 
-    const RUN: &str = "run_20260202_120000_k3v7q2ma";
+    const RUN: &str = "run_20260202_120000_1a2b3c4d";
 
     #[test]
     fn files_lie_where_the_layout_says() {
@@ -245,14 +218,10 @@ mod tests {
             format!("CP_{RUN}_a.b-c_d").parse::<CheckpointId>().unwrap().step().as_str(),
             "a.b-c_d"
         );
-    }
-
-    #[test]
-    fn a_name_is_made_of_its_time_and_its_bits() {
-        let at: Moment = "2026-02-02T12:00:00Z".parse().unwrap();
-        assert_eq!(RunName::from_parts(at, [0; 5]).as_str(), "run_20260202_120000_aaaaaaaa");
-        assert_eq!(RunName::from_parts(at, [0xff; 5]).as_str(), "run_20260202_120000_77777777");
-        assert_eq!(RunName::from_parts(at, *b"hello").as_str(), "run_20260202_120000_nbswy3dp");
+        // Every name of a phase is one.
+        for text in ["-a", "a-", "_", "2a", "design.attempt-1"] {
+            assert!(text.parse::<StepKey>().is_ok(), "{text}");
+        }
     }
 
     #[test]
@@ -261,23 +230,24 @@ mod tests {
             "",
             "run_20260202_120000",
             "run_20260202_120000_",
-            "run_20260202_120000_K3V7Q2MA",
-            "run_20260202_120000_k3v7q2m1",
-            "run_20260202_120000_k3v7q2maa",
-            "run_20260230_120000_k3v7q2ma",
-            "run_20260202_240000_k3v7q2ma",
-            "run_20260202-120000_k3v7q2ma",
+            "run_20260202_120000_1A2B3C4D",
+            "run_20260202_120000_1a2b3c4g",
+            "run_20260202_120000_k3v7q2ma",
+            "run_19691231_235959_1a2b3c4d",
+            "run_20260202_120000_1a2b3c4da",
+            "run_20260230_120000_1a2b3c4d",
+            "run_20260202_240000_1a2b3c4d",
+            "run_20260202-120000_1a2b3c4d",
             "run_20260202_120000_../../et",
-            "run_2026020é_120000_k3v7q2ma",
-            " run_20260202_120000_k3v7q2ma",
-            "run_20260202_120000_k3v7q2ma\n",
+            "run_2026020é_120000_1a2b3c4d",
+            " run_20260202_120000_1a2b3c4d",
+            "run_20260202_120000_1a2b3c4d\n",
         ] {
             assert!(text.parse::<RunName>().is_err(), "{text}");
         }
-        for text in [
-            "", ".", "..", "a..b", "a/b", "a\\b", "A", "-a", "a-", "a.", ".a", "a b", "é", "a\0",
-            "a\n",
-        ] {
+        for text in
+            ["", ".", "..", "a..b", "a/b", "a\\b", "A", "a.", ".a", "a b", "é", "a\0", "a\n"]
+        {
             assert!(text.parse::<StepKey>().is_err(), "{text}");
             assert!(format!("CP_{RUN}_{text}").parse::<CheckpointId>().is_err(), "{text}");
         }
@@ -291,14 +261,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_name_reads_back_and_no_two_are_the_same(
-            ms in 0_i64..253_402_300_800_000, one: [u8; 5], other: [u8; 5],
+        fn the_names_are_exactly_the_kernels(
+            ms in 0_u64..253_402_300_800_000, random: [u8; 10], at in 0_usize..28, byte in 0_u8..128,
         ) {
-            let at = Moment::from(windlass_kernel::Timestamp::from_unix_ms(ms).unwrap());
-            let name = RunName::from_parts(at, one);
-            prop_assert_eq!(name.as_str().len(), RUN_CHARS);
-            prop_assert_eq!(name.as_str().parse(), Ok(name.clone()));
-            prop_assert_eq!(one == other, name == RunName::from_parts(at, other));
+            let trace_id = TraceId(Uuid7::from_parts(ms, random));
+            let name = windlass_kernel::run::RunName::of(trace_id).to_string();
+            prop_assert_eq!(name.len(), RUN_CHARS);
+            prop_assert_eq!(name.parse::<RunName>().unwrap().to_string(), name.clone());
+            let mut other = name.into_bytes();
+            other[at] = byte;
+            let other = String::from_utf8(other).unwrap();
+            let theirs = other.parse::<windlass_kernel::run::RunName>().is_ok();
+            prop_assert_eq!(other.parse::<RunName>().is_ok(), theirs);
         }
     }
 }

@@ -34,7 +34,7 @@ pub enum TaskError {
     #[error("the task is not YAML that can be used")]
     Yaml(#[source] YamlError),
     /// A field is unknown, missing or wrong.
-    #[error("the task cannot be used: {0}")]
+    #[error("the task cannot be used")]
     Field(#[from] FieldError),
 }
 

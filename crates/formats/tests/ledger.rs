@@ -12,7 +12,7 @@ use windlass_formats::{
 };
 use windlass_kernel::{Code, Digest};
 
-const FIRST: &str = "run_20260202_120000_k3v7q2ma";
+const FIRST: &str = "run_20260202_120000_1a2b3c4d";
 const SECOND: &str = "run_20260202_120000_aaaaaaaa";
 
 fn attempt(number: u8, result: AttemptResult, next_action: NextAction) -> Attempt {

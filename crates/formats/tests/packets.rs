@@ -9,13 +9,13 @@ use std::path::Path;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 use windlass_formats::{
-    Approval, Decision, GateResult, HoldPacket, Moment, Outcome, PACKET_BYTES_MAX, PacketError,
-    PhaseStatus, Resolution, RunName, RunStatus, StepKey, TerminalPacket, read_hold, read_hold_of,
-    read_terminal, yaml,
+    Approval, Decision, FieldError, GateResult, HoldPacket, Moment, Outcome, PACKET_BYTES_MAX,
+    PacketError, PhaseStatus, Resolution, RunName, RunStatus, StepKey, TerminalPacket, read_hold,
+    read_hold_of, read_terminal, yaml,
 };
 use windlass_kernel::{Code, Digest};
 
-const RUN: &str = "run_20260202_120000_k3v7q2ma";
+const RUN: &str = "run_20260202_120000_1a2b3c4d";
 
 fn run() -> RunName {
     RUN.parse().unwrap()
@@ -252,10 +252,8 @@ fn every_field_of_the_seed_is_required() {
         let mut without = whole.clone();
         without.as_object_mut().unwrap().remove(field);
         let error = read_hold(yaml::emit(&without).unwrap().as_bytes()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("the packet cannot be used: the field `{field}` is missing")
-        );
+        let missing = FieldError::Missing { field: field.clone() };
+        assert_eq!(error, PacketError::Field(missing));
     }
     let whole: Value = yaml::read(&passed().to_bytes().unwrap(), PACKET_BYTES_MAX).unwrap();
     assert_eq!(whole.as_object().unwrap().len(), 7);
@@ -263,10 +261,8 @@ fn every_field_of_the_seed_is_required() {
         let mut without = whole.clone();
         without.as_object_mut().unwrap().remove(field);
         let error = read_terminal(yaml::emit(&without).unwrap().as_bytes()).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("the packet cannot be used: the field `{field}` is missing")
-        );
+        let missing = FieldError::Missing { field: field.clone() };
+        assert_eq!(error, PacketError::Field(missing));
     }
 }
 

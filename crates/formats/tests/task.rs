@@ -68,7 +68,7 @@ fn the_canonical_form_is_pinned() {
 fn refusal(value: &Value) -> String {
     let error = TaskSpec::from_value(value).unwrap_err();
     assert_eq!(error.code(), Code::TaskInvalid);
-    error.to_string()
+    std::error::Error::source(&error).unwrap().to_string()
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn a_wrong_key_names_the_nearest_known_one() {
             "the field `constraints.max_diff_lines` must be a whole number, not a string",
         ),
     ] {
-        assert_eq!(refusal(&value), format!("the task cannot be used: {expected}"));
+        assert_eq!(refusal(&value), expected);
     }
 }
 

@@ -297,7 +297,11 @@ fn only_the_plain_part_of_yaml_is_read() {
         assert!(matches!(error, YamlError::Documents(_)), "{text}: {error:?}");
     }
     let deep = format!("{}1{}", "[".repeat(DEPTH_MAX + 1), "]".repeat(DEPTH_MAX + 1));
-    assert!(matches!(refusal(&deep), YamlError::TooComplex(_)));
+    assert!(matches!(refusal(&deep), YamlError::TooDeep(_)));
+    for part in ["[", "{a: ", "- ", "? "] {
+        let error = refusal(&part.repeat(100_000));
+        assert!(matches!(error, YamlError::TooDeep(_)), "{part}: {error:?}");
+    }
     for text in ["a: [1", "a: 'b", "a: 1e999", "a: .nan", "[1]: 2", "{a: 1}: 2", "a:\n- 1\n b: 2"] {
         let error = refusal(text);
         assert!(matches!(error, YamlError::Syntax(..)), "{text}: {error:?}");
@@ -305,6 +309,13 @@ fn only_the_plain_part_of_yaml_is_read() {
     }
     assert_eq!(read(b"a: \xff", 99), Err(YamlError::NotUtf8 { at: 3 }));
     assert_eq!(read(b"12345", 4), Err(YamlError::TooLarge { bytes: 5, bytes_max: 4 }));
+}
+
+#[test]
+fn much_of_the_same_reads_back() {
+    let many = json!({ "list": vec![1; 60_000] });
+    let text = emit(&many).unwrap();
+    assert_eq!(read(text.as_bytes(), text.len()), Ok(many));
 }
 
 #[test]

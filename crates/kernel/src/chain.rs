@@ -112,6 +112,16 @@ pub enum ChainError {
         /// What does not fit.
         reason: &'static str,
     },
+    /// An event of a run cannot have happened where it stands.
+    #[error("entry {sequence_number} says `{kind}`, which cannot be: {why}")]
+    Impossible {
+        /// The entry's number.
+        sequence_number: u64,
+        /// The event.
+        kind: &'static str,
+        /// Why not.
+        why: String,
+    },
     /// A checkpoint does not match its digest or the entries it summarises.
     #[error("the checkpoint at entry {sequence_number} does not match {what}")]
     Checkpoint {
@@ -139,6 +149,7 @@ impl ChainError {
         match self {
             Self::SequenceGap { .. } | Self::Truncated { .. } => Code::StateSequenceGap,
             Self::Transition { .. } | Self::ToolCall { .. } => Code::StateInvalidTransition,
+            Self::Impossible { .. } => Code::StateRecoveryFailed,
             Self::HeadMismatch { .. }
             | Self::ForeignTrace { .. }
             | Self::PreviousDigest { .. }

@@ -116,6 +116,8 @@ codes! {
     ToolProtocolError = "TOOL_PROTOCOL_ERROR",
     /// The tool ran and reported a failure.
     ToolFailed = "TOOL_FAILED",
+    /// The command could not be confined as it must be, and was not started.
+    SandboxUnavailable = "SANDBOX_UNAVAILABLE",
     /// Whether the call took effect could not be found out.
     ToolOutcomeUnknown = "TOOL_OUTCOME_UNKNOWN",
     /// The call was undone after a crash.

@@ -17,6 +17,7 @@ mod link;
 pub mod recovery;
 mod risk;
 pub mod run;
+mod scan;
 mod state;
 mod text;
 mod time;

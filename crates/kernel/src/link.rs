@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 
 use crate::artifact::{Artifact, Decision};
 use crate::canon::CanonError;
+use crate::scan;
 use crate::{
     ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, State, ToolCallId, TraceId,
 };
@@ -69,6 +70,66 @@ impl Link {
     /// # Errors
     /// [`CanonError`] when the body is not such an artifact.
     pub fn read(artifact_type: ArtifactType, body: &[u8]) -> Result<Self, CanonError> {
+        // Almost every body is plain enough to be read in one go.
+        Self::scan(artifact_type, body).map_or_else(|| Self::parse(artifact_type, body), Ok)
+    }
+
+    /// The ties of an artifact whose members can be found without parsing all of it.
+    fn scan(artifact_type: ArtifactType, body: &[u8]) -> Option<Self> {
+        let (artifact_id, trace_id, tie) = match artifact_type {
+            ArtifactType::ActionRequest => {
+                let names = ["artifact_id", "trace_id", "idempotency_key", "proposal"];
+                let [artifact_id, trace_id, key, proposal] = scan::members(body, names)?;
+                let proposal_digest = Digest::of(proposal);
+                let idempotency_key = optional(key)?;
+                (artifact_id, trace_id, Tie::Request { idempotency_key, proposal_digest })
+            }
+            ArtifactType::SupervisorDecision => {
+                let names = ["artifact_id", "trace_id", "request_digest", "decision"];
+                let [artifact_id, trace_id, request, decision] = scan::members(body, names)?;
+                let request_digest = parsed(request)?;
+                let decision = serde_json::from_slice(decision).ok()?;
+                (artifact_id, trace_id, Tie::Decision { request_digest, decision })
+            }
+            ArtifactType::ToolCall => {
+                let [artifact_id, trace_id, decision, call, proposal, key] = scan::members(
+                    body,
+                    [
+                        "artifact_id",
+                        "trace_id",
+                        "decision_digest",
+                        "tool_call_id",
+                        "proposal_digest",
+                        "idempotency_key",
+                    ],
+                )?;
+                let tie = CallTie {
+                    decision_digest: parsed(decision)?,
+                    tool_call_id: ToolCallId(parsed(call)?),
+                    proposal_digest: parsed(proposal)?,
+                    idempotency_key: optional(key)?,
+                };
+                (artifact_id, trace_id, Tie::Call(tie))
+            }
+            ArtifactType::ToolEffect => {
+                let names =
+                    ["artifact_id", "trace_id", "tool_call_digest", "tool_call_id", "outcome"];
+                let [artifact_id, trace_id, digest, call, outcome] = scan::members(body, names)?;
+                let tie = Tie::Effect {
+                    tool_call_digest: parsed(digest)?,
+                    tool_call_id: ToolCallId(parsed(call)?),
+                    outcome: serde_json::from_slice(outcome).ok()?,
+                };
+                (artifact_id, trace_id, tie)
+            }
+            ArtifactType::RunEvent => return None,
+        };
+        let (artifact_id, trace_id) =
+            (ArtifactId(parsed(artifact_id)?), TraceId(parsed(trace_id)?));
+        Some(Self { artifact_id, trace_id, tie })
+    }
+
+    fn parse(artifact_type: ArtifactType, body: &[u8]) -> Result<Self, CanonError> {
         match artifact_type {
             ArtifactType::ActionRequest => read(body).map(|wire: RequestWire<'_>| Self {
                 artifact_id: wire.artifact_id,
@@ -117,6 +178,16 @@ impl Link {
             Tie::Effect { .. } => ArtifactType::ToolEffect,
         }
     }
+}
+
+/// A value that is written as a string.
+fn parsed<T: std::str::FromStr>(value: &[u8]) -> Option<T> {
+    scan::plain(value)?.parse().ok()
+}
+
+/// A string, or null.
+fn optional(value: &[u8]) -> Option<Option<String>> {
+    if value == b"null" { Some(None) } else { Some(Some(scan::plain(value)?.to_owned())) }
 }
 
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, CanonError> {

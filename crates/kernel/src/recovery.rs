@@ -97,6 +97,7 @@ impl Finding {
                 | ChainError::OwnDigest { .. }
                 | ChainError::Malformed { .. }
                 | ChainError::Artifact { .. }
+                | ChainError::Impossible { .. }
                 | ChainError::Link { .. } => head.sequence_number.saturating_add(1),
             }),
             entry_count,

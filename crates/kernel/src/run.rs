@@ -2,22 +2,27 @@
 //!
 //! [`Run`] is the fold of a run's entries; [`Run::next`] says from it alone what to record or perform.
 
+mod check;
+mod effect;
 mod event;
 mod fold;
 mod hold;
+mod index;
+mod journal;
 mod judge;
 mod name;
 mod next;
+mod parts;
 pub mod plan;
 mod state;
 
-pub use event::{
-    Base, Call, Change, Decision, Done, Event, Failure, Held, InvocationResult, Note, RunEvent,
-    Started, Usage, Vote,
-};
+pub use event::{Event, Note, RunEvent};
 pub use fold::RunError;
 pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};
+pub use parts::{
+    Base, Call, Change, Decision, Done, Failure, Held, InvocationResult, Started, Usage, Vote,
+};
 pub use state::{
     Commit, Ended, Hold, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Spent,
     Stage,

@@ -50,6 +50,7 @@ impl Gateway {
             tool_call_id: tool_call.tool_call_id,
             idempotency_key: tool_call.idempotency_key.as_deref(),
             limits: preparation.limits,
+            confinement: preparation.confinement.as_ref(),
         };
         fault::point("dispatch.before");
         let started = Instant::now();

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use windlass_connect::{Limits, Target};
+use windlass_connect::{Confinement, Limits, Network, Target};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::{Code, Digest};
-use windlass_policy::{Connector, PolicySet, Question, Server, Verdict};
+use windlass_policy::{Connector, PolicySet, Question, Server, Tool, Verdict};
 
 use crate::secrets::Secrets;
 use crate::supervisor::{Preparation, Refusal, Ruling, Supervisor};
@@ -21,6 +21,7 @@ pub struct PolicySupervisor {
     workspace: FileWorkspace,
     environment: BTreeMap<String, String>,
     secrets: Secrets,
+    sandbox: Option<Confinement>,
 }
 
 impl PolicySupervisor {
@@ -41,7 +42,26 @@ impl PolicySupervisor {
         let environment: BTreeMap<String, String> =
             environment.into_iter().filter(|(name, _)| named.contains(name)).collect();
         let secrets = Secrets::new(environment.clone());
-        Self { set, workspace, environment, secrets }
+        Self { set, workspace, environment, secrets, sandbox: None }
+    }
+
+    /// Confines every command whose registration does not say otherwise.
+    #[must_use]
+    pub fn with_sandbox(mut self, confinement: Confinement) -> Self {
+        self.sandbox = Some(confinement);
+        self
+    }
+
+    /// What a tool's command is confined to.
+    fn confinement(&self, server: &Server, tool: &Tool) -> Option<Confinement> {
+        let mut confinement = self
+            .sandbox
+            .clone()
+            .filter(|_| server.connector == Connector::Command && tool.sandbox)?;
+        if tool.network {
+            confinement.network = Network::Open;
+        }
+        Some(confinement)
     }
 
     /// The policy set.
@@ -167,6 +187,7 @@ impl Supervisor for PolicySupervisor {
             },
             on_uncertain: tool.on_uncertain(server),
             retries_max: tool.retries_max,
+            confinement: self.confinement(server, tool),
         })
     }
 

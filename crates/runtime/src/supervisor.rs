@@ -1,7 +1,7 @@
 //! What the gateway asks of policy and registry.
 
 use serde_json::Value;
-use windlass_connect::{Limits, Target};
+use windlass_connect::{Confinement, Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::recovery::UncertainRule;
 use windlass_kernel::{Code, Digest, RiskLevel};
@@ -63,6 +63,8 @@ pub struct Preparation {
     pub on_uncertain: OnUncertain,
     /// How often it may be handed over again.
     pub retries_max: u32,
+    /// What a command is confined to; nothing means that it is free.
+    pub confinement: Option<Confinement>,
 }
 
 impl Preparation {

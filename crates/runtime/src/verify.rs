@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use windlass_kernel::recovery::Finding;
+use windlass_kernel::run::Run;
 use windlass_kernel::{
     ChainError, Digest, Entry, Head, Link, Links, Machine, State, TraceId, is_call_artifact,
 };
@@ -57,9 +58,9 @@ pub fn verify(
     store.scan(&mut verifier)?;
     verifier.finish();
     let Verifier { mut report, open, .. } = verifier;
-    for state in open {
-        if let Some((error, head)) = verify_checkpoint(store, &state)? {
-            report.add_problem(state.head.trace_id, &head, state.head.sequence_number, &error);
+    for (trace_id, entries) in open {
+        if let Some((error, head)) = verify_checkpoint(store, trace_id)? {
+            report.add_problem(trace_id, &head, entries, &error);
         }
     }
     Ok(report)
@@ -68,9 +69,8 @@ pub fn verify(
 /// Checks the newest checkpoint of a trace against its entry.
 fn verify_checkpoint(
     store: &dyn Store,
-    state: &TraceState,
+    trace_id: TraceId,
 ) -> Result<Option<(ChainError, Head)>, StoreError> {
-    let trace_id = state.head.trace_id;
     let Some(checkpoint) = store.load_latest_checkpoint(trace_id)? else { return Ok(None) };
     let sequence_number = checkpoint.checkpoint_sequence_number;
     let before = sequence_number.saturating_sub(1);
@@ -106,6 +106,8 @@ struct Current {
     recorded: Option<TraceState>,
     head: Head,
     links: Links,
+    /// The run, if the trace is one; it lives no longer than its trace is read.
+    run: Option<Box<Run>>,
     entries: u64,
     bodies_missing: bool,
     error: Option<ChainError>,
@@ -114,7 +116,8 @@ struct Current {
 struct Verifier<'a> {
     report: Verification,
     current: Option<Current>,
-    open: Vec<TraceState>,
+    /// Traces whose checkpoints are still to be checked, with their numbers of entries.
+    open: Vec<(TraceId, u64)>,
     buffer: Vec<u8>,
     progress: &'a mut dyn FnMut(u64),
 }
@@ -135,7 +138,7 @@ impl Verifier<'_> {
             (None, Some(recorded)) => {
                 let run = head.state.is_some_and(|state| state.machine() == Machine::Run);
                 if run || !head.state.is_some_and(State::is_terminal) {
-                    self.open.push(recorded);
+                    self.open.push((recorded.head.trace_id, recorded.head.sequence_number));
                 }
             }
             (None, None) => {}
@@ -165,9 +168,14 @@ impl Current {
         if Digest::of(body) != entry.artifact_digest {
             return Err(mismatch);
         }
-        if is_call_artifact(entry.artifact_type) && !self.bodies_missing {
+        if self.bodies_missing {
+            // The digest is all that can be said of it.
+        } else if is_call_artifact(entry.artifact_type) {
             let link = Link::read(entry.artifact_type, body).map_err(|_| mismatch)?;
             self.links.follow(&entry, link)?;
+        } else {
+            let run = self.run.get_or_insert_with(|| Box::new(Run::empty(entry.trace_id)));
+            run.follow(&entry, body, head)?;
         }
         self.head = head;
         Ok(true)
@@ -182,6 +190,7 @@ impl Visitor for Verifier<'_> {
             recorded: recorded.copied(),
             head: Head::empty(trace_id),
             links: Links::default(),
+            run: None,
             entries: 0,
             bodies_missing: false,
             error: None,

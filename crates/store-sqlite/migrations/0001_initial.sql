@@ -17,7 +17,10 @@ CREATE INDEX traces_open ON traces (trace_id) WHERE open;
 
 -- The journal. The key is `trace_number << 24 | sequence_number`: one tree in which a trace's
 -- entries lie together and new traces are added at the end. The artifact's canonical bytes lie
--- beside the entry; only they may ever be taken out.
+-- beside the entry; only they may ever be taken out. What stands between the digest and the body is
+-- no part of the entry: it is what the rows in `traces` and `idempotency` are made of when the trace
+-- is filed. A trace's first entry has its plan and its holder, the entry that gives the lease back is
+-- marked, and the one that reserves a key has the rest of the key's record.
 CREATE TABLE entries (
     id                INTEGER NOT NULL PRIMARY KEY,
     trace_id          BLOB    NOT NULL,
@@ -31,8 +34,22 @@ CREATE TABLE entries (
     tool_call_id      BLOB,
     idempotency_key   TEXT,
     entry_digest      BLOB    NOT NULL,
+    plan_id           BLOB,
+    holder            BLOB,
+    released          INTEGER,
+    server_id         TEXT,
+    tool_name         TEXT,
+    request_digest    BLOB,
     body              BLOB
 ) STRICT;
+
+-- Up to which trace number the rows in `traces` and `idempotency` are written. Newer traces are known
+-- by their entries alone.
+CREATE TABLE filed (
+    one  INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    upto INTEGER NOT NULL
+) STRICT;
+INSERT INTO filed VALUES (1, 0);
 
 CREATE TRIGGER entries_are_never_updated BEFORE UPDATE ON entries
 BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;

@@ -1,97 +1,169 @@
 //! Appends, as SQL.
 
 use rusqlite::{Connection, params};
-use windlass_kernel::{HolderId, State, TraceId};
+use windlass_kernel::{Digest, HolderId, PlanId, State, TraceId};
 use windlass_store::{
-    Append, AppendError, Claim, KeyAction, NewEntry, Reservation, StoreError, TraceState,
+    After, Append, AppendError, Claim, IdempotencyRecord, KeyAction, NewEntry, Reservation, Slot,
+    StoreError, TraceState,
     rules::{self, Digests},
 };
 
 use crate::error::During;
 use crate::rows::{self, TraceNumber};
+use crate::tail::Tail;
+use crate::writer::Desk;
 
 /// Checks an append and writes it. A refusal leaves the transaction, which others may share, as it
-/// was: what is checked by trying it is tried first, and taken back.
+/// was: everything is checked before anything is written.
+///
+/// The entries of a trace that is not filed are all that is written of it.
 pub fn append(
-    connection: &Connection,
+    desk: &mut Desk,
     append: &Append<'_>,
     me: HolderId,
     digests: Digests,
 ) -> Result<Result<TraceState, AppendError>, StoreError> {
     let trace_id = append.claim.trace_id();
-    // A new trace is looked for by inserting it: two statements less on the busiest path.
-    let current = match append.claim {
-        Claim::New { .. } => None,
-        Claim::Held(_) => rows::load_trace(connection, trace_id)?,
+    let Desk { connection, tail } = desk;
+    let unfiled = tail.get(trace_id);
+    if let Some((_, _, Some(damage))) = unfiled {
+        return Ok(Err(AppendError::Chain { trace_id, source: damage.clone() }));
+    }
+    let unfiled = unfiled.map(|(number, state, _)| (number, state));
+    let filed = match unfiled {
+        None if tail.may_be_filed(trace_id) => rows::load_trace(connection, trace_id)?,
+        None | Some(_) => None,
     };
-    let decided = rules::decide_append(current.map(|row| row.state).as_ref(), append, me, digests);
-    let state = match (decided, current) {
-        (Ok(state), _) => state,
-        // The trace may exist all the same, and that would be the first thing to say.
-        (Err(_), None) if rows::load_trace(connection, trace_id)?.is_some() => {
-            return Ok(Err(AppendError::Fenced { trace_id }));
-        }
-        (Err(error), _) => return Ok(Err(error)),
-    };
-    let number = match current {
-        Some(row) => row.number,
-        None => match insert_trace(connection, &state)? {
-            Some(number) => number,
-            None => return Ok(Err(AppendError::Fenced { trace_id })),
-        },
+    let current = unfiled.map(|(_, state)| state).or(filed.map(|row| row.state));
+    let state = match rules::decide_append(current.as_ref(), append, me, digests) {
+        Ok(state) => state,
+        Err(error) => return Ok(Err(error)),
     };
     if let KeyAction::Reserve(reservation) = &append.key
-        && !insert_key(connection, reservation, &state)?
+        && let Some(existing) = load_key(connection, tail, &reservation.slot)?
+        && let Err(error) = rules::decide_key(Some(existing), &append.key)
     {
-        if current.is_none() {
-            delete_trace(connection, trace_id)?;
-        }
-        let existing = rows::load_key(connection, &reservation.slot)?;
-        return match rules::decide_key(existing, &append.key) {
-            Err(error) => Ok(Err(error)),
-            Ok(()) => Err(StoreError::Corrupt { reason: "a taken key has no record".to_owned() }),
-        };
+        return Ok(Err(error));
     }
-    for new in &append.entries {
-        insert_entry(connection, number, new)?;
-    }
-    if current.is_some() {
+    if let Some(row) = filed {
+        insert_entries(connection, row.number, append, &Extra::default())?;
         update_trace(connection, &state)?;
+        if let KeyAction::Reserve(reservation) = &append.key {
+            insert_key(connection, reservation, trace_id)?;
+        }
+        return Ok(Ok(state));
+    }
+    let number = unfiled.map_or(tail.next(), |(number, _)| number);
+    let reserved = match &append.key {
+        KeyAction::Reserve(reservation) => Some(reservation),
+        KeyAction::None => None,
+    };
+    let carrier = reserved.and_then(|key| append.entries.iter().position(|new| carries(new, key)));
+    let plan_id = match append.claim {
+        Claim::New { plan_id, .. } => Some(plan_id),
+        Claim::Held(_) => None,
+    };
+    let extra = Extra {
+        genesis: plan_id.map(|plan_id| (plan_id, me)),
+        released: append.after == After::Release,
+        key: carrier.zip(reserved),
+    };
+    insert_entries(connection, number, append, &extra)?;
+    let last_artifact = append.entries.last().map_or(Digest::GENESIS, artifact_of);
+    tail.note(number, state, last_artifact, append.entries.len());
+    match (reserved, carrier) {
+        (Some(reservation), Some(_)) => tail.note_key(number, reservation),
+        // A key that none of the entries names has its record at once.
+        (Some(reservation), None) => insert_key(connection, reservation, trace_id)?,
+        (None, _) => {}
     }
     Ok(Ok(state))
 }
 
-fn insert_entry(
+const fn artifact_of(new: &NewEntry) -> Digest {
+    new.entry.artifact_digest
+}
+
+/// Whether an entry has what its columns must say for a key's record.
+fn carries(new: &NewEntry, reservation: &Reservation) -> bool {
+    new.entry.tool_call_id == Some(reservation.tool_call_id)
+        && new.entry.idempotency_key.as_ref() == Some(&reservation.slot.idempotency_key)
+}
+
+/// The record of a key, wherever it stands.
+fn load_key(
+    connection: &Connection,
+    tail: &Tail,
+    slot: &Slot,
+) -> Result<Option<IdempotencyRecord>, StoreError> {
+    if let Some(record) = tail.key(slot)? {
+        return Ok(Some(record));
+    }
+    let Some(mut record) = rows::load_key(connection, slot)? else { return Ok(None) };
+    record.effect_digest = match rows::load_trace(connection, record.trace_id)? {
+        Some(trace) => rows::load_effect(connection, &trace)?,
+        None => tail.effect(record.trace_id),
+    };
+    Ok(Some(record))
+}
+
+/// What the rows of an unfiled trace say beyond their entries.
+#[derive(Default)]
+struct Extra<'a> {
+    /// The plan and the holder of a new trace: with its first entry.
+    genesis: Option<(PlanId, HolderId)>,
+    /// The lease is given back: with the last entry.
+    released: bool,
+    /// A key is reserved: with the entry that names it.
+    key: Option<(usize, &'a Reservation)>,
+}
+
+fn insert_entries(
     connection: &Connection,
     number: TraceNumber,
-    new: &NewEntry,
+    append: &Append<'_>,
+    extra: &Extra<'_>,
 ) -> Result<(), StoreError> {
     let operation = "insert an entry";
-    let entry = &new.entry;
-    connection
+    let mut statement = connection
         .prepare_cached(
             "INSERT INTO entries (id, trace_id, prev_entry_digest, ts, from_state, to_state,
                  artifact_type, artifact_id, artifact_digest, tool_call_id, idempotency_key,
-                 entry_digest, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                 entry_digest, plan_id, holder, released, server_id, tool_name, request_digest,
+                 body)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
+                 ?18, ?19)",
         )
-        .during(operation)?
-        .execute(params![
-            number.entry_id(entry.sequence_number)?,
-            entry.trace_id.0.as_bytes(),
-            entry.prev_entry_digest.as_bytes(),
-            entry.ts.unix_ms(),
-            entry.from_state.as_str(),
-            entry.to_state.as_str(),
-            entry.artifact_type.as_str(),
-            entry.artifact_id.0.as_bytes(),
-            entry.artifact_digest.as_bytes(),
-            entry.tool_call_id.as_ref().map(|id| id.0.as_bytes()),
-            entry.idempotency_key,
-            entry.entry_digest.as_bytes(),
-            new.body,
-        ])
         .during(operation)?;
+    let last = append.entries.len().saturating_sub(1);
+    for (place, new) in append.entries.iter().enumerate() {
+        let entry = &new.entry;
+        let genesis = extra.genesis.as_ref().filter(|_| place == 0);
+        let key = extra.key.filter(|(at, _)| *at == place).map(|(_, key)| key);
+        statement
+            .execute(params![
+                number.entry_id(entry.sequence_number)?,
+                entry.trace_id.0.as_bytes(),
+                entry.prev_entry_digest.as_bytes(),
+                entry.ts.unix_ms(),
+                entry.from_state.as_str(),
+                entry.to_state.as_str(),
+                entry.artifact_type.as_str(),
+                entry.artifact_id.0.as_bytes(),
+                entry.artifact_digest.as_bytes(),
+                entry.tool_call_id.as_ref().map(|id| id.0.as_bytes()),
+                entry.idempotency_key,
+                entry.entry_digest.as_bytes(),
+                genesis.map(|(plan_id, _)| plan_id.0.as_bytes()),
+                genesis.map(|(_, holder)| holder.0.as_bytes()),
+                (extra.released && place == last).then_some(1),
+                key.map(|key| key.slot.server_id.as_str()),
+                key.map(|key| key.slot.tool_name.as_str()),
+                key.map(|key| key.request_digest.as_bytes()),
+                new.body,
+            ])
+            .during(operation)?;
+    }
     Ok(())
 }
 
@@ -100,19 +172,14 @@ fn signed(number: u64) -> Result<i64, StoreError> {
         .map_err(|_| StoreError::Corrupt { reason: "a number is beyond 2^63".to_owned() })
 }
 
-/// Files a new trace under the next number; `None` when it exists.
-fn insert_trace(
+/// Files a trace. One that is there already stays as it is.
+pub fn insert_trace(
     connection: &Connection,
+    number: TraceNumber,
     state: &TraceState,
-) -> Result<Option<TraceNumber>, StoreError> {
-    let operation = "insert a trace";
-    let last: Option<i64> = connection
-        .prepare_cached("SELECT max(id) FROM entries")
-        .during(operation)?
-        .query_row([], |row| row.get(0))
-        .during(operation)?;
-    let number = TraceNumber::after(last.unwrap_or_default());
-    let inserted = connection
+) -> Result<(), StoreError> {
+    let operation = "file a trace";
+    connection
         .prepare_cached(
             "INSERT INTO traces (trace_id, plan_id, trace_number, state, last_sequence_number,
                  last_entry_digest, tool_call_id, holder, fence, open)
@@ -131,17 +198,6 @@ fn insert_trace(
             signed(state.fence)?,
             rows::is_open(state),
         ])
-        .during(operation)?;
-    Ok((inserted == 1).then_some(number))
-}
-
-/// Takes back a trace that this transaction has inserted.
-fn delete_trace(connection: &Connection, trace_id: TraceId) -> Result<(), StoreError> {
-    let operation = "take back a trace";
-    connection
-        .prepare_cached("DELETE FROM traces WHERE trace_id = ?1")
-        .during(operation)?
-        .execute([trace_id.0.as_bytes()])
         .during(operation)?;
     Ok(())
 }
@@ -170,14 +226,14 @@ pub fn update_trace(connection: &Connection, state: &TraceState) -> Result<(), S
     Ok(())
 }
 
-/// Reserves a key; `false` when it is taken.
-fn insert_key(
+/// Writes the record of a key. One that is there already stays as it is.
+pub fn insert_key(
     connection: &Connection,
     reservation: &Reservation,
-    state: &TraceState,
-) -> Result<bool, StoreError> {
+    trace_id: TraceId,
+) -> Result<(), StoreError> {
     let operation = "reserve a key";
-    let inserted = connection
+    connection
         .prepare_cached(
             "INSERT INTO idempotency (server_id, tool_name, idempotency_key, request_digest,
                  trace_id, tool_call_id)
@@ -189,9 +245,9 @@ fn insert_key(
             reservation.slot.tool_name,
             reservation.slot.idempotency_key,
             reservation.request_digest.as_bytes(),
-            state.head.trace_id.0.as_bytes(),
+            trace_id.0.as_bytes(),
             reservation.tool_call_id.0.as_bytes(),
         ])
         .during(operation)?;
-    Ok(inserted == 1)
+    Ok(())
 }

@@ -5,11 +5,14 @@
 
 mod append;
 mod error;
+mod find;
+mod fold;
 mod holder;
 mod open;
 mod rows;
 mod scan;
 mod store;
+mod tail;
 mod writer;
 
 pub use open::{MIGRATIONS, Settings, format_version};

@@ -26,13 +26,18 @@ pub const BODY_COLUMN: usize = 12;
 const SEQUENCE_BITS: u32 = 24;
 
 /// The number under which the store files a trace's entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TraceNumber(pub i64);
 
 impl TraceNumber {
-    /// The number after that of the last entry.
-    pub const fn after(last_entry_id: i64) -> Self {
-        Self((last_entry_id >> SEQUENCE_BITS) + 1)
+    /// The number after this one.
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    /// What all keys of its entries are greater than, and of those of the numbers before it none.
+    pub const fn floor(self) -> i64 {
+        self.0 << SEQUENCE_BITS
     }
 
     /// The number of the trace that an entry is filed under.
@@ -67,19 +72,19 @@ pub struct TraceRow {
 }
 
 /// A column that does not hold what it must.
-type Unreadable = &'static str;
+pub type Unreadable = &'static str;
 
-fn uuid(value: ValueRef<'_>, what: Unreadable) -> Result<Uuid7, Unreadable> {
+pub fn uuid(value: ValueRef<'_>, what: Unreadable) -> Result<Uuid7, Unreadable> {
     let bytes: [u8; 16] =
         value.as_blob().ok().and_then(|bytes| bytes.try_into().ok()).ok_or(what)?;
     Uuid7::from_bytes(bytes).map_err(|_| what)
 }
 
-fn optional_uuid(value: ValueRef<'_>, what: Unreadable) -> Result<Option<Uuid7>, Unreadable> {
+pub fn optional_uuid(value: ValueRef<'_>, what: Unreadable) -> Result<Option<Uuid7>, Unreadable> {
     if value == ValueRef::Null { Ok(None) } else { uuid(value, what).map(Some) }
 }
 
-fn digest(value: ValueRef<'_>, what: Unreadable) -> Result<Digest, Unreadable> {
+pub fn digest(value: ValueRef<'_>, what: Unreadable) -> Result<Digest, Unreadable> {
     let bytes: [u8; 32] =
         value.as_blob().ok().and_then(|bytes| bytes.try_into().ok()).ok_or(what)?;
     Ok(Digest::from_bytes(bytes))
@@ -93,7 +98,7 @@ fn name<T: std::str::FromStr>(value: ValueRef<'_>, what: Unreadable) -> Result<T
     value.as_str().ok().and_then(|text| text.parse().ok()).ok_or(what)
 }
 
-fn column<'a>(row: &'a Row<'_>, index: usize) -> Result<ValueRef<'a>, Unreadable> {
+pub fn column<'a>(row: &'a Row<'_>, index: usize) -> Result<ValueRef<'a>, Unreadable> {
     row.get_ref(index).map_err(|_| "a column is missing")
 }
 
@@ -185,7 +190,7 @@ pub fn load_trace(
     }
 }
 
-/// Loads one idempotency record.
+/// Loads one idempotency record, without its effect.
 pub fn load_key(
     connection: &Connection,
     slot: &Slot,
@@ -205,15 +210,15 @@ pub fn load_key(
     let record = row.transpose().map_err(|what| StoreError::Corrupt {
         reason: format!("an idempotency record's column {what} is unreadable"),
     })?;
-    let Some(mut record) = record else { return Ok(None) };
-    record.effect_digest = load_effect(connection, record.trace_id)?;
-    Ok(Some(record))
+    Ok(record)
 }
 
-/// The digest of a trace's effect: that of its last entry's artifact, once the trace has ended.
-fn load_effect(connection: &Connection, trace_id: TraceId) -> Result<Option<Digest>, StoreError> {
-    let Some(trace) = load_trace(connection, trace_id)? else { return Ok(None) };
-    if !trace.state.head.state.is_some_and(State::is_terminal) {
+/// The digest of a filed trace's effect: that of its last entry's artifact, once it has ended.
+pub fn load_effect(
+    connection: &Connection,
+    trace: &TraceRow,
+) -> Result<Option<Digest>, StoreError> {
+    if is_open(&trace.state) {
         return Ok(None);
     }
     let id = trace.number.entry_id(trace.state.head.sequence_number)?;

@@ -1,24 +1,31 @@
 //! Reading everything once, in memory that does not grow.
 
-use rusqlite::{Connection, params};
-use windlass_kernel::{ChainError, TraceId, Uuid7};
-use windlass_store::{Record, StoreError, TraceState, Visitor};
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, Rows, params};
+use windlass_kernel::{ChainError, State, TraceId, Uuid7};
+use windlass_store::{Record, StoreError, TraceFilter, TraceState, Visitor};
 
 use crate::error::During;
+use crate::find;
 use crate::rows::{
-    BODY_COLUMN, ENTRY_COLUMNS, TRACE_COLUMNS, TraceNumber, load_trace, read_entry, read_trace,
+    BODY_COLUMN, ENTRY_COLUMNS, TRACE_COLUMNS, TraceNumber, TraceRow, is_open, load_trace,
+    read_entry, read_trace,
 };
 
 /// Walks all entries in the order they are filed, looking up each trace as it begins; then names
 /// the traces that have lost all of theirs.
 pub fn scan(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), StoreError> {
     let operation = "read the journal";
-    // One snapshot for all of it.
-    let snapshot = connection.unchecked_transaction().during(operation)?;
-    let mut statement = snapshot
+    let unfiled = find::unfiled(connection)?;
+    let mut statement = connection
         .prepare(&format!("SELECT {ENTRY_COLUMNS} FROM entries ORDER BY id"))
         .during(operation)?;
     let mut rows = statement.query([]).during(operation)?;
+    let mut recorded = connection
+        .prepare(&format!("SELECT {TRACE_COLUMNS} FROM traces ORDER BY trace_id"))
+        .during(operation)?;
+    let mut heads = Heads::new(recorded.query([]).during(operation)?);
     let mut current: Option<TraceNumber> = None;
     let mut seen = 0_i64;
     while let Some(row) = rows.next().during(operation)? {
@@ -27,21 +34,90 @@ pub fn scan(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), St
         // A row of a trace's range belongs to it, whatever else it says.
         if current != Some(number) {
             let named = raw_trace_id(row.get_ref(0).during(operation)?);
-            let (trace_id, trace) = begin(&snapshot, number, named)?;
-            seen += i64::from(trace.is_some());
-            visitor.trace(trace_id, trace.as_ref());
+            if let Some(folded) = unfiled.get(&number) {
+                let trace_id = named.or_else(|_| named_later(connection, number))?;
+                visitor.trace(trace_id, folded.trace.as_ref().ok().map(|trace| &trace.state));
+            } else if let Ok(trace_id) = named
+                && let Some(state) = heads.find(trace_id, number)?
+            {
+                seen += 1;
+                visitor.trace(trace_id, Some(&state));
+            } else {
+                let (trace_id, trace) = begin(connection, number, named)?;
+                seen += i64::from(trace.is_some());
+                visitor.trace(trace_id, trace.as_ref());
+            }
             current = Some(number);
         }
         let body = row.get_ref(BODY_COLUMN).during(operation)?.as_blob().ok();
         visitor.entry(read_entry(row), body);
     }
-    let traces: i64 = snapshot
+    let traces: i64 = connection
         .query_row("SELECT count(*) FROM traces", [], |row| row.get(0))
         .during(operation)?;
     if traces != seen {
-        scan_empty(&snapshot, visitor)?;
+        scan_empty(connection, visitor)?;
     }
     Ok(())
+}
+
+/// Reads the rows of traces in the order of their ids, which is nearly that of their entries: one
+/// pass over the tree instead of a search in it for each trace.
+struct Heads<'a> {
+    rows: Rows<'a>,
+    /// Those that came before they were asked for.
+    ahead: BTreeMap<TraceId, TraceRow>,
+}
+
+impl<'a> Heads<'a> {
+    /// So many rows are read for one question.
+    const STEPS_MAX: usize = 64;
+    /// So many are kept.
+    const AHEAD_MAX: usize = 1024;
+
+    const fn new(rows: Rows<'a>) -> Self {
+        Self { rows, ahead: BTreeMap::new() }
+    }
+
+    /// The trace of this id and number, if it is near. `None` does not say that there is none.
+    fn find(
+        &mut self,
+        trace_id: TraceId,
+        number: TraceNumber,
+    ) -> Result<Option<TraceState>, StoreError> {
+        let mut found = self.ahead.remove(&trace_id);
+        for _ in 0..Self::STEPS_MAX {
+            if found.is_some() {
+                break;
+            }
+            let Some(row) = self.rows.next().during("read the journal")? else { break };
+            // One that cannot be read is found, and told, by its number.
+            let Ok(row) = read_trace(row) else { continue };
+            if row.state.head.trace_id == trace_id {
+                found = Some(row);
+            } else {
+                self.ahead.insert(row.state.head.trace_id, row);
+                if self.ahead.len() > Self::AHEAD_MAX {
+                    self.ahead.pop_first();
+                }
+            }
+        }
+        Ok(found.filter(|row| row.number == number).map(|row| row.state))
+    }
+}
+
+/// The id that some entry of a trace names, whose first one names none.
+fn named_later(connection: &Connection, number: TraceNumber) -> Result<TraceId, StoreError> {
+    let operation = "read the journal";
+    let mut statement = connection
+        .prepare("SELECT trace_id FROM entries WHERE id >= ?1 AND id < ?2 ORDER BY id")
+        .during(operation)?;
+    let mut rows = statement.query([number.floor(), number.next().floor()]).during(operation)?;
+    let mut named = None;
+    while let (Some(row), None) = (rows.next().during(operation)?, &named) {
+        named = raw_trace_id(row.get_ref(0).during(operation)?).ok();
+    }
+    named.ok_or_else(nameless)
 }
 
 /// Finds the trace that entries are filed under; its head is `None` when there is no such trace, or
@@ -68,7 +144,7 @@ fn begin(
             let trace_id = raw_trace_id(row.get_ref(0).during(operation)?).or(named)?;
             Ok((trace_id, read_trace(row).ok().map(|trace| trace.state)))
         }
-        None => Ok((named?, None)),
+        None => Ok((named.or_else(|_| named_later(connection, number))?, None)),
     }
 }
 
@@ -98,20 +174,64 @@ fn raw_trace_id(value: rusqlite::types::ValueRef<'_>) -> Result<TraceId, StoreEr
         .and_then(|bytes| bytes.try_into().ok())
         .and_then(|bytes| Uuid7::from_bytes(bytes).ok())
         .map(TraceId)
-        .ok_or_else(|| StoreError::Corrupt {
-            reason: "an entry names no trace that could exist".to_owned(),
-        })
+        .ok_or_else(nameless)
+}
+
+fn nameless() -> StoreError {
+    StoreError::Corrupt { reason: "an entry names no trace that could exist".to_owned() }
+}
+
+/// Lists traces, newest first.
+pub fn traces(
+    connection: &Connection,
+    filter: &TraceFilter,
+) -> Result<Vec<TraceState>, StoreError> {
+    let operation = "list traces";
+    let mut sql = format!("SELECT {TRACE_COLUMNS} FROM traces WHERE true");
+    if filter.open_only {
+        // Written as in the partial index, which then serves it.
+        sql.push_str(" AND open");
+    }
+    sql.push_str(
+        " AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR trace_id < ?2)
+          ORDER BY trace_id DESC LIMIT ?3",
+    );
+    let mut statement = connection.prepare_cached(&sql).during(operation)?;
+    let mut rows = statement
+        .query(params![
+            filter.state.map(State::as_str),
+            filter.before.as_ref().map(|id| id.0.as_bytes()),
+            i64::try_from(filter.limit).unwrap_or(i64::MAX),
+        ])
+        .during(operation)?;
+    let mut traces = Vec::new();
+    while let Some(row) = rows.next().during(operation)? {
+        traces.push(read_trace(row)?.state);
+    }
+    let wanted = |state: &TraceState| {
+        (is_open(state) || !filter.open_only)
+            && filter.state.is_none_or(|wanted| state.head.state == Some(wanted))
+            && filter.before.is_none_or(|before| state.head.trace_id < before)
+    };
+    let unfiled = find::unfiled(connection)?;
+    let unfiled = unfiled.values().filter_map(|folded| Some(folded.trace.as_ref().ok()?.state));
+    traces.extend(unfiled.filter(wanted));
+    // Stable, so that of two with one id the filed one stays.
+    traces.sort_by_key(|state| std::cmp::Reverse(state.head.trace_id));
+    traces.dedup_by_key(|state| state.head.trace_id);
+    traces.truncate(filter.limit);
+    Ok(traces)
 }
 
 /// Lists a trace's entries.
 pub fn list(
     connection: &Connection,
-    trace_id: TraceId,
+    trace: TraceRow,
     after_sequence_number: u64,
     limit: usize,
 ) -> Result<Vec<Record>, StoreError> {
     let operation = "read a trace's entries";
-    let Some(trace) = load_trace(connection, trace_id)? else { return Ok(Vec::new()) };
+    let trace_id = trace.state.head.trace_id;
     let first = trace.number.entry_id(after_sequence_number).map_or(i64::MAX, |id| id);
     let last = TraceNumber(trace.number.0 + 1).entry_id(0)?;
     let mut statement = connection

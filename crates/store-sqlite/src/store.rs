@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Checkpoint, HolderId, State, TraceId, canon};
+use windlass_kernel::{Checkpoint, HolderId, TraceId, canon};
 use windlass_store::{
     AcquireError, After, Append, AppendError, Appended, Claim, IdempotencyRecord, Lease, Record,
     Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
 };
 
 use crate::error::During;
+use crate::find::Index;
 use crate::holder::Holder;
 use crate::open::{self, Settings};
 use crate::rows::TraceRow;
-use crate::writer::Writer;
-use crate::{append, rows, scan};
+use crate::writer::{Desk, Writer, run};
+use crate::{append, find, rows, scan};
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
@@ -25,6 +26,7 @@ pub struct SqliteStore {
     settings: Settings,
     writer: Writer,
     readers: Mutex<Vec<Connection>>,
+    index: Arc<Mutex<Index>>,
     holder: Holder,
     held: Held,
 }
@@ -63,10 +65,12 @@ impl SqliteStore {
         let mut locks = path.as_os_str().to_owned();
         locks.push(".locks");
         let holder = Holder::register(Path::new(&locks))?;
+        let writer = Writer::new(connection);
         Ok(Self {
             path: path.to_owned(),
             settings,
-            writer: Writer::new(connection),
+            index: writer.index(),
+            writer,
             readers: Mutex::default(),
             holder,
             held: Held::default(),
@@ -79,7 +83,7 @@ impl SqliteStore {
         self.holder.id()
     }
 
-    /// Runs `work` on a connection that nobody else uses meanwhile.
+    /// Runs `work` in a snapshot, on a connection that nobody else uses meanwhile.
     fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -89,19 +93,25 @@ impl SqliteStore {
             Some(connection) => connection,
             None => open::connect(&self.path, self.settings)?,
         };
+        let operation = "read";
+        run(&connection, "BEGIN", operation)?;
         let result = work(&connection);
+        if !connection.is_autocommit() {
+            run(&connection, "COMMIT", operation)?;
+        }
         lock(&self.readers).push(connection);
         result
     }
 
     /// Decides and takes a lease inside a transaction.
     fn take(
-        connection: &Connection,
+        desk: &mut Desk,
         trace_id: TraceId,
         me: HolderId,
         free: impl Fn(&TraceState) -> bool,
     ) -> Result<Result<u64, AcquireError>, StoreError> {
-        let Some(TraceRow { mut state, .. }) = rows::load_trace(connection, trace_id)? else {
+        desk.tail.settle(&desk.connection, trace_id)?;
+        let Some(TraceRow { mut state, .. }) = rows::load_trace(&desk.connection, trace_id)? else {
             return Err(StoreError::NotFound { trace_id });
         };
         if let Some(holder) = state.holder
@@ -111,14 +121,21 @@ impl SqliteStore {
         }
         state.fence += 1;
         state.holder = Some(me);
-        append::update_trace(connection, &state)?;
+        append::update_trace(&desk.connection, &state)?;
         Ok(Ok(state.fence))
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.writer.close();
     }
 }
 
 impl Store for SqliteStore {
     fn load_state(&self, trace_id: TraceId) -> Result<TraceState, StoreError> {
-        self.read(|connection| rows::load_trace(connection, trace_id))?
+        let hint = lock(&self.index).trace(trace_id);
+        self.read(|connection| find::trace(connection, trace_id, hint))?
             .map(|row| row.state)
             .ok_or(StoreError::NotFound { trace_id })
     }
@@ -143,7 +160,7 @@ impl Store for SqliteStore {
         let fence = lease.as_ref().map_or(1, Lease::fence);
         let kept = made && after == After::Keep;
         let held = self.held.clone();
-        let state = self.writer.write(move |connection| {
+        let state = self.writer.write(move |desk| {
             let Some((entries, key)) = parts.take() else {
                 return Err(StoreError::Corrupt { reason: "an append ran twice".to_owned() });
             };
@@ -155,7 +172,7 @@ impl Store for SqliteStore {
                 }
             };
             let append = Append { claim, entries, key, after };
-            let result = append::append(connection, &append, me, digests);
+            let result = append::append(desk, &append, me, digests);
             parts = Some((append.entries, append.key));
             // Noted before it is durable, and by none but the one that makes the trace: nobody may
             // find it durable and not noted.
@@ -176,7 +193,11 @@ impl Store for SqliteStore {
         after_sequence_number: u64,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        self.read(|connection| scan::list(connection, trace_id, after_sequence_number, limit))
+        let hint = lock(&self.index).trace(trace_id);
+        self.read(|connection| match find::trace(connection, trace_id, hint)? {
+            Some(row) => scan::list(connection, row, after_sequence_number, limit),
+            None => Ok(Vec::new()),
+        })
     }
 
     fn write_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError> {
@@ -184,8 +205,9 @@ impl Store for SqliteStore {
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let checkpoint = checkpoint.clone();
         let document = document(&checkpoint)?;
-        self.writer.write(move |connection| {
+        self.writer.write(move |Desk { connection, tail }| {
             let trace_id = lease.trace_id();
+            tail.settle(connection, trace_id)?;
             let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
             if let Err(error) = rules::decide_checkpoint(current.as_ref(), &lease, me, &checkpoint)
             {
@@ -227,8 +249,8 @@ impl Store for SqliteStore {
             _ => false,
         };
         let held = self.held.clone();
-        let fence = self.writer.write(move |connection| {
-            let taken = Self::take(connection, trace_id, me, |state| match state.holder {
+        let fence = self.writer.write(move |desk| {
+            let taken = Self::take(desk, trace_id, me, |state| match state.holder {
                 Some(holder) if holder == me => !held.contains(state),
                 Some(holder) => dead && seen.holder == Some(holder),
                 None => true,
@@ -243,7 +265,8 @@ impl Store for SqliteStore {
 
     fn release(&self, lease: Lease) -> Result<(), StoreError> {
         let (trace_id, fence) = (lease.trace_id(), lease.fence());
-        let result = self.writer.write(move |connection| {
+        let result = self.writer.write(move |Desk { connection, tail }| {
+            tail.settle(connection, lease.trace_id())?;
             if let Some(TraceRow { mut state, .. }) =
                 rows::load_trace(connection, lease.trace_id())?
                 && rules::holds(&lease, &state)
@@ -258,7 +281,8 @@ impl Store for SqliteStore {
     }
 
     fn load_idempotency(&self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError> {
-        self.read(|connection| rows::load_key(connection, slot))
+        let hint = lock(&self.index).key(slot);
+        self.read(|connection| find::key(connection, slot, hint))
     }
 
     fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError> {
@@ -267,8 +291,9 @@ impl Store for SqliteStore {
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let attempt = redispatch.attempt;
         let document = document(redispatch)?;
-        self.writer.write(move |connection| {
+        self.writer.write(move |Desk { connection, tail }| {
             let trace_id = lease.trace_id();
+            tail.settle(connection, trace_id)?;
             let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
             let recorded: u32 = connection
                 .prepare_cached("SELECT count(*) FROM redispatches WHERE trace_id = ?1")
@@ -305,31 +330,7 @@ impl Store for SqliteStore {
     }
 
     fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError> {
-        let operation = "list traces";
-        let mut sql = format!("SELECT {} FROM traces WHERE true", rows::TRACE_COLUMNS);
-        if filter.open_only {
-            // Written as in the partial index, which then serves it.
-            sql.push_str(" AND open");
-        }
-        sql.push_str(
-            " AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR trace_id < ?2)
-              ORDER BY trace_id DESC LIMIT ?3",
-        );
-        self.read(|connection| {
-            let mut statement = connection.prepare_cached(&sql).during(operation)?;
-            let mut rows = statement
-                .query(params![
-                    filter.state.map(State::as_str),
-                    filter.before.as_ref().map(|id| id.0.as_bytes()),
-                    i64::try_from(filter.limit).unwrap_or(i64::MAX),
-                ])
-                .during(operation)?;
-            let mut traces = Vec::new();
-            while let Some(row) = rows.next().during(operation)? {
-                traces.push(rows::read_trace(row)?.state);
-            }
-            Ok(traces)
-        })
+        self.read(|connection| scan::traces(connection, filter))
     }
 
     fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError> {

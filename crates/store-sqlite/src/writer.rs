@@ -7,17 +7,23 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use windlass_store::{StoreError, fault};
 
 use crate::error::During;
+use crate::find::Index;
+use crate::tail::Tail;
+
+/// How long a store that is being closed waits for other processes.
+const CLOSING_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// One piece of work: checked and written inside a transaction that others may share.
 ///
 /// The outer error ends the transaction; what the work itself refuses is in `T` and must leave
 /// nothing written.
-type Work = Box<dyn FnMut(&Connection) -> Result<(), StoreError> + Send>;
+type Work = Box<dyn FnMut(&mut Desk) -> Result<(), StoreError> + Send>;
 
 struct Ticket {
     work: Mutex<Option<Work>>,
@@ -57,7 +63,15 @@ struct Queue {
 struct Shared {
     queue: Mutex<Queue>,
     turn: Condvar,
-    connection: Mutex<Connection>,
+    desk: Mutex<Desk>,
+}
+
+/// What whoever writes works with.
+pub struct Desk {
+    /// The connection, inside a transaction.
+    pub connection: Connection,
+    /// The traces that are not filed.
+    pub tail: Tail,
 }
 
 /// The database's only writing connection in this process.
@@ -76,7 +90,7 @@ impl Writer {
         let shared = Shared {
             queue: Mutex::default(),
             turn: Condvar::new(),
-            connection: Mutex::new(connection),
+            desk: Mutex::new(Desk { connection, tail: Tail::default() }),
         };
         Self { shared: Arc::new(shared), thread: OnceLock::new() }
     }
@@ -84,13 +98,13 @@ impl Writer {
     /// Runs `work` in a transaction; returns once it is durable, or has failed.
     pub fn write<T: Send + 'static>(
         &self,
-        mut work: impl FnMut(&Connection) -> Result<T, StoreError> + Send + 'static,
+        mut work: impl FnMut(&mut Desk) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let answer = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&answer);
         let ticket = Arc::new(Ticket {
-            work: Mutex::new(Some(Box::new(move |connection: &Connection| {
-                *lock(&slot) = Some(work(connection)?);
+            work: Mutex::new(Some(Box::new(move |desk: &mut Desk| {
+                *lock(&slot) = Some(work(desk)?);
                 Ok(())
             }))),
             result: Mutex::new(None),
@@ -99,6 +113,32 @@ impl Writer {
         self.run(&ticket)?;
         let answer = lock(&answer).take();
         answer.ok_or_else(|| StoreError::Corrupt { reason: "a write gave no answer".to_owned() })
+    }
+
+    /// What readers know of the unfiled traces.
+    pub fn index(&self) -> Arc<Mutex<Index>> {
+        lock(&self.shared.desk).tail.index()
+    }
+
+    /// Files what this process knows to be unfiled, if that can be had at once. It says nothing new,
+    /// so it need not be durable: if the power fails, the next process files it.
+    pub fn close(&self) {
+        let mut desk = lock(&self.shared.desk);
+        if desk.tail.is_empty() {
+            return;
+        }
+        let ready = desk.connection.execute_batch("PRAGMA synchronous = NORMAL").is_ok()
+            && desk.connection.busy_timeout(CLOSING_TIMEOUT).is_ok()
+            && run(&desk.connection, "BEGIN IMMEDIATE", "begin a transaction").is_ok();
+        if ready {
+            let Desk { connection, tail } = &mut *desk;
+            let filed = tail
+                .refresh(connection)
+                .and_then(|()| tail.file_all(connection))
+                .and_then(|()| run(connection, "COMMIT", "commit"));
+            // Nobody is left to be told.
+            drop(conclude(&mut desk, filed));
+        }
     }
 
     fn run(&self, ticket: &Arc<Ticket>) -> Result<(), StoreError> {
@@ -190,52 +230,59 @@ impl Shared {
     /// Commits a batch together; if that fails, each piece of it alone, so that one piece that
     /// cannot be written does not take the others with it.
     fn commit(&self, batch: &[Arc<Ticket>]) -> Vec<Result<(), StoreError>> {
-        let connection = lock(&self.connection);
-        match commit_together(&connection, batch) {
+        let mut desk = lock(&self.desk);
+        match commit_together(&mut desk, batch) {
             Ok(()) => batch.iter().map(|_| Ok(())).collect(),
             Err(error) if batch.len() == 1 => vec![Err(error)],
             Err(_) => batch
                 .iter()
-                .map(|ticket| commit_together(&connection, std::slice::from_ref(ticket)))
+                .map(|ticket| commit_together(&mut desk, std::slice::from_ref(ticket)))
                 .collect(),
         }
     }
 }
 
-fn commit_together(connection: &Connection, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
+fn commit_together(desk: &mut Desk, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
     fault::point("append.before");
-    run(connection, "BEGIN IMMEDIATE", "begin a transaction")?;
-    let result = batch
-        .iter()
-        .try_for_each(|ticket| match lock(&ticket.work).as_mut() {
-            // One that panics must fail alone: nobody may wait for it for ever.
-            Some(work) => {
-                catch_unwind(AssertUnwindSafe(|| work(connection))).unwrap_or_else(|_| {
-                    Err(StoreError::Corrupt { reason: "a write failed inside Windlass".to_owned() })
-                })
-            }
-            None => Ok(()),
-        })
-        .and_then(|()| {
-            fault::point("append.inside");
-            run(connection, "COMMIT", "commit")
-        });
-    match result {
-        Ok(()) => {
-            fault::point("append.after");
-            Ok(())
-        }
-        Err(error) => {
-            if !connection.is_autocommit() {
-                run(connection, "ROLLBACK", "roll back")?;
-            }
-            Err(error)
-        }
+    run(&desk.connection, "BEGIN IMMEDIATE", "begin a transaction")?;
+    let result = perform(desk, batch).and_then(|()| {
+        fault::point("append.inside");
+        run(&desk.connection, "COMMIT", "commit")
+    });
+    conclude(desk, result)?;
+    fault::point("append.after");
+    Ok(())
+}
+
+/// Does all work of a batch inside its transaction.
+fn perform(desk: &mut Desk, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
+    desk.tail.refresh(&desk.connection)?;
+    for ticket in batch {
+        let mut work = lock(&ticket.work);
+        let Some(work) = work.as_mut() else { continue };
+        // One that panics must fail alone: nobody may wait for it for ever.
+        catch_unwind(AssertUnwindSafe(|| work(desk))).unwrap_or_else(|_| {
+            Err(StoreError::Corrupt { reason: "a write failed inside Windlass".to_owned() })
+        })?;
     }
+    desk.tail.file_if_full(&desk.connection)
+}
+
+/// Makes memory follow what has become of a transaction.
+fn conclude(desk: &mut Desk, result: Result<(), StoreError>) -> Result<(), StoreError> {
+    if result.is_ok() {
+        desk.tail.publish();
+        return Ok(());
+    }
+    desk.tail.forget();
+    if !desk.connection.is_autocommit() {
+        run(&desk.connection, "ROLLBACK", "roll back")?;
+    }
+    result
 }
 
 /// Runs a statement that is compiled once.
-fn run(connection: &Connection, sql: &str, operation: &'static str) -> Result<(), StoreError> {
+pub fn run(connection: &Connection, sql: &str, operation: &'static str) -> Result<(), StoreError> {
     connection.prepare_cached(sql).during(operation)?.execute([]).during(operation)?;
     Ok(())
 }
@@ -248,6 +295,7 @@ mod tests {
     #[test]
     fn work_that_panics_fails_alone_and_nobody_waits_for_ever() {
         let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(crate::MIGRATIONS[0]).unwrap();
         connection.execute_batch("CREATE TABLE log (id INTEGER PRIMARY KEY)").unwrap();
         let writer = Writer::new(connection);
         let results: Vec<bool> = std::thread::scope(|scope| {
@@ -255,9 +303,9 @@ mod tests {
                 .map(|number| {
                     let writer = &writer;
                     scope.spawn(move || {
-                        let result = writer.write(move |connection| {
+                        let result = writer.write(move |desk| {
                             assert!(number % 8 != 3, "planted");
-                            connection
+                            desk.connection
                                 .execute("INSERT INTO log VALUES (?1)", [number])
                                 .during("insert")
                         });
@@ -270,8 +318,8 @@ mod tests {
         let expected: Vec<bool> = (0..32).map(|number| number % 8 != 3).collect();
         assert_eq!(results, expected);
         let count = writer
-            .write(|connection| {
-                connection
+            .write(|desk| {
+                desk.connection
                     .query_row("SELECT count(*) FROM log", [], |row| row.get::<_, i64>(0))
                     .during("count")
             })

@@ -1,16 +1,18 @@
 //! The SQLite store keeps the contract, and answers as the store in memory does.
 #![expect(clippy::unwrap_used, reason = "test support")]
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Mutex;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tempfile::TempDir;
-use windlass_kernel::{Checkpoint, Entry, Head, TraceId, canon};
-use windlass_store::conformance::fixture::Fixture;
+use windlass_kernel::{Checkpoint, Entry, Head, HolderId, TraceId, canon};
+use windlass_store::conformance::fixture::{Ending, Fixture};
 use windlass_store::conformance::history::assert_same_history;
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
-use windlass_store::{After, NewEntry, Store};
+use windlass_store::{After, Append, NewEntry, Store, TraceFilter, TraceState};
 use windlass_store_sqlite::{Settings, SqliteStore};
 
 windlass_store::conformance_tests!(SqliteHarness::new());
@@ -19,11 +21,18 @@ windlass_store::conformance_tests!(SqliteHarness::new());
 /// files, just as processes are.
 struct SqliteHarness {
     folder: TempDir,
+    /// The holders of the open stores, by where those lie in memory.
+    holders: Mutex<BTreeMap<usize, HolderId>>,
+}
+
+/// Where a store lies in memory.
+fn address(store: &dyn Store) -> usize {
+    std::ptr::from_ref(store).cast::<()>() as usize
 }
 
 impl SqliteHarness {
     fn new() -> Self {
-        Self { folder: TempDir::new().unwrap() }
+        Self { folder: TempDir::new().unwrap(), holders: Mutex::default() }
     }
 
     fn path(&self) -> PathBuf {
@@ -37,13 +46,17 @@ impl SqliteHarness {
 
 impl Harness for SqliteHarness {
     fn open(&self) -> Box<dyn Store> {
-        Box::new(SqliteStore::open(&self.path(), Settings::default()).unwrap())
+        let store = Box::new(SqliteStore::open(&self.path(), Settings::default()).unwrap());
+        self.holders.lock().unwrap().insert(address(&*store), store.holder());
+        store
     }
 
     fn kill(&self, store: Box<dyn Store>) {
-        // What is left is what a killed process leaves, its lock file aside: dropping a store frees
-        // its lock and writes nothing, as a test below shows.
-        drop(store);
+        // The end of a process in order would file its traces. Without its lock file it is dead.
+        let holder = self.holders.lock().unwrap().remove(&address(&*store)).unwrap();
+        let locks = self.folder.path().join("windlass.db.locks");
+        std::fs::remove_file(locks.join(format!("{holder}.lock"))).unwrap();
+        std::mem::forget(store);
     }
 
     fn tamper(&self, what: &Tamper) -> Option<()> {
@@ -71,7 +84,8 @@ impl Harness for SqliteHarness {
 fn entry_id(connection: &Connection, trace_id: TraceId, number: u64) -> Option<i64> {
     let trace_number: Option<i64> = connection
         .query_row(
-            "SELECT trace_number FROM traces WHERE trace_id = ?1",
+            "SELECT trace_number FROM traces WHERE trace_id = ?1
+             UNION ALL SELECT id >> 24 FROM entries WHERE trace_id = ?1",
             [trace_id.0.as_bytes()],
             |row| row.get(0),
         )
@@ -132,8 +146,10 @@ fn change(connection: &Connection, what: &Tamper) -> Option<()> {
 }
 
 fn write_entry(connection: &Connection, id: i64, entry: &Entry, body: Option<&[u8]>) -> usize {
-    let sql = "INSERT OR REPLACE INTO entries VALUES
-        (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    let sql = "INSERT OR REPLACE INTO entries (id, trace_id, prev_entry_digest, ts, from_state,
+             to_state, artifact_type, artifact_id, artifact_digest, tool_call_id, idempotency_key,
+             entry_digest, body)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
     let values = params![
         id,
         entry.trace_id.0.as_bytes(),
@@ -179,23 +195,42 @@ fn sqlite_answers_every_history_as_memory_does() {
     }
 }
 
-/// The end of a store in order leaves what a killed process leaves.
+/// What is not filed, by number of rows: traces in `traces`, keys in `idempotency`, the mark.
+fn filed(harness: &SqliteHarness) -> [i64; 3] {
+    ["SELECT count(*) FROM traces", "SELECT count(*) FROM idempotency", "SELECT upto FROM filed"]
+        .map(|sql| harness.connect().query_row(sql, [], |row| row.get(0)).unwrap())
+}
+
+fn all(store: &dyn Store) -> Vec<TraceState> {
+    let filter = TraceFilter { open_only: false, ..TraceFilter::open(usize::MAX) };
+    store.list_traces(&filter).unwrap()
+}
+
+/// The end of a store in order files what is not filed, and says nothing new.
 #[test]
-fn dropping_a_store_writes_nothing() {
-    let harness = SqliteHarness::new();
-    let make = Fixture::new();
-    let store = harness.open();
-    for _ in 0..3 {
-        store.append(make.run_long(2).create(2, After::Keep)).unwrap();
+fn closing_a_store_files_its_traces() {
+    for killed in [false, true] {
+        let harness = SqliteHarness::new();
+        let make = Fixture::new();
+        let store = harness.open();
+        for _ in 0..3 {
+            let call = make.call(Ending::Completed);
+            let append = Append { key: call.reserve(), ..call.create(3, After::Keep) };
+            store.append(append).unwrap();
+        }
+        assert_eq!(filed(&harness), [0, 0, 0]);
+        let other = harness.open();
+        let before = all(&*other);
+        assert_eq!(before.len(), 3);
+        if killed {
+            harness.kill(store);
+        } else {
+            drop(store);
+        }
+        assert_eq!(filed(&harness), if killed { [0, 0, 0] } else { [3, 3, 3] });
+        assert_eq!(all(&*other), before);
+        // One that has only read writes nothing.
+        drop(other);
+        assert_eq!(filed(&harness), if killed { [0, 0, 0] } else { [3, 3, 3] });
     }
-    let files = || {
-        ["windlass.db", "windlass.db-wal"]
-            .map(|name| std::fs::read(harness.folder.path().join(name)).unwrap())
-    };
-    let before = files();
-    drop(store);
-    assert!(files() == before, "a file changed");
-    let sql = "SELECT count(*) FROM traces WHERE holder IS NOT NULL";
-    let held: i64 = harness.connect().query_row(sql, [], |row| row.get(0)).unwrap();
-    assert_eq!(held, 3, "the rows still name the holder that has ended");
 }

@@ -28,6 +28,17 @@ const LAYERS: &[(&str, May)] = &[
         "windlass-runtime",
         May::Use(&["windlass-kernel", "windlass-policy", "windlass-store", "windlass-connect"]),
     ),
+    (
+        "windlass-engine",
+        May::Use(&[
+            "windlass-kernel",
+            "windlass-policy",
+            "windlass-formats",
+            "windlass-store",
+            "windlass-connect",
+            "windlass-runtime",
+        ]),
+    ),
     ("windlass", May::Ship),
     ("windlass-testkit", May::UseAny),
     ("windlass-bench", May::UseAny),

@@ -4,16 +4,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use windlass_connect::{Connectors, Limits, ServerDescription};
-use windlass_kernel::{RiskLevel, State};
+use windlass_connect::{Connectors, Limits, ServerDescription, Support};
+use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Connector, Server};
 use windlass_runtime::PolicySupervisor;
 use windlass_store::{Store, TraceFilter};
 
 use crate::args::Doctor;
+use crate::config::{Protect, Sandbox};
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
 use crate::project::Project;
+use crate::sandbox::find_program;
 
 /// What one look found.
 struct Check {
@@ -57,7 +59,7 @@ pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> Done {
     for (program, need) in
         [("bash", "the shell tools run by it"), ("git", "runs keep their work with it")]
     {
-        if in_path(program) {
+        if find_program(program).is_some() {
             findings.add(program, Health::Good, "found");
         } else {
             findings.add(program, Health::Warn, format!("not found in PATH; {need}"));
@@ -85,6 +87,7 @@ fn look_at(project: &Project, options: &Doctor, findings: &mut Findings) {
         }
         Err(failure) => return findings.fail("settings", &failure),
     };
+    look_at_sandbox(&config.sandbox, findings);
     match project.supervisor(&files) {
         Ok(supervisor) => {
             let set = supervisor.set();
@@ -198,9 +201,57 @@ fn compare(server: &Server, description: &ServerDescription, findings: &mut Find
     }
 }
 
-fn in_path(program: &str) -> bool {
-    std::env::var_os("PATH")
-        .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()))
+fn look_at_sandbox(sandbox: &Sandbox, findings: &mut Findings) {
+    let name = "sandbox";
+    if !sandbox.enabled {
+        let message = "off: commands can change all that you can; `[sandbox]` in config.toml";
+        return findings.add(name, Health::Warn, message);
+    }
+    let support = Support::here();
+    if let Some(problem) = support.problem() {
+        let message = format!("{problem}; no command is run [{}]", Code::SandboxUnavailable);
+        return findings.add(name, Health::Bad, message);
+    }
+    let network = if sandbox.network { "open" } else { "closed" };
+    let mut message = format!("Landlock {} and seccomp, network {network}", support.landlock);
+    if let Some(gap) = support.gap() {
+        findings.add(name, Health::Warn, gap);
+    }
+    match (sandbox.bwrap(), sandbox.protect) {
+        (Some(bwrap), _) => match try_bwrap(&bwrap) {
+            Ok(()) => message.push_str("; bwrap protects .windlass"),
+            Err(why) => {
+                let message = format!(
+                    "bwrap does not work here: {why}; no command is run [{}]; \
+                     `sandbox.protect = \"never\"` does without",
+                    Code::SandboxUnavailable
+                );
+                return findings.add(name, Health::Bad, message);
+            }
+        },
+        (None, Protect::Always) => {
+            let message =
+                format!("bwrap is not installed; no command is run [{}]", Code::SandboxUnavailable);
+            return findings.add(name, Health::Bad, message);
+        }
+        (None, Protect::Auto | Protect::Never) => {
+            message.push_str("; .windlass stays writable without bwrap");
+        }
+    }
+    findings.add(name, Health::Good, message);
+}
+
+/// Tries whether `bwrap` may do what commands need of it.
+fn try_bwrap(bwrap: &Path) -> Result<(), String> {
+    let output = std::process::Command::new(bwrap)
+        .args(["--dev-bind", "/", "/", "--ro-bind", "/", "/", "--", "true"])
+        .output()
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(&output.stderr);
+    Err(text.lines().next().unwrap_or("it gives no reason").to_owned())
 }
 
 fn print(findings: &Findings, output: &Output) -> Result<(), Failure> {

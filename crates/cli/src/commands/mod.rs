@@ -1,9 +1,15 @@
 //! One file per command.
 
+pub mod backlog;
 pub mod call;
 pub mod canon;
+pub mod close;
+pub mod confined;
+pub mod demo;
 pub mod doctor;
+pub mod export;
 pub mod init;
+pub mod loops;
 pub mod policy;
 pub mod queue;
 pub mod recover;

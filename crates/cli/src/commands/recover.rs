@@ -1,12 +1,13 @@
 //! `windlass recover`.
 
 use serde_json::{Value, json};
+use windlass_engine::Recovered as RecoveredRun;
 use windlass_kernel::Code;
 use windlass_kernel::recovery::Plan;
 use windlass_runtime::{Gateway, GatewayError, Recovered, Recovery};
 
 use crate::args::Recover;
-use crate::commands::{call, trace_id};
+use crate::commands::{call, status, trace_id};
 use crate::failure::{Done, exit_of};
 use crate::output::{Ink, Output, plain};
 use crate::project::Project;
@@ -24,17 +25,23 @@ pub fn run(project: &Project, options: &Recover, output: &Output) -> Done {
         return Ok(call::exit(&recovery.report));
     }
     let all = gateway.recover_all()?;
+    let runs = super::run::open(project, None, output)?.engine.recover()?;
     if output.json {
-        let values: Vec<Value> = all.iter().map(describe).collect();
+        let mut values: Vec<Value> = all.iter().map(describe).collect();
+        values.extend(runs.iter().map(describe_run));
         output.value(&values)?;
-    } else if all.is_empty() {
+    } else if all.is_empty() && runs.is_empty() {
         output.line("nothing to recover");
     } else {
         for recovered in &all {
             print(recovered, output)?;
         }
+        for run in &runs {
+            print_run(run, output);
+        }
     }
-    Ok(exit(&all))
+    let codes = all.iter().map(exit_of_call).chain(runs.iter().map(exit_of_run));
+    Ok(worst(codes))
 }
 
 /// Takes up interrupted calls before a new one is made, and says so.
@@ -93,24 +100,54 @@ fn describe(recovered: &Recovered) -> Value {
     }
 }
 
-/// The worst of what was met: a corrupt trace, a failure, a call that waits.
-fn exit(all: &[Recovered]) -> u8 {
-    let mut worst = 0;
-    for recovered in all {
-        let code = match &recovered.result {
-            Ok(recovery) if recovery.report.hold.is_some() => exit_of(Code::CallOnHold),
-            Ok(_) | Err(GatewayError::Acquire(_)) => 0,
-            Err(error) => exit_of(error.code()),
-        };
-        let rank = |code: u8| match code {
-            0 => 0,
-            4 => 1,
-            5 => 3,
-            _ => 2,
-        };
-        if rank(code) > rank(worst) {
-            worst = code;
+fn describe_run(recovered: &RecoveredRun) -> Value {
+    match &recovered.result {
+        Ok(run) => json!({
+            "trace_id": recovered.trace_id,
+            "on_restart": recovered.on_restart,
+            "run": status::describe_short(run),
+        }),
+        Err(error) => json!({ "trace_id": recovered.trace_id, "error": {
+            "code": error.code(),
+            "message": error.to_string(),
+            "cause": std::error::Error::source(error).map(ToString::to_string),
+        }}),
+    }
+}
+
+fn print_run(recovered: &RecoveredRun, output: &Output) {
+    match &recovered.result {
+        Ok(run) => status::print_end(run, output),
+        Err(error) => {
+            let what = output.paint(&plain(&format!("{error} [{}]", error.code())), Ink::Bad);
+            output.line(&format!("{}  {what}", recovered.trace_id));
         }
     }
-    worst
+}
+
+fn exit_of_run(recovered: &RecoveredRun) -> u8 {
+    match &recovered.result {
+        Ok(run) if run.hold.is_some() => exit_of(Code::RunOnHold),
+        Ok(_) => 0,
+        Err(error) => exit_of(error.code()),
+    }
+}
+
+fn exit_of_call(recovered: &Recovered) -> u8 {
+    match &recovered.result {
+        Ok(recovery) if recovery.report.hold.is_some() => exit_of(Code::CallOnHold),
+        Ok(_) | Err(GatewayError::Acquire(_)) => 0,
+        Err(error) => exit_of(error.code()),
+    }
+}
+
+/// The worst of what was met: a corrupt trace, a failure, something that waits.
+fn worst(codes: impl Iterator<Item = u8>) -> u8 {
+    let rank = |code: &u8| match code {
+        0 => 0,
+        4 => 1,
+        5 => 3,
+        _ => 2,
+    };
+    codes.max_by_key(rank).unwrap_or(0)
 }

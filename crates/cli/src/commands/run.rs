@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use windlass_engine::doers::{ANSWERS_OPTION, Script};
 use windlass_engine::{NewRun, Projector};
 use windlass_formats::{TaskInput, TaskSpec, detect_task};
@@ -11,7 +11,7 @@ use windlass_kernel::{Code, canon};
 
 use crate::announce::Announcer;
 use crate::args::{Resume, RunTask};
-use crate::commands::status;
+use crate::commands::{backlog, status};
 use crate::failure::{Done, Failure};
 use crate::output::Output;
 use crate::project::{Project, unreadable};
@@ -32,7 +32,8 @@ pub fn open(project: &Project, by: Option<&str>, output: &Output) -> Result<Shop
 pub fn run(project: &Project, options: &RunTask, output: &Output) -> Done {
     let shop = open(project, options.by.as_deref(), output)?;
     let task = read_task(&options.task)?;
-    let run = start(&shop, &options.name, task, options.worktree, options.answers.as_deref())?;
+    let answers = options.answers.as_deref();
+    let run = start(&shop, &options.name, task, options.worktree, answers, Vec::new())?;
     report(&run, output)
 }
 
@@ -43,25 +44,26 @@ pub fn start(
     task: Value,
     worktree: bool,
     answers: Option<&std::path::Path>,
+    more: Vec<(String, Value)>,
 ) -> Result<Run, Failure> {
     let Some(file) = shop.loops.get(name) else {
         return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
     };
-    let mut options = json!({});
-    if let (Some(path), Some(object)) = (answers, options.as_object_mut()) {
+    let mut options: serde_json::Map<String, Value> = more.into_iter().collect();
+    if let Some(path) = answers {
         let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
         Script::parse(&bytes).map_err(|error| {
             let message = format!("`{}`: {error}", path.display());
             Failure::new(Code::AnswersInvalid, message)
         })?;
-        object.insert(ANSWERS_OPTION.to_owned(), canon::parse(&bytes, BYTES_MAX)?);
+        options.insert(ANSWERS_OPTION.to_owned(), canon::parse(&bytes, BYTES_MAX)?);
     }
     Ok(shop.engine.start(NewRun {
         plan: file.plan.clone(),
         loop_digest: file.digest,
         task,
         worktree,
-        options,
+        options: Value::Object(options),
     })?)
 }
 
@@ -75,6 +77,7 @@ pub fn resume(project: &Project, options: &Resume, output: &Output) -> Done {
 
 /// Prints where a run stands; the exit code says it too.
 pub fn report(run: &Run, output: &Output) -> Done {
+    backlog::settle(run, output)?;
     if output.json {
         output.value(&status::describe(run))?;
     } else {

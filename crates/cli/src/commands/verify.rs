@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use windlass_kernel::recovery::Finding;
+use windlass_kernel::run::Run;
 use windlass_kernel::{Artifact, Call, ChainError, Code, Digest, Head, TraceId, is_call_artifact};
 use windlass_store::{Record, Store, StoreError};
 
@@ -67,7 +68,8 @@ fn all(store: &dyn Store, output: &Output) -> Done {
 /// Verifies one trace, in memory that does not grow, as strictly as among all.
 fn one(store: &dyn Store, id: TraceId, output: &Output) -> Done {
     let state = store.load_state(id)?;
-    let mut fold = Fold { call: Call::empty(id), entries: 0, bodies_missing: false };
+    let (call, run) = (Call::empty(id), Run::empty(id));
+    let mut fold = Fold { call, run, entries: 0, bodies_missing: false };
     let error = match fold.read(store, id)? {
         None => fold.call.head.matches(&state.head).err(),
         broken => broken,
@@ -125,6 +127,7 @@ fn broken_checkpoint(store: &dyn Store, id: TraceId) -> Result<Option<ChainError
 /// A trace as it is read.
 struct Fold {
     call: Call,
+    run: Run,
     entries: u64,
     bodies_missing: bool,
 }
@@ -174,6 +177,10 @@ impl Fold {
             Some(body) if is_call_artifact(entry.artifact_type) && !self.bodies_missing => {
                 let artifact = Artifact::read(entry.artifact_type, body).map_err(|_| mismatch)?;
                 self.call.apply(entry, artifact, head)?;
+            }
+            Some(body) if !self.bodies_missing => {
+                self.run.follow(entry, body, head)?;
+                self.call.head = head;
             }
             Some(_) => self.call.head = head,
             // The chain holds without its artifacts; what follows cannot be linked to them.

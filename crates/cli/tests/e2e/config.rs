@@ -15,6 +15,12 @@ fn what_is_not_a_setting_is_refused_and_named() {
         "[store]\nbusy_timeout_ms = -1\n",
         "[store]\nbusy_timeout_ms = 600001\n",
         "[store]\nbusy_timeout_ms = 99999999999999999999\n",
+        "[sandbox]\nenable = false\n",
+        "[sandbox]\nenabled = \"no\"\n",
+        "[sandbox]\nwritable = \"/srv\"\n",
+        "[sandbox]\nwritable = [7]\n",
+        "[sandbox]\nwritable = [\"\"]\n",
+        "[sandbox]\nprotect = \"sometimes\"\n",
         "[store\n",
         "[store]\n[store]\n",
     ];

@@ -23,6 +23,8 @@ mod output;
 mod pages;
 mod policy;
 mod recover;
+mod sandbox;
+mod sandbox_inside;
 mod scenarios;
 mod secrets;
 mod snapshot;

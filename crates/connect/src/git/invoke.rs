@@ -166,6 +166,7 @@ impl<'a> Invocation<'a> {
             cwd: self.cwd,
             limits,
             output,
+            stderr_more: 0,
         })
         .map_err(|trouble| match trouble.certainty {
             Certainty::DidNotRun => fail(GitCause::Missing(trouble.message)),

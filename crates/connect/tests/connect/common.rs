@@ -22,6 +22,7 @@ pub fn job<'a>(target: &'a Target, tool: &'a str, args: &'a Value) -> Job<'a> {
         tool_call_id: CALL_ID.parse().unwrap(),
         idempotency_key: None,
         limits: PATIENT,
+        confinement: None,
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod command;
 mod common;
+mod confine;
 mod mcp;
 mod mcp_http;
 mod mcp_stdio;

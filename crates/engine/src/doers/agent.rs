@@ -177,7 +177,7 @@ impl Doers {
             }
         };
         let note: String = note.chars().take(2000).collect();
-        desk.invocation_ended(invocation, result, usage, duration_ms, &note)?;
+        desk.invocation_ended(invocation, result, usage, duration_ms, &note);
         // What it used is on record with the invocation; the phase must not count it again.
         let usage = Usage::default();
         if let (Some(guard), AgentReply::Answer { answer, .. }) = (guard, &reply)

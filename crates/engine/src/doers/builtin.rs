@@ -113,8 +113,14 @@ pub(super) fn shipped() -> BTreeMap<String, Box<dyn Builtin>> {
     list.into_iter().map(|(name, builtin)| (name.to_owned(), builtin)).collect()
 }
 
-/// A list of texts in a JSON object; absent is empty.
-pub(crate) fn texts<'a>(value: &'a Value, pointer: &str) -> Vec<&'a str> {
-    let list = value.pointer(pointer).and_then(Value::as_array);
-    list.map(|list| list.iter().filter_map(Value::as_str).collect()).unwrap_or_default()
+/// A list of texts in a task; absent is empty, and anything else is a fault.
+pub(crate) fn texts<'a>(task: &'a Value, pointer: &str) -> Result<Vec<&'a str>, String> {
+    let fault = || format!("the task's `{}` is not a list of texts", pointer.trim_matches('/'));
+    match task.pointer(pointer) {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::Array(list)) => list.iter().map(|one| one.as_str().ok_or_else(fault)).collect(),
+        Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            Err(fault())
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use windlass_connect::{Job, Limits, Reply, Target};
+use windlass_kernel::run::plan::{Check, Effect};
 use windlass_kernel::run::{InvocationResult, Usage};
 use windlass_kernel::{Code, RiskLevel, ToolCallId, canon};
 
@@ -35,7 +36,10 @@ impl Doers {
             env: BTreeMap::new(),
             cwd: assignment.workspace.clone(),
         };
+        // What it runs may be the work of an agent.
+        let confinement = self.workshop.confinement(&assignment.workspace);
         let reply = self.connect.perform(&Job {
+            confinement: confinement.as_ref(),
             target: &target,
             tool: "",
             args: &Value::Null,
@@ -46,7 +50,7 @@ impl Doers {
         });
         let product = match (&assignment.subject, reply) {
             (Subject::Work, reply) => worked(reply),
-            (Subject::Check(_), reply) => checked(reply),
+            (Subject::Check(check), reply) => checked(reply, check),
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (result, usage, note) = match &product {
@@ -58,7 +62,7 @@ impl Doers {
                 (InvocationResult::Failure, Usage::default(), String::new())
             }
         };
-        desk.invocation_ended(invocation, result, usage, duration_ms, &note)?;
+        desk.invocation_ended(invocation, result, usage, duration_ms, &note);
         Ok(without_usage(product))
     }
 }
@@ -100,11 +104,11 @@ fn worked(reply: Reply) -> Product {
         },
         Reply::Failure { code, message, result, .. } => {
             let class = if code == Code::ToolTimeout { "timeout" } else { "critical_failure" };
-            let said = result.as_ref().map(tail).unwrap_or_default();
+            let words = result.as_ref().map(tail).unwrap_or_default();
             let answer = result.as_ref().and_then(|result| object(stdout(result)));
             Product::Failed {
                 class: class.to_owned(),
-                reason: format!("{message}: {said}"),
+                reason: format!("{message}: {words}"),
                 answer: answer.unwrap_or_else(|| json!({})),
                 usage: Usage::default(),
             }
@@ -113,24 +117,28 @@ fn worked(reply: Reply) -> Product {
 }
 
 /// The verdict of a check's program: the one it prints, or what its exit says.
-fn checked(reply: Reply) -> Product {
+fn checked(reply: Reply, check: &Check) -> Product {
     let plain = |verdict: &str, result: &Value| {
         let reason = tail(result);
         let findings = if verdict == "pass" { json!([]) } else { json!([reason]) };
         json!({"verdict": verdict, "reason": reason, "findings": findings})
     };
     match reply {
-        Reply::Success { result } => {
-            let answer = object(stdout(&result)).filter(|answer| answer.get("verdict").is_some());
-            let answer = answer.unwrap_or_else(|| plain("pass", &result));
-            Product::Answer { answer, usage: Usage::default() }
-        }
+        Reply::Success { result } => match said(&result) {
+            Ok(Some(answer)) => Product::Answer { answer, usage: Usage::default() },
+            Ok(None) => Product::Answer { answer: plain("pass", &result), usage: Usage::default() },
+            Err(reason) => Product::failed("validation_error", reason),
+        },
         Reply::Failure { code: Code::ToolFailed, result: Some(result), .. } => {
-            let answer = object(stdout(&result)).filter(|answer| answer.get("verdict").is_some());
-            let answer = answer.unwrap_or_else(|| plain("fail", &result));
+            let answer = match said(&result) {
+                Ok(answer) => answer.unwrap_or_else(|| plain("fail", &result)),
+                Err(reason) => return Product::failed("validation_error", reason),
+            };
             // A program that failed cannot have passed, whatever it printed.
-            if answer.get("verdict") == Some(&json!("pass")) {
-                return Product::failed("validation_error", "it says `pass` and failed");
+            let verdict = answer.get("verdict").and_then(Value::as_str).unwrap_or_default();
+            if verdict == "pass" || check.verdicts.get(verdict) == Some(&Effect::Continue) {
+                let reason = format!("it says `{verdict}` and failed");
+                return Product::failed("validation_error", reason);
             }
             Product::Answer { answer, usage: Usage::default() }
         }
@@ -138,6 +146,19 @@ fn checked(reply: Reply) -> Product {
             let class = if code == Code::ToolTimeout { "test_timeout" } else { "critical_failure" };
             Product::failed(class, message)
         }
+    }
+}
+
+/// The answer that a check's program has printed, if it meant to give one.
+fn said(result: &Value) -> Result<Option<Value>, String> {
+    let text = stdout(result);
+    match object(text) {
+        Some(answer) => Ok(answer.get("verdict").is_some().then_some(answer)),
+        // What was meant as a verdict must not turn into what its exit says.
+        None if text.contains("\"verdict\"") => {
+            Err("it printed a verdict that is not one JSON object by itself".to_owned())
+        }
+        None => Ok(None),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The files that a phase must leave behind.
 
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -50,7 +51,15 @@ impl Found {
     fn walk(&mut self, folder: &Path, prefix: &str) -> Result<(), String> {
         let fault =
             |error: std::io::Error| format!("`{}` cannot be read: {error}", folder.display());
-        for entry in std::fs::read_dir(folder).map_err(fault)? {
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            // Another phase at work may have taken it away since it was seen.
+            Err(error) if error.kind() == ErrorKind::NotFound && !prefix.is_empty() => {
+                return Ok(());
+            }
+            Err(error) => return Err(fault(error)),
+        };
+        for entry in entries {
             let entry = entry.map_err(fault)?;
             self.seen += 1;
             if self.seen > SEEN_MAX {
@@ -80,7 +89,11 @@ impl Found {
             return Ok(());
         }
         let fault = |error: std::io::Error| format!("`{path}` cannot be read: {error}");
-        let bytes = std::fs::metadata(file).map_err(fault)?.len();
+        let bytes = match std::fs::symlink_metadata(file) {
+            Ok(metadata) => metadata.len(),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(fault(error)),
+        };
         if bytes > BYTES_MAX {
             return Err(format!("`{path}` is larger than {BYTES_MAX} bytes"));
         }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 use windlass_kernel::run::Usage;
-use windlass_kernel::{Digest, State, canon};
+use windlass_kernel::{Digest, Machine, State, canon};
 
 use super::agent::{Agent, AgentJob, AgentReply, Runner};
 use super::toolbox::{ToolReply, ToolRequest, Toolbox, complaint};
@@ -97,6 +97,9 @@ impl Script {
     pub fn parse(bytes: &[u8]) -> Result<Self, ScriptError> {
         let fault = |reason: String| ScriptError { reason };
         let value = canon::parse(bytes, BYTES_MAX).map_err(|error| fault(error.to_string()))?;
+        if !has_objects(&value) {
+            return Err(fault("a list stands where an object must".to_owned()));
+        }
         let file: File = serde_json::from_value(value).map_err(|error| fault(error.to_string()))?;
         for (phase, takes) in &file.phases {
             for (at, take) in takes.iter().enumerate() {
@@ -121,7 +124,10 @@ impl Script {
                             call.tool
                         )));
                     }
-                    if !call.expect.is_terminal() {
+                    if !(call.args.is_null() || call.args.is_object()) {
+                        return Err(fault(format!("{place}: the arguments are not an object")));
+                    }
+                    if !call.expect.is_terminal() || call.expect.machine() != Machine::Call {
                         return Err(fault(format!(
                             "{place}: a call cannot be expected to end {}",
                             call.expect
@@ -147,6 +153,22 @@ impl Script {
     pub const fn digest(&self) -> Digest {
         self.digest
     }
+}
+
+/// Whether objects stand where they must: a list of their fields would be read as one, too.
+fn has_objects(file: &Value) -> bool {
+    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    let phases = file.get("phases").and_then(Value::as_object);
+    let no_list = |value: Option<&Value>| !value.is_some_and(Value::is_array);
+    let sound = |take: &Value| {
+        no_list(Some(take))
+            && no_list(take.get("fail"))
+            && no_list(take.get("usage"))
+            && list(take.get("calls")).iter().all(|call| no_list(Some(call)))
+    };
+    no_list(Some(file))
+        && phases
+            .is_none_or(|phases| phases.values().all(|takes| list(Some(takes)).iter().all(sound)))
 }
 
 impl Runner for Script {
@@ -197,6 +219,10 @@ impl Runner for Script {
                     // It will be performed again: what it used is counted when it ends.
                     let usage = Usage::default();
                     return Ok(AgentReply::Waiting { call, question, usage });
+                }
+                ToolReply::Refused { reason } => {
+                    let class = "validation_error".to_owned();
+                    return Ok(AgentReply::Failed { class, reason, usage });
                 }
                 ToolReply::Stopped => return Ok(AgentReply::Stopped),
             }

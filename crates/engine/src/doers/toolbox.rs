@@ -1,13 +1,14 @@
 //! The tools of those at work: every call goes through the gateway, under a key of its own.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use windlass_kernel::run::plan::Phase;
 use windlass_kernel::run::{Call, Run};
-use windlass_kernel::{RiskLevel, State, TraceId};
+use windlass_kernel::{Code, RiskLevel, State, TraceId};
 use windlass_policy::{Judgement, Question};
-use windlass_runtime::{CallReport, CallRequest, Gateway};
+use windlass_runtime::{CallReport, CallRequest, Gateway, GatewayError};
 
 use crate::engine::Workshop;
 use crate::error::EngineError;
@@ -41,6 +42,11 @@ pub enum ToolReply {
         call: TraceId,
         /// What is asked.
         question: String,
+    },
+    /// It is not a call that could be recorded; nothing was done.
+    Refused {
+        /// Why.
+        reason: String,
     },
     /// The stop switch was seen: the call was not made.
     Stopped,
@@ -87,6 +93,8 @@ pub struct Toolbox<'a> {
     guard: Option<&'a dyn Guard>,
     prefix: String,
     run_id: String,
+    /// How many calls were asked for.
+    asked: AtomicUsize,
     calls: Mutex<Vec<Call>>,
 }
 
@@ -105,9 +113,9 @@ impl<'a> Toolbox<'a> {
             Subject::Check(check) => format!("/{}", check.id),
         };
         let prefix = format!("{run_id}/{}{subject}/{}", assignment.phase.id, assignment.attempt);
-        let calls = Mutex::new(Vec::new());
+        let (asked, calls) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let guard = guard.filter(|guard| guard.minds(&assignment.run));
-        Self { gateway, workshop, stop, assignment, guard, prefix, run_id, calls }
+        Self { gateway, workshop, stop, assignment, guard, prefix, run_id, asked, calls }
     }
 
     /// Makes a call.
@@ -118,13 +126,11 @@ impl<'a> Toolbox<'a> {
         if self.stop.requested(Some(&self.run_id)).is_some() {
             return Ok(ToolReply::Stopped);
         }
-        let number = self.calls.lock().unwrap_or_else(PoisonError::into_inner).len() + 1;
+        // Counted when it is asked for, so that no two calls ever get one key.
+        let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         if number > CALLS_MAX {
-            return Err(EngineError::Invalid {
-                code: windlass_kernel::Code::RequestInvalid,
-                message: format!("a try makes at most {CALLS_MAX} calls"),
-                hint: None,
-            });
+            let reason = format!("a try makes at most {CALLS_MAX} calls");
+            return Ok(ToolReply::Refused { reason });
         }
         let (server, tool) = request.tool.split_once('/').unwrap_or((&request.tool, ""));
         let class = self.workshop.class_of(server, tool).unwrap_or(RiskLevel::Write);
@@ -141,10 +147,20 @@ impl<'a> Toolbox<'a> {
             phase: Some(self.assignment.phase.id.clone()),
         };
         let report = match self.objection(&request) {
-            None => self.gateway.call(request)?,
-            Some(reason) => {
-                self.gateway.refuse(request, windlass_kernel::Code::PolicyDenied, reason)?
+            None => self.gateway.call(request),
+            Some(reason) => self.gateway.refuse(request, Code::PolicyDenied, reason),
+        };
+        let report = match report {
+            Ok(report) => report,
+            // Whoever asks for what is no call has made a mistake; the run can go on from that.
+            Err(GatewayError::Request(error)) => {
+                let reason = match std::error::Error::source(&error) {
+                    Some(cause) => format!("{error}: {cause}"),
+                    None => error.to_string(),
+                };
+                return Ok(ToolReply::Refused { reason });
             }
+            Err(error) => return Err(error.into()),
         };
         if let Some(hold) = &report.hold {
             let question = format!("{}: {}", report.tool, hold.reason);

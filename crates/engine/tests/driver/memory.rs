@@ -137,8 +137,8 @@ fn saved_elsewhere(world: &World, like: &Started) {
         Event::Begun {},
         Event::Noted { what: Note::Memory, body },
         Event::Ended {
-            outcome: RunOutcome::Pass,
-            reason: "pass".to_owned(),
+            outcome: RunOutcome::Blocked,
+            reason: "HALT".to_owned(),
             detail: String::new(),
         },
     ])

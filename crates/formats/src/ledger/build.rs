@@ -11,6 +11,7 @@ use super::{
     Attempt, AttemptResult, HEADER_HASH, LEDGER_BYTES_MAX, LEDGER_LINE_BYTES_MAX,
     LEDGER_SCHEMA_VERSION, NextAction, RECORD_HASH, RunAttempts, line_hash,
 };
+use crate::RunName;
 
 /// A ledger that cannot be written.
 #[derive(Debug, Error)]
@@ -76,55 +77,100 @@ pub fn build(runs: &[RunAttempts]) -> Result<Vec<u8>, LedgerBuildError> {
         if !seen.insert(&run.run_id) {
             return Err(LedgerBuildError::RunTwice(run.run_id.to_string()));
         }
-        let header = json!({
-            "type": "header",
-            "schema_version": LEDGER_SCHEMA_VERSION,
-            "policy_hash": run.policy_hash,
-            "run_id": run.run_id,
-        });
-        let (mut previous, line) = sealed(header, HEADER_HASH)?;
-        push(&mut out, &line)?;
-        let mut ended = false;
-        for (attempt, number) in run.attempts.iter().zip(1_u32..) {
-            if ended {
-                let run = run.run_id.to_string();
-                return Err(LedgerBuildError::AfterTheEnd { run, attempt: number });
-            }
-            ended = attempt.next_action == NextAction::Terminate;
-            let (digest, line) = sealed(record(run, attempt, number, previous), RECORD_HASH)?;
-            if line.len() > LEDGER_LINE_BYTES_MAX {
-                let (run, bytes) = (run.run_id.to_string(), line.len());
-                return Err(LedgerBuildError::LineTooLong { run, attempt: number, bytes });
-            }
-            push(&mut out, &line)?;
-            previous = digest;
+        let (mut chain, header) = LedgerChain::begin(&run.run_id, run.policy_hash)?;
+        push(&mut out, &header)?;
+        for attempt in &run.attempts {
+            push(&mut out, &chain.add(attempt)?)?;
         }
     }
     Ok(out)
 }
 
-fn record(run: &RunAttempts, attempt: &Attempt, number: u32, previous: Digest) -> Value {
-    let class = match attempt.result {
-        AttemptResult::Success => None,
-        AttemptResult::Failure(class) => Some(class),
-    };
-    json!({
-        "attempt_id": number,
-        "timestamp": attempt.timestamp,
-        "run_id": run.run_id,
-        "policy_hash": run.policy_hash,
-        "input_hash": attempt.input_hash,
-        "actions_taken": attempt.actions_taken,
-        "diff_hash": attempt.diff_hash,
-        "changed_files": attempt.changed_files,
-        "evidence_hashes": attempt.evidence_hashes,
-        "success": class.is_none(),
-        "failure_class": class,
-        "terminal_reason": attempt.terminal_reason,
-        "next_action": attempt.next_action,
-        "rationale": attempt.rationale,
-        "prev_record_hash": previous,
-    })
+/// The lines of one run, made one after the other.
+#[derive(Clone, Debug)]
+pub struct LedgerChain {
+    run_id: RunName,
+    policy_hash: Digest,
+    tip: Digest,
+    attempts: u32,
+    ended: bool,
+}
+
+impl LedgerChain {
+    /// Begins the lines of a run; returns its header too, which ends with a line feed.
+    ///
+    /// # Errors
+    /// [`LedgerBuildError`] when the header has no canonical form.
+    pub fn begin(
+        run_id: &RunName,
+        policy_hash: Digest,
+    ) -> Result<(Self, Vec<u8>), LedgerBuildError> {
+        let header = json!({
+            "type": "header",
+            "schema_version": LEDGER_SCHEMA_VERSION,
+            "policy_hash": policy_hash,
+            "run_id": run_id,
+        });
+        let (tip, line) = sealed(header, HEADER_HASH)?;
+        let run_id = run_id.clone();
+        Ok((Self { run_id, policy_hash, tip, attempts: 0, ended: false }, line))
+    }
+
+    /// Adds an attempt; returns its line, which ends with a line feed.
+    ///
+    /// # Errors
+    /// [`LedgerBuildError`] when it cannot be the next one, or does not fit.
+    pub fn add(&mut self, attempt: &Attempt) -> Result<Vec<u8>, LedgerBuildError> {
+        let number = self.attempts.saturating_add(1);
+        let run = || self.run_id.to_string();
+        if self.ended {
+            return Err(LedgerBuildError::AfterTheEnd { run: run(), attempt: number });
+        }
+        let (digest, line) = sealed(self.record(attempt, number), RECORD_HASH)?;
+        if line.len() > LEDGER_LINE_BYTES_MAX + 1 {
+            let bytes = line.len() - 1;
+            return Err(LedgerBuildError::LineTooLong { run: run(), attempt: number, bytes });
+        }
+        self.ended = attempt.next_action == NextAction::Terminate;
+        (self.tip, self.attempts) = (digest, number);
+        Ok(line)
+    }
+
+    /// The digest of the last line.
+    #[must_use]
+    pub const fn tip(&self) -> Digest {
+        self.tip
+    }
+
+    /// How many attempts there are.
+    #[must_use]
+    pub const fn attempts(&self) -> u32 {
+        self.attempts
+    }
+
+    fn record(&self, attempt: &Attempt, number: u32) -> Value {
+        let class = match attempt.result {
+            AttemptResult::Success => None,
+            AttemptResult::Failure(class) => Some(class),
+        };
+        json!({
+            "attempt_id": number,
+            "timestamp": attempt.timestamp,
+            "run_id": self.run_id,
+            "policy_hash": self.policy_hash,
+            "input_hash": attempt.input_hash,
+            "actions_taken": attempt.actions_taken,
+            "diff_hash": attempt.diff_hash,
+            "changed_files": attempt.changed_files,
+            "evidence_hashes": attempt.evidence_hashes,
+            "success": class.is_none(),
+            "failure_class": class,
+            "terminal_reason": attempt.terminal_reason,
+            "next_action": attempt.next_action,
+            "rationale": attempt.rationale,
+            "prev_record_hash": self.tip,
+        })
+    }
 }
 
 /// A line with its digest.
@@ -133,11 +179,12 @@ fn sealed(mut line: Value, field: &str) -> Result<(Digest, Vec<u8>), LedgerBuild
     if let Some(map) = line.as_object_mut() {
         map.insert(field.to_owned(), json!(digest));
     }
-    Ok((digest, canon::value_to_bytes(&line).map_err(LedgerBuildError::Canon)?))
+    let mut line = canon::value_to_bytes(&line).map_err(LedgerBuildError::Canon)?;
+    line.push(b'\n');
+    Ok((digest, line))
 }
 
 fn push(out: &mut Vec<u8>, line: &[u8]) -> Result<(), LedgerBuildError> {
     out.extend_from_slice(line);
-    out.push(b'\n');
     if out.len() > LEDGER_BYTES_MAX { Err(LedgerBuildError::TooLarge) } else { Ok(()) }
 }

@@ -15,7 +15,7 @@ use windlass_kernel::Digest;
 use crate::word::words;
 use crate::{Moment, RunName};
 
-pub use build::{LedgerBuildError, build};
+pub use build::{LedgerBuildError, LedgerChain, build};
 pub use check::{LedgerError, LedgerFault, LedgerSummary, RunSummary, check};
 
 /// The version of the lines' form.

@@ -21,13 +21,13 @@ pub const PACKET_BYTES_MAX: usize = 1 << 20;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PacketError {
     /// It is no YAML that a packet could be.
-    #[error("the packet cannot be read: {0}")]
+    #[error("the packet cannot be read")]
     Yaml(#[from] YamlError),
     /// There is nothing in it.
     #[error("the packet is empty")]
     Empty,
     /// A field is unknown, missing or wrong.
-    #[error("the packet cannot be used: {0}")]
+    #[error("the packet cannot be used")]
     Field(#[from] FieldError),
     /// It says that it is resolved, and not how.
     #[error("the packet says `resolved: true` without a decision")]
@@ -67,7 +67,7 @@ pub enum PacketError {
         found: String,
     },
     /// What should be written has no such form.
-    #[error("the packet cannot be written: {0}")]
+    #[error("the packet cannot be written")]
     Unwritable(#[from] EmitError),
     /// What should be written is too large.
     #[error("the packet would be {bytes} bytes long, more than the {PACKET_BYTES_MAX} allowed")]

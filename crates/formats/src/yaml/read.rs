@@ -43,9 +43,9 @@ pub enum YamlError {
     /// There is more than one document.
     #[error("{0}a second document starts; only one is read")]
     Documents(Place),
-    /// It is nested too deep, or has too many parts.
-    #[error("{0}it is nested deeper than {DEPTH_MAX} levels, or has too many parts")]
-    TooComplex(Place),
+    /// It is nested too deep.
+    #[error("{0}it is nested deeper than {DEPTH_MAX} levels")]
+    TooDeep(Place),
     /// It is not YAML.
     #[error("{0}{1}")]
     Syntax(Place, String),
@@ -81,6 +81,9 @@ pub fn read(bytes: &[u8], bytes_max: usize) -> Result<Value, YamlError> {
             max_anchors: 0,
             max_depth: DEPTH_MAX,
             max_documents: 1,
+            // The length of the text is what limits these.
+            max_events: usize::MAX,
+            max_nodes: usize::MAX,
             max_merge_keys: 0,
         },
         duplicate_keys: DuplicateKeyPolicy::Error,
@@ -119,7 +122,7 @@ fn explain(error: &serde_saphyr::Error) -> YamlError {
         } else if matches!(breach, BudgetBreach::MergeKeys { .. }) {
             YamlError::MergeKey(place)
         } else {
-            YamlError::TooComplex(place)
+            YamlError::TooDeep(place)
         };
     }
     if matches!(error, Saphyr::MergeKeyNotAllowed { .. }) {
@@ -133,12 +136,19 @@ fn explain(error: &serde_saphyr::Error) -> YamlError {
     } else {
         let message = error.to_string();
         let line = message.lines().next().unwrap_or_default();
+        if line.starts_with("recursion limit exceeded") {
+            return YamlError::TooDeep(place);
+        }
         match line.split_once(TAG) {
             Some((_, tag)) => YamlError::Tag(
                 place,
                 tag.chars().take_while(|char| *char != '`').take(80).collect(),
             ),
-            None => YamlError::Syntax(place, line.chars().take(300).collect()),
+            None => {
+                // The place is told apart from the message.
+                let message = line.rsplit_once(" at line ").map_or(line, |(message, _)| message);
+                YamlError::Syntax(place, message.chars().take(300).collect())
+            }
         }
     }
 }

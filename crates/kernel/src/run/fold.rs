@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use thiserror::Error;
 
-use super::event::{Change, Done, Event, Started, Usage};
-use super::plan::Trigger;
+use super::event::Event;
+use super::index::{Graph, Index};
+use super::parts::{Change, Done, Started, Usage, Vote};
+use super::plan::{Concurrency, Resource, RunOutcome, Trigger};
 use super::state::{
     Commit, Ended, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
 };
@@ -36,8 +38,7 @@ impl Run {
     /// Adds one event whose entry, with its chain position `head`, has been checked.
     ///
     /// # Errors
-    /// [`RunError`] when it cannot have happened; then nothing is changed that matters: the run
-    /// must be given up.
+    /// [`RunError`] when it cannot have happened; then the run must be given up.
     pub fn apply(
         &mut self,
         event: &Event,
@@ -46,27 +47,31 @@ impl Run {
         head: Head,
     ) -> Result<(), RunError> {
         let before = self.head.state;
-        self.fold(event, artifact_digest, ts).map_err(|why| RunError {
-            sequence_number: head.sequence_number,
-            kind: event.kind(),
-            why,
-        })?;
-        // Time on hold and time without a process are nobody's working time.
-        let working = matches!(before, Some(State::Init | State::Running | State::Resumed))
-            && !is_restart(event);
-        if let (true, Some(last)) = (working, self.last_at) {
+        let error =
+            |why| RunError { sequence_number: head.sequence_number, kind: event.kind(), why };
+        if head.state != Some(event.to_state_from(before.unwrap_or(State::Init))) {
+            return Err(error("its entry leads to another state".to_owned()));
+        }
+        if !may_follow(event, before) {
+            let before = before.map_or("the beginning", State::as_str);
+            return Err(error(format!("it does not follow {before}")));
+        }
+        self.fold(event, artifact_digest, ts).map_err(error)?;
+        // Time on hold and time without a process are nobody's working time. A run that is taken up
+        // says so with one of these before anything is done.
+        let working = before == Some(State::Running) && !is_pause(event);
+        let last = self.last_at.unwrap_or(ts);
+        if working {
             let passed = u64::try_from(ts.unix_ms() - last.unix_ms()).unwrap_or_default();
             self.spent.wall_ms = self.spent.wall_ms.saturating_add(passed);
         }
-        self.last_at = Some(ts);
+        // A clock that was set back must not make the same time count twice.
+        self.last_at = Some(last.max(ts));
         self.head = head;
         Ok(())
     }
 
     fn fold(&mut self, event: &Event, digest: Digest, ts: Timestamp) -> Result<(), String> {
-        if self.started.is_none() != matches!(event, Event::Started(_)) {
-            return Err("a run is started once, before all else".to_owned());
-        }
         match event {
             Event::Started(started) => self.start(started, ts),
             Event::Begun {} | Event::Continued {} => Ok(()),
@@ -75,58 +80,47 @@ impl Run {
                 Ok(())
             }
             Event::PhaseStarted { phase, attempt } => self.start_phase(phase, *attempt, ts),
-            Event::PhaseSkipped { phase, .. } => {
-                let state = self.in_status(phase, PhaseStatus::Pending)?;
-                state.status = PhaseStatus::Skipped;
-                Ok(())
-            }
+            Event::PhaseSkipped { phase, .. } => self.skip_phase(phase),
             Event::Checked { phase, attempt, check, verdict, reason, findings, usage, .. } => {
-                self.spend(*usage);
-                self.checked(phase, *attempt, check, verdict, reason, findings)
+                let at = self.trying(phase, *attempt)?;
+                self.finish_work(at, *usage);
+                self.checked(at, check, verdict, reason, findings)
             }
             Event::InvocationStarted { phase, attempt, invocation, .. } => {
-                if *invocation != self.invocations + 1 {
-                    return Err(format!("invocation {invocation} is not the next one"));
-                }
-                self.trying(phase, *attempt)?.open_invocation = Some(*invocation);
-                self.invocations = *invocation;
-                Ok(())
+                self.start_invocation(phase, *attempt, *invocation)
             }
             Event::InvocationEnded { invocation, usage, .. } => {
+                let at = self.index.open.remove(invocation).ok_or("no such invocation is open")?;
                 self.spend(*usage);
-                let open = |phase: &&mut PhaseState| phase.open_invocation == Some(*invocation);
-                let state = self.phases.iter_mut().find(open);
-                state.ok_or("no such invocation is open")?.open_invocation = None;
+                self.change(at, |state| {
+                    state.open_invocation = None;
+                    state.invoked = state.invoked.plus(*usage);
+                });
                 Ok(())
             }
             Event::PhaseDone { phase, attempt, done } => self.phase_done(phase, *attempt, done),
             Event::Waiting { phase, attempt, call, change, question } => {
-                self.trying(phase, *attempt)?.waiting = Some((*call, question.clone()));
+                let at = self.trying(phase, *attempt)?;
+                if !self.index.at_work.contains(&at) {
+                    return Err(format!("phase `{phase}` is not at work"));
+                }
+                // It is done once more after the answer, and says then what it used.
+                self.finish_work(at, Usage::default());
+                self.change(at, |state| state.waiting = Some((*call, question.clone())));
                 self.see(change.as_ref());
                 Ok(())
             }
-            Event::SentBack { phase, source, to, fingerprint, .. } => {
-                self.send_back(phase, source, to, *fingerprint)
+            Event::SentBack { phase, source, verdict, to, count, fingerprint } => {
+                self.send_back(phase, source, verdict, to, *count, *fingerprint)
             }
             Event::Warned { resource, .. } => {
-                self.warned.insert(*resource);
+                if self.limit(*resource).is_none() || !self.warned.insert(*resource) {
+                    return Err("there is nothing to warn of".to_owned());
+                }
                 Ok(())
             }
             Event::Held(held) => self.put_on_hold(held, digest, ts),
-            Event::Voted(vote) => {
-                let hold = self.hold.as_mut().ok_or("the run is not on hold")?;
-                if hold.resolution() != Resolution::Open {
-                    return Err("the hold has been answered".to_owned());
-                }
-                if vote.shown != hold.shown {
-                    return Err("the answer is to something else".to_owned());
-                }
-                if hold.votes.iter().any(|(other, _)| other.by == vote.by) {
-                    return Err("the same person has answered before".to_owned());
-                }
-                hold.votes.push((vote.clone(), ts));
-                Ok(())
-            }
+            Event::Voted(vote) => self.vote(vote, ts),
             Event::Resumed { .. } => self.resume(),
             Event::Restarted { .. } => {
                 self.interrupted();
@@ -140,6 +134,9 @@ impl Run {
                 Ok(())
             }
             Event::Ended { outcome, reason, detail } => {
+                if *outcome == RunOutcome::Pass && self.index.unsettled > 0 {
+                    return Err("not all of it was done".to_owned());
+                }
                 let (reason, detail) = (reason.clone(), detail.clone());
                 self.ended = Some(Ended { outcome: *outcome, reason, detail, at: ts });
                 Ok(())
@@ -148,19 +145,8 @@ impl Run {
     }
 
     fn start(&mut self, started: &Started, ts: Timestamp) -> Result<(), String> {
-        for (at, phase) in started.plan.phases.iter().enumerate() {
-            let mut needs = Vec::with_capacity(phase.needs.len());
-            for need in &phase.needs {
-                // INVARIANT: a plan's phases come after those they need.
-                let need = self.index.get(need);
-                needs.push(*need.ok_or_else(|| format!("phase `{}` comes too early", phase.id))?);
-            }
-            if self.index.insert(phase.id.clone(), at).is_some() {
-                return Err(format!("two phases are called `{}`", phase.id));
-            }
-            self.needs.push(needs);
-            self.phases.push(PhaseState::new());
-        }
+        self.index = Index::of(Graph::of(&started.plan)?);
+        self.phases = vec![PhaseState::new(); started.plan.phases.len()];
         self.started = Some(Arc::new(started.clone()));
         self.started_at = Some(ts);
         Ok(())
@@ -179,86 +165,190 @@ impl Run {
         self.spent.unaccounted |= usage.unaccounted;
     }
 
-    pub(super) fn state_of(&mut self, phase: &str) -> Result<(usize, &mut PhaseState), String> {
-        let at = self.position(phase).ok_or_else(|| format!("there is no phase `{phase}`"))?;
-        let state = self.phases.get_mut(at);
-        Ok((at, state.ok_or_else(|| format!("there is no phase `{phase}`"))?))
+    /// A piece of work has ended: counts what it used beyond what its invocations have said.
+    fn finish_work(&mut self, at: usize, usage: Usage) {
+        let Some(state) = self.phases.get(at) else { return };
+        let (invoked, open) = (state.invoked, state.open_invocation);
+        self.spend(Usage {
+            cost_micros: usage.cost_micros.saturating_sub(invoked.cost_micros),
+            input_tokens: usage.input_tokens.saturating_sub(invoked.input_tokens),
+            output_tokens: usage.output_tokens.saturating_sub(invoked.output_tokens),
+            // An invocation that is still open has ended with its work; nobody counted it.
+            unaccounted: usage.unaccounted || open.is_some(),
+        });
+        if let Some(open) = open {
+            self.index.open.remove(&open);
+        }
+        self.change(at, |state| {
+            state.invoked = Usage::default();
+            state.open_invocation = None;
+            state.uncertain = false;
+        });
     }
 
-    fn in_status(&mut self, phase: &str, status: PhaseStatus) -> Result<&mut PhaseState, String> {
-        let (_, state) = self.state_of(phase)?;
-        if state.status != status {
-            return Err(format!("phase `{phase}` is {}", state.status.as_str()));
-        }
-        Ok(state)
+    /// The place of a phase.
+    pub(super) fn place_of(&self, phase: &str) -> Result<usize, String> {
+        self.position(phase).ok_or_else(|| format!("there is no phase `{phase}`"))
     }
 
-    /// The state of a phase of which just this try is under way.
-    pub(super) fn trying(&mut self, phase: &str, attempt: u32) -> Result<&mut PhaseState, String> {
-        let state = self.in_status(phase, PhaseStatus::Running)?;
-        if state.attempt != attempt {
-            return Err(format!("try {attempt} of phase `{phase}` is not under way"));
+    /// The place of a phase of which just this try is under way.
+    fn trying(&self, phase: &str, attempt: u32) -> Result<usize, String> {
+        let at = self.place_of(phase)?;
+        let trying = self
+            .phases
+            .get(at)
+            .is_some_and(|state| state.status == PhaseStatus::Running && state.attempt == attempt);
+        if trying {
+            Ok(at)
+        } else {
+            Err(format!("try {attempt} of phase `{phase}` is not under way"))
         }
-        Ok(state)
+    }
+
+    /// The place of a phase that may be started or skipped now, and whether it is wanted.
+    fn startable(&self, phase: &str) -> Result<(usize, bool), String> {
+        let at = self.place_of(phase)?;
+        if !self.index.ready.contains(&at) || !self.index.stops.is_empty() {
+            return Err(format!("it is not the turn of phase `{phase}`"));
+        }
+        let wanted = self.phase(at).is_some_and(|(phase, state)| self.is_wanted(phase, state));
+        Ok((at, wanted))
     }
 
     fn start_phase(&mut self, phase: &str, attempt: u32, ts: Timestamp) -> Result<(), String> {
-        let (at, _) = self.state_of(phase)?;
-        if !self.is_ready(at) {
-            return Err(format!("phase `{phase}` is not ready"));
+        let (at, wanted) = self.startable(phase)?;
+        let serial = self.plan().is_some_and(|plan| plan.concurrency == Concurrency::Serial);
+        if !wanted {
+            return Err(format!("phase `{phase}` is not to be done"));
         }
-        let state = self.in_status(phase, PhaseStatus::Pending)?;
-        if attempt != state.attempt + 1 {
+        if serial && !self.index.at_work.is_empty() {
+            return Err("another phase is at work".to_owned());
+        }
+        if self.phases.get(at).map(|state| state.attempt + 1) != Some(attempt) {
             return Err(format!("try {attempt} of phase `{phase}` is not the next one"));
         }
-        state.status = PhaseStatus::Running;
-        state.attempt = attempt;
-        state.stage = Stage::Before(0);
-        state.started_at = Some(ts);
-        state.judged = None;
-        state.done = None;
+        if self.limit(Resource::Attempts).is_some_and(|limit| u64::from(attempt) > limit) {
+            return Err(format!("phase `{phase}` has been tried as often as it may be"));
+        }
+        self.change(at, |state| {
+            state.status = PhaseStatus::Running;
+            state.attempt = attempt;
+            state.stage = Stage::Before(0);
+            state.started_at = Some(ts);
+            state.judged = None;
+            state.done = None;
+        });
         self.advance(at);
         Ok(())
     }
 
+    fn skip_phase(&mut self, phase: &str) -> Result<(), String> {
+        let (at, wanted) = self.startable(phase)?;
+        if wanted {
+            return Err(format!("phase `{phase}` is to be done"));
+        }
+        self.change(at, |state| state.status = PhaseStatus::Skipped);
+        Ok(())
+    }
+
+    fn start_invocation(&mut self, phase: &str, attempt: u32, number: u64) -> Result<(), String> {
+        let at = self.trying(phase, attempt)?;
+        if number != self.invocations.saturating_add(1) {
+            return Err(format!("invocation {number} is not the next one"));
+        }
+        let open = self.phases.get(at).is_some_and(|state| state.open_invocation.is_some());
+        if open || !self.index.at_work.contains(&at) {
+            return Err(format!("phase `{phase}` is not at work, or at another invocation"));
+        }
+        self.invocations = number;
+        self.index.open.insert(number, at);
+        self.change(at, |state| {
+            state.open_invocation = Some(number);
+            state.uncertain = false;
+        });
+        Ok(())
+    }
+
     fn phase_done(&mut self, phase: &str, attempt: u32, done: &Done) -> Result<(), String> {
-        let state = self.trying(phase, attempt)?;
-        if state.stage != Stage::Work || state.judged.is_some() {
+        let at = self.trying(phase, attempt)?;
+        let at_work = self.phases.get(at).is_some_and(|state| state.stage == Stage::Work)
+            && self.index.at_work.contains(&at);
+        if !at_work {
             return Err(format!("the work of phase `{phase}` is not under way"));
         }
-        state.waiting = None;
-        state.uncertain = false;
-        state.findings = Value::Null;
-        state.done = Some(Arc::new(done.clone()));
-        state.stage = Stage::After(0);
-        let (at, state) = self.state_of(phase)?;
-        if let Some(failure) = &done.failure {
-            state.status = PhaseStatus::Failed;
-            state.judged = Some(Judged {
-                source: Source::Failure,
-                verdict: failure.class.clone(),
-                reason: failure.reason.clone(),
-                findings: done.answer.get("findings").cloned().unwrap_or(Value::Null),
-            });
-        }
-        self.spend(done.usage);
+        self.finish_work(at, done.usage);
+        self.change(at, |state| {
+            state.findings = Value::Null;
+            state.done = Some(Arc::new(done.clone()));
+            state.stage = Stage::After(0);
+            if let Some(failure) = &done.failure {
+                state.status = PhaseStatus::Failed;
+                state.judged = Some(Judged {
+                    source: Source::Failure,
+                    verdict: failure.class.clone(),
+                    reason: failure.reason.clone(),
+                    findings: done.answer.get("findings").cloned().unwrap_or(Value::Null),
+                });
+            }
+        });
         self.see(done.change.as_ref());
         self.facts.extend(done.facts.clone());
         self.advance(at);
         Ok(())
     }
 
-    /// Whether all that a phase needs is there.
-    pub(super) fn is_ready(&self, at: usize) -> bool {
-        let settled = |at: &usize| self.phases.get(*at).is_some_and(PhaseState::settled);
-        let needs = self.needs.get(at).map(Vec::as_slice).unwrap_or_default();
-        let after = self.phases.get(at).and_then(|state| state.after);
-        needs.iter().all(settled) && after.iter().all(settled)
+    fn vote(&mut self, vote: &Vote, ts: Timestamp) -> Result<(), String> {
+        let hold = self.hold.as_mut().ok_or("the run is not on hold")?;
+        if hold.resolution() != Resolution::Open {
+            return Err("the hold has been answered".to_owned());
+        }
+        if hold.is_expired(ts) {
+            return Err("the hold has lapsed".to_owned());
+        }
+        if vote.shown != hold.shown {
+            return Err("the answer is to something else".to_owned());
+        }
+        if vote.by.trim().is_empty() {
+            return Err("nobody has answered".to_owned());
+        }
+        if hold.votes.iter().any(|(other, _)| other.by == vote.by) {
+            return Err("the same person has answered before".to_owned());
+        }
+        hold.votes.push((vote.clone(), ts));
+        Ok(())
     }
 }
 
-/// Whether the event follows the death of a process.
-fn is_restart(event: &Event) -> bool {
-    matches!(event, Event::Restarted { .. })
+/// Whether an event can follow in a run that stands where it stands.
+const fn may_follow(event: &Event, before: Option<State>) -> bool {
+    match event {
+        Event::Started(_) => before.is_none(),
+        Event::Begun {} => matches!(before, Some(State::Init)),
+        Event::Continued {} => matches!(before, Some(State::Resumed)),
+        Event::Voted(_) | Event::Resumed { .. } => matches!(before, Some(State::Checkpoint)),
+        Event::Ended { .. } => matches!(
+            before,
+            Some(State::Init | State::Running | State::Checkpoint | State::Resumed)
+        ),
+        // A run that ends on hold has its last notes made there.
+        Event::Noted { .. } => matches!(before, Some(State::Running | State::Checkpoint)),
+        Event::PhaseStarted { .. }
+        | Event::PhaseSkipped { .. }
+        | Event::Checked { .. }
+        | Event::InvocationStarted { .. }
+        | Event::InvocationEnded { .. }
+        | Event::PhaseDone { .. }
+        | Event::Waiting { .. }
+        | Event::SentBack { .. }
+        | Event::Warned { .. }
+        | Event::Held(_)
+        | Event::Restarted { .. }
+        | Event::CommitPrepared { .. } => matches!(before, Some(State::Running)),
+    }
+}
+
+/// Whether no work was done before the event: its process had died, or may have.
+fn is_pause(event: &Event) -> bool {
+    matches!(event, Event::Restarted { .. } | Event::Ended { .. })
         || matches!(event, Event::Held(held) if held.trigger == Trigger::RestartRequested)
 }

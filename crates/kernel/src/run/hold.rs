@@ -5,16 +5,26 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::event::{Decision, Done, Held, Usage};
-use super::plan::Trigger;
+use super::index::must_be_asked;
+use super::parts::{Decision, Done, Held, Usage};
+use super::plan::{Doer, Effect, Resource, Trigger};
 use super::state::{Hold, PhaseStatus, Resolution, Run, Source, Stage};
 use crate::{Digest, Timestamp};
 
 impl Run {
     /// Whatever was under way when the process died may or may not have taken effect.
     pub(super) fn interrupted(&mut self) {
-        for phase in &mut self.phases {
-            phase.uncertain |= phase.open_invocation.take().is_some();
+        let open = std::mem::take(&mut self.index.open);
+        for at in open.into_values() {
+            self.change(at, |state| {
+                state.open_invocation = None;
+                state.invoked = Usage::default();
+                state.uncertain = true;
+            });
+        }
+        // What is done again says what it used by itself.
+        for at in self.index.at_work.clone() {
+            self.change(at, |state| state.invoked = Usage::default());
         }
     }
 
@@ -24,16 +34,72 @@ impl Run {
         shown: Digest,
         ts: Timestamp,
     ) -> Result<(), String> {
-        if held.number != self.holds + 1 {
+        if held.number != self.holds.saturating_add(1) {
             return Err(format!("hold {} is not the next one", held.number));
         }
-        self.state_of(&held.phase)?;
+        let at = self.place_of(&held.phase)?;
         if held.trigger == Trigger::RestartRequested {
             self.interrupted();
+        } else if !self.index.at_work.is_empty() {
+            return Err("something is still at work".to_owned());
+        }
+        if !self.has_cause(at, held) {
+            return Err(format!("phase `{}` gives no cause for it", held.phase));
         }
         self.holds = held.number;
+        // The workspace as it was when the run stopped, whatever had been at work in it.
+        if let Some(change) = &held.change {
+            self.spent.changed_lines = change.lines;
+            self.change = Some(change.clone());
+        }
         self.hold = Some(Hold { held: held.clone(), shown, since: ts, votes: Vec::new() });
         Ok(())
+    }
+
+    /// Whether a phase stands where a hold of this kind, to be answered by so many, can begin.
+    fn has_cause(&self, at: usize, held: &Held) -> bool {
+        let Some((phase, state)) = self.phase(at) else { return false };
+        let running = state.status == PhaseStatus::Running && state.judged.is_none();
+        let mut approvals = self.plan().map_or(1, |plan| plan.hold.approvals);
+        let cause = match held.trigger {
+            Trigger::RestartRequested => true,
+            Trigger::BudgetExhausted => {
+                held.resource.is_some_and(|resource| self.limit(resource).is_some())
+                    && self.index.stops.is_empty()
+            }
+            Trigger::CallApproval => {
+                let waiting = state.waiting.as_ref().map(|(call, _)| *call);
+                running && waiting.is_some() && waiting == held.call
+            }
+            Trigger::PersonRequested => match &phase.doer {
+                Doer::Person { approvals: people, .. } => {
+                    approvals = *people;
+                    running && state.stage == Stage::Work
+                }
+                Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => false,
+            },
+            Trigger::UncertainEffect => running && must_be_asked(phase, state),
+            Trigger::EscalationRequested | Trigger::WaiverRequested => {
+                let Some(judged) = &state.judged else { return false };
+                let effect = Self::effect(phase, judged);
+                match effect.map(|effect| self.resolved(at, judged.source, effect)) {
+                    Some(Effect::Hold { approvals: people, trigger }) => {
+                        approvals = people.unwrap_or(approvals);
+                        *trigger == held.trigger
+                            && held.source == Some(Self::source_name(phase, judged.source))
+                    }
+                    Some(
+                        Effect::Block
+                        | Effect::Continue
+                        | Effect::Intervene { .. }
+                        | Effect::Redo { .. }
+                        | Effect::Stop { .. },
+                    )
+                    | None => false,
+                }
+            }
+        };
+        cause && held.approvals == approvals
     }
 
     /// Applies a hold's answer.
@@ -46,30 +112,43 @@ impl Run {
             Resolution::Rejected if self.rejection_is_a_verdict(held) => Decision::Rejected,
             Resolution::Rejected => return Err("the hold was rejected".to_owned()),
         };
-        let (at, state) = self.state_of(&held.phase)?;
+        let at = self.place_of(&held.phase)?;
         match held.trigger {
             Trigger::BudgetExhausted => {
                 if let Some(resource) = held.resource {
-                    *self.granted.entry(resource).or_default() += 1;
-                    self.warned.remove(&resource);
+                    self.grant(at, resource);
                 }
             }
             Trigger::PersonRequested => self.person_answered(at, &hold, decision),
-            Trigger::CallApproval | Trigger::RestartRequested => state.waiting = None,
-            Trigger::UncertainEffect => state.uncertain = false,
+            Trigger::CallApproval => self.change(at, |state| state.waiting = None),
+            // What waits for a person for another reason still does.
+            Trigger::RestartRequested => {}
+            Trigger::UncertainEffect => self.change(at, |state| state.uncertain = false),
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
-                match state.judged.take().map(|judged| judged.source) {
+                let judged = self.phases.get(at).and_then(|state| state.judged.as_ref());
+                match judged.map(|judged| judged.source) {
                     // What failed is tried again; what was judged is let pass.
                     Some(Source::Failure) => self.reset(at),
-                    Some(source) => {
-                        state.status = PhaseStatus::Running;
-                        self.pass(at, source);
-                    }
+                    Some(source) => self.pass(at, source),
                     None => {}
                 }
             }
         }
         Ok(())
+    }
+
+    /// As much as the loop allows is allowed once more, on top of what is used.
+    fn grant(&mut self, at: usize, resource: Resource) {
+        let Some(limit) = self.limit(resource) else { return };
+        let planned = self.plan().and_then(|plan| plan.budget.limit(resource)).unwrap_or_default();
+        let used = match resource {
+            Resource::Attempts => self.phases.get(at).map_or(0, |state| u64::from(state.attempt)),
+            Resource::ChangedLines | Resource::CostMicros | Resource::Tokens | Resource::WallMs => {
+                self.used(resource)
+            }
+        };
+        self.granted.insert(resource, limit.max(used).saturating_add(planned));
+        self.warned.remove(&resource);
     }
 
     fn person_answered(&mut self, at: usize, hold: &Hold, decision: Decision) {
@@ -97,10 +176,11 @@ impl Run {
             summary: reason.clone(),
             usage: Usage::default(),
         };
-        if let Some(state) = self.phases.get_mut(at) {
+        self.change(at, |state| {
+            state.findings = Value::Null;
             state.done = Some(Arc::new(done));
             state.stage = Stage::After(0);
-        }
+        });
         self.advance(at);
     }
 

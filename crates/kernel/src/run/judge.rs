@@ -1,31 +1,29 @@
 //! The fold of verdicts: letting a try go on, or sending the run back.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::plan::{At, Effect, When};
-use super::state::{Judged, PhaseState, PhaseStatus, Run, Source, Stage};
+use super::state::{Judged, PhaseState, PhaseStatus, Run, SentBack, Source, Stage};
 use crate::Digest;
 
 impl Run {
     pub(super) fn checked(
         &mut self,
-        phase: &str,
-        attempt: u32,
+        at: usize,
         check: &str,
         verdict: &str,
         reason: &str,
         findings: &Value,
     ) -> Result<(), String> {
-        let (at, _) = self.state_of(phase)?;
         let place = self
-            .plan()
-            .and_then(|plan| plan.phases.get(at))
-            .and_then(|phase| phase.checks.iter().position(|other| other.id == check))
+            .phase(at)
+            .and_then(|(phase, _)| phase.checks.iter().position(|other| other.id == check))
             .ok_or_else(|| format!("there is no check `{check}`"))?;
-        let state = self.trying(phase, attempt)?;
-        if !matches!(state.stage, Stage::Before(next) | Stage::After(next) if next == place)
-            || state.judged.is_some()
-        {
+        let next = |state: &PhaseState| matches!(state.stage, Stage::Before(next) | Stage::After(next) if next == place);
+        if !self.phases.get(at).is_some_and(next) || !self.index.at_work.contains(&at) {
             return Err(format!("check `{check}` is not the next one"));
         }
         let judged = Judged {
@@ -40,67 +38,53 @@ impl Run {
 
     /// Keeps a verdict until its effect is recorded, unless it just lets the run go on.
     fn judge(&mut self, at: usize, judged: Judged) {
-        let plan = self.started.clone();
-        let phase = plan.as_ref().and_then(|started| started.plan.phases.get(at));
-        let goes_on =
-            phase.and_then(|phase| Self::effect(phase, &judged)) == Some(&Effect::Continue);
-        let Some(state) = self.phases.get_mut(at) else { return };
-        if !goes_on {
-            state.judged = Some(judged);
-            return;
+        let effect = self.phase(at).and_then(|(phase, _)| Self::effect(phase, &judged));
+        if effect == Some(&Effect::Continue) {
+            self.pass(at, judged.source);
+        } else {
+            self.change(at, |state| state.judged = Some(judged));
         }
-        self.pass(at, judged.source);
     }
 
     /// Leaves a judgement behind.
     pub(super) fn pass(&mut self, at: usize, source: Source) {
-        let Some(state) = self.phases.get_mut(at) else { return };
-        state.judged = None;
-        match (source, state.stage) {
-            (Source::Check(place), Stage::Before(_)) => state.stage = Stage::Before(place + 1),
-            (Source::Check(place), Stage::After(_)) => state.stage = Stage::After(place + 1),
-            (Source::Gate, _) => state.status = PhaseStatus::Complete,
-            (Source::Check(_), Stage::Work | Stage::Gate) | (Source::Failure, _) => {}
-        }
+        self.change(at, |state| {
+            state.judged = None;
+            match (source, state.stage) {
+                (Source::Check(place), Stage::Before(_)) => state.stage = Stage::Before(place + 1),
+                (Source::Check(place), Stage::After(_)) => state.stage = Stage::After(place + 1),
+                (Source::Gate, _) => state.status = PhaseStatus::Complete,
+                (Source::Check(_), Stage::Work | Stage::Gate) | (Source::Failure, _) => {}
+            }
+        });
         self.advance(at);
     }
 
     /// Moves a try past what does not concern it, as far as nothing is to be done.
     pub(super) fn advance(&mut self, at: usize) {
-        let plan = self.started.clone();
-        let Some(phase) = plan.as_ref().and_then(|started| started.plan.phases.get(at)) else {
-            return;
-        };
-        let Some(state) = self.phases.get_mut(at) else { return };
+        let Some((phase, state)) = self.phase(at) else { return };
         if state.status != PhaseStatus::Running || state.judged.is_some() {
             return;
         }
         let next_check = |from: usize, when: At| {
-            phase.checks.iter().enumerate().skip(from).find(|(_, check)| check.at == when)
+            let mut checks = phase.checks.iter().enumerate().skip(from);
+            checks.find(|(_, check)| check.at == when).map(|(place, _)| place)
         };
-        match state.stage {
-            Stage::Before(from) => {
-                state.stage = next_check(from, At::Before)
-                    .map_or(Stage::Work, |(place, _)| Stage::Before(place));
-            }
-            Stage::Work => {}
-            Stage::After(from) => match next_check(from, At::After) {
-                Some((place, _)) => state.stage = Stage::After(place),
-                None => {
-                    state.stage = Stage::Gate;
-                    self.reach_gate(at);
-                }
-            },
-            Stage::Gate => {}
+        let stage = match state.stage {
+            Stage::Before(from) => next_check(from, At::Before).map_or(Stage::Work, Stage::Before),
+            Stage::After(from) => next_check(from, At::After).map_or(Stage::Gate, Stage::After),
+            Stage::Work | Stage::Gate => return,
+        };
+        self.change(at, |state| state.stage = stage);
+        if stage == Stage::Gate {
+            self.reach_gate(at);
         }
     }
 
     fn reach_gate(&mut self, at: usize) {
         let Some((phase, state)) = self.phase(at) else { return };
         if phase.gate.is_none() {
-            if let Some(state) = self.phases.get_mut(at) {
-                state.status = PhaseStatus::Complete;
-            }
+            self.change(at, |state| state.status = PhaseStatus::Complete);
             return;
         }
         let answer = state.done.as_ref().map_or(&Value::Null, |done| &done.answer);
@@ -119,58 +103,79 @@ impl Run {
         &mut self,
         phase: &str,
         source: &str,
+        verdict: &str,
         to: &str,
+        count: u32,
         fingerprint: Option<Digest>,
     ) -> Result<(), String> {
-        let (at, state) = self.state_of(phase)?;
-        let judged =
-            state.judged.take().ok_or_else(|| format!("phase `{phase}` was not judged"))?;
-        let (target, _) = self.state_of(to)?;
-        let plan = self.started.clone();
-        let intervention = plan
-            .as_ref()
-            .and_then(|started| started.plan.phases.get(target))
-            .is_some_and(|phase| phase.when == When::Intervention);
+        let (at, target) = (self.place_of(phase)?, self.place_of(to)?);
+        let judged = self.phases.get(at).and_then(|state| state.judged.clone());
+        let judged = judged.ok_or_else(|| format!("phase `{phase}` was not judged"))?;
+        if !self.index.at_work.is_empty() {
+            return Err("something is still at work".to_owned());
+        }
+        if !self.sends_back(at, &judged, source, verdict, to, count) {
+            return Err(format!("phase `{phase}` was judged in another way"));
+        }
+        let intervention =
+            self.phase(target).is_some_and(|(phase, _)| phase.when == When::Intervention);
+        // Whatever is built on something that is done again is done again.
+        let mut again = BTreeSet::from([target]);
         if intervention {
-            self.reset(at);
-            self.reset(target);
-            if let Some(state) = self.phases.get_mut(at) {
-                state.after = Some(target);
-            }
-            if let Some(state) = self.phases.get_mut(target) {
-                state.forced = true;
-            }
-        } else {
-            if target > at {
-                return Err(format!("phase `{to}` comes after `{phase}`"));
-            }
-            let mut again = vec![false; self.phases.len()];
-            for place in target..self.phases.len() {
-                let needs = self.needs.get(place).map(Vec::as_slice).unwrap_or_default();
-                let follows = place == target
-                    || needs.iter().any(|need| again.get(*need).copied().unwrap_or_default());
-                if let Some(slot) = again.get_mut(place) {
-                    *slot = follows;
-                }
-                if follows {
-                    self.reset(place);
-                }
-            }
-            if again.get(at) != Some(&true) {
-                return Err(format!("phase `{phase}` does not follow from `{to}`"));
-            }
+            again.insert(at);
         }
-        if let Some(state) = self.phases.get_mut(target) {
+        let graph = Arc::clone(&self.index.graph);
+        let mut open: Vec<usize> = again.iter().copied().collect();
+        while let Some(place) = open.pop() {
+            let followers = graph.followers.get(place).into_iter().flatten();
+            open.extend(followers.filter(|follower| again.insert(**follower)));
+        }
+        again.into_iter().for_each(|place| self.reset(place));
+        if intervention {
+            self.change(at, |state| state.after = Some(target));
+        }
+        self.change(target, |state| {
+            state.forced = intervention;
             state.findings = judged.findings;
-        }
-        self.sent_back.entry((at, source.to_owned())).or_default().push(fingerprint);
+        });
+        let sent = self.sent_back.entry((at, judged.source)).or_default();
+        sent.push(SentBack { to: target, fingerprint });
         Ok(())
     }
 
+    /// Whether a judgement sends the run back in just this way.
+    fn sends_back(
+        &self,
+        at: usize,
+        judged: &Judged,
+        source: &str,
+        verdict: &str,
+        to: &str,
+        count: u32,
+    ) -> bool {
+        let Some((phase, _)) = self.phase(at) else { return false };
+        let Some(effect) = Self::effect(phase, judged) else { return false };
+        let to_there = match self.resolved(at, judged.source, effect) {
+            Effect::Redo { phase, .. } | Effect::Intervene { phase, .. } => phase == to,
+            Effect::Block | Effect::Continue | Effect::Hold { .. } | Effect::Stop { .. } => false,
+        };
+        to_there
+            && Self::source_name(phase, judged.source) == source
+            && judged.verdict == verdict
+            && self.next_count(at, judged.source) == count
+    }
+
+    /// Makes a phase to be done again. What is still to be done already stays as it is.
     pub(super) fn reset(&mut self, at: usize) {
-        if let Some(state) = self.phases.get_mut(at) {
+        self.change(at, |state| {
+            if state.status == PhaseStatus::Pending {
+                return;
+            }
             let (attempt, done) = (state.attempt, state.done.take());
-            *state = PhaseState { attempt, done, ..PhaseState::new() };
-        }
+            // An intervention that was asked for and did not succeed is still asked for.
+            let (forced, after) =
+                if state.settled() { (false, None) } else { (state.forced, state.after) };
+            *state = PhaseState { attempt, done, forced, after, ..PhaseState::new() };
+        });
     }
 }

@@ -21,6 +21,11 @@ pub struct RunName {
 #[error("a run's name has the form run_20260202_120000_1a2b3c4d")]
 pub struct RunNameError;
 
+/// The last second of the year 9999.
+const SECOND_MAX: i64 = 253_402_300_799;
+/// The largest time that an id holds.
+const UNIX_MS_MAX: u64 = (1 << 48) - 1;
+
 /// The random end of an id is its last 62 bits; the name shows the last 32.
 const TAIL: std::ops::Range<usize> = 12..16;
 
@@ -31,7 +36,8 @@ impl RunName {
         let bytes = trace_id.0.as_bytes();
         let [a, b, c, d, e, f, ..] = *bytes;
         let unix_ms = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
-        let second = i64::try_from(unix_ms / 1000).unwrap_or_default();
+        // An id can tell of times that have no date; the last second stands for all of them.
+        let second = i64::try_from(unix_ms / 1000).unwrap_or(SECOND_MAX).min(SECOND_MAX);
         let tail = bytes.get(TAIL).and_then(|tail| tail.try_into().ok()).unwrap_or_default();
         Self { second, tail }
     }
@@ -42,16 +48,19 @@ impl RunName {
         Self::of(trace_id) == *self
     }
 
-    /// The smallest id later than every trace with this name.
+    /// An id that no trace with this name comes after.
     #[must_use]
     pub const fn upper_bound(&self) -> TraceId {
-        TraceId(Uuid7::from_parts((self.second as u64 + 1) * 1000, [0; 10]))
+        if self.second == SECOND_MAX {
+            return TraceId(Uuid7::from_parts(UNIX_MS_MAX, [0xff; 10]));
+        }
+        TraceId(Uuid7::from_parts((self.second.unsigned_abs() + 1) * 1000, [0; 10]))
     }
 
-    /// The largest id earlier than every trace with this name.
+    /// An id that no trace with this name comes before.
     #[must_use]
     pub const fn lower_bound(&self) -> TraceId {
-        TraceId(Uuid7::from_parts((self.second as u64) * 1000, [0; 10]))
+        TraceId(Uuid7::from_parts(self.second.unsigned_abs() * 1000, [0; 10]))
     }
 }
 

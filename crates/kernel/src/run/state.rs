@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::event::{Change, Decision, Done, Held, Note, Started, Vote};
+use super::event::Note;
+use super::index::Index;
+use super::parts::{Change, Decision, Done, Held, Started, Usage, Vote};
 use super::plan::{Effect, FAILED, Phase, Plan, Resource, RunOutcome};
 use crate::{Digest, Head, Timestamp, TraceId};
 
@@ -52,7 +54,7 @@ pub enum Stage {
 }
 
 /// What judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// A check, by its place in the plan.
     Check(usize),
@@ -94,7 +96,8 @@ pub struct PhaseState {
     pub waiting: Option<(TraceId, String)>,
     /// An invocation that has not ended.
     pub open_invocation: Option<u64>,
-    /// The process died while an invocation was open, and nobody said what to do.
+    /// The process died while an invocation was open, and neither has it been started again nor has
+    /// a person said what to do.
     pub uncertain: bool,
     /// When the newest try began.
     pub started_at: Option<Timestamp>,
@@ -102,6 +105,8 @@ pub struct PhaseState {
     pub(super) forced: bool,
     /// An intervention that must come first.
     pub(super) after: Option<usize>,
+    /// What the invocations of the piece of work under way have used.
+    pub(super) invoked: Usage,
 }
 
 impl PhaseState {
@@ -119,6 +124,12 @@ impl PhaseState {
             started_at: None,
             forced: false,
             after: None,
+            invoked: Usage {
+                cost_micros: 0,
+                input_tokens: 0,
+                output_tokens: 0,
+                unaccounted: false,
+            },
         }
     }
 
@@ -174,7 +185,8 @@ impl Hold {
             return Resolution::Rejected;
         }
         let people: BTreeSet<&str> = self.votes.iter().map(|(vote, _)| vote.by.as_str()).collect();
-        let enough = usize::try_from(self.held.approvals).unwrap_or(usize::MAX);
+        // Whatever a journal says, nothing is approved by nobody.
+        let enough = usize::try_from(self.held.approvals).unwrap_or(usize::MAX).max(1);
         if people.len() >= enough { Resolution::Approved } else { Resolution::Open }
     }
 
@@ -259,16 +271,22 @@ pub struct Run {
     /// How it ended.
     pub ended: Option<Ended>,
     pub(super) warned: BTreeSet<Resource>,
-    pub(super) granted: BTreeMap<Resource, u32>,
-    pub(super) sent_back: BTreeMap<(usize, String), Vec<Option<Digest>>>,
-    pub(super) index: BTreeMap<String, usize>,
-    pub(super) needs: Vec<Vec<usize>>,
+    pub(super) granted: BTreeMap<Resource, u64>,
+    pub(super) sent_back: BTreeMap<(usize, Source), Vec<SentBack>>,
+    pub(super) index: Index,
+}
+
+/// One time that a judgement sent the run back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SentBack {
+    pub(super) to: usize,
+    pub(super) fingerprint: Option<Digest>,
 }
 
 impl Run {
     /// A run of which nothing is recorded.
     #[must_use]
-    pub const fn empty(trace_id: TraceId) -> Self {
+    pub fn empty(trace_id: TraceId) -> Self {
         Self {
             head: Head::empty(trace_id),
             started: None,
@@ -276,13 +294,7 @@ impl Run {
             last_at: None,
             phases: Vec::new(),
             facts: BTreeMap::new(),
-            spent: Spent {
-                changed_lines: 0,
-                cost_micros: 0,
-                tokens: 0,
-                unaccounted: false,
-                wall_ms: 0,
-            },
+            spent: Spent::default(),
             change: None,
             hold: None,
             holds: 0,
@@ -294,8 +306,7 @@ impl Run {
             warned: BTreeSet::new(),
             granted: BTreeMap::new(),
             sent_back: BTreeMap::new(),
-            index: BTreeMap::new(),
-            needs: Vec::new(),
+            index: Index::default(),
         }
     }
 
@@ -308,7 +319,7 @@ impl Run {
     /// A phase's place in the plan.
     #[must_use]
     pub fn position(&self, phase: &str) -> Option<usize> {
-        self.index.get(phase).copied()
+        self.index.graph.names.get(phase).copied()
     }
 
     /// A phase as planned and as it stands.
@@ -338,8 +349,7 @@ impl Run {
     #[must_use]
     pub fn limit(&self, resource: Resource) -> Option<u64> {
         let limit = self.plan()?.budget.limit(resource)?;
-        let granted = self.granted.get(&resource).copied().unwrap_or_default();
-        Some(limit.saturating_mul(u64::from(granted).saturating_add(1)))
+        Some(self.granted.get(&resource).copied().unwrap_or(limit))
     }
 
     /// What follows from a verdict that has been given; `None` when no one gave it a meaning.

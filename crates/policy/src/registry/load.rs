@@ -98,6 +98,8 @@ struct RawTool {
     #[serde(default)]
     argv: Vec<RawArgv>,
     stdin: Option<String>,
+    network: Option<bool>,
+    sandbox: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -293,8 +295,11 @@ fn tool(server: &Server, name: &Spanned<String>, raw: RawTool) -> Result<Tool, F
         shell_line: pointer(raw.shell_line.as_ref()).map_err(fault)?,
         argv: raw.argv.into_iter().map(argv_part).collect::<Result<_, _>>().map_err(fault)?,
         stdin: pointer(raw.stdin.as_ref()).map_err(fault)?,
+        network: raw.network.unwrap_or(false),
+        sandbox: raw.sandbox.unwrap_or(true),
         declared_on_uncertain: raw.on_uncertain.map(on_uncertain).transpose().map_err(fault)?,
     };
+    check_sandbox(server, raw.network, raw.sandbox).map_err(|message| fault(message.to_owned()))?;
     check_tool(server, &tool).map_err(|message| fault(message.to_owned()))?;
     Ok(tool)
 }
@@ -332,6 +337,21 @@ fn on_uncertain(raw: RawUncertain) -> Result<OnUncertain, String> {
         (RawAction::Compensate, None, None) => Ok(OnUncertain::Compensate { tool: raw.tool, args }),
         (RawAction::Compensate, ..) => Err("`found` and `result` belong to a probe".to_owned()),
     }
+}
+
+/// Only commands are confined, and only a confined one can be given the network.
+fn check_sandbox(
+    server: &Server,
+    network: Option<bool>,
+    sandbox: Option<bool>,
+) -> Result<(), &'static str> {
+    if server.connector != Connector::Command && (network.is_some() || sandbox.is_some()) {
+        return Err("`network` and `sandbox` belong to the connector `command`");
+    }
+    if network.is_some() && sandbox == Some(false) {
+        return Err("`network` says nothing with `sandbox = false`");
+    }
+    Ok(())
 }
 
 /// What must hold between a tool's own settings.

@@ -125,6 +125,10 @@ pub struct Tool {
     pub argv: Vec<ArgvPart>,
     /// The argument that is the command's input.
     pub stdin: Option<Pointer>,
+    /// Whether a command may use the network although the sandbox closes it.
+    pub network: bool,
+    /// Whether a command runs in the sandbox.
+    pub sandbox: bool,
     /// What the registry says about a call whose outcome is not known.
     pub declared_on_uncertain: Option<OnUncertain>,
 }

@@ -11,6 +11,7 @@ mod crash;
 mod damage;
 #[cfg(target_os = "linux")]
 mod disk;
+mod filing;
 mod group;
 mod opening;
 mod processes;

@@ -217,6 +217,7 @@ fn plays_a_role() {
         "holds a trace" => crate::processes::holds_a_trace(&database, number),
         "opens at once" => crate::processes::opens_at_once(&database, number),
         "appends" => crate::crash::appends(&database),
+        "makes many" => crate::filing::makes_many(&database),
         "appends in threads" => crate::crash::appends_in_threads(&database),
         #[cfg(target_os = "linux")]
         "fills the disk" => crate::disk::fills_the_disk(&database),

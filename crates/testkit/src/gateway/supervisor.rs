@@ -164,6 +164,7 @@ impl Supervisor for TestSupervisor {
             limits: Limits { timeout: self.timeout, output_bytes_max: 1024 },
             on_uncertain: tool.on_uncertain(server),
             retries_max: tool.retries_max,
+            confinement: None,
         })
     }
 

@@ -32,6 +32,7 @@ impl Builtin for Call {
                 Some(reason) => Deed::failed("tool_failure", reason),
             },
             ToolReply::Waiting { call, question } => Deed::Waiting { call, question },
+            ToolReply::Refused { reason } => Deed::failed("validation_error", reason),
             ToolReply::Stopped => Deed::Stopped,
         })
     }

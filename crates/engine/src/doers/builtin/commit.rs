@@ -1,7 +1,8 @@
 //! `commit`: makes what was changed the newest commit of the branch, once.
 
 use serde_json::{Value, json};
-use windlass_kernel::run::Event;
+use windlass_kernel::Code;
+use windlass_kernel::run::{Event, Run};
 
 use super::scope::violations;
 use super::{Builtin, Deed, Job};
@@ -20,8 +21,7 @@ impl Builtin for Commit {
         let workspace = &job.assignment.workspace;
         let run = job.desk.run();
         if let (Some(commit), true) = (&run.commit, again(job)) {
-            job.place.publish_commit(workspace, commit)?;
-            return Ok(answer(&commit.commit, &commit.branch));
+            return unless_moved(publish(job, commit));
         }
         let change = job.place.change(workspace, &run)?;
         let Some(change) = change else {
@@ -32,23 +32,41 @@ impl Builtin for Commit {
             Ok(findings) => return Ok(Deed::failed("validation_error", findings.join("; "))),
             Err(reason) => return Ok(Deed::failed("validation_error", reason)),
         }
-        let now = job.source.now();
-        match job.place.prepare_commit(workspace, &run, &message(job), now)? {
-            Prepared::Nothing => Ok(Deed::Answer(json!({
-                "summary": "nothing was changed, so nothing was committed",
-                "commit": Value::Null,
-            }))),
-            Prepared::Commit(commit) => {
-                job.desk.record(Event::CommitPrepared {
-                    branch: commit.branch.clone(),
-                    commit: commit.commit.clone(),
-                    parent: commit.parent.clone(),
-                    tree: commit.tree.clone(),
-                })?;
-                job.place.publish_commit(workspace, &commit)?;
-                Ok(answer(&commit.commit, &commit.branch))
-            }
+        unless_moved(commit(job, &run))
+    }
+}
+
+fn commit(job: &Job<'_>, run: &Run) -> Result<Deed, EngineError> {
+    let (workspace, now) = (&job.assignment.workspace, job.source.now());
+    match job.place.prepare_commit(workspace, run, &message(job), now)? {
+        Prepared::Nothing => Ok(Deed::Answer(json!({
+            "summary": "nothing was changed, so nothing was committed",
+            "commit": Value::Null,
+        }))),
+        Prepared::Commit(commit) => {
+            job.desk.record(Event::CommitPrepared {
+                branch: commit.branch.clone(),
+                commit: commit.commit.clone(),
+                parent: commit.parent.clone(),
+                tree: commit.tree.clone(),
+            })?;
+            publish(job, &commit)
         }
+    }
+}
+
+fn publish(job: &Job<'_>, commit: &windlass_kernel::run::Commit) -> Result<Deed, EngineError> {
+    job.place.publish_commit(&job.assignment.workspace, commit)?;
+    Ok(answer(&commit.commit, &commit.branch))
+}
+
+/// Somebody else's commit is no fault of the record: the phase has failed, and the run can end.
+fn unless_moved(result: Result<Deed, EngineError>) -> Result<Deed, EngineError> {
+    match result {
+        Err(EngineError::Requirement { code: Code::RepoMoved, message }) => {
+            Ok(Deed::failed("critical_failure", format!("[{}] {message}", Code::RepoMoved)))
+        }
+        other => other,
     }
 }
 
@@ -76,8 +94,9 @@ fn message(job: &Job<'_>) -> String {
         state.done.as_ref()?.answer.get("commit_message")?.as_str().map(str::to_owned)
     });
     let task = job.task().get("task").and_then(Value::as_str).unwrap_or("a change");
-    let text = proposed.last().unwrap_or_else(|| task.to_owned());
-    let text = text.trim();
+    let proposed = proposed.filter(|text| !text.trim().is_empty()).last();
+    let text = proposed.unwrap_or_else(|| task.to_owned());
+    let text = if text.trim().is_empty() { "a change" } else { text.trim() };
     let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
     let short: String = title.chars().take(TITLE_CHARS_MAX).collect();
     let body = if short.len() < title.len() { text } else { rest.trim() };

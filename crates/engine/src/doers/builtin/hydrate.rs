@@ -18,7 +18,11 @@ impl Builtin for Hydrate {
     fn perform(&self, job: &Job<'_>) -> Result<Deed, EngineError> {
         let workspace = &job.assignment.workspace;
         let mut context = Vec::new();
-        for reference in texts(job.task(), "/context_refs") {
+        let references = match texts(job.task(), "/context_refs") {
+            Ok(references) => references,
+            Err(reason) => return Ok(Deed::failed("validation_error", reason)),
+        };
+        for reference in references {
             match read(workspace, reference) {
                 Ok((bytes, digest)) => context.push(json!({
                     "path": reference, "bytes": bytes, "sha256": digest,

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::Doer;
 
-use super::{Builtin, Deed, Job, texts};
+use super::scope::constraints;
+use super::{Builtin, Deed, Job};
 use crate::error::EngineError;
 
 /// Checks agents and constraints against what decides, and says by which policy the run is judged.
@@ -15,8 +16,12 @@ impl Builtin for Policy {
         let Some(started) = &run.started else {
             return Ok(Deed::failed("validation_error", "the run has not started"));
         };
-        for phase in &started.plan.phases {
-            let Doer::Agent { agent, .. } = &phase.doer else { continue };
+        let doers = started.plan.phases.iter().flat_map(|phase| {
+            let checks = phase.checks.iter().map(|check| &check.doer);
+            checks.chain([&phase.doer]).map(move |doer| (phase, doer))
+        });
+        for (phase, doer) in doers {
+            let Doer::Agent { agent, .. } = doer else { continue };
             let Some(agent) = job.agents.get(agent) else {
                 let reason =
                     format!("phase `{}` needs the agent `{agent}`, which is gone", phase.id);
@@ -34,8 +39,10 @@ impl Builtin for Policy {
                 }
             }
         }
-        let allowed = texts(job.task(), "/constraints/allowed_paths");
-        let denied = texts(job.task(), "/constraints/denied_paths");
+        let (allowed, denied) = match constraints(job.task()) {
+            Ok(constraints) => constraints,
+            Err(reason) => return Ok(Deed::failed("validation_error", reason)),
+        };
         if let Some(both) = allowed.iter().find(|path| denied.contains(path)) {
             let reason = format!("the task both allows and denies `{both}`");
             return Ok(Deed::failed("validation_error", reason));

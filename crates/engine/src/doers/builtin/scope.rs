@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Builtin, Deed, Job, texts};
 use crate::error::EngineError;
+use crate::place::FILES_MAX;
 
 /// Says `pass` or `violation`: changed paths must be allowed and not denied, and not too many lines.
 pub(super) struct Scope;
@@ -35,9 +36,13 @@ pub(super) fn violations(
     files: &[String],
     lines: u64,
 ) -> Result<Vec<String>, String> {
-    let allowed = set(&texts(task, "/constraints/allowed_paths"))?;
-    let denied = set(&texts(task, "/constraints/denied_paths"))?;
+    let (allowed, denied) = constraints(task)?;
+    let (allowed, denied) = (set(&allowed)?, set(&denied)?);
     let mut findings = Vec::new();
+    if files.len() >= FILES_MAX {
+        // The others are not named, so nobody could say whether they are allowed.
+        findings.push(format!("{FILES_MAX} files or more are changed"));
+    }
     for file in files {
         if denied.is_match(file) {
             findings.push(format!("`{file}` is denied by the task"));
@@ -45,18 +50,38 @@ pub(super) fn violations(
             findings.push(format!("`{file}` is not among the task's allowed paths"));
         }
     }
-    if let Some(max) = task.pointer("/constraints/max_diff_lines").and_then(Value::as_u64)
-        && lines > max
-    {
-        findings.push(format!("{lines} lines are changed, and the task allows {max}"));
+    match task.pointer("/constraints/max_diff_lines") {
+        None | Some(Value::Null) => {}
+        Some(value) => {
+            let max = value.as_u64().ok_or("the task's `max_diff_lines` is not a count")?;
+            if lines > max {
+                findings.push(format!("{lines} lines are changed, and the task allows {max}"));
+            }
+        }
     }
     Ok(findings)
+}
+
+/// The paths that a task allows and denies.
+pub(super) fn constraints(task: &Value) -> Result<(Vec<&str>, Vec<&str>), String> {
+    match task.get("constraints") {
+        None | Some(Value::Null | Value::Object(_)) => {}
+        Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            return Err("the task's `constraints` are not an object".to_owned());
+        }
+    }
+    let allowed = texts(task, "/constraints/allowed_paths")?;
+    Ok((allowed, texts(task, "/constraints/denied_paths")?))
 }
 
 /// Paths and patterns; a folder stands for all that is in it.
 fn set(patterns: &[&str]) -> Result<GlobSet, String> {
     let mut builder = GlobSetBuilder::new();
     for pattern in patterns {
+        let pattern = &pattern.strip_prefix("./").unwrap_or(pattern);
+        if pattern.is_empty() {
+            return Err("a path of the task is empty".to_owned());
+        }
         let folder = format!("{}/**", pattern.trim_end_matches('/'));
         for pattern in [*pattern, folder.as_str()] {
             let glob = GlobBuilder::new(pattern).literal_separator(true).build();

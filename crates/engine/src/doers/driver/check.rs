@@ -1,15 +1,15 @@
 //! The four checks, and leaving the sandbox.
 
 use serde::Deserialize as _;
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass_driver::{
-    CONTEXT_INTENT, CheckPoint, CheckResult, Event as Happening, Facts, FailureClass, Outcome,
-    check, consistent, exit_conditions,
+    CONTEXT_INTENT, CheckPoint, CheckResult, Event as Happening, Facts, FailureClass, IntentId,
+    Outcome, check, consistent, exit_conditions,
 };
 use windlass_kernel::run::Note;
 
 use super::{Driver, answer, recorded};
-use crate::doers::builtin::{Deed, Job, texts};
+use crate::doers::builtin::{Deed, Job};
 use crate::error::EngineError;
 
 /// Makes the check of the point that the loop names.
@@ -26,7 +26,12 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineErro
     let opened = recorded::telemetry(&run, "opened").next().is_some();
     let sealed = recorded::telemetry(&run, "sealed").next().is_some();
     facts.telemetry_writable = Some(opened && (!sealed || point == CheckPoint::BeforeSave));
-    if point == CheckPoint::BeforeSandboxExit && !leaves(job, &facts) {
+    let leaves = match leaving(job) {
+        // An intent that is not known is for the check to refuse.
+        Ok(leaving) => facts.intent.as_ref().is_none_or(|intent| leaving.contains(intent)),
+        Err(reason) => return Ok(Deed::failed("validation_error", reason)),
+    };
+    if point == CheckPoint::BeforeSandboxExit && !leaves {
         let more = json!({ "summary": "the sandbox stays on" });
         return Ok(answer(Outcome::Pass, "the sandbox stays on for this intent", more));
     }
@@ -43,12 +48,10 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineErro
     Ok(told(driver, point, &facts, result))
 }
 
-/// Whether tasks of this intent leave the sandbox, as the loop says.
-fn leaves(job: &Job<'_>, facts: &Facts) -> bool {
-    let with = json!({ "intents": job.with.get("intents").cloned().unwrap_or(Value::Null) });
-    let leaving = texts(&with, "/intents");
-    // An intent that is not known is for the check to refuse.
-    facts.intent.as_ref().is_none_or(|intent| leaving.contains(&intent.as_str()))
+/// The intents whose tasks leave the sandbox, as the loop says.
+fn leaving(job: &Job<'_>) -> Result<Vec<IntentId>, String> {
+    let Some(list) = job.with.get("intents") else { return Ok(Vec::new()) };
+    Vec::deserialize(list).map_err(|error| format!("`intents` of `driver/check`: {error}"))
 }
 
 /// A context file that is not the recorded one puts the sandbox on.

@@ -67,7 +67,7 @@ impl Driver {
             is_first_run: Some(recorded::happened(&run, Happening::FirstRunInProject)),
             has_failed: Some(recorded::happened(&run, Happening::Failure)),
             paths_changed: changed.map(|changed| changed.into_keys().collect()),
-            paths_allowed: Some(allowed(job)),
+            paths_allowed: allowed(job),
             paths_denied: denied(job),
             usage: recorded::usage(&run),
             next_call: recorded::next_call(&run, job.assignment.attempt),
@@ -89,21 +89,19 @@ impl Driver {
 }
 
 /// Where the task may change files, in the driver's form: everywhere when it does not say.
-pub(super) fn allowed(job: &Job<'_>) -> BTreeSet<String> {
-    let paths = texts(job.task(), "/constraints/allowed_paths");
+pub(super) fn allowed(job: &Job<'_>) -> Option<BTreeSet<String>> {
+    let paths = texts(job.task(), "/constraints/allowed_paths").ok()?;
     if paths.is_empty() {
-        return BTreeSet::from([".".to_owned()]);
+        return Some(BTreeSet::from([".".to_owned()]));
     }
     // A folder stands for all that is in it; a pattern stands for nothing here, and so allows nothing.
-    paths
-        .into_iter()
-        .flat_map(|path| [path.to_owned(), format!("{}/", path.trim_end_matches('/'))])
-        .collect()
+    let both = |path: &str| [path.to_owned(), format!("{}/", path.trim_end_matches('/'))];
+    Some(paths.into_iter().flat_map(both).collect())
 }
 
 /// Where it may not in any case; not known where that is a pattern.
 pub(super) fn denied(job: &Job<'_>) -> Option<BTreeSet<String>> {
-    let paths = texts(job.task(), "/constraints/denied_paths");
+    let paths = texts(job.task(), "/constraints/denied_paths").ok()?;
     if paths.iter().any(|path| path.contains(['*', '?', '[', '{'])) {
         return None;
     }

@@ -17,6 +17,7 @@ mod observe;
 mod output;
 mod past;
 mod recorded;
+mod report;
 mod select;
 mod state;
 mod telemetry;

@@ -7,7 +7,7 @@ use windlass_driver::{Outcome, TelemetryRecord};
 use windlass_kernel::canon;
 use windlass_kernel::run::{Note, PhaseStatus, Run};
 
-use super::{Driver, answer, escort, phase_of, recorded};
+use super::{Driver, answer, phase_of, recorded, report};
 use crate::doers::builtin::{Deed, Job};
 use crate::error::EngineError;
 
@@ -25,7 +25,7 @@ pub(super) fn perform(_: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
     if let Some(reason) = missing(&run, &records) {
         return halt(reason);
     }
-    let seal = escort::seal(&run, "sealed")?;
+    let seal = report::seal(&run, "sealed")?;
     job.desk.note(Note::Telemetry, seal.clone())?;
     let more = json!({
         "summary": format!("{} records are sealed", records.len()),

@@ -1,0 +1,181 @@
+//! `windlass backlog`: tasks from a Markdown check-list.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use windlass_engine::{GitPlace, Place as _};
+use windlass_formats::backlog::{self, Backlog, Item};
+use windlass_kernel::run::Run;
+use windlass_kernel::run::plan::RunOutcome;
+use windlass_kernel::{Code, Digest, Timestamp};
+
+use crate::args::BacklogCommand;
+use crate::commands::run::{open, report, start};
+use crate::failure::{Done, Failure};
+use crate::output::{Ink, Output, plain};
+use crate::project::{Project, unreadable};
+
+/// The option of a run that says which item it came from.
+const OPTION: &str = "backlog";
+/// The largest backlog.
+const BYTES_MAX: u64 = 4 << 20;
+
+/// Runs a subcommand of `backlog`.
+pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Done {
+    match command {
+        BacklogCommand::List { file } => list(&path(project, file.as_deref()), output),
+        BacklogCommand::Next { file } => {
+            let backlog = read(&path(project, file.as_deref()))?.1;
+            let Some(item) = backlog::next(&backlog) else { return none(output) };
+            if output.json {
+                output.value(&describe(item))?;
+            } else {
+                print(item, output);
+            }
+            Ok(0)
+        }
+        BacklogCommand::Run { file, name, worktree, answers, by } => {
+            let path = path(project, file.as_deref());
+            let (_, backlog) = read(&path)?;
+            let Some(item) = backlog::next(&backlog) else { return none(output) };
+            let shop = open(project, by.as_deref(), output)?;
+            let task = Value::Object(item.to_task()?.to_object());
+            let origin = json!({ "file": path, "line": item.line, "digest": item.digest });
+            let options = vec![(OPTION.to_owned(), origin)];
+            let run = start(&shop, name, task, *worktree, answers.as_deref(), options)?;
+            report(&run, output)
+        }
+    }
+}
+
+fn path(project: &Project, named: Option<&Path>) -> PathBuf {
+    let path = named.map_or_else(|| project.root.join("BACKLOG.md"), Path::to_owned);
+    path.canonicalize().unwrap_or(path)
+}
+
+fn read(path: &Path) -> Result<(String, Backlog), Failure> {
+    let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
+    if bytes > BYTES_MAX {
+        let message = format!("`{}` is larger than {BYTES_MAX} bytes", path.display());
+        return Err(Failure::new(Code::DocSizeExceeded, message));
+    }
+    let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+    let backlog = backlog::parse(&bytes)
+        .map_err(|error| Failure::of(error.code(), &error).hint(error.hint()))?;
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), backlog))
+}
+
+/// Marks the item that a run came from, once the run has passed.
+pub fn settle(run: &Run, output: &Output) -> Result<(), Failure> {
+    let (Some(started), Some(ended)) = (&run.started, &run.ended) else { return Ok(()) };
+    let Some(origin) = started.options.get(OPTION) else { return Ok(()) };
+    if ended.outcome != RunOutcome::Pass {
+        return Ok(());
+    }
+    let file = origin.get("file").and_then(Value::as_str).unwrap_or_default();
+    let line = origin.get("line").and_then(Value::as_u64).unwrap_or_default();
+    let digest = origin.get("digest").and_then(Value::as_str).unwrap_or_default();
+    let digest: Digest = digest.parse().map_err(|error| Failure::of(Code::Internal, &error))?;
+    let commit = run.commit.as_ref().map(|commit| format!(", commit {}", commit.commit));
+    let evidence = format!("{}{}", started.run_id, commit.unwrap_or_default());
+    let line = usize::try_from(line).unwrap_or_default();
+    mark(Path::new(file), line, digest, &evidence, ended.at)?;
+    output.note(&format!("marked done in {file}, line {line}"));
+    Ok(())
+}
+
+/// Marks an item in the file as it is now, all of it or nothing; a repository that was clean stays so.
+fn mark(
+    path: &Path,
+    line: usize,
+    digest: Digest,
+    evidence: &str,
+    at: Timestamp,
+) -> Result<(), Failure> {
+    let (text, _) = read(path)?;
+    let marked = backlog::mark_done(&text, line, digest, evidence, at.into())
+        .map_err(|error| Failure::of(error.code(), &error).hint(error.hint()))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let place = GitPlace::new(folder.unwrap_or(Path::new(".")).to_owned());
+    let was_clean = place.require_clean(folder.unwrap_or(Path::new("."))).is_ok();
+    let draft = path.with_extension(format!("md.{}", std::process::id()));
+    let written = std::fs::write(&draft, marked).and_then(|()| std::fs::rename(&draft, path));
+    written.map_err(|error| {
+        drop(std::fs::remove_file(&draft));
+        let message = format!("`{}` cannot be written: {error}", path.display());
+        Failure::new(Code::FileUnwritable, message)
+    })?;
+    if was_clean {
+        place.commit_all(&format!("backlog: done\n\n{evidence}\n"), at)?;
+    }
+    Ok(())
+}
+
+/// No task is left: an outcome of its own, and no failure.
+fn none(output: &Output) -> Done {
+    if output.json {
+        output.value(&json!({ "outcome": "NO_ELIGIBLE_TASK" }))?;
+    } else {
+        output.line("no eligible task: every open P0 and P1 is done, blocked or waiting");
+    }
+    Ok(0)
+}
+
+fn list(path: &Path, output: &Output) -> Done {
+    let (_, backlog) = read(path)?;
+    let next = backlog::next(&backlog).map(|item| item.line);
+    if output.json {
+        let values: Vec<Value> = backlog.items.iter().map(describe).collect();
+        output.value(&values)?;
+        return Ok(0);
+    }
+    let rows: Vec<_> = backlog
+        .items
+        .iter()
+        .map(|item| {
+            let (mark, ink) = match (item.done, next == Some(item.line)) {
+                (true, _) => ("done", Ink::Good),
+                (false, true) => ("next", Ink::Bold),
+                (false, false) => ("open", Ink::Faint),
+            };
+            vec![
+                (item.priority.to_string(), None),
+                (mark.to_owned(), Some(ink)),
+                (item.line.to_string(), Some(Ink::Faint)),
+                (plain(&item.title), None),
+                (plain(item.owner.as_deref().unwrap_or_default()), Some(Ink::Faint)),
+            ]
+        })
+        .collect();
+    output.table(&["PRIORITY", "STATE", "LINE", "TITLE", "OWNER"], &rows);
+    Ok(0)
+}
+
+fn print(item: &Item, output: &Output) {
+    output.line(&format!(
+        "{} {}",
+        output.paint(&item.priority.to_string(), Ink::Bold),
+        plain(&item.title)
+    ));
+    for (name, value) in
+        [("done when", &item.dod), ("owner", &item.owner), ("context", &item.context)]
+    {
+        if let Some(value) = value {
+            output.line(&format!("  {name}  {}", plain(value)));
+        }
+    }
+    output.line(&format!("  line  {}", item.line));
+}
+
+fn describe(item: &Item) -> Value {
+    json!({
+        "title": item.title,
+        "priority": item.priority.to_string(),
+        "done": item.done,
+        "dod": item.dod,
+        "owner": item.owner,
+        "context": item.context,
+        "line": item.line,
+        "digest": item.digest,
+    })
+}

@@ -1,0 +1,330 @@
+//! `windlass demo`: a change from a failing test to a commit, with a crash and a decision on the way.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use windlass_kernel::Code;
+
+use crate::args::Demo;
+use crate::failure::{Done, Failure};
+use crate::output::{Ink, Output, plain};
+use crate::project::unreadable;
+
+/// Where the process is made to die: after the edit is on record, before its test is run.
+const CRASH_AT: &str = "append.after:15";
+const TASK: &str = "make add() add";
+
+/// A small project with a failing test, in a language whose tools are here.
+struct Scratch {
+    tool: &'static str,
+    files: &'static [(&'static str, &'static str)],
+    edit: &'static str,
+    test: &'static str,
+    changed: &'static str,
+}
+
+const RUST: Scratch = Scratch {
+    tool: "cargo",
+    files: &[
+        (
+            "Cargo.toml",
+            "[package]\nname = \"sums\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[workspace]\n",
+        ),
+        (
+            "src/lib.rs",
+            "pub fn add(a: i64, b: i64) -> i64 {\n    a - b\n}\n\n#[test]\nfn adds() {\n    assert_eq!(add(2, 3), 5);\n}\n",
+        ),
+        (".gitignore", "target\nCargo.lock\n"),
+    ],
+    edit: "sed -i 's/a - b/a + b/' src/lib.rs",
+    test: "cargo test --offline --quiet --lib",
+    changed: "src/lib.rs",
+};
+
+const PYTHON: Scratch = Scratch {
+    tool: "python3",
+    files: &[
+        ("sums.py", "def add(a, b):\n    return a - b\n"),
+        (
+            "test_sums.py",
+            "import unittest\n\nfrom sums import add\n\n\nclass Adds(unittest.TestCase):\n    def test_add(self):\n        self.assertEqual(add(2, 3), 5)\n",
+        ),
+        (".gitignore", "__pycache__\n"),
+    ],
+    edit: "sed -i 's/a - b/a + b/' sums.py",
+    test: "python3 -m unittest -q",
+    changed: "sums.py",
+};
+
+/// The whole of it.
+pub fn run(options: &Demo, output: &Output) -> Done {
+    let scratch = [RUST, PYTHON].into_iter().find(|scratch| is_there(scratch.tool));
+    let Some(scratch) = scratch.filter(|_| is_there("git")) else {
+        let message = "the demonstration needs git, and cargo or python3, on the PATH";
+        return Err(Failure::new(Code::ToolServerUnavailable, message).hint("install them first"));
+    };
+    let stage = Stage::new(options, *output)?;
+    stage.say("A scratch repository with a failing test");
+    stage.build(&scratch)?;
+    let test = stage.shell(scratch.test)?;
+    if test {
+        return Err(Failure::new(Code::Internal, "the scratch test passes before it was mended"));
+    }
+    stage.say(
+        "A run takes it through the spine loop. Its process is killed after the edit is on record",
+    );
+    stage.windlass(
+        &["run", TASK, "--answers", "../answers.json", "--by", "demo"],
+        Some(CRASH_AT),
+        None,
+    )?;
+    let id = stage.run_id()?;
+    stage.say("Nothing is lost: the journal knows every step");
+    stage.windlass(&["status"], None, Some(0))?;
+    stage.say("A person takes it up. The edit is not made a second time: its effect is recorded");
+    stage.windlass(&["resume", &id, "--by", "ann"], None, Some(4))?;
+    stage.say("The reviewer wants a person to decide");
+    stage.windlass(&["queue", "list"], None, Some(0))?;
+    stage.windlass(
+        &["queue", "approve", &id, "--by", "ann", "--reason", "the tests pass", "--resume"],
+        None,
+        Some(0),
+    )?;
+    stage.say("The test passes, the work is committed, and every link of the record holds");
+    if !stage.shell(scratch.test)? {
+        return Err(Failure::new(Code::Internal, "the scratch test fails after it was mended"));
+    }
+    stage.shell(&format!("git log --oneline --stat -1 -- {}", scratch.changed))?;
+    stage.windlass(&["verify"], None, Some(0))?;
+    stage.finish(&id)
+}
+
+fn is_there(program: &str) -> bool {
+    let mut check = Command::new(program);
+    check.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    check.status().is_ok_and(|status| status.success())
+}
+
+/// The scratch folder, and how things are shown.
+struct Stage {
+    folder: PathBuf,
+    repository: PathBuf,
+    binary: PathBuf,
+    output: Output,
+}
+
+impl Stage {
+    fn new(options: &Demo, output: Output) -> Result<Self, Failure> {
+        let folder = match &options.folder {
+            Some(folder) => folder.clone(),
+            None => std::env::temp_dir().join(format!("windlass-demo-{}", std::process::id())),
+        };
+        if folder.exists() {
+            let message = format!("`{}` is there already", folder.display());
+            return Err(Failure::new(Code::ProjectExists, message).hint("name another folder"));
+        }
+        let repository = folder.join("sums");
+        std::fs::create_dir_all(&repository).map_err(|error| unreadable(&repository, &error))?;
+        let binary =
+            std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
+        Ok(Self { folder, repository, binary, output })
+    }
+
+    fn say(&self, text: &str) {
+        self.output.note(&format!("\n{}", self.output.paint_note(text, Ink::Bold)));
+    }
+
+    fn build(&self, scratch: &Scratch) -> Result<(), Failure> {
+        for (name, text) in scratch.files {
+            write(&self.repository.join(name), text.as_bytes())?;
+        }
+        let answers = serde_json::to_vec_pretty(&answers(scratch)).unwrap_or_default();
+        write(&self.folder.join("answers.json"), &answers)?;
+        self.quiet("git", &["init", "--quiet", "--initial-branch=main"])?;
+        self.quiet("git", &["config", "user.name", "Windlass demo"])?;
+        self.quiet("git", &["config", "user.email", "demo@localhost"])?;
+        let binary = self.binary.display().to_string();
+        self.quiet(&binary, &["init"])?;
+        self.quiet("git", &["add", "--all"])?;
+        self.quiet("git", &["commit", "--quiet", "--message", "a small project"])?;
+        self.output.note(&format!("in {}", self.repository.display()));
+        Ok(())
+    }
+
+    /// Runs something that must work and that nobody needs to see.
+    fn quiet(&self, program: &str, arguments: &[&str]) -> Result<(), Failure> {
+        let done = Command::new(program).args(arguments).current_dir(&self.repository).output();
+        let done = done.map_err(|error| Failure::of(Code::ToolServerUnavailable, &error))?;
+        if done.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&done.stderr);
+        let message = format!("`{program} {}` failed: {}", arguments.join(" "), said.trim());
+        Err(Failure::new(Code::ToolFailed, message))
+    }
+
+    /// Runs a shell line of ours in the repository and shows it; tells whether it did well.
+    fn shell(&self, line: &str) -> Result<bool, Failure> {
+        self.show(line);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some((program, arguments)) = words.split_first() else { return Ok(true) };
+        let done = Command::new(program).args(arguments).current_dir(&self.repository).output();
+        let done = done.map_err(|error| Failure::of(Code::ToolServerUnavailable, &error))?;
+        let said = String::from_utf8_lossy(&done.stdout);
+        let word = if done.status.success() {
+            self.output.paint_note("ok", Ink::Good)
+        } else {
+            self.output.paint_note("failed", Ink::Bad)
+        };
+        for line in said.lines().filter(|line| !line.trim().is_empty()).take(4) {
+            self.output.note(&plain(line));
+        }
+        self.output.note(&word);
+        Ok(done.status.success())
+    }
+
+    fn show(&self, line: &str) {
+        self.output.note(&format!("{} {line}", self.output.paint_note("$", Ink::Faint)));
+    }
+
+    /// Runs Windlass as a person would, and shows all that it says.
+    fn windlass(
+        &self,
+        arguments: &[&str],
+        crash_at: Option<&str>,
+        expected: Option<i32>,
+    ) -> Result<(), Failure> {
+        let words: Vec<String> = arguments
+            .iter()
+            .map(|word| if word.contains(' ') { format!("\"{word}\"") } else { (*word).to_owned() })
+            .collect();
+        let drill = crash_at.map(|at| format!("WINDLASS_CRASH_AT={at} ")).unwrap_or_default();
+        self.show(&format!("{drill}windlass {}", words.join(" ")));
+        let mut command = Command::new(&self.binary);
+        command.args(arguments).current_dir(&self.repository).stdin(Stdio::null());
+        command.env_remove("WINDLASS_PROJECT").env_remove("WINDLASS_CRASH_AT");
+        if let Some(at) = crash_at {
+            command.env("WINDLASS_CRASH_AT", at);
+        }
+        let done = command.output().map_err(|error| Failure::of(Code::Internal, &error))?;
+        // What it says in its own colours and words, both streams.
+        let mut stderr = std::io::stderr().lock();
+        drop(stderr.write_all(&done.stderr));
+        drop(stderr.write_all(&done.stdout));
+        drop(stderr);
+        if crash_at.is_some() {
+            if done.status.code().is_some() {
+                let message = "the run ended before it could be killed";
+                return Err(Failure::new(Code::Internal, message));
+            }
+            self.output.note(&self.output.paint_note("killed", Ink::Bad));
+            return Ok(());
+        }
+        match (done.status.code(), expected) {
+            (code, Some(expected)) if code != Some(expected) => {
+                let message = format!("`windlass {}` ended with {code:?}", words.join(" "));
+                Err(Failure::new(Code::Internal, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The name of the only run.
+    fn run_id(&self) -> Result<String, Failure> {
+        let done = Command::new(&self.binary)
+            .args(["status", "--json"])
+            .current_dir(&self.repository)
+            .output()
+            .map_err(|error| Failure::of(Code::Internal, &error))?;
+        let runs: Value = serde_json::from_slice(&done.stdout).unwrap_or(Value::Null);
+        let id = runs.pointer("/0/run_id").and_then(Value::as_str).map(str::to_owned);
+        id.ok_or_else(|| Failure::new(Code::Internal, "the run was lost"))
+    }
+
+    fn finish(&self, id: &str) -> Done {
+        let artifacts = self.repository.join(".windlass/artifacts");
+        let packets = [
+            artifacts.join(format!("terminal/TP_{id}.yaml")),
+            artifacts.join("checkpoints"),
+            artifacts.join("steps"),
+            artifacts.join("loop_state/attempt_ledger.jsonl"),
+        ];
+        if let Some(missing) = packets.iter().find(|path| !path.exists()) {
+            let message = format!("`{}` was not written", missing.display());
+            return Err(Failure::new(Code::Internal, message));
+        }
+        if self.output.json {
+            self.output.value(&json!({
+                "run_id": id,
+                "repository": self.repository,
+                "packets": packets,
+            }))?;
+            return Ok(0);
+        }
+        self.say("Where things lie");
+        self.output.line(&format!("repository       {}", self.repository.display()));
+        let names =
+            ["terminal packet  ", "holds            ", "steps            ", "ledger           "];
+        for (name, path) in names.iter().zip(&packets) {
+            self.output.line(&format!("{name}{}", path.display()));
+        }
+        self.output.line(&format!(
+            "look around      cd {} && windlass status {id}",
+            self.repository.display()
+        ));
+        Ok(0)
+    }
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(|error| unreadable(folder, &error))?;
+    }
+    std::fs::write(path, bytes).map_err(|error| {
+        Failure::new(
+            Code::FileUnwritable,
+            format!("`{}` cannot be written: {error}", path.display()),
+        )
+    })
+}
+
+/// What the agents answer; their calls are real.
+fn answers(scratch: &Scratch) -> Value {
+    json!({ "phases": {
+        "design": [{
+            "calls": [{
+                "tool": "shell/read",
+                "args": { "line": format!("cat {}", scratch.changed) },
+                "intent": "read the code before planning",
+            }],
+            "answer": {
+                "summary": "add() subtracts; make it add",
+                "steps": [format!("{}: use +", scratch.changed)],
+                "checks": [scratch.test],
+            },
+            "usage": { "input_tokens": 1200, "output_tokens": 150, "cost_micros": 5200 },
+        }],
+        "build": [{
+            "calls": [
+                { "tool": "shell/run", "args": { "line": scratch.edit }, "intent": "make add() add" },
+                { "tool": "shell/run", "args": { "line": scratch.test }, "intent": "run the tests" },
+            ],
+            "answer": {
+                "summary": "add() adds; the test passes",
+                "commit_message": "sums: add() adds\n\nIt subtracted, and its test failed.",
+            },
+            "usage": { "input_tokens": 2100, "output_tokens": 240, "cost_micros": 9100 },
+        }],
+        "review": [{
+            "answer": {
+                "verdict": "escalate",
+                "reason": "the change is right; a person should see arithmetic",
+                "findings": [],
+                "summary": "one line, as planned, with a passing test",
+            },
+            "usage": { "input_tokens": 900, "output_tokens": 90, "cost_micros": 3800 },
+        }],
+    }})
+}

@@ -1,0 +1,105 @@
+//! `windlass loop`: the loops of a project.
+
+use serde_json::json;
+use windlass_kernel::Code;
+use windlass_loops::draw;
+
+use crate::args::{Draw, Loop};
+use crate::failure::{Done, Failure};
+use crate::output::{Ink, Output, plain};
+use crate::project::{Project, unreadable};
+use crate::workshop::{agents, builtins, loops};
+
+/// Runs a subcommand of `loop`.
+pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
+    let files = project.files()?;
+    let agents = agents(&files)?;
+    match command {
+        Loop::List => {
+            let loops = loops(&files, &agents)?;
+            if output.json {
+                let values: Vec<_> = loops
+                    .values()
+                    .map(|file| {
+                        json!({
+                            "id": file.id, "title": file.title, "type": file.kind.as_str(),
+                            "category": file.category, "version": file.version,
+                            "phases": file.plan.phases.len(), "digest": file.digest,
+                        })
+                    })
+                    .collect();
+                output.value(&values)?;
+                return Ok(0);
+            }
+            let rows: Vec<_> = loops
+                .values()
+                .map(|file| {
+                    vec![
+                        (file.id.clone(), Some(Ink::Bold)),
+                        (file.plan.phases.len().to_string(), None),
+                        (file.category.clone(), Some(Ink::Faint)),
+                        (plain(&file.title), None),
+                    ]
+                })
+                .collect();
+            output.table(&["LOOP", "PHASES", "CATEGORY", "TITLE"], &rows);
+            Ok(0)
+        }
+        Loop::Show { name, draw } => {
+            let loops = loops(&files, &agents)?;
+            let Some(file) = loops.get(name) else {
+                return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
+            };
+            if output.json {
+                output
+                    .value(&json!({ "id": file.id, "plan": file.plan, "digest": file.digest }))?;
+                return Ok(0);
+            }
+            let text = match draw {
+                Draw::Text => {
+                    let colours = if output.is_coloured() {
+                        draw::Colours::Ansi
+                    } else {
+                        draw::Colours::None
+                    };
+                    draw::text(&file.plan, colours)
+                }
+                Draw::Mermaid => draw::mermaid(&file.plan),
+                Draw::Svg => draw::svg(&file.plan),
+            };
+            output.bytes(text.as_bytes());
+            Ok(0)
+        }
+        Loop::Check { files: named } if named.is_empty() => {
+            let loops = loops(&files, &agents)?;
+            if output.json {
+                output.value(&json!({ "loops": loops.keys().collect::<Vec<_>>() }))?;
+            } else {
+                output.line(&format!("{} {} loops", output.paint("good:", Ink::Good), loops.len()));
+            }
+            Ok(0)
+        }
+        Loop::Check { files: named } => {
+            let (names, builtins) = (agents.keys().cloned().collect(), builtins());
+            let known = windlass_loops::Known { agents: &names, builtins: &builtins };
+            for path in named {
+                let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+                let file =
+                    windlass_loops::LoopFile::parse(&path.display().to_string(), &bytes, &known)?;
+                if output.json {
+                    output.value(
+                        &json!({ "file": path, "id": file.id, "phases": file.plan.phases.len() }),
+                    )?;
+                } else {
+                    output.line(&format!(
+                        "{} {}: {} phases",
+                        output.paint("good:", Ink::Good),
+                        path.display(),
+                        file.plan.phases.len()
+                    ));
+                }
+            }
+            Ok(0)
+        }
+    }
+}

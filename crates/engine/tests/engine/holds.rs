@@ -1,0 +1,216 @@
+//! People's answers.
+
+use serde_json::json;
+use windlass_engine::{Engine, EngineError};
+use windlass_kernel::run::plan::{Effect, HoldRule, Plan};
+use windlass_kernel::run::{Decision, Resolution, Run};
+use windlass_kernel::{Code, Digest, State};
+
+use crate::hands::Act;
+use crate::plans::{builtin, gate, person, phase, plan, redo, spine};
+use crate::world::{World, end, new_run, trace};
+
+/// Approves what a run waits for.
+pub fn approve(engine: &Engine, run: &Run, by: &str) -> Resolution {
+    let shown = run.hold.as_ref().map(|hold| hold.shown);
+    engine.answer(trace(run), Decision::Approved, by, "it is good", shown).unwrap().resolution
+}
+
+/// A run on hold at its review, and the engine.
+pub fn on_hold(world: &World, hold: HoldRule) -> (Engine, Run) {
+    let mut plan = spine();
+    plan.hold = hold;
+    let escalate = Act::Answer(json!({"verdict": "escalate", "reason": "look at this"}));
+    let engine = world.engine(&[("review", 1, escalate)]);
+    let run = engine.start(new_run(plan)).unwrap();
+    assert_eq!(run.head.state, Some(State::Checkpoint));
+    (engine, run)
+}
+
+const TWO: HoldRule = HoldRule { approvals: 2, expires_ms: None };
+
+#[test]
+fn two_approvers_are_two_people() {
+    let world = World::new();
+    let (engine, run) = on_hold(&world, TWO);
+    assert_eq!(approve(&engine, &run, "ann"), Resolution::Open);
+    let before = world.only_events();
+    for same in ["ann", " ann", "ann ", "ann\t"] {
+        let error =
+            engine.answer(trace(&run), Decision::Approved, same, "again", None).unwrap_err();
+        assert_eq!(error.code(), Code::HoldAlreadyResolved, "{same:?}");
+    }
+    let error = engine.resume(trace(&run)).unwrap_err();
+    assert_eq!(error.code(), Code::RunOnHold);
+    assert_eq!(world.only_events(), before);
+    assert_eq!(approve(&engine, &run, "bob"), Resolution::Approved);
+    let error = engine.answer(trace(&run), Decision::Rejected, "cat", "too late", None);
+    assert_eq!(error.unwrap_err().code(), Code::HoldAlreadyResolved);
+    let run = engine.resume(trace(&run)).unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"));
+    world.verify();
+}
+
+#[test]
+fn an_answer_to_something_else_is_refused_and_changes_nothing() {
+    let world = World::new();
+    let (engine, run) = on_hold(&world, HoldRule::default());
+    let before = world.only_events();
+    let stale = Some(Digest::of(b"something else"));
+    for decision in [Decision::Approved, Decision::Rejected] {
+        let error = engine.answer(trace(&run), decision, "ann", "yes", stale).unwrap_err();
+        assert_eq!(error.code(), Code::HoldStale);
+    }
+    for (by, reason) in
+        [("", "yes"), (" ", "yes"), ("ann", ""), ("ann", " \n"), ("a\nb", "yes"), ("a\u{7}", "yes")]
+    {
+        let error = engine.answer(trace(&run), Decision::Approved, by, reason, None).unwrap_err();
+        assert_eq!(error.code(), Code::RequestInvalid, "{by:?} {reason:?}");
+    }
+    let long = "x".repeat(5000);
+    engine.answer(trace(&run), Decision::Approved, &long, "yes", None).unwrap_err();
+    engine.answer(trace(&run), Decision::Approved, "ann", &long, None).unwrap_err();
+    assert_eq!(world.only_events(), before);
+}
+
+#[test]
+fn an_earlier_holds_digest_does_not_answer_a_later_one() {
+    let world = World::new();
+    let escalate = || Act::Answer(json!({"verdict": "escalate"}));
+    let mut first = phase("first", &[], builtin());
+    let verdicts = [
+        ("approved", Effect::Continue),
+        ("escalate", crate::plans::hold(windlass_kernel::run::plan::Trigger::EscalationRequested)),
+    ];
+    first.gate = gate("first", &verdicts);
+    let mut second = phase("second", &["first"], builtin());
+    second.gate = gate("second", &verdicts);
+    let engine = world.engine(&[("first", 1, escalate()), ("second", 1, escalate())]);
+    let run = engine.start(new_run(plan(vec![first, second]))).unwrap();
+    let shown = run.hold.as_ref().unwrap().shown;
+    approve(&engine, &run, "ann");
+    let run = engine.resume(trace(&run)).unwrap();
+    // A second hold inside a run that was taken up.
+    assert_eq!(run.head.state, Some(State::Checkpoint));
+    assert_eq!(run.hold.as_ref().unwrap().held.number, 2);
+    let error = engine.answer(trace(&run), Decision::Approved, "ann", "yes", Some(shown));
+    assert_eq!(error.unwrap_err().code(), Code::HoldStale);
+    approve(&engine, &run, "ann");
+    let run = engine.resume(trace(&run)).unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"));
+    assert_eq!(world.deeds(), ["first 1", "second 1"]);
+}
+
+#[test]
+fn a_rejection_ends_the_run() {
+    let world = World::new();
+    let (engine, run) = on_hold(&world, TWO);
+    approve(&engine, &run, "ann");
+    let answered =
+        engine.answer(trace(&run), Decision::Rejected, "bob", "it is not good", None).unwrap();
+    assert_eq!(answered.resolution, Resolution::Rejected);
+    assert_eq!(end(&answered.run), ("BLOCKED", "checkpoint_rejected"));
+    assert!(answered.run.ended.unwrap().detail.contains("bob"));
+    let error = engine.resume(trace(&run)).unwrap_err();
+    assert_eq!(error.code(), Code::RunEnded);
+    let error = engine.answer(trace(&run), Decision::Approved, "cat", "yes", None).unwrap_err();
+    assert_eq!(error.code(), Code::RunEnded);
+    world.verify();
+}
+
+fn asked(then: Effect) -> Plan {
+    let mut ask = phase("ask", &["make"], person(1));
+    ask.gate = gate("ask", &[("approved", Effect::Continue), ("rejected", then)]);
+    plan(vec![phase("make", &[], builtin()), ask, phase("last", &["ask"], builtin())])
+}
+
+#[test]
+fn a_rejection_that_the_loop_knows_goes_on() {
+    let world = World::new();
+    let engine = world.engine(&[]);
+    let run = engine.start(new_run(asked(redo("make", 1, Effect::Block)))).unwrap();
+    let answered =
+        engine.answer(trace(&run), Decision::Rejected, "ann", "make it better", None).unwrap();
+    assert_eq!(answered.run.head.state, Some(State::Checkpoint));
+    let run = engine.resume(trace(&run)).unwrap();
+    assert_eq!(run.head.state, Some(State::Checkpoint));
+    approve(&engine, &run, "ann");
+    let run = engine.resume(trace(&run)).unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"));
+    assert_eq!(world.deeds(), ["make 1", "make 2", "last 1"]);
+
+    let world = World::new();
+    let engine = world.engine(&[]);
+    let run = engine.start(new_run(asked(Effect::Block))).unwrap();
+    engine.answer(trace(&run), Decision::Rejected, "ann", "no", None).unwrap();
+    let run = engine.resume(trace(&run)).unwrap();
+    assert_eq!(end(&run), ("BLOCKED", "ask_rejected"));
+}
+
+#[test]
+fn a_hold_that_nobody_answered_in_time_ends_the_run() {
+    for answer in [true, false] {
+        let world = World::new();
+        let rule = HoldRule { approvals: 2, expires_ms: Some(1000) };
+        let (engine, run) = on_hold(&world, rule);
+        approve(&engine, &run, "ann");
+        world.pass_ms(1001);
+        let error = if answer {
+            engine.answer(trace(&run), Decision::Approved, "bob", "yes", None).unwrap_err()
+        } else {
+            engine.resume(trace(&run)).unwrap_err()
+        };
+        assert_eq!(error.code(), Code::HoldExpired);
+        let run = engine.read(trace(&run)).unwrap();
+        assert_eq!(end(&run), ("BLOCKED", "checkpoint_expired"));
+    }
+    // One that was answered in time can be taken up at any time.
+    let world = World::new();
+    let (engine, run) = on_hold(&world, HoldRule { approvals: 1, expires_ms: Some(1000) });
+    approve(&engine, &run, "ann");
+    world.pass_ms(1001);
+    assert_eq!(end(&engine.resume(trace(&run)).unwrap()), ("PASS", "pass"));
+}
+
+#[test]
+fn only_a_run_on_hold_can_be_answered() {
+    let world = World::new();
+    let engine = world.engine(&[]);
+    let run = engine.start(new_run(spine())).unwrap();
+    let error = engine.answer(trace(&run), Decision::Approved, "ann", "yes", None).unwrap_err();
+    assert_eq!(error.code(), Code::RunEnded);
+
+    let world = World::new();
+    let life = crate::crash::Life::until(Some(20));
+    world.fake(&life, crate::hands::except(&[])).start(new_run(spine())).unwrap_err();
+    let (trace_id, state) = world.runs()[0];
+    assert_eq!(state, State::Running);
+    let engine = world.engine(&[]);
+    let error = engine.answer(trace_id, Decision::Approved, "ann", "yes", None).unwrap_err();
+    assert!(matches!(error, EngineError::NotOnHold { .. }), "{error}");
+}
+
+#[test]
+fn the_queue_shows_what_waits_oldest_first() {
+    let world = World::new();
+    let mut plan = asked(Effect::Block);
+    plan.phases.remove(0);
+    plan.phases[0].needs.clear();
+    let engine = world.engine(&[]);
+    let runs: Vec<Run> = (0..3).map(|_| engine.start(new_run(plan.clone())).unwrap()).collect();
+    let (waiting, count) = engine.waiting(2).unwrap();
+    assert_eq!(count, 3);
+    let ids: Vec<_> = waiting.iter().map(|one| one.trace_id).collect();
+    assert_eq!(ids, [trace(&runs[0]), trace(&runs[1])]);
+    approve(&engine, &runs[0], "ann");
+    engine.resume(trace(&runs[0])).unwrap();
+    assert_eq!(engine.waiting(10).unwrap().1, 2);
+    for run in &runs {
+        let name = &run.started.as_ref().unwrap().run_id;
+        assert_eq!(engine.find(name).unwrap(), trace(run));
+        assert_eq!(engine.find(&trace(run).to_string()).unwrap(), trace(run));
+    }
+    for unknown in ["run_20200101_000000_00000000", "nonsense", "", "../etc"] {
+        assert_eq!(engine.find(unknown).unwrap_err().code(), Code::RunNotFound, "{unknown}");
+    }
+}

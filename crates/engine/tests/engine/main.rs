@@ -1,0 +1,22 @@
+//! The engine as a whole: calm runs, people's answers, crashes at every point, random plans, and the
+//! doers with real tools, programs and repositories.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![expect(clippy::print_stdout, reason = "numbers of scenarios and times are part of the result")]
+
+mod calm;
+mod crash;
+mod doers;
+mod hands;
+mod holds;
+mod interrupted;
+mod journal;
+mod plans;
+mod random;
+mod resuming;
+mod speed;
+mod starting;
+mod stopping;
+mod sweep;
+mod world;

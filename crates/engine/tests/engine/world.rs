@@ -1,0 +1,366 @@
+//! What survives a process: the journal, what was done outside, the clock, a folder with locks and
+//! the stop switch. Processes are engines over it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::json;
+use tempfile::TempDir;
+use windlass_connect::Connect;
+use windlass_engine::{
+    Engine, EngineError, Hands, NewRun, Parts, Place, Prepared, Projector, Settings, Stop, Workshop,
+};
+use windlass_kernel::run::plan::Plan;
+use windlass_kernel::run::{Base, Change, Commit, Event, Run, RunEvent};
+use windlass_kernel::{Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
+use windlass_runtime::{Gateway, Settings as GatewaySettings, Source};
+use windlass_store::{Shared, Store};
+use windlass_testkit::gateway::{self, Meddled, TestSource, TestSupervisor, test_set};
+
+use crate::crash::{Life, Mortal, MortalConnect};
+use crate::hands::{FakeHands, Oracle, Piece, SharedLog, change, except};
+
+/// A world; its clones are the same world.
+#[derive(Clone)]
+pub struct World {
+    pub base: gateway::World,
+    pub log: SharedLog,
+    pub folder: Arc<TempDir>,
+    pub place: Arc<FakePlace>,
+    pub shown: Arc<Shown>,
+    pub policy: Digest,
+}
+
+/// A repository that is as clean as it is told to be.
+#[derive(Default)]
+pub struct FakePlace {
+    pub dirty: AtomicBool,
+    pub missing: AtomicBool,
+    pub asked: AtomicUsize,
+}
+
+/// Files that are not written, only counted.
+#[derive(Default)]
+pub struct Shown {
+    pub kinds: Mutex<Vec<&'static str>>,
+    pub bad_packet: AtomicBool,
+    pub unwritable: AtomicBool,
+}
+
+impl Projector for Shown {
+    fn show(&self, _: &Run, events: &[Event]) -> Result<(), EngineError> {
+        if self.unwritable.load(Ordering::SeqCst) {
+            let source = std::io::Error::other("the disk is full");
+            return Err(EngineError::Unwritable { path: "packet".to_owned(), source });
+        }
+        self.kinds.lock().unwrap().extend(events.iter().map(Event::kind));
+        Ok(())
+    }
+
+    fn check_hold(&self, _: &Run) -> Result<(), EngineError> {
+        if !self.bad_packet.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        Err(EngineError::Packet {
+            code: Code::StateChecksumMismatch,
+            path: "CP.yaml".to_owned(),
+            what: "was edited by hand".to_owned(),
+        })
+    }
+}
+
+impl FakePlace {
+    fn clean(&self) -> Result<(), EngineError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if !self.dirty.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let message = "the repository has changes".to_owned();
+        Err(EngineError::Requirement { code: Code::RepoDirty, message })
+    }
+}
+
+impl Place for FakePlace {
+    fn base(&self, _: &Path) -> Result<Option<Base>, EngineError> {
+        if self.missing.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        let commit = "4b825dc642cb6eb9a060e54bf8d69288fbee4904".to_owned();
+        Ok(Some(Base { branch: Some("main".to_owned()), commit }))
+    }
+
+    fn require_clean(&self, _: &Path) -> Result<(), EngineError> {
+        self.clean()
+    }
+
+    fn require_as_left(&self, _: &Path, _: &Run) -> Result<(), EngineError> {
+        self.clean()
+    }
+
+    fn change(&self, _: &Path, _: &Run) -> Result<Option<Change>, EngineError> {
+        Ok(Some(change()))
+    }
+
+    fn prepare_commit(
+        &self,
+        _: &Path,
+        _: &Run,
+        _: &str,
+        _: Timestamp,
+    ) -> Result<Prepared, EngineError> {
+        Ok(Prepared::Nothing)
+    }
+
+    fn publish_commit(&self, _: &Path, _: &Commit) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn make_worktree(&self, run_id: &str, _: &Base) -> Result<String, EngineError> {
+        Ok(format!(".windlass/worktrees/{run_id}"))
+    }
+}
+
+/// Brings the gateway of a process: the testkit's tools behind its scripted supervisor.
+pub struct Tools {
+    pub gateway: Arc<Gateway>,
+}
+
+impl Workshop for Tools {
+    fn gateway(&self, _: &Path) -> Result<Arc<Gateway>, EngineError> {
+        Ok(Arc::clone(&self.gateway))
+    }
+
+    fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {
+        test_set().registry().find(server, tool).map(|(_, tool)| tool.class)
+    }
+
+    fn sizes(&self) -> (usize, usize) {
+        (3, 13)
+    }
+}
+
+/// What a process of a world is made of.
+pub struct Process {
+    pub store: Arc<dyn Store>,
+    pub source: Arc<dyn Source>,
+    pub workshop: Arc<dyn Workshop>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self {
+            base: gateway::World::default(),
+            log: SharedLog::default(),
+            folder: Arc::new(tempfile::tempdir().unwrap()),
+            place: Arc::default(),
+            shown: Arc::default(),
+            policy: Digest::of(b"policy"),
+        }
+    }
+
+    /// A world of its own that goes on where this one stands.
+    pub fn fork(&self) -> Self {
+        let log = self.log.lock().unwrap().clone();
+        Self {
+            base: self.base.fork(),
+            log: Arc::new(Mutex::new(log)),
+            shown: Arc::default(),
+            place: Arc::default(),
+            ..self.clone()
+        }
+    }
+
+    pub fn shared(&self) -> &Shared {
+        &self.base.shared
+    }
+
+    pub fn source(&self) -> &TestSource {
+        &self.base.source
+    }
+
+    /// Lets time pass.
+    pub fn pass_ms(&self, ms: u32) {
+        for _ in 0..ms {
+            let _ = self.source().now();
+        }
+    }
+
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn stop_folder(&self) -> PathBuf {
+        self.root().join("stop")
+    }
+
+    pub fn stop(&self) -> Stop {
+        Stop::new(self.stop_folder())
+    }
+
+    /// Begins a process.
+    pub fn process(&self, life: &Arc<Life>) -> Process {
+        let store: Arc<dyn Store> =
+            Arc::new(Meddled::new(Arc::new(self.base.store()), Mortal(Arc::clone(life))));
+        let source: Arc<dyn Source> = Arc::clone(&self.base.source) as Arc<_>;
+        let connect = MortalConnect { tools: SharedTools(self.clone()), life: Arc::clone(life) };
+        let gateway = Gateway::new(
+            Arc::clone(&store),
+            Arc::new(TestSupervisor::default()),
+            Arc::new(connect),
+            Arc::clone(&source),
+            GatewaySettings { key_wait: std::time::Duration::ZERO, ..GatewaySettings::default() },
+        );
+        let workshop = Arc::new(Tools { gateway: Arc::new(gateway) });
+        Process { store, source, workshop }
+    }
+
+    /// An engine of a process with these hands and this repository.
+    pub fn engine_of(
+        &self,
+        process: &Process,
+        hands: Arc<dyn Hands>,
+        place: Arc<dyn Place>,
+    ) -> Engine {
+        let parts = Parts {
+            store: Arc::clone(&process.store),
+            source: Arc::clone(&process.source),
+            hands,
+            projector: Arc::clone(&self.shown) as Arc<_>,
+            place,
+            workshop: Arc::clone(&process.workshop),
+            stop: self.stop(),
+        };
+        let settings = Settings {
+            root: self.root().to_owned(),
+            policy_hash: self.policy,
+            by: "the engine".to_owned(),
+            locks: self.root().join("locks"),
+        };
+        Engine::new(parts, settings)
+    }
+
+    /// An engine with fake hands.
+    pub fn fake(&self, life: &Arc<Life>, oracle: Arc<Oracle>) -> Engine {
+        self.fake_with(life, oracle, Arc::new(|_: &Piece| {}))
+    }
+
+    pub fn fake_with(
+        &self,
+        life: &Arc<Life>,
+        oracle: Arc<Oracle>,
+        during: Arc<dyn Fn(&Piece) + Send + Sync>,
+    ) -> Engine {
+        let hands = FakeHands { world: self.clone(), life: Arc::clone(life), oracle, during };
+        let place = Arc::clone(&self.place) as Arc<_>;
+        self.engine_of(&self.process(life), Arc::new(hands), place)
+    }
+
+    /// An engine that lives on and whose hands do well, but for these.
+    pub fn engine(&self, list: &[(&str, u32, crate::hands::Act)]) -> Engine {
+        self.fake(&Life::until(None), except(list))
+    }
+
+    /// The traces of runs, oldest first.
+    pub fn runs(&self) -> Vec<(TraceId, State)> {
+        let mut runs = Vec::new();
+        self.shared().tamper(|tables| {
+            runs = tables
+                .traces
+                .values()
+                .filter_map(|trace| Some((trace.head.trace_id, trace.head.state?)))
+                .filter(|(_, state)| state.machine() == Machine::Run)
+                .collect();
+        });
+        runs
+    }
+
+    /// The events of a run as they are durable.
+    pub fn events(&self, trace_id: TraceId) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.shared().tamper(|tables| {
+            let records = tables.entries.get(&trace_id).into_iter().flatten();
+            events = records
+                .map(|record| RunEvent::read(record.body.as_deref().unwrap()).unwrap().event)
+                .collect();
+        });
+        events
+    }
+
+    /// The events of the only run but its first, which is the largest.
+    pub fn later_events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.shared().tamper(|tables| {
+            let runs = tables.traces.values().find(|trace| {
+                trace.head.state.is_some_and(|state| state.machine() == Machine::Run)
+            });
+            let records = runs.and_then(|run| tables.entries.get(&run.head.trace_id));
+            events = records
+                .into_iter()
+                .flatten()
+                .skip(1)
+                .map(|record| RunEvent::read(record.body.as_deref().unwrap()).unwrap().event)
+                .collect();
+        });
+        events
+    }
+
+    /// The events of the only run.
+    pub fn only_events(&self) -> Vec<Event> {
+        self.runs().first().map(|(trace_id, _)| self.events(*trace_id)).unwrap_or_default()
+    }
+
+    /// The journal's kinds, of the only run.
+    pub fn kinds(&self) -> Vec<&'static str> {
+        self.only_events().iter().map(Event::kind).collect()
+    }
+
+    /// What was done outside, as `phase`, `phase/check` and try.
+    pub fn deeds(&self) -> Vec<String> {
+        let log = self.log.lock().unwrap();
+        assert_eq!(log.faults, Vec::<String>::new());
+        let name = |piece: &Piece| match &piece.1 {
+            Some(check) => format!("{}/{check} {}", piece.0, piece.2),
+            None => format!("{} {}", piece.0, piece.2),
+        };
+        log.deeds.iter().map(|deed| name(&deed.piece)).collect()
+    }
+
+    /// Every trace of the store holds together.
+    pub fn verify(&self) {
+        let store = self.base.store();
+        let verification = windlass_runtime::verify(&store, &mut |_| {}).unwrap();
+        assert_eq!(verification.problems, Vec::new());
+    }
+}
+
+/// The testkit's tools.
+struct SharedTools(World);
+
+impl Connect for SharedTools {
+    fn perform(&self, job: &windlass_connect::Job<'_>) -> windlass_connect::Reply {
+        self.0.base.tools.perform(job)
+    }
+}
+
+/// A new run of a plan.
+pub fn new_run(plan: Plan) -> NewRun {
+    NewRun {
+        plan,
+        loop_digest: Digest::of(b"loop"),
+        task: json!({"task": "change something"}),
+        worktree: false,
+        options: json!({}),
+    }
+}
+
+/// The trace of a run.
+pub const fn trace(run: &Run) -> TraceId {
+    run.head.trace_id
+}
+
+/// How a run ended, and why.
+pub fn end(run: &Run) -> (&'static str, &str) {
+    let ended = run.ended.as_ref().unwrap();
+    (ended.outcome.as_str(), ended.reason.as_str())
+}

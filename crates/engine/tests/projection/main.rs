@@ -1,0 +1,15 @@
+//! The files that show runs: what is in them, and that nothing but the journal decides it.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test may fail loudly"
+)]
+
+mod contract;
+mod disk;
+mod holds;
+mod ledger;
+mod rebuild;
+mod world;

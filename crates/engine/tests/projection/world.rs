@@ -1,0 +1,351 @@
+//! A small world: a journal in memory, a clock that ticks, agents that do as they are told.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use windlass_engine::{Book, EngineError, Files, Projector};
+use windlass_kernel::run::plan::{
+    At, Budget, Check, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase, Plan,
+    Requirement, RunOutcome, Trigger, When,
+};
+use windlass_kernel::run::{
+    Call, Change, Decision, Done, Event, Failure, Next, Run, RunName, Started, Usage, Vote, Work,
+};
+use windlass_kernel::{Digest, HolderId, State, Timestamp, TraceId, Uuid7};
+use windlass_runtime::Source;
+use windlass_store::{MemoryStore, Shared, Store};
+
+/// 2026-02-02T12:00:00Z.
+const NOON_MS: i64 = 1_770_033_600_000;
+
+/// One second and one id after the other.
+#[derive(Default)]
+struct Ticking(AtomicU64);
+
+impl Source for Ticking {
+    fn now(&self) -> Timestamp {
+        let seconds = i64::try_from(self.0.fetch_add(1, Ordering::Relaxed)).unwrap();
+        Timestamp::from_unix_ms(NOON_MS + seconds * 1000).unwrap()
+    }
+
+    fn fresh_id(&self) -> Uuid7 {
+        let number = self.0.fetch_add(1, Ordering::Relaxed);
+        let [.., a, b, c, d] = number.to_be_bytes();
+        let ms = u64::try_from(NOON_MS).unwrap() + number * 1000;
+        Uuid7::from_parts(ms, [0, 0, 0, 0, 0, 0, a, b, c, d])
+    }
+}
+
+/// What the tries of phases come to, by phase and number; any other one succeeds.
+pub type Script = BTreeMap<(&'static str, u32), Done>;
+
+/// The process died: nothing more was recorded or written.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Died;
+
+pub struct World {
+    pub store: Arc<dyn Store>,
+    /// What the store keeps.
+    pub shared: Shared,
+    /// The run that was started last.
+    pub started: Option<TraceId>,
+    source: Arc<dyn Source>,
+    pub folder: TempDir,
+    /// How many appends may still be made before the process dies; it dies before it writes files.
+    pub appends_left: usize,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let source = Arc::new(Ticking::default());
+        let shared = Shared::default();
+        let store = Arc::new(MemoryStore::open(&shared, HolderId(source.fresh_id())));
+        let folder = tempfile::tempdir().unwrap();
+        Self { store, shared, started: None, source, folder, appends_left: usize::MAX }
+    }
+
+    pub fn root(&self) -> PathBuf {
+        self.folder.path().join("artifacts")
+    }
+
+    /// Files as a new process has them.
+    pub fn files(&self) -> Files {
+        self.files_at(&self.root())
+    }
+
+    pub fn files_at(&self, root: &Path) -> Files {
+        Files::new(Arc::clone(&self.store), root.to_owned())
+    }
+
+    pub fn start(&mut self, files: &Files, plan: Plan) -> Result<Book, Died> {
+        let trace_id = TraceId(self.source.fresh_id());
+        let started = Started {
+            base: None,
+            by: "ana".to_owned(),
+            loop_digest: Digest::of(b"loop"),
+            options: json!({}),
+            plan,
+            policy_hash: Digest::of(b"policy"),
+            run_id: RunName::of(trace_id).to_string(),
+            task: json!({
+                "context_refs": ["docs/spec.md"],
+                "task": "Implement feature X",
+                "task_ref": "T-12",
+            }),
+            worktree: None,
+        };
+        let book = Book::begin(&self.store, &self.source, trace_id, started).unwrap();
+        self.started = Some(trace_id);
+        self.spend()?;
+        files.show(book.run(), book.last()).unwrap();
+        Ok(book)
+    }
+
+    pub fn open(&self, trace_id: TraceId) -> Book {
+        Book::open(&self.store, &self.source, trace_id).unwrap()
+    }
+
+    /// The run as recorded.
+    pub fn recorded(&self, trace_id: TraceId) -> Run {
+        Book::read(self.store.as_ref(), trace_id).unwrap()
+    }
+
+    fn spend(&mut self) -> Result<(), Died> {
+        self.appends_left = self.appends_left.checked_sub(1).ok_or(Died)?;
+        if self.appends_left == 0 { Err(Died) } else { Ok(()) }
+    }
+
+    pub fn append(&mut self, book: &mut Book, files: &Files, event: Event) -> Result<(), Died> {
+        book.append(vec![event]).unwrap();
+        self.spend()?;
+        files.show(book.run(), book.last()).unwrap();
+        Ok(())
+    }
+
+    /// Makes one append of a run; says whether there was one to make.
+    pub fn step(&mut self, book: &mut Book, files: &Files, script: &Script) -> Result<bool, Died> {
+        let event = match book.run().next() {
+            Next::Record(event) => *event,
+            Next::Perform(works) => perform(book, works[0], script),
+            Next::Wait | Next::Done | Next::Nothing => return Ok(false),
+        };
+        self.append(book, files, event)?;
+        Ok(true)
+    }
+
+    /// Takes a run as far as it goes.
+    pub fn drive(&mut self, book: &mut Book, files: &Files, script: &Script) -> Result<(), Died> {
+        while self.step(book, files, script)? {}
+        Ok(())
+    }
+
+    pub fn vote(
+        &mut self,
+        book: &mut Book,
+        files: &Files,
+        by: &str,
+        decision: Decision,
+    ) -> Result<(), Died> {
+        let shown = book.run().hold.as_ref().unwrap().shown;
+        let (by, reason) = (by.to_owned(), format!("{by} has seen it"));
+        self.append(book, files, Event::Voted(Vote { by, decision, reason, shown }))
+    }
+
+    pub fn resume(&mut self, book: &mut Book, files: &Files) -> Result<(), Died> {
+        self.append(book, files, Event::Resumed { by: "ana".to_owned() })
+    }
+
+    /// A whole run with this script, which is expected not to wait.
+    pub fn run(&mut self, files: &Files, script: &Script) -> Book {
+        let mut book = self.start(files, spine()).unwrap();
+        self.drive(&mut book, files, script).unwrap();
+        book
+    }
+
+    /// Every file below the root with its content, but for the lock.
+    pub fn tree(&self) -> BTreeMap<String, String> {
+        tree_of(&self.root())
+    }
+
+    pub fn read(&self, path: &str) -> String {
+        std::fs::read_to_string(self.root().join(path)).unwrap()
+    }
+}
+
+pub fn tree_of(root: &Path) -> BTreeMap<String, String> {
+    let mut tree = BTreeMap::new();
+    let Ok(folders) = std::fs::read_dir(root) else { return tree };
+    for folder in folders.map(Result::unwrap).filter(|folder| folder.path().is_dir()) {
+        for file in std::fs::read_dir(folder.path()).unwrap() {
+            let path = file.unwrap().path();
+            let name = path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+            tree.insert(name, std::fs::read_to_string(&path).unwrap());
+        }
+    }
+    tree
+}
+
+pub fn name(book: &Book) -> String {
+    book.run().started.as_ref().unwrap().run_id.clone()
+}
+
+pub fn trace(book: &Book) -> TraceId {
+    book.run().head.trace_id
+}
+
+fn perform(book: &Book, work: Work, script: &Script) -> Event {
+    let usage = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
+    match work {
+        Work::Do { phase, attempt } => {
+            let phase = book.run().phase(phase).unwrap().0.id.clone();
+            let told = script.iter().find(|((id, at), _)| *id == phase && *at == attempt);
+            let mut done = told.map_or_else(|| answered(json!({})), |(_, done)| done.clone());
+            done.usage = usage;
+            Event::PhaseDone { phase, attempt, done: Box::new(done) }
+        }
+        Work::Check { phase, check, attempt } => {
+            let phase = book.run().phase(phase).unwrap().0.clone();
+            Event::Checked {
+                attempt,
+                check: phase.checks[check].id.clone(),
+                verdict: "in_scope".to_owned(),
+                reason: "3 files of 3".to_owned(),
+                findings: Value::Null,
+                usage,
+                duration_ms: 3,
+                phase: phase.id,
+            }
+        }
+    }
+}
+
+pub fn answered(answer: Value) -> Done {
+    Done {
+        answer,
+        calls: Vec::new(),
+        change: None,
+        duration_ms: 1500,
+        facts: BTreeMap::new(),
+        failure: None,
+        outputs: BTreeMap::new(),
+        summary: "did it".to_owned(),
+        usage: Usage::default(),
+    }
+}
+
+pub fn verdict(verdict: &str) -> Done {
+    answered(json!({ "verdict": verdict, "reason": format!("it is {verdict}"), "findings": ["x"] }))
+}
+
+pub fn failed(class: &str) -> Done {
+    let failure = Failure { class: class.to_owned(), reason: "it broke".to_owned() };
+    Done { failure: Some(failure), ..answered(json!({})) }
+}
+
+/// Work that called tools and changed files.
+pub fn built(number: u8) -> Done {
+    let call = |tool: &str, at: u8| Call {
+        entry_digest: Digest::of(&[number, at]),
+        state: State::Completed,
+        tool: tool.to_owned(),
+        trace_id: TraceId(Uuid7::from_parts(1, [at; 10])),
+    };
+    Done {
+        calls: vec![call("fs/write", 1), call("fs/read", 2), call("fs/write", 3)],
+        change: Some(Change {
+            diff_digest: Digest::of(&[number]),
+            files: vec!["src/a.rs".to_owned(), "src/b.rs".to_owned()],
+            lines: 12,
+            tree: "t".to_owned(),
+        }),
+        outputs: BTreeMap::from([("design.md".to_owned(), Digest::of(b"design"))]),
+        ..answered(json!({ "note": number }))
+    }
+}
+
+/// A run that passes.
+pub fn passing() -> Script {
+    Script::from([(("build", 1), built(1)), (("review", 1), verdict("approved"))])
+}
+
+fn phase(id: &str, doer: Doer, needs: &[&str]) -> Phase {
+    Phase {
+        checks: Vec::new(),
+        doer,
+        gate: None,
+        id: id.to_owned(),
+        needs: needs.iter().map(|need| (*need).to_owned()).collect(),
+        outputs: Vec::new(),
+        when: When::Always,
+    }
+}
+
+/// The spine's steps, with one that is left out.
+pub fn spine() -> Plan {
+    let builtin = |name: &str| Doer::Builtin { name: name.to_owned(), with: BTreeMap::default() };
+    let agent = |name: &str| Doer::Agent { agent: name.to_owned(), prompt: None };
+    let escalate = Effect::Hold { approvals: None, trigger: Trigger::EscalationRequested };
+    let mut build = phase("build", agent("builder"), &["design"]);
+    build.checks.push(Check {
+        at: At::After,
+        doer: builtin("scope"),
+        id: "scope".to_owned(),
+        verdicts: BTreeMap::from([("in_scope".to_owned(), Effect::Continue)]),
+    });
+    let mut review = phase("review", agent("reviewer"), &["build"]);
+    let redo =
+        Effect::Redo { max: 2, phase: "design".to_owned(), then: Box::new(escalate.clone()) };
+    let stop = Effect::Stop { outcome: RunOutcome::Blocked, reason: "review_rejected".to_owned() };
+    let waiver = Effect::Hold { approvals: Some(2), trigger: Trigger::WaiverRequested };
+    review.gate = Some(Gate {
+        id: "review".to_owned(),
+        verdicts: BTreeMap::from([
+            ("approved".to_owned(), Effect::Continue),
+            ("needs_revision".to_owned(), redo),
+            ("rejected".to_owned(), stop),
+            ("escalate".to_owned(), escalate),
+            ("waive".to_owned(), waiver),
+        ]),
+    });
+    let mut audit = phase("audit", builtin("audit"), &["review"]);
+    audit.when = When::Fact { fact: "risky".to_owned(), one_of: vec!["yes".to_owned()] };
+    Plan {
+        budget: Budget::default(),
+        concurrency: Concurrency::Serial,
+        hold: HoldRule { approvals: 1, expires_ms: Some(86_400_000) },
+        id: "spine".to_owned(),
+        on_restart: OnRestart::Hold,
+        phases: vec![
+            phase("hydrate", builtin("hydrate"), &[]),
+            phase("policy", builtin("policy"), &["hydrate"]),
+            phase("design", agent("designer"), &["policy"]),
+            build,
+            review,
+            audit,
+            phase("steward", builtin("commit"), &["audit"]),
+        ],
+        require: vec![Requirement::CleanRepo],
+        title: "Spine".to_owned(),
+        version: "1".to_owned(),
+    }
+}
+
+/// The end of a run whose policy has changed.
+pub fn policy_changed() -> Event {
+    Event::Ended {
+        outcome: RunOutcome::Blocked,
+        reason: "POLICY_CHANGED_MID_RUN".to_owned(),
+        detail: "the policy has changed since the run began".to_owned(),
+    }
+}
+
+pub fn unwritable(result: Result<(), EngineError>) -> String {
+    match result {
+        Err(EngineError::Unwritable { path, .. }) => path,
+        other => panic!("{other:?}"),
+    }
+}

@@ -1,0 +1,302 @@
+//! Finds headings and items among the lines.
+
+use std::ops::Range;
+
+use windlass_kernel::Digest;
+
+use super::scan::{Line, lines};
+use super::{Item, Priority, Problem, ProblemKind};
+
+/// An item, and where its box is in the whole text.
+pub(super) struct Found {
+    pub(super) item: Item,
+    /// The column at which it starts.
+    pub(super) column: usize,
+    /// The byte between the brackets of its box.
+    pub(super) box_at: usize,
+    /// The bytes of its line, without the line's end.
+    pub(super) bytes: Range<usize>,
+}
+
+/// What an item says when it waits for something.
+const BLOCKED: [&str; 3] = ["blocked", "depends on", "waiting for"];
+
+/// Where the walk over the lines is.
+#[derive(Default)]
+struct Walk {
+    /// The priority of the present section and the level of its heading.
+    section: Option<(Priority, usize)>,
+    any_section: bool,
+    /// The indent of the last item: what lies deeper belongs to it.
+    item_indent: Option<usize>,
+    in_list: bool,
+    found: Vec<Found>,
+    problems: Vec<Problem>,
+}
+
+/// All items of all priorities, and everything that is wrong with the text.
+pub(super) fn items(text: &str) -> (Vec<Found>, Vec<Problem>) {
+    let (lines, unclosed) = lines(text);
+    let mut walk = Walk::default();
+    for line in &lines {
+        walk.step(line);
+    }
+    walk.problems.extend(unclosed);
+    if !walk.any_section && walk.problems.is_empty() {
+        walk.problems.push(Problem { line: 1, column: 1, kind: ProblemKind::NoPriorities });
+    }
+    (walk.found, walk.problems)
+}
+
+impl Walk {
+    fn step(&mut self, line: &Line<'_>) {
+        let visible = line.visible.as_str();
+        let body = visible.trim_start();
+        let at = visible.len() - body.len();
+        let indent = visible.chars().take_while(|char| char.is_whitespace());
+        let indent = indent.map(|char| if char == '\t' { 4 } else { 1 }).sum();
+        if body.is_empty() {
+            return;
+        }
+        if let Some((level, title)) = heading(body).filter(|_| indent < 4) {
+            self.heading(line, at, level, title);
+        } else if let Some(marker) = bullet(body) {
+            self.bullet(line, at, indent, marker);
+        } else if indent == 0 {
+            (self.item_indent, self.in_list) = (None, false);
+        }
+    }
+
+    fn heading(&mut self, line: &Line<'_>, at: usize, level: usize, title: &str) {
+        (self.item_indent, self.in_list) = (None, false);
+        match priority(title) {
+            Some(Ok(priority)) => {
+                self.section = Some((priority, level));
+                self.any_section = true;
+            }
+            Some(Err(name)) => {
+                self.section = None;
+                self.problem(line, at, ProblemKind::UnknownPriority(name));
+            }
+            None if self.section.is_some_and(|(_, own)| level > own) => {}
+            None => self.section = None,
+        }
+    }
+
+    fn bullet(&mut self, line: &Line<'_>, at: usize, indent: usize, marker: usize) {
+        let is_code = !self.in_list && indent >= 4;
+        let is_part = self.item_indent.is_some_and(|item| indent >= item + 2);
+        if is_code || is_part {
+            return;
+        }
+        self.in_list = true;
+        let box_start = at + marker;
+        match tick(line.visible.get(box_start..).unwrap_or_default()) {
+            Tick::None => self.item_indent = None,
+            Tick::Wrong => {
+                self.item_indent = Some(indent);
+                if self.section.is_some() {
+                    self.problem(line, box_start, ProblemKind::Box);
+                }
+            }
+            Tick::Box { done } => {
+                self.item_indent = Some(indent);
+                if let Some((priority, _)) = self.section {
+                    self.item(line, at, box_start, priority, done);
+                }
+            }
+        }
+    }
+
+    fn item(
+        &mut self,
+        line: &Line<'_>,
+        at: usize,
+        box_start: usize,
+        priority: Priority,
+        done: bool,
+    ) {
+        let text_start = box_start + 3;
+        let text = line.visible.get(text_start..).unwrap_or_default();
+        let must = priority.is_selectable() && !done;
+        let bold = bold(text);
+        if bold.is_none() && must {
+            self.problem(line, at, ProblemKind::NoTitle);
+        }
+        let after_title = bold.as_ref().map_or(0, |bold| bold.end + 2);
+        let fields = Fields::read(text, after_title);
+        if let Some((field, offset)) = fields.repeated.filter(|_| must) {
+            self.problem(line, text_start + offset, ProblemKind::FieldTwice(field));
+        }
+        let title = bold.and_then(|range| text.get(range)).or_else(|| text.get(..fields.start));
+        let title = title.unwrap_or_default().trim().to_owned();
+        for (field, value) in [("DoD", &fields.dod), ("Owner", &fields.owner)] {
+            if must && value.is_none() {
+                let title = title.clone();
+                self.problem(line, at, ProblemKind::NoField { field, title });
+            }
+        }
+        let lower = line.visible.to_lowercase();
+        let item = Item {
+            line: line.number,
+            priority,
+            done,
+            title,
+            dod: fields.dod,
+            owner: fields.owner,
+            context: fields.context,
+            blocked: BLOCKED.iter().any(|word| lower.contains(word)),
+            digest: Digest::of(line.raw.as_bytes()),
+        };
+        let bytes = line.start..line.start + line.raw.len();
+        let column = line.column(at);
+        self.found.push(Found { item, column, box_at: line.start + box_start + 1, bytes });
+    }
+
+    fn problem(&mut self, line: &Line<'_>, byte: usize, kind: ProblemKind) {
+        self.problems.push(Problem { line: line.number, column: line.column(byte), kind });
+    }
+}
+
+/// The level and the text of a heading.
+fn heading(body: &str) -> Option<(usize, &str)> {
+    let text = body.trim_start_matches('#');
+    let level = body.len() - text.len();
+    let is_heading = (1..=6).contains(&level) && (text.is_empty() || text.starts_with([' ', '\t']));
+    is_heading.then(|| (level, text.trim()))
+}
+
+/// The priority that a heading names, or the name of one that there is not.
+fn priority(title: &str) -> Option<Result<Priority, String>> {
+    let digits = title.strip_prefix('P')?;
+    let end = digits.find(|char: char| !char.is_ascii_digit()).unwrap_or(digits.len());
+    let (number, after) = digits.split_at(end);
+    if number.is_empty() || after.starts_with(|char: char| char.is_alphanumeric() || char == '_') {
+        return None;
+    }
+    let name: String = format!("P{number}").chars().take(20).collect();
+    Some(name.parse().map_err(|_| name))
+}
+
+/// The length of a list item's marker with the white space after it.
+fn bullet(body: &str) -> Option<usize> {
+    let after = if let Some(rest) = body.strip_prefix(['-', '*', '+']) {
+        rest
+    } else {
+        let rest = body.trim_start_matches(|char: char| char.is_ascii_digit());
+        if !(1..=9).contains(&(body.len() - rest.len())) {
+            return None;
+        }
+        rest.strip_prefix(['.', ')'])?
+    };
+    let text = after.trim_start();
+    (after.len() > text.len()).then(|| body.len() - text.len())
+}
+
+/// What stands at the start of a list item's text.
+enum Tick {
+    None,
+    Wrong,
+    Box { done: bool },
+}
+
+fn tick(text: &str) -> Tick {
+    let Some((content, after)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']'))
+    else {
+        return Tick::None;
+    };
+    let short = content.chars().count() <= 1 || content.trim().is_empty();
+    if !short || after.starts_with(['(', '[', ':']) {
+        return Tick::None;
+    }
+    let apart = after.is_empty() || after.starts_with(char::is_whitespace);
+    match content {
+        " " if apart => Tick::Box { done: false },
+        "x" | "X" if apart => Tick::Box { done: true },
+        _ => Tick::Wrong,
+    }
+}
+
+/// Where between its `**` a title is, when the text starts with one.
+fn bold(text: &str) -> Option<Range<usize>> {
+    let inner = text.trim_start().strip_prefix("**")?;
+    let start = text.len() - inner.len();
+    let length = inner.find("**")?;
+    let title = inner.get(..length)?;
+    (!title.trim().is_empty()).then_some(start..start + length)
+}
+
+/// The fields of an item.
+struct Fields {
+    dod: Option<String>,
+    owner: Option<String>,
+    context: Option<String>,
+    /// The first field that comes again, and where.
+    repeated: Option<(&'static str, usize)>,
+    /// Where the first field starts, its dash included.
+    start: usize,
+}
+
+/// The names of fields; what follows `Done:` is the evidence.
+const NAMES: [&str; 4] = ["DoD", "Owner", "Context", "Done"];
+
+impl Fields {
+    /// Reads the fields of `text` from the byte `from` on.
+    fn read(text: &str, from: usize) -> Self {
+        let mut starts: Vec<(&'static str, Range<usize>)> = Vec::new();
+        for dash in dashes(text).into_iter().filter(|dash| dash.end > from) {
+            let after = text.get(dash.end..).unwrap_or_default();
+            let name = NAMES.iter().find(|name| {
+                after.get(..name.len()).is_some_and(|word| word.eq_ignore_ascii_case(name))
+                    && after.get(name.len()..).is_some_and(|rest| rest.starts_with(':'))
+            });
+            if let Some(name) = name {
+                starts.push((name, dash.start..dash.end + name.len() + 1));
+            }
+        }
+        let ends = starts.iter().skip(1).map(|(_, range)| range.start).chain([text.len()]);
+        let mut fields = Self {
+            dod: None,
+            owner: None,
+            context: None,
+            repeated: None,
+            start: starts.first().map_or(text.len(), |(_, range)| range.start),
+        };
+        let mut seen = Vec::new();
+        for ((name, range), end) in starts.iter().zip(ends) {
+            let value = text.get(range.end..end).unwrap_or_default().trim();
+            let value = (!value.is_empty()).then(|| value.to_owned());
+            if seen.contains(name) {
+                let at = range.end - name.len() - 1;
+                fields.repeated = fields.repeated.or(Some((*name, at)));
+                continue;
+            }
+            seen.push(*name);
+            match *name {
+                "DoD" => fields.dod = value,
+                "Owner" => fields.owner = value,
+                "Context" => fields.context = value,
+                _ => {}
+            }
+        }
+        fields
+    }
+}
+
+/// Every dash between fields, with the white space around it.
+fn dashes(text: &str) -> Vec<Range<usize>> {
+    let mut dashes: Vec<Range<usize>> = Vec::new();
+    for mark in ["—", "–", "--"] {
+        for (at, _) in text.match_indices(mark) {
+            let before = text.get(..at).unwrap_or_default();
+            let after = text.get(at + mark.len()..).unwrap_or_default();
+            let start = before.trim_end().len();
+            let end = text.len() - after.trim_start().len();
+            if start < at && end > at + mark.len() {
+                dashes.push(start..end);
+            }
+        }
+    }
+    dashes.sort_by_key(|dash| dash.start);
+    dashes
+}

@@ -1,0 +1,141 @@
+//! What follows from a verdict.
+
+use serde_json::json;
+
+use super::event::Event;
+use super::next::ended;
+use super::plan::{Effect, Phase, RunOutcome};
+use super::state::{Judged, Run, Source};
+use crate::{Digest, canon};
+
+impl Run {
+    pub(super) fn effect_of(&self, at: usize, phase: &Phase, judged: &Judged) -> Event {
+        match Self::effect(phase, judged) {
+            Some(effect) => self.apply_effect(at, phase, judged, effect),
+            None if judged.source == Source::Failure => self.block(phase, judged),
+            // Only what the loop gave a meaning counts.
+            None => ended(
+                RunOutcome::Blocked,
+                "unsupported_verdict",
+                format!(
+                    "`{}` of phase `{}` said `{}`, which is none of its verdicts",
+                    Self::source_name(phase, judged.source),
+                    phase.id,
+                    judged.verdict
+                ),
+            ),
+        }
+    }
+
+    fn apply_effect(&self, at: usize, phase: &Phase, judged: &Judged, effect: &Effect) -> Event {
+        let source = Self::source_name(phase, judged.source);
+        let send_back = |to: &str, fingerprint| Event::SentBack {
+            phase: phase.id.clone(),
+            source: source.clone(),
+            verdict: judged.verdict.clone(),
+            to: to.to_owned(),
+            count: self.next_count(at, judged.source),
+            fingerprint,
+        };
+        match self.resolved(at, judged.source, effect) {
+            // Letting it go on was applied with the verdict; a failure cannot be let go on.
+            Effect::Continue | Effect::Block => self.block(phase, judged),
+            Effect::Stop { outcome, reason } => ended(*outcome, reason, judged.reason.clone()),
+            Effect::Hold { approvals, trigger } => {
+                let question = if judged.reason.is_empty() {
+                    format!("`{source}` of phase `{}` said `{}`", phase.id, judged.verdict)
+                } else {
+                    judged.reason.clone()
+                };
+                let mut held = self.held(at, *trigger, question);
+                held.approvals = approvals.unwrap_or(held.approvals);
+                held.source = Some(source.clone());
+                held.evidence = json!({"verdict": judged.verdict, "findings": judged.findings, "sent_back": self.next_count(at, judged.source) - 1});
+                Event::Held(Box::new(held))
+            }
+            Effect::Intervene { phase: to, .. } => send_back(to, None),
+            Effect::Redo { phase: to, .. } => {
+                let fingerprint = self.fingerprint(to);
+                let sent = self.sent_to(at, judged.source, to);
+                no_progress(&sent, fingerprint, phase).unwrap_or_else(|| send_back(to, fingerprint))
+            }
+        }
+    }
+
+    /// The effect that is left when what is used up has given way to what follows from it.
+    pub(super) fn resolved<'a>(&self, at: usize, source: Source, effect: &'a Effect) -> &'a Effect {
+        let mut effect = effect;
+        loop {
+            let (to, max, then) = match effect {
+                Effect::Redo { max, phase, then } => (phase, *max, then),
+                Effect::Intervene { phase, then } => (phase, 1, then),
+                Effect::Block | Effect::Continue | Effect::Hold { .. } | Effect::Stop { .. } => {
+                    return effect;
+                }
+            };
+            if self.sent_to(at, source, to).len() < usize::try_from(max).unwrap_or(usize::MAX) {
+                return effect;
+            }
+            effect = then;
+        }
+    }
+
+    /// What the work looked like each time that a judgement sent the run back to one phase.
+    fn sent_to(&self, at: usize, source: Source, to: &str) -> Vec<Option<Digest>> {
+        let to = self.position(to);
+        let sent = self.sent_back.get(&(at, source)).into_iter().flatten();
+        sent.filter(|sent| Some(sent.to) == to).map(|sent| sent.fingerprint).collect()
+    }
+
+    /// The number of the next time that a judgement sends the run back.
+    pub(super) fn next_count(&self, at: usize, source: Source) -> u32 {
+        let sent = self.sent_back.get(&(at, source)).map_or(0, Vec::len);
+        u32::try_from(sent).unwrap_or(u32::MAX).saturating_add(1)
+    }
+
+    /// What the work looks like: the changed files, or, while nothing is changed, what was answered.
+    fn fingerprint(&self, from: &str) -> Option<Digest> {
+        match &self.change {
+            Some(change) if !change.files.is_empty() => Some(change.diff_digest),
+            _ => {
+                let at = self.position(from)?;
+                let done = self.phases.get(at)?.done.as_ref()?;
+                canon::digest(&done.answer).ok()
+            }
+        }
+    }
+
+    fn block(&self, phase: &Phase, judged: &Judged) -> Event {
+        let reason = match judged.source {
+            Source::Failure => "mission_failed".to_owned(),
+            Source::Gate | Source::Check(_) => {
+                format!("{}_{}", Self::source_name(phase, judged.source), judged.verdict)
+            }
+        };
+        let detail = if judged.reason.is_empty() {
+            format!("phase `{}`: {}", phase.id, judged.verdict)
+        } else {
+            format!("phase `{}`: {}", phase.id, judged.reason)
+        };
+        ended(RunOutcome::Blocked, &reason, detail)
+    }
+}
+
+/// The end of a run whose redone work is what was sent back before.
+fn no_progress(sent: &[Option<Digest>], now: Option<Digest>, phase: &Phase) -> Option<Event> {
+    let now = now?;
+    let detail = |what: &str| format!("phase `{}` sends back {what}", phase.id);
+    match sent {
+        [.., last] if *last == Some(now) => Some(ended(
+            RunOutcome::Blocked,
+            "no_progress",
+            detail("the same work that it sent back before"),
+        )),
+        [.., before, _] if *before == Some(now) => Some(ended(
+            RunOutcome::Blocked,
+            "oscillation_detected",
+            detail("work that alternates between two states"),
+        )),
+        _ => None,
+    }
+}

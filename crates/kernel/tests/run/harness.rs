@@ -1,0 +1,361 @@
+//! A run driven in memory: a real chain, a clock that the test turns, and every event on record.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use windlass_kernel::run::plan::Plan;
+use windlass_kernel::run::{
+    Change, Decision, Done, Event, Failure, Next, Resolution, Run, RunEvent, Started, Usage, Vote,
+    Work,
+};
+use windlass_kernel::{
+    ArtifactId, ArtifactType, Digest, Draft, Entry, Head, State, Timestamp, TraceId, Transition,
+    Uuid7,
+};
+
+pub const START_MS: i64 = 1_767_225_600_000;
+
+pub fn id(number: u64) -> Uuid7 {
+    let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
+    Uuid7::from_parts(1_767_225_600_000, [0, 0, a, b, c, d, e, f, g, h])
+}
+
+pub fn started(plan: Plan) -> Event {
+    Event::Started(Box::new(Started {
+        base: None,
+        by: "ann".into(),
+        loop_digest: Digest::of(b"loop"),
+        options: json!({}),
+        plan,
+        policy_hash: Digest::of(b"policy"),
+        run_id: "run_20260101_000000_00000001".into(),
+        task: json!({"task": "t"}),
+        worktree: None,
+    }))
+}
+
+/// One run with all that was recorded of it.
+#[derive(Clone)]
+pub struct Lab {
+    pub run: Run,
+    pub entries: Vec<(Entry, Vec<u8>)>,
+    pub events: Vec<(Event, Digest)>,
+    pub now: i64,
+}
+
+impl Lab {
+    pub fn empty() -> Self {
+        let run = Run::empty(TraceId(id(1)));
+        Self { run, entries: Vec::new(), events: Vec::new(), now: START_MS }
+    }
+
+    pub fn new(plan: Plan) -> Self {
+        let mut lab = Self::empty();
+        lab.record(started(plan));
+        lab
+    }
+
+    pub fn ts(&self) -> Timestamp {
+        Timestamp::from_unix_ms(self.now).unwrap()
+    }
+
+    /// Makes the entry of an event, as whoever records it does.
+    pub fn entry(&self, event: &Event) -> Result<(Entry, Vec<u8>, Head), String> {
+        let head = self.run.head;
+        let artifact_id = ArtifactId(id(1000 + head.sequence_number));
+        let body = RunEvent::new(head.trace_id, artifact_id, self.ts(), event.clone());
+        let body = body.to_bytes().unwrap();
+        let from = head.state.unwrap_or(State::Init);
+        let draft = Draft {
+            ts: self.ts(),
+            transition: Transition { from, to: event.to_state(), artifact: ArtifactType::RunEvent },
+            artifact_id,
+            artifact_digest: Digest::of(&body),
+            tool_call_id: None,
+            idempotency_key: None,
+        };
+        let (entry, head) = head.append(draft).map_err(|error| error.to_string())?;
+        Ok((entry, body, head))
+    }
+
+    /// Records an event that must be possible, without keeping the state before it.
+    pub fn record(&mut self, event: Event) {
+        let (entry, body, head) = self.entry(&event).unwrap();
+        if let Err(error) = self.run.follow(&entry, &body, head) {
+            panic!("{error}\nafter {:#?}", self.told());
+        }
+        self.events.push((event, entry.artifact_digest));
+        self.entries.push((entry, body));
+    }
+
+    /// Whether an event can be recorded now.
+    pub fn takes(&self, event: &Event) -> Result<(), String> {
+        let (entry, body, head) = self.entry(event)?;
+        self.run.clone().follow(&entry, &body, head).map_err(|error| error.to_string())
+    }
+
+    /// The whole run folded anew from its events.
+    pub fn refolded(&self) -> Run {
+        let mut run = Run::empty(self.run.head.trace_id);
+        for ((event, digest), (entry, _)) in self.events.iter().zip(&self.entries) {
+            let head = run.head.follow(entry).unwrap();
+            run.apply(event, *digest, entry.ts, head).unwrap();
+        }
+        run
+    }
+
+    /// The whole run folded anew from the journal's bytes.
+    pub fn reread(&self) -> Run {
+        let mut run = Run::empty(self.run.head.trace_id);
+        for (entry, body) in &self.entries {
+            let head = run.head.admit(entry, &mut Vec::new()).unwrap();
+            run.follow(entry, body, head).unwrap();
+        }
+        run
+    }
+
+    pub fn told(&self) -> Vec<String> {
+        self.events.iter().map(|(event, _)| tell(event)).collect()
+    }
+
+    pub fn vote(&self, by: &str, decision: Decision) -> Event {
+        let shown = self.run.hold.as_ref().map_or(Digest::GENESIS, |hold| hold.shown);
+        Event::Voted(Vote { by: by.into(), decision, reason: "because".into(), shown })
+    }
+}
+
+/// An event in a line.
+pub fn tell(event: &Event) -> String {
+    match event {
+        Event::PhaseStarted { phase, attempt } => format!("start {phase} {attempt}"),
+        Event::PhaseSkipped { phase, reason } => format!("skip {phase}: {reason}"),
+        Event::Checked { phase, attempt, check, verdict, .. } => {
+            format!("checked {phase}/{check} {attempt} {verdict}")
+        }
+        Event::PhaseDone { phase, attempt, done } => match &done.failure {
+            Some(failure) => format!("failed {phase} {attempt} {}", failure.class),
+            None => format!("done {phase} {attempt}"),
+        },
+        Event::InvocationStarted { phase, invocation, .. } => {
+            format!("invoke {phase} {invocation}")
+        }
+        Event::InvocationEnded { invocation, .. } => format!("invoked {invocation}"),
+        Event::Waiting { phase, attempt, .. } => format!("waiting {phase} {attempt}"),
+        Event::SentBack { phase, source, verdict, to, count, .. } => {
+            format!("back {phase}/{source} {verdict} -> {to} {count}")
+        }
+        Event::Warned { resource, used, limit } => {
+            format!("warned {} {used}/{limit}", resource.as_str())
+        }
+        Event::Held(held) => {
+            let resource = held.resource.map_or(String::new(), |one| format!(" {}", one.as_str()));
+            let (number, trigger, phase) = (held.number, held.trigger.as_str(), &held.phase);
+            format!("held {number} {trigger}{resource} at {phase} for {}", held.approvals)
+        }
+        Event::Voted(vote) => format!("{} {}", vote.by, vote.decision.as_str()),
+        Event::Ended { outcome, reason, .. } => format!("ended {} {reason}", outcome.as_str()),
+        Event::Started(_)
+        | Event::Begun {}
+        | Event::Resumed { .. }
+        | Event::Continued {}
+        | Event::Restarted { .. }
+        | Event::CommitPrepared { .. }
+        | Event::Noted { .. } => event.kind().to_owned(),
+    }
+}
+
+pub fn done(answer: Value) -> Done {
+    Done {
+        answer,
+        calls: Vec::new(),
+        change: None,
+        duration_ms: 1000,
+        facts: BTreeMap::new(),
+        failure: None,
+        outputs: BTreeMap::new(),
+        summary: "s".into(),
+        usage: Usage::default(),
+    }
+}
+
+pub fn failure(class: &str) -> Done {
+    let failure = Some(Failure { class: class.into(), reason: "it broke".into() });
+    Done { failure, ..done(json!({})) }
+}
+
+pub fn changed(diff: &str, lines: u64) -> Change {
+    let diff_digest = Digest::of(diff.as_bytes());
+    Change { diff_digest, files: vec!["a".into()], lines, tree: "t".into() }
+}
+
+pub fn tokens(count: u64) -> Usage {
+    Usage { input_tokens: count, ..Usage::default() }
+}
+
+/// What is scripted for one piece of work.
+#[derive(Clone)]
+pub enum Act {
+    /// The work ends like this.
+    Done(Done),
+    /// The check or gate says this.
+    Say(&'static str),
+    /// A call waits.
+    Wait,
+    /// An invocation begins and the process dies; the run is restarted.
+    Die,
+}
+
+/// What happens in a walk; whatever is not scripted goes well.
+#[derive(Clone, Default)]
+pub struct Script {
+    acts: BTreeMap<(String, u32), Vec<Act>>,
+    votes: Vec<(&'static str, Decision)>,
+    pub work_ms: i64,
+}
+
+impl Script {
+    pub fn new() -> Self {
+        Self { work_ms: 1000, ..Self::default() }
+    }
+
+    /// In this try of a phase, or of its check as `phase/check`; again: the next time it is done.
+    pub fn at(mut self, name: &str, attempt: u32, act: Act) -> Self {
+        self.acts.entry((name.into(), attempt)).or_default().push(act);
+        self
+    }
+
+    pub fn votes(mut self, votes: &[(&'static str, Decision)]) -> Self {
+        self.votes.extend_from_slice(votes);
+        self
+    }
+
+    fn act(&mut self, name: &str, attempt: u32) -> Option<Act> {
+        let acts = self.acts.get_mut(&(name.to_owned(), attempt))?;
+        (!acts.is_empty()).then(|| acts.remove(0))
+    }
+
+    /// Drives a run until it ends or nobody answers; returns what was recorded after `started`.
+    pub fn walk(mut self, lab: &mut Lab) -> Vec<String> {
+        let from = lab.events.len();
+        for _ in 0..10_000 {
+            match lab.run.next() {
+                Next::Nothing => panic!("nothing was recorded"),
+                Next::Record(event) => lab.record(*event),
+                Next::Perform(works) => self.perform(lab, works[0]),
+                Next::Wait => {
+                    if !self.answer(lab) {
+                        return lab.told().split_off(from);
+                    }
+                }
+                Next::Done => {
+                    assert!(self.acts.values().all(Vec::is_empty), "not all of the script came");
+                    assert!(self.votes.is_empty(), "not everybody was asked");
+                    assert_eq!(lab.reread(), lab.run);
+                    return lab.told().split_off(from);
+                }
+            }
+        }
+        panic!("it does not end: {:#?}", lab.told());
+    }
+
+    fn perform(&mut self, lab: &mut Lab, work: Work) {
+        let (at, attempt, check) = match work {
+            Work::Check { phase, check, attempt } => (phase, attempt, Some(check)),
+            Work::Do { phase, attempt } => (phase, attempt, None),
+        };
+        let (phase, state) = lab.run.phase(at).unwrap();
+        assert_eq!(state.attempt, attempt);
+        let (phase, check) = (phase.clone(), check.map(|check| phase.checks[check].clone()));
+        let name = phase.id.clone();
+        let verdicts = check.as_ref().map(|check| &check.verdicts);
+        let calm = verdicts
+            .or(phase.gate.as_ref().map(|gate| &gate.verdicts))
+            .and_then(|all| all.keys().find(|key| ["approved", "ok"].contains(&key.as_str())))
+            .cloned()
+            .unwrap_or_default();
+        let key = check.as_ref().map_or(name.clone(), |check| format!("{name}/{}", check.id));
+        let act = self.act(&key, attempt);
+        lab.now += self.work_ms;
+        let verdict = match &act {
+            Some(Act::Wait) => {
+                let call = TraceId(id(7));
+                let question = "may it?".into();
+                return lab.record(Event::Waiting {
+                    phase: name,
+                    attempt,
+                    call,
+                    change: None,
+                    question,
+                });
+            }
+            Some(Act::Die) => return die(lab, &name, attempt),
+            Some(Act::Say(verdict)) => (*verdict).to_owned(),
+            Some(Act::Done(_)) | None => calm,
+        };
+        if let Some(check) = check {
+            return lab.record(Event::Checked {
+                phase: name,
+                attempt,
+                check: check.id,
+                verdict,
+                reason: String::new(),
+                findings: json!([format!("{key} {attempt}")]),
+                usage: Usage::default(),
+                duration_ms: 1,
+            });
+        }
+        let answer = json!({"verdict": verdict, "findings": [format!("{key} {attempt}")]});
+        let mut done = match act {
+            Some(Act::Done(done)) => done,
+            Some(Act::Say(_) | Act::Wait | Act::Die) | None => done(answer.clone()),
+        };
+        if done.answer.is_null() {
+            done.answer = answer;
+        }
+        lab.record(Event::PhaseDone { phase: name, attempt, done: Box::new(done) });
+    }
+
+    /// Votes and takes the answer up, or lets it end.
+    fn answer(&mut self, lab: &mut Lab) -> bool {
+        let hold = lab.run.hold.clone().unwrap();
+        // Waiting is long, and costs nothing.
+        lab.now += 3_600_000;
+        match hold.resolution() {
+            Resolution::Open if self.votes.is_empty() => return false,
+            Resolution::Open => {
+                let (by, decision) = self.votes.remove(0);
+                lab.record(lab.vote(by, decision));
+            }
+            Resolution::Rejected if !lab.run.rejection_is_a_verdict(&hold.held) => {
+                assert!(lab.takes(&Event::Resumed { by: "ann".into() }).is_err());
+                lab.record(ended("checkpoint_rejected"));
+            }
+            Resolution::Approved | Resolution::Rejected => {
+                lab.record(Event::Resumed { by: "ann".into() });
+            }
+        }
+        true
+    }
+}
+
+pub fn ended(reason: &str) -> Event {
+    let outcome = windlass_kernel::run::plan::RunOutcome::Blocked;
+    Event::Ended { outcome, reason: reason.into(), detail: String::new() }
+}
+
+fn die(lab: &mut Lab, phase: &str, attempt: u32) {
+    lab.record(invoke(lab, phase, attempt));
+    lab.now += 86_400_000;
+    lab.record(Event::Restarted { by: "ann".into() });
+}
+
+pub fn invoke(lab: &Lab, phase: &str, attempt: u32) -> Event {
+    Event::InvocationStarted {
+        phase: phase.into(),
+        attempt,
+        invocation: lab.run.invocations + 1,
+        agent: "a".into(),
+        runner: "script".into(),
+        model: None,
+    }
+}

@@ -1,0 +1,205 @@
+//! People: phases they do, calls they allow, holds they answer or leave.
+
+use windlass_kernel::run::Decision::{Approved, Rejected};
+use windlass_kernel::run::plan::{Effect, HoldRule, Plan, Trigger};
+use windlass_kernel::run::{Event, Next, Vote};
+use windlass_kernel::{Digest, Timestamp};
+
+use crate::harness::{Act, Lab, Script, ended};
+use crate::plans::{gate, hold, person, phase, redo, serial, spine, with};
+
+fn sign_off(approvals: u32) -> Plan {
+    let sign_off = with(phase("sign", &["a"]), |phase| phase.doer = person(approvals));
+    serial(vec![phase("a", &[]), sign_off, phase("b", &["sign"])])
+}
+
+fn held(plan: Plan) -> Lab {
+    let mut lab = Lab::new(plan);
+    Script::new().walk(&mut lab);
+    assert_eq!(lab.run.next(), Next::Wait);
+    lab
+}
+
+#[test]
+fn a_person_phase_needs_its_people() {
+    for (approvals, votes) in
+        [(1, vec![("ann", Approved)]), (2, vec![("ann", Approved), ("bob", Approved)])]
+    {
+        let told = Script::new().votes(&votes).walk(&mut Lab::new(sign_off(approvals)));
+        let mut expected =
+            vec!["begun".to_owned(), "start a 1".into(), "done a 1".into(), "start sign 1".into()];
+        expected.push(format!("held 1 PERSON_REQUESTED at sign for {approvals}"));
+        expected.extend(votes.iter().map(|(by, _)| format!("{by} APPROVED")));
+        expected.extend(
+            ["resumed", "continued", "start b 1", "done b 1", "ended PASS pass"].map(str::to_owned),
+        );
+        assert_eq!(told, expected);
+    }
+}
+
+#[test]
+fn a_no_ends_the_run_or_is_a_verdict() {
+    let told = Script::new().votes(&[("ann", Rejected)]).walk(&mut Lab::new(sign_off(2)));
+    assert_eq!(told[told.len() - 2..], ["ann REJECTED", "ended BLOCKED checkpoint_rejected"]);
+    let plan = with(sign_off(1), |plan| {
+        plan.phases[1].gate =
+            gate(&[("approved", Effect::Continue), ("rejected", redo("a", 1, Effect::Block))]);
+    });
+    let mut lab = Lab::new(plan);
+    let told = Script::new().votes(&[("ann", Rejected), ("bob", Approved)]).walk(&mut lab);
+    let from = told.iter().position(|line| line == "ann REJECTED").unwrap();
+    assert_eq!(
+        told[from + 1..],
+        [
+            "resumed",
+            "continued",
+            "back sign/gate rejected -> a 1",
+            "start a 2",
+            "done a 2",
+            "start sign 2",
+            "held 2 PERSON_REQUESTED at sign for 1",
+            "bob APPROVED",
+            "resumed",
+            "continued",
+            "start b 1",
+            "done b 1",
+            "ended PASS pass",
+        ]
+    );
+    let sign = &lab.run.phases[1].done.as_ref().unwrap().answer;
+    assert_eq!((&sign["verdict"], &sign["people"][0]["by"]), (&"approved".into(), &"bob".into()));
+}
+
+#[test]
+fn a_no_to_something_else_is_never_a_verdict() {
+    // The gate maps `rejected`, but it is the review that holds, not a person's phase.
+    let script = Script::new().at("review", 1, Act::Say("escalate")).votes(&[("ann", Rejected)]);
+    let told = script.walk(&mut Lab::new(spine()));
+    assert_eq!(told.last().unwrap(), "ended BLOCKED checkpoint_rejected");
+}
+
+#[test]
+fn a_vote_counts_once_by_one_person_for_what_was_shown() {
+    let mut lab = held(sign_off(2));
+    let Event::Voted(good) = lab.vote("ann", Approved) else { unreachable!() };
+    for (bad, why) in [
+        (Vote { shown: Digest::of(b"other"), ..good.clone() }, "to something else"),
+        (Vote { by: String::new(), ..good.clone() }, "nobody"),
+        (Vote { by: "  ".into(), ..good.clone() }, "nobody"),
+    ] {
+        assert!(lab.takes(&Event::Voted(bad)).unwrap_err().contains(why));
+    }
+    assert!(
+        lab.takes(&Event::Resumed { by: "ann".into() }).unwrap_err().contains("not been answered")
+    );
+    lab.record(Event::Voted(good.clone()));
+    assert!(lab.takes(&Event::Voted(good.clone())).unwrap_err().contains("same person"));
+    let no = Vote { decision: Rejected, ..good };
+    assert!(lab.takes(&Event::Voted(no)).unwrap_err().contains("same person"));
+    lab.record(lab.vote("bob", Approved));
+    for (by, decision) in [("cid", Approved), ("cid", Rejected)] {
+        assert!(lab.takes(&lab.vote(by, decision)).unwrap_err().contains("has been answered"));
+    }
+    // What was shown at an earlier hold does not answer a later one.
+    let mut lab = held(with(sign_off(1), |plan| plan.phases[2].doer = person(1)));
+    let first = lab.vote("ann", Approved);
+    lab.record(first.clone());
+    lab.record(Event::Resumed { by: "ann".into() });
+    Script::new().walk(&mut lab);
+    assert_eq!(lab.run.holds, 2);
+    assert!(lab.takes(&first).unwrap_err().contains("to something else"));
+}
+
+#[test]
+fn a_hold_shows_the_digest_of_its_own_record() {
+    let lab = held(sign_off(1));
+    let (_, body) = lab.entries.last().unwrap();
+    assert_eq!(lab.run.hold.as_ref().unwrap().shown, Digest::of(body));
+}
+
+#[test]
+fn an_unanswered_hold_lapses() {
+    let rule = HoldRule { approvals: 1, expires_ms: Some(5000) };
+    let mut lab = held(with(sign_off(2), |plan| plan.hold = rule));
+    let hold = lab.run.hold.clone().unwrap();
+    // The walk has let time pass already; put the clock back to the hold.
+    lab.now = hold.since.unix_ms();
+    let at = |ms: i64| Timestamp::from_unix_ms(hold.since.unix_ms() + ms).unwrap();
+    assert_eq!(hold.held.expires_at, Some(at(5000)));
+    assert!(!hold.is_expired(at(4999)));
+    assert!(hold.is_expired(at(5000)));
+    lab.now += 4999;
+    lab.record(lab.vote("ann", Approved));
+    // One of two has answered; it lapses all the same.
+    assert!(lab.run.hold.as_ref().unwrap().is_expired(at(5000)));
+    lab.now += 1;
+    assert!(lab.takes(&lab.vote("bob", Approved)).unwrap_err().contains("lapsed"));
+    lab.record(ended("checkpoint_expired"));
+    assert_eq!(lab.run.next(), Next::Done);
+    // One that was answered in time does not lapse.
+    let mut lab = held(with(sign_off(1), |plan| plan.hold = rule));
+    lab.now = lab.run.hold.as_ref().unwrap().since.unix_ms();
+    lab.record(lab.vote("ann", Approved));
+    assert!(!lab.run.hold.as_ref().unwrap().is_expired(at(999_999)));
+}
+
+#[test]
+fn a_call_that_waits_stops_the_run_until_it_is_allowed() {
+    let mut lab = Lab::new(sign_off(1));
+    let script = Script::new().at("a", 1, Act::Wait).at("a", 1, Act::Wait).votes(&[
+        ("ann", Approved),
+        ("ann", Approved),
+        ("bob", Approved),
+    ]);
+    let told = script.walk(&mut lab);
+    assert_eq!(
+        told[..13],
+        [
+            "begun",
+            "start a 1",
+            "waiting a 1",
+            "held 1 CALL_APPROVAL at a for 1",
+            "ann APPROVED",
+            "resumed",
+            "continued",
+            "waiting a 1",
+            "held 2 CALL_APPROVAL at a for 1",
+            "ann APPROVED",
+            "resumed",
+            "continued",
+            "done a 1",
+        ]
+    );
+    assert_eq!(told.last().unwrap(), "ended PASS pass");
+}
+
+#[test]
+fn a_second_hold_comes_in_a_resumed_run() {
+    let plan = with(spine(), |plan| {
+        plan.phases[5].gate = gate(&[("approved", Effect::Continue), ("ask", hold())]);
+    });
+    let script = Script::new()
+        .at("review", 1, Act::Say("escalate"))
+        .at("steward", 1, Act::Say("ask"))
+        .votes(&[("ann", Approved), ("bob", Approved), ("cid", Approved)]);
+    let mut lab = Lab::new(plan);
+    let told = script.walk(&mut lab);
+    let holds: Vec<&String> = told.iter().filter(|line| line.starts_with("held")).collect();
+    assert_eq!(
+        holds,
+        [
+            "held 1 ESCALATION_REQUESTED at review for 2",
+            "held 2 ESCALATION_REQUESTED at steward for 1"
+        ]
+    );
+    assert_eq!((lab.run.holds, lab.run.hold), (2, None));
+    assert_eq!(told.last().unwrap(), "ended PASS pass");
+}
+
+#[test]
+fn a_waiver_is_a_trigger_of_its_own() {
+    let effect = Effect::Hold { approvals: Some(3), trigger: Trigger::WaiverRequested };
+    let plan = serial(vec![with(phase("a", &[]), |phase| phase.gate = gate(&[("w", effect)]))]);
+    let told = Script::new().at("a", 1, Act::Say("w")).walk(&mut Lab::new(plan));
+    assert_eq!(told.last().unwrap(), "held 1 WAIVER_REQUESTED at a for 3");
+}

@@ -1,0 +1,60 @@
+//! Large plans: what comes next must not be looked for among all phases each time.
+
+use std::time::Instant;
+
+use serde_json::json;
+use windlass_kernel::run::plan::{Concurrency, PHASES_MAX, Plan};
+use windlass_kernel::run::{Event, Next, Work};
+
+use crate::harness::{Lab, done};
+use crate::plans::{phase, plan};
+
+/// Drives a run in which all goes well; returns how many events it took.
+fn drive(plan: Plan, shape: &str) -> usize {
+    let mut lab = Lab::empty();
+    let begin = Instant::now();
+    lab.record(crate::harness::started(plan));
+    let started = begin.elapsed();
+    let (mut next_time, mut record_time) = (std::time::Duration::ZERO, std::time::Duration::ZERO);
+    loop {
+        let before = Instant::now();
+        let next = lab.run.next();
+        next_time += before.elapsed();
+        let event = match next {
+            Next::Record(event) => *event,
+            Next::Perform(works) => {
+                let Work::Do { phase, attempt } = works[0] else { panic!() };
+                let phase = lab.run.phase(phase).unwrap().0.id.clone();
+                Event::PhaseDone { phase, attempt, done: Box::new(done(json!({}))) }
+            }
+            Next::Wait | Next::Nothing => panic!(),
+            Next::Done => break,
+        };
+        let before = Instant::now();
+        lab.record(event);
+        record_time += before.elapsed();
+    }
+    println!(
+        "{shape}: {} events; started in {started:?}, next {next_time:?}, recorded {record_time:?}",
+        lab.events.len()
+    );
+    assert_eq!(lab.told().last().unwrap(), "ended PASS pass");
+    lab.events.len()
+}
+
+#[test]
+fn ten_thousand_phases_are_driven_to_the_end() {
+    let name = |at: usize| format!("p{at}");
+    let chain = (0..PHASES_MAX).map(|at| match at {
+        0 => phase("p0", &[]),
+        _ => phase(&name(at), &[&name(at - 1)]),
+    });
+    let events = 2 * PHASES_MAX + 3;
+    assert_eq!(drive(plan(Concurrency::Serial, chain.collect()), "chain"), events);
+    let mut wide: Vec<_> = (1..PHASES_MAX).map(|at| phase(&name(at), &[])).collect();
+    let all: Vec<String> = wide.iter().map(|phase| phase.id.clone()).collect();
+    wide.push(phase("last", &all.iter().map(String::as_str).collect::<Vec<_>>()));
+    assert_eq!(drive(plan(Concurrency::Serial, wide.clone()), "wide, serial"), events);
+    wide.truncate(2000);
+    assert_eq!(drive(plan(Concurrency::Parallel, wide), "wide, parallel"), 4003);
+}

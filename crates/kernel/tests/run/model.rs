@@ -1,0 +1,215 @@
+//! What must hold after every event of every run, said without the machine's own bookkeeping.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_kernel::run::plan::{Concurrency, Effect, Plan, Resource, RunOutcome, Trigger, When};
+use windlass_kernel::run::{Decision, Event, Held, PhaseStatus, Run, Usage};
+
+use crate::harness::Lab;
+use crate::random::max_to;
+
+/// What the test knows of a run from having watched it.
+#[derive(Default)]
+pub struct Model {
+    /// Working time, as the test has turned the clock.
+    pub wall_ms: u64,
+    tokens: u64,
+    cost: u64,
+    invoked: BTreeMap<u64, (String, Usage)>,
+    grants: u64,
+    hold: Option<(Held, BTreeSet<String>, bool)>,
+    /// The checks and gates that a try has left behind well.
+    passed: BTreeSet<(String, u32, String)>,
+    approved: BTreeSet<(String, u32)>,
+    back: BTreeMap<(String, String, String), u32>,
+    invocation_of: BTreeMap<u64, String>,
+}
+
+const fn settled(status: PhaseStatus) -> bool {
+    matches!(status, PhaseStatus::Complete | PhaseStatus::Skipped)
+}
+
+impl Model {
+    /// Takes one event in and says what must be true before and after it.
+    pub fn watch(&mut self, before: &Run, event: &Event, lab: &Lab) {
+        let plan = lab.run.plan().unwrap().clone();
+        assert!(before.ended.is_none(), "something follows the end");
+        match event {
+            Event::PhaseStarted { phase, attempt } => {
+                self.started(before, &plan, phase, *attempt);
+            }
+            Event::PhaseSkipped { phase, .. } => {
+                let (planned, _) = before.phase(before.position(phase).unwrap()).unwrap();
+                assert_ne!(planned.when, When::Always, "{phase} was skipped");
+            }
+            Event::Checked { phase, attempt, check, verdict, usage, .. } => {
+                self.used(phase, *usage);
+                let (planned, _) = before.phase(before.position(phase).unwrap()).unwrap();
+                let one = planned.checks.iter().find(|one| one.id == *check).unwrap();
+                if one.verdicts.get(verdict) == Some(&Effect::Continue) {
+                    self.passed.insert((phase.clone(), *attempt, format!("check {check}")));
+                }
+            }
+            Event::InvocationStarted { phase, invocation, .. } => {
+                self.invocation_of.insert(*invocation, phase.clone());
+            }
+            Event::InvocationEnded { invocation, usage, .. } => {
+                let phase = self.invocation_of.remove(invocation).unwrap();
+                self.invoked.insert(*invocation, (phase, *usage));
+                self.tokens += usage.tokens();
+                self.cost += usage.cost_micros;
+            }
+            Event::PhaseDone { phase, attempt, done } => {
+                self.used(phase, done.usage);
+                let (planned, _) = before.phase(before.position(phase).unwrap()).unwrap();
+                assert!(
+                    done.failure.is_some() || planned.gate.is_none() || done.answer.is_object()
+                );
+                let verdict = done.answer["verdict"].as_str().unwrap_or_default();
+                let gate = planned.gate.as_ref();
+                let ok =
+                    gate.is_none_or(|gate| gate.verdicts.get(verdict) == Some(&Effect::Continue));
+                if ok && done.failure.is_none() {
+                    self.passed.insert((phase.clone(), *attempt, "gate".into()));
+                }
+            }
+            Event::Waiting { phase, .. } => self.used(phase, Usage::default()),
+            Event::SentBack { phase, source, to, .. } => {
+                let key = (phase.clone(), source.clone(), to.clone());
+                let count = self.back.entry(key).or_default();
+                *count += 1;
+                let (planned, _) = before.phase(before.position(phase).unwrap()).unwrap();
+                let gate = planned.gate.iter().map(|gate| (&gate.id, &gate.verdicts));
+                let checks = planned.checks.iter().map(|one| (&one.id, &one.verdicts));
+                // A gate and a check of one name are two; a failure is the gate's too.
+                let max: u32 = gate
+                    .chain(checks)
+                    .filter(|(id, _)| *id == source || source == "failed")
+                    .map(|(_, all)| max_to(all, to))
+                    .sum();
+                assert!(*count <= max, "{phase} sent back {count} times");
+            }
+            Event::Held(held) => self.hold = Some(((**held).clone(), BTreeSet::new(), false)),
+            Event::Voted(vote) => {
+                let (held, people, over) = self.hold.as_mut().unwrap();
+                assert!(!*over, "a hold is answered once");
+                assert!(people.insert(vote.by.clone()), "one person voted twice");
+                *over = vote.decision == Decision::Rejected
+                    || people.len() >= usize::try_from(held.approvals).unwrap();
+            }
+            Event::Resumed { .. } => self.resumed(before),
+            Event::Restarted { .. } => self.died(),
+            Event::Ended { outcome, .. } => {
+                if *outcome == RunOutcome::Pass {
+                    assert!(before.phases.iter().all(|state| settled(state.status)));
+                    assert!(self.hold.is_none());
+                }
+            }
+            Event::Started(_)
+            | Event::Begun {}
+            | Event::Warned { .. }
+            | Event::Continued {}
+            | Event::CommitPrepared { .. }
+            | Event::Noted { .. } => {}
+        }
+        self.always(before, &plan, lab);
+    }
+
+    /// The process has died: nothing that was invoked counts for what is done again.
+    pub fn died(&mut self) {
+        self.invoked.clear();
+        self.invocation_of.clear();
+    }
+
+    fn used(&mut self, phase: &str, usage: Usage) {
+        let mut invoked = Usage::default();
+        self.invoked.retain(|_, (of, used)| {
+            if of == phase {
+                invoked = invoked.plus(*used);
+            }
+            of != phase
+        });
+        self.tokens += usage.input_tokens.saturating_sub(invoked.input_tokens)
+            + usage.output_tokens.saturating_sub(invoked.output_tokens);
+        self.cost += usage.cost_micros.saturating_sub(invoked.cost_micros);
+    }
+
+    fn started(&self, before: &Run, plan: &Plan, phase: &str, attempt: u32) {
+        let at = before.position(phase).unwrap();
+        let planned = &plan.phases[at];
+        for need in &planned.needs {
+            let state = &before.phases[before.position(need).unwrap()];
+            assert!(settled(state.status), "{phase} began before {need}");
+        }
+        assert_eq!(before.phases[at].status, PhaseStatus::Pending);
+        assert_eq!(before.phases[at].attempt + 1, attempt);
+        if let Some(limit) = plan.budget.attempts {
+            assert!(u64::from(attempt) <= limit * (1 + self.grants), "{phase} was tried too often");
+        }
+        if plan.concurrency == Concurrency::Serial {
+            let running = |status| status == PhaseStatus::Running || status == PhaseStatus::Failed;
+            assert!(!before.phases.iter().any(|state| running(state.status)));
+        }
+    }
+
+    fn resumed(&mut self, before: &Run) {
+        let (held, people, over) = self.hold.take().unwrap();
+        assert!(over, "taken up before it was answered");
+        let at = before.position(&held.phase).unwrap();
+        let attempt = before.phases[at].attempt;
+        let phase = held.phase.clone();
+        match held.trigger {
+            Trigger::BudgetExhausted if held.resource == Some(Resource::Attempts) => {
+                self.grants += 1
+            }
+            Trigger::PersonRequested => {
+                let rejected = before.hold.as_ref().unwrap().votes.iter();
+                let mut rejected = rejected.filter(|(vote, _)| vote.decision == Decision::Rejected);
+                let verdict = if rejected.next().is_some() { "rejected" } else { "approved" };
+                assert!(verdict == "rejected" || people.len() as u32 == held.approvals);
+                let (planned, _) = before.phase(at).unwrap();
+                let gate = planned.gate.as_ref();
+                let ok = gate.map_or(verdict == "approved", |gate| {
+                    gate.verdicts.get(verdict) == Some(&Effect::Continue)
+                });
+                if ok {
+                    self.passed.insert((phase, attempt, "gate".into()));
+                }
+            }
+            Trigger::EscalationRequested | Trigger::WaiverRequested => {
+                // A person lets pass what a judge did not.
+                self.approved.insert((phase, attempt));
+            }
+            Trigger::BudgetExhausted
+            | Trigger::CallApproval
+            | Trigger::RestartRequested
+            | Trigger::UncertainEffect => {}
+        }
+    }
+
+    fn always(&self, before: &Run, plan: &Plan, lab: &Lab) {
+        let run = &lab.run;
+        let scratch = lab.refolded();
+        assert_eq!(&scratch, run, "the fold of the whole differs");
+        assert_eq!(scratch.next(), run.next(), "what comes next is not a function of the record");
+        assert_eq!(run.spent.wall_ms, self.wall_ms, "{:#?}", lab.told());
+        assert_eq!((run.spent.tokens, run.spent.cost_micros), (self.tokens, self.cost));
+        if plan.concurrency == Concurrency::Serial {
+            let running = run.phases.iter().filter(|state| state.status == PhaseStatus::Running);
+            assert!(running.count() <= 1, "two phases run at once");
+        }
+        for ((phase, state), old) in run.all_phases().zip(&before.phases) {
+            if state.status != PhaseStatus::Complete || old.status == PhaseStatus::Complete {
+                continue;
+            }
+            let approved = self.approved.contains(&(phase.id.clone(), state.attempt));
+            let has = |what: String| {
+                self.passed.contains(&(phase.id.clone(), state.attempt, what)) || approved
+            };
+            assert!(has("gate".into()), "{} is complete unjudged", phase.id);
+            for check in &phase.checks {
+                assert!(has(format!("check {}", check.id)), "{} of {}", check.id, phase.id);
+            }
+        }
+    }
+}

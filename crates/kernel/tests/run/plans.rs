@@ -1,0 +1,129 @@
+//! Plans in the shape of the loops that ship.
+
+use std::collections::BTreeMap;
+
+use windlass_kernel::run::plan::{
+    At, Budget, Check, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase, Plan,
+    RunOutcome, Trigger, When,
+};
+
+pub fn agent() -> Doer {
+    Doer::Agent { agent: "a".into(), prompt: None }
+}
+
+pub fn builtin() -> Doer {
+    Doer::Builtin { name: "b".into(), with: BTreeMap::new() }
+}
+
+pub fn command(repeatable: bool) -> Doer {
+    Doer::Command { argv: vec!["true".into()], repeatable, timeout_ms: 1000 }
+}
+
+pub fn person(approvals: u32) -> Doer {
+    Doer::Person { approvals, question: "may it?".into() }
+}
+
+pub fn phase(id: &str, needs: &[&str]) -> Phase {
+    Phase {
+        checks: Vec::new(),
+        doer: agent(),
+        gate: None,
+        id: id.into(),
+        needs: needs.iter().map(|need| (*need).to_owned()).collect(),
+        outputs: Vec::new(),
+        when: When::Always,
+    }
+}
+
+pub fn plan(concurrency: Concurrency, phases: Vec<Phase>) -> Plan {
+    Plan {
+        budget: Budget::default(),
+        concurrency,
+        hold: HoldRule::default(),
+        id: "l".into(),
+        on_restart: OnRestart::Resume,
+        phases,
+        require: Vec::new(),
+        title: "L".into(),
+        version: "1".into(),
+    }
+}
+
+pub fn serial(phases: Vec<Phase>) -> Plan {
+    plan(Concurrency::Serial, phases)
+}
+
+pub fn verdicts(rows: &[(&str, Effect)]) -> BTreeMap<String, Effect> {
+    rows.iter().map(|(verdict, effect)| ((*verdict).to_owned(), effect.clone())).collect()
+}
+
+pub fn gate(rows: &[(&str, Effect)]) -> Option<Gate> {
+    Some(Gate { id: "gate".into(), verdicts: verdicts(rows) })
+}
+
+pub fn check(id: &str, at: At, rows: &[(&str, Effect)]) -> Check {
+    Check { at, doer: command(true), id: id.into(), verdicts: verdicts(rows) }
+}
+
+pub fn redo(phase: &str, max: u32, then: Effect) -> Effect {
+    Effect::Redo { max, phase: phase.into(), then: Box::new(then) }
+}
+
+pub fn hold() -> Effect {
+    Effect::Hold { approvals: None, trigger: Trigger::EscalationRequested }
+}
+
+pub fn stop(reason: &str) -> Effect {
+    Effect::Stop { outcome: RunOutcome::Blocked, reason: reason.into() }
+}
+
+pub fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
+    change(&mut value);
+    value
+}
+
+/// hydrate, policy, design, build, review, steward.
+pub fn spine() -> Plan {
+    let review = gate(&[
+        ("approved", Effect::Continue),
+        ("needs_revision", redo("design", 2, hold())),
+        ("rejected", Effect::Block),
+        ("escalate", Effect::Hold { approvals: Some(2), trigger: Trigger::EscalationRequested }),
+    ]);
+    serial(vec![
+        with(phase("hydrate", &[]), |phase| phase.doer = builtin()),
+        with(phase("policy", &["hydrate"]), |phase| phase.doer = builtin()),
+        phase("design", &["policy"]),
+        phase("build", &["design"]),
+        with(phase("review", &["build"]), |phase| phase.gate = review),
+        with(phase("steward", &["review"]), |phase| phase.doer = builtin()),
+    ])
+}
+
+/// Phases 0 to 10 and 2a; 7 mends what 6 finds, once.
+pub fn driver() -> Plan {
+    let verification = gate(&[
+        ("ok", Effect::Continue),
+        ("intervene", Effect::Intervene { phase: "p7".into(), then: Box::new(stop("HALT")) }),
+        ("halt", stop("HALT")),
+    ]);
+    let context = When::Fact { fact: "intent".into(), one_of: vec!["generate_context".into()] };
+    let mut phases = vec![phase("p0", &[]), phase("p1", &["p0"]), phase("p2", &["p1"])];
+    phases.push(with(phase("p2a", &["p2"]), |phase| phase.when = context));
+    phases.push(phase("p3", &["p2a"]));
+    phases.push(phase("p4", &["p3"]));
+    phases.push(phase("p5", &["p4"]));
+    phases.push(with(phase("p6", &["p5"]), |phase| phase.gate = verification));
+    phases.push(with(phase("p7", &["p5"]), |phase| phase.when = When::Intervention));
+    phases.push(phase("p8", &["p6", "p7"]));
+    phases.push(phase("p9", &["p8"]));
+    phases.push(phase("p10", &["p9"]));
+    with(serial(phases), |plan| plan.on_restart = OnRestart::Terminate)
+}
+
+/// a, then b and c side by side, then d.
+pub fn diamond() -> Plan {
+    let phases =
+        vec![phase("a", &[]), phase("b", &["a"]), phase("c", &["a"]), phase("d", &["b", "c"])];
+    plan(Concurrency::Parallel, phases)
+}

@@ -1,0 +1,127 @@
+//! Parts of a plan in a few words.
+
+use windlass_kernel::run::plan::{At, Doer, Effect, OnRestart, Phase, Plan, Requirement, When};
+
+use crate::near;
+
+/// The longest piece of text in a picture.
+const WORDS_CHARS_MAX: usize = 60;
+
+/// Text made harmless: one line, cut; what is wider than one column is replaced.
+pub fn safe(text: &str, most: usize) -> String {
+    let text = near::clean(text, most);
+    text.chars().map(|character| if character > '\u{30ff}' { '□' } else { character }).collect()
+}
+
+/// Who does it.
+pub fn doer(doer: &Doer) -> String {
+    let words = match doer {
+        Doer::Agent { agent, .. } => format!("agent {agent}"),
+        Doer::Builtin { name, .. } => format!("builtin {name}"),
+        Doer::Command { argv, .. } => format!("$ {}", argv.join(" ")),
+        Doer::Person { approvals, question } => match approvals {
+            1 => format!("person: {question}"),
+            many => format!("{many} people: {question}"),
+        },
+    };
+    safe(&words, WORDS_CHARS_MAX)
+}
+
+/// When it is done, if not always.
+pub fn when(when: &When) -> Option<String> {
+    match when {
+        When::Always => None,
+        When::Fact { fact, one_of } => {
+            Some(safe(&format!("if {fact} is {}", one_of.join(" or ")), WORDS_CHARS_MAX))
+        }
+        When::Intervention => Some("only to intervene".to_owned()),
+    }
+}
+
+/// What follows from a verdict.
+pub fn effect(effect: &Effect) -> String {
+    match effect {
+        Effect::Block => "block".to_owned(),
+        Effect::Continue => "continue".to_owned(),
+        Effect::Hold { approvals, trigger } => match approvals {
+            None => format!("hold for {}", trigger.as_str()),
+            Some(1) => format!("hold for {}, 1 approval", trigger.as_str()),
+            Some(many) => format!("hold for {}, {many} approvals", trigger.as_str()),
+        },
+        Effect::Intervene { phase, then } => {
+            format!("intervene by {phase} once, then {}", self::effect(then))
+        }
+        Effect::Redo { max, phase, then } => {
+            format!("redo {phase}, at most {max}, then {}", self::effect(then))
+        }
+        Effect::Stop { outcome, reason } => format!("stop as {}: {reason}", outcome.as_str()),
+    }
+}
+
+/// Whether an effect can make the run wait for a person.
+pub fn holds(effect: &Effect) -> bool {
+    match effect {
+        Effect::Hold { .. } => true,
+        Effect::Intervene { then, .. } | Effect::Redo { then, .. } => holds(then),
+        Effect::Block | Effect::Continue | Effect::Stop { .. } => false,
+    }
+}
+
+/// Whether a run can wait for a person at this phase.
+pub fn is_held(phase: &Phase) -> bool {
+    let judged = phase.checks.iter().map(|check| &check.verdicts);
+    let judged = judged.chain(phase.gate.iter().map(|gate| &gate.verdicts));
+    matches!(phase.doer, Doer::Person { .. }) || judged.flat_map(|map| map.values()).any(holds)
+}
+
+/// Everything that judges a phase: its name with a mark, and its verdicts.
+pub fn judges(phase: &Phase) -> Vec<(String, Vec<(String, String)>)> {
+    let lines = |map: &std::collections::BTreeMap<String, Effect>| {
+        map.iter().map(|(name, then)| (safe(name, 64), safe(&effect(then), 400))).collect()
+    };
+    let mut judges = Vec::new();
+    for check in &phase.checks {
+        let at = match check.at {
+            At::After => "after",
+            At::Before => "before",
+        };
+        let name = safe(&check.id, 64);
+        let title = format!("✓ check {name} {at} it, by {}", doer(&check.doer));
+        judges.push((title, lines(&check.verdicts)));
+    }
+    if let Some(gate) = &phase.gate {
+        judges.push((format!("◇ gate {}", safe(&gate.id, 64)), lines(&gate.verdicts)));
+    }
+    judges
+}
+
+/// The settings of a whole loop, in one line.
+pub fn settings(plan: &Plan) -> String {
+    let mut words = vec![
+        match plan.concurrency {
+            windlass_kernel::run::plan::Concurrency::Parallel => "parallel".to_owned(),
+            windlass_kernel::run::plan::Concurrency::Serial => "serial".to_owned(),
+        },
+        match plan.on_restart {
+            OnRestart::Hold => "on restart hold".to_owned(),
+            OnRestart::Resume => "on restart resume".to_owned(),
+            OnRestart::Terminate => "on restart terminate".to_owned(),
+        },
+    ];
+    words.extend(plan.require.iter().map(|requirement| match requirement {
+        Requirement::CleanRepo => "clean repo".to_owned(),
+        Requirement::Repo => "repo".to_owned(),
+        Requirement::Single => "single".to_owned(),
+    }));
+    let budget = plan.budget;
+    words.extend(budget.attempts.map(|most| format!("{most} attempts")));
+    words.extend(budget.tokens.map(|most| format!("{most} tokens")));
+    words.extend(
+        budget
+            .cost_micros
+            .map(|most| format!("cost {}.{:02}", most / 1_000_000, most % 1_000_000 / 10_000)),
+    );
+    words.extend(budget.wall_ms.map(|most| format!("{} min", most.div_ceil(60_000))));
+    words.extend(budget.changed_lines.map(|most| format!("{most} lines")));
+    words.join(" · ")
+}

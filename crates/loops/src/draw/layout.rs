@@ -1,0 +1,187 @@
+//! Phases in rows, each below those it needs.
+
+use std::collections::BTreeMap;
+
+use windlass_kernel::run::plan::Plan;
+
+/// How many places lines may take between boxes; beyond, they go straight from box to box.
+const PASSES_MAX: usize = 5_000;
+/// How often the rows are sorted towards their neighbours.
+const SWEEPS: usize = 4;
+
+/// What stands at one place of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A phase, by its position in the plan.
+    Phase(usize),
+    /// A line on its way to a row further down.
+    Pass,
+}
+
+/// A place of a row.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    pub kind: Kind,
+    /// The cells above it that lines come from.
+    pub above: Vec<usize>,
+    /// The cells below it that lines go to.
+    pub below: Vec<usize>,
+}
+
+/// All cells, and their order in each row.
+#[derive(Debug)]
+pub struct Layout {
+    pub cells: Vec<Cell>,
+    pub rows: Vec<Vec<usize>>,
+    /// Whether every line goes from a row to the next one.
+    pub is_layered: bool,
+}
+
+/// For each phase the positions of those it needs; what is not before it is left out.
+pub fn needs(plan: &Plan) -> Vec<Vec<usize>> {
+    let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut needs = Vec::with_capacity(plan.phases.len());
+    for (at, phase) in plan.phases.iter().enumerate() {
+        let known = phase.needs.iter().filter_map(|need| positions.get(need.as_str()).copied());
+        needs.push(known.collect());
+        positions.insert(&phase.id, at);
+    }
+    needs
+}
+
+/// For each phase its row: below the lowest of those it needs.
+pub fn levels(needs: &[Vec<usize>]) -> Vec<usize> {
+    let mut levels: Vec<usize> = Vec::with_capacity(needs.len());
+    for needs in needs {
+        let lowest = needs.iter().filter_map(|need| levels.get(*need)).max();
+        levels.push(lowest.map_or(0, |level| level + 1));
+    }
+    levels
+}
+
+impl Layout {
+    pub fn of(plan: &Plan) -> Self {
+        let needs = needs(plan);
+        let levels = levels(&needs);
+        let level = |at: usize| levels.get(at).copied().unwrap_or_default();
+        let mut reach: Vec<usize> = levels.clone();
+        for (at, needs) in needs.iter().enumerate() {
+            for need in needs {
+                if let Some(reach) = reach.get_mut(*need) {
+                    *reach = (*reach).max(level(at));
+                }
+            }
+        }
+        let passes: usize = reach
+            .iter()
+            .zip(&levels)
+            .map(|(reach, level)| reach.saturating_sub(level + 1))
+            .fold(0, usize::saturating_add);
+        let mut layout = Self {
+            cells: (0..levels.len()).map(|at| Cell::new(Kind::Phase(at))).collect(),
+            rows: vec![Vec::new(); levels.iter().max().map_or(0, |most| most + 1)],
+            is_layered: passes <= PASSES_MAX,
+        };
+        for at in 0..levels.len() {
+            layout.place(at, level(at));
+        }
+        // One line leaves each phase; it goes down as far as its lowest follower.
+        let mut tails: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+        for (at, needs) in needs.iter().enumerate() {
+            for need in needs {
+                let from = if layout.is_layered {
+                    layout.extend(*need, level(*need), level(at), &mut tails)
+                } else {
+                    *need
+                };
+                layout.join(from, at);
+            }
+        }
+        layout.sort();
+        layout
+    }
+
+    /// The cell in the row above `to` on the line that leaves `need`.
+    fn extend(
+        &mut self,
+        need: usize,
+        from: usize,
+        to: usize,
+        tails: &mut BTreeMap<(usize, usize), usize>,
+    ) -> usize {
+        let mut cell = need;
+        for row in from + 1..to {
+            let known = tails.get(&(need, row)).copied();
+            cell = known.unwrap_or_else(|| {
+                let pass = self.cells.len();
+                self.cells.push(Cell::new(Kind::Pass));
+                self.place(pass, row);
+                self.join(cell, pass);
+                tails.insert((need, row), pass);
+                pass
+            });
+        }
+        cell
+    }
+
+    fn place(&mut self, cell: usize, row: usize) {
+        if let Some(row) = self.rows.get_mut(row) {
+            row.push(cell);
+        }
+    }
+
+    fn join(&mut self, from: usize, to: usize) {
+        if let Some(cell) = self.cells.get_mut(from) {
+            cell.below.push(to);
+        }
+        if let Some(cell) = self.cells.get_mut(to) {
+            cell.above.push(from);
+        }
+    }
+
+    /// Moves each cell towards the middle of its neighbours, row by row, down and up.
+    fn sort(&mut self) {
+        let mut positions = vec![0.0f64; self.cells.len()];
+        let mut rows = std::mem::take(&mut self.rows);
+        let note = |row: &[usize], positions: &mut Vec<f64>| {
+            // Counted from the middle, so that rows of different lengths compare.
+            let middle = (row.len() as f64 - 1.0) / 2.0;
+            for (at, cell) in row.iter().enumerate() {
+                if let Some(position) = positions.get_mut(*cell) {
+                    *position = at as f64 - middle;
+                }
+            }
+        };
+        rows.iter().for_each(|row| note(row, &mut positions));
+        for sweep in 0..SWEEPS {
+            let is_down = sweep % 2 == 0;
+            let count = rows.len();
+            for step in 0..count {
+                let at = if is_down { step } else { count - 1 - step };
+                let Some(row) = rows.get_mut(at) else { continue };
+                let middle = |cell: &usize| {
+                    let fellows = self.cells.get(*cell).map(|cell| {
+                        if is_down { cell.above.as_slice() } else { cell.below.as_slice() }
+                    });
+                    let fellows = fellows.unwrap_or_default();
+                    let sum: f64 = fellows.iter().filter_map(|fellow| positions.get(*fellow)).sum();
+                    let own = positions.get(*cell).copied().unwrap_or_default();
+                    if fellows.is_empty() { own } else { sum / fellows.len() as f64 }
+                };
+                row.sort_by(|one, other| middle(one).total_cmp(&middle(other)));
+                note(row, &mut positions);
+            }
+        }
+        self.rows = rows;
+    }
+
+    pub fn cell(&self, at: usize) -> Option<&Cell> {
+        self.cells.get(at)
+    }
+}
+
+impl Cell {
+    const fn new(kind: Kind) -> Self {
+        Self { kind, above: Vec::new(), below: Vec::new() }
+    }
+}

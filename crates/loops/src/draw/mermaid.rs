@@ -1,0 +1,98 @@
+//! A plan as a Mermaid flowchart.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use windlass_kernel::run::plan::{Doer, Effect, Phase, Plan, When};
+
+use crate::draw::{describe, layout};
+
+/// Draws a plan as a Mermaid flowchart.
+#[must_use]
+pub fn mermaid(plan: &Plan) -> String {
+    let mut out = String::from("flowchart TD\n");
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    for (at, phase) in plan.phases.iter().enumerate() {
+        names.insert(&phase.id, at);
+        let (open, close) = match (&phase.doer, &phase.when) {
+            (_, When::Intervention) => ("[/", "/]"),
+            (Doer::Person { .. }, When::Always | When::Fact { .. }) => ("([", "])"),
+            (
+                Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. },
+                When::Always | When::Fact { .. },
+            ) => ("[", "]"),
+        };
+        put(&mut out, format_args!("    p{at}{open}\"{}\"{close}\n", label(phase)));
+    }
+    for (at, needs) in layout::needs(plan).iter().enumerate() {
+        for need in needs {
+            put(&mut out, format_args!("    p{need} --> p{at}\n"));
+        }
+    }
+    for (at, phase) in plan.phases.iter().enumerate() {
+        for (verdict, way, target) in back(phase) {
+            if let Some(to) = names.get(target) {
+                let label = escape(&format!("{verdict}: {way}"));
+                put(&mut out, format_args!("    p{at} -. \"{label}\" .-> p{to}\n"));
+            }
+        }
+    }
+    out
+}
+
+fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
+    // Writing to a string cannot fail.
+    let _ = out.write_fmt(what);
+}
+
+fn label(phase: &Phase) -> String {
+    let mut lines = vec![format!("<b>{}</b>", escape(&phase.id))];
+    lines.push(escape(&describe::doer(&phase.doer)));
+    lines.extend(describe::when(&phase.when).map(|when| escape(&when)));
+    lines.extend(phase.checks.iter().map(|check| format!("✓ {}", escape(&check.id))));
+    lines.extend(phase.gate.iter().map(|gate| format!("◇ {}", escape(&gate.id))));
+    if describe::is_held(phase) {
+        lines.push("‖ may hold".to_owned());
+    }
+    lines.join("<br/>")
+}
+
+/// Where a phase's verdicts can send a run, other than on: verdict, way, phase.
+pub fn back(phase: &Phase) -> Vec<(&str, String, &str)> {
+    let checks = phase.checks.iter().flat_map(|check| &check.verdicts);
+    let gate = phase.gate.iter().flat_map(|gate| &gate.verdicts);
+    let mut found = Vec::new();
+    for (verdict, effect) in checks.chain(gate) {
+        let mut next = Some(effect);
+        while let Some(effect) = next {
+            next = match effect {
+                Effect::Intervene { phase, then } => {
+                    found.push((verdict.as_str(), "intervene".to_owned(), phase.as_str()));
+                    Some(then)
+                }
+                Effect::Redo { max, phase, then } => {
+                    found.push((verdict.as_str(), format!("redo, at most {max}"), phase.as_str()));
+                    Some(then)
+                }
+                Effect::Block | Effect::Continue | Effect::Hold { .. } | Effect::Stop { .. } => {
+                    None
+                }
+            };
+        }
+    }
+    found
+}
+
+/// Text in which Mermaid sees no syntax: everything but plain letters by its number.
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for character in describe::safe(text, 200).chars() {
+        let is_plain = character.is_alphanumeric() || " _-.,/:$*".contains(character);
+        if is_plain {
+            out.push(character);
+        } else {
+            put(&mut out, format_args!("#{};", u32::from(character)));
+        }
+    }
+    out
+}

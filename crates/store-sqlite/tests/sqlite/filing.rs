@@ -1,0 +1,437 @@
+//! Traces whose rows are not written yet: known by their entries alone, to every process.
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use windlass_kernel::{ChainError, Code, Entry, State, TraceId};
+use windlass_store::conformance::fixture::{Ending, Trace};
+use windlass_store::{
+    After, Append, AppendError, Store, StoreError, TraceFilter, TraceState, Visitor, fault,
+};
+use windlass_store_sqlite::SqliteStore;
+
+use crate::support::{
+    Place, assert_reads_back, fixture, lines, open, player, put, succeeds, tell, verify,
+};
+
+/// Up to which number the traces are filed, and how many rows say so.
+fn filed(place: &Place) -> (i64, i64, i64) {
+    let sql = "SELECT upto, (SELECT count(*) FROM traces), (SELECT count(*) FROM idempotency)
+        FROM filed";
+    let get = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    place.connect().query_row(sql, [], get).unwrap()
+}
+
+/// A call as it is while its tool runs: three entries, a key, a lease.
+fn hold(store: &SqliteStore, call: &Trace) -> windlass_store::Lease {
+    let append = Append { key: call.reserve(), ..call.create(3, After::Keep) };
+    store.append(append).unwrap().lease.unwrap()
+}
+
+fn ids(store: &dyn Store, open_only: bool, limit: usize) -> Vec<TraceId> {
+    let filter = TraceFilter { open_only, ..TraceFilter::open(limit) };
+    store.list_traces(&filter).unwrap().iter().map(|state| state.head.trace_id).collect()
+}
+
+#[test]
+fn two_processes_see_and_respect_what_the_other_has_not_filed() {
+    let place = Place::new();
+    let (one, two) = (place.open(), place.open());
+    let (a, b, c) = (fixture(1), fixture(2), fixture(3));
+    let [first, second, third] = [&a, &b, &c].map(|make| make.call(Ending::Completed));
+    let mine = hold(&one, &first);
+    let theirs = hold(&two, &second);
+    // Made by another process after this one has written last.
+    let last = hold(&one, &third);
+    assert_eq!(filed(&place), (0, 0, 0));
+    for (store, trace, lease) in
+        [(&two, &first, &mine), (&one, &second, &theirs), (&two, &third, &last)]
+    {
+        assert_reads_back(store, trace, 3);
+        let record = store.load_idempotency(&trace.slot()).unwrap().unwrap();
+        assert_eq!((record.trace_id, record.effect_digest), (trace.trace_id, None));
+        assert!(store.is_held(&store.load_state(trace.trace_id).unwrap()).unwrap());
+        // The trace, by its id.
+        let error = store.append(trace.create(3, After::Keep)).unwrap_err();
+        assert_eq!(error.code(), Code::StateConcurrentExecution);
+        // Its lease.
+        let error = store.append(trace.append(lease, 3, 1)).unwrap_err();
+        assert_eq!(error.code(), Code::StateConcurrentExecution);
+        // Its key.
+        let other = fixture(4).call(Ending::Completed);
+        let append = Append { key: trace.reserve(), ..other.create(3, After::Keep) };
+        let error = store.append(append).unwrap_err();
+        let AppendError::KeyTaken(record) = error else { panic!("{error}") };
+        assert_eq!(record.trace_id, trace.trace_id);
+        assert_eq!(store.load_state(other.trace_id).unwrap_err().code(), Code::TraceNotFound);
+    }
+    assert_eq!(filed(&place), (0, 0, 0));
+    // Each ends its own, entries of old numbers between those of newer ones.
+    for (store, trace, lease) in
+        [(&one, &first, &mine), (&two, &second, &theirs), (&one, &third, &last)]
+    {
+        let end = Append { after: After::Release, ..trace.append(lease, 3, 1) };
+        store.append(end).unwrap();
+    }
+    assert_eq!(filed(&place), (0, 0, 0));
+    for store in [&one, &two] {
+        assert_eq!(verify(store), (3, 12));
+        for trace in [&first, &second, &third] {
+            assert_reads_back(store, trace, 4);
+            let record = store.load_idempotency(&trace.slot()).unwrap().unwrap();
+            assert_eq!(record.effect_digest, Some(trace.entry(4).entry.artifact_digest));
+            assert_eq!(store.load_state(trace.trace_id).unwrap().holder, None);
+        }
+        assert_eq!(ids(store, true, 9), []);
+        assert_eq!(ids(store, false, 2), [third.trace_id, second.trace_id]);
+    }
+    // Whoever takes one over files them all; the other then finds them filed.
+    let lease = two.acquire(first.trace_id).unwrap();
+    assert_eq!((lease.fence(), filed(&place)), (2, (3, 3, 3)));
+    put(&one, &fixture(5).run_long(2));
+    assert_eq!(one.load_state(first.trace_id).unwrap().fence, 2);
+    assert_eq!(ids(&one, false, 9).len(), 4);
+}
+
+#[test]
+fn an_acquire_that_is_refused_leaves_the_holder_its_trace() {
+    let place = Place::new();
+    let (one, two) = (place.open(), place.open());
+    let call = fixture(1).call(Ending::Completed);
+    let lease = hold(&one, &call);
+    let error = two.acquire(call.trace_id).unwrap_err();
+    assert_eq!(error.code(), Code::StateLockAcquireFailed);
+    // It was filed by the way, with its holder, and goes on.
+    assert_eq!(filed(&place), (1, 1, 1));
+    one.append(call.append(&lease, 3, 1)).unwrap();
+    one.release(lease).unwrap();
+    assert_reads_back(&two, &call, 4);
+}
+
+const MANY: usize = 700;
+
+#[test]
+fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
+    let place = Place::new();
+    let store = place.open();
+    let make = fixture(0);
+    let calls: Vec<Trace> = (0..MANY).map(|_| make.call(Ending::Completed)).collect();
+    let first = hold(&store, &calls[0]);
+    for call in &calls[1..] {
+        let whole = call.create(4, After::Release);
+        store.append(Append { key: call.reserve(), ..whole }).unwrap();
+    }
+    let (upto, traces, keys) = filed(&place);
+    assert!(upto > 200 && upto < 500, "{upto}");
+    assert_eq!((traces, keys), (upto, upto));
+    // The first one was filed as it was, and ends as a filed one.
+    assert_eq!(ids(&store, true, 9), [calls[0].trace_id]);
+    let end = Append { after: After::Release, ..calls[0].append(&first, 3, 1) };
+    store.append(end).unwrap();
+    let check = |store: &dyn Store| {
+        assert_eq!(verify(store), (MANY, MANY * 4));
+        for call in &calls {
+            assert_reads_back(store, call, 4);
+            let record = store.load_idempotency(&call.slot()).unwrap().unwrap();
+            assert_eq!(record.effect_digest, Some(call.entry(4).entry.artifact_digest));
+        }
+        // Pages go over both, without a gap and without a double.
+        let all = ids(store, false, usize::MAX);
+        let mut pages = Vec::new();
+        while pages.len() < MANY {
+            let filter = TraceFilter {
+                open_only: false,
+                before: pages.last().copied(),
+                ..TraceFilter::open(64)
+            };
+            let page = store.list_traces(&filter).unwrap();
+            assert!(!page.is_empty());
+            pages.extend(page.iter().map(|state| state.head.trace_id));
+        }
+        assert_eq!((pages.len(), pages), (MANY, all));
+    };
+    check(&store);
+    check(&place.open());
+    drop(store);
+    let many = i64::try_from(MANY).unwrap();
+    assert_eq!(filed(&place), (many, many, many));
+    check(&place.open());
+}
+
+#[test]
+fn a_process_that_finds_another_writing_files_what_there_is() {
+    let place = Place::new();
+    let (one, two) = (place.open(), place.open());
+    let (a, b) = (fixture(1), fixture(2));
+    put(&two, &b.run_long(1));
+    for _ in 0..50 {
+        put(&one, &a.run_long(1));
+    }
+    assert_eq!(filed(&place).0, 0);
+    put(&two, &b.run_long(1));
+    assert_eq!(filed(&place).0, 51, "so that the next one has little to read");
+    put(&one, &a.run_long(1));
+    assert_eq!(filed(&place).0, 51, "and nothing while there is little");
+    assert_eq!(verify(&one), (53, 53));
+}
+
+/// A child: makes traces, telling each once it is done.
+pub fn makes_many(database: &Path) {
+    let store = open(database).unwrap();
+    let make = fixture(0);
+    for _ in 0..MANY {
+        let call = make.call(Ending::Completed);
+        let whole = call.create(4, After::Release);
+        store.append(Append { key: call.reserve(), ..whole }).unwrap();
+        tell("done");
+    }
+}
+
+#[test]
+fn a_process_killed_while_it_files_leaves_all_it_has_told() {
+    let place = Place::new();
+    let mut whole = player(&[], "makes many", &place.path());
+    assert_eq!(succeeds(&whole.output().unwrap()).len(), MANY);
+    assert_eq!(verify(&place.open()), (MANY, MANY * 4));
+    // The first time inside an append, the second time as the process ends.
+    for (at, mark) in [(1, 0), (2, 257)] {
+        let place = Place::new();
+        let mut child = player(&[], "makes many", &place.path());
+        let output = child.env(fault::VARIABLE, format!("file.inside:{at}")).output().unwrap();
+        assert!(!output.status.success(), "{at} did not kill");
+        let done = lines(&output.stdout).len();
+        assert_eq!(done, if at == 1 { 511 } else { MANY });
+        assert_eq!(filed(&place), (mark, mark, mark));
+        let store = place.open();
+        assert_eq!(verify(&store), (done, done * 4));
+        let make = fixture(0);
+        for number in 0..MANY {
+            let call = make.call(Ending::Completed);
+            let record = store.load_idempotency(&call.slot()).unwrap();
+            assert_eq!(record.is_some(), number < done);
+            if number < done {
+                assert_reads_back(&store, &call, 4);
+            } else {
+                // Nothing of it is there: it can be made anew.
+                let whole = call.create(4, After::Release);
+                store.append(Append { key: call.reserve(), ..whole }).unwrap();
+            }
+        }
+        assert_eq!(verify(&store), (MANY, MANY * 4));
+    }
+}
+
+/// What a scan shows: each trace, its recorded place, and which entries can be read.
+#[derive(Default)]
+struct Seen(Vec<(TraceId, Option<u64>, Vec<bool>)>);
+
+impl Visitor for Seen {
+    fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>) {
+        let number = recorded.map(|state| state.head.sequence_number);
+        self.0.push((trace_id, number, Vec::new()));
+    }
+
+    fn entry(&mut self, entry: Result<Entry, ChainError>, _: Option<&[u8]>) {
+        self.0.last_mut().unwrap().2.push(entry.is_ok());
+    }
+}
+
+fn seen(store: &dyn Store, trace: &Trace) -> (Option<u64>, Vec<bool>) {
+    let mut seen = Seen::default();
+    store.scan(&mut seen).unwrap();
+    let mut found = seen.0.into_iter().filter(|(trace_id, ..)| *trace_id == trace.trace_id);
+    let (_, recorded, entries) = found.next().unwrap();
+    assert!(found.next().is_none());
+    (recorded, entries)
+}
+
+/// Who has filed a damaged trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Filed {
+    NotYet,
+    ByItsWriter,
+    ByAnother,
+}
+
+/// Three held calls that are not filed, of which the middle one is damaged; what holds of the others
+/// is checked before and after they are filed, and `check` looks at the middle one.
+fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, Filed)) {
+    for filer in [Filed::ByItsWriter, Filed::ByAnother] {
+        damaged_and_filed(sql, filer, &check);
+    }
+}
+
+fn damaged_and_filed(sql: &str, filer: Filed, check: &impl Fn(&SqliteStore, &Trace, Filed)) {
+    let place = Place::new();
+    let store = place.open();
+    let make = fixture(0);
+    let calls = [(); 3].map(|()| make.call(Ending::Completed));
+    let leases = calls.each_ref().map(|call| hold(&store, call));
+    let damage: Connection = place.connect();
+    damage.execute_batch("DROP TRIGGER entries_are_never_updated").unwrap();
+    damage.execute_batch("DROP TRIGGER entries_are_never_deleted").unwrap();
+    assert_eq!(damage.execute(sql, []).unwrap(), 1, "{sql}");
+    let [first, middle, last] = &calls;
+    let others = |store: &dyn Store, count| {
+        for call in [first, last] {
+            assert_reads_back(store, call, count);
+            assert_eq!(seen(store, call).1, vec![true; count], "{sql}");
+        }
+    };
+    check(&store, middle, Filed::NotYet);
+    check(&place.open(), middle, Filed::NotYet);
+    others(&store, 3);
+    // Its holder cannot go on with it, as if nothing were; those of the others can.
+    let error = store.append(middle.append(&leases[1], 3, 1)).unwrap_err();
+    assert!(matches!(error, AppendError::Chain { .. } | AppendError::Fenced { .. }), "{error}");
+    for (call, lease) in [(first, &leases[0]), (last, &leases[2])] {
+        store.append(call.append(lease, 3, 1)).unwrap();
+    }
+    assert_eq!(filed(&place).0, 0);
+    if filer == Filed::ByItsWriter {
+        drop(store);
+    } else {
+        std::mem::forget(store);
+        put(&place.open(), &fixture(9).run_long(1));
+    }
+    assert!(filed(&place).0 >= 3);
+    let store = place.open();
+    check(&store, middle, filer);
+    others(&store, 4);
+    // The key is taken all the same.
+    let taken = store.load_idempotency(&middle.slot());
+    assert!(!matches!(taken, Ok(None)), "{sql}");
+    let other = fixture(7).call(Ending::Completed);
+    let append = Append { key: middle.reserve(), ..other.create(3, After::Keep) };
+    assert!(store.append(append).is_err(), "{sql}");
+}
+
+#[test]
+fn damage_inside_an_unfiled_trace_stops_it_and_is_filed_as_it_is() {
+    for place in [1, 2] {
+        for (change, readable) in [
+            ("to_state = 'DREAMING'", false),
+            ("entry_digest = x'00'", false),
+            ("ts = ts + 1", true),
+            ("prev_entry_digest = randomblob(32)", true),
+        ] {
+            let sql = format!("UPDATE entries SET {change} WHERE id = (2 << 24) + {place}");
+            damaged(&sql, |store, trace, _| {
+                let state = store.load_state(trace.trace_id).unwrap();
+                assert_eq!(state.head, trace.head_after(3), "where the last entry says");
+                let mut entries = vec![true; 3];
+                entries[place - 1] = readable;
+                assert_eq!(seen(store, trace), (Some(3), entries), "{change}");
+                let entries = store.list_log_entries(trace.trace_id, 0, 9);
+                assert_eq!(entries.is_ok(), readable, "{change}");
+            });
+        }
+    }
+    damaged("DELETE FROM entries WHERE id = (2 << 24) + 2", |store, trace, _| {
+        let state = store.load_state(trace.trace_id).unwrap();
+        assert_eq!(state.head.state, Some(State::Executing));
+        assert_eq!(seen(store, trace), (Some(3), vec![true, true]));
+    });
+}
+
+/// The chain does not show it, but the process that has written the entry knows.
+#[test]
+fn a_last_entry_that_goes_while_its_writer_lives_is_missed() {
+    for (which, left) in [("= (1 << 24) + 3", 2), ("BETWEEN 1 << 24 AND (2 << 24) - 1", 0)] {
+        let place = Place::new();
+        let store = place.open();
+        let (call, other) = (fixture(1).call(Ending::Completed), fixture(2).run_long(2));
+        let lease = hold(&store, &call);
+        put(&store, &other);
+        let damage = place.connect();
+        damage.execute_batch("DROP TRIGGER entries_are_never_deleted").unwrap();
+        let sql = format!("DELETE FROM entries WHERE id {which}");
+        assert_eq!(damage.execute(&sql, []).unwrap(), 3 - left);
+        let error = store.append(call.append(&lease, 3, 1)).unwrap_err();
+        assert_eq!(error.code(), Code::StateSequenceGap, "{error}");
+        drop(store);
+        let store = place.open();
+        // Filed where it stood.
+        assert_eq!(store.load_state(call.trace_id).unwrap().head, call.head_after(3));
+        assert_eq!(seen(&store, &call), (Some(3), vec![true; left]));
+        assert_reads_back(&store, &other, 2);
+    }
+}
+
+#[test]
+fn damage_at_the_beginning_of_an_unfiled_trace_is_never_taken_for_its_absence() {
+    for (change, readable) in [
+        ("trace_id = x'00'", false),
+        ("plan_id = NULL", true),
+        ("plan_id = x'00'", true),
+        ("holder = NULL", true),
+        ("holder = zeroblob(16)", true),
+    ] {
+        let sql = format!("UPDATE entries SET {change} WHERE id = (2 << 24) + 1");
+        damaged(&sql, |store, trace, filed| {
+            let state = store.load_state(trace.trace_id);
+            // Its writer still knows where it stood. Filed by another, it has entries and no row:
+            // verification names it.
+            let good = match filed {
+                Filed::NotYet => matches!(state, Err(StoreError::CorruptTrace { .. })),
+                Filed::ByItsWriter => state.is_ok_and(|state| state.head == trace.head_after(3)),
+                Filed::ByAnother => matches!(state, Err(StoreError::NotFound { .. })),
+            };
+            assert!(good, "{change}, filed {filed:?}");
+            let recorded = (filed == Filed::ByItsWriter).then_some(3);
+            assert_eq!(seen(store, trace), (recorded, vec![readable, true, true]), "{change}");
+        });
+    }
+}
+
+#[test]
+fn an_unreadable_reservation_is_not_a_free_key() {
+    for change in ["request_digest = NULL", "request_digest = x'00'"] {
+        let sql = format!("UPDATE entries SET {change} WHERE id = (2 << 24) + 3");
+        let place = Place::new();
+        let store = place.open();
+        let make = fixture(0);
+        let calls = [(); 2].map(|()| make.call(Ending::Completed));
+        let _leases = calls.each_ref().map(|call| hold(&store, call));
+        let damage = place.connect();
+        damage.execute_batch("DROP TRIGGER entries_are_never_updated").unwrap();
+        assert_eq!(damage.execute(&sql, []).unwrap(), 1);
+        let refused = |store: &dyn Store| {
+            let error = store.load_idempotency(&calls[1].slot()).unwrap_err();
+            assert_eq!(error.code(), Code::StoreCorrupt, "{change}");
+            let other = fixture(7).call(Ending::Completed);
+            let append = Append { key: calls[1].reserve(), ..other.create(3, After::Keep) };
+            assert_eq!(store.append(append).unwrap_err().code(), Code::StoreCorrupt, "{change}");
+            assert!(store.load_idempotency(&calls[0].slot()).unwrap().is_some());
+        };
+        refused(&store);
+        refused(&place.open());
+        drop(store);
+        assert_eq!(filed(&place), (2, 2, 2));
+        refused(&place.open());
+    }
+}
+
+#[test]
+fn a_mark_that_is_gone_stops_the_store_and_one_that_is_wrong_hides_nothing() {
+    let place = Place::new();
+    let make = fixture(0);
+    let store = place.open();
+    let calls = [(); 3].map(|()| make.call(Ending::Completed));
+    for call in &calls {
+        hold(&store, call);
+    }
+    drop(store);
+    // Set back: what is filed is read as filed, and filed again without harm.
+    place.connect().execute_batch("UPDATE filed SET upto = 1").unwrap();
+    let store = place.open();
+    assert_eq!(verify(&store), (3, 9));
+    put(&store, &make.run_long(1));
+    drop(store);
+    assert_eq!(filed(&place), (4, 4, 3));
+    assert_eq!(verify(&place.open()), (4, 10));
+    place.connect().execute_batch("DELETE FROM filed").unwrap();
+    let store = place.open();
+    assert!(store.list_traces(&TraceFilter::open(9)).is_err());
+    assert!(store.append(make.run_long(1).create(1, After::Keep)).is_err());
+}
