@@ -1,6 +1,7 @@
 //! `.windlass/config.toml`.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -15,12 +16,44 @@ use crate::failure::Failure;
 pub struct Config {
     /// Where the files that show runs lie, relative to the project; `.windlass/artifacts` when absent.
     pub artifacts_root: Option<PathBuf>,
+    /// What the driver loop can reach.
+    pub driver: Driver,
     /// How the journal is written.
     pub journal: Journal,
     /// How the store is opened.
     pub store: Store,
     /// What commands are confined to.
     pub sandbox: Sandbox,
+}
+
+/// What the driver loop can reach, and what it calls the project.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Driver {
+    /// The models that can be reached, as their providers call them; all of `loops/driver/models.toml`
+    /// when absent.
+    pub available: Option<BTreeSet<String>>,
+    /// The project's name, for telemetry and memory; the folder's when absent.
+    pub project: Option<String>,
+}
+
+/// The longest name of a project.
+const PROJECT_BYTES_MAX: usize = 64;
+
+impl Driver {
+    /// The project's name, which is the name of a file too.
+    pub fn project(&self, root: &Path) -> String {
+        let named = self.project.clone();
+        let folder = || root.file_name().map(|name| name.to_string_lossy().into_owned());
+        let name = named.or_else(folder).unwrap_or_default();
+        let plain = |char: char| if is_plain(char) { char } else { '-' };
+        let name: String = name.chars().map(plain).take(PROJECT_BYTES_MAX).collect();
+        if name.trim_matches('-').is_empty() { "project".to_owned() } else { name }
+    }
+}
+
+const fn is_plain(char: char) -> bool {
+    char.is_ascii_alphanumeric() || matches!(char, '_' | '-')
 }
 
 /// How the journal is written.
@@ -122,6 +155,16 @@ impl Config {
         }
         if config.store.busy_timeout_ms > BUSY_MS_MAX {
             let message = format!("config.toml: `store.busy_timeout_ms` is at most {BUSY_MS_MAX}");
+            return Err(Failure::new(Code::ConfigInvalid, message));
+        }
+        let named = config.driver.project.as_deref();
+        if named.is_some_and(|name| {
+            name.is_empty() || name.len() > PROJECT_BYTES_MAX || !name.chars().all(is_plain)
+        }) {
+            let message = format!(
+                "config.toml: `driver.project` must be 1 to {PROJECT_BYTES_MAX} letters, digits, \
+                 `_` or `-`"
+            );
             return Err(Failure::new(Code::ConfigInvalid, message));
         }
         Ok(config)

@@ -116,6 +116,13 @@ impl From<windlass_engine::EngineError> for Failure {
     }
 }
 
+impl From<windlass_driver::ConfigError> for Failure {
+    fn from(error: windlass_driver::ConfigError) -> Self {
+        let hint = error.hint.clone();
+        Self::of(error.code(), &error).hint(hint)
+    }
+}
+
 impl From<windlass_loops::LoopError> for Failure {
     fn from(error: windlass_loops::LoopError) -> Self {
         Self::of(error.code(), &error).hint(error.hint())

@@ -5,16 +5,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_connect::{Confinement, Connectors};
-use windlass_engine::doers::{Agent, BUILTINS, Doers, RunnerChoice};
+use windlass_driver::DriverConfig;
+use windlass_engine::doers::driver::{DRIVER_BUILTINS, Driver, DriverSettings};
+use windlass_engine::doers::{Agent, BUILTINS, Doers, Guard, RunnerChoice};
 use windlass_engine::{
     Engine, EngineError, Files, GitPlace, Parts, Place, Projector, Settings, Stop, Workshop,
 };
+use windlass_kernel::run::plan::{Doer, Plan};
 use windlass_kernel::{Code, RiskLevel};
 use windlass_loops::{AgentFile, Known, LoopFile};
-use windlass_policy::PolicySet;
-use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, System};
+use windlass_policy::{Judgement, PolicySet, Question};
+use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, Source as _, System};
 use windlass_store::Store;
 
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::project::{Project, unreadable};
 
@@ -77,6 +81,11 @@ impl Workshop for Gateways {
         self.set.registry().find(server, tool).map(|(_, tool)| tool.class)
     }
 
+    fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement> {
+        let files = FileWorkspace::new(workspace).ok()?;
+        Some(self.set.judge(question, &files))
+    }
+
     fn sizes(&self) -> (usize, usize) {
         (self.set.rules().len(), self.set.registry().tools().count())
     }
@@ -90,7 +99,47 @@ pub fn whoami(named: Option<&str>) -> String {
 
 /// The names of all builtins.
 pub fn builtins() -> BTreeSet<String> {
-    BUILTINS.iter().map(|name| (*name).to_owned()).collect()
+    BUILTINS.iter().chain(&DRIVER_BUILTINS).map(|name| (*name).to_owned()).collect()
+}
+
+/// Puts the driver together, if the project has a loop that needs it.
+fn driver(
+    project: &Project,
+    config: &Config,
+    files: &BTreeMap<String, Vec<u8>>,
+    loops: &BTreeMap<String, LoopFile>,
+    store: &Arc<dyn Store>,
+) -> Result<Option<Arc<Driver>>, Failure> {
+    let tables: BTreeMap<String, Vec<u8>> = files
+        .iter()
+        .filter_map(|(path, bytes)| Some((path.strip_prefix("loops/")?.to_owned(), bytes.clone())))
+        .filter(|(path, _)| path.starts_with("driver/"))
+        .collect();
+    if tables.is_empty() && !loops.values().any(|file| is_driven(&file.plan)) {
+        return Ok(None);
+    }
+    let tables = DriverConfig::load(&tables)?;
+    let all = || tables.models().values().map(|model| model.primary.clone()).collect();
+    let available = config.driver.available.clone().unwrap_or_else(all);
+    let root = project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
+    let settings = DriverSettings {
+        available,
+        project_id: config.driver.project(&root),
+        session_id: System.fresh_id().to_string(),
+        memory: project.folder.join("memory"),
+        edits: project.folder.join("edits"),
+        store: Arc::clone(store),
+        config: tables,
+    };
+    Ok(Some(Arc::new(Driver::new(settings))))
+}
+
+/// Whether a loop has phases of the driver's.
+fn is_driven(plan: &Plan) -> bool {
+    let own = |doer: &Doer| matches!(doer, Doer::Builtin { name, .. } if DRIVER_BUILTINS.contains(&name.as_str()));
+    plan.phases
+        .iter()
+        .any(|phase| own(&phase.doer) || phase.checks.iter().any(|check| own(&check.doer)))
 }
 
 /// Reads the agents among the files that decide.
@@ -166,7 +215,8 @@ impl Shop {
         let place: Arc<dyn Place> = Arc::new(GitPlace::new(root.clone()));
         let stop = Stop::new(project.folder.join("stop"));
         let source = Arc::new(System);
-        let hands = Doers::new(
+        let driver = driver(project, &config, &files, &loops, &store)?;
+        let mut hands = Doers::new(
             Arc::clone(&workshop),
             Arc::clone(&place),
             connectors,
@@ -175,9 +225,13 @@ impl Shop {
             agents,
             RunnerChoice::default(),
         );
+        if let Some(driver) = &driver {
+            let guard = Arc::clone(driver) as Arc<dyn Guard>;
+            hands = hands.with(Driver::builtins(driver)).with_guard(guard);
+        }
         let files = Files::new(Arc::clone(&store), project.artifacts(&config));
         let projector = announce(Arc::new(files));
-        let engine = Engine::new(
+        let mut engine = Engine::new(
             Parts {
                 store: Arc::clone(&store),
                 source: Arc::new(System),
@@ -189,6 +243,9 @@ impl Shop {
             },
             Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
         );
+        if let Some(driver) = driver {
+            engine = engine.with_escort(driver);
+        }
         Ok(Self { engine, store, loops })
     }
 }

@@ -10,6 +10,7 @@ use windlass_kernel::{
 use windlass_runtime::Source;
 use windlass_store::{After, Append, Claim, Guard, KeyAction, NewEntry, Record, Store};
 
+use crate::engine::Escort;
 use crate::error::EngineError;
 
 /// How many entries are read in one go.
@@ -22,6 +23,8 @@ pub struct Book {
     guard: Option<Guard>,
     plan_id: PlanId,
     run: Arc<Run>,
+    /// Adds what must be on record with an event.
+    escort: Option<Arc<dyn Escort>>,
     /// The events of the last append.
     last: Vec<Event>,
     /// The fold has gone ahead of the journal: nothing more may be written from it.
@@ -45,6 +48,7 @@ impl Book {
             guard: None,
             plan_id: PlanId(trace_id.0),
             run: Arc::new(Run::empty(trace_id)),
+            escort: None,
             last: Vec::new(),
             lost: false,
         };
@@ -69,6 +73,7 @@ impl Book {
             guard: Some(guard),
             plan_id: PlanId(trace_id.0),
             run: Arc::new(run),
+            escort: None,
             last: Vec::new(),
             lost: false,
         })
@@ -97,6 +102,13 @@ impl Book {
         let corrupt = |source| EngineError::Corrupt { trace_id, source };
         run.head.matches(&recorded.head).map_err(corrupt)?;
         Ok(run)
+    }
+
+    /// Has everything from now on recorded with what the escort adds to it.
+    #[must_use]
+    pub fn with_escort(mut self, escort: Option<Arc<dyn Escort>>) -> Self {
+        self.escort = escort;
+        self
     }
 
     /// The run.
@@ -145,9 +157,15 @@ impl Book {
         let mut entries = Vec::with_capacity(events.len());
         self.last.clear();
         for event in events {
-            let (entry, event) = self.add(event)?;
-            entries.push(entry);
-            self.last.push(event);
+            let events = match &self.escort {
+                Some(escort) => escort.escort(&self.run, event, self.source.now())?,
+                None => vec![event],
+            };
+            for event in events {
+                let (entry, event) = self.add(event)?;
+                entries.push(entry);
+                self.last.push(event);
+            }
         }
         let ended = self.run.head.state.is_some_and(State::is_terminal);
         let after = if ended { After::Release } else { After::Keep };
@@ -170,11 +188,11 @@ impl Book {
         let trace_id = self.run.head.trace_id;
         let ts = self.source.now();
         let artifact_id = ArtifactId(self.source.fresh_id());
-        let to = event.to_state();
+        let from = self.run.head.state.unwrap_or(State::Init);
+        let to = event.to_state_from(from);
         let event = RunEvent::new(trace_id, artifact_id, ts, event);
         let body = event.to_bytes().map_err(|source| EngineError::Artifact { trace_id, source })?;
         let artifact_digest = Digest::of(&body);
-        let from = self.run.head.state.unwrap_or(State::Init);
         let draft = Draft {
             ts,
             transition: Transition { from, to, artifact: ArtifactType::RunEvent },
@@ -234,6 +252,6 @@ pub(crate) fn open_record(
     let agrees = event.trace_id == entry.trace_id
         && event.artifact_id == entry.artifact_id
         && event.ts == entry.ts
-        && event.event.to_state() == entry.to_state;
+        && event.event.to_state_from(entry.from_state) == entry.to_state;
     if agrees { Ok((event.event, head)) } else { Err(mismatch()) }
 }

@@ -4,6 +4,7 @@ mod agent;
 mod brief;
 mod builtin;
 mod command;
+pub mod driver;
 mod outputs;
 mod script;
 mod toolbox;
@@ -22,7 +23,7 @@ use windlass_runtime::Source;
 pub use agent::{Agent, AgentJob, AgentReply, Runner, RunnerChoice};
 pub use builtin::{BUILTINS, Builtin, Deed};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
-pub use toolbox::{ToolReply, ToolRequest, Toolbox};
+pub use toolbox::{Guard, ToolReply, ToolRequest, Toolbox};
 
 use crate::engine::{Place, Workshop};
 use crate::error::EngineError;
@@ -45,6 +46,7 @@ pub struct Doers {
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) runners: RunnerChoice,
     pub(crate) builtins: BTreeMap<String, Box<dyn Builtin>>,
+    pub(crate) guard: Option<Arc<dyn Guard>>,
 }
 
 /// What came of a doer, before it is weighed.
@@ -103,13 +105,20 @@ impl Doers {
         runners: RunnerChoice,
     ) -> Self {
         let builtins = builtin::shipped();
-        Self { workshop, place, connect, source, stop, agents, runners, builtins }
+        Self { workshop, place, connect, source, stop, agents, runners, builtins, guard: None }
     }
 
     /// Adds builtins of a loop that brings its own.
     #[must_use]
     pub fn with(mut self, more: impl IntoIterator<Item = (String, Box<dyn Builtin>)>) -> Self {
         self.builtins.extend(more);
+        self
+    }
+
+    /// Puts a guard before everything that agents do in the runs that it minds.
+    #[must_use]
+    pub fn with_guard(mut self, guard: Arc<dyn Guard>) -> Self {
+        self.guard = Some(guard);
         self
     }
 
@@ -215,7 +224,13 @@ impl Hands for Doers {
             Subject::Work => &assignment.phase.doer,
             Subject::Check(check) => &check.doer,
         };
-        let tools = Toolbox::new(gateway, self.workshop.as_ref(), &self.stop, assignment);
+        let tools = Toolbox::new(
+            gateway,
+            self.workshop.as_ref(),
+            &self.stop,
+            assignment,
+            self.guard.as_deref(),
+        );
         let product = self.produce(doer, assignment, &tools, desk)?;
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         match (&assignment.subject, product) {

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use windlass_connect::Confinement;
 use windlass_kernel::run::{Base, Change, Commit, Event, Run};
-use windlass_kernel::{Digest, RiskLevel, Timestamp};
+use windlass_kernel::{Digest, RiskLevel, Timestamp, TraceId};
+use windlass_policy::{Judgement, Question};
 use windlass_runtime::{Gateway, Source};
 use windlass_store::Store;
 
+use crate::book::Book;
 use crate::error::EngineError;
 use crate::hands::Hands;
 use crate::stop::Stop;
@@ -79,6 +81,16 @@ pub trait Place: Send + Sync {
     fn make_worktree(&self, run_id: &str, base: &Base) -> Result<String, EngineError>;
 }
 
+/// Adds what a loop's own rules want on record together with an event.
+pub trait Escort: Send + Sync {
+    /// The events to record in place of `event`, which is among them. They become durable in one
+    /// transaction, all of them or none.
+    ///
+    /// # Errors
+    /// [`EngineError`] when they cannot be told: then the event is not recorded either.
+    fn escort(&self, run: &Run, event: Event, now: Timestamp) -> Result<Vec<Event>, EngineError>;
+}
+
 /// A commit that is made, or nothing to commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prepared {
@@ -104,6 +116,12 @@ pub trait Workshop: Send + Sync {
 
     /// The registry's class of a tool.
     fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel>;
+
+    /// What policy says to a call, without it being made; `None` when that cannot be told.
+    fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement> {
+        let _ = (workspace, question);
+        None
+    }
 
     /// How many rules and tools there are.
     fn sizes(&self) -> (usize, usize);
@@ -151,6 +169,7 @@ pub struct Engine {
     pub(crate) workshop: Arc<dyn Workshop>,
     pub(crate) stop: Stop,
     pub(crate) settings: Settings,
+    pub(crate) escort: Option<Arc<dyn Escort>>,
 }
 
 impl Engine {
@@ -158,7 +177,20 @@ impl Engine {
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
         let Parts { store, source, hands, projector, place, workshop, stop } = parts;
-        Self { store, source, hands, projector, place, workshop, stop, settings }
+        Self { store, source, hands, projector, place, workshop, stop, settings, escort: None }
+    }
+
+    /// Has every event recorded with what the escort adds to it.
+    #[must_use]
+    pub fn with_escort(mut self, escort: Arc<dyn Escort>) -> Self {
+        self.escort = Some(escort);
+        self
+    }
+
+    /// Takes a recorded run over.
+    pub(crate) fn open(&self, trace_id: TraceId) -> Result<Book, EngineError> {
+        let book = Book::open(&self.store, &self.source, trace_id)?;
+        Ok(book.with_escort(self.escort.clone()))
     }
 
     /// The stop switch.

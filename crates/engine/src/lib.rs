@@ -19,7 +19,7 @@ mod start;
 mod stop;
 
 pub use book::Book;
-pub use engine::{Engine, Parts, Place, Prepared, Projector, Settings, Workshop};
+pub use engine::{Engine, Escort, Parts, Place, Prepared, Projector, Settings, Workshop};
 pub use error::EngineError;
 pub use find::{Found, RunFilter};
 pub use hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};

@@ -3,7 +3,6 @@
 use windlass_kernel::run::{Decision, Event, Hold, Resolution, Run, Vote};
 use windlass_kernel::{Code, Digest, State, TraceId};
 
-use crate::book::Book;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::find::RunFilter;
@@ -73,7 +72,7 @@ impl Engine {
             return Err(invalid("the name must be one line".to_owned()));
         }
         check("reason", reason, REASON_BYTES_MAX, "why")?;
-        let mut book = Book::open(&self.store, &self.source, trace_id)?;
+        let mut book = self.open(trace_id)?;
         refuse_ended(book.run())?;
         let run = name(book.run());
         let Some(hold) = book.run().hold.clone() else {

@@ -1,6 +1,6 @@
 //! What becomes of runs whose processes died: as their loops say.
 
-use windlass_kernel::run::plan::OnRestart;
+use windlass_kernel::run::plan::{OnRestart, Plan, Requirement};
 use windlass_kernel::run::{Event, Run};
 use windlass_kernel::{State, TraceId};
 use windlass_store::AcquireError;
@@ -49,6 +49,25 @@ impl Engine {
         Ok(recovered)
     }
 
+    /// Ends the tasks of a loop that takes one at a time and goes on with none: whoever begins the
+    /// next one holds the loop's lock, so no other is alive.
+    pub(crate) fn end_left_over(&self, plan: &Plan) -> Result<(), EngineError> {
+        if plan.on_restart != OnRestart::Terminate || !plan.require.contains(&Requirement::Single) {
+            return Ok(());
+        }
+        let filter = RunFilter { open_only: true, state: None, limit: usize::MAX };
+        for found in self.list(&filter)?.into_iter().rev() {
+            if found.live || found.trace.head.state == Some(State::Checkpoint) {
+                continue;
+            }
+            let trace_id = found.trace.head.trace_id;
+            if self.read(trace_id)?.plan().is_some_and(|other| other.id == plan.id) {
+                self.recover_one(trace_id).map_err(|(_, error)| error)?;
+            }
+        }
+        Ok(())
+    }
+
     fn recover_one(
         &self,
         trace_id: TraceId,
@@ -59,7 +78,7 @@ impl Engine {
         if on_restart == OnRestart::Resume {
             return self.resume(trace_id).map(|run| Some((on_restart, run))).map_err(fail);
         }
-        let mut book = Book::open(&self.store, &self.source, trace_id).map_err(fail)?;
+        let mut book = self.open(trace_id).map_err(fail)?;
         // It may have gone on since it was listed.
         if matches!(book.run().head.state, Some(State::Checkpoint | State::Terminal)) {
             return Ok(None);

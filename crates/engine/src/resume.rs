@@ -32,7 +32,7 @@ impl Engine {
             Some(plan) => self.lock_for(plan, own)?,
             None => Vec::new(),
         };
-        let mut book = Book::open(&self.store, &self.source, trace_id)?;
+        let mut book = self.open(trace_id)?;
         refuse_ended(book.run())?;
         match book.run().head.state {
             Some(State::Checkpoint) => self.take_up_hold(&mut book)?,

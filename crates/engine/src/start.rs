@@ -51,6 +51,7 @@ impl Engine {
         self.stop.check(None)?;
         let _locks = self.lock_for(&new.plan, new.worktree)?;
         self.stop.check(None)?;
+        self.end_left_over(&new.plan)?;
         let root = &self.settings.root;
         let base = self.place.base(root)?;
         if new.plan.require.contains(&Requirement::CleanRepo) {
@@ -89,7 +90,8 @@ impl Engine {
             task: new.task,
             worktree,
         };
-        let book = Book::begin(&self.store, &self.source, trace_id, started)?;
+        let book = Book::begin(&self.store, &self.source, trace_id, started)?
+            .with_escort(self.escort.clone());
         self.projector.show(book.run(), book.last())?;
         self.drive(book)
     }

@@ -24,5 +24,6 @@ pub use parts::{
     Base, Call, Change, Decision, Done, Failure, Held, InvocationResult, Started, Usage, Vote,
 };
 pub use state::{
-    Commit, Ended, Hold, Judged, PhaseState, PhaseStatus, Resolution, Run, Source, Spent, Stage,
+    Commit, Ended, Hold, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Spent,
+    Stage,
 };

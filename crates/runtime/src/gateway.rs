@@ -105,6 +105,21 @@ impl Gateway {
         }
     }
 
+    /// Records a call that is not to be made, whatever policy says to it: it ends DENIED.
+    ///
+    /// # Errors
+    /// [`GatewayError`] when the request is not one, or the store fails.
+    pub fn refuse(
+        &self,
+        request: CallRequest,
+        code: Code,
+        reason: String,
+    ) -> Result<CallReport, GatewayError> {
+        let request = request.compose(self.source.as_ref())?;
+        let (verdict, code, rules) = (Verdict::Deny, Some(code), Vec::new());
+        self.deny(request, &Ruling { verdict, code, reason, rules })
+    }
+
     /// Shows a call as recorded.
     ///
     /// # Errors

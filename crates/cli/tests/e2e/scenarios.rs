@@ -20,14 +20,15 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::BacklogInvalid, NO_RUNS),
     (Code::BacklogLineChanged, NO_RUNS),
     (Code::LedgerCorrupt, NO_RUNS),
-    (Code::DriverConfigInvalid, "no command reads the driver loop's configuration"),
-    (Code::DriverModelUnavailable, "no command runs the driver loop"),
-    (Code::DriverCapabilityExceeded, "no command runs the driver loop"),
-    (Code::DriverSandboxInconsistent, "no command runs the driver loop"),
-    (Code::DriverSaveRefused, "no command runs the driver loop"),
-    (Code::DriverMemoryConflict, "no command runs the driver loop"),
+    (Code::DriverModelUnavailable, IN_A_RUN),
+    (Code::DriverCapabilityExceeded, IN_A_RUN),
+    (Code::DriverSandboxInconsistent, IN_A_RUN),
+    (Code::DriverSaveRefused, IN_A_RUN),
+    (Code::DriverMemoryConflict, IN_A_RUN),
 ];
 
+const IN_A_RUN: &str = "a run of the driver loop ends with it as its reason, not with an error; \
+    `crates/engine/tests/driver` meets it";
 const NO_RUNS: &str = "no command reads it yet; `vectors` and the tests of `formats` meet it";
 
 /// A way to meet a code.
@@ -128,6 +129,11 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         let place = Place::with_project();
         place.write(".windlass/policy/mine.toml", "[[rule]]\n");
         place.run(&["policy", "check"])
+    }),
+    (Code::DriverConfigInvalid, || {
+        let place = Place::with_project();
+        place.append(".windlass/loops/driver/models.toml", "colour = 1");
+        place.run(&["run", "greetings", "--loop", "driver"])
     }),
     (Code::PathOutsideWorkspace, || {
         Place::with_project().shell("shell/run", "echo x > /tmp/x", &["--new-key"])

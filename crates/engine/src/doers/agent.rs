@@ -134,6 +134,16 @@ impl Doers {
             );
             return Ok(Product::failed("unknown_step", reason));
         };
+        let guard = self.guard.as_deref().filter(|guard| guard.minds(&assignment.run));
+        // It works with the model that the loop's rules have selected, not with one of its own.
+        let mut agent = agent.clone();
+        if let Some(guard) = guard {
+            match guard.admits(&desk.run(), &assignment.phase) {
+                Ok(model) => agent.model = Some(model),
+                Err(reason) => return Ok(Product::failed("not_admitted", reason)),
+            }
+        }
+        let agent = &agent;
         let mut brief = brief(assignment);
         if let (Some(prompt), Some(object)) = (prompt, brief.as_object_mut()) {
             object.insert("prompt".to_owned(), Value::String(prompt.to_owned()));
@@ -170,6 +180,11 @@ impl Doers {
         desk.invocation_ended(invocation, result, usage, duration_ms, &note);
         // What it used is on record with the invocation; the phase must not count it again.
         let usage = Usage::default();
+        if let (Some(guard), AgentReply::Answer { answer, .. }) = (guard, &reply)
+            && let Err(reason) = guard.takes(answer)
+        {
+            return Ok(Product::failed("validation_error", reason));
+        }
         Ok(match reply {
             AgentReply::Answer { answer, .. } => Product::Answer { answer, usage },
             AgentReply::Failed { class, reason, .. } => {

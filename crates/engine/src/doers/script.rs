@@ -29,12 +29,16 @@ pub struct ScriptError {
 #[derive(Clone, Debug)]
 pub struct Script {
     phases: BTreeMap<String, Vec<Take>>,
+    model: Option<String>,
     digest: Digest,
 }
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
+    /// The model that the answers stand for; the one that is asked for when absent.
+    #[serde(default)]
+    model: Option<String>,
     phases: BTreeMap<String, Vec<Take>>,
 }
 
@@ -132,7 +136,7 @@ impl Script {
                 }
             }
         }
-        Ok(Self { phases: file.phases, digest: Digest::of(bytes) })
+        Ok(Self { phases: file.phases, model: file.model, digest: Digest::of(bytes) })
     }
 
     /// The answers that a run was started with, if it was. They lie in the journal, so that the run
@@ -172,8 +176,8 @@ impl Runner for Script {
         "script"
     }
 
-    fn model(&self, _: &Agent) -> Option<String> {
-        None
+    fn model(&self, agent: &Agent) -> Option<String> {
+        self.model.clone().or_else(|| agent.model.clone())
     }
 
     fn run(&self, job: &AgentJob<'_>, tools: &Toolbox<'_>) -> Result<AgentReply, EngineError> {

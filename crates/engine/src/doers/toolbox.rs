@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
-use windlass_kernel::run::Call;
-use windlass_kernel::{RiskLevel, State, TraceId};
+use windlass_kernel::run::plan::Phase;
+use windlass_kernel::run::{Call, Run};
+use windlass_kernel::{Code, RiskLevel, State, TraceId};
+use windlass_policy::{Judgement, Question};
 use windlass_runtime::{CallReport, CallRequest, Gateway, GatewayError};
 
 use crate::engine::Workshop;
@@ -50,6 +52,35 @@ pub enum ToolReply {
     Stopped,
 }
 
+/// Stands before everything that agents do in the runs of a loop with rules of its own.
+pub trait Guard: Send + Sync {
+    /// Whether the run is one of its loop's.
+    fn minds(&self, run: &Run) -> bool;
+
+    /// The model that an agent of this phase works with; a refusal is why it may not work at all.
+    ///
+    /// # Errors
+    /// Why not, for a person.
+    fn admits(&self, run: &Run, phase: &Phase) -> Result<String, String>;
+
+    /// Whether an agent's answer may be taken at all.
+    ///
+    /// # Errors
+    /// Why not, for a person.
+    fn takes(&self, answer: &Value) -> Result<(), String>;
+
+    /// Whether a call may be made; policy judges it too.
+    ///
+    /// # Errors
+    /// Why not, for a person.
+    fn permits(
+        &self,
+        assignment: &Assignment,
+        class: RiskLevel,
+        judgement: Option<&Judgement>,
+    ) -> Result<(), String>;
+}
+
 /// Makes the calls of one try.
 ///
 /// The key of a call is made of run, phase, try and the call's place in it. So a try that is done
@@ -59,6 +90,7 @@ pub struct Toolbox<'a> {
     workshop: &'a dyn Workshop,
     stop: &'a Stop,
     assignment: &'a Assignment,
+    guard: Option<&'a dyn Guard>,
     prefix: String,
     run_id: String,
     /// How many calls were asked for.
@@ -72,6 +104,7 @@ impl<'a> Toolbox<'a> {
         workshop: &'a dyn Workshop,
         stop: &'a Stop,
         assignment: &'a Assignment,
+        guard: Option<&'a dyn Guard>,
     ) -> Self {
         let run = assignment.run.started.as_ref();
         let run_id = run.map(|started| started.run_id.clone()).unwrap_or_default();
@@ -81,7 +114,8 @@ impl<'a> Toolbox<'a> {
         };
         let prefix = format!("{run_id}/{}{subject}/{}", assignment.phase.id, assignment.attempt);
         let (asked, calls) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        Self { gateway, workshop, stop, assignment, prefix, run_id, asked, calls }
+        let guard = guard.filter(|guard| guard.minds(&assignment.run));
+        Self { gateway, workshop, stop, assignment, guard, prefix, run_id, asked, calls }
     }
 
     /// Makes a call.
@@ -100,7 +134,7 @@ impl<'a> Toolbox<'a> {
         }
         let (server, tool) = request.tool.split_once('/').unwrap_or((&request.tool, ""));
         let class = self.workshop.class_of(server, tool).unwrap_or(RiskLevel::Write);
-        let report = match self.gateway.call(CallRequest {
+        let request = CallRequest {
             server: server.to_owned(),
             tool: tool.to_owned(),
             args: request.args,
@@ -111,7 +145,12 @@ impl<'a> Toolbox<'a> {
             plan_id: Some(self.assignment.plan_id),
             agent: request.agent,
             phase: Some(self.assignment.phase.id.clone()),
-        }) {
+        };
+        let report = match self.objection(&request) {
+            None => self.gateway.call(request),
+            Some(reason) => self.gateway.refuse(request, Code::PolicyDenied, reason),
+        };
+        let report = match report {
             Ok(report) => report,
             // Whoever asks for what is no call has made a mistake; the run can go on from that.
             Err(GatewayError::Request(error)) => {
@@ -134,6 +173,22 @@ impl<'a> Toolbox<'a> {
             trace_id: report.trace_id,
         });
         Ok(ToolReply::Ended(Box::new(report)))
+    }
+
+    /// Why the loop's guard does not permit a call, if it does not.
+    fn objection(&self, request: &CallRequest) -> Option<String> {
+        let guard = self.guard?;
+        let question = Question {
+            server: request.server.clone(),
+            tool: request.tool.clone(),
+            declared_class: Some(request.declared_class),
+            args: request.args.clone(),
+            has_key: request.key.is_some(),
+            phase: request.phase.clone(),
+            agent: request.agent.clone(),
+        };
+        let judgement = self.workshop.judgement(&self.assignment.workspace, &question);
+        guard.permits(self.assignment, request.declared_class, judgement.as_ref()).err()
     }
 
     /// The calls that have ended.

@@ -250,6 +250,16 @@ impl Event {
         }
     }
 
+    /// The state that an entry with this event leads to from a state: what is noted of a run on hold
+    /// leaves it there.
+    #[must_use]
+    pub const fn to_state_from(&self, from: State) -> State {
+        match (self, from) {
+            (Self::Noted { .. }, State::Checkpoint) => State::Checkpoint,
+            _ => self.to_state(),
+        }
+    }
+
     /// The event's name in the journal.
     #[must_use]
     pub const fn kind(&self) -> &'static str {

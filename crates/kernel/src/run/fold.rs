@@ -10,7 +10,7 @@ use super::index::{Graph, Index};
 use super::parts::{Change, Done, Started, Usage, Vote};
 use super::plan::{Concurrency, Resource, RunOutcome, Trigger};
 use super::state::{
-    Commit, Ended, Judged, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
+    Commit, Ended, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
 };
 use crate::{Code, Digest, Head, State, Timestamp};
 
@@ -49,7 +49,7 @@ impl Run {
         let before = self.head.state;
         let error =
             |why| RunError { sequence_number: head.sequence_number, kind: event.kind(), why };
-        if head.state != Some(event.to_state()) {
+        if head.state != Some(event.to_state_from(before.unwrap_or(State::Init))) {
             return Err(error("its entry leads to another state".to_owned()));
         }
         if !may_follow(event, before) {
@@ -74,7 +74,11 @@ impl Run {
     fn fold(&mut self, event: &Event, digest: Digest, ts: Timestamp) -> Result<(), String> {
         match event {
             Event::Started(started) => self.start(started, ts),
-            Event::Begun {} | Event::Continued {} | Event::Noted { .. } => Ok(()),
+            Event::Begun {} | Event::Continued {} => Ok(()),
+            Event::Noted { what, body } => {
+                self.notes.push(Noted { what: *what, body: Arc::new(body.clone()), at: ts });
+                Ok(())
+            }
             Event::PhaseStarted { phase, attempt } => self.start_phase(phase, *attempt, ts),
             Event::PhaseSkipped { phase, .. } => self.skip_phase(phase),
             Event::Checked { phase, attempt, check, verdict, reason, findings, usage, .. } => {
@@ -326,6 +330,8 @@ const fn may_follow(event: &Event, before: Option<State>) -> bool {
             before,
             Some(State::Init | State::Running | State::Checkpoint | State::Resumed)
         ),
+        // A run that ends on hold has its last notes made there.
+        Event::Noted { .. } => matches!(before, Some(State::Running | State::Checkpoint)),
         Event::PhaseStarted { .. }
         | Event::PhaseSkipped { .. }
         | Event::Checked { .. }
@@ -337,8 +343,7 @@ const fn may_follow(event: &Event, before: Option<State>) -> bool {
         | Event::Warned { .. }
         | Event::Held(_)
         | Event::Restarted { .. }
-        | Event::CommitPrepared { .. }
-        | Event::Noted { .. } => matches!(before, Some(State::Running)),
+        | Event::CommitPrepared { .. } => matches!(before, Some(State::Running)),
     }
 }
 

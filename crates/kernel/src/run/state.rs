@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::event::Note;
 use super::index::Index;
 use super::parts::{Change, Decision, Done, Held, Started, Usage, Vote};
 use super::plan::{Effect, FAILED, Phase, Plan, Resource, RunOutcome};
@@ -210,6 +211,17 @@ pub struct Ended {
     pub at: Timestamp,
 }
 
+/// Something that was stated for the record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Noted {
+    /// What kind of thing.
+    pub what: Note,
+    /// The thing.
+    pub body: Arc<Value>,
+    /// When.
+    pub at: Timestamp,
+}
+
 /// A commit of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commit {
@@ -254,6 +266,8 @@ pub struct Run {
     pub commit: Option<Commit>,
     /// When that was prepared.
     pub commit_at: Option<Timestamp>,
+    /// What was stated for the record, oldest first.
+    pub notes: Vec<Noted>,
     /// How it ended.
     pub ended: Option<Ended>,
     pub(super) warned: BTreeSet<Resource>,
@@ -287,6 +301,7 @@ impl Run {
             invocations: 0,
             commit: None,
             commit_at: None,
+            notes: Vec::new(),
             ended: None,
             warned: BTreeSet::new(),
             granted: BTreeMap::new(),

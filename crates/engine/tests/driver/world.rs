@@ -1,0 +1,372 @@
+//! A project with the shipped loop, policy and tables, and engines over it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use windlass_connect::{Connect, Connectors};
+use windlass_driver::DriverConfig;
+use windlass_engine::doers::driver::{
+    Confinement, DRIVER_BUILTINS, Driver, DriverSettings, InMemory,
+};
+use windlass_engine::doers::{ANSWERS_OPTION, Agent, Doers, RunnerChoice};
+use windlass_engine::{
+    Engine, EngineError, GitPlace, NewRun, Parts, Place, Projector, Settings, Stop, Workshop,
+};
+use windlass_kernel::run::plan::Plan;
+use windlass_kernel::run::{Event, Note, Run, RunEvent};
+use windlass_kernel::{Digest, HolderId, RiskLevel, Timestamp, TraceId, Uuid7};
+use windlass_loops::{AgentFile, Known, LoopFile};
+use windlass_policy::{Judgement, PolicySet, Question};
+use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, Settings as Speed, Source};
+use windlass_store::{MemoryStore, Shared, Store};
+
+use crate::faults::{Fault, Faulty};
+
+const LOOP: &[u8] = include_bytes!("../../../../loops/driver.md");
+const EXECUTOR: &[u8] = include_bytes!("../../../../loops/agents/executor.md");
+
+/// A clock that steps, and ids that count.
+#[derive(Default)]
+pub struct Clock(AtomicU64);
+
+impl Clock {
+    fn step(&self) -> u64 {
+        1_767_225_600_000 + self.0.fetch_add(1, Ordering::SeqCst)
+    }
+}
+
+impl Source for Clock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_unix_ms(i64::try_from(self.step()).unwrap()).unwrap()
+    }
+    fn fresh_id(&self) -> Uuid7 {
+        let step = self.step();
+        let [a, b, c, d, e, f, g, h] = step.to_be_bytes();
+        Uuid7::from_parts(step, [0, 0, a, b, c, d, e, f, g, h])
+    }
+}
+
+struct Silent;
+
+impl Projector for Silent {
+    fn show(&self, _: &Run, _: &[Event]) -> Result<(), EngineError> {
+        Ok(())
+    }
+    fn check_hold(&self, _: &Run) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+struct Tools {
+    set: PolicySet,
+    gateway: Arc<Gateway>,
+}
+
+impl Workshop for Tools {
+    fn gateway(&self, _: &Path) -> Result<Arc<Gateway>, EngineError> {
+        Ok(Arc::clone(&self.gateway))
+    }
+    fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {
+        self.set.registry().find(server, tool).map(|(_, tool)| tool.class)
+    }
+    fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement> {
+        Some(self.set.judge(question, &FileWorkspace::new(workspace).unwrap()))
+    }
+    fn sizes(&self) -> (usize, usize) {
+        (self.set.rules().len(), 2)
+    }
+}
+
+/// What survives a process.
+pub struct World {
+    pub folder: TempDir,
+    pub shared: Shared,
+    pub clock: Arc<Clock>,
+    pub files: BTreeMap<String, Vec<u8>>,
+    pub available: Option<BTreeSet<String>>,
+    pub confinement: Mutex<Option<Arc<dyn Confinement>>>,
+    pub plan: Plan,
+    holders: AtomicU64,
+    locks: PathBuf,
+}
+
+/// One process.
+pub struct Process {
+    pub engine: Engine,
+    pub store: Arc<Faulty>,
+}
+
+pub fn config_files() -> BTreeMap<String, Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../loops/driver");
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    entries
+        .map(|entry| {
+            let name = format!("driver/{}", entry.file_name().to_str().unwrap());
+            (name, std::fs::read(entry.path()).unwrap())
+        })
+        .collect()
+}
+
+fn policy() -> PolicySet {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../policies");
+    let read = |name: &str| std::fs::read(folder.join(name)).unwrap();
+    let files = BTreeMap::from([
+        ("tools.toml".to_owned(), read("tools.toml")),
+        ("policy/default.toml".to_owned(), read("default.toml")),
+    ]);
+    PolicySet::load(&files).unwrap()
+}
+
+impl World {
+    /// An empty project: no context file, no task yet.
+    pub fn empty() -> Self {
+        let builtins: BTreeSet<String> =
+            DRIVER_BUILTINS.iter().map(|name| (*name).to_owned()).collect();
+        let agents = BTreeSet::from(["executor".to_owned()]);
+        let known = Known { agents: &agents, builtins: &builtins };
+        let plan = LoopFile::parse("driver.md", LOOP, &known).unwrap().plan;
+        let folder = tempfile::tempdir().unwrap();
+        let locks = folder.path().join(".windlass/locks");
+        Self {
+            folder,
+            shared: Shared::default(),
+            clock: Arc::default(),
+            files: config_files(),
+            available: None,
+            confinement: Mutex::default(),
+            plan,
+            holders: AtomicU64::new(1),
+            locks,
+        }
+    }
+
+    /// A project with a context file in which a task has ended before.
+    pub fn settled() -> Self {
+        let world = Self::empty();
+        world.write("ai.project.json", r#"{"project":"demo"}"#);
+        world.write("src/a.rs", "fn first() {}\n");
+        let run = world.run("summarize the readme", one(answer("summarize"), &[]));
+        assert_eq!(outcome(&run), "PASS pass");
+        world
+    }
+
+    pub fn root(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.root().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> Option<String> {
+        std::fs::read_to_string(self.root().join(path)).ok()
+    }
+
+    pub fn stop(&self) -> Stop {
+        Stop::new(self.root().join(".windlass/stop"))
+    }
+
+    pub fn process(&self, fault: Fault) -> Process {
+        self.process_locked(fault, &self.locks.clone())
+    }
+
+    /// A process that has its locks elsewhere, so that it does not see others'.
+    pub fn process_locked(&self, fault: Fault, locks: &Path) -> Process {
+        let number = self.holders.fetch_add(1, Ordering::SeqCst);
+        let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
+        let me = HolderId(Uuid7::from_parts(1, [0, 0, a, b, c, d, e, f, g, h]));
+        let memory: Arc<dyn Store> = Arc::new(MemoryStore::open(&self.shared, me));
+        let store = Arc::new(Faulty::new(memory, fault));
+        let dynamic = Arc::clone(&store) as Arc<dyn Store>;
+        let source = Arc::clone(&self.clock) as Arc<dyn Source>;
+        let connect: Arc<dyn Connect> = Arc::new(Connectors::new());
+        let root = self.root().canonicalize().unwrap();
+        let set = policy();
+        let files = FileWorkspace::new(&root).unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let supervisor = PolicySupervisor::new(set.clone(), files, [("PATH".to_owned(), path)]);
+        let gateway = Arc::new(Gateway::new(
+            Arc::clone(&dynamic),
+            Arc::new(supervisor),
+            Arc::clone(&connect),
+            Arc::clone(&source),
+            Speed::default(),
+        ));
+        let config = DriverConfig::load(&self.files).unwrap();
+        let all = config.models().values().map(|model| model.primary.clone()).collect();
+        let settings = DriverSettings {
+            available: self.available.clone().unwrap_or(all),
+            config,
+            project_id: "demo".to_owned(),
+            session_id: "session-1".to_owned(),
+            memory: root.join(".windlass/memory"),
+            edits: root.join(".windlass/edits"),
+            store: Arc::clone(&dynamic),
+        };
+        let confinement = self.confinement.lock().unwrap().clone();
+        let confinement = confinement.unwrap_or_else(|| Arc::new(InMemory::default()));
+        let driver = Arc::new(Driver::confined_by(settings, confinement));
+        let file = AgentFile::parse("executor.md", EXECUTOR).unwrap();
+        let agent = Agent {
+            name: file.name.clone(),
+            description: file.description,
+            model: file.model,
+            tools: file.tools,
+            prompt: file.prompt,
+            digest: file.digest,
+        };
+        let workshop: Arc<dyn Workshop> = Arc::new(Tools { set, gateway });
+        let place: Arc<dyn Place> = Arc::new(GitPlace::new(root.clone()));
+        let hands = Doers::new(
+            Arc::clone(&workshop),
+            Arc::clone(&place),
+            connect,
+            Arc::clone(&source),
+            self.stop(),
+            BTreeMap::from([(file.name, agent)]),
+            RunnerChoice::default(),
+        )
+        .with(Driver::builtins(&driver))
+        .with_guard(Arc::clone(&driver) as _);
+        let parts = Parts {
+            store: dynamic,
+            source,
+            hands: Arc::new(hands),
+            projector: Arc::new(Silent),
+            place,
+            workshop,
+            stop: self.stop(),
+        };
+        let settings = Settings {
+            root,
+            policy_hash: Digest::of(b"policy"),
+            by: "ada".to_owned(),
+            locks: locks.to_owned(),
+        };
+        Process { engine: Engine::new(parts, settings).with_escort(driver), store }
+    }
+
+    /// Runs a task in a process of its own.
+    pub fn run(&self, task: &str, answers: Value) -> Run {
+        self.try_run(task, answers).unwrap()
+    }
+
+    pub fn try_run(&self, task: &str, answers: Value) -> Result<Run, EngineError> {
+        self.process(Fault::None).start(self, json!({ "task": task }), answers)
+    }
+
+    /// The events of a run, in order.
+    pub fn events(&self, trace_id: TraceId) -> Vec<Event> {
+        let tables = self.shared.tables();
+        let records = tables.entries[&trace_id].iter();
+        records
+            .map(|record| RunEvent::read(record.body.as_deref().unwrap()).unwrap().event)
+            .collect()
+    }
+
+    pub fn notes(&self, trace_id: TraceId, what: Note) -> Vec<Value> {
+        let events = self.events(trace_id).into_iter();
+        events
+            .filter_map(|event| match event {
+                Event::Noted { what: kind, body } if kind == what => Some(body),
+                _ => None,
+            })
+            .collect()
+    }
+
+    /// The newest run.
+    pub fn last(&self) -> Run {
+        let process = self.process(Fault::None);
+        let filter = windlass_engine::RunFilter { open_only: false, state: None, limit: 1 };
+        let found = process.engine.list(&filter).unwrap();
+        process.engine.read(found[0].trace.head.trace_id).unwrap()
+    }
+}
+
+impl Process {
+    pub fn start(&self, world: &World, task: Value, answers: Value) -> Result<Run, EngineError> {
+        let mut options = json!({});
+        options[ANSWERS_OPTION] = answers;
+        self.engine.start(NewRun {
+            plan: world.plan.clone(),
+            loop_digest: Digest::of(LOOP),
+            task,
+            worktree: false,
+            options,
+        })
+    }
+}
+
+/// An answer of the executor in which everything is as it should be.
+pub fn answer(intent: &str) -> Value {
+    json!({
+        "verdict": "PASS",
+        "intent": intent,
+        "summary": "it is done",
+        "questions": [],
+        "claims": { "paths": [], "symbols": [], "citations": [] },
+        "memory": {},
+    })
+}
+
+/// An answer with one field set otherwise; `null` takes it out.
+pub fn but(intent: &str, pointer: &str, value: Value) -> Value {
+    let mut answer = answer(intent);
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let parent = answer.pointer_mut(parent).unwrap().as_object_mut().unwrap();
+    if value.is_null() {
+        parent.remove(key);
+    } else {
+        parent.insert(key.to_owned(), value);
+    }
+    answer
+}
+
+/// Answers with one try of p5, which runs these shell lines first.
+pub fn one(answer: Value, lines: &[&str]) -> Value {
+    let call = |line: &&str| json!({ "tool": "shell/run", "args": { "line": line } });
+    let calls: Vec<Value> = lines.iter().map(call).collect();
+    let usage = json!({ "input_tokens": 100, "output_tokens": 20 });
+    json!({ "phases": { "p5": [{ "calls": calls, "answer": answer, "usage": usage }] } })
+}
+
+/// How a run ended: its outcome and the reason's word.
+pub fn outcome(run: &Run) -> String {
+    let ended = run.ended.as_ref().expect("the run has ended");
+    format!("{} {}", ended.outcome.as_str(), ended.reason)
+}
+
+pub fn detail(run: &Run) -> &str {
+    &run.ended.as_ref().expect("the run has ended").detail
+}
+
+/// What a task of each intent could be asked for.
+pub const REQUESTS: [(&str, &str); 12] = [
+    ("generate_context", "please initialize project"),
+    ("refactor", "refactor the parser"),
+    ("architecture", "design architecture of the store"),
+    ("domain", "define domain model of orders"),
+    ("code_generation", "implement the cache"),
+    ("code_review", "review this code"),
+    ("debugging", "why is this failing"),
+    ("planning", "a roadmap for spring"),
+    ("research", "compare the two"),
+    ("summarize", "summarize the notes"),
+    ("classify", "classify the tickets"),
+    ("chat", "greetings"),
+];
+
+/// The phases that were done, in order.
+pub fn phases(events: &[Event]) -> Vec<String> {
+    let started = |event: &Event| match event {
+        Event::PhaseStarted { phase, attempt } => Some(format!("{phase}/{attempt}")),
+        _ => None,
+    };
+    events.iter().filter_map(started).collect()
+}
