@@ -15,8 +15,11 @@ use windlass_policy::PolicySet;
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, System};
 use windlass_store::Store;
 
+use crate::announce::Announcer;
 use crate::failure::Failure;
+use crate::output::Output;
 use crate::project::{Project, unreadable};
+use crate::telemetry::{Collector, Courier, Outbox};
 
 /// Everything of a project that runs need.
 pub struct Shop {
@@ -26,6 +29,8 @@ pub struct Shop {
     pub store: Arc<dyn Store>,
     /// The loops, by name.
     pub loops: BTreeMap<String, LoopFile>,
+    /// Sends runs away when all is done.
+    _courier: Courier,
 }
 
 /// Brings gateways, one for each folder that runs work in.
@@ -139,12 +144,8 @@ fn files_in<'a>(
 }
 
 impl Shop {
-    /// Puts everything together; `announce` hears of every step.
-    pub fn open(
-        project: &Project,
-        by: &str,
-        announce: impl FnOnce(Arc<dyn Projector>) -> Arc<dyn Projector>,
-    ) -> Result<Self, Failure> {
+    /// Puts everything together; every step is announced.
+    pub fn open(project: &Project, by: &str, output: Output) -> Result<Self, Failure> {
         let files = project.files()?;
         let config = Project::config(&files)?;
         let set = PolicySet::load(&files)?;
@@ -176,7 +177,9 @@ impl Shop {
             RunnerChoice::default(),
         );
         let files = Files::new(Arc::clone(&store), project.artifacts(&config));
-        let projector = announce(Arc::new(files));
+        let outbox = Outbox::new(Arc::new(Announcer { files: Arc::new(files), output }));
+        let projector: Arc<dyn Projector> = Arc::new(outbox.clone());
+        let collector = Collector::find(&config);
         let engine = Engine::new(
             Parts {
                 store: Arc::clone(&store),
@@ -189,6 +192,7 @@ impl Shop {
             },
             Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
         );
-        Ok(Self { engine, store, loops })
+        let courier = Courier { outbox, collector, store: Arc::clone(&store), output };
+        Ok(Self { engine, store, loops, _courier: courier })
     }
 }

@@ -111,15 +111,10 @@ fn told(event: &Event) -> Told<'_> {
             duration_ms: Some(done.duration_ms),
             calls: Some(done.calls.len()),
         },
-        Event::SentBack { phase, to, verdict, .. } => Told {
-            phase: Some(phase),
-            what: Some(to),
-            code: Some(verdict),
-            ..Told::default()
-        },
-        Event::Warned { resource, .. } => {
-            Told { what: Some(resource.as_str()), ..Told::default() }
+        Event::SentBack { phase, to, verdict, .. } => {
+            Told { phase: Some(phase), what: Some(to), code: Some(verdict), ..Told::default() }
         }
+        Event::Warned { resource, .. } => Told { what: Some(resource.as_str()), ..Told::default() },
         Event::Held(held) => Told {
             phase: Some(&held.phase),
             what: held.source.as_deref(),

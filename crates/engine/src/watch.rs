@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_kernel::run::{Event, Run};
 use windlass_kernel::{Head, State, Timestamp, TraceId, Uuid7};
-use windlass_store::{Store, StoreError, TraceFilter, TraceState};
+use windlass_store::{StoreError, TraceFilter, TraceState};
 
 use crate::book::{fold, open_record};
 use crate::engine::Engine;
@@ -153,10 +153,7 @@ impl Engine {
 
     /// Every run that may have something new: those that have not ended, those that had not when
     /// last seen, and those so young that they may have come and gone since.
-    fn candidates(
-        &self,
-        watcher: &Watcher,
-    ) -> Result<BTreeMap<TraceId, TraceState>, EngineError> {
+    fn candidates(&self, watcher: &Watcher) -> Result<BTreeMap<TraceId, TraceState>, EngineError> {
         let mut found = BTreeMap::new();
         for open_only in [true, false] {
             let mut filter = TraceFilter { open_only, state: None, before: None, limit: PAGE };

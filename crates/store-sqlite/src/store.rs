@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{Checkpoint, HolderId, TraceId, canon};
 use windlass_store::{
-    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord, Lease, Record,
-    Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
+    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord, Lease,
+    Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
 };
 
 use crate::error::During;

@@ -3,6 +3,7 @@
 //! A span carries names, counts, codes and times. What was asked, answered or found stays in the
 //! journal.
 
+mod call;
 mod otlp;
 mod tale;
 

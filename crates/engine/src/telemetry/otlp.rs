@@ -17,8 +17,7 @@ pub struct Service {
 /// The body of one request with spans of one run.
 #[must_use]
 pub fn request(service: &Service, trace_id: TraceId, spans: &[Span]) -> Value {
-    let trace: String =
-        trace_id.0.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let trace: String = trace_id.0.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     let spans: Vec<Value> = spans.iter().map(|one| span(&trace, one)).collect();
     json!({ "resourceSpans": [{
         "resource": { "attributes": [text("service.name", &service.name)] },

@@ -2,18 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_kernel::artifact::Artifact;
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::run::{Call, Done, Event, InvocationResult, PhaseStatus, Run, Started, Usage};
 use windlass_kernel::{State, Timestamp, TraceId};
 use windlass_store::{Record, Store};
 
+use super::call::{Told, call_span};
 use super::{Ending, Fact, Facts, Happening, Kind, Span, SpanId};
 use crate::book::{PAGE, fold, open_record};
 use crate::error::EngineError;
-
-/// The most entries that a call has.
-const CALL_ENTRIES_MAX: usize = 16;
 
 /// A run as far as it was told.
 struct Tale {
@@ -26,18 +23,10 @@ struct Tale {
     open: BTreeSet<usize>,
     /// Invocations that have not ended.
     invocations: BTreeMap<u64, usize>,
-    /// Calls that have been told.
-    told: BTreeSet<TraceId>,
+    /// Calls by their places among them.
+    told: BTreeMap<TraceId, usize>,
     /// Calls still to be told, with the span they are part of.
     calls: Vec<(Told, SpanId)>,
-}
-
-/// What a run says of one of its calls.
-struct Told {
-    trace_id: TraceId,
-    tool: String,
-    state: Option<State>,
-    at: Timestamp,
 }
 
 pub(super) fn tell(store: &dyn Store, trace_id: TraceId) -> Result<Vec<Span>, EngineError> {
@@ -47,7 +36,7 @@ pub(super) fn tell(store: &dyn Store, trace_id: TraceId) -> Result<Vec<Span>, En
         tries: BTreeMap::new(),
         open: BTreeSet::new(),
         invocations: BTreeMap::new(),
-        told: BTreeSet::new(),
+        told: BTreeMap::new(),
         calls: Vec::new(),
     };
     let mut buffer = Vec::new();
@@ -105,8 +94,7 @@ impl Tale {
             }
             Event::PhaseDone { phase, done, .. } => self.end_work(phase, done, ts),
             Event::Waiting { phase, call, .. } => {
-                let told =
-                    Told { trace_id: *call, tool: String::new(), state: None, at: ts };
+                let told = Told { trace_id: *call, tool: String::new(), state: None, at: ts };
                 self.call(phase, told);
             }
             Event::Ended { outcome, reason, .. } => {
@@ -269,15 +257,14 @@ impl Tale {
 
     /// Remembers a call; one that waited and then ended is told once, as it ended.
     fn call(&mut self, phase: &str, call: Told) {
-        if !self.told.insert(call.trace_id) {
-            let known = self.calls.iter_mut().find(|(known, _)| known.trace_id == call.trace_id);
-            if let Some((known, _)) = known.filter(|(known, _)| known.state.is_none()) {
+        if let Some(at) = self.told.get(&call.trace_id) {
+            let known = self.calls.get_mut(*at).filter(|(known, _)| known.state.is_none());
+            if let Some((known, _)) = known {
                 *known = call;
             }
-            return;
-        }
-        if let Some((_, span)) = self.try_of(phase) {
+        } else if let Some((_, span)) = self.try_of(phase) {
             let parent = span.id;
+            self.told.insert(call.trace_id, self.calls.len());
             self.calls.push((call, parent));
         }
     }
@@ -388,50 +375,4 @@ fn used(span: &mut Span, usage: Usage) {
     span.facts.insert("gen_ai.usage.input_tokens", usage.input_tokens.into());
     span.facts.insert("gen_ai.usage.output_tokens", usage.output_tokens.into());
     span.facts.insert("windlass.cost_micros", usage.cost_micros.into());
-}
-
-/// A call, with the times of its own trace. One that cannot be read has those of its run.
-fn call_span(store: &dyn Store, call: Told, parent: SpanId) -> Span {
-    let Told { trace_id, tool, state, at } = call;
-    let records = store.list_log_entries(trace_id, 0, CALL_ENTRIES_MAX).unwrap_or_default();
-    let (first, last) = (records.first(), records.last());
-    let (mut tool, mut code) = (tool, None);
-    for record in &records {
-        let body = record.body.as_deref().unwrap_or_default();
-        match Artifact::read(record.entry.artifact_type, body) {
-            Ok(Artifact::Request(request)) if tool.is_empty() => {
-                tool = format!("{}/{}", request.proposal.tool_server, request.proposal.tool_name);
-            }
-            Ok(Artifact::Decision(decision)) => code = decision.code,
-            Ok(Artifact::Effect(effect)) => code = effect.error.map(|error| error.code).or(code),
-            Ok(Artifact::Request(_) | Artifact::Call(_)) | Err(_) => {}
-        }
-    }
-    let state = last.map(|record| record.entry.to_state).or(state);
-    let mut facts = facts([
-        ("windlass.tool", tool.as_str().into()),
-        ("windlass.state", state.map_or("", State::as_str).into()),
-        ("windlass.trace_id", Fact::Text(trace_id.to_string())),
-    ]);
-    if let Some(code) = code {
-        facts.insert("windlass.code", code.as_str().into());
-    }
-    let ending = match state {
-        Some(State::Completed) => Ending::Good,
-        Some(ended @ (State::Failed | State::Denied)) => {
-            Ending::Bad(code.map_or(ended.as_str(), |code| code.as_str()).to_owned())
-        }
-        _ => Ending::Unset,
-    };
-    Span {
-        id: SpanId::of(trace_id, Kind::Call, 1),
-        parent: Some(parent),
-        kind: Kind::Call,
-        name: format!("call {tool}"),
-        start: first.map_or(at, |record| record.entry.ts),
-        end: last.map_or(at, |record| record.entry.ts),
-        facts,
-        happenings: Vec::new(),
-        ending,
-    }
 }

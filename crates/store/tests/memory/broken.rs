@@ -15,9 +15,9 @@ use windlass_kernel::{
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
 use windlass_store::{
-    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord, KeyAction, Lease,
-    MemoryStore, NewEntry, Record, Shared, Slot, Store, StoreError, TraceFilter, TraceState,
-    Visitor, rules,
+    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord,
+    KeyAction, Lease, MemoryStore, NewEntry, Record, Shared, Slot, Store, StoreError, TraceFilter,
+    TraceState, Visitor, rules,
 };
 
 use crate::bugs::Bug;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{Checkpoint, TraceId};
 use windlass_store::{
-    AcquireError, Append, AppendError, Appended, Counts, IdempotencyRecord, Lease, Record, Slot, Store,
-    StoreError, TraceFilter, TraceState, Visitor,
+    AcquireError, Append, AppendError, Appended, Counts, IdempotencyRecord, Lease, Record, Slot,
+    Store, StoreError, TraceFilter, TraceState, Visitor,
 };
 
 macro_rules! meddle {
