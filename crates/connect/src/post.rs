@@ -122,3 +122,89 @@ fn client(url: &Url, headers: &[(String, String)]) -> Result<Client, PostError> 
     }
     builder.build().map_err(|error| invalid(explain(error)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread::JoinHandle;
+
+    use super::*;
+
+    /// Answers one request with these bytes; gives back what was asked.
+    fn server(answer: Vec<u8>) -> (String, JoinHandle<Vec<u8>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut asked, mut part) = (Vec::new(), [0; 4096]);
+            while !asked.ends_with(b"{\"a\":1}") {
+                let count = stream.read(&mut part).unwrap();
+                assert!(count > 0);
+                asked.extend_from_slice(&part[..count]);
+            }
+            // The client may hang up when it has read enough.
+            drop(stream.write_all(&answer));
+            asked
+        });
+        (url, served)
+    }
+
+    fn post(
+        url: &str,
+        headers: &[(String, String)],
+        timeout_ms: u64,
+    ) -> Result<Vec<u8>, PostError> {
+        let (body, timeout) = (br#"{"a":1}"#.to_vec(), Duration::from_millis(timeout_ms));
+        post_json(Post { url, headers, body, timeout })
+    }
+
+    #[test]
+    fn a_document_arrives_with_its_headers() {
+        let (url, served) = server(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_vec());
+        let headers = [("x-key".to_owned(), "k 1".to_owned())];
+        assert_eq!(post(&url, &headers, 10_000).unwrap(), b"{}");
+        let asked = String::from_utf8(served.join().unwrap()).unwrap();
+        assert!(asked.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{asked}");
+        assert!(asked.contains("\r\nx-key: k 1\r\n"), "{asked}");
+        assert!(asked.contains("\r\ncontent-type: application/json\r\n"), "{asked}");
+    }
+
+    #[test]
+    fn a_redirect_is_refused_and_not_followed() {
+        let answer = "HTTP/1.1 307 T\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
+        let (url, served) = server(answer.as_bytes().to_vec());
+        assert_eq!(post(&url, &[], 10_000), Err(PostError::Refused { status: 307 }));
+        served.join().unwrap();
+    }
+
+    #[test]
+    fn an_endless_answer_is_cut() {
+        let mut answer = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+        answer.resize(answer.len() + (1 << 20), b'x');
+        let (url, served) = server(answer);
+        assert_eq!(post(&url, &[], 10_000).unwrap().len(), ANSWER_BYTES_MAX);
+        served.join().unwrap();
+    }
+
+    #[test]
+    fn silence_ends_with_the_time() {
+        // Nobody accepts: the connection is made, and nothing comes.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let error = post(&url, &[], 50).unwrap_err();
+        assert!(matches!(error, PostError::Unreachable { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_told_without_its_value() {
+        for url in ["", "127.0.0.1", "file:///etc/hosts", "gopher://localhost"] {
+            assert!(matches!(post(url, &[], 50), Err(PostError::Invalid { .. })), "{url}");
+        }
+        let secret = [("authorization".to_owned(), "Bearer s3cret\n".to_owned())];
+        let error = post("http://127.0.0.1:1/", &secret, 50).unwrap_err();
+        assert!(
+            matches!(error, PostError::Invalid { .. }) && !error.to_string().contains("s3cret")
+        );
+    }
+}

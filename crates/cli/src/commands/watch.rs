@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use windlass_engine::Step;
@@ -160,31 +160,21 @@ fn show(step: Step<'_>, prefix: Prefix, output: &Output) -> Result<(), Failure> 
 }
 
 /// The phases of a run, drawn over themselves.
-struct View {
-    place: MultiProgress,
-    bars: std::cell::RefCell<Vec<ProgressBar>>,
-}
+struct View(ProgressBar);
 
 impl View {
     fn new() -> Self {
-        let place = MultiProgress::with_draw_target(ProgressDrawTarget::stdout());
-        Self { place, bars: std::cell::RefCell::default() }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
+        if let Ok(style) = ProgressStyle::with_template("{msg}") {
+            bar.set_style(style);
+        }
+        Self(bar)
     }
 
     fn draw(&self, run: &Run, output: &Output) {
-        let lines = lines(run, output);
-        let mut bars = self.bars.borrow_mut();
-        while bars.len() < lines.len() {
-            let bar = self.place.add(ProgressBar::no_length());
-            if let Ok(style) = ProgressStyle::with_template("{msg}") {
-                bar.set_style(style);
-            }
-            bars.push(bar);
-        }
-        for (bar, line) in bars.iter().zip(lines) {
-            if bar.message() != line {
-                bar.set_message(line);
-            }
+        let text = lines(run, output).join("\n");
+        if self.0.message() != text {
+            self.0.set_message(text);
         }
     }
 }
@@ -192,7 +182,7 @@ impl View {
 impl Drop for View {
     fn drop(&mut self) {
         // What was drawn stays.
-        self.bars.borrow().iter().for_each(ProgressBar::abandon);
+        self.0.abandon();
     }
 }
 

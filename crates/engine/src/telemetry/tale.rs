@@ -371,7 +371,11 @@ impl Tale {
     }
 }
 
+/// What was used, where somebody counted.
 fn used(span: &mut Span, usage: Usage) {
+    if usage == Usage::default() {
+        return;
+    }
     span.facts.insert("gen_ai.usage.input_tokens", usage.input_tokens.into());
     span.facts.insert("gen_ai.usage.output_tokens", usage.output_tokens.into());
     span.facts.insert("windlass.cost_micros", usage.cost_micros.into());
