@@ -11,8 +11,10 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::find::is_run;
 
-/// How many entries, and how many traces, are held in memory at once.
+/// How many entries are held in memory at once.
 const PAGE: usize = 128;
+/// How many traces are asked for at once.
+const TRACES: usize = 1024;
 /// Ids are made before they are recorded: so much later may an older one appear.
 const SLACK_MS: u64 = 5_000;
 
@@ -43,6 +45,13 @@ pub struct Watcher {
     over: BTreeSet<TraceId>,
     /// Nothing older than this can be new.
     floor: Option<TraceId>,
+}
+
+/// What is to be looked at.
+struct Found {
+    runs: BTreeMap<TraceId, TraceState>,
+    /// The newest trace of all, calls included.
+    newest: Option<TraceId>,
 }
 
 /// What a look at all runs found.
@@ -112,7 +121,7 @@ impl Engine {
         let newest = TraceFilter { open_only: false, state: None, before: None, limit: 1 };
         let newest = self.store.list_traces(&newest)?.first().map(|state| state.head.trace_id);
         watcher.floor = Some(floor(newest));
-        for state in self.candidates(&watcher)?.into_values() {
+        for state in self.candidates(&watcher)?.runs.into_values() {
             watcher.keep(state.head);
         }
         Ok(watcher)
@@ -129,7 +138,7 @@ impl Engine {
     ) -> Result<Look, EngineError> {
         let mut look = Look::default();
         let found = self.candidates(watcher)?;
-        for (trace_id, state) in &found {
+        for (trace_id, state) in &found.runs {
             let known = watcher.heads.get(trace_id).copied();
             let known = known.unwrap_or_else(|| Head::empty(*trace_id));
             match self.show_after(known, state.head.sequence_number, sink) {
@@ -146,41 +155,41 @@ impl Engine {
             let waits = matches!(state.head.state, Some(State::Checkpoint | State::Terminal));
             look.at_work += usize::from(!waits && self.store.is_held(state)?);
         }
-        let newest = found.last_key_value().map(|(trace_id, _)| *trace_id);
-        watcher.raise(newest);
+        watcher.raise(found.newest);
         Ok(look)
     }
 
     /// Every run that may have something new: those that have not ended, those that had not when
     /// last seen, and those so young that they may have come and gone since.
-    fn candidates(&self, watcher: &Watcher) -> Result<BTreeMap<TraceId, TraceState>, EngineError> {
-        let mut found = BTreeMap::new();
+    fn candidates(&self, watcher: &Watcher) -> Result<Found, EngineError> {
+        let (mut runs, mut newest) = (BTreeMap::new(), None);
         for open_only in [true, false] {
-            let mut filter = TraceFilter { open_only, state: None, before: None, limit: PAGE };
+            let mut filter = TraceFilter { open_only, state: None, before: None, limit: TRACES };
             loop {
                 let page = self.store.list_traces(&filter)?;
+                newest = newest.max(page.first().map(|state| state.head.trace_id));
                 let last = page.last().map(|state| state.head.trace_id);
                 for state in page.iter().filter(|state| is_run(state)) {
-                    found.insert(state.head.trace_id, *state);
+                    runs.insert(state.head.trace_id, *state);
                 }
                 let past = !open_only && last < watcher.floor;
-                if page.len() < PAGE || past {
+                if page.len() < TRACES || past {
                     break;
                 }
                 filter.before = last;
             }
         }
-        found.retain(|trace_id, state| {
+        runs.retain(|trace_id, state| {
             let young = watcher.floor.is_none_or(|floor| *trace_id >= floor);
             let open = !state.head.state.is_some_and(State::is_terminal);
             (young || open) && !watcher.over.contains(trace_id)
         });
         for trace_id in watcher.heads.keys() {
-            if !found.contains_key(trace_id) {
-                found.insert(*trace_id, self.store.load_state(*trace_id)?);
+            if !runs.contains_key(trace_id) {
+                runs.insert(*trace_id, self.store.load_state(*trace_id)?);
             }
         }
-        Ok(found)
+        Ok(Found { runs, newest })
     }
 
     /// Shows the entries after a head, up to a number; returns the new head.

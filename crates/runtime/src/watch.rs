@@ -32,6 +32,8 @@ impl Watch {
         match result {
             Ok(report) => info!(
                 trace_id = %report.trace_id,
+                // The trace of the run that it belongs to, if it belongs to one.
+                plan_id = report.plan_id.map(tracing::field::display),
                 tool = report.tool,
                 state = report.state.as_str(),
                 code = code_of(report),
