@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use windlass_engine::{EngineError, Projector};
+use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::run::{Event, Run};
 
 use crate::output::{Ink, Output, plain};
@@ -20,7 +21,7 @@ impl Projector for Announcer {
         self.files.show(run, events)?;
         if !self.output.json {
             for event in events {
-                if let Some(line) = self.line(run, event) {
+                if let Some(line) = line(event, &|text, ink| self.output.paint_note(text, ink)) {
                     self.output.note(&line);
                 }
             }
@@ -33,92 +34,90 @@ impl Projector for Announcer {
     }
 }
 
-impl Announcer {
-    fn line(&self, run: &Run, event: &Event) -> Option<String> {
-        let paint = |text: &str, ink| self.output.paint_note(text, ink);
-        Some(match event {
-            Event::Started(started) => format!(
-                "{} {}: {}",
-                paint("run", Ink::Bold),
-                started.run_id,
-                plain(&started.plan.title)
-            ),
-            Event::PhaseStarted { phase, attempt } if *attempt > 1 => {
-                format!("  {} {} (try {attempt})", paint("…", Ink::Faint), plain(phase))
-            }
-            Event::PhaseStarted { phase, .. } => {
-                format!("  {} {}", paint("…", Ink::Faint), plain(phase))
-            }
-            Event::PhaseDone { phase, done, .. } => {
-                let (mark, ink) =
-                    if done.failure.is_some() { ("✗", Ink::Bad) } else { ("✓", Ink::Good) };
-                let calls = match done.calls.len() {
-                    0 => String::new(),
-                    1 => ", 1 call".to_owned(),
-                    count => format!(", {count} calls"),
-                };
-                let summary = if done.summary.is_empty() {
-                    String::new()
-                } else {
-                    format!(": {}", plain(&done.summary))
-                };
-                format!(
-                    "  {} {} ({} ms{calls}){summary}",
-                    paint(mark, ink),
-                    plain(phase),
-                    done.duration_ms
-                )
-            }
-            Event::PhaseSkipped { phase, reason } => {
-                format!("  {} {} skipped: {}", paint("-", Ink::Faint), plain(phase), plain(reason))
-            }
-            Event::Checked { phase, check, verdict, reason, .. } => format!(
-                "  {} {}, {}: {} {}",
-                paint("·", Ink::Faint),
+/// An event in a line; `None` where it is of no interest to a person.
+pub fn line(event: &Event, paint: &dyn Fn(&str, Ink) -> String) -> Option<String> {
+    Some(match event {
+        Event::Started(started) => format!(
+            "{} {}: {}",
+            paint("run", Ink::Bold),
+            started.run_id,
+            plain(&started.plan.title)
+        ),
+        Event::PhaseStarted { phase, attempt } if *attempt > 1 => {
+            format!("  {} {} (try {attempt})", paint("…", Ink::Faint), plain(phase))
+        }
+        Event::PhaseStarted { phase, .. } => {
+            format!("  {} {}", paint("…", Ink::Faint), plain(phase))
+        }
+        Event::PhaseDone { phase, done, .. } => {
+            let (mark, ink) =
+                if done.failure.is_some() { ("✗", Ink::Bad) } else { ("✓", Ink::Good) };
+            let calls = match done.calls.len() {
+                0 => String::new(),
+                1 => ", 1 call".to_owned(),
+                count => format!(", {count} calls"),
+            };
+            let summary = if done.summary.is_empty() {
+                String::new()
+            } else {
+                format!(": {}", plain(&done.summary))
+            };
+            format!(
+                "  {} {} ({} ms{calls}){summary}",
+                paint(mark, ink),
                 plain(phase),
-                plain(check),
-                plain(verdict),
-                plain(reason)
-            ),
-            Event::SentBack { phase, verdict, to, count, .. } => format!(
-                "  {} {}: {}; back to {} ({count})",
-                paint("↩", Ink::Warn),
-                plain(phase),
-                plain(verdict),
-                plain(to)
-            ),
-            Event::Warned { resource, used, limit } => format!(
-                "  {} {} of {limit} {} are used",
-                paint("!", Ink::Warn),
-                used,
-                resource.as_str()
-            ),
-            Event::Held(held) => format!(
-                "{} at {}: {} [{}]",
-                paint("on hold", Ink::Warn),
-                plain(&held.phase),
-                plain(&held.question),
-                held.trigger.as_str()
-            ),
-            Event::Restarted { by } => {
-                format!("{} by {} where the journal ends", paint("taken up", Ink::Bold), plain(by))
-            }
-            Event::Resumed { by } => format!("{} by {}", paint("resumed", Ink::Bold), plain(by)),
-            Event::Ended { outcome, reason, detail } => {
-                let good = run.ended.as_ref().is_some_and(|ended| ended.reason == "pass");
-                let word = paint(outcome.as_str(), if good { Ink::Good } else { Ink::Bad });
-                let detail =
-                    if detail.is_empty() { String::new() } else { format!(": {}", plain(detail)) };
-                format!("{word} {}{detail}", plain(reason))
-            }
-            Event::Begun {}
-            | Event::Continued {}
-            | Event::InvocationStarted { .. }
-            | Event::InvocationEnded { .. }
-            | Event::Waiting { .. }
-            | Event::Voted(_)
-            | Event::CommitPrepared { .. }
-            | Event::Noted { .. } => return None,
-        })
-    }
+                done.duration_ms
+            )
+        }
+        Event::PhaseSkipped { phase, reason } => {
+            format!("  {} {} skipped: {}", paint("-", Ink::Faint), plain(phase), plain(reason))
+        }
+        Event::Checked { phase, check, verdict, reason, .. } => format!(
+            "  {} {}, {}: {} {}",
+            paint("·", Ink::Faint),
+            plain(phase),
+            plain(check),
+            plain(verdict),
+            plain(reason)
+        ),
+        Event::SentBack { phase, verdict, to, count, .. } => format!(
+            "  {} {}: {}; back to {} ({count})",
+            paint("↩", Ink::Warn),
+            plain(phase),
+            plain(verdict),
+            plain(to)
+        ),
+        Event::Warned { resource, used, limit } => format!(
+            "  {} {} of {limit} {} are used",
+            paint("!", Ink::Warn),
+            used,
+            resource.as_str()
+        ),
+        Event::Held(held) => format!(
+            "{} at {}: {} [{}]",
+            paint("on hold", Ink::Warn),
+            plain(&held.phase),
+            plain(&held.question),
+            held.trigger.as_str()
+        ),
+        Event::Restarted { by } => {
+            format!("{} by {} where the journal ends", paint("taken up", Ink::Bold), plain(by))
+        }
+        Event::Resumed { by } => format!("{} by {}", paint("resumed", Ink::Bold), plain(by)),
+        Event::Ended { outcome, reason, detail } => {
+            let good = *outcome == RunOutcome::Pass;
+            let word = paint(outcome.as_str(), if good { Ink::Good } else { Ink::Bad });
+            let detail =
+                if detail.is_empty() { String::new() } else { format!(": {}", plain(detail)) };
+            format!("{word} {}{detail}", plain(reason))
+        }
+        Event::Begun {}
+        | Event::Continued {}
+        | Event::InvocationStarted { .. }
+        | Event::InvocationEnded { .. }
+        | Event::Waiting { .. }
+        | Event::Voted(_)
+        | Event::CommitPrepared { .. }
+        | Event::Noted { .. } => return None,
+    })
 }

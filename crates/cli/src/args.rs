@@ -1,9 +1,15 @@
 //! The command line, and the help that teaches it.
 
-use std::ffi::OsString;
+mod runs;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+pub use runs::{
+    Answer, BacklogCommand, Close, Confined, Demo, Draw, Export, Loop, Queue, Resume, RunTask,
+    Status, StopRuns, Telemetry, Watch,
+};
 
 /// The heading of the options that every command has.
 const EVERYWHERE: &str = "Options everywhere";
@@ -28,9 +34,43 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     #[arg(help_heading = EVERYWHERE)]
     pub color: Color,
+    /// Log to standard error: ids, names, codes and times of every step.
+    #[arg(long, global = true, value_name = "LEVEL", default_value = "off", env = "WINDLASS_LOG")]
+    #[arg(hide_env_values = true, help_heading = EVERYWHERE)]
+    pub log: LogLevel,
+    /// How log lines are written.
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    #[arg(help_heading = EVERYWHERE)]
+    pub log_format: LogFormat,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Nothing.
+    Off,
+    /// What went wrong inside.
+    Error,
+    /// And what was refused.
+    Warn,
+    /// And every step of runs, and every call.
+    Info,
+    /// And every append.
+    Debug,
+    /// And whatever else there is.
+    Trace,
+}
+
+/// How log lines are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
 }
 
 /// When to use colour.
@@ -60,6 +100,16 @@ pub enum Command {
     Resume(Resume),
     /// Say where runs stand.
     Status(Status),
+    /// Follow runs live, until they end or wait for you.
+    #[command(
+        after_help = "Examples:\n  windlass watch\n  windlass watch run_20260202_120000_1a2b3c4d\n  \
+        windlass watch --follow --json\n\nExit codes with a RUN: 0 passed, 1 interrupted, 3 blocked, 4 \
+        waits for a person."
+    )]
+    Watch(Watch),
+    /// Send runs to an OpenTelemetry collector.
+    #[command(subcommand)]
+    Telemetry(Telemetry),
     /// Look at what waits for you, and decide it.
     #[command(subcommand)]
     Queue(Queue),
@@ -318,222 +368,4 @@ pub struct Doctor {
     /// Also start or reach every MCP server of the registry and compare its tools.
     #[arg(long)]
     pub servers: bool,
-}
-
-/// Options of `run`.
-#[derive(Debug, Args)]
-pub struct RunTask {
-    /// What is to be done: a sentence, JSON, or a `.json` or `.yaml` file.
-    #[arg(value_name = "TASK")]
-    pub task: String,
-    /// The loop to take it through.
-    #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
-    pub name: String,
-    /// Work in a git work tree and on a branch of its own.
-    #[arg(long)]
-    pub worktree: bool,
-    /// Answers to perform agents by, from a file; their tool calls are made for real.
-    #[arg(long, value_name = "FILE")]
-    pub answers: Option<PathBuf>,
-    /// Who starts it.
-    #[arg(long, value_name = "NAME")]
-    pub by: Option<String>,
-}
-
-/// Options of `resume`.
-#[derive(Debug, Args)]
-pub struct Resume {
-    /// The run.
-    #[arg(value_name = "RUN")]
-    pub run: String,
-    /// Who takes it up.
-    #[arg(long, value_name = "NAME")]
-    pub by: Option<String>,
-}
-
-/// Options of `status`.
-#[derive(Debug, Args)]
-pub struct Status {
-    /// Only this run, in full.
-    #[arg(value_name = "RUN")]
-    pub run: Option<String>,
-    /// Only those that have not ended.
-    #[arg(long)]
-    pub open: bool,
-    /// Only those that wait for a person.
-    #[arg(long)]
-    pub held: bool,
-    /// At most so many, newest first.
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub limit: usize,
-}
-
-/// Subcommands of `queue`.
-#[derive(Debug, Subcommand)]
-pub enum Queue {
-    /// List what waits, oldest first.
-    List {
-        /// At most so many.
-        #[arg(long, value_name = "N", default_value_t = 50)]
-        limit: usize,
-        /// Print only the runs' names, one a line.
-        #[arg(long)]
-        ids: bool,
-    },
-    /// Show what one run waits for.
-    Show {
-        /// The run.
-        #[arg(value_name = "RUN")]
-        run: String,
-    },
-    /// Let a run go on.
-    Approve(Answer),
-    /// Refuse it: the run ends, or goes back where its loop says so.
-    Reject(Answer),
-}
-
-/// Options of `queue approve` and `queue reject`.
-#[derive(Debug, Args)]
-pub struct Answer {
-    /// The run.
-    #[arg(value_name = "RUN")]
-    pub run: String,
-    /// Who decides.
-    #[arg(long, value_name = "NAME")]
-    pub by: String,
-    /// Why.
-    #[arg(long, value_name = "TEXT")]
-    pub reason: String,
-    /// The digest of what you were shown; the answer is refused if something else waits now.
-    #[arg(long, value_name = "DIGEST")]
-    pub shown: Option<String>,
-    /// Take the run up at once.
-    #[arg(long)]
-    pub resume: bool,
-}
-
-/// Options of `stop`.
-#[derive(Debug, Args)]
-pub struct StopRuns {
-    /// Only this run; otherwise all, and none can start.
-    #[arg(value_name = "RUN")]
-    pub run: Option<String>,
-    /// Let them go on.
-    #[arg(long)]
-    pub clear: bool,
-    /// Why.
-    #[arg(long, value_name = "TEXT", default_value = "no reason given")]
-    pub reason: String,
-    /// Who stops.
-    #[arg(long, value_name = "NAME")]
-    pub by: Option<String>,
-}
-
-/// Subcommands of `backlog`.
-#[derive(Debug, Subcommand)]
-pub enum BacklogCommand {
-    /// List the tasks.
-    List {
-        /// The check-list; `BACKLOG.md` in the project when absent.
-        #[arg(long, value_name = "FILE")]
-        file: Option<PathBuf>,
-    },
-    /// Show the task that would be taken next.
-    Next {
-        /// The check-list; `BACKLOG.md` in the project when absent.
-        #[arg(long, value_name = "FILE")]
-        file: Option<PathBuf>,
-    },
-    /// Take the next task through a loop, and mark it done when it has passed.
-    Run {
-        /// The check-list; `BACKLOG.md` in the project when absent.
-        #[arg(long, value_name = "FILE")]
-        file: Option<PathBuf>,
-        /// The loop to take it through.
-        #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
-        name: String,
-        /// Work in a git work tree and on a branch of its own.
-        #[arg(long)]
-        worktree: bool,
-        /// Answers to perform agents by, from a file.
-        #[arg(long, value_name = "FILE")]
-        answers: Option<PathBuf>,
-        /// Who starts it.
-        #[arg(long, value_name = "NAME")]
-        by: Option<String>,
-    },
-}
-
-/// Subcommands of `loop`.
-#[derive(Debug, Subcommand)]
-pub enum Loop {
-    /// List the project's loops.
-    List,
-    /// Draw a loop.
-    Show {
-        /// The loop.
-        #[arg(value_name = "LOOP")]
-        name: String,
-        /// How to draw it.
-        #[arg(long = "as", value_name = "FORM", default_value = "text")]
-        draw: Draw,
-    },
-    /// Check loop files; the project's own when none is named.
-    Check {
-        /// The files.
-        #[arg(value_name = "FILE")]
-        files: Vec<PathBuf>,
-    },
-}
-
-/// How to draw a loop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Draw {
-    /// For a terminal.
-    Text,
-    /// As a Mermaid flowchart.
-    Mermaid,
-    /// As an SVG picture.
-    Svg,
-}
-
-/// Options of `demo`.
-#[derive(Debug, Args)]
-pub struct Demo {
-    /// Where to make it; a fresh folder among the temporary files when absent.
-    #[arg(value_name = "FOLDER")]
-    pub folder: Option<PathBuf>,
-}
-
-/// Options of `confined`.
-#[derive(Debug, Args)]
-pub struct Confined {
-    /// A folder that the command may change.
-    #[arg(long, value_name = "DIR")]
-    pub write: Vec<PathBuf>,
-    /// Let it use the network.
-    #[arg(long)]
-    pub network: bool,
-    /// The command.
-    #[arg(last = true, required = true, value_name = "ARGV")]
-    pub argv: Vec<OsString>,
-}
-
-/// Options of `export`.
-#[derive(Debug, Args)]
-pub struct Export {
-    /// The run.
-    #[arg(value_name = "RUN")]
-    pub run: String,
-}
-
-/// Options of `close`.
-#[derive(Debug, Args)]
-pub struct Close {
-    /// The run.
-    #[arg(value_name = "RUN")]
-    pub run: String,
-    /// Lose what is there and not committed.
-    #[arg(long)]
-    pub discard: bool,
 }

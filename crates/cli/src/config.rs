@@ -24,6 +24,16 @@ pub struct Config {
     pub store: Store,
     /// What commands are confined to.
     pub sandbox: Sandbox,
+    /// Where runs are sent.
+    pub telemetry: Telemetry,
+}
+
+/// Where runs are sent.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Telemetry {
+    /// The base address of an OpenTelemetry collector; nothing is sent without one.
+    pub endpoint: Option<String>,
 }
 
 /// What the driver loop can reach, and what it calls the project.
@@ -151,6 +161,11 @@ impl Config {
         }
         if config.sandbox.writable.iter().any(|path| path.as_os_str().is_empty()) {
             let message = "config.toml: `sandbox.writable` has an empty name";
+            return Err(Failure::new(Code::ConfigInvalid, message));
+        }
+        let endpoint = config.telemetry.endpoint.as_deref();
+        if endpoint.is_some_and(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
+            let message = "config.toml: `telemetry.endpoint` must begin with http:// or https://";
             return Err(Failure::new(Code::ConfigInvalid, message));
         }
         if config.store.busy_timeout_ms > BUSY_MS_MAX {

@@ -54,6 +54,11 @@ impl Failure {
         format!("{text} [{}]{hint}", self.code)
     }
 
+    /// The code.
+    pub const fn code(&self) -> Code {
+        self.code
+    }
+
     /// The exit code.
     pub const fn exit(&self) -> u8 {
         exit_of(self.code)
@@ -227,6 +232,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::RepoMissing
         | Code::FileUnwritable
         | Code::FileUnreadable
+        | Code::TelemetryUnavailable
         | Code::DriverModelUnavailable => 1,
     }
 }
@@ -287,6 +293,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::LoopNotFound => "`windlass loop list` shows which there are",
         Code::AnswersInvalid => "see `docs/guides/loops.md` for the form of an answer file",
         Code::FileUnwritable => "see whether the disk has room and the folder can be written",
+        Code::TelemetryUnavailable => {
+            "nothing is lost: `windlass telemetry push` sends it again from the journal"
+        }
         Code::LoopInvalid => "correct the loop file at the named place",
         Code::AgentInvalid => "correct the agent file at the named place",
         Code::PacketInvalid | Code::PacketEdited => {

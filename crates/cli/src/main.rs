@@ -5,9 +5,11 @@ mod args;
 mod commands;
 mod config;
 mod failure;
+mod logging;
 mod output;
 mod project;
 mod sandbox;
+mod telemetry;
 mod workshop;
 
 use std::process::ExitCode;
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
         Err(error) => return misused(&error),
     };
     let output = Output::new(cli.json, cli.color);
+    logging::start(cli.log, cli.log_format);
     let done = windlass_store::fault::check()
         .map_err(|message| {
             Failure::new(Code::RequestInvalid, message)
@@ -75,6 +78,8 @@ fn run(cli: &Cli, output: &Output) -> Done {
         Command::Run(options) => commands::run::run(&find()?, options, output),
         Command::Resume(options) => commands::run::resume(&find()?, options, output),
         Command::Status(options) => commands::status::run(&find()?, options, output),
+        Command::Watch(options) => commands::watch::run(&find()?, options, output),
+        Command::Telemetry(command) => commands::telemetry::run(&find()?, command, output),
         Command::Queue(command) => commands::queue::run(&find()?, command, output),
         Command::Stop(options) => commands::stop::run(&find()?, options, output),
         Command::Backlog(command) => commands::backlog::run(&find()?, command, output),

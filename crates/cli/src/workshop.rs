@@ -18,9 +18,12 @@ use windlass_policy::{Judgement, PolicySet, Question};
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, Source as _, System};
 use windlass_store::Store;
 
+use crate::announce::Announcer;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::output::Output;
 use crate::project::{Project, unreadable};
+use crate::telemetry::{Collector, Courier, Outbox};
 
 /// Everything of a project that runs need.
 pub struct Shop {
@@ -30,6 +33,8 @@ pub struct Shop {
     pub store: Arc<dyn Store>,
     /// The loops, by name.
     pub loops: BTreeMap<String, LoopFile>,
+    /// Sends runs away when all is done.
+    _courier: Courier,
 }
 
 /// Brings gateways, one for each folder that runs work in.
@@ -188,12 +193,8 @@ fn files_in<'a>(
 }
 
 impl Shop {
-    /// Puts everything together; `announce` hears of every step.
-    pub fn open(
-        project: &Project,
-        by: &str,
-        announce: impl FnOnce(Arc<dyn Projector>) -> Arc<dyn Projector>,
-    ) -> Result<Self, Failure> {
+    /// Puts everything together; every step is announced.
+    pub fn open(project: &Project, by: &str, output: Output) -> Result<Self, Failure> {
         let files = project.files()?;
         let config = Project::config(&files)?;
         let set = PolicySet::load(&files)?;
@@ -230,7 +231,9 @@ impl Shop {
             hands = hands.with(Driver::builtins(driver)).with_guard(guard);
         }
         let files = Files::new(Arc::clone(&store), project.artifacts(&config));
-        let projector = announce(Arc::new(files));
+        let outbox = Outbox::new(Arc::new(Announcer { files: Arc::new(files), output }));
+        let projector: Arc<dyn Projector> = Arc::new(outbox.clone());
+        let collector = Collector::find(&config);
         let mut engine = Engine::new(
             Parts {
                 store: Arc::clone(&store),
@@ -246,6 +249,7 @@ impl Shop {
         if let Some(driver) = driver {
             engine = engine.with_escort(driver);
         }
-        Ok(Self { engine, store, loops })
+        let courier = Courier { outbox, collector, store: Arc::clone(&store), output };
+        Ok(Self { engine, store, loops, _courier: courier })
     }
 }

@@ -4,7 +4,8 @@
 //! It may not judge a call, record it, or decide to repeat it: it knows neither policy nor store.
 //! Everything that can go wrong is a [`Reply`] to be recorded, together with how certain it is that
 //! nothing happened. The public face is blocking; an asynchronous runtime starts with the first MCP
-//! call and stays inside. Nothing is reached over the network unless a call names it.
+//! call and stays inside. Nothing is reached over the network unless a call, or the caller of
+//! [`post_json`], names it.
 
 mod command;
 mod confine;
@@ -12,6 +13,7 @@ mod git;
 mod job;
 mod mcp;
 mod pool;
+mod post;
 mod process;
 mod run;
 mod trouble;
@@ -24,3 +26,4 @@ pub use git::{
 pub use job::{Certainty, Connect, Job, Limits, MESSAGE_BYTES_MAX, Reply, Target};
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};
+pub use post::{Post, PostError, post_json};

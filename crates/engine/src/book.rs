@@ -12,6 +12,7 @@ use windlass_store::{After, Append, Claim, Guard, KeyAction, NewEntry, Record, S
 
 use crate::engine::Escort;
 use crate::error::EngineError;
+use crate::log::Watch;
 
 /// How many entries are read in one go.
 pub(crate) const PAGE: usize = 512;
@@ -147,7 +148,10 @@ impl Book {
         }
         // Until the store has said yes: a panic on the way leaves a fold that must not be used.
         self.lost = true;
-        self.write(events)?;
+        let watch = Watch::start();
+        let written = self.write(events);
+        watch.append(&self.run, &self.last, written.as_ref().err());
+        written?;
         self.lost = false;
         Ok(())
     }

@@ -10,6 +10,8 @@ use crate::error::EngineError;
 
 /// How many traces are looked at in one go.
 const PAGE: usize = 512;
+/// And at least so many.
+const PAGE_MIN: usize = 32;
 
 /// Which runs to list.
 #[derive(Clone, Copy, Debug)]
@@ -56,24 +58,42 @@ impl Engine {
     /// # Errors
     /// [`EngineError`] when the store cannot be read.
     pub fn list(&self, filter: &RunFilter) -> Result<Vec<Found>, EngineError> {
+        // Calls that have ended are by far the most: they are never asked for.
+        let mut traces = match filter.state {
+            Some(State::Terminal) => Vec::new(),
+            state => self.list_some(true, state, filter.limit)?,
+        };
+        if !filter.open_only && filter.state.is_none_or(|state| state == State::Terminal) {
+            traces.extend(self.list_some(false, Some(State::Terminal), filter.limit)?);
+        }
+        traces.sort_by_key(|trace| std::cmp::Reverse(trace.head.trace_id));
+        // One may have ended between the two.
+        traces.dedup_by_key(|trace| trace.head.trace_id);
+        traces.truncate(filter.limit);
+        let found = |trace: TraceState| {
+            let live = self.store.is_held(&trace)?;
+            Ok(Found { name: RunName::of(trace.head.trace_id), trace, live })
+        };
+        traces.into_iter().map(found).collect()
+    }
+
+    /// Lists the newest runs of one kind.
+    fn list_some(
+        &self,
+        open_only: bool,
+        state: Option<State>,
+        limit: usize,
+    ) -> Result<Vec<TraceState>, EngineError> {
         let mut found = Vec::new();
         let mut before = None;
-        while found.len() < filter.limit {
-            let page = self.store.list_traces(&TraceFilter {
-                open_only: filter.open_only,
-                state: filter.state,
-                before,
-                limit: PAGE,
-            })?;
-            for trace in page.iter().filter(|trace| is_run(trace)) {
-                if found.len() == filter.limit {
-                    break;
-                }
-                let live = self.store.is_held(trace)?;
-                found.push(Found { name: RunName::of(trace.head.trace_id), trace: *trace, live });
-            }
+        while found.len() < limit {
+            // All that are found may be runs, so that no more are read than are wanted.
+            let page_max = PAGE.min(limit - found.len()).max(PAGE_MIN);
+            let filter = TraceFilter { open_only, state, before, limit: page_max };
+            let page = self.store.list_traces(&filter)?;
+            found.extend(page.iter().filter(|trace| is_run(trace)).take(limit - found.len()));
             match page.last() {
-                Some(last) if page.len() == PAGE => before = Some(last.head.trace_id),
+                Some(last) if page.len() == page_max => before = Some(last.head.trace_id),
                 _ => break,
             }
         }
@@ -114,6 +134,6 @@ pub(crate) fn find_named(
     }
 }
 
-fn is_run(state: &TraceState) -> bool {
+pub(crate) fn is_run(state: &TraceState) -> bool {
     state.head.state.is_some_and(|state| state.machine() == Machine::Run)
 }

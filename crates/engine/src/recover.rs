@@ -9,6 +9,7 @@ use crate::book::Book;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::find::RunFilter;
+use crate::log::Watch;
 
 /// What was done with an interrupted run.
 #[derive(Debug)]
@@ -36,7 +37,10 @@ impl Engine {
                 continue;
             }
             let trace_id = found.trace.head.trace_id;
-            match self.recover_one(trace_id) {
+            let watch = Watch::start();
+            let one = self.recover_one(trace_id);
+            watch.recovery(trace_id, &one);
+            match one {
                 Ok(None) | Err((_, EngineError::Acquire(AcquireError::Held { .. }))) => {}
                 Ok(Some((on_restart, run))) => {
                     recovered.push(Recovered { trace_id, on_restart, result: Ok(run) });

@@ -106,6 +106,9 @@ codes! {
     /// A file cannot be written.
     FileUnwritable = "FILE_UNWRITABLE",
 
+    /// Runs could not be sent to the telemetry collector.
+    TelemetryUnavailable = "TELEMETRY_UNAVAILABLE",
+
     /// The tool did not answer in time.
     ToolTimeout = "TOOL_TIMEOUT",
     /// The tool's output is larger than its limit.

@@ -22,6 +22,7 @@ use crate::report::{CallReport, Question};
 use crate::request::{self, CallRequest};
 use crate::source::Source;
 use crate::supervisor::{Preparation, Ruling, Supervisor};
+use crate::watch::Watch;
 
 /// When the entries of a read become durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,6 +84,13 @@ impl Gateway {
     /// # Errors
     /// [`GatewayError`] when the request is not one, or the store fails.
     pub fn call(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
+        let watch = Watch::start();
+        let result = self.make(request);
+        watch.call(&result);
+        result
+    }
+
+    fn make(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
         let request = request.compose(self.source.as_ref())?;
         let ruling = self.supervisor.judge(&request);
         match ruling.verdict {

@@ -12,6 +12,7 @@ use windlass_store::{
 };
 
 use crate::error::GatewayError;
+use crate::watch::Watch;
 
 /// The most entries a call can have: request, decision, call, effect.
 const CALL_ENTRIES_MAX: usize = 4;
@@ -115,7 +116,10 @@ impl Ledger {
             Some(lease) => Claim::Held(lease),
             None => Claim::New { trace_id: self.call.head.trace_id, plan_id: self.plan_id },
         };
-        let appended = self.store.append(Append { claim, entries, key, after })?;
+        let (watch, count) = (Watch::start(), entries.len());
+        let appended = self.store.append(Append { claim, entries, key, after });
+        watch.append(self.call.head.trace_id, count, appended.as_ref().err());
+        let appended = appended?;
         if let Some(lease) = appended.lease {
             self.guard = Some(Guard::new(Arc::clone(&self.store), lease));
         }

@@ -18,6 +18,7 @@ mod secrets;
 mod source;
 mod supervisor;
 mod verify;
+mod watch;
 mod workspace;
 
 pub use decide::{Answer, Voice};

@@ -16,6 +16,7 @@ use crate::ledger::Ledger;
 use crate::report::{CallReport, Question};
 use crate::request::CallRequest;
 use crate::supervisor::Preparation;
+use crate::watch::Watch;
 
 /// How many open traces are looked at in one go.
 const PAGE: usize = 256;
@@ -105,6 +106,13 @@ impl Gateway {
     /// [`GatewayError`]; `Acquire` when a live process is at work on it, `Corrupt` when its trace
     /// does not hold together. The trace is then left as it is.
     pub fn recover(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
+        let watch = Watch::start();
+        let result = self.take_up(trace_id);
+        watch.recovery(trace_id, &result);
+        result
+    }
+
+    fn take_up(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
         let lease = self.store.acquire(trace_id)?;
         let ledger = Ledger::resume(&self.store, lease)?;
         let redispatches = self.store.list_redispatches(trace_id)?;

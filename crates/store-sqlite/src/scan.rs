@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::{Connection, Rows, params};
 use windlass_kernel::{ChainError, State, TraceId, Uuid7};
-use windlass_store::{Record, StoreError, TraceFilter, TraceState, Visitor};
+use windlass_store::{Counts, Record, StoreError, TraceFilter, TraceState, Visitor};
 
 use crate::error::During;
 use crate::find;
@@ -221,6 +221,39 @@ pub fn traces(
     traces.dedup_by_key(|state| state.head.trace_id);
     traces.truncate(filter.limit);
     Ok(traces)
+}
+
+/// Counts traces by their states in one pass over their rows, then those that have none yet.
+pub fn count(connection: &Connection) -> Result<Counts, StoreError> {
+    let operation = "count traces";
+    let mut counts = Counts::default();
+    let mut statement = connection
+        .prepare_cached(
+            "SELECT state, count(*), sum(last_sequence_number)
+             FROM traces GROUP BY state",
+        )
+        .during(operation)?;
+    let mut rows = statement.query([]).during(operation)?;
+    let whole = |number: i64| u64::try_from(number).unwrap_or_default();
+    while let Some(row) = rows.next().during(operation)? {
+        let state: String = row.get(0).during(operation)?;
+        let state: State = state.parse().map_err(|_| StoreError::Corrupt {
+            reason: "a trace's column state is unreadable".to_owned(),
+        })?;
+        let (traces, entries): (i64, i64) =
+            (row.get(1).during(operation)?, row.get(2).during(operation)?);
+        counts.add(Some(state), whole(traces), whole(entries));
+    }
+    let unfiled = find::unfiled(connection)?;
+    for folded in unfiled.values() {
+        // One that is filed as well has been counted.
+        let Ok(trace) = &folded.trace else { continue };
+        let head = trace.state.head;
+        if load_trace(connection, head.trace_id)?.is_none() {
+            counts.add(head.state, 1, head.sequence_number);
+        }
+    }
+    Ok(counts)
 }
 
 /// Lists a trace's entries.

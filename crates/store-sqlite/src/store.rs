@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{Checkpoint, HolderId, TraceId, canon};
 use windlass_store::{
-    AcquireError, After, Append, AppendError, Appended, Claim, IdempotencyRecord, Lease, Record,
-    Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
+    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord, Lease,
+    Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
 };
 
 use crate::error::During;
@@ -331,6 +331,10 @@ impl Store for SqliteStore {
 
     fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError> {
         self.read(|connection| scan::traces(connection, filter))
+    }
+
+    fn count(&self) -> Result<Counts, StoreError> {
+        self.read(scan::count)
     }
 
     fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError> {

@@ -217,6 +217,7 @@ checks! { $
         traces_are_listed_newest_first_whatever_the_filter,
         paging_through_traces_shows_each_once,
         an_empty_store_lists_nothing,
+        what_is_counted_is_what_is_listed,
         a_long_trace_is_listed_in_pages,
         an_unknown_trace_has_no_entries,
         a_scan_shows_every_trace_with_its_entries_in_order,

@@ -10,7 +10,7 @@ use crate::error::{AcquireError, AppendError, StoreError};
 use crate::rules::{self, Digests};
 use crate::store::{Appended, Store};
 use crate::types::{
-    After, Append, Claim, IdempotencyRecord, KeyAction, Lease, Record, Slot, TraceFilter,
+    After, Append, Claim, Counts, IdempotencyRecord, KeyAction, Lease, Record, Slot, TraceFilter,
     TraceState, Visitor,
 };
 
@@ -226,6 +226,14 @@ impl Store for MemoryStore {
         };
         let newest_first = world.tables.traces.values().rev();
         Ok(newest_first.filter(wanted).take(filter.limit).copied().collect())
+    }
+
+    fn count(&self) -> Result<Counts, StoreError> {
+        let mut counts = Counts::default();
+        for trace in self.shared.lock().tables.traces.values() {
+            counts.add(trace.head.state, 1, trace.head.sequence_number);
+        }
+        Ok(counts)
     }
 
     fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError> {

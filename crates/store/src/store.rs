@@ -5,7 +5,7 @@ use windlass_kernel::{Checkpoint, TraceId};
 
 use crate::error::{AcquireError, AppendError, StoreError};
 use crate::types::{
-    Append, IdempotencyRecord, Lease, Record, Slot, TraceFilter, TraceState, Visitor,
+    Append, Counts, IdempotencyRecord, Lease, Record, Slot, TraceFilter, TraceState, Visitor,
 };
 
 /// Keeps traces: entries with their artifacts, heads, leases, checkpoints, idempotency records.
@@ -88,6 +88,12 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`StoreError`].
     fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError>;
+
+    /// Counts traces and entries in one pass that reads no entry.
+    ///
+    /// # Errors
+    /// [`StoreError`]; a row that names no state is `Corrupt`.
+    fn count(&self) -> Result<Counts, StoreError>;
 
     /// Shows every trace with its entries to `visitor`, in memory that does not grow.
     ///

@@ -1,5 +1,7 @@
 //! What goes into a store and what comes out.
 
+use std::collections::BTreeMap;
+
 use windlass_kernel::{
     ChainError, Digest, Entry, Head, HolderId, PlanId, State, ToolCallId, TraceId,
 };
@@ -179,6 +181,25 @@ impl TraceFilter {
     #[must_use]
     pub const fn open(limit: usize) -> Self {
         Self { open_only: true, state: None, before: None, limit }
+    }
+}
+
+/// How much a store has, from what is kept apart from the entries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// How many traces stand in each state; a state that none stands in is absent.
+    pub traces: BTreeMap<State, u64>,
+    /// How many entries all of them have.
+    pub entries: u64,
+}
+
+impl Counts {
+    /// Adds traces that stand in a state, with their entries.
+    pub fn add(&mut self, state: Option<State>, traces: u64, entries: u64) {
+        if let Some(state) = state {
+            *self.traces.entry(state).or_default() += traces;
+        }
+        self.entries = self.entries.saturating_add(entries);
     }
 }
 

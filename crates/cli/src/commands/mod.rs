@@ -10,15 +10,18 @@ pub mod doctor;
 pub mod export;
 pub mod init;
 pub mod loops;
+pub mod metrics;
 pub mod policy;
 pub mod queue;
 pub mod recover;
 pub mod run;
 pub mod status;
 pub mod stop;
+pub mod telemetry;
 pub mod trace;
 pub mod verify;
 pub mod verify_file;
+pub mod watch;
 
 use std::io::Read as _;
 use std::path::Path;

@@ -1,15 +1,12 @@
 //! `windlass run` and `windlass resume`.
 
-use std::sync::Arc;
-
 use serde_json::Value;
+use windlass_engine::NewRun;
 use windlass_engine::doers::{ANSWERS_OPTION, Script};
-use windlass_engine::{NewRun, Projector};
 use windlass_formats::{TaskInput, TaskSpec, detect_task};
 use windlass_kernel::run::Run;
 use windlass_kernel::{Code, canon};
 
-use crate::announce::Announcer;
 use crate::args::{Resume, RunTask};
 use crate::commands::{backlog, status};
 use crate::failure::{Done, Failure};
@@ -22,10 +19,7 @@ const BYTES_MAX: usize = 4 << 20;
 
 /// Opens a project's engine with every step announced.
 pub fn open(project: &Project, by: Option<&str>, output: &Output) -> Result<Shop, Failure> {
-    let output = *output;
-    Shop::open(project, &whoami(by), |files| {
-        Arc::new(Announcer { files, output }) as Arc<dyn Projector>
-    })
+    Shop::open(project, &whoami(by), *output)
 }
 
 /// Starts a run and takes it as far as it goes.

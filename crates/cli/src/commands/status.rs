@@ -7,6 +7,7 @@ use windlass_kernel::run::plan::{Resource, RunOutcome};
 use windlass_kernel::run::{PhaseStatus, Resolution, Run};
 
 use crate::args::Status;
+use crate::commands::metrics;
 use crate::commands::run::open;
 use crate::failure::Done;
 use crate::output::{Ink, Output, plain};
@@ -15,6 +16,9 @@ use crate::project::Project;
 /// Shows one run, or the runs of the project.
 pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
     let shop = open(project, None, output)?;
+    if options.metrics {
+        return metrics::run(project, &shop, output);
+    }
     if let Some(name) = &options.run {
         let run = shop.engine.read(shop.engine.find(name)?)?;
         if output.json {

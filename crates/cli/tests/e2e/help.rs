@@ -25,6 +25,9 @@ const COMMANDS: &[&str] = &[
     "canon",
     "doctor",
     "completions",
+    "watch",
+    "telemetry",
+    "telemetry push",
 ];
 
 #[test]

@@ -80,6 +80,12 @@ fn meanwhile(act: fn(&Place, &str) -> Option<Outcome>) -> Outcome {
 
 /// How each code is met.
 pub const SCENARIOS: &[(Code, Scenario)] = &[
+    (Code::TelemetryUnavailable, || {
+        let place = crate::observe::place();
+        crate::observe::held(&place);
+        let words = ["telemetry", "push"];
+        place.run_with("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1", &words)
+    }),
     (Code::StateInvalidTransition, || {
         tampered("UPDATE entries SET from_state = 'PENDING' WHERE id % 16777216 = 3")
     }),

@@ -82,13 +82,13 @@ pub(crate) fn prepare(
     Ok((HttpTransport { inbox, endpoint }, link))
 }
 
-fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// An error with its causes, without the address, which may hold a secret.
-fn explain(error: reqwest::Error) -> String {
+pub(crate) fn explain(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
     let mut cause = std::error::Error::source(&error);

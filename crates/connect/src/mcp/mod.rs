@@ -9,4 +9,5 @@ mod tools;
 mod wire;
 
 pub(crate) use connection::{Call, Connection, Deadline};
+pub(crate) use http::{explain, is_loopback};
 pub use tools::{ServerDescription, ToolDescription};

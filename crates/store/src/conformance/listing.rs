@@ -6,7 +6,7 @@ use super::Harness;
 use super::fixture::{Ending, Fixture, Trace};
 use super::watch::{ALL, Scanned, assert_reads_back, hold, put, scan};
 use crate::store::Store;
-use crate::types::{After, Record, TraceFilter, TraceState};
+use crate::types::{After, Counts, Record, TraceFilter, TraceState};
 
 /// Fills a store with 50 traces of mixed states, not in the order of their ids, and returns them
 /// newest first.
@@ -90,6 +90,35 @@ pub(super) fn an_empty_store_lists_nothing(harness: &dyn Harness) {
     assert_eq!(store.list_traces(&ALL).unwrap(), []);
     assert_eq!(store.list_traces(&TraceFilter::open(10)).unwrap(), []);
     assert_eq!(scan(&*store), []);
+}
+
+pub(super) fn what_is_counted_is_what_is_listed(harness: &dyn Harness) {
+    let (store, other) = (harness.open(), harness.open());
+    assert_eq!(store.count().unwrap(), Counts::default());
+    let make = Fixture::new();
+    fill(&*store, &make);
+    let check = || {
+        let mut expected = Counts::default();
+        for trace in other.list_traces(&ALL).unwrap() {
+            expected.add(trace.head.state, 1, trace.head.sequence_number);
+        }
+        for store in [&store, &other] {
+            assert_eq!(store.count().unwrap(), expected);
+        }
+        expected
+    };
+    let before = check();
+    assert_eq!(before.traces.values().sum::<u64>(), 50);
+    // One that moves on is counted where it stands now, and once.
+    let long = make.run_long(3);
+    let lease = hold(&*store, &long, 1);
+    assert_eq!(check().entries, before.entries + 1);
+    store.append(long.append(&lease, 1, 2)).unwrap();
+    assert_eq!(check().entries, before.entries + 3);
+    store.release(lease).unwrap();
+    let lease = other.acquire(long.trace_id).unwrap();
+    assert_eq!(check().entries, before.entries + 3);
+    other.release(lease).unwrap();
 }
 
 /// How many entries the long trace has.

@@ -15,9 +15,9 @@ use windlass_kernel::{
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
 use windlass_store::{
-    AcquireError, After, Append, AppendError, Appended, Claim, IdempotencyRecord, KeyAction, Lease,
-    MemoryStore, NewEntry, Record, Shared, Slot, Store, StoreError, TraceFilter, TraceState,
-    Visitor, rules,
+    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord,
+    KeyAction, Lease, MemoryStore, NewEntry, Record, Shared, Slot, Store, StoreError, TraceFilter,
+    TraceState, Visitor, rules,
 };
 
 use crate::bugs::Bug;
@@ -432,6 +432,14 @@ impl Store for Broken {
             traces.reverse();
         }
         Ok(traces)
+    }
+
+    fn count(&self) -> Result<Counts, StoreError> {
+        let mut counts = self.inner.count()?;
+        if self.is(Bug::CountsOpenOnly) {
+            counts.traces.retain(|state, _| !state.is_terminal());
+        }
+        Ok(counts)
     }
 
     fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError> {

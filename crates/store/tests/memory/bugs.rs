@@ -128,6 +128,8 @@ bugs! {
     /// Lists the oldest traces first.
     OldestFirst => traces_are_listed_newest_first_whatever_the_filter
         paging_through_traces_shows_each_once;
+    /// Counts only what has not ended.
+    CountsOpenOnly => what_is_counted_is_what_is_listed;
     /// Counts by what fits 63 bits.
     SignedPages => a_long_trace_is_listed_in_pages;
     /// Begins each page with the entry that the page before ended with.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{Checkpoint, TraceId};
 use windlass_store::{
-    AcquireError, Append, AppendError, Appended, IdempotencyRecord, Lease, Record, Slot, Store,
-    StoreError, TraceFilter, TraceState, Visitor,
+    AcquireError, Append, AppendError, Appended, Counts, IdempotencyRecord, Lease, Record, Slot,
+    Store, StoreError, TraceFilter, TraceState, Visitor,
 };
 
 macro_rules! meddle {
@@ -64,6 +64,8 @@ meddle! {
     list_redispatches(trace_id: TraceId) -> Result<Vec<Redispatch>, StoreError>;
     /// See [`Store::list_traces`].
     list_traces(filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError>;
+    /// See [`Store::count`].
+    count() -> Result<Counts, StoreError>;
     /// See [`Store::scan`].
     scan(visitor: &mut dyn Visitor) -> Result<(), StoreError>;
     /// See [`Store::is_held`].

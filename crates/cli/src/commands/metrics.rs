@@ -1,0 +1,232 @@
+//! `windlass status --metrics`: counts of everything, as Prometheus reads them.
+
+use std::fmt::{Display, Write as _};
+
+use windlass_engine::Tally;
+use windlass_kernel::{Machine, State, Timestamp};
+use windlass_runtime::{Source as _, System};
+
+use crate::failure::Done;
+use crate::output::Output;
+use crate::project::{DATABASE, Project};
+use crate::workshop::Shop;
+
+/// Prints the metrics of a project.
+pub fn run(project: &Project, shop: &Shop, output: &Output) -> Done {
+    let tally = shop.engine.tally()?;
+    let bytes = ["", "-wal"].iter().map(|end| {
+        let path = project.folder.join(format!("{DATABASE}{end}"));
+        std::fs::metadata(path).map_or(0, |meta| meta.len())
+    });
+    output.bytes(text(&tally, bytes.sum(), System.now()).as_bytes());
+    Ok(0)
+}
+
+/// The text format, written family by family.
+#[derive(Default)]
+struct Exposition(String);
+
+impl Exposition {
+    /// Begins a family; its samples follow.
+    fn family(&mut self, name: &'static str, kind: &str, help: &str) -> Family<'_> {
+        // Writing to a text cannot fail.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+        Family { text: &mut self.0, name }
+    }
+}
+
+struct Family<'a> {
+    text: &'a mut String,
+    name: &'static str,
+}
+
+impl Family<'_> {
+    fn sample(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        self.text.push_str(self.name);
+        for (at, (name, value)) in labels.iter().enumerate() {
+            self.text.push(if at == 0 { '{' } else { ',' });
+            let _ = write!(self.text, "{name}=\"{}\"", escape(value));
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
+    }
+}
+
+fn escape(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+fn text(tally: &Tally, journal_bytes: u64, now: Timestamp) -> String {
+    let mut all = Exposition::default();
+    all.family("windlass_build_info", "gauge", "The version of Windlass that counted.")
+        .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    let mut runs = all.family("windlass_runs", "gauge", "Runs by loop, state and outcome.");
+    for (standing, count) in &tally.runs {
+        let labels = [
+            ("loop", standing.plan.as_str()),
+            ("state", standing.state),
+            ("outcome", standing.outcome),
+        ];
+        runs.sample(&labels, count);
+    }
+    all.family("windlass_runs_unreadable", "gauge", "Runs whose journal cannot be read.")
+        .sample(&[], tally.unreadable);
+    all.family("windlass_holds_waiting", "gauge", "Runs that wait for an answer.")
+        .sample(&[], tally.waiting);
+    let age = tally.waiting_since.map_or(0, |since| (now.unix_ms() - since.unix_ms()).max(0));
+    all.family("windlass_hold_oldest_age_seconds", "gauge", "Age of the oldest such hold.")
+        .sample(&[], seconds(age));
+    let mut calls = all.family("windlass_calls", "gauge", "Tool calls by state.");
+    for state in State::ALL.iter().filter(|state| state.machine() == Machine::Call) {
+        let count = tally.counts.traces.get(state).copied().unwrap_or_default();
+        calls.sample(&[("state", state.as_str())], count);
+    }
+    for (name, kind, help, value) in [
+        ("windlass_journal_entries", "gauge", "Entries in the journal.", tally.counts.entries),
+        ("windlass_journal_bytes", "gauge", "Size of the journal's files.", journal_bytes),
+        (
+            "windlass_invocations_total",
+            "counter",
+            "Agents and programs that were started.",
+            tally.invocations,
+        ),
+        ("windlass_tokens_total", "counter", "Tokens that were used.", tally.tokens),
+        ("windlass_cost_micros_total", "counter", "Cost in millionths.", tally.cost_micros),
+    ] {
+        all.family(name, kind, help).sample(&[], value);
+    }
+    if let Some(at) = tally.recovered_at {
+        let help = "When a run was last taken up after its process died.";
+        all.family("windlass_last_recovery_timestamp_seconds", "gauge", help)
+            .sample(&[], seconds(at.unix_ms()));
+    }
+    all.0
+}
+
+/// Milliseconds as seconds.
+fn seconds(ms: i64) -> String {
+    format!("{}.{:03}", ms / 1000, ms % 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use windlass_engine::Standing;
+    use windlass_store::Counts;
+
+    use super::*;
+
+    /// Reads the text format strictly: every line, every escape; returns samples by series.
+    fn parse(text: &str) -> BTreeMap<String, f64> {
+        assert!(text.ends_with('\n'));
+        let mut samples = BTreeMap::new();
+        let mut families = BTreeSet::new();
+        let mut current = String::new();
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            if let Some(rest) = line.strip_prefix("# HELP ") {
+                let (name, help) = rest.split_once(' ').unwrap();
+                assert!(!help.is_empty() && !help.contains('\\'));
+                let kind = lines.next().unwrap().strip_prefix("# TYPE ").unwrap();
+                let (again, kind) = kind.split_once(' ').unwrap();
+                assert_eq!(again, name);
+                assert!(["gauge", "counter"].contains(&kind), "{kind}");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+                assert!(families.insert(name.to_owned()), "{name} twice");
+                current = name.to_owned();
+                continue;
+            }
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            let name_end = series.find('{').unwrap_or(series.len());
+            assert_eq!(&series[..name_end], current, "a sample outside of its family");
+            assert!(current.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'));
+            labels(&series[name_end..]);
+            let value: f64 = value.parse().unwrap();
+            assert!(value >= 0.0);
+            assert!(samples.insert(series.to_owned(), value).is_none(), "{series} twice");
+        }
+        samples
+    }
+
+    fn labels(text: &str) {
+        let Some(inner) = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')) else {
+            assert_eq!(text, "");
+            return;
+        };
+        let mut chars = inner.chars();
+        loop {
+            let name: String = chars.by_ref().take_while(|char| *char != '=').collect();
+            assert!(!name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase()));
+            assert_eq!(chars.next(), Some('"'));
+            loop {
+                match chars.next().expect("the end of a value") {
+                    '"' => break,
+                    '\\' => assert!(matches!(chars.next(), Some('\\' | '"' | 'n'))),
+                    char => assert!(char != '\n'),
+                }
+            }
+            match chars.next() {
+                None => return,
+                Some(',') => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn everything_that_is_counted_is_one_sample() {
+        let standing =
+            |plan: &str, state, outcome| Standing { plan: plan.to_owned(), state, outcome };
+        let ts = |ms| Timestamp::from_unix_ms(ms).unwrap();
+        let tally = Tally {
+            runs: BTreeMap::from([
+                (standing("spine", "TERMINAL", "PASS"), 3),
+                (standing("spine", "CHECKPOINT", ""), 2),
+                (standing("a\"b\\c\nd", "RUNNING", ""), 1),
+            ]),
+            waiting: 2,
+            waiting_since: Some(ts(1_000)),
+            unreadable: 1,
+            invocations: 7,
+            tokens: 8,
+            cost_micros: 9,
+            recovered_at: Some(ts(1_500)),
+            counts: Counts { traces: BTreeMap::from([(State::Completed, 5)]), entries: 30 },
+        };
+        let samples = parse(&text(&tally, 4096, ts(61_250)));
+        let expected: &[(&str, f64)] = &[
+            ("windlass_build_info{version=\"0.1.0\"}", 1.0),
+            ("windlass_calls{state=\"AUTHORIZED\"}", 0.0),
+            ("windlass_calls{state=\"COMPLETED\"}", 5.0),
+            ("windlass_calls{state=\"DENIED\"}", 0.0),
+            ("windlass_calls{state=\"EXECUTING\"}", 0.0),
+            ("windlass_calls{state=\"FAILED\"}", 0.0),
+            ("windlass_calls{state=\"PENDING\"}", 0.0),
+            ("windlass_cost_micros_total", 9.0),
+            ("windlass_hold_oldest_age_seconds", 60.25),
+            ("windlass_holds_waiting", 2.0),
+            ("windlass_invocations_total", 7.0),
+            ("windlass_journal_bytes", 4096.0),
+            ("windlass_journal_entries", 30.0),
+            ("windlass_last_recovery_timestamp_seconds", 1.5),
+            ("windlass_runs_unreadable", 1.0),
+            ("windlass_runs{loop=\"a\\\"b\\\\c\\nd\",state=\"RUNNING\",outcome=\"\"}", 1.0),
+            ("windlass_runs{loop=\"spine\",state=\"CHECKPOINT\",outcome=\"\"}", 2.0),
+            ("windlass_runs{loop=\"spine\",state=\"TERMINAL\",outcome=\"PASS\"}", 3.0),
+            ("windlass_tokens_total", 8.0),
+        ];
+        let expected: BTreeMap<String, f64> =
+            expected.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+        assert_eq!(samples, expected);
+    }
+
+    #[test]
+    fn an_empty_project_has_metrics_too() {
+        let samples = parse(&text(&Tally::default(), 0, Timestamp::EPOCH));
+        assert_eq!(samples.get("windlass_hold_oldest_age_seconds"), Some(&0.0));
+        assert_eq!(samples.keys().filter(|name| name.contains("recovery")).count(), 0);
+    }
+}

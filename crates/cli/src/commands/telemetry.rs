@@ -1,0 +1,53 @@
+//! `windlass telemetry`: runs to an OpenTelemetry collector, again.
+
+use serde_json::json;
+use windlass_engine::RunFilter;
+use windlass_kernel::Code;
+use windlass_kernel::run::RunName;
+
+use crate::args::Telemetry;
+use crate::commands::run::open;
+use crate::failure::{Done, Failure};
+use crate::output::Output;
+use crate::project::Project;
+use crate::telemetry::Collector;
+
+/// Runs a subcommand of `telemetry`.
+pub fn run(project: &Project, command: &Telemetry, output: &Output) -> Done {
+    let Telemetry::Push { run } = command;
+    let config = Project::config(&project.files()?)?;
+    let Some(collector) = Collector::find(&config)? else {
+        let message = "there is no collector to send runs to";
+        return Err(Failure::new(Code::ConfigInvalid, message).hint(
+            "set `[telemetry] endpoint` in `.windlass/config.toml`, or OTEL_EXPORTER_OTLP_ENDPOINT",
+        ));
+    };
+    let shop = open(project, None, output)?;
+    let ids = match run {
+        Some(name) => vec![shop.engine.find(name)?],
+        None => {
+            let all = RunFilter { open_only: false, state: None, limit: usize::MAX };
+            let all = shop.engine.list(&all)?;
+            all.iter().rev().map(|found| found.trace.head.trace_id).collect()
+        }
+    };
+    let mut worst = 0;
+    let mut sent = Vec::new();
+    for trace_id in ids {
+        let name = RunName::of(trace_id).to_string();
+        match collector.send(shop.store.as_ref(), trace_id, None) {
+            Ok(spans) if output.json => sent.push(json!({ "run_id": name, "spans": spans })),
+            Ok(spans) => output.line(&format!("sent {name}, {spans} spans")),
+            // One run that cannot be read keeps none of the others back.
+            Err(failure) if run.is_none() && failure.code() != Code::TelemetryUnavailable => {
+                output.note(&format!("{name} was not sent: {}", failure.summary()));
+                worst = worst.max(failure.exit());
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    if output.json {
+        output.value(&sent)?;
+    }
+    Ok(worst)
+}

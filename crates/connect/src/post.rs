@@ -1,0 +1,210 @@
+//! One JSON document to one address: no redirects, no second try, bounded in time and size.
+
+use std::time::Duration;
+
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Url, redirect, retry};
+use thiserror::Error;
+
+use crate::mcp::{explain, is_loopback};
+
+/// The most of an answer that is read.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// What is sent.
+#[derive(Clone, Debug)]
+pub struct Post<'a> {
+    /// Where to.
+    pub url: &'a str,
+    /// Headers beside the usual ones; their values are taken for secrets.
+    pub headers: &'a [(String, String)],
+    /// The document.
+    pub body: Vec<u8>,
+    /// How long all of it may take.
+    pub timeout: Duration,
+}
+
+/// A document that did not arrive.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PostError {
+    /// It cannot be sent at all.
+    #[error("it cannot be sent: {reason}")]
+    Invalid {
+        /// Why.
+        reason: String,
+    },
+    /// Nobody took it.
+    #[error("the address cannot be reached: {reason}")]
+    Unreachable {
+        /// Why.
+        reason: String,
+    },
+    /// It was refused.
+    #[error("the answer is HTTP {status}")]
+    Refused {
+        /// The status.
+        status: u16,
+    },
+}
+
+/// Posts a document and returns the answer's body, cut at 64 KiB.
+///
+/// # Errors
+/// [`PostError`] when it did not arrive; it may still have, when the time ran out.
+pub fn post_json(post: Post<'_>) -> Result<Vec<u8>, PostError> {
+    let invalid = |reason: String| PostError::Invalid { reason };
+    let url = Url::parse(post.url).map_err(|error| invalid(format!("bad address: {error}")))?;
+    let client = client(&url, post.headers)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| invalid(format!("cannot start a runtime: {error}")))?;
+    let sent = runtime.block_on(async {
+        let unreachable = |reason: String| PostError::Unreachable { reason };
+        let sending = async {
+            let mut response = client
+                .post(url)
+                .body(post.body)
+                .send()
+                .await
+                .map_err(|error| unreachable(explain(error)))?;
+            let status = response.status();
+            if !status.is_success() {
+                return Err(PostError::Refused { status: status.as_u16() });
+            }
+            let mut body = Vec::new();
+            while let Ok(Some(chunk)) = response.chunk().await {
+                let room = ANSWER_BYTES_MAX - body.len();
+                body.extend(chunk.iter().take(room));
+                if body.len() == ANSWER_BYTES_MAX {
+                    break;
+                }
+            }
+            Ok(body)
+        };
+        tokio::time::timeout(post.timeout, sending).await.unwrap_or_else(|_| {
+            Err(unreachable(format!("no answer within {} ms", post.timeout.as_millis())))
+        })
+    });
+    // A name that is still being looked up must not be waited for.
+    runtime.shutdown_background();
+    sent
+}
+
+fn client(url: &Url, headers: &[(String, String)]) -> Result<Client, PostError> {
+    let invalid = |reason: String| PostError::Invalid { reason };
+    let mut all = HeaderMap::new();
+    all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    for (name, value) in headers {
+        let name: HeaderName =
+            name.parse().map_err(|_| invalid("a header's name cannot be sent".to_owned()))?;
+        let mut value = HeaderValue::from_str(value)
+            .map_err(|_| invalid(format!("the value of header `{name}` cannot be sent")))?;
+        value.set_sensitive(true);
+        all.insert(name, value);
+    }
+    // Fails when another part of the program was first, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut builder = Client::builder()
+        .default_headers(all)
+        .user_agent(concat!("windlass/", env!("CARGO_PKG_VERSION")))
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .referer(false);
+    match url.scheme() {
+        "https" => {}
+        // The system's certificates are of no use here, and may be missing.
+        "http" => builder = builder.tls_certs_only([]),
+        other => return Err(invalid(format!("nothing is sent over `{other}`"))),
+    }
+    if is_loopback(url) {
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|error| invalid(explain(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread::JoinHandle;
+
+    use super::*;
+
+    /// Answers one request with these bytes; gives back what was asked.
+    fn server(answer: Vec<u8>) -> (String, JoinHandle<Vec<u8>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
+        let served = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut asked, mut part) = (Vec::new(), [0; 4096]);
+            while !asked.ends_with(b"{\"a\":1}") {
+                let count = stream.read(&mut part).unwrap();
+                assert!(count > 0);
+                asked.extend_from_slice(&part[..count]);
+            }
+            // The client may hang up when it has read enough.
+            drop(stream.write_all(&answer));
+            asked
+        });
+        (url, served)
+    }
+
+    fn post(
+        url: &str,
+        headers: &[(String, String)],
+        timeout_ms: u64,
+    ) -> Result<Vec<u8>, PostError> {
+        let (body, timeout) = (br#"{"a":1}"#.to_vec(), Duration::from_millis(timeout_ms));
+        post_json(Post { url, headers, body, timeout })
+    }
+
+    #[test]
+    fn a_document_arrives_with_its_headers() {
+        let (url, served) = server(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}".to_vec());
+        let headers = [("x-key".to_owned(), "k 1".to_owned())];
+        assert_eq!(post(&url, &headers, 10_000).unwrap(), b"{}");
+        let asked = String::from_utf8(served.join().unwrap()).unwrap();
+        assert!(asked.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{asked}");
+        assert!(asked.contains("\r\nx-key: k 1\r\n"), "{asked}");
+        assert!(asked.contains("\r\ncontent-type: application/json\r\n"), "{asked}");
+    }
+
+    #[test]
+    fn a_redirect_is_refused_and_not_followed() {
+        let answer = "HTTP/1.1 307 T\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
+        let (url, served) = server(answer.as_bytes().to_vec());
+        assert_eq!(post(&url, &[], 10_000), Err(PostError::Refused { status: 307 }));
+        served.join().unwrap();
+    }
+
+    #[test]
+    fn an_endless_answer_is_cut() {
+        let mut answer = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
+        answer.resize(answer.len() + (1 << 20), b'x');
+        let (url, served) = server(answer);
+        assert_eq!(post(&url, &[], 10_000).unwrap().len(), ANSWER_BYTES_MAX);
+        served.join().unwrap();
+    }
+
+    #[test]
+    fn silence_ends_with_the_time() {
+        // Nobody accepts: the connection is made, and nothing comes.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let error = post(&url, &[], 50).unwrap_err();
+        assert!(matches!(error, PostError::Unreachable { .. }), "{error}");
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_told_without_its_value() {
+        for url in ["", "127.0.0.1", "file:///etc/hosts", "gopher://localhost"] {
+            assert!(matches!(post(url, &[], 50), Err(PostError::Invalid { .. })), "{url}");
+        }
+        let secret = [("authorization".to_owned(), "Bearer s3cret\n".to_owned())];
+        let error = post("http://127.0.0.1:1/", &secret, 50).unwrap_err();
+        assert!(
+            matches!(error, PostError::Invalid { .. }) && !error.to_string().contains("s3cret")
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! What is logged of calls: ids, names, counts, codes and times, never what they carry.
+//!
+//! Whoever logs is asked once, by one atomic read, before anything is looked at: without a log a
+//! call costs nothing more.
+
+use std::time::Instant;
+
+use tracing::{debug, enabled, info, warn};
+use windlass_kernel::TraceId;
+use windlass_store::AppendError;
+
+use crate::error::GatewayError;
+use crate::recover::Recovery;
+use crate::report::CallReport;
+
+/// The time since something began, if anybody wants to know.
+pub(crate) struct Watch(Option<Instant>);
+
+impl Watch {
+    /// Begins to watch, if anything is logged.
+    pub(crate) fn start() -> Self {
+        Self(enabled!(tracing::Level::ERROR).then(Instant::now))
+    }
+
+    fn ms(&self) -> Option<u64> {
+        self.0.map(|start| u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Tells of a call.
+    pub(crate) fn call(&self, result: &Result<CallReport, GatewayError>) {
+        let Some(duration_ms) = self.ms() else { return };
+        match result {
+            Ok(report) => info!(
+                trace_id = %report.trace_id,
+                // The trace of the run that it belongs to, if it belongs to one.
+                plan_id = report.plan_id.map(tracing::field::display),
+                tool = report.tool,
+                state = report.state.as_str(),
+                code = code_of(report),
+                replayed = report.replayed,
+                on_hold = report.hold.is_some(),
+                duration_ms,
+                "call"
+            ),
+            Err(error) => warn!(code = error.code().as_str(), duration_ms, "call failed"),
+        }
+    }
+
+    /// Tells of an append.
+    pub(crate) fn append(&self, trace_id: TraceId, entries: usize, error: Option<&AppendError>) {
+        let Some(duration_ms) = self.ms() else { return };
+        match error {
+            None => debug!(%trace_id, entries, duration_ms, "append"),
+            Some(error) => {
+                let code = error.code().as_str();
+                warn!(%trace_id, entries, code, duration_ms, "append refused");
+            }
+        }
+    }
+
+    /// Tells of a call that was taken up.
+    pub(crate) fn recovery(&self, trace_id: TraceId, result: &Result<Recovery, GatewayError>) {
+        let Some(duration_ms) = self.ms() else { return };
+        match result {
+            Ok(Recovery { plan, report }) => info!(
+                %trace_id,
+                tool = report.tool,
+                ?plan,
+                state = report.state.as_str(),
+                code = code_of(report),
+                on_hold = report.hold.is_some(),
+                duration_ms,
+                "call recovered"
+            ),
+            // Another process is at work on it, which is as it should be.
+            Err(GatewayError::Acquire(error)) => {
+                debug!(%trace_id, code = error.code().as_str(), duration_ms, "call not recovered");
+            }
+            Err(error) => {
+                warn!(%trace_id, code = error.code().as_str(), duration_ms, "call not recovered");
+            }
+        }
+    }
+}
+
+fn code_of(report: &CallReport) -> Option<&'static str> {
+    let refused = report.refusal.as_ref().map(|refused| refused.code);
+    let failed = report.error.as_ref().map(|error| error.code);
+    refused.or(failed).map(|code| code.as_str())
+}
