@@ -162,7 +162,7 @@ impl Shop {
             made: Mutex::default(),
         });
         let place: Arc<dyn Place> = Arc::new(GitPlace::new(root.clone()));
-        let stop = Stop::new(project.folder.join("stop"));
+        let stop = Stop::new(project.stop_folder());
         let source = Arc::new(System);
         let hands = Doers::new(
             Arc::clone(&workshop),

@@ -36,7 +36,7 @@ impl Engine {
                 continue;
             }
             let trace_id = found.trace.head.trace_id;
-            match self.recover_one(trace_id) {
+            match self.take_up(trace_id) {
                 Ok(None) | Err((_, EngineError::Acquire(AcquireError::Held { .. }))) => {}
                 Ok(Some((on_restart, run))) => {
                     recovered.push(Recovered { trace_id, on_restart, result: Ok(run) });
@@ -49,13 +49,31 @@ impl Engine {
         Ok(recovered)
     }
 
-    fn recover_one(
+    /// Takes one run up whose process died; one that has ended or waits is left as it is.
+    #[must_use]
+    pub fn recover_one(&self, trace_id: TraceId) -> Recovered {
+        let (on_restart, result) = match self.take_up(trace_id) {
+            Ok(Some((on_restart, run))) => (on_restart, Ok(run)),
+            Ok(None) => {
+                let result = self.read(trace_id);
+                let plan = result.as_ref().ok().and_then(Run::plan);
+                (plan.map_or(OnRestart::Hold, |plan| plan.on_restart), result)
+            }
+            Err((on_restart, error)) => (on_restart, Err(error)),
+        };
+        Recovered { trace_id, on_restart, result }
+    }
+
+    fn take_up(
         &self,
         trace_id: TraceId,
     ) -> Result<Option<(OnRestart, Run)>, (OnRestart, EngineError)> {
         let seen = self.read(trace_id).map_err(|error| (OnRestart::Hold, error))?;
         let on_restart = seen.plan().map_or(OnRestart::Hold, |plan| plan.on_restart);
         let fail = |error| (on_restart, error);
+        if matches!(seen.head.state, Some(State::Checkpoint | State::Terminal)) {
+            return Ok(None);
+        }
         if on_restart == OnRestart::Resume {
             return self.resume(trace_id).map(|run| Some((on_restart, run))).map_err(fail);
         }

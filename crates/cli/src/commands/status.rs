@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_engine::RunFilter;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Resource, RunOutcome};
-use windlass_kernel::run::{PhaseStatus, Resolution, Run};
+use windlass_kernel::run::{Decision, PhaseStatus, Resolution, Run};
 
 use crate::args::Status;
 use crate::commands::run::open;
@@ -189,6 +189,11 @@ pub fn describe_short(run: &Run) -> Value {
             "shown": hold.shown,
             "approvals": hold.votes.len(),
             "approvals_needed": hold.held.approvals,
+            "resolution": match hold.resolution() {
+                Resolution::Open => None,
+                Resolution::Approved => Some(Decision::Approved.as_str()),
+                Resolution::Rejected => Some(Decision::Rejected.as_str()),
+            },
         })),
     })
 }
