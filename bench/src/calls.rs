@@ -43,6 +43,7 @@ impl Supervisor for AllowAll {
             tool: request.proposal.tool_name.clone(),
             class: request.risk_level,
             limits: Limits { timeout: Duration::from_secs(9), output_bytes_max: 1 << 20 },
+            confinement: None,
             on_uncertain: OnUncertain::Retry,
             retries_max: 3,
         })

@@ -2,8 +2,8 @@
 //!
 //! `cargo xtask bench` prints every figure with the limit beside it. Rates are taken in turns, limit
 //! and Windlass by Windlass, and the median of the rounds counts, so that a machine that gets busy
-//! meanwhile disturbs both alike. `--quick` makes a short run of it; `pages`, `rates`, `verify` and
-//! `recover` name parts.
+//! meanwhile disturbs both alike. `--quick` makes a short run of it; `pages`, `rates`, `verify`,
+//! `recover` and `runs` name parts.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -11,6 +11,7 @@ mod calls;
 mod journal;
 mod process;
 mod raw;
+mod runs;
 
 use std::path::Path;
 
@@ -24,10 +25,12 @@ struct Effort {
     seconds: f64,
     entries: u64,
     lengths: &'static [u64],
+    phases: &'static [usize],
+    holds: usize,
 }
 
 /// The parts that can be asked for by name.
-const PARTS: &[&str] = &["pages", "rates", "verify", "recover"];
+const PARTS: &[&str] = &["pages", "rates", "verify", "recover", "runs"];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -38,13 +41,22 @@ fn main() -> Result<()> {
             || !arguments.iter().any(|argument| PARTS.contains(&argument.as_str()))
     };
     let effort = if quick {
-        Effort { rounds: 1, seconds: 1.0, entries: 100_000, lengths: &[1_000, 10_000] }
+        Effort {
+            rounds: 1,
+            seconds: 1.0,
+            entries: 100_000,
+            lengths: &[1_000, 10_000],
+            phases: &[1_000],
+            holds: 1_000,
+        }
     } else {
         Effort {
             rounds: 5,
             seconds: 2.0,
             entries: 1_000_000,
             lengths: &[1_000, 10_000, 100_000, 1_000_000],
+            phases: &[1_000, 10_000],
+            holds: 10_000,
         }
     };
     let folder = tempfile::tempdir_in(".")?;
@@ -66,6 +78,9 @@ fn main() -> Result<()> {
     }
     if wanted("recover") {
         recovering(folder.path(), &effort)?;
+    }
+    if wanted("runs") {
+        running(folder.path(), &effort)?;
     }
     println!("load after: {}", process::load());
     Ok(())
@@ -149,6 +164,25 @@ fn recovering(folder: &Path, effort: &Effort) -> Result<()> {
         let micros = journal::recover(folder, *length, 100)?;
         println!("  {length:>9} entries  {micros:7.0} µs");
     }
+    Ok(())
+}
+
+fn running(folder: &Path, effort: &Effort) -> Result<()> {
+    println!("runs: what the engine adds to the store's two commits of a phase that does nothing");
+    for phases in effort.phases {
+        let took = runs::phases(folder, *phases)?;
+        println!(
+            "  {phases:>9} phases   {:7.0} µs a phase, {:7.0} µs of it the store, {:7.0} µs the engine",
+            took.whole,
+            took.store,
+            took.whole - took.store
+        );
+    }
+    let took = runs::holds(folder, effort.holds)?;
+    println!(
+        "  {:>9} on hold  {:7.1} ms to list twenty, {:7.1} ms for the queue's oldest, {:+} KiB",
+        effort.holds, took.list, took.queue, took.grown_kib
+    );
     Ok(())
 }
 

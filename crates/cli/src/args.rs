@@ -71,6 +71,10 @@ pub enum Command {
     /// Look at loops and check them.
     #[command(subcommand)]
     Loop(Loop),
+    /// Remove the work tree of a run that has ended; its branch stays.
+    Close(Close),
+    /// Write the files that show a run again, from the journal alone.
+    Export(Export),
     /// Show it all on a scratch repository: a failing test, a crash, a decision, a commit.
     Demo(Demo),
     /// Make a tool call, look at calls, decide those that wait for you.
@@ -372,6 +376,9 @@ pub enum Queue {
         /// At most so many.
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
+        /// Print only the runs' names, one a line.
+        #[arg(long)]
+        ids: bool,
     },
     /// Show what one run waits for.
     Show {
@@ -510,4 +517,23 @@ pub struct Confined {
     /// The command.
     #[arg(last = true, required = true, value_name = "ARGV")]
     pub argv: Vec<OsString>,
+}
+
+/// Options of `export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+}
+
+/// Options of `close`.
+#[derive(Debug, Args)]
+pub struct Close {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// Lose what is there and not committed.
+    #[arg(long)]
+    pub discard: bool,
 }

@@ -79,6 +79,8 @@ fn run(cli: &Cli, output: &Output) -> Done {
         Command::Stop(options) => commands::stop::run(&find()?, options, output),
         Command::Backlog(command) => commands::backlog::run(&find()?, command, output),
         Command::Loop(command) => commands::loops::run(&find()?, command, output),
+        Command::Close(options) => commands::close::run(&find()?, options, output),
+        Command::Export(options) => commands::export::run(&find()?, options, output),
         Command::Demo(options) => commands::demo::run(options, output),
         Command::Call(command) => commands::call::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),

@@ -22,6 +22,8 @@ use crate::project::{Project, unreadable};
 pub struct Shop {
     /// Takes runs through their loops.
     pub engine: Engine,
+    /// The journal.
+    pub store: Arc<dyn Store>,
     /// The loops, by name.
     pub loops: BTreeMap<String, LoopFile>,
 }
@@ -187,6 +189,6 @@ impl Shop {
             },
             Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
         );
-        Ok(Self { engine, loops })
+        Ok(Self { engine, store, loops })
     }
 }

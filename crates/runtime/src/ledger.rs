@@ -8,7 +8,7 @@ use windlass_kernel::{
     transition_of,
 };
 use windlass_store::{
-    After, Append, AppendError, Claim, KeyAction, Lease, NewEntry, Record, Store,
+    After, Append, AppendError, Claim, Guard, KeyAction, Lease, NewEntry, Record, Store,
 };
 
 use crate::error::GatewayError;
@@ -16,33 +16,10 @@ use crate::error::GatewayError;
 /// The most entries a call can have: request, decision, call, effect.
 const CALL_ENTRIES_MAX: usize = 4;
 
-/// A lease that is given back whatever happens.
-pub struct Hold {
-    store: Arc<dyn Store>,
-    lease: Option<Lease>,
-}
-
-impl Hold {
-    /// Takes charge of a lease.
-    pub const fn new(store: Arc<dyn Store>, lease: Lease) -> Self {
-        Self { store, lease: Some(lease) }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if let Some(lease) = self.lease.take() {
-            // One that cannot be given back is freed when the process ends; what is recorded is
-            // recorded, and its caller must hear of it all the same.
-            drop(self.store.release(lease));
-        }
-    }
-}
-
 /// A call and the right to write it, which is given back when it is dropped.
 pub struct Ledger {
     store: Arc<dyn Store>,
-    hold: Option<Hold>,
+    guard: Option<Guard>,
     plan_id: PlanId,
     call: Call,
     pending: Vec<NewEntry>,
@@ -56,23 +33,18 @@ impl Ledger {
         let call = Call::empty(trace_id);
         let recorded = call.head;
         let store = Arc::clone(store);
-        Self { store, hold: None, plan_id, call, pending: Vec::new(), recorded, checkpointed: 0 }
+        Self { store, guard: None, plan_id, call, pending: Vec::new(), recorded, checkpointed: 0 }
     }
 
     /// Goes on with a recorded call under a lease.
     pub fn resume(store: &Arc<dyn Store>, lease: Lease) -> Result<Self, GatewayError> {
-        let hold = Hold::new(Arc::clone(store), lease);
-        let trace_id = hold.lease.as_ref().map(Lease::trace_id);
-        let Some(trace_id) = trace_id else {
-            return Err(
-                windlass_store::StoreError::Corrupt { reason: "a lease was lost".into() }.into()
-            );
-        };
+        let trace_id = lease.trace_id();
+        let guard = Guard::new(Arc::clone(store), lease);
         let Loaded { call, plan_id, checkpointed } = load(store.as_ref(), trace_id)?;
         let recorded = call.head;
         Ok(Self {
             store: Arc::clone(store),
-            hold: Some(hold),
+            guard: Some(guard),
             plan_id,
             call,
             pending: Vec::new(),
@@ -88,7 +60,7 @@ impl Ledger {
 
     /// The lease, while there is one.
     pub fn lease(&self) -> Option<&Lease> {
-        self.hold.as_ref().and_then(|hold| hold.lease.as_ref())
+        self.guard.as_ref().and_then(Guard::lease)
     }
 
     /// Adds an artifact's entry to the next commit; returns the artifact's digest.
@@ -145,13 +117,12 @@ impl Ledger {
         };
         let appended = self.store.append(Append { claim, entries, key, after })?;
         if let Some(lease) = appended.lease {
-            self.hold = Some(Hold::new(Arc::clone(&self.store), lease));
+            self.guard = Some(Guard::new(Arc::clone(&self.store), lease));
         }
         if after == After::Release
-            && let Some(hold) = &mut self.hold
+            && let Some(guard) = &mut self.guard
         {
-            // Released in the transaction: there is nothing left to give back.
-            hold.lease = None;
+            guard.released();
         }
         self.recorded = appended.state.head;
         Ok(())

@@ -173,10 +173,9 @@ fn hold_of(run: &Writer) -> Event {
         let head = folded.head.admit(&record.entry, &mut Vec::new()).unwrap();
         folded.follow(&record.entry, record.body.as_deref().unwrap(), head).unwrap();
     }
-    match folded.next() {
-        windlass_kernel::run::Next::Record(event) => *event,
-        other => unreachable!("{other:?}"),
-    }
+    let next = folded.next();
+    let windlass_kernel::run::Next::Record(event) = next else { unreachable!("{next:?}") };
+    *event
 }
 
 #[test]

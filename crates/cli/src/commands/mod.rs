@@ -3,9 +3,11 @@
 pub mod backlog;
 pub mod call;
 pub mod canon;
+pub mod close;
 pub mod confined;
 pub mod demo;
 pub mod doctor;
+pub mod export;
 pub mod init;
 pub mod loops;
 pub mod policy;

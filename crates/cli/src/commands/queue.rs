@@ -15,17 +15,21 @@ use crate::project::Project;
 /// Runs a subcommand of `queue`.
 pub fn run(project: &Project, command: &Queue, output: &Output) -> Done {
     match command {
-        Queue::List { limit } => list(project, *limit, output),
+        Queue::List { limit, ids } => list(project, *limit, *ids, output),
         Queue::Show { run } => show(project, run, output),
         Queue::Approve(answer) => decide(project, answer, Decision::Approved, output),
         Queue::Reject(answer) => decide(project, answer, Decision::Rejected, output),
     }
 }
 
-fn list(project: &Project, limit: usize, output: &Output) -> Done {
+fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> Done {
     let shop = open(project, None, output)?;
     let (waiting, count) = shop.engine.waiting(limit)?;
-    if output.json {
+    if ids {
+        for started in waiting.iter().filter_map(|one| one.run.started.as_ref()) {
+            output.line(&started.run_id);
+        }
+    } else if output.json {
         let values: Vec<Value> =
             waiting.iter().map(|one| status::describe_short(&one.run)).collect();
         output.value(&values)?;

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use windlass_engine::{Assignment, Desk, EngineError, Hands, Outcome, Subject, Verdict};
+use windlass_kernel::Digest;
 use windlass_kernel::run::plan::Doer;
 use windlass_kernel::run::{Change, Done, Event, Failure, InvocationResult, Usage};
-use windlass_kernel::{Digest, TraceId};
 
 use crate::crash::Life;
 use crate::world::World;
@@ -21,8 +21,6 @@ pub enum Act {
     Fail(&'static str),
     /// A check says this.
     Say(&'static str),
-    /// A call of it waits.
-    Wait(TraceId),
     /// It panics.
     Panic,
     /// Something could not be recorded.
@@ -187,7 +185,8 @@ impl Hands for FakeHands {
         }
         let act = (self.oracle)(&piece);
         if matches!(act, Act::Panic) {
-            panic!("the hands were told to panic");
+            // Unlike a panic this says nothing on its way.
+            std::panic::resume_unwind(Box::new("the hands were told to panic"));
         }
         if let Some(invocation) = invocation {
             let result = InvocationResult::Success;
@@ -207,9 +206,6 @@ impl Hands for FakeHands {
                 usage: Usage::default(),
                 duration_ms: 1,
             }),
-            Act::Wait(call) => {
-                Outcome::Waiting { call, change: None, question: "may I?".to_owned() }
-            }
             Act::Panic | Act::Halt => return Err(dead()),
         })
     }

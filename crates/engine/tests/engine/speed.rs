@@ -1,1 +1,82 @@
 //! What the engine costs by itself; printed, not judged.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::json;
+use windlass_engine::{Assignment, Desk, EngineError, Hands, Outcome, RunFilter};
+use windlass_kernel::run::InvocationResult;
+use windlass_kernel::run::plan::{Concurrency, Plan};
+
+use crate::crash::Life;
+use crate::hands::done;
+use crate::plans::{builtin, person, phase, plan};
+use crate::world::{World, end, new_run};
+
+/// Hands that do nothing, with or without an invocation on record.
+struct Idle {
+    invoke: bool,
+}
+
+impl Hands for Idle {
+    fn perform(&self, assignment: &Assignment, desk: &Desk<'_>) -> Result<Outcome, EngineError> {
+        if self.invoke {
+            let number = desk.invocation_started(assignment, "someone", "idle", None)?;
+            let usage = windlass_kernel::run::Usage::default();
+            desk.invocation_ended(number, InvocationResult::Success, usage, 0, "");
+        }
+        Ok(Outcome::Done(Box::new(done(json!({}), None))))
+    }
+}
+
+fn line(count: usize) -> Plan {
+    let phases = (0..count).map(|at| {
+        let before = at.checked_sub(1).map(|before| format!("p{before}"));
+        let needs: Vec<&str> = before.iter().map(String::as_str).collect();
+        phase(&format!("p{at}"), &needs, builtin())
+    });
+    plan(phases.collect())
+}
+
+#[test]
+fn phases_cost_the_same_however_many_there_are() {
+    for (count, invoke) in [(1000, false), (1000, true), (4000, true), (10_000, false)] {
+        let world = World::new();
+        let process = world.process(&Life::until(None));
+        let place = Arc::clone(&world.place) as Arc<_>;
+        let engine = world.engine_of(&process, Arc::new(Idle { invoke }), place);
+        let began = Instant::now();
+        let run = engine.start(new_run(line(count))).unwrap();
+        let took = began.elapsed();
+        assert_eq!(end(&run), ("PASS", "pass"));
+        let began = Instant::now();
+        engine.read(run.head.trace_id).unwrap();
+        println!(
+            "{count} phases, invocations {invoke}: {:?} each; read again in {:?}",
+            took / u32::try_from(count).unwrap(),
+            began.elapsed()
+        );
+    }
+}
+
+#[test]
+fn the_queue_of_many_runs_is_listed() {
+    let world = World::new();
+    let engine = world.engine(&[]);
+    let mut plan = plan(vec![phase("ask", &[], person(1))]);
+    plan.concurrency = Concurrency::Serial;
+    let count = 10_000;
+    let began = Instant::now();
+    for _ in 0..count {
+        engine.start(new_run(plan.clone())).unwrap();
+    }
+    println!("{count} runs on hold in {:?}", began.elapsed());
+    let began = Instant::now();
+    let filter = RunFilter { open_only: true, state: None, limit: usize::MAX };
+    assert_eq!(engine.list(&filter).unwrap().len(), count);
+    println!("listed in {:?}", began.elapsed());
+    let began = Instant::now();
+    let (waiting, all) = engine.waiting(100).unwrap();
+    assert_eq!((waiting.len(), all), (100, count));
+    println!("the first 100 that wait in {:?}", began.elapsed());
+}

@@ -5,12 +5,18 @@
     clippy::panic,
     reason = "a test fails by panicking"
 )]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    clippy::large_enum_variant,
+    reason = "tests look at the few cases that they are about"
+)]
 
 mod budgets;
 mod harness;
 mod holds;
 mod judgements;
 mod loops;
+#[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "it prints how long it took")]
 mod many;
 mod model;
 mod names;

@@ -1,0 +1,255 @@
+//! Runs: what the engine adds to the store's commits, and how many runs on hold stay usable.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow};
+use serde_json::json;
+use windlass_engine::{
+    Assignment, Desk, Engine, EngineError, Hands, NewRun, Outcome, Parts, Place, Prepared,
+    Projector, Settings, Stop, Workshop,
+};
+use windlass_kernel::run::plan::{
+    Budget, Concurrency, Doer, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
+};
+use windlass_kernel::run::{Base, Change, Commit, Done, Event, Run, Usage};
+use windlass_kernel::{Digest, RiskLevel, Timestamp};
+use windlass_runtime::{Gateway, System};
+use windlass_store::{After, Append, Claim, KeyAction, NewEntry, Store};
+use windlass_store_sqlite::SqliteStore;
+
+/// Nothing but the engine: phases that do nothing, no repository, no files.
+struct Nothing;
+
+impl Hands for Nothing {
+    fn perform(&self, _: &Assignment, _: &Desk<'_>) -> Result<Outcome, EngineError> {
+        Ok(Outcome::Done(Box::new(Done {
+            answer: json!({ "summary": "done" }),
+            calls: Vec::new(),
+            change: None,
+            duration_ms: 0,
+            facts: BTreeMap::new(),
+            failure: None,
+            outputs: BTreeMap::new(),
+            summary: "done".to_owned(),
+            usage: Usage::default(),
+        })))
+    }
+}
+
+impl Projector for Nothing {
+    fn show(&self, _: &Run, _: &[Event]) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn check_hold(&self, _: &Run) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+impl Place for Nothing {
+    fn base(&self, _: &Path) -> Result<Option<Base>, EngineError> {
+        Ok(None)
+    }
+
+    fn require_clean(&self, _: &Path) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn require_as_left(&self, _: &Path, _: &Run) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn change(&self, _: &Path, _: &Run) -> Result<Option<Change>, EngineError> {
+        Ok(None)
+    }
+
+    fn prepare_commit(
+        &self,
+        _: &Path,
+        _: &Run,
+        _: &str,
+        _: Timestamp,
+    ) -> Result<Prepared, EngineError> {
+        Ok(Prepared::Nothing)
+    }
+
+    fn publish_commit(&self, _: &Path, _: &Commit) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn make_worktree(&self, _: &str, _: &Base) -> Result<String, EngineError> {
+        Ok(String::new())
+    }
+}
+
+impl Workshop for Nothing {
+    fn gateway(&self, _: &Path) -> Result<Arc<Gateway>, EngineError> {
+        Err(EngineError::NotFound { name: "a gateway".to_owned() })
+    }
+
+    fn class_of(&self, _: &str, _: &str) -> Option<RiskLevel> {
+        None
+    }
+
+    fn sizes(&self) -> (usize, usize) {
+        (0, 0)
+    }
+}
+
+fn engine(folder: &Path, store: Arc<dyn Store>) -> Engine {
+    let nothing = Arc::new(Nothing);
+    Engine::new(
+        Parts {
+            store,
+            source: Arc::new(System),
+            hands: Arc::clone(&nothing) as Arc<dyn Hands>,
+            projector: Arc::clone(&nothing) as Arc<dyn Projector>,
+            place: Arc::clone(&nothing) as Arc<dyn Place>,
+            workshop: nothing,
+            stop: Stop::new(folder.join("stop")),
+        },
+        Settings {
+            root: folder.to_owned(),
+            policy_hash: Digest::of(b"policy"),
+            by: "bench".to_owned(),
+            locks: folder.join("locks"),
+        },
+    )
+}
+
+fn plan(phases: usize, doer: &Doer) -> Plan {
+    let name = |at: usize| format!("phase-{at}");
+    let phase = |at: usize| Phase {
+        checks: Vec::new(),
+        doer: doer.clone(),
+        gate: None,
+        id: name(at),
+        needs: at.checked_sub(1).map(name).into_iter().collect(),
+        outputs: Vec::new(),
+        when: When::Always,
+    };
+    Plan {
+        budget: Budget::default(),
+        concurrency: Concurrency::Serial,
+        hold: HoldRule::default(),
+        id: "bench".to_owned(),
+        on_restart: OnRestart::Resume,
+        phases: (0..phases).map(phase).collect(),
+        require: Vec::new(),
+        title: "bench".to_owned(),
+        version: "1".to_owned(),
+    }
+}
+
+fn new_run(plan: Plan) -> NewRun {
+    NewRun {
+        plan,
+        loop_digest: Digest::of(b"loop"),
+        task: json!({ "task": "nothing" }),
+        worktree: false,
+        options: json!({}),
+    }
+}
+
+/// What a run of many phases took.
+pub struct Phases {
+    /// Microseconds a phase, all in all.
+    pub whole: f64,
+    /// Microseconds that the store takes for the very same entries.
+    pub store: f64,
+}
+
+/// Takes a run through `phases` phases that do nothing, then appends the same entries to another
+/// store without an engine.
+pub fn phases(folder: &Path, phases: usize) -> Result<Phases> {
+    let path = folder.join("runs.db");
+    let open = || -> Result<Arc<dyn Store>> {
+        Ok(Arc::new(SqliteStore::open(&path, windlass_store_sqlite::Settings::default())?))
+    };
+    let store = open()?;
+    let doer = Doer::Builtin { name: "nothing".to_owned(), with: BTreeMap::new() };
+    let started = Instant::now();
+    let run = engine(folder, Arc::clone(&store)).start(new_run(plan(phases, &doer)))?;
+    let whole = started.elapsed().as_secs_f64();
+    if run.ended.as_ref().is_none_or(|ended| ended.outcome != RunOutcome::Pass) {
+        return Err(anyhow!("the run did not pass: {:?}", run.ended));
+    }
+    let mut records = Vec::new();
+    loop {
+        let after = u64::try_from(records.len())?;
+        let page = store.list_log_entries(run.head.trace_id, after, 10_000)?;
+        if page.is_empty() {
+            break;
+        }
+        records.extend(page);
+    }
+    drop(store);
+    crate::remove(&path);
+    let store = open()?;
+    let trace_id = run.head.trace_id;
+    let plan_id = windlass_kernel::PlanId(trace_id.0);
+    let started = Instant::now();
+    let mut lease = None;
+    for record in records {
+        let body = record.body.unwrap_or_default();
+        let claim = match &lease {
+            Some(lease) => Claim::Held(lease),
+            None => Claim::New { trace_id, plan_id },
+        };
+        let entries = vec![NewEntry { entry: record.entry, body }];
+        let append = Append { claim, entries, key: KeyAction::None, after: After::Keep };
+        if let Some(granted) = store.append(append)?.lease {
+            lease = Some(granted);
+        }
+    }
+    let store_seconds = started.elapsed().as_secs_f64();
+    drop((lease, store));
+    crate::remove(&path);
+    let each = |seconds: f64| seconds * 1e6 / phases as f64;
+    Ok(Phases { whole: each(whole), store: each(store_seconds) })
+}
+
+/// What looking at many runs on hold took.
+pub struct Holds {
+    /// Milliseconds to list twenty runs.
+    pub list: f64,
+    /// Milliseconds for the oldest twenty of the queue.
+    pub queue: f64,
+    /// How much the process grew meanwhile, in KiB.
+    pub grown_kib: i64,
+}
+
+/// Puts `runs` runs on hold, then looks at them as `status` and `queue list` do.
+pub fn holds(folder: &Path, runs: usize) -> Result<Holds> {
+    let path = folder.join("holds.db");
+    let store: Arc<dyn Store> =
+        Arc::new(SqliteStore::open(&path, windlass_store_sqlite::Settings::default())?);
+    let engine = engine(folder, store);
+    let doer = Doer::Person { approvals: 1, question: "may it go on?".to_owned() };
+    for _ in 0..runs {
+        engine.start(new_run(plan(1, &doer)))?;
+    }
+    let before = crate::process::resident_kib()?;
+    let started = Instant::now();
+    let filter = windlass_engine::RunFilter { open_only: false, state: None, limit: 20 };
+    let found = engine.list(&filter)?;
+    let shown: Result<Vec<Run>, EngineError> =
+        found.iter().map(|one| engine.read(one.trace.head.trace_id)).collect();
+    if shown?.len() != 20.min(runs) {
+        return Err(anyhow!("runs are missing from the list"));
+    }
+    let list = started.elapsed().as_secs_f64() * 1e3;
+    let started = Instant::now();
+    let (waiting, count) = engine.waiting(20)?;
+    if waiting.len() != 20.min(runs) || count != runs {
+        return Err(anyhow!("runs are missing from the queue"));
+    }
+    let queue = started.elapsed().as_secs_f64() * 1e3;
+    let grown_kib = crate::process::resident_kib()? - before;
+    drop(engine);
+    crate::remove(&path);
+    Ok(Holds { list, queue, grown_kib })
+}

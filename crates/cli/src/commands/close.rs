@@ -1,0 +1,45 @@
+//! `windlass close`: removes the work tree of a run that has ended.
+
+use serde_json::json;
+use windlass_connect::{Git, OnChanges};
+use windlass_kernel::Code;
+
+use crate::args::Close;
+use crate::commands::run::open;
+use crate::failure::{Done, Failure};
+use crate::output::{Output, plain};
+use crate::project::Project;
+
+/// Removes it; the branch and what was committed to it stay.
+pub fn run(project: &Project, options: &Close, output: &Output) -> Done {
+    let shop = open(project, None, output)?;
+    let run = shop.engine.read(shop.engine.find(&options.run)?)?;
+    let Some(started) = &run.started else {
+        return Err(Failure::new(Code::RunNotFound, "the run has not started"));
+    };
+    if run.ended.is_none() {
+        let message =
+            format!("run `{}` has not ended; its work tree is kept until then", started.run_id);
+        return Err(Failure::new(Code::RunConcurrent, message)
+            .hint("`windlass stop RUN` ends it, or let it go on"));
+    }
+    let Some(worktree) = &started.worktree else {
+        output.line(&format!("{} has no work tree of its own", started.run_id));
+        return Ok(0);
+    };
+    let on_changes = if options.discard { OnChanges::Discard } else { OnChanges::Refuse };
+    let path = project.root.join(worktree);
+    Git::new(&project.root).worktree_remove(&path, on_changes).map_err(|error| {
+        Failure::of(error.code(), &error).hint("commit what is there, or lose it with `--discard`")
+    })?;
+    if output.json {
+        output.value(&json!({ "run_id": started.run_id, "removed": worktree }))?;
+    } else {
+        output.line(&format!(
+            "removed {}; the branch windlass/{} stays",
+            plain(worktree),
+            started.run_id
+        ));
+    }
+    Ok(0)
+}

@@ -1,0 +1,27 @@
+//! `windlass export`: writes the files that show a run again, from the journal alone.
+
+use serde_json::json;
+use windlass_engine::Files;
+
+use crate::args::Export;
+use crate::commands::run::open;
+use crate::failure::Done;
+use crate::output::Output;
+use crate::project::Project;
+
+/// Rewrites a run's files and names them.
+pub fn run(project: &Project, options: &Export, output: &Output) -> Done {
+    let shop = open(project, None, output)?;
+    let trace_id = shop.engine.find(&options.run)?;
+    let config = Project::config(&project.files()?)?;
+    let files = Files::new(shop.store, project.artifacts(&config));
+    let written = files.rebuild(trace_id)?;
+    if output.json {
+        output.value(&json!({ "files": written }))?;
+    } else {
+        for path in &written {
+            output.line(&path.display().to_string());
+        }
+    }
+    Ok(0)
+}
