@@ -10,6 +10,9 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::find::RunFilter;
 
+/// How many of the newest runs are looked at for one whose end was not shown.
+const LATELY: usize = 20;
+
 /// What was done with an interrupted run.
 #[derive(Debug)]
 pub struct Recovered {
@@ -46,7 +49,22 @@ impl Engine {
                 }
             }
         }
+        self.show_ends()?;
         Ok(recovered)
+    }
+
+    /// Writes what is missing of the files of runs that have ended lately: a process may have died
+    /// after the end was on record and before it was shown.
+    fn show_ends(&self) -> Result<(), EngineError> {
+        let filter = RunFilter { open_only: false, state: None, limit: LATELY };
+        for found in self.list(&filter)? {
+            if found.trace.head.state == Some(State::Terminal)
+                && let Ok(run) = self.read(found.trace.head.trace_id)
+            {
+                self.projector.show(&run, &[])?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes one run up whose process died; one that has ended or waits is left as it is.

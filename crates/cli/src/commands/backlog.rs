@@ -14,8 +14,8 @@ use crate::args::BacklogCommand;
 use crate::commands::run::{open, report, start};
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
-use crate::workshop::Shop;
 use crate::project::{Project, read_limited};
+use crate::workshop::Shop;
 
 /// The option of a run that says which item it came from.
 const OPTION: &str = "backlog";
@@ -80,8 +80,7 @@ impl Origin {
         };
         let text = |name: &str| origin.get(name).and_then(Value::as_str).unwrap_or_default();
         let line = origin.get("line").and_then(Value::as_u64).unwrap_or_default();
-        let digest =
-            text("digest").parse().map_err(|error| Failure::of(Code::Internal, &error))?;
+        let digest = text("digest").parse().map_err(|error| Failure::of(Code::Internal, &error))?;
         let line = usize::try_from(line).unwrap_or_default();
         Ok(Some(Self { file: PathBuf::from(text("file")), line, digest }))
     }

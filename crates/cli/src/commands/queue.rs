@@ -72,7 +72,7 @@ fn text(ts: Timestamp) -> String {
 fn show(project: &Project, name: &str, output: &Output) -> Done {
     let shop = open(project, None, output)?;
     let run = shop.engine.read(shop.engine.find(name)?)?;
-    let Some(hold) = &run.hold else {
+    let Some(hold) = run.hold.as_ref().filter(|_| run.ended.is_none()) else {
         let message = format!("run `{name}` does not wait for a person");
         return Err(Failure::new(Code::RunNotOnHold, message));
     };

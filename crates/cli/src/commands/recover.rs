@@ -157,7 +157,7 @@ fn print_run(recovered: &RecoveredRun, output: &Output) {
 
 fn exit_of_run(recovered: &RecoveredRun) -> u8 {
     match &recovered.result {
-        Ok(run) if run.hold.is_some() => exit_of(Code::RunOnHold),
+        Ok(run) if run.hold.is_some() && run.ended.is_none() => exit_of(Code::RunOnHold),
         Ok(_) => 0,
         Err(error) => exit_of(error.code()),
     }

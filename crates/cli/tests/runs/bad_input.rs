@@ -8,7 +8,12 @@ use crate::world::{Repo, passing};
 /// The files of a folder of bad ones, each with what is expected of it.
 fn bad(kind: &str) -> Vec<(String, Value)> {
     let expected = vectors(&format!("{kind}/bad/expected.json"));
-    expected.as_object().unwrap().iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    expected
+        .as_object()
+        .unwrap()
+        .iter()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
 }
 
 fn path(kind: &str, name: &str) -> String {
@@ -118,8 +123,8 @@ fn every_bad_agent_in_the_project_stops_every_run() {
 #[test]
 fn files_that_are_missing_or_far_too_large_are_refused() {
     let repo = Repo::new();
-    repo.windlass(&["run", "missing.yaml"]).fails_with(2, "FILE_UNREADABLE");
-    repo.windlass(&["run", "one", "--answers", "missing.json"]).fails_with(2, "FILE_UNREADABLE");
+    repo.windlass(&["run", "missing.yaml"]).fails_with(1, "FILE_UNREADABLE");
+    repo.windlass(&["run", "one", "--answers", "missing.json"]).fails_with(1, "FILE_UNREADABLE");
     let large = repo.place.base().join("large.json");
     std::fs::File::create(&large).unwrap().set_len(8 << 30).unwrap();
     let large = large.display().to_string();

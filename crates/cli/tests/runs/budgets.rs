@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::harness::Outcome;
 use crate::world::{Repo, answers, build, built_once, escalating, id_of, review, sh, trace_of};
 
-const BUDGET: &str = "budget: { attempts: 5, tokens: 100000, wall_minutes: 30, changed_lines: 500 }";
+const BUDGET: &str =
+    "budget: { attempts: 5, tokens: 100000, wall_minutes: 30, changed_lines: 500 }";
 
 fn with_budget(budget: &str) -> Repo {
     Repo::with_spine(BUDGET, &format!("budget: {{ {budget} }}"))
@@ -58,7 +59,8 @@ fn changed_lines_are_limited() {
 #[test]
 fn attempts_are_limited() {
     let repo = with_budget("attempts: 2");
-    let builds: Vec<_> = (1..=3).map(|turn| build(&[sh(&format!("echo {turn} >> built.txt"))])).collect();
+    let builds: Vec<_> =
+        (1..=3).map(|turn| build(&[sh(&format!("echo {turn} >> built.txt"))])).collect();
     let reviews: Vec<_> = (0..3).map(|_| review("needs_revision")).collect();
     is_exhausted(repo.run(&answers(&builds, &reviews)), "attempts");
     assert_eq!(repo.read("built.txt"), "1\n2\n");

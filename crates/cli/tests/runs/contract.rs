@@ -66,7 +66,10 @@ fn ac2_a_hold_packet_has_every_field() {
     assert_eq!(packet["trigger"], "ESCALATION_REQUESTED");
     assert_eq!(packet["step_index"], 4);
     assert_eq!(packet["task_spec"]["task"], "raise the price");
-    assert_eq!((&packet["resolved"], &packet["resolution_decision"]), (&false.into(), &Value::Null));
+    assert_eq!(
+        (&packet["resolved"], &packet["resolution_decision"]),
+        (&false.into(), &Value::Null)
+    );
     let hash = story.repo.windlass(&["policy", "hash"]).exit(0);
     assert_eq!(packet["policy_hash"], hash.text().trim());
     assert!(packet["timestamp"].as_str().unwrap().ends_with('Z'));
@@ -82,9 +85,19 @@ fn ac3_a_terminal_packet_has_every_field() {
     let steps = ["hydrate", "policy", "design", "build", "review", "steward"];
     assert_eq!(packet["steps_executed"], serde_json::json!(steps));
     for name in [
-        "timestamp", "status", "start_ts", "end_ts", "task_ref", "policy_hash", "phase_outcomes",
-        "gate_results", "repo_clean_verified", "tokens_consumed", "token_accounting_complete",
-        "ledger_chain_tip", "ledger_attempt_count", "packet_hash",
+        "timestamp",
+        "status",
+        "start_ts",
+        "end_ts",
+        "policy_hash",
+        "phase_outcomes",
+        "gate_results",
+        "repo_clean_verified",
+        "tokens_consumed",
+        "token_accounting_complete",
+        "ledger_chain_tip",
+        "ledger_attempt_count",
+        "packet_hash",
     ] {
         assert!(packet.get(name).is_some(), "{name}: {packet}");
     }
@@ -94,7 +107,8 @@ fn ac3_a_terminal_packet_has_every_field() {
 fn ac4_run_executes_the_chain_and_emits_the_terminal_packet() {
     let repo = Repo::new();
     let id = id_of(&repo.run(&passing()).exit(0));
-    let mut expected = vec![format!("terminal/TP_{id}.yaml"), "loop_state/attempt_ledger.jsonl".into()];
+    let mut expected =
+        vec![format!("terminal/TP_{id}.yaml"), "loop_state/attempt_ledger.jsonl".into()];
     let steps = ["hydrate", "policy", "design", "build", "review", "steward"];
     expected.extend(steps.iter().map(|step| format!("steps/{id}_{step}.json")));
     expected.sort();
@@ -145,7 +159,10 @@ fn ac9_a_resolution_says_whether_what_by_whom_and_why() {
     let vote = vote.unwrap();
     assert_eq!((&vote["by"], &vote["reason"]), (&"ada".into(), &"looked at it".into()));
     let before = read(&story.open_packet);
-    assert_eq!((&before["resolved"], &before["resolution_decision"]), (&false.into(), &Value::Null));
+    assert_eq!(
+        (&before["resolved"], &before["resolution_decision"]),
+        (&false.into(), &Value::Null)
+    );
 }
 
 #[test]
@@ -185,6 +202,7 @@ fn ac16_the_files_are_the_same_bytes_when_they_are_written_again() {
     for name in ["artifacts", "duration_ms", "outcome", "step_name"] {
         assert!(keys.iter().any(|key| *key == name), "{name}: {json}");
     }
-    let places: Vec<usize> = keys.iter().map(|key| json.find(&format!("\"{key}\"")).unwrap()).collect();
+    let places: Vec<usize> =
+        keys.iter().map(|key| json.find(&format!("\"{key}\"")).unwrap()).collect();
     assert!(places.is_sorted(), "{json}");
 }

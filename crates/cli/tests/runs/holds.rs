@@ -16,7 +16,7 @@ fn a_hold_is_answered_once_and_taken_up_once() {
     repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(0);
     for word in ["approve", "reject"] {
         let again = ["queue", word, &id, "--by", "bob", "--reason", "me too"];
-        repo.windlass(&again).fails_with(1, "HOLD_ALREADY_RESOLVED");
+        repo.windlass(&again).fails_with(3, "HOLD_ALREADY_RESOLVED");
     }
     repo.windlass(&["resume", &id]).exit(0);
     let commits = repo.commits();
@@ -91,7 +91,11 @@ fn a_verdict_that_is_not_one_of_the_gates_never_passes() {
     for verdict in ["Approved", "approved ", "ok", ""] {
         let repo = Repo::new();
         let run = repo.run(&answers(&[built_once()], &[review(verdict)])).exit(3).json();
-        assert_eq!((&run["outcome"], &run["commit"]), (&json!("BLOCKED"), &json!(null)), "{verdict:?}");
+        assert_eq!(
+            (&run["outcome"], &run["commit"]),
+            (&json!("BLOCKED"), &json!(null)),
+            "{verdict:?}"
+        );
     }
 }
 
@@ -104,9 +108,9 @@ fn two_people_approve_where_two_are_asked_for() {
     };
     vote("ada").exit(0).says("1 of 2 approvals");
     repo.windlass(&["resume", &id]).fails_with(4, "RUN_ON_HOLD");
-    let twice = vote("ada").exit(1);
+    let twice = vote("ada").exit(3);
     assert!(twice.stderr.contains("another person"), "{twice}");
-    vote(" ada ").exit(1);
+    vote(" ada ").exit(3);
     vote("bob").exit(0).says("PASS");
     let packet = repo.artifact(&format!("checkpoints/CP_{id}_4.yaml"));
     assert!(packet.contains("by: ada") && packet.contains("by: bob"), "{packet}");
@@ -117,7 +121,9 @@ fn one_rejection_is_enough_where_two_approvals_are_asked_for() {
     let repo = Repo::with_spine("approvals: 1", "approvals: 2");
     let id = id_of(&repo.run(&escalating()).exit(4));
     repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(0);
-    repo.windlass(&["queue", "reject", &id, "--by", "bob", "--reason", "no"]).exit(0).says("BLOCKED");
+    repo.windlass(&["queue", "reject", &id, "--by", "bob", "--reason", "no"])
+        .exit(0)
+        .says("BLOCKED");
     assert_eq!(repo.stands(&id)["reason"], "checkpoint_rejected");
 }
 
@@ -132,11 +138,11 @@ fn an_answer_to_something_else_is_refused() {
         let line = ["queue", "approve", &id, "--shown", shown, "--resume"];
         repo.windlass(&[&line[..], &VOICE].concat())
     };
-    line(&"0".repeat(64)).fails_with(1, "HOLD_STALE");
+    line(&"0".repeat(64)).fails_with(3, "HOLD_STALE");
     line("nonsense").fails_with(2, "REQUEST_INVALID");
     line(&first).exit(4);
     // It waits again, for something else: what was shown before does not answer it.
-    line(&first).fails_with(1, "HOLD_STALE");
+    line(&first).fails_with(3, "HOLD_STALE");
     let second = repo.stands(&id)["hold"]["shown"].as_str().unwrap().to_owned();
     line(&second).exit(0).says("PASS");
 }
@@ -144,17 +150,20 @@ fn an_answer_to_something_else_is_refused() {
 #[test]
 fn a_hold_that_nobody_answers_in_time_ends_the_run() {
     for how in ["approve", "resume"] {
-        let repo = Repo::with_spine("expires_hours: 24", "expires_hours: 0.0001");
+        let repo = Repo::with_spine("expires_hours: 24", "expires_hours: 0.001");
         let id = id_of(&repo.run(&escalating()).exit(4));
-        // The time is the test: it is a third of a second.
-        std::thread::sleep(Duration::from_millis(500));
+        // The time is the test: an hour's thousandth.
+        std::thread::sleep(Duration::from_millis(3700));
         let late = match how {
             "approve" => repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()),
             _ => repo.windlass(&["resume", &id]),
         };
-        late.fails_with(3, "HOLD_EXPIRED");
+        assert!(late.exit(3).stderr.contains("[HOLD_EXPIRED]"));
         let run = repo.stands(&id);
-        assert_eq!((&run["outcome"], &run["reason"]), (&json!("BLOCKED"), &json!("checkpoint_expired")));
+        assert_eq!(
+            (&run["outcome"], &run["reason"]),
+            (&json!("BLOCKED"), &json!("checkpoint_expired"))
+        );
         let packet = repo.artifact(&format!("checkpoints/CP_{id}_4.yaml"));
         assert!(packet.contains("resolved: false"), "{packet}");
     }
@@ -164,7 +173,9 @@ fn a_hold_that_nobody_answers_in_time_ends_the_run() {
 fn an_answer_needs_a_name_and_a_reason() {
     let repo = Repo::new();
     let id = id_of(&repo.run(&escalating()).exit(4));
-    for (by, reason) in [("", "why"), (" ", "why"), ("ada", ""), ("a\nb", "why"), ("ada", "\u{1b}[2J")] {
+    for (by, reason) in
+        [("", "why"), (" ", "why"), ("ada", ""), ("a\nb", "why"), ("ada", "\u{1b}[2J")]
+    {
         let line = ["queue", "approve", &id, "--by", by, "--reason", reason];
         repo.windlass(&line).fails_with(2, "REQUEST_INVALID");
     }

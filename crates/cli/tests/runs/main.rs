@@ -7,6 +7,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod after;
 mod backlog;
 mod bad_input;
 mod budgets;

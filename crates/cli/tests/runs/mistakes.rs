@@ -60,7 +60,13 @@ fn m9_json_and_plain_commands_end_alike() {
     for (answers, code) in [
         (passing(), 0),
         (escalating(), 4),
-        (crate::world::answers(&[crate::world::built_once()], &[crate::world::review("rejected")]), 3),
+        (
+            crate::world::answers(
+                &[crate::world::built_once()],
+                &[crate::world::review("rejected")],
+            ),
+            3,
+        ),
     ] {
         for json in [true, false] {
             let repo = Repo::new();
@@ -84,7 +90,7 @@ fn m9_json_and_plain_commands_end_alike() {
     let repo = Repo::new();
     repo.write("README.md", "changed\n");
     for more in [&["--json"][..], &[]] {
-        repo.windlass(&[&["run", "one"][..], more].concat()).exit(1);
+        repo.windlass(&[&["run", "one"][..], more].concat()).exit(3);
         repo.windlass(&[&["run", "one", "--loop", "none"][..], more].concat()).exit(2);
         repo.windlass(&[&["status", "run_20260101_000000_00000000"][..], more].concat()).exit(2);
     }

@@ -56,7 +56,11 @@ fn an_edited_packet_resolves_nothing() {
     repo.windlass(&["resume", &id]).fails_with(1, "PACKET_EDITED");
     assert_eq!(repo.stands(&id)["state"], "CHECKPOINT");
     // Not even in the seed's own form, without any digest.
-    let seed: String = forged.lines().filter(|line| !line.starts_with("packet_hash")).collect::<Vec<_>>().join("\n");
+    let seed: String = forged
+        .lines()
+        .filter(|line| !line.starts_with("packet_hash"))
+        .collect::<Vec<_>>()
+        .join("\n");
     repo.write(&path, seed);
     repo.windlass(&["resume", &id]).exit(1);
     assert_eq!(repo.stands(&id)["state"], "CHECKPOINT");

@@ -14,8 +14,12 @@ fn s1_a_single_chain_passes_and_is_committed() {
     let (run, id) = (done.json(), id_of(&done));
     assert_eq!((&run["outcome"], &run["reason"]), (&json!("PASS"), &json!("pass")));
     assert_eq!(run["state"], "TERMINAL");
-    let phases: Vec<&str> =
-        run["phases"].as_array().unwrap().iter().map(|phase| phase["id"].as_str().unwrap()).collect();
+    let phases: Vec<&str> = run["phases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|phase| phase["id"].as_str().unwrap())
+        .collect();
     assert_eq!(phases, ["hydrate", "policy", "design", "build", "review", "steward"]);
     assert!(run["phases"].as_array().unwrap().iter().all(|phase| phase["status"] == "complete"));
     assert_eq!(repo.read("built.txt"), "built\n");
@@ -40,7 +44,10 @@ fn s1_a_rejected_change_ends_blocked_and_is_not_committed() {
     assert_eq!(run["reason"], "review_rejected");
     assert_eq!(repo.head(), before);
     let packet = repo.artifact(&format!("terminal/TP_{id}.yaml"));
-    assert!(packet.contains("outcome: BLOCKED") && packet.contains("commit_hash: null"), "{packet}");
+    assert!(
+        packet.contains("outcome: BLOCKED") && packet.contains("commit_hash: null"),
+        "{packet}"
+    );
     assert!(packet.contains("status: CLEAN_FAIL"), "{packet}");
 }
 
@@ -51,7 +58,10 @@ fn s1_a_phase_that_fails_ends_blocked() {
     let run = repo.run(&answers(&[failed], &[])).exit(3).json();
     assert_eq!(run["outcome"], "BLOCKED");
     let build = &run["phases"][3];
-    assert_eq!((&build["status"], &build["failure"]["class"]), (&json!("failed"), &json!("test_failure")));
+    assert_eq!(
+        (&build["status"], &build["failure"]["class"]),
+        (&json!("failed"), &json!("test_failure"))
+    );
     assert_eq!(run["phases"][4]["status"], "pending");
 }
 
@@ -93,19 +103,40 @@ fn s3_resume_goes_on_and_does_nothing_twice() {
 #[test]
 fn s4_a_changed_policy_ends_the_run_blocked() {
     let repo = Repo::new();
-    let id = id_of(&repo.run(&escalating()).exit(4));
+    // In a work tree of its own, so that the change is not the workspace's.
+    let id = id_of(&repo.run_with(&escalating(), &["--worktree"]).exit(4));
     repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(0);
-    let policy = ".windlass/policy/default.toml";
-    // The repository is asked about first: the change is kept out of its sight.
-    repo.git(&["update-index", "--assume-unchanged", policy]);
-    repo.place.append(policy, "# a comment decides nothing, but a changed file is a changed file\n");
+    let comment = "# a comment decides nothing, but a changed file is a changed file\n";
+    repo.place.append(".windlass/policy/default.toml", comment);
     let refused = repo.windlass(&["resume", &id]).exit(3);
     assert!(refused.stderr.contains("[POLICY_CHANGED_MID_RUN]"), "{refused}");
     let run = repo.stands(&id);
-    assert_eq!((&run["outcome"], &run["reason"]), (&json!("BLOCKED"), &json!("POLICY_CHANGED_MID_RUN")));
+    assert_eq!(
+        (&run["outcome"], &run["reason"]),
+        (&json!("BLOCKED"), &json!("POLICY_CHANGED_MID_RUN"))
+    );
+    assert_eq!(run["hold"], Value::Null, "it waits no longer");
     let packet = repo.artifact(&format!("terminal/TP_{id}.yaml"));
     assert!(packet.contains("reason: POLICY_CHANGED_MID_RUN"), "{packet}");
     repo.windlass(&["resume", &id]).fails_with(1, "RUN_ENDED");
+    assert_eq!(
+        repo.git(&["log", "-1", "--format=%s", &format!("windlass/{id}")]),
+        "a small project"
+    );
+}
+
+#[test]
+fn s4_a_policy_changed_in_the_workspace_is_a_changed_workspace_first() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(0);
+    let (policy, entries) = (".windlass/policy/default.toml", repo.stands(&id)["entries"].clone());
+    let old = repo.read(policy);
+    repo.place.append(policy, "# changed\n");
+    repo.windlass(&["resume", &id]).fails_with(3, "REPO_DIRTY");
+    assert_eq!(repo.stands(&id)["entries"], entries);
+    repo.write(policy, old);
+    repo.windlass(&["resume", &id]).exit(0);
 }
 
 #[test]
@@ -114,7 +145,9 @@ fn s4_every_file_that_decides_is_part_of_it() {
     let hash = || repo.windlass(&["policy", "hash"]).exit(0).text().trim().to_owned();
     let mut seen = vec![hash()];
     assert_eq!(seen[0], hash(), "it is the same for the same files");
-    for file in ["config.toml", "tools.toml", "policy/default.toml", "loops/spine.md", "agents/builder.md"] {
+    for file in
+        ["config.toml", "tools.toml", "policy/default.toml", "loops/spine.md", "agents/builder.md"]
+    {
         repo.place.append(&format!(".windlass/{file}"), "\n");
         let now = hash();
         assert!(!seen.contains(&now), "{file} does not count");
@@ -127,7 +160,7 @@ fn s4_every_file_that_decides_is_part_of_it() {
 fn refuses(repo: &Repo) {
     let (files, status) = (repo.snapshot(), repo.status());
     assert!(!status.is_empty());
-    let refused = repo.run(&passing()).exit(1);
+    let refused = repo.run(&passing()).exit(3);
     assert_eq!(refused.error()["code"], "REPO_DIRTY", "{refused}");
     assert!(refused.stdout.is_empty());
     assert_eq!((repo.snapshot(), repo.status()), (files, status));
@@ -174,7 +207,7 @@ fn s5_a_repository_changed_during_a_hold_is_not_gone_on_in() {
         let old = repo.read(path);
         repo.write(path, text);
         let (entries, files) = (repo.stands(&id)["entries"].clone(), repo.snapshot());
-        let refused = repo.windlass(&["resume", &id]).fails_with(1, "REPO_DIRTY");
+        let refused = repo.windlass(&["resume", &id]).fails_with(3, "REPO_DIRTY");
         assert!(refused.stderr.contains(path), "{refused}");
         assert_eq!((&repo.stands(&id)["entries"], repo.snapshot()), (&entries, files));
         match old.as_str() {
@@ -193,7 +226,7 @@ fn s5_a_branch_that_moved_during_a_hold_is_not_gone_on_on() {
     let id = id_of(&repo.run(&escalating()).exit(4));
     repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(0);
     repo.git(&["commit", "--quiet", "--allow-empty", "--message", "by somebody else"]);
-    repo.windlass(&["resume", &id]).fails_with(1, "REPO_MOVED");
+    repo.windlass(&["resume", &id]).fails_with(3, "REPO_MOVED");
     repo.git(&["reset", "--quiet", "--soft", "HEAD~1"]);
     repo.windlass(&["resume", &id]).exit(0);
 }
@@ -217,7 +250,10 @@ fn s6_a_rejected_hold_ends_the_run() {
     let line = ["queue", "reject", &id, "--by", "ada", "--reason", "not now"];
     repo.windlass(&line).exit(0).says("BLOCKED");
     let run = repo.stands(&id);
-    assert_eq!((&run["outcome"], &run["reason"]), (&json!("BLOCKED"), &json!("checkpoint_rejected")));
+    assert_eq!(
+        (&run["outcome"], &run["reason"]),
+        (&json!("BLOCKED"), &json!("checkpoint_rejected"))
+    );
     assert_eq!(run["detail"], "rejected by ada: not now");
     assert_eq!(repo.head(), before);
     let packet = repo.artifact(&format!("checkpoints/CP_{id}_4.yaml"));
@@ -240,7 +276,8 @@ fn s6_an_open_hold_waits_and_nothing_changes() {
 fn completed_calls_of_an_interrupted_try_are_not_made_again() {
     let repo = Repo::new();
     // The second call waits for a person; the first has been made by then.
-    let calls = [sh("echo one >> count.txt"), sh("chmod +x count.txt"), sh("echo two >> count.txt")];
+    let calls =
+        [sh("echo one >> count.txt"), sh("chmod +x count.txt"), sh("echo two >> count.txt")];
     let held = repo.run(&answers(&[build(&calls)], &[review("approved")])).exit(4);
     assert_eq!(held.json()["hold"]["trigger"], "CALL_APPROVAL");
     assert_eq!(repo.read("count.txt"), "one\n");

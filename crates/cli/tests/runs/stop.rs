@@ -60,7 +60,10 @@ const WAIT: &str = "touch begun.txt; timeout 60 bash -c 'until [ -f go.txt ]; do
 fn a_run_stops_between_two_calls() {
     let (repo, ended) = stopped_while_at_work(&[sh(WAIT), sh("echo never >> never.txt")]);
     let run = ended.exit(3).json();
-    assert_eq!((&run["outcome"], &run["reason"]), (&json!("BLOCKED"), &json!("kill_switch_active")));
+    assert_eq!(
+        (&run["outcome"], &run["reason"]),
+        (&json!("BLOCKED"), &json!("kill_switch_active"))
+    );
     assert_eq!(run["detail"], "stopped by ada: enough");
     assert!(!repo.root().join("never.txt").exists());
     assert_eq!(repo.traces(), 2, "the run, and the call that was under way");

@@ -18,12 +18,16 @@ fn a_task_comes_from_a_json_file_a_yaml_file_inline_json_or_a_sentence() {
         path.display().to_string()
     };
     let repo = Repo::new();
-    let json = beside(&repo, "t.json", r#"{"task":"one","task_ref":"T-1","context_refs":["README.md"]}"#);
+    let json =
+        beside(&repo, "t.json", r#"{"task":"one","task_ref":"T-1","context_refs":["README.md"]}"#);
     let one = recorded(&repo, &json);
     assert_eq!((&one["task"], &one["task_ref"]), (&json!("one"), &json!("T-1")));
     let yaml = beside(&repo, "t.yaml", "task: two\nconstraints:\n  allowed_paths: [built.txt]\n");
     let two = recorded(&repo, &yaml);
-    assert_eq!((&two["task"], &two["constraints"]["allowed_paths"]), (&json!("two"), &json!(["built.txt"])));
+    assert_eq!(
+        (&two["task"], &two["constraints"]["allowed_paths"]),
+        (&json!("two"), &json!(["built.txt"]))
+    );
     let three = recorded(&repo, r#"{"task":"three"}"#);
     assert_eq!(three["task"], "three");
     let four = recorded(&repo, "make it four");

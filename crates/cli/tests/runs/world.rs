@@ -80,9 +80,17 @@ impl Repo {
         let mut command = Command::new("git");
         command.args(args);
         self.place.settle(&mut command);
+        // The same commits have the same names everywhere.
+        for name in ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"] {
+            command.env(name, "2026-01-01T00:00:00Z");
+        }
         let output = command.output().expect("git");
         let said = String::from_utf8(output.stdout).expect("text");
-        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "git {args:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         said.trim_end().to_owned()
     }
 
@@ -139,7 +147,8 @@ impl Repo {
     #[track_caller]
     pub fn events(&self, trace_id: &str) -> Vec<Value> {
         let log = self.windlass(&["trace", "log", trace_id, "--artifacts", "--json"]).exit(0);
-        let lines = log.text().lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        let lines =
+            log.text().lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         lines.map(|line| line["artifact"]["event"].clone()).collect()
     }
 
@@ -162,15 +171,18 @@ impl Repo {
     /// The files that show runs, by their names in the artifacts folder.
     pub fn artifacts(&self) -> Vec<String> {
         let root = self.root().join(".windlass/artifacts");
-        tree(&root).into_keys().collect()
+        tree(&root).into_keys().filter(|name| !name.starts_with('.')).collect()
     }
 
     /// Everything in the work tree that is not a database: what must not change when nothing happens.
     pub fn snapshot(&self) -> BTreeMap<String, Vec<u8>> {
         let mut files = tree(&self.root());
-        // Locks are left behind empty; SQLite's files are compared by what they hold.
+        // Locks are left behind empty, and git's objects unused; what SQLite's files hold is another
+        // question.
         files.retain(|name, _| {
-            !name.starts_with(".windlass/windlass.db") && !name.starts_with(".windlass/locks")
+            !name.starts_with(".windlass/windlass.db")
+                && !name.starts_with(".windlass/locks")
+                && !name.starts_with(".git/objects")
         });
         files
     }
@@ -224,7 +236,8 @@ pub fn sh(line: &str) -> Value {
 
 /// The answers of a run: a design, builds and reviews.
 pub fn answers(builds: &[Value], reviews: &[Value]) -> Value {
-    let designs: Vec<Value> = (0..3).map(|_| json!({ "answer": { "summary": "a plan" } })).collect();
+    let designs: Vec<Value> =
+        (0..3).map(|_| json!({ "answer": { "summary": "a plan" } })).collect();
     json!({ "phases": { "design": designs, "build": builds, "review": reviews } })
 }
 
