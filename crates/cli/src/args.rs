@@ -294,7 +294,7 @@ pub enum Trace {
 /// Options of `recover`.
 #[derive(Debug, Args)]
 pub struct Recover {
-    /// Only this trace.
+    /// Only this trace, or the run with this name.
     #[arg(value_name = "TRACE")]
     pub trace: Option<String>,
 }

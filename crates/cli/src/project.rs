@@ -17,7 +17,7 @@ pub const FOLDER: &str = ".windlass";
 /// The journal's file in it.
 pub const DATABASE: &str = "windlass.db";
 /// The largest file that decides.
-const FILE_BYTES_MAX: u64 = 4 << 20;
+pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// The most files that decide.
 const FILES_MAX: usize = 10_000;
 
@@ -134,6 +134,11 @@ impl Project {
         }
     }
 
+    /// Where requests to stop lie.
+    pub fn stop_folder(&self) -> PathBuf {
+        self.folder.join("stop")
+    }
+
     /// Reads the policy.
     pub fn supervisor(
         &self,
@@ -196,6 +201,16 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
             "`{}` is {bytes} bytes long, more than the {FILE_BYTES_MAX} allowed",
             path.display()
         );
+        return Err(Failure::new(Code::DocSizeExceeded, message));
+    }
+    std::fs::read(path).map_err(|error| unreadable(path, &error))
+}
+
+/// Reads a file that a person names, within a limit.
+pub fn read_limited(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
+    if bytes > bytes_max {
+        let message = format!("`{}` is larger than {bytes_max} bytes", path.display());
         return Err(Failure::new(Code::DocSizeExceeded, message));
     }
     std::fs::read(path).map_err(|error| unreadable(path, &error))

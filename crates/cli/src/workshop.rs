@@ -214,7 +214,7 @@ impl Shop {
             made: Mutex::default(),
         });
         let place: Arc<dyn Place> = Arc::new(GitPlace::new(root.clone()));
-        let stop = Stop::new(project.folder.join("stop"));
+        let stop = Stop::new(project.stop_folder());
         let source = Arc::new(System);
         let driver = driver(project, &config, &files, &loops, &store)?;
         let mut hands = Doers::new(

@@ -11,6 +11,9 @@ use crate::error::EngineError;
 use crate::find::RunFilter;
 use crate::log::Watch;
 
+/// How many of the newest runs are looked at for one whose end was not shown.
+const LATELY: usize = 20;
+
 /// What was done with an interrupted run.
 #[derive(Debug)]
 pub struct Recovered {
@@ -38,7 +41,7 @@ impl Engine {
             }
             let trace_id = found.trace.head.trace_id;
             let watch = Watch::start();
-            let one = self.recover_one(trace_id);
+            let one = self.take_up(trace_id);
             watch.recovery(trace_id, &one);
             match one {
                 Ok(None) | Err((_, EngineError::Acquire(AcquireError::Held { .. }))) => {}
@@ -50,6 +53,7 @@ impl Engine {
                 }
             }
         }
+        self.show_ends()?;
         Ok(recovered)
     }
 
@@ -66,19 +70,51 @@ impl Engine {
             }
             let trace_id = found.trace.head.trace_id;
             if self.read(trace_id)?.plan().is_some_and(|other| other.id == plan.id) {
-                self.recover_one(trace_id).map_err(|(_, error)| error)?;
+                self.take_up(trace_id).map_err(|(_, error)| error)?;
             }
         }
         Ok(())
     }
 
-    fn recover_one(
+    /// Writes what is missing of the files of runs that have ended lately: a process may have died
+    /// after the end was on record and before it was shown.
+    fn show_ends(&self) -> Result<(), EngineError> {
+        let filter = RunFilter { open_only: false, state: None, limit: LATELY };
+        for found in self.list(&filter)? {
+            if found.trace.head.state == Some(State::Terminal)
+                && let Ok(run) = self.read(found.trace.head.trace_id)
+            {
+                self.projector.show(&run, &[])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes one run up whose process died; one that has ended or waits is left as it is.
+    #[must_use]
+    pub fn recover_one(&self, trace_id: TraceId) -> Recovered {
+        let (on_restart, result) = match self.take_up(trace_id) {
+            Ok(Some((on_restart, run))) => (on_restart, Ok(run)),
+            Ok(None) => {
+                let result = self.read(trace_id);
+                let plan = result.as_ref().ok().and_then(Run::plan);
+                (plan.map_or(OnRestart::Hold, |plan| plan.on_restart), result)
+            }
+            Err((on_restart, error)) => (on_restart, Err(error)),
+        };
+        Recovered { trace_id, on_restart, result }
+    }
+
+    fn take_up(
         &self,
         trace_id: TraceId,
     ) -> Result<Option<(OnRestart, Run)>, (OnRestart, EngineError)> {
         let seen = self.read(trace_id).map_err(|error| (OnRestart::Hold, error))?;
         let on_restart = seen.plan().map_or(OnRestart::Hold, |plan| plan.on_restart);
         let fail = |error| (on_restart, error);
+        if matches!(seen.head.state, Some(State::Checkpoint | State::Terminal)) {
+            return Ok(None);
+        }
         if on_restart == OnRestart::Resume {
             return self.resume(trace_id).map(|run| Some((on_restart, run))).map_err(fail);
         }

@@ -25,6 +25,10 @@ impl Engine {
         let seen = self.read(trace_id)?;
         let run_id = name(&seen);
         self.stop.check(Some(&run_id))?;
+        if seen.ended.is_some() {
+            // Its process may have died before the files that show its end were written.
+            self.projector.show(&seen, &[])?;
+        }
         refuse_ended(&seen)?;
         let plan = seen.plan().cloned();
         let own = seen.started.as_ref().is_some_and(|started| started.worktree.is_some());

@@ -54,9 +54,6 @@ impl Engine {
         self.end_left_over(&new.plan)?;
         let root = &self.settings.root;
         let base = self.place.base(root)?;
-        if new.plan.require.contains(&Requirement::CleanRepo) {
-            self.place.require_clean(root)?;
-        }
         let needs_repo = new.worktree
             || new
                 .plan
@@ -73,10 +70,17 @@ impl Engine {
                 ),
             });
         }
+        if new.plan.require.contains(&Requirement::CleanRepo) {
+            self.place.require_clean(root)?;
+        }
         let trace_id = TraceId(self.source.fresh_id());
         let run_id = RunName::of(trace_id).to_string();
         let worktree = match (&base, new.worktree) {
-            (Some(base), true) => Some(self.place.make_worktree(&run_id, base)?),
+            (Some(base), true) => {
+                // Of two that add a work tree at once, git lets one see the other's half made.
+                let _one = self.wait_for("worktrees")?;
+                Some(self.place.make_worktree(&run_id, base)?)
+            }
             (_, _) => None,
         };
         let started = Started {
@@ -110,13 +114,7 @@ impl Engine {
     }
 
     fn lock(&self, name: &str) -> Result<Lock, EngineError> {
-        let folder = &self.settings.locks;
-        let path = folder.join(format!("{name}.lock"));
-        let unwritable =
-            |source| EngineError::Unwritable { path: path.display().to_string(), source };
-        std::fs::create_dir_all(folder).map_err(unwritable)?;
-        let file = File::options().create(true).truncate(false).write(true).open(&path);
-        let file = file.map_err(unwritable)?;
+        let (file, path) = self.lock_file(name)?;
         match file.try_lock() {
             Ok(()) => Ok(Lock { file }),
             Err(TryLockError::WouldBlock) => Err(EngineError::Requirement {
@@ -126,7 +124,26 @@ impl Engine {
                     _ => "another task is under way, and this loop takes one at a time".to_owned(),
                 },
             }),
-            Err(TryLockError::Error(source)) => Err(unwritable(source)),
+            Err(TryLockError::Error(source)) => Err(EngineError::Unwritable { path, source }),
+        }
+    }
+
+    /// Waits for a lock that nobody has for long.
+    fn wait_for(&self, name: &str) -> Result<Lock, EngineError> {
+        let (file, path) = self.lock_file(name)?;
+        file.lock().map_err(|source| EngineError::Unwritable { path, source })?;
+        Ok(Lock { file })
+    }
+
+    fn lock_file(&self, name: &str) -> Result<(File, String), EngineError> {
+        let folder = &self.settings.locks;
+        let path = folder.join(format!("{name}.lock"));
+        let shown = path.display().to_string();
+        let opened = std::fs::create_dir_all(folder)
+            .and_then(|()| File::options().create(true).truncate(false).write(true).open(&path));
+        match opened {
+            Ok(file) => Ok((file, shown)),
+            Err(source) => Err(EngineError::Unwritable { path: shown, source }),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! `windlass backlog`: tasks from a Markdown check-list.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use windlass_engine::{GitPlace, Place as _};
+use windlass_engine::{GitPlace, Place as _, RunFilter};
 use windlass_formats::backlog::{self, Backlog, Item};
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::RunOutcome;
@@ -13,10 +14,13 @@ use crate::args::BacklogCommand;
 use crate::commands::run::{open, report, start};
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
-use crate::project::{Project, unreadable};
+use crate::project::{Project, read_limited};
+use crate::workshop::Shop;
 
 /// The option of a run that says which item it came from.
 const OPTION: &str = "backlog";
+/// How many of the newest runs are looked at for one that passed and did not mark its item.
+const LATELY: usize = 20;
 /// The largest backlog.
 const BYTES_MAX: u64 = 4 << 20;
 
@@ -25,7 +29,8 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Done
     match command {
         BacklogCommand::List { file } => list(&path(project, file.as_deref()), output),
         BacklogCommand::Next { file } => {
-            let backlog = read(&path(project, file.as_deref()))?.1;
+            let shop = open(project, None, output)?;
+            let backlog = untaken(&shop, &path(project, file.as_deref()), output)?;
             let Some(item) = backlog::next(&backlog) else { return none(output) };
             if output.json {
                 output.value(&describe(item))?;
@@ -36,9 +41,9 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Done
         }
         BacklogCommand::Run { file, name, worktree, answers, by } => {
             let path = path(project, file.as_deref());
-            let (_, backlog) = read(&path)?;
-            let Some(item) = backlog::next(&backlog) else { return none(output) };
             let shop = open(project, by.as_deref(), output)?;
+            let backlog = untaken(&shop, &path, output)?;
+            let Some(item) = backlog::next(&backlog) else { return none(output) };
             let task = Value::Object(item.to_task()?.to_object());
             let origin = json!({ "file": path, "line": item.line, "digest": item.digest });
             let options = vec![(OPTION.to_owned(), origin)];
@@ -54,33 +59,75 @@ fn path(project: &Project, named: Option<&Path>) -> PathBuf {
 }
 
 fn read(path: &Path) -> Result<(String, Backlog), Failure> {
-    let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
-    if bytes > BYTES_MAX {
-        let message = format!("`{}` is larger than {BYTES_MAX} bytes", path.display());
-        return Err(Failure::new(Code::DocSizeExceeded, message));
-    }
-    let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+    let bytes = read_limited(path, BYTES_MAX)?;
     let backlog = backlog::parse(&bytes)
         .map_err(|error| Failure::of(error.code(), &error).hint(error.hint()))?;
     Ok((String::from_utf8_lossy(&bytes).into_owned(), backlog))
 }
 
+/// Where an item came from that a run was started for.
+struct Origin {
+    file: PathBuf,
+    line: usize,
+    digest: Digest,
+}
+
+impl Origin {
+    fn of(run: &Run) -> Result<Option<Self>, Failure> {
+        let options = run.started.as_ref().map(|started| &started.options);
+        let Some(origin) = options.and_then(|options| options.get(OPTION)) else {
+            return Ok(None);
+        };
+        let text = |name: &str| origin.get(name).and_then(Value::as_str).unwrap_or_default();
+        let line = origin.get("line").and_then(Value::as_u64).unwrap_or_default();
+        let digest = text("digest").parse().map_err(|error| Failure::of(Code::Internal, &error))?;
+        let line = usize::try_from(line).unwrap_or_default();
+        Ok(Some(Self { file: PathBuf::from(text("file")), line, digest }))
+    }
+}
+
+/// The list without the items that runs are under way for. One whose run has passed, and died before
+/// it could mark the item, is marked now.
+fn untaken(shop: &Shop, path: &Path, output: &Output) -> Result<Backlog, Failure> {
+    let (_, mut backlog) = read(path)?;
+    let mut seen = BTreeSet::new();
+    for open_only in [true, false] {
+        let limit = if open_only { usize::MAX } else { LATELY };
+        let found = shop.engine.list(&RunFilter { open_only, state: None, limit })?;
+        for trace_id in found.iter().map(|one| one.trace.head.trace_id) {
+            if !seen.insert(trace_id) {
+                continue;
+            }
+            let run = shop.engine.read(trace_id)?;
+            let Some(origin) = Origin::of(&run)? else { continue };
+            let is_it = |item: &Item| item.digest == origin.digest && !item.done;
+            if origin.file != path || !backlog.items.iter().any(is_it) {
+                continue;
+            }
+            match &run.ended {
+                None => backlog.items.retain(|item| !is_it(item)),
+                Some(ended) if ended.outcome == RunOutcome::Pass => {
+                    settle(&run, output)?;
+                    backlog.items.retain(|item| !is_it(item));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    Ok(backlog)
+}
+
 /// Marks the item that a run came from, once the run has passed.
 pub fn settle(run: &Run, output: &Output) -> Result<(), Failure> {
     let (Some(started), Some(ended)) = (&run.started, &run.ended) else { return Ok(()) };
-    let Some(origin) = started.options.get(OPTION) else { return Ok(()) };
+    let Some(Origin { file, line, digest }) = Origin::of(run)? else { return Ok(()) };
     if ended.outcome != RunOutcome::Pass {
         return Ok(());
     }
-    let file = origin.get("file").and_then(Value::as_str).unwrap_or_default();
-    let line = origin.get("line").and_then(Value::as_u64).unwrap_or_default();
-    let digest = origin.get("digest").and_then(Value::as_str).unwrap_or_default();
-    let digest: Digest = digest.parse().map_err(|error| Failure::of(Code::Internal, &error))?;
     let commit = run.commit.as_ref().map(|commit| format!(", commit {}", commit.commit));
     let evidence = format!("{}{}", started.run_id, commit.unwrap_or_default());
-    let line = usize::try_from(line).unwrap_or_default();
-    mark(Path::new(file), line, digest, &evidence, ended.at)?;
-    output.note(&format!("marked done in {file}, line {line}"));
+    mark(&file, line, digest, &evidence, ended.at)?;
+    output.note(&format!("marked done in {}, line {line}", plain(&file.display().to_string())));
     Ok(())
 }
 

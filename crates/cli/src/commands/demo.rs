@@ -127,6 +127,9 @@ impl Stage {
         }
         let repository = folder.join("sums");
         std::fs::create_dir_all(&repository).map_err(|error| unreadable(&repository, &error))?;
+        // What is named at the end is found from anywhere.
+        let folder = folder.canonicalize().map_err(|error| unreadable(&folder, &error))?;
+        let repository = folder.join("sums");
         let binary =
             std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
         Ok(Self { folder, repository, binary, output })

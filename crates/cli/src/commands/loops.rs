@@ -7,7 +7,7 @@ use windlass_loops::draw;
 use crate::args::{Draw, Loop};
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
-use crate::project::{Project, unreadable};
+use crate::project::{FILE_BYTES_MAX, Project, read_limited};
 use crate::workshop::{agents, builtins, loops};
 
 /// Runs a subcommand of `loop`.
@@ -83,7 +83,7 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
             let (names, builtins) = (agents.keys().cloned().collect(), builtins());
             let known = windlass_loops::Known { agents: &names, builtins: &builtins };
             for path in named {
-                let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+                let bytes = read_limited(path, FILE_BYTES_MAX)?;
                 let file =
                     windlass_loops::LoopFile::parse(&path.display().to_string(), &bytes, &known)?;
                 if output.json {

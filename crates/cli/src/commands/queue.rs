@@ -51,7 +51,11 @@ fn row(one: &Waiting) -> Vec<(String, Option<Ink>)> {
         0 | 1 => String::new(),
         needed => format!(" ({} of {needed})", one.hold.votes.len()),
     };
-    let question: String = plain(&one.hold.held.question).chars().take(60).collect();
+    let question = match one.hold.resolution() {
+        Resolution::Open => plain(&one.hold.held.question).chars().take(60).collect(),
+        Resolution::Approved => "approved, to be resumed".to_owned(),
+        Resolution::Rejected => "rejected, to be resumed".to_owned(),
+    };
     vec![
         (id.unwrap_or_default(), None),
         (text(one.hold.since), Some(Ink::Faint)),
@@ -68,7 +72,7 @@ fn text(ts: Timestamp) -> String {
 fn show(project: &Project, name: &str, output: &Output) -> Done {
     let shop = open(project, None, output)?;
     let run = shop.engine.read(shop.engine.find(name)?)?;
-    let Some(hold) = &run.hold else {
+    let Some(hold) = run.hold.as_ref().filter(|_| run.ended.is_none()) else {
         let message = format!("run `{name}` does not wait for a person");
         return Err(Failure::new(Code::RunNotOnHold, message));
     };
@@ -95,7 +99,10 @@ fn show(project: &Project, name: &str, output: &Output) -> Done {
     }
     if !hold.held.evidence.is_null() {
         let evidence = serde_json::to_string_pretty(&hold.held.evidence).unwrap_or_default();
-        output.line(&format!("  evidence {}", plain(&evidence)));
+        for (at, line) in evidence.lines().enumerate() {
+            let name = if at == 0 { "evidence" } else { "" };
+            output.line(&format!("  {name:8} {}", plain(line)));
+        }
     }
     if let Some(change) = &hold.held.change {
         output.line(&format!(

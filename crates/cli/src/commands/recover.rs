@@ -4,16 +4,22 @@ use serde_json::{Value, json};
 use windlass_engine::Recovered as RecoveredRun;
 use windlass_kernel::Code;
 use windlass_kernel::recovery::Plan;
+use windlass_kernel::run::RunName;
 use windlass_runtime::{Gateway, GatewayError, Recovered, Recovery};
 
 use crate::args::Recover;
-use crate::commands::{call, status, trace_id};
-use crate::failure::{Done, exit_of};
+use crate::commands::{backlog, call, status, trace_id};
+use crate::failure::{Done, Failure, exit_of};
 use crate::output::{Ink, Output, plain};
 use crate::project::Project;
 
 /// Recovers one trace, or all that are open.
 pub fn run(project: &Project, options: &Recover, output: &Output) -> Done {
+    if let Some(name) = &options.trace
+        && let Some(done) = one_run(project, name, output)?
+    {
+        return Ok(done);
+    }
     let gateway = project.gateway()?;
     if let Some(id) = &options.trace {
         let recovery = gateway.recover(trace_id(id)?)?;
@@ -40,8 +46,32 @@ pub fn run(project: &Project, options: &Recover, output: &Output) -> Done {
             print_run(run, output);
         }
     }
+    for run in runs.iter().filter_map(|recovered| recovered.result.as_ref().ok()) {
+        backlog::settle(run, output)?;
+    }
     let codes = all.iter().map(exit_of_call).chain(runs.iter().map(exit_of_run));
     Ok(worst(codes))
+}
+
+/// Recovers one run, if the name is one's: a name of its own, or a trace that is not a call's.
+fn one_run(project: &Project, name: &str, output: &Output) -> Result<Option<u8>, Failure> {
+    let engine = super::run::open(project, None, output)?.engine;
+    let trace_id = match engine.find(name) {
+        Ok(trace_id) => trace_id,
+        // What is written like a run's name is no call's.
+        Err(error) if name.parse::<RunName>().is_ok() => return Err(error.into()),
+        Err(_) => return Ok(None),
+    };
+    let recovered = engine.recover_one(trace_id);
+    if output.json {
+        output.value(&describe_run(&recovered))?;
+    } else {
+        print_run(&recovered, output);
+    }
+    if let Ok(run) = &recovered.result {
+        backlog::settle(run, output)?;
+    }
+    Ok(Some(exit_of_run(&recovered)))
 }
 
 /// Takes up interrupted calls before a new one is made, and says so.
@@ -76,7 +106,7 @@ fn what_happened(recovered: &Recovered) -> String {
     }
 }
 
-fn print(recovered: &Recovered, output: &Output) -> Result<(), crate::failure::Failure> {
+fn print(recovered: &Recovered, output: &Output) -> Result<(), Failure> {
     let ink = match &recovered.result {
         Ok(recovery) if recovery.report.hold.is_some() => Ink::Warn,
         Ok(_) | Err(GatewayError::Acquire(_)) => Ink::Good,
@@ -127,7 +157,7 @@ fn print_run(recovered: &RecoveredRun, output: &Output) {
 
 fn exit_of_run(recovered: &RecoveredRun) -> u8 {
     match &recovered.result {
-        Ok(run) if run.hold.is_some() => exit_of(Code::RunOnHold),
+        Ok(run) if run.hold.is_some() && run.ended.is_none() => exit_of(Code::RunOnHold),
         Ok(_) => 0,
         Err(error) => exit_of(error.code()),
     }

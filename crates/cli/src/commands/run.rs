@@ -11,11 +11,11 @@ use crate::args::{Resume, RunTask};
 use crate::commands::{backlog, status};
 use crate::failure::{Done, Failure};
 use crate::output::Output;
-use crate::project::{Project, unreadable};
+use crate::project::{Project, read_limited};
 use crate::workshop::{Shop, whoami};
 
 /// The largest file of answers or of a task.
-const BYTES_MAX: usize = 4 << 20;
+const BYTES_MAX: u64 = 4 << 20;
 
 /// Opens a project's engine with every step announced.
 pub fn open(project: &Project, by: Option<&str>, output: &Output) -> Result<Shop, Failure> {
@@ -45,12 +45,12 @@ pub fn start(
     };
     let mut options: serde_json::Map<String, Value> = more.into_iter().collect();
     if let Some(path) = answers {
-        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error))?;
+        let bytes = read_limited(path, BYTES_MAX)?;
         Script::parse(&bytes).map_err(|error| {
             let message = format!("`{}`: {error}", path.display());
             Failure::new(Code::AnswersInvalid, message)
         })?;
-        options.insert(ANSWERS_OPTION.to_owned(), canon::parse(&bytes, BYTES_MAX)?);
+        options.insert(ANSWERS_OPTION.to_owned(), canon::parse(&bytes, bytes.len())?);
     }
     Ok(shop.engine.start(NewRun {
         plan: file.plan.clone(),
@@ -71,12 +71,13 @@ pub fn resume(project: &Project, options: &Resume, output: &Output) -> Done {
 
 /// Prints where a run stands; the exit code says it too.
 pub fn report(run: &Run, output: &Output) -> Done {
-    backlog::settle(run, output)?;
     if output.json {
         output.value(&status::describe(run))?;
     } else {
         status::print_end(run, output);
     }
+    // It has passed, whatever becomes of the list that it came from.
+    backlog::settle(run, output)?;
     Ok(status::exit(run))
 }
 
@@ -87,12 +88,7 @@ pub fn read_task(text: &str) -> Result<Value, Failure> {
         TaskInput::Sentence => TaskSpec::from_sentence(text),
         TaskInput::File => {
             let path = std::path::Path::new(text.trim());
-            let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
-            if bytes > u64::try_from(BYTES_MAX).unwrap_or(u64::MAX) {
-                let message = format!("`{}` is larger than {BYTES_MAX} bytes", path.display());
-                return Err(Failure::new(Code::DocSizeExceeded, message));
-            }
-            TaskSpec::from_file(&std::fs::read(path).map_err(|error| unreadable(path, &error))?)
+            TaskSpec::from_file(&read_limited(path, BYTES_MAX)?)
         }
     };
     Ok(Value::Object(task?.to_object()))

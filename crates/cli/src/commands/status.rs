@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_engine::RunFilter;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Resource, RunOutcome};
-use windlass_kernel::run::{PhaseStatus, Resolution, Run};
+use windlass_kernel::run::{Decision, PhaseStatus, Resolution, Run};
 
 use crate::args::Status;
 use crate::commands::metrics;
@@ -60,9 +60,9 @@ fn row(run: &Run, live: bool) -> Vec<(String, Option<Ink>)> {
     let started = run.started.as_deref();
     let (state, ink) = standing(run, live);
     let phase = run.all_phases().find(|(_, state)| state.status == PhaseStatus::Running);
-    let place = match (&run.hold, &run.ended, phase) {
-        (Some(hold), _, _) => hold.held.phase.clone(),
-        (_, Some(ended), _) => ended.reason.clone(),
+    let place = match (&run.ended, &run.hold, phase) {
+        (Some(ended), _, _) => ended.reason.clone(),
+        (_, Some(hold), _) => hold.held.phase.clone(),
         (_, _, Some((phase, _))) => phase.id.clone(),
         _ => String::new(),
     };
@@ -136,7 +136,19 @@ pub fn print(run: &Run, output: &Output) {
 /// Prints what a run waits for, or how it ended.
 pub fn print_end(run: &Run, output: &Output) {
     let id = run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default();
-    if let Some(hold) = &run.hold {
+    // A run that ended on hold has ended.
+    if let Some(ended) = &run.ended {
+        let ink = if ended.outcome == RunOutcome::Pass { Ink::Good } else { Ink::Bad };
+        let commit = run.commit.as_ref().filter(|_| ended.outcome == RunOutcome::Pass);
+        let commit = commit.map(|commit| format!(", commit {}", commit.commit)).unwrap_or_default();
+        let detail = if ended.detail.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", plain(&ended.detail))
+        };
+        let word = output.paint(ended.outcome.as_str(), ink);
+        output.line(&format!("{id} {word}, {}{commit}{detail}", plain(&ended.reason)));
+    } else if let Some(hold) = &run.hold {
         let word = output.paint("waits for a person", Ink::Warn);
         output.line(&format!(
             "{id} {word} at {}: {}",
@@ -148,17 +160,6 @@ pub fn print_end(run: &Run, output: &Output) {
             "go on:   windlass queue approve {id} --by NAME --reason TEXT --resume"
         ));
         output.line(&format!("refuse:  windlass queue reject {id} --by NAME --reason TEXT"));
-    } else if let Some(ended) = &run.ended {
-        let ink = if ended.outcome == RunOutcome::Pass { Ink::Good } else { Ink::Bad };
-        let commit = run.commit.as_ref().filter(|_| ended.outcome == RunOutcome::Pass);
-        let commit = commit.map(|commit| format!(", commit {}", commit.commit)).unwrap_or_default();
-        let detail = if ended.detail.is_empty() {
-            String::new()
-        } else {
-            format!(": {}", plain(&ended.detail))
-        };
-        let word = output.paint(ended.outcome.as_str(), ink);
-        output.line(&format!("{id} {word}, {}{commit}{detail}", plain(&ended.reason)));
     }
 }
 
@@ -184,7 +185,7 @@ pub fn describe_short(run: &Run) -> Value {
         "started_at": run.started_at,
         "outcome": run.ended.as_ref().map(|ended| ended.outcome),
         "reason": run.ended.as_ref().map(|ended| ended.reason.clone()),
-        "hold": run.hold.as_ref().map(|hold| json!({
+        "hold": run.hold.as_ref().filter(|_| run.ended.is_none()).map(|hold| json!({
             "trigger": hold.held.trigger,
             "phase": hold.held.phase,
             "question": hold.held.question,
@@ -193,6 +194,11 @@ pub fn describe_short(run: &Run) -> Value {
             "shown": hold.shown,
             "approvals": hold.votes.len(),
             "approvals_needed": hold.held.approvals,
+            "resolution": match hold.resolution() {
+                Resolution::Open => None,
+                Resolution::Approved => Some(Decision::Approved.as_str()),
+                Resolution::Rejected => Some(Decision::Rejected.as_str()),
+            },
         })),
     })
 }

@@ -1,26 +1,23 @@
 //! `windlass stop`: the switch that stops runs before their next effect.
 
 use serde_json::json;
-use windlass_engine::StopRequest;
+use windlass_engine::{EngineError, Stop, StopRequest};
+use windlass_kernel::run::RunName;
 
 use crate::args::StopRuns;
 use crate::commands::run::open;
-use crate::failure::Done;
+use crate::failure::{Done, Failure};
 use crate::output::Output;
 use crate::project::Project;
 use crate::workshop::whoami;
 
 /// Stops a run or all of them, or lets them go on.
 pub fn run(project: &Project, options: &StopRuns, output: &Output) -> Done {
-    let shop = open(project, options.by.as_deref(), output)?;
     let run = match &options.run {
-        Some(name) => {
-            let run = shop.engine.read(shop.engine.find(name)?)?;
-            run.started.as_ref().map(|started| started.run_id.clone())
-        }
+        Some(name) => Some(name_of(project, name, output)?),
         None => None,
     };
-    let switch = shop.engine.stop_switch();
+    let switch = Stop::new(project.stop_folder());
     let what = run.as_deref().unwrap_or("all runs");
     if options.clear {
         let was_on = switch.clear(run.as_deref())?;
@@ -44,4 +41,22 @@ pub fn run(project: &Project, options: &StopRuns, output: &Output) -> Done {
         }
     }
     Ok(0)
+}
+
+/// The name of a run. Where the project cannot be opened (its policy is broken, say), anything that is
+/// written like a name is taken for one: whoever stops a run must not be kept from it.
+fn name_of(project: &Project, name: &str, output: &Output) -> Result<String, Failure> {
+    let shop = match (open(project, None, output), name.parse::<RunName>()) {
+        (Ok(shop), _) => shop,
+        (Err(_), Ok(name)) => return Ok(name.to_string()),
+        (Err(failure), Err(_)) => return Err(failure),
+    };
+    let run = match shop.engine.find(name).and_then(|trace_id| shop.engine.read(trace_id)) {
+        Ok(run) => run,
+        Err(error @ EngineError::NotFound { .. }) => return Err(error.into()),
+        Err(error) => {
+            return name.parse::<RunName>().map(|name| name.to_string()).map_err(|_| error.into());
+        }
+    };
+    Ok(RunName::of(run.head.trace_id).to_string())
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use windlass_kernel::Code;
 
 use crate::harness::repository;
+use crate::run_scenarios::RUN_SCENARIOS;
 use crate::scenarios::{NOT_HERE, SCENARIOS};
 
 /// The exit code that a code's page states first.
@@ -18,7 +19,7 @@ fn stated(code: Code) -> i32 {
 
 #[test]
 fn every_code_has_a_scenario_or_a_reason() {
-    let met: Vec<Code> = SCENARIOS.iter().map(|(code, _)| *code).collect();
+    let met: Vec<Code> = SCENARIOS.iter().chain(RUN_SCENARIOS).map(|(code, _)| *code).collect();
     let left_out: Vec<Code> = NOT_HERE.iter().map(|(code, _)| *code).collect();
     let all: BTreeSet<Code> = Code::ALL.iter().copied().collect();
     assert_eq!(met.iter().chain(&left_out).copied().collect::<BTreeSet<_>>(), all);
@@ -29,7 +30,7 @@ fn every_code_has_a_scenario_or_a_reason() {
 #[test]
 fn every_code_is_shown_and_ends_as_its_page_says() {
     let mut wrong = Vec::new();
-    for (code, scenario) in SCENARIOS {
+    for (code, scenario) in SCENARIOS.iter().chain(RUN_SCENARIOS) {
         let outcome = scenario();
         if *code == Code::StoreFull && outcome.stderr.contains("unshare") {
             eprintln!("no namespaces here: no disk can be made full");

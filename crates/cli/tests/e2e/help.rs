@@ -5,6 +5,26 @@ use crate::snapshot::check;
 
 const COMMANDS: &[&str] = &[
     "init",
+    "run",
+    "resume",
+    "status",
+    "queue",
+    "queue list",
+    "queue show",
+    "queue approve",
+    "queue reject",
+    "stop",
+    "backlog",
+    "backlog list",
+    "backlog next",
+    "backlog run",
+    "loop",
+    "loop list",
+    "loop show",
+    "loop check",
+    "close",
+    "export",
+    "demo",
     "call",
     "call run",
     "call show",
@@ -68,7 +88,7 @@ fn without_arguments_it_shows_the_help_as_a_mistake() {
     let outcome = place.run(&[]).exit(2);
     assert_eq!(outcome.text(), "");
     outcome.warns("Usage: windlass").warns("First steps:");
-    for parent in ["call", "trace", "policy"] {
+    for parent in ["call", "trace", "policy", "queue", "backlog", "loop"] {
         place.run(&[parent]).exit(2).warns("Usage: windlass");
     }
 }

@@ -146,7 +146,11 @@ fn what_was_recorded_is_no_change_of_the_repository() {
         staged.lines().collect::<Vec<_>>(),
         [
             ".windlass/.gitignore",
+            ".windlass/agents/builder.md",
+            ".windlass/agents/designer.md",
+            ".windlass/agents/reviewer.md",
             ".windlass/config.toml",
+            ".windlass/loops/spine.md",
             ".windlass/policy/default.toml",
             ".windlass/tools.toml"
         ]

@@ -26,6 +26,7 @@ mod output;
 mod pages;
 mod policy;
 mod recover;
+mod run_scenarios;
 mod sandbox;
 mod sandbox_inside;
 mod scenarios;
@@ -35,3 +36,6 @@ mod tamper;
 mod trace;
 mod verify_file;
 mod verify_vectors;
+#[path = "../runs/world.rs"]
+#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
+mod world;

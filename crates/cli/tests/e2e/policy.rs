@@ -21,7 +21,16 @@ fn the_shipped_policy_is_good() {
     assert!(json["rules"].as_array().unwrap().len() > 20);
     let hash = place.run(&["policy", "hash", "--json"]).exit(0).quiet().json();
     assert_eq!(hash["policy_hash"], json["policy_hash"]);
-    assert_eq!(hash["files"], json!(["config.toml", "policy/default.toml", "tools.toml"]));
+    let files = [
+        "agents/builder.md",
+        "agents/designer.md",
+        "agents/reviewer.md",
+        "config.toml",
+        "loops/spine.md",
+        "policy/default.toml",
+        "tools.toml",
+    ];
+    assert_eq!(hash["files"], json!(files));
 }
 
 /// A name, a file, what stands in it, and what is said about it.

@@ -12,14 +12,7 @@ const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 /// The codes that the binary cannot be brought to show, and why.
 pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::Internal, "it stands for a fault of ours; a scenario for it would be one"),
-    (Code::LoopInvalid, "no command reads a loop file; `vectors/loops` meets it"),
-    (Code::AgentInvalid, "no command reads an agent file; `vectors/agents` meets it"),
-    (Code::PacketInvalid, NO_RUNS),
-    (Code::PacketEdited, NO_RUNS),
-    (Code::TaskInvalid, NO_RUNS),
-    (Code::BacklogInvalid, NO_RUNS),
-    (Code::BacklogLineChanged, NO_RUNS),
-    (Code::LedgerCorrupt, NO_RUNS),
+    (Code::LedgerCorrupt, "no command reads the ledger; the tests of `formats` meet it"),
     (Code::DriverModelUnavailable, IN_A_RUN),
     (Code::DriverCapabilityExceeded, IN_A_RUN),
     (Code::DriverSandboxInconsistent, IN_A_RUN),
@@ -29,7 +22,6 @@ pub const NOT_HERE: &[(Code, &str)] = &[
 
 const IN_A_RUN: &str = "a run of the driver loop ends with it as its reason, not with an error; \
     `crates/engine/tests/driver` meets it";
-const NO_RUNS: &str = "no command reads it yet; `vectors` and the tests of `formats` meet it";
 
 /// A way to meet a code.
 pub type Scenario = fn() -> Outcome;

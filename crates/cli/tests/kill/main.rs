@@ -2,6 +2,7 @@
 //! real SQLite files, a real MCP server whose own log says what was executed.
 
 #![expect(
+    clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
@@ -10,9 +11,16 @@
 )]
 
 mod check;
+#[path = "../e2e/harness.rs"]
+#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
+mod harness;
 mod outside;
 mod project;
 mod race;
 mod random;
+mod runs;
 mod scene;
 mod sweep;
+#[path = "../runs/world.rs"]
+#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
+mod world;

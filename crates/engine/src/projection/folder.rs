@@ -12,13 +12,17 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
 
 use crate::error::EngineError;
 
 /// What the paths of `windlass-formats` start with; the root stands in its place.
 const ARTIFACTS: &str = "artifacts/";
 const LOCK: &str = ".lock";
+/// Keeps our files out of the repository that they may lie in: they would make it dirty, or be
+/// committed by the very run that they show. Whoever wants them there empties it.
+const IGNORE: &str = ".gitignore";
 const TEMPORARY: (&str, &str) = (".windlass-", ".tmp");
 
 /// Tells the temporary files of one process apart.
@@ -63,9 +67,13 @@ impl Folder {
             let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = File::from(openat(&root, LOCK, flags, Mode::from_raw_mode(0o644))?);
             file.lock()?;
-            Ok(Locked { _file: file })
+            Ok((root, Locked { _file: file }))
         };
-        lock().map_err(|source| self.unwritable(LOCK, source))
+        let (root, locked) = lock().map_err(|source| self.unwritable(LOCK, source))?;
+        if matches!(statat(&root, IGNORE, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) {
+            self.replace(IGNORE, b"*\n", &locked)?;
+        }
+        Ok(locked)
     }
 
     /// Removes what dead processes have left in the folders; each is looked at once, or again.

@@ -1,0 +1,148 @@
+//! One way to meet each code of runs by the binary alone.
+
+use std::time::Duration;
+
+use serde_json::json;
+use windlass_kernel::Code;
+
+use crate::harness::{Outcome, Place};
+use crate::scenarios::Scenario;
+use crate::world::{Repo, VOICE, answers, build, escalating, id_of, passing, review, sh};
+
+const LIST: &str = "### P0\n- [ ] **A** — DoD: b — Owner: c\n";
+
+/// A run that waits, and its name.
+fn held(repo: Repo, more: &[&str]) -> (Repo, String) {
+    let id = id_of(&repo.run_with(&escalating(), more).exit(4));
+    (repo, id)
+}
+
+fn approve(repo: &Repo, id: &str) -> Outcome {
+    repo.windlass(&[&["queue", "approve", id][..], &VOICE].concat())
+}
+
+/// A run that waits for a person who has approved, whose packet is made another.
+fn with_packet(edit: fn(String) -> String) -> Outcome {
+    let (repo, id) = held(Repo::new(), &[]);
+    approve(&repo, &id).exit(0);
+    let path = format!(".windlass/artifacts/checkpoints/CP_{id}_4.yaml");
+    repo.write(&path, edit(repo.read(&path)));
+    repo.windlass(&["resume", &id])
+}
+
+fn changed_meanwhile() -> Outcome {
+    let repo = Repo::new();
+    repo.write("BACKLOG.md", LIST);
+    repo.commit("a backlog");
+    let path = repo.answers(&escalating());
+    let line = ["backlog", "run", "--worktree", "--json", "--answers", &path];
+    let id = id_of(&repo.windlass(&line).exit(4));
+    repo.write("BACKLOG.md", LIST.replace("DoD: b", "DoD: more"));
+    repo.commit("edited meanwhile");
+    repo.windlass(&[&["queue", "approve", &id, "--resume"][..], &VOICE].concat())
+}
+
+fn concurrent() -> Outcome {
+    let repo = Repo::new();
+    let slow = build(&[sh("touch begun.txt; sleep 2")]);
+    let path = repo.answers(&answers(&[slow], &[review("approved")]));
+    let mut child = repo.place.command(&["run", "one", "--answers", &path]).spawn().unwrap();
+    while !repo.root().join("begun.txt").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before it began to build");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let second = repo.windlass(&["run", "two", "--answers", &path]);
+    assert!(child.wait_with_output().unwrap().status.success());
+    second
+}
+
+/// How each code of runs is met.
+pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
+    (Code::RunNotFound, || Repo::new().windlass(&["status", "run_20260101_000000_00000000"])),
+    (Code::RunEnded, || {
+        let repo = Repo::new();
+        let id = id_of(&repo.run(&passing()).exit(0));
+        repo.windlass(&["resume", &id])
+    }),
+    (Code::RunOnHold, || {
+        let (repo, id) = held(Repo::new(), &[]);
+        repo.windlass(&["resume", &id])
+    }),
+    (Code::RunNotOnHold, || {
+        let repo = Repo::new();
+        let id = id_of(&repo.run(&passing()).exit(0));
+        repo.windlass(&["queue", "show", &id])
+    }),
+    (Code::RunStopped, || {
+        let repo = Repo::new();
+        repo.windlass(&["stop"]).exit(0);
+        repo.windlass(&["run", "one"])
+    }),
+    (Code::RunConcurrent, concurrent),
+    (Code::HoldAlreadyResolved, || {
+        let (repo, id) = held(Repo::new(), &[]);
+        approve(&repo, &id).exit(0);
+        approve(&repo, &id)
+    }),
+    (Code::HoldExpired, || {
+        let soon = Repo::with_spine("expires_hours: 24", "expires_hours: 0.001");
+        let (repo, id) = held(soon, &[]);
+        // An hour's thousandth: the time is the scenario.
+        std::thread::sleep(Duration::from_millis(3700));
+        approve(&repo, &id)
+    }),
+    (Code::HoldStale, || {
+        let (repo, id) = held(Repo::new(), &[]);
+        let shown = "0".repeat(64);
+        repo.windlass(&[&["queue", "approve", &id, "--shown", &shown][..], &VOICE].concat())
+    }),
+    (Code::PolicyChangedMidRun, || {
+        let (repo, id) = held(Repo::new(), &["--worktree"]);
+        approve(&repo, &id).exit(0);
+        repo.place.append(".windlass/policy/default.toml", "# changed\n");
+        repo.windlass(&["resume", &id])
+    }),
+    (Code::RepoDirty, || {
+        let repo = Repo::new();
+        repo.write("new.txt", "new\n");
+        repo.windlass(&["run", "one"])
+    }),
+    (Code::RepoMoved, || {
+        let (repo, id) = held(Repo::new(), &[]);
+        approve(&repo, &id).exit(0);
+        repo.git(&["commit", "--quiet", "--allow-empty", "--message", "by somebody else"]);
+        repo.windlass(&["resume", &id])
+    }),
+    (Code::RepoMissing, || Place::with_project().run(&["run", "one"])),
+    (Code::LoopNotFound, || Repo::new().windlass(&["run", "one", "--loop", "none"])),
+    (Code::AnswersInvalid, || {
+        let repo = Repo::new();
+        let path = repo.answers(&json!({ "phases": 1 }));
+        repo.windlass(&["run", "one", "--answers", &path])
+    }),
+    (Code::FileUnwritable, || {
+        let repo = Repo::new();
+        repo.write(".windlass/stop", "a file where a folder should be\n");
+        repo.windlass(&["stop", "--clear"]).exit(1);
+        repo.windlass(&["stop"])
+    }),
+    (Code::LoopInvalid, || {
+        let repo = Repo::new();
+        repo.write(".windlass/loops/bad.md", "---\nid: bad\n---\n");
+        repo.windlass(&["loop", "check"])
+    }),
+    (Code::AgentInvalid, || {
+        let repo = Repo::new();
+        repo.write(".windlass/agents/bad.md", "no frontmatter\n");
+        repo.windlass(&["loop", "list"])
+    }),
+    (Code::PacketInvalid, || with_packet(|_| "- a list\n".to_owned())),
+    (Code::PacketEdited, || with_packet(|text| text.replace("by: ada", "by: eve"))),
+    (Code::TaskInvalid, || Repo::new().windlass(&["run", r#"{"tusk":"one"}"#])),
+    (Code::BacklogInvalid, || {
+        let repo = Repo::new();
+        repo.write("BACKLOG.md", "### P0\n- [ ] **A**\n");
+        repo.windlass(&["backlog", "list"])
+    }),
+    (Code::BacklogLineChanged, changed_meanwhile),
+];

@@ -1,0 +1,155 @@
+//! Many phases and many runs: the times are printed, not judged.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use windlass_engine::Book;
+use windlass_kernel::run::{Event, Next, RunName, Started};
+use windlass_kernel::{Digest, TraceId};
+use windlass_loops::{Known, LoopFile};
+use windlass_runtime::{Source, System};
+use windlass_store::Store;
+use windlass_store_sqlite::{Settings, SqliteStore};
+
+use crate::world::Repo;
+
+const HEAD: &str = "title: Large
+type: workflow
+category: test
+version: \"1\"
+on_restart: resume
+phases:
+";
+
+/// A loop with so many phases, each after the one before.
+fn chain(id: &str, phases: usize) -> String {
+    let mut text = format!("---\nid: {id}\n{HEAD}");
+    for at in 0..phases {
+        let needs = if at == 0 { String::new() } else { format!(", needs: [p{}]", at - 1) };
+        writeln!(text, "  - {{ id: p{at}{needs}, doer: {{ builtin: hydrate }} }}").unwrap();
+    }
+    text + "---\n"
+}
+
+#[test]
+fn a_loop_of_ten_thousand_phases_is_checked_and_one_more_refused() {
+    let repo = Repo::new();
+    let path = repo.place.base().join("large.md");
+    std::fs::write(&path, chain("large", 10_000)).unwrap();
+    let path = path.display().to_string();
+    let began = Instant::now();
+    repo.windlass(&["loop", "check", &path]).exit(0).says("10000 phases");
+    println!("10,000 phases checked in {:?}", began.elapsed());
+    std::fs::write(&path, chain("large", 10_001)).unwrap();
+    repo.windlass(&["loop", "check", &path]).fails_with(2, "LOOP_INVALID");
+}
+
+fn run_of(phases: usize) {
+    let repo = Repo::with_loop("large", &chain("large", phases));
+    let began = Instant::now();
+    let run = repo.windlass(&["run", "one", "--loop", "large", "--json"]).exit(0).json();
+    let per_phase = began.elapsed() / u32::try_from(phases).unwrap();
+    println!("a run of {phases} phases: {per_phase:?} a phase");
+    assert_eq!((&run["outcome"], &run["reason"]), (&json!("PASS"), &json!("pass")));
+    assert_eq!(run["phases"].as_array().unwrap().len(), phases);
+    let steps = repo.artifacts().iter().filter(|name| name.starts_with("steps/")).count();
+    assert_eq!(steps, phases);
+    repo.is_whole();
+}
+
+#[test]
+fn a_run_of_many_phases_passes() {
+    run_of(500);
+}
+
+#[test]
+#[ignore = "it takes minutes"]
+fn a_run_of_ten_thousand_phases_passes() {
+    run_of(10_000);
+}
+
+const ASKING: &str = "---
+id: asking
+title: A question
+type: workflow
+category: test
+version: \"1\"
+on_restart: resume
+phases: [{ id: ask, doer: { person: \"May it?\" } }]
+---
+";
+
+/// Records a run up to its hold, as the engine would.
+fn hold(store: &Arc<dyn Store>, source: &Arc<dyn Source>, file: &LoopFile) {
+    let trace_id = TraceId(source.fresh_id());
+    let started = Started {
+        base: None,
+        by: "a test".to_owned(),
+        loop_digest: file.digest,
+        options: Value::Object(serde_json::Map::new()),
+        plan: file.plan.clone(),
+        policy_hash: Digest::of(b"policy"),
+        run_id: RunName::of(trace_id).to_string(),
+        task: json!({ "task": "one" }),
+        worktree: None,
+    };
+    let mut book = Book::begin(store, source, trace_id, started).unwrap();
+    while let Next::Record(event) = book.run().next() {
+        let held = matches!(*event, Event::Held(_));
+        book.append(vec![*event]).unwrap();
+        if held {
+            return;
+        }
+    }
+    panic!("the run did not come to wait");
+}
+
+#[test]
+fn thousands_of_runs_on_hold_are_listed_quickly() {
+    const RUNS: usize = 10_000;
+    let repo = Repo::with_loop("asking", ASKING);
+    let none = std::collections::BTreeSet::new();
+    let known = Known { agents: &none, builtins: &none };
+    let file = LoopFile::parse("asking.md", ASKING.as_bytes(), &known).unwrap();
+    // The file's safety is another test's matter: this one wants many runs soon.
+    let database = rusqlite::Connection::open(repo.place.database()).unwrap();
+    drop(database);
+    let began = Instant::now();
+    {
+        let store = SqliteStore::open(&repo.place.database(), Settings::default()).unwrap();
+        let store: Arc<dyn Store> = Arc::new(store);
+        let source: Arc<dyn Source> = Arc::new(System);
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| (0..RUNS / 20).for_each(|_| hold(&store, &source, &file)));
+            }
+        });
+    }
+    println!("{RUNS} runs put on hold in {:?}", began.elapsed());
+    for line in [
+        &["status", "--json"][..],
+        &["status", "--held", "--json"],
+        &["queue", "list", "--json"],
+        &["backlog", "next", "--file", "BACKLOG.md"],
+    ] {
+        if line[0] == "backlog" {
+            repo.write("BACKLOG.md", "### P0\n- [ ] **A** — DoD: b — Owner: c\n");
+        }
+        let began = Instant::now();
+        let listed = repo.windlass(line).exit(0);
+        println!("{}: {:?}", line.join(" "), began.elapsed());
+        if line[0] != "backlog" {
+            let count = if line[0] == "status" { 20 } else { 50 };
+            assert_eq!(listed.json().as_array().unwrap().len(), count);
+        }
+    }
+    let oldest = repo.windlass(&["queue", "list", "--json", "--limit", "1"]).exit(0).json();
+    let newest = repo.windlass(&["status", "--json", "--limit", "1"]).exit(0).json();
+    assert!(oldest[0]["trace_id"].as_str() < newest[0]["trace_id"].as_str());
+    let id = oldest[0]["run_id"].as_str().unwrap();
+    let began = Instant::now();
+    repo.windlass(&["queue", "show", id]).exit(0).says("May it?");
+    println!("queue show: {:?}", began.elapsed());
+}

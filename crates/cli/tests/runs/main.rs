@@ -1,0 +1,29 @@
+//! Runs from outside: the real binary, real repositories, real commands.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise"
+)]
+
+mod after;
+mod backlog;
+mod bad_input;
+mod budgets;
+mod contract;
+mod demo;
+#[path = "../e2e/harness.rs"]
+#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
+mod harness;
+mod holds;
+mod large;
+mod mistakes;
+mod packets;
+mod queue;
+mod recover;
+mod repository;
+mod scenarios;
+mod stop;
+mod tasks;
+mod world;

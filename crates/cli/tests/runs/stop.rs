@@ -1,0 +1,109 @@
+//! The kill switch: before, between and during, for one run and for all.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::harness::Outcome;
+use crate::world::{Repo, VOICE, answers, build, escalating, id_of, passing, review, sh};
+
+#[test]
+fn nothing_starts_while_the_switch_is_on() {
+    let repo = Repo::new();
+    let line = ["stop", "--by", "ada", "--reason", "enough"];
+    repo.windlass(&line).exit(0).says("stopped");
+    let refused = repo.run(&passing()).exit(3);
+    assert_eq!(refused.error()["code"], "RUN_STOPPED");
+    assert!(refused.stderr.contains("ada") && refused.stderr.contains("enough"), "{refused}");
+    assert_eq!((repo.traces(), repo.status()), (0, String::new()));
+    repo.windlass(&["stop", "--clear"]).exit(0).says("may go on");
+    repo.windlass(&["stop", "--clear"]).exit(0).says("was not stopped");
+    repo.run(&passing()).exit(0);
+}
+
+#[test]
+fn a_run_on_hold_does_not_go_on_while_it_is_stopped() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(0);
+    for what in [Some(id.as_str()), None] {
+        let named: Vec<&str> = what.into_iter().collect();
+        repo.windlass(&[&["stop"][..], &named].concat()).exit(0);
+        repo.windlass(&["resume", &id]).fails_with(3, "RUN_STOPPED");
+        repo.windlass(&[&["stop", "--clear"][..], &named].concat()).exit(0);
+    }
+    // Another run's switch is nobody else's.
+    repo.windlass(&["resume", &id]).exit(0);
+}
+
+/// Starts a run, waits until its build has begun, stops, and lets it end.
+fn stopped_while_at_work(calls: &[serde_json::Value]) -> (Repo, Outcome) {
+    let repo = Repo::new();
+    let path = repo.answers(&answers(&[build(calls)], &[review("approved")]));
+    let line = ["run", "one", "--json", "--answers", &path];
+    let child = repo.place.command(&line).spawn().unwrap();
+    let began = Instant::now();
+    while !repo.root().join("begun.txt").exists() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the build never began");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    repo.windlass(&["stop", "--by", "ada", "--reason", "enough"]).exit(0);
+    std::fs::write(repo.root().join("go.txt"), "").unwrap();
+    let ended = Outcome::of("windlass run".to_owned(), child.wait_with_output().unwrap());
+    (repo, ended)
+}
+
+/// Waits for the test to have stopped everything.
+const WAIT: &str = "touch begun.txt; timeout 60 bash -c 'until [ -f go.txt ]; do sleep 0.05; done'";
+
+#[test]
+fn a_run_stops_between_two_calls() {
+    let (repo, ended) = stopped_while_at_work(&[sh(WAIT), sh("echo never >> never.txt")]);
+    let run = ended.exit(3).json();
+    assert_eq!(
+        (&run["outcome"], &run["reason"]),
+        (&json!("BLOCKED"), &json!("kill_switch_active"))
+    );
+    assert_eq!(run["detail"], "stopped by ada: enough");
+    assert!(!repo.root().join("never.txt").exists());
+    assert_eq!(repo.traces(), 2, "the run, and the call that was under way");
+    repo.is_whole();
+}
+
+#[test]
+fn a_run_stops_between_two_phases() {
+    let (repo, ended) = stopped_while_at_work(&[sh(WAIT)]);
+    let run = ended.exit(3).json();
+    assert_eq!(run["reason"], "kill_switch_active");
+    assert_eq!(run["phases"][4]["status"], "pending", "the review was not begun");
+    assert_eq!(repo.commits(), Repo::new().commits());
+}
+
+#[test]
+fn the_switch_works_where_nothing_else_does() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    repo.write(".windlass/policy/default.toml", "nonsense");
+    repo.write(".windlass/loops/spine.md", "nonsense");
+    repo.windlass(&["stop", "--reason", "enough"]).exit(0);
+    repo.windlass(&["stop", &id]).exit(0);
+    assert!(repo.root().join(".windlass/stop/ALL").exists());
+    assert!(repo.root().join(format!(".windlass/stop/{id}")).exists());
+    repo.windlass(&["stop", "--clear"]).exit(0);
+    repo.windlass(&["stop", &id, "--clear"]).exit(0);
+}
+
+#[test]
+fn only_a_run_that_there_is_can_be_stopped() {
+    let repo = Repo::new();
+    repo.windlass(&["stop", "run_20260101_000000_00000000"]).fails_with(2, "RUN_NOT_FOUND");
+    repo.windlass(&["stop", "../../ALL"]).fails_with(2, "RUN_NOT_FOUND");
+    assert!(!repo.root().join(".windlass/stop").exists());
+}
+
+#[test]
+fn an_unreadable_switch_is_on() {
+    let repo = Repo::new();
+    repo.write(".windlass/stop/ALL", "not a request");
+    assert_eq!(repo.run(&passing()).exit(3).error()["code"], "RUN_STOPPED");
+}
