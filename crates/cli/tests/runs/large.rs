@@ -64,12 +64,6 @@ fn a_run_of_many_phases_passes() {
     run_of(500);
 }
 
-#[test]
-#[ignore = "it takes minutes"]
-fn a_run_of_ten_thousand_phases_passes() {
-    run_of(10_000);
-}
-
 const ASKING: &str = "---
 id: asking
 title: A question

@@ -17,6 +17,7 @@ mod demo;
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
 mod holds;
+#[expect(clippy::print_stdout, reason = "it prints how long it took")]
 mod large;
 mod mistakes;
 mod packets;

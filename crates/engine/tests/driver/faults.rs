@@ -126,6 +126,9 @@ impl Store for Faulty {
     fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError> {
         self.inner.list_traces(filter)
     }
+    fn count(&self) -> Result<windlass_store::Counts, StoreError> {
+        self.inner.count()
+    }
     fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError> {
         self.inner.scan(visitor)
     }
