@@ -34,6 +34,7 @@ const LAYERS: &[(&str, May)] = &[
             "windlass-kernel",
             "windlass-policy",
             "windlass-formats",
+            "windlass-driver",
             "windlass-store",
             "windlass-connect",
             "windlass-runtime",
