@@ -61,7 +61,7 @@ fn run_of(phases: usize) {
 
 #[test]
 fn a_run_of_many_phases_passes() {
-    run_of(500);
+    run_of(150);
 }
 
 const ASKING: &str = "---
@@ -107,9 +107,6 @@ fn thousands_of_runs_on_hold_are_listed_quickly() {
     let none = std::collections::BTreeSet::new();
     let known = Known { agents: &none, builtins: &none };
     let file = LoopFile::parse("asking.md", ASKING.as_bytes(), &known).unwrap();
-    // The file's safety is another test's matter: this one wants many runs soon.
-    let database = rusqlite::Connection::open(repo.place.database()).unwrap();
-    drop(database);
     let began = Instant::now();
     {
         let store = SqliteStore::open(&repo.place.database(), Settings::default()).unwrap();
@@ -122,22 +119,15 @@ fn thousands_of_runs_on_hold_are_listed_quickly() {
         });
     }
     println!("{RUNS} runs put on hold in {:?}", began.elapsed());
-    for line in [
-        &["status", "--json"][..],
-        &["status", "--held", "--json"],
-        &["queue", "list", "--json"],
-        &["backlog", "next", "--file", "BACKLOG.md"],
+    for (line, count) in [
+        (&["status", "--json"][..], 20),
+        (&["status", "--held", "--json"], 20),
+        (&["queue", "list", "--json"], 50),
     ] {
-        if line[0] == "backlog" {
-            repo.write("BACKLOG.md", "### P0\n- [ ] **A** — DoD: b — Owner: c\n");
-        }
         let began = Instant::now();
         let listed = repo.windlass(line).exit(0);
         println!("{}: {:?}", line.join(" "), began.elapsed());
-        if line[0] != "backlog" {
-            let count = if line[0] == "status" { 20 } else { 50 };
-            assert_eq!(listed.json().as_array().unwrap().len(), count);
-        }
+        assert_eq!(listed.json().as_array().unwrap().len(), count);
     }
     let oldest = repo.windlass(&["queue", "list", "--json", "--limit", "1"]).exit(0).json();
     let newest = repo.windlass(&["status", "--json", "--limit", "1"]).exit(0).json();
