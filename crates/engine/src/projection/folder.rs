@@ -141,16 +141,17 @@ impl Folder {
         let Place { folder, file } = place(path);
         let replace = || -> io::Result<()> {
             let handle = self.open(folder)?;
+            let lasting = is_lasting(place(path).folder);
             let (name, mut temporary) = make_temporary(&handle)?;
             let written = temporary
                 .write_all(bytes)
-                .and_then(|()| temporary.sync_all())
+                .and_then(|()| if lasting { temporary.sync_all() } else { Ok(()) })
                 .and_then(|()| Ok(renameat(&handle, name.as_str(), &handle, file)?));
             if written.is_err() {
                 // What cannot be removed now is swept later.
                 let _ = unlinkat(&handle, name.as_str(), AtFlags::empty());
             }
-            written.and_then(|()| handle.sync_all())
+            written.and_then(|()| if lasting { handle.sync_all() } else { Ok(()) })
         };
         replace().map_err(|source| self.unwritable(path, source))
     }
@@ -182,8 +183,8 @@ impl Folder {
             if end != tail {
                 return Ok(false);
             }
+            // A torn end is mended from the journal: not worth a sync for every phase.
             file.write_all(bytes)?;
-            file.sync_all()?;
             Ok(true)
         };
         append().map_err(|source| self.unwritable(path, source))
@@ -253,6 +254,12 @@ fn make_folders(path: &Path) -> io::Result<()> {
         Some(parent) => File::open(parent)?.sync_all(),
         None => Ok(()),
     }
+}
+
+/// Whether the files of a folder must survive a loss of power: packets, which people and programs
+/// wait for. All others are written again from the journal when they are missed.
+fn is_lasting(folder: &str) -> bool {
+    matches!(folder, "checkpoints" | "terminal")
 }
 
 fn place(path: &str) -> Place<'_> {
