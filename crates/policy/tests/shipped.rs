@@ -222,7 +222,7 @@ proptest::proptest! {
             proptest::prop_assert!(judgement.findings.is_empty(), "{line}");
             for command in &judgement.commands {
                 let name = command.split(' ').next().unwrap_or_default();
-                let known = ["ls", "cat", "echo", "a", "git", ":"];
+                let known = ["ls", "cat", "echo", "a", "git", ":", "["];
                 proptest::prop_assert!(known.contains(&name) && name != "a", "{line}: {command}");
             }
         }

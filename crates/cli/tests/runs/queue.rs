@@ -92,7 +92,9 @@ fn loops_are_listed_drawn_and_checked() {
     let repo = Repo::new();
     repo.windlass(&["loop", "list"]).exit(0).quiet().says("spine").says("Build one change");
     let list = repo.windlass(&["loop", "list", "--json"]).exit(0).json();
-    assert_eq!((&list[0]["id"], &list[0]["phases"]), (&json!("spine"), &json!(6)));
+    let loops: Vec<_> =
+        list.as_array().unwrap().iter().map(|one| (&one["id"], &one["phases"])).collect();
+    assert_eq!(loops, [(&json!("driver"), &json!(12)), (&json!("spine"), &json!(6))]);
     let text = repo.windlass(&["loop", "show", "spine"]).exit(0).quiet();
     for phase in ["hydrate", "policy", "design", "build", "review", "steward"] {
         assert!(text.text().contains(phase), "{text}");
@@ -105,7 +107,7 @@ fn loops_are_listed_drawn_and_checked() {
         "spine"
     );
     repo.windlass(&["loop", "show", "none"]).fails_with(2, "LOOP_NOT_FOUND");
-    repo.windlass(&["loop", "check"]).exit(0).says("1 loops");
+    repo.windlass(&["loop", "check"]).exit(0).says("2 loops");
     repo.windlass(&["loop", "check", ".windlass/loops/spine.md"]).exit(0).says("6 phases");
     repo.windlass(&["loop", "check", "none.md"]).fails_with(1, "FILE_UNREADABLE");
     repo.windlass(&["run", "one", "--loop", "none"]).fails_with(2, "LOOP_NOT_FOUND");

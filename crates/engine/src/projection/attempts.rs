@@ -26,8 +26,9 @@ const CALLS_MAX: usize = 1000;
 pub(super) struct Attempts {
     /// What each phase's newest try was given.
     inputs: BTreeMap<String, Digest>,
-    /// The digest of each phase's newest answer.
-    answers: BTreeMap<String, Digest>,
+    /// A digest over all answers so far: one that grows with them, so that no try costs more than
+    /// the one before it.
+    answers: Option<Digest>,
     /// Those that have ended, in order.
     open: Vec<Open>,
 }
@@ -50,7 +51,6 @@ impl Attempts {
         let state = run.position(phase).and_then(|at| run.phases.get(at));
         let findings = state.map_or(&Value::Null, |state| &state.findings);
         let task = run.started.as_ref().map_or(&Value::Null, |started| &started.task);
-        self.answers.remove(phase);
         let input = json!({ "task": task, "findings": findings, "answers": self.answers });
         self.inputs.insert(phase.to_owned(), digest(run, &input)?);
         Ok(())
@@ -65,7 +65,8 @@ impl Attempts {
         ts: Timestamp,
     ) -> Result<(), EngineError> {
         let answer = digest(run, &done.answer)?;
-        self.answers.insert(phase.to_owned(), answer);
+        let answers = json!({ "before": self.answers, "phase": phase, "answer": answer });
+        self.answers = Some(digest(run, &answers)?);
         let input = self.inputs.get(phase).copied();
         let calls = done.calls.iter().take(CALLS_MAX).zip(1_u32..);
         let mut evidence: BTreeMap<String, Digest> =

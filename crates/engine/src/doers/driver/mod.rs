@@ -194,8 +194,11 @@ fn to_value(thing: &impl serde::Serialize) -> Result<Value, EngineError> {
 
 /// Whether a run follows a loop with the driver's builtins.
 pub(crate) fn is_driven(run: &Run) -> bool {
+    let ours = |doer: &Doer| matches!(doer, Doer::Builtin { name, .. } if name.starts_with(PREFIX));
     run.plan().is_some_and(|plan| {
-        plan.phases.iter().any(|phase| phase_of(&phase.doer).is_some() && !is_agent(&phase.doer))
+        plan.phases
+            .iter()
+            .any(|phase| ours(&phase.doer) || phase.checks.iter().any(|check| ours(&check.doer)))
     })
 }
 
