@@ -21,6 +21,9 @@ use crate::rows::TraceNumber;
 const TRACES_MAX: usize = 512;
 /// From so many unfiled entries on, all are filed.
 const ENTRIES_MAX: usize = 4096;
+/// A trace with more entries than this, which no call has, is filed: to read of an unfiled trace is to
+/// fold all of it.
+const LENGTH_MAX: usize = 8;
 /// So many are left when another process turns out to write too: it, and this one next time, must
 /// read what is not filed.
 const SHARED_MAX: usize = 16;
@@ -36,6 +39,8 @@ pub struct Tail {
     /// The greatest id of a filed trace: no greater one can be filed.
     newest_filed: Option<[u8; 16]>,
     entries: usize,
+    /// The newest trace that has become too long to be left unfiled.
+    long: Option<TraceNumber>,
     traces: BTreeMap<TraceNumber, Unfiled>,
     numbers: BTreeMap<TraceId, TraceNumber>,
     keys: BTreeMap<Slot, (TraceNumber, Key)>,
@@ -199,6 +204,9 @@ impl Tail {
         }
         self.entries += entries;
         let entries = before + entries;
+        if entries > LENGTH_MAX {
+            self.long = self.long.max(Some(number));
+        }
         self.traces.insert(number, Unfiled { state, last_artifact, damage: None, entries });
     }
 
@@ -222,6 +230,8 @@ impl Tail {
     pub fn file_if_full(&mut self, connection: &Connection) -> Result<(), StoreError> {
         if self.entries >= ENTRIES_MAX {
             self.file_all(connection)
+        } else if let Some(long) = self.long.take() {
+            self.file(connection, long)
         } else if self.traces.len() >= TRACES_MAX {
             let middle = self.traces.keys().nth(TRACES_MAX / 2).copied();
             self.file(connection, middle.unwrap_or(self.last))
