@@ -53,7 +53,8 @@ const PYTHON: Scratch = Scratch {
         ),
         (".gitignore", "__pycache__\n"),
     ],
-    edit: "sed -i 's/a - b/a + b/' sums.py",
+    // Of another length: Python takes a file of the same second and size for unchanged.
+    edit: "sed -i 's/a - b/sum((a, b))/' sums.py",
     test: "python3 -m unittest -q",
     changed: "sums.py",
 };
@@ -304,7 +305,7 @@ fn answers(scratch: &Scratch) -> Value {
             }],
             "answer": {
                 "summary": "add() subtracts; make it add",
-                "steps": [format!("{}: use +", scratch.changed)],
+                "steps": [format!("{}: let it add", scratch.changed)],
                 "checks": [scratch.test],
             },
             "usage": { "input_tokens": 1200, "output_tokens": 150, "cost_micros": 5200 },
