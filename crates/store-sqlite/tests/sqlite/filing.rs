@@ -159,6 +159,19 @@ fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
 }
 
 #[test]
+fn a_trace_that_grows_long_is_filed_and_reads_the_same() {
+    let place = Place::new();
+    let store = place.open();
+    let run = fixture(1).run_long(12);
+    let lease = store.append(run.create(8, After::Keep)).unwrap().lease.unwrap();
+    assert_eq!(filed(&place), (0, 0, 0));
+    store.append(run.append(&lease, 8, 1)).unwrap();
+    assert_eq!(filed(&place), (1, 1, 0));
+    store.append(run.append(&lease, 9, 3)).unwrap();
+    assert_reads_back(&store, &run, 12);
+}
+
+#[test]
 fn a_process_that_finds_another_writing_files_what_there_is() {
     let place = Place::new();
     let (one, two) = (place.open(), place.open());
