@@ -12,7 +12,7 @@ use windlass_engine::{
     Projector, Settings, Stop, Workshop,
 };
 use windlass_kernel::run::plan::{
-    Budget, Concurrency, Doer, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
+    Budget, Concurrency, Doer, Governance, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
 };
 use windlass_kernel::run::{Base, Change, Commit, Done, Event, Run, Usage};
 use windlass_kernel::{Digest, RiskLevel, Timestamp};
@@ -32,6 +32,7 @@ impl Hands for Nothing {
             duration_ms: 0,
             facts: BTreeMap::new(),
             failure: None,
+            governance: None,
             outputs: BTreeMap::new(),
             summary: "done".to_owned(),
             usage: Usage::default(),
@@ -123,6 +124,7 @@ fn engine(folder: &Path, store: Arc<dyn Store>) -> Engine {
 fn plan(phases: usize, doer: &Doer) -> Plan {
     let name = |at: usize| format!("phase-{at}");
     let phase = |at: usize| Phase {
+        branch: false,
         checks: Vec::new(),
         doer: doer.clone(),
         gate: None,
@@ -133,13 +135,16 @@ fn plan(phases: usize, doer: &Doer) -> Plan {
     };
     Plan {
         budget: Budget::default(),
+        checkpoints: false,
         concurrency: Concurrency::Serial,
+        governance: Governance::default(),
         hold: HoldRule::default(),
         id: "bench".to_owned(),
         on_restart: OnRestart::Resume,
         phases: (0..phases).map(phase).collect(),
         require: Vec::new(),
         title: "bench".to_owned(),
+        variant: None,
         version: "1".to_owned(),
     }
 }

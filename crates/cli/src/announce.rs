@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_engine::{EngineError, Projector};
 use windlass_kernel::run::plan::RunOutcome;
-use windlass_kernel::run::{Event, Run};
+use windlass_kernel::run::{Cut, Event, Run};
 
 use crate::output::{Ink, Output, plain};
 
@@ -31,6 +31,10 @@ impl Projector for Announcer {
 
     fn check_hold(&self, run: &Run) -> Result<(), EngineError> {
         self.files.check_hold(run)
+    }
+
+    fn keep(&self, run: &Run, cut: &Cut) -> Result<(), EngineError> {
+        self.files.keep(run, cut)
     }
 }
 
@@ -80,6 +84,29 @@ pub fn line(event: &Event, paint: &dyn Fn(&str, Ink) -> String) -> Option<String
             plain(verdict),
             plain(reason)
         ),
+        Event::Reviewed { phase, reviewer, verdict, reason, .. } => format!(
+            "  {} {}, {}: {} {}",
+            paint("·", Ink::Faint),
+            plain(phase),
+            plain(reviewer),
+            plain(verdict),
+            plain(reason)
+        ),
+        Event::Merged { phase, .. } => {
+            format!("  {} {} merged", paint("⑂", Ink::Faint), plain(phase))
+        }
+        Event::Conflicted { phase, paths, .. } => format!(
+            "  {} {} does not fit: {}",
+            paint("✗", Ink::Bad),
+            plain(phase),
+            plain(&paths.join(", "))
+        ),
+        Event::RollbackBegun(rollback) => format!(
+            "{} by {}: {}",
+            paint("taken back", Ink::Warn),
+            plain(&rollback.by),
+            plain(&rollback.reason)
+        ),
         Event::SentBack { phase, verdict, to, count, .. } => format!(
             "  {} {}: {}; back to {} ({count})",
             paint("↩", Ink::Warn),
@@ -117,6 +144,9 @@ pub fn line(event: &Event, paint: &dyn Fn(&str, Ink) -> String) -> Option<String
         | Event::InvocationEnded { .. }
         | Event::Waiting { .. }
         | Event::Voted(_)
+        | Event::Checkpointed(_)
+        | Event::MergePrepared { .. }
+        | Event::RolledBack { .. }
         | Event::CommitPrepared { .. }
         | Event::Noted { .. } => return None,
     })

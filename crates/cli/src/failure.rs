@@ -184,6 +184,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyChangedMidRun
         | Code::RepoDirty
         | Code::RepoMoved
+        | Code::WorkspaceChanged
         | Code::RunStopped
         | Code::DriverCapabilityExceeded
         | Code::DriverSandboxInconsistent
@@ -228,6 +229,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::StoreTooNew
         | Code::RunEnded
         | Code::RunNotOnHold
+        | Code::CheckpointUnavailable
         | Code::RunConcurrent
         | Code::RepoMissing
         | Code::FileUnwritable
@@ -288,6 +290,10 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::HoldStale => "look again with `windlass queue show RUN`, then decide",
         Code::PolicyChangedMidRun => "start a new run under the new policy",
         Code::RepoDirty => "commit, stash or remove what `git status` shows, then try again",
+        Code::WorkspaceChanged => {
+            "look with --dry-run; --force goes back all the same and keeps what is there now"
+        }
+        Code::CheckpointUnavailable => "`windlass checkpoint list RUN` lists what there is",
         Code::RepoMoved => "bring the branch back to where the run left it, or start a new run",
         Code::RepoMissing => "run `git init` and make a first commit",
         Code::LoopNotFound => "`windlass loop list` shows which there are",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_kernel::run::{Event, Run, RunEvent, Started};
+use windlass_kernel::run::{Cut, Event, Run, RunEvent, Started};
 use windlass_kernel::{
     ArtifactId, ArtifactType, ChainError, Digest, Draft, Head, Machine, PlanId, State, TraceId,
     Transition,
@@ -12,10 +12,17 @@ use windlass_store::{After, Append, Claim, Guard, KeyAction, NewEntry, Record, S
 
 use crate::engine::Escort;
 use crate::error::EngineError;
+use crate::keeper::Keeper;
 use crate::log::Watch;
 
 /// How many entries are read in one go.
 pub(crate) const PAGE: usize = 512;
+
+/// A checkpoint with the run as it was then.
+pub(crate) struct Kept {
+    pub(crate) run: Arc<Run>,
+    pub(crate) cut: Cut,
+}
 
 /// A run and the right to write it, which is given back when it is dropped.
 pub struct Book {
@@ -26,6 +33,10 @@ pub struct Book {
     run: Arc<Run>,
     /// Adds what must be on record with an event.
     escort: Option<Arc<dyn Escort>>,
+    /// Makes the checkpoints that are owed.
+    keeper: Option<Arc<Keeper>>,
+    /// The checkpoints of the last append.
+    kept: Vec<Kept>,
     /// The events of the last append.
     last: Vec<Event>,
     /// The fold has gone ahead of the journal: nothing more may be written from it.
@@ -50,6 +61,8 @@ impl Book {
             plan_id: PlanId(trace_id.0),
             run: Arc::new(Run::empty(trace_id)),
             escort: None,
+            keeper: None,
+            kept: Vec::new(),
             last: Vec::new(),
             lost: false,
         };
@@ -75,6 +88,8 @@ impl Book {
             plan_id: PlanId(trace_id.0),
             run: Arc::new(run),
             escort: None,
+            keeper: None,
+            kept: Vec::new(),
             last: Vec::new(),
             lost: false,
         })
@@ -110,6 +125,18 @@ impl Book {
     pub fn with_escort(mut self, escort: Option<Arc<dyn Escort>>) -> Self {
         self.escort = escort;
         self
+    }
+
+    /// Has the checkpoints that are owed made.
+    #[must_use]
+    pub fn with_keeper(mut self, keeper: Option<Arc<Keeper>>) -> Self {
+        self.keeper = keeper;
+        self
+    }
+
+    /// The checkpoints that are durable and not shown yet.
+    pub(crate) fn take_kept(&mut self) -> Vec<Kept> {
+        std::mem::take(&mut self.kept)
     }
 
     /// The run.
@@ -160,6 +187,7 @@ impl Book {
         let trace_id = self.run.head.trace_id;
         let mut entries = Vec::with_capacity(events.len());
         self.last.clear();
+        self.kept.clear();
         for event in events {
             let events = match &self.escort {
                 Some(escort) => escort.escort(&self.run, event, self.source.now())?,
@@ -169,6 +197,9 @@ impl Book {
                 let (entry, event) = self.add(event)?;
                 entries.push(entry);
                 self.last.push(event);
+                if let Some(entry) = self.keep()? {
+                    entries.push(entry);
+                }
             }
         }
         let ended = self.run.head.state.is_some_and(State::is_terminal);
@@ -185,6 +216,22 @@ impl Book {
             guard.released();
         }
         Ok(())
+    }
+
+    /// Makes the checkpoint that is owed by what was just added, to be recorded with it.
+    fn keep(&mut self) -> Result<Option<NewEntry>, EngineError> {
+        let (Some(owed), Some(State::Running)) = (self.run.owed(), self.run.head.state) else {
+            return Ok(None);
+        };
+        let Some(keeper) = &self.keeper else {
+            let what = "the loop wants checkpoints, and nothing keeps them here".to_owned();
+            return Err(EngineError::NoCheckpoint { what });
+        };
+        let cut = keeper.cut(&self.run, owed)?;
+        let (entry, event) = self.add(Event::Checkpointed(Box::new(cut.clone())))?;
+        self.last.push(event);
+        self.kept.push(Kept { run: Arc::clone(&self.run), cut });
+        Ok(Some(entry))
     }
 
     /// Adds an event to the fold; returns its entry.

@@ -155,7 +155,9 @@ impl Doers {
                 self.run_agent(agent, prompt.as_deref(), assignment, tools, desk)
             }
             // The machine puts these on hold; nobody is to do them.
-            Doer::Person { .. } => Ok(Product::failed("unknown_step", "a person does this phase")),
+            Doer::Person { .. } | Doer::Consensus { .. } => {
+                Ok(Product::failed("unknown_step", "a person does this phase"))
+            }
         }
     }
 
@@ -209,6 +211,7 @@ impl Doers {
             duration_ms,
             facts,
             failure,
+            governance: None,
             outputs,
             summary: summary.chars().take(2000).collect(),
             usage,
@@ -242,11 +245,15 @@ impl Hands for Doers {
 
 /// What a check has said; one that failed has said nothing that counts.
 fn judged(product: Product, duration_ms: u64) -> Outcome {
+    let mut conditions = Vec::new();
     let (verdict, reason, findings, usage) = match product {
         Product::Answer { answer, usage } => match check_answer(&answer) {
             Ok(_) => {
                 let text = |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default();
                 let findings = answer.get("findings").cloned().unwrap_or(Value::Null);
+                let stated = answer.get("conditions").and_then(Value::as_array);
+                let texts = stated.into_iter().flatten().filter_map(Value::as_str);
+                conditions.extend(texts.map(str::to_owned));
                 (text("verdict").to_owned(), text("reason").to_owned(), findings, usage)
             }
             Err(reason) => {
@@ -261,14 +268,16 @@ fn judged(product: Product, duration_ms: u64) -> Outcome {
         }
         Product::Stopped => return Outcome::Stopped,
     };
-    Outcome::Judged(Verdict { verdict, reason, findings, usage, duration_ms })
+    Outcome::Judged(Verdict { verdict, reason, findings, conditions, usage, duration_ms })
 }
 
 /// Whether a phase can have changed the workspace: git is asked only then.
 fn may_change(doer: &Doer, tools: &Toolbox<'_>) -> bool {
     match doer {
         Doer::Command { .. } | Doer::Agent { .. } => true,
-        Doer::Builtin { .. } | Doer::Person { .. } => !tools.calls().is_empty(),
+        Doer::Builtin { .. } | Doer::Consensus { .. } | Doer::Person { .. } => {
+            !tools.calls().is_empty()
+        }
     }
 }
 

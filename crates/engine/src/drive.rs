@@ -15,6 +15,7 @@ use crate::book::Book;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::hands::{Assignment, Desk, Outcome, Subject, Verdict};
+use crate::review::{review_of, reviewer_of};
 use crate::stop::StopRequest;
 
 /// What came of a piece of work, and the events that become durable with it.
@@ -73,7 +74,7 @@ impl Engine {
     }
 }
 
-fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+pub(crate) fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
     book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -98,6 +99,10 @@ impl<'a> Drive<'a> {
                     Switch::Waits => self.wait(receiver)?,
                     Switch::Ended => return Ok(()),
                 },
+                // A person has asked for it; a switch that stops runs does not leave it half done.
+                Next::Perform(works) if works == [Work::Restore] => {
+                    self.engine.restore(self.book)?;
+                }
                 Next::Perform(works) => match self.stop()? {
                     Switch::Off => self.perform(works, scope, sender, receiver)?,
                     Switch::Waits => self.wait(receiver)?,
@@ -120,6 +125,15 @@ impl<'a> Drive<'a> {
     {
         let new: Vec<Work> =
             works.into_iter().filter(|work| !self.under_way.contains(work)).collect();
+        if let Some(keeper) = &self.engine.keeper {
+            keeper.worked();
+        }
+        // Merges are made here, so one at a time.
+        if let Some(Work::Merge { phase, attempt }) =
+            new.iter().find(|work| matches!(work, Work::Merge { .. }))
+        {
+            return self.engine.merge(self.book, *phase, *attempt);
+        }
         // One thing at a time needs no thread.
         if let ([work], true) = (new.as_slice(), self.under_way.is_empty()) {
             let report = perform(self.engine, self.book, *work);
@@ -150,14 +164,19 @@ impl<'a> Drive<'a> {
         outcome: Result<(Outcome, Vec<Event>), EngineError>,
     ) -> Result<(), EngineError> {
         let (at, attempt) = match work {
-            Work::Check { phase, attempt, .. } | Work::Do { phase, attempt } => (phase, attempt),
+            Work::Check { phase, attempt, .. }
+            | Work::Review { phase, attempt, .. }
+            | Work::Merge { phase, attempt }
+            | Work::Do { phase, attempt } => (phase, attempt),
+            Work::Restore => return Ok(()),
         };
         let (phase, check) = {
             let book = lock(self.book);
             let Some((phase, _)) = book.run().phase(at) else { return Ok(()) };
             let check = match work {
                 Work::Check { check, .. } => phase.checks.get(check).map(|check| check.id.clone()),
-                Work::Do { .. } => None,
+                Work::Review { reviewer, .. } => reviewer_of(phase, reviewer),
+                Work::Merge { .. } | Work::Restore | Work::Do { .. } => None,
             };
             (phase.id.clone(), check.unwrap_or_default())
         };
@@ -167,7 +186,7 @@ impl<'a> Drive<'a> {
                 events.push(Event::PhaseDone { phase, attempt, done });
             }
             (Work::Check { .. }, Outcome::Judged(verdict)) => {
-                let Verdict { verdict, reason, findings, usage, duration_ms } = verdict;
+                let Verdict { verdict, reason, findings, usage, duration_ms, .. } = verdict;
                 events.push(Event::Checked {
                     phase,
                     attempt,
@@ -179,12 +198,30 @@ impl<'a> Drive<'a> {
                     duration_ms,
                 });
             }
+            (Work::Review { .. }, Outcome::Judged(verdict)) => {
+                let Verdict { verdict, reason, findings, conditions, usage, duration_ms } = verdict;
+                events.push(Event::Reviewed {
+                    phase,
+                    attempt,
+                    reviewer: check,
+                    verdict,
+                    conditions,
+                    reason,
+                    findings,
+                    usage,
+                    duration_ms,
+                });
+            }
             (_, Outcome::Waiting { call, change, question }) => {
                 events.push(Event::Waiting { phase, attempt, call, change, question });
             }
             // The switch is looked at again before anything else is done.
             (_, Outcome::Stopped) => {}
-            (Work::Do { .. }, Outcome::Judged(_)) | (Work::Check { .. }, Outcome::Done(_)) => {
+            (Work::Do { .. } | Work::Merge { .. } | Work::Restore, Outcome::Judged(_))
+            | (
+                Work::Check { .. } | Work::Review { .. } | Work::Merge { .. } | Work::Restore,
+                Outcome::Done(_),
+            ) => {
                 let failure = failed("internal", "the work gave an answer of the wrong kind");
                 events.push(Event::PhaseDone { phase, attempt, done: Box::new(failure) });
             }
@@ -196,13 +233,13 @@ impl<'a> Drive<'a> {
         let mut book = lock(self.book);
         let event = self.engine.measured(event, book.run())?;
         book.append(vec![event])?;
-        self.engine.projector.show(book.run(), book.last())
+        self.engine.show(&mut book)
     }
 
     fn append_all(&self, events: Vec<Event>) -> Result<(), EngineError> {
         let mut book = lock(self.book);
         book.append(events)?;
-        self.engine.projector.show(book.run(), book.last())
+        self.engine.show(&mut book)
     }
 
     /// Ends the run if the switch is on and nothing is under way any more.
@@ -233,6 +270,9 @@ fn perform(
     let Some(assignment) = assign(engine, book, work) else {
         return Ok((Outcome::Stopped, Vec::new()));
     };
+    if let Work::Do { phase, attempt } = work {
+        engine.prepare_branch(&assignment.run, phase, attempt)?;
+    }
     let desk = Desk::new(book, engine.projector.as_ref());
     let done = catch_unwind(AssertUnwindSafe(|| engine.hands.perform(&assignment, &desk)));
     let outcome = done.unwrap_or_else(|_| {
@@ -243,6 +283,7 @@ fn perform(
                 verdict: String::new(),
                 reason: reason.to_owned(),
                 findings: Value::Null,
+                conditions: Vec::new(),
                 usage: Usage::default(),
                 duration_ms: 0,
             }),
@@ -254,20 +295,30 @@ fn perform(
 fn assign(engine: &Engine, book: &Mutex<Book>, work: Work) -> Option<Assignment> {
     let book = lock(book);
     let run = book.snapshot();
-    let (at, attempt, check) = match work {
-        Work::Check { phase, check, attempt } => (phase, attempt, Some(check)),
-        Work::Do { phase, attempt } => (phase, attempt, None),
+    let (at, attempt) = match work {
+        Work::Check { phase, attempt, .. }
+        | Work::Review { phase, attempt, .. }
+        | Work::Do { phase, attempt } => (phase, attempt),
+        Work::Merge { .. } | Work::Restore => return None,
     };
     let phase = run.phase(at)?.0.clone();
-    let subject = match check {
-        Some(check) => Subject::Check(Box::new(phase.checks.get(check)?.clone())),
-        None => Subject::Work,
+    let subject = match work {
+        Work::Check { check, .. } => Subject::Check(Box::new(phase.checks.get(check)?.clone())),
+        Work::Review { reviewer, .. } => {
+            Subject::Check(Box::new(review_of(&run, &phase, reviewer)?))
+        }
+        Work::Merge { .. } | Work::Restore | Work::Do { .. } => Subject::Work,
     };
     let time_left = run
         .limit(Resource::WallMs)
         .map(|limit| Duration::from_millis(limit.saturating_sub(run.used(Resource::WallMs))));
+    let workspace = match subject {
+        Subject::Work => engine.workplace(&run, &phase, attempt),
+        // What is judged is what has become of the run's workspace.
+        Subject::Check(_) => engine.workspace(&run),
+    };
     Some(Assignment {
-        workspace: engine.workspace(&run),
+        workspace,
         plan_id: book.plan_id(),
         run,
         phase,
@@ -287,6 +338,7 @@ pub(crate) fn failed(class: &str, reason: &str) -> Done {
         duration_ms: 0,
         facts: std::collections::BTreeMap::new(),
         failure: Some(Failure { class: class.to_owned(), reason: reason.to_owned() }),
+        governance: None,
         outputs: std::collections::BTreeMap::new(),
         summary: reason.to_owned(),
         usage: Usage::default(),

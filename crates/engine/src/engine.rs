@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use windlass_connect::Confinement;
-use windlass_kernel::run::{Base, Change, Commit, Event, Run};
+use windlass_kernel::run::{Base, Change, Commit, Cut, Event, Run};
 use windlass_kernel::{Digest, RiskLevel, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{Gateway, Source};
@@ -13,6 +13,7 @@ use windlass_store::Store;
 use crate::book::Book;
 use crate::error::EngineError;
 use crate::hands::Hands;
+use crate::keeper::Keeper;
 use crate::stop::Stop;
 
 /// Writes the files that show a run. They follow the journal; nothing is ever decided by them.
@@ -22,6 +23,15 @@ pub trait Projector: Send + Sync {
     /// # Errors
     /// [`EngineError::Unwritable`].
     fn show(&self, run: &Run, events: &[Event]) -> Result<(), EngineError>;
+
+    /// Writes a checkpoint of a run, given as it was then.
+    ///
+    /// # Errors
+    /// [`EngineError::Unwritable`].
+    fn keep(&self, run: &Run, cut: &Cut) -> Result<(), EngineError> {
+        let _ = (run, cut);
+        Ok(())
+    }
 
     /// Checks that the packet of the hold that a run is on is the journal's.
     ///
@@ -79,6 +89,26 @@ pub trait Place: Send + Sync {
     /// # Errors
     /// [`EngineError`] when git refuses.
     fn make_worktree(&self, run_id: &str, base: &Base) -> Result<String, EngineError>;
+
+    /// Makes a work tree for one phase, on no branch, at a path relative to the project; one that is
+    /// there is left as it is.
+    ///
+    /// # Errors
+    /// [`EngineError`] when git refuses.
+    fn make_branch(&self, path: &str, base: &Base) -> Result<(), EngineError> {
+        let _ = base;
+        let what = format!("no work tree can be made at `{path}`");
+        Err(EngineError::NoCheckpoint { what })
+    }
+
+    /// Takes the work tree of a phase away; one that is gone is no error.
+    ///
+    /// # Errors
+    /// [`EngineError`] when git refuses.
+    fn drop_branch(&self, path: &str) -> Result<(), EngineError> {
+        let _ = path;
+        Ok(())
+    }
 }
 
 /// Adds what a loop's own rules want on record together with an event.
@@ -170,6 +200,7 @@ pub struct Engine {
     pub(crate) stop: Stop,
     pub(crate) settings: Settings,
     pub(crate) escort: Option<Arc<dyn Escort>>,
+    pub(crate) keeper: Option<Arc<Keeper>>,
 }
 
 impl Engine {
@@ -177,7 +208,18 @@ impl Engine {
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
         let Parts { store, source, hands, projector, place, workshop, stop } = parts;
-        Self { store, source, hands, projector, place, workshop, stop, settings, escort: None }
+        Self {
+            store,
+            source,
+            hands,
+            projector,
+            place,
+            workshop,
+            stop,
+            settings,
+            escort: None,
+            keeper: None,
+        }
     }
 
     /// Has every event recorded with what the escort adds to it.
@@ -187,10 +229,25 @@ impl Engine {
         self
     }
 
+    /// Has the checkpoints of runs kept.
+    #[must_use]
+    pub fn with_keeper(mut self, keeper: Arc<Keeper>) -> Self {
+        self.keeper = Some(keeper);
+        self
+    }
+
+    /// Writes the files that show what was appended last.
+    pub(crate) fn show(&self, book: &mut Book) -> Result<(), EngineError> {
+        for kept in book.take_kept() {
+            self.projector.keep(&kept.run, &kept.cut)?;
+        }
+        self.projector.show(book.run(), book.last())
+    }
+
     /// Takes a recorded run over.
     pub(crate) fn open(&self, trace_id: TraceId) -> Result<Book, EngineError> {
         let book = Book::open(&self.store, &self.source, trace_id)?;
-        Ok(book.with_escort(self.escort.clone()))
+        Ok(book.with_escort(self.escort.clone()).with_keeper(self.keeper.clone()))
     }
 
     /// The stop switch.

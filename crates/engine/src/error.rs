@@ -31,6 +31,20 @@ pub enum EngineError {
         /// Why.
         reason: String,
     },
+    /// A checkpoint cannot be made or gone back to.
+    #[error("{what}")]
+    NoCheckpoint {
+        /// Why.
+        what: String,
+    },
+    /// Files have changed since the run left them.
+    #[error("files have changed since run `{run}` left them: {}", listed(paths))]
+    Changed {
+        /// The run.
+        run: String,
+        /// The files.
+        paths: Vec<String>,
+    },
     /// The hold has not been answered.
     #[error("run `{run}` waits for a person: {question}")]
     Unresolved {
@@ -178,6 +192,8 @@ impl EngineError {
         match self {
             Self::NotFound { .. } | Self::NotARun { .. } => Code::RunNotFound,
             Self::Ended { .. } => Code::RunEnded,
+            Self::NoCheckpoint { .. } => Code::CheckpointUnavailable,
+            Self::Changed { .. } => Code::WorkspaceChanged,
             Self::Unresolved { .. } => Code::RunOnHold,
             Self::NotOnHold { .. } => Code::RunNotOnHold,
             Self::AlreadyResolved { .. } | Self::SamePerson { .. } => Code::HoldAlreadyResolved,
@@ -205,4 +221,11 @@ impl EngineError {
     pub fn hint(&self) -> Option<&str> {
         if let Self::Invalid { hint, .. } = self { hint.as_deref() } else { None }
     }
+}
+
+/// The first few of many files.
+fn listed(paths: &[String]) -> String {
+    let names: Vec<String> = paths.iter().take(5).map(|path| format!("`{path}`")).collect();
+    let more = if paths.len() > names.len() { ", …" } else { "" };
+    format!("{}{more}", names.join(", "))
 }

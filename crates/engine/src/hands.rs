@@ -81,6 +81,8 @@ pub struct Verdict {
     pub reason: String,
     /// What is to be done better.
     pub findings: Value,
+    /// What an approval is bound to.
+    pub conditions: Vec<String>,
     /// What it used.
     pub usage: Usage,
     /// How long it took.
@@ -114,6 +116,9 @@ impl<'a> Desk<'a> {
         let mut events = self.ended();
         events.push(event(book.run()));
         book.append(events)?;
+        for kept in book.take_kept() {
+            self.projector.keep(&kept.run, &kept.cut)?;
+        }
         self.projector.show(book.run(), book.last())?;
         Ok(book.snapshot())
     }

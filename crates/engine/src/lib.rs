@@ -4,22 +4,27 @@
 //! from the journal is behind [`Projector`]. Order, always: lease, load, `next`, append, then perform.
 
 mod book;
+mod branch;
 pub mod doers;
 mod drive;
 mod engine;
 mod error;
 mod find;
 mod hands;
+mod keeper;
 mod log;
 mod place;
 mod projection;
 mod queue;
 mod recover;
 mod resume;
+mod review;
+mod rollback;
 mod start;
 mod stop;
 mod tally;
 pub mod telemetry;
+mod vault;
 mod watch;
 
 pub use book::Book;
@@ -27,11 +32,14 @@ pub use engine::{Engine, Escort, Parts, Place, Prepared, Projector, Settings, Wo
 pub use error::EngineError;
 pub use find::{Found, RunFilter};
 pub use hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};
+pub use keeper::Keeper;
 pub use place::GitPlace;
 pub use projection::Files;
 pub use queue::{Answered, Waiting};
 pub use recover::Recovered;
+pub use rollback::{RollbackPlan, RollbackRequest};
 pub use start::NewRun;
 pub use stop::{Stop, StopRequest};
 pub use tally::{Standing, Tally};
+pub use vault::{Altered, How, Joined, Vault, Way};
 pub use watch::{Follower, Look, Step, Watcher};

@@ -129,6 +129,13 @@ fn told(event: &Event) -> Told<'_> {
         Event::Begun {}
         | Event::Resumed { .. }
         | Event::Continued {}
+        | Event::Reviewed { .. }
+        | Event::Checkpointed(_)
+        | Event::MergePrepared { .. }
+        | Event::Merged { .. }
+        | Event::Conflicted { .. }
+        | Event::RollbackBegun(_)
+        | Event::RolledBack { .. }
         | Event::Restarted { .. }
         | Event::CommitPrepared { .. }
         | Event::Noted { .. } => Told::default(),

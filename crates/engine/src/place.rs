@@ -3,16 +3,16 @@
 use std::path::{Path, PathBuf};
 
 use windlass_connect::{
-    Base as Against, Cleanness, CommitId, Git, GitCause, GitError, LineChange, RefUpdate, TreeId,
+    Base as Against, Cleanness, CommitId, Git, GitCause, GitError, LineChange, OnChanges,
+    RefUpdate, TreeId,
 };
 use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Code, Digest, Timestamp};
 
 use crate::engine::{Place, Prepared};
 use crate::error::EngineError;
+use crate::keeper::WORKTREES;
 
-/// Where the work trees of runs lie, in the project.
-const WORKTREES: &str = ".windlass/worktrees";
 /// The most changed files that are named.
 pub(crate) const FILES_MAX: usize = 10_000;
 
@@ -224,5 +224,15 @@ impl Place for GitPlace {
         let git = Git::new(&self.root);
         git.worktree_add(&self.root.join(&path), &branch, &id(&base.commit)?).map_err(trouble)?;
         Ok(path)
+    }
+
+    fn make_branch(&self, path: &str, base: &Base) -> Result<(), EngineError> {
+        let git = Git::new(&self.root);
+        git.worktree_add_detached(&self.root.join(path), &id(&base.commit)?).map_err(trouble)
+    }
+
+    fn drop_branch(&self, path: &str) -> Result<(), EngineError> {
+        let git = Git::new(&self.root);
+        git.worktree_remove(&self.root.join(path), OnChanges::Discard).map_err(trouble)
     }
 }

@@ -96,10 +96,15 @@ impl Engine {
         if hold.votes.iter().any(|(vote, _)| vote.by == by) {
             return Err(EngineError::SamePerson { run, by: by.to_owned() });
         }
-        let vote =
-            Vote { by: by.to_owned(), decision, reason: reason.to_owned(), shown: hold.shown };
+        let vote = Vote {
+            by: by.to_owned(),
+            conditions: Vec::new(),
+            decision,
+            reason: reason.to_owned(),
+            shown: hold.shown,
+        };
         book.append(vec![Event::Voted(vote)])?;
-        self.projector.show(book.run(), book.last())?;
+        self.show(&mut book)?;
         let resolution = book
             .run()
             .hold

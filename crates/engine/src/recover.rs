@@ -123,6 +123,9 @@ impl Engine {
         if matches!(book.run().head.state, Some(State::Checkpoint | State::Terminal)) {
             return Ok(None);
         }
+        if book.run().rolling_back().is_some() {
+            return self.finish_rollback(book).map(|run| Some((on_restart, run))).map_err(fail);
+        }
         if on_restart == OnRestart::Terminate {
             self.terminate(&mut book).map_err(fail)?;
         } else {
@@ -141,6 +144,6 @@ impl Engine {
         };
         events.push(hold);
         book.append(events)?;
-        self.projector.show(book.run(), book.last())
+        self.show(book)
     }
 }

@@ -42,7 +42,7 @@ impl Engine {
             Some(State::Checkpoint) => self.take_up_hold(&mut book)?,
             Some(_) | None => self.take_up_interrupted(&mut book)?,
         }
-        self.projector.show(book.run(), book.last())?;
+        self.show(&mut book)?;
         self.drive(book)
     }
 
@@ -121,6 +121,10 @@ impl Engine {
     fn take_up_interrupted(&self, book: &mut Book) -> Result<(), EngineError> {
         self.require_policy(book)?;
         let on_restart = book.run().plan().map(|plan| plan.on_restart);
+        // A person has asked for a rollback: it comes to its end whatever the loop says.
+        if book.run().rolling_back().is_some() {
+            return Ok(());
+        }
         if on_restart == Some(OnRestart::Terminate) {
             let run = name(book.run());
             self.terminate(book)?;
@@ -177,7 +181,7 @@ impl Engine {
     fn end(&self, book: &mut Book, reason: &str, detail: &str) -> Result<(), EngineError> {
         let (reason, detail) = (reason.to_owned(), detail.to_owned());
         book.append(vec![Event::Ended { outcome: RunOutcome::Blocked, reason, detail }])?;
-        self.projector.show(book.run(), book.last())
+        self.show(book)
     }
 }
 

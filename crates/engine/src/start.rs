@@ -95,7 +95,8 @@ impl Engine {
             worktree,
         };
         let book = Book::begin(&self.store, &self.source, trace_id, started)?
-            .with_escort(self.escort.clone());
+            .with_escort(self.escort.clone())
+            .with_keeper(self.keeper.clone());
         self.projector.show(book.run(), book.last())?;
         self.drive(book)
     }
@@ -129,7 +130,7 @@ impl Engine {
     }
 
     /// Waits for a lock that nobody has for long.
-    fn wait_for(&self, name: &str) -> Result<Lock, EngineError> {
+    pub(crate) fn wait_for(&self, name: &str) -> Result<Lock, EngineError> {
         let (file, path) = self.lock_file(name)?;
         file.lock().map_err(|source| EngineError::Unwritable { path, source })?;
         Ok(Lock { file })

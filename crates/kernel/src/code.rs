@@ -97,6 +97,10 @@ codes! {
     RepoDirty = "REPO_DIRTY",
     /// The repository's branch has moved under a run.
     RepoMoved = "REPO_MOVED",
+    /// Files are not as they were left, and nothing was touched.
+    WorkspaceChanged = "WORKSPACE_CHANGED",
+    /// A checkpoint cannot be made, found or gone back to.
+    CheckpointUnavailable = "CHECKPOINT_UNAVAILABLE",
     /// There is no repository with a commit.
     RepoMissing = "REPO_MISSING",
     /// There is no such loop.

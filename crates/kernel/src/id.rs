@@ -160,6 +160,8 @@ ids! {
     PlanId,
     /// Names one artifact.
     ArtifactId,
+    /// Names one checkpoint of a run.
+    CheckpointId,
     /// Names one tool call, the same through every dispatch of it.
     ToolCallId,
     /// Names one process that has a store open.

@@ -30,7 +30,7 @@ pub use checkpoint::{Checkpoint, CheckpointState, ExecutionState};
 pub use code::Code;
 pub use digest::{Digest, DigestError, HexDigest};
 pub use entry::{Draft, Entry, KEY_CHARS_MAX, SCHEMA_VERSION};
-pub use id::{ArtifactId, HolderId, IdError, PlanId, ToolCallId, TraceId, Uuid7};
+pub use id::{ArtifactId, CheckpointId, HolderId, IdError, PlanId, ToolCallId, TraceId, Uuid7};
 pub use link::{Link, Links};
 pub use risk::RiskLevel;
 pub use state::{ArtifactType, Machine, State, Transition, UnknownName};

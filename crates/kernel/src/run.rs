@@ -2,10 +2,14 @@
 //!
 //! [`Run`] is the fold of a run's entries; [`Run::next`] says from it alone what to record or perform.
 
+mod branch;
 mod check;
+mod consensus;
+mod cut;
 mod effect;
 mod event;
 mod fold;
+mod govern;
 mod hold;
 mod index;
 mod journal;
@@ -14,10 +18,15 @@ mod name;
 mod next;
 mod parts;
 pub mod plan;
+mod rewind;
 mod state;
 
+pub use branch::{Branch, Conflict, Merging};
+pub use consensus::{APPROVED, CONDITIONAL, REJECTED, Review};
+pub use cut::{Cut, CutArtifact, CutAt, CutKind, CutNote, Owed, Rollback, Workspace};
 pub use event::{Event, Note, RunEvent};
 pub use fold::RunError;
+pub use govern::{ComplianceResult, GateResult, GateStatus, Governed};
 pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};
 pub use parts::{

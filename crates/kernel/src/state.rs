@@ -81,7 +81,7 @@ names! {
         Checkpoint = "CHECKPOINT",
         /// A run: a person has answered the hold.
         Resumed = "RESUMED",
-        /// A run, for good: it has an outcome.
+        /// A run: it has an outcome, and only a rollback leads out of it.
         Terminal = "TERMINAL",
     }
 }
@@ -123,7 +123,7 @@ impl Machine {
 }
 
 impl State {
-    /// Whether nothing can follow this state.
+    /// Whether nothing follows this state by itself; a person may still take a run back.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Denied | Self::Terminal)
@@ -182,8 +182,14 @@ impl Transition {
                 | (S::Executing, S::Completed | S::Failed, A::ToolEffect)
                 | (S::Init, S::Running | S::Terminal, A::RunEvent)
                 | (S::Running, S::Running | S::Checkpoint | S::Terminal, A::RunEvent)
-                | (S::Checkpoint, S::Checkpoint | S::Resumed | S::Terminal, A::RunEvent)
+                | (
+                    S::Checkpoint,
+                    S::Checkpoint | S::Resumed | S::Running | S::Terminal,
+                    A::RunEvent
+                )
                 | (S::Resumed, S::Running | S::Terminal, A::RunEvent)
+                // A person takes the run back.
+                | (S::Terminal, S::Running, A::RunEvent)
         )
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use windlass_kernel::Digest;
-use windlass_kernel::run::plan::{Concurrency, OnRestart, PHASES_MAX, Plan};
+use windlass_kernel::run::plan::{Concurrency, Governance, OnRestart, PHASES_MAX, Plan};
 
 use crate::error::{Fault, FileKind, LoopError, Problem};
 use crate::graph;
@@ -116,13 +116,16 @@ fn read(source: &Source<'_>, known: &Known<'_>) -> Result<LoopFile, Fault> {
     let phases = phases(fields.need("phases")?, context)?;
     let plan = Plan {
         budget,
+        checkpoints: false,
         concurrency,
+        governance: Governance::default(),
         hold,
         id: id.clone(),
         on_restart,
         phases,
         require,
         title: title.clone(),
+        variant: None,
         version: version.clone(),
     };
     let (body, digest) = (parts.body.to_owned(), Digest::of(source.bytes));

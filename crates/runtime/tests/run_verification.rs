@@ -21,6 +21,7 @@ fn id(number: u64) -> Uuid7 {
 
 fn phase(id: &str, needs: &[&str], doer: Doer) -> Phase {
     Phase {
+        branch: false,
         checks: Vec::new(),
         doer,
         gate: None,
@@ -36,13 +37,16 @@ fn started() -> Event {
     let person = Doer::Person { approvals: 1, question: "q".into() };
     let plan = Plan {
         budget: Budget::default(),
+        checkpoints: false,
         concurrency: Concurrency::Serial,
+        governance: Governance::default(),
         hold: HoldRule::default(),
         id: "l".into(),
         on_restart: OnRestart::Resume,
         phases: vec![phase("a", &[], agent), phase("b", &["a"], person)],
         require: Vec::new(),
         title: "L".into(),
+        variant: None,
         version: "1".into(),
     };
     Event::Started(Box::new(Started {
@@ -70,6 +74,7 @@ fn phase_done(phase: &str) -> Event {
         duration_ms: 1,
         facts: [].into(),
         failure: None,
+        governance: None,
         outputs: [].into(),
         summary: String::new(),
         usage: Usage::default(),
@@ -162,7 +167,13 @@ fn whole(number: u64) -> Writer {
     let held = hold_of(&run);
     let run = run.write(held);
     let shown = run.records.last().unwrap().entry.artifact_digest;
-    let vote = Vote { by: "ann".into(), decision: Decision::Approved, reason: "r".into(), shown };
+    let vote = Vote {
+        by: "ann".into(),
+        conditions: Vec::new(),
+        decision: Decision::Approved,
+        reason: "r".into(),
+        shown,
+    };
     let rest = [Event::Voted(vote), Event::Resumed { by: "ann".into() }, Event::Continued {}];
     rest.into_iter().fold(run, Writer::write).write(ended(RunOutcome::Pass))
 }
@@ -245,7 +256,13 @@ fn what_cannot_have_happened_is_found_though_the_chain_holds() {
     let run = half(2).write(phase_started("b"));
     let held = hold_of(&run);
     let (shown, reason) = (Digest::of(b"something else"), String::new());
-    let vote = Vote { by: "ann".into(), decision: Decision::Approved, reason, shown };
+    let vote = Vote {
+        by: "ann".into(),
+        conditions: Vec::new(),
+        decision: Decision::Approved,
+        reason,
+        shown,
+    };
     found(&run.write(held).write(Event::Voted(vote)), Code::StateRecoveryFailed, 7);
 }
 

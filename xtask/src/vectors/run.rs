@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::{
-    At, Budget, Check, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase, Plan,
-    Requirement, Resource, RunOutcome, Trigger, When,
+    At, Budget, Check, Concurrency, Doer, Effect, Gate, Governance, HoldRule, OnRestart, Phase,
+    Plan, Requirement, Resource, RunOutcome, Trigger, When,
 };
 use windlass_kernel::run::{
     Base, Call, Change, Decision, Done, Event, Failure, Held, InvocationResult, Note, RunEvent,
@@ -102,6 +102,7 @@ fn plan() -> Plan {
         verdicts: [("pass".to_owned(), Effect::Continue)].into(),
     };
     let phase = |id: &str, needs: &[&str], doer: Doer, when: When| Phase {
+        branch: false,
         checks: Vec::new(),
         doer,
         gate: None,
@@ -124,7 +125,9 @@ fn plan() -> Plan {
     review.gate = Some(Gate { id: "review".to_owned(), verdicts });
     Plan {
         budget: Budget { attempts: Some(5), tokens: Some(100_000), ..Budget::default() },
+        checkpoints: false,
         concurrency: Concurrency::Serial,
+        governance: Governance::default(),
         hold: HoldRule { approvals: 1, expires_ms: Some(86_400_000) },
         id: "sample".to_owned(),
         on_restart: OnRestart::Hold,
@@ -136,6 +139,7 @@ fn plan() -> Plan {
         ],
         require: vec![Requirement::CleanRepo, Requirement::Single],
         title: "A sample".to_owned(),
+        variant: None,
         version: "1".to_owned(),
     }
 }
@@ -153,6 +157,7 @@ fn done() -> Done {
         duration_ms: 1500,
         facts: [("kind".to_owned(), "release".to_owned())].into(),
         failure: Some(Failure { class: "timeout".to_owned(), reason: "too slow".to_owned() }),
+        governance: None,
         outputs: [("src/a.rs".to_owned(), Digest::of(b"a"))].into(),
         summary: "Tried.".to_owned(),
         usage: usage(),
@@ -164,13 +169,16 @@ fn held() -> Result<Held> {
         approvals: 2,
         call: Some(TraceId(id(0xbb))),
         change: Some(change()),
+        checklist: Vec::new(),
         expires_at: Some(ts()?),
         evidence: json!({"used": 5, "limit": 5}),
         number: 1,
         phase: "build".to_owned(),
         source: Some("review".to_owned()),
         question: "May it go on?".to_owned(),
+        rejections: 1,
         resource: Some(Resource::Attempts),
+        reviewers: Vec::new(),
         step_index: 0,
         trigger: Trigger::BudgetExhausted,
     })
@@ -246,6 +254,7 @@ fn samples() -> Result<Vec<Event>> {
         Event::Held(Box::new(held()?)),
         Event::Voted(Vote {
             by: by(),
+            conditions: Vec::new(),
             decision: Decision::Approved,
             reason: word("looks right"),
             shown: Digest::of(b"shown"),

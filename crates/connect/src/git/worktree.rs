@@ -67,24 +67,12 @@ impl Git {
             return Err(GitError::refused(operation, format!("`{branch}` is no branch")));
         }
         let path = real(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
-        if let Some(known) = self.known(&path)? {
-            if is_whole(&known) {
-                return if known.branch.as_deref() == Some(branch) {
-                    known.head.ok_or_else(|| fail(GitCause::Diverged(branch.to_owned())))
-                } else {
-                    Err(fail(GitCause::Taken(path)))
-                };
-            }
-            if !is_lost(&known) {
-                return Err(fail(GitCause::Taken(path)));
-            }
-            self.clear(&known)?;
-        } else if is_shell(&path) {
-            fs::remove_dir_all(&path).map_err(|error| fail(GitCause::File(error.to_string())))?;
-        }
-        let empty = fs::read_dir(&path).map_or(true, |mut entries| entries.next().is_none());
-        if path.exists() && !empty {
-            return Err(fail(GitCause::Taken(path)));
+        if let Some(known) = self.clear_way(operation, &path)? {
+            return if known.branch.as_deref() == Some(branch) {
+                known.head.ok_or_else(|| fail(GitCause::Diverged(branch.to_owned())))
+            } else {
+                Err(fail(GitCause::Taken(path)))
+            };
         }
         let reference = format!("refs/heads/{branch}");
         let add = self.write(operation).args(["worktree", "add", "--quiet"]);
@@ -96,6 +84,21 @@ impl Git {
         add.output()?;
         let made = Self::new(&path).head()?;
         made.ok_or_else(|| fail(GitCause::Diverged(branch.to_owned())))
+    }
+
+    /// Makes a work tree on no branch; a finished one is left as it is.
+    ///
+    /// # Errors
+    /// [`GitError`]: the folder is used for something else.
+    pub fn worktree_add_detached(&self, path: &Path, base: &CommitId) -> Result<(), GitError> {
+        let operation = "add the work tree";
+        let fail = |cause| GitError::new(operation, cause);
+        let path = real(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
+        if self.clear_way(operation, &path)?.is_none() {
+            let add = self.write(operation).args(["worktree", "add", "--quiet", "--detach", "--"]);
+            add.arg(&path).arg(base.as_str()).output()?;
+        }
+        Ok(())
     }
 
     /// Removes a work tree; its branch stays, and so does what was committed to it. One that is gone
@@ -119,6 +122,29 @@ impl Git {
         }
         let remove = self.write(operation).args(["worktree", "remove", "--force", "--"]);
         remove.arg(&path).output().map(drop)
+    }
+
+    /// The finished work tree at a path; one that a crash left half-made is cleared away.
+    fn clear_way(
+        &self,
+        operation: &'static str,
+        path: &Path,
+    ) -> Result<Option<Worktree>, GitError> {
+        let fail = |cause| GitError::new(operation, cause);
+        let taken = || fail(GitCause::Taken(path.to_owned()));
+        if let Some(known) = self.known(path)? {
+            if is_whole(&known) {
+                return Ok(Some(known));
+            }
+            if !is_lost(&known) {
+                return Err(taken());
+            }
+            self.clear(&known)?;
+        } else if is_shell(path) {
+            fs::remove_dir_all(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
+        }
+        let empty = fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
+        if path.exists() && !empty { Err(taken()) } else { Ok(None) }
     }
 
     fn known(&self, path: &Path) -> Result<Option<Worktree>, GitError> {

@@ -24,7 +24,10 @@ pub(crate) fn brief(assignment: &Assignment) -> Value {
     };
     let prompt = match doer {
         Doer::Agent { prompt, .. } => prompt.clone(),
-        Doer::Builtin { .. } | Doer::Command { .. } | Doer::Person { .. } => None,
+        Doer::Builtin { .. }
+        | Doer::Command { .. }
+        | Doer::Consensus { .. }
+        | Doer::Person { .. } => None,
     };
     json!({
         "answers": answers,

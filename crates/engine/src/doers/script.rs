@@ -182,7 +182,10 @@ impl Runner for Script {
 
     fn run(&self, job: &AgentJob<'_>, tools: &Toolbox<'_>) -> Result<AgentReply, EngineError> {
         let at = usize::try_from(job.attempt).unwrap_or(usize::MAX).saturating_sub(1);
-        let take = self.phases.get(job.phase).and_then(|takes| takes.get(at));
+        // Of several agents in one phase each may have answers of its own.
+        let own = self.phases.get(&format!("{}/{}", job.phase, job.agent.name));
+        let takes = own.or_else(|| self.phases.get(job.phase));
+        let take = takes.and_then(|takes| takes.get(at));
         let Some(take) = take else {
             return Ok(AgentReply::Failed {
                 class: "validation_error".to_owned(),

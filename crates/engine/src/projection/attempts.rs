@@ -164,9 +164,12 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
                 Trigger::WaiverRequested => NextAction::Waiver,
                 Trigger::BudgetExhausted
                 | Trigger::CallApproval
+                | Trigger::ConsensusRequested
                 | Trigger::EscalationRequested
+                | Trigger::MergeConflict
                 | Trigger::PersonRequested
                 | Trigger::RestartRequested
+                | Trigger::RolledBack
                 | Trigger::UncertainEffect => NextAction::Escalate,
             };
             let why = format!("a person is asked: {}", held.question);
@@ -190,6 +193,13 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
         | Event::Voted(_)
         | Event::Resumed { .. }
         | Event::Continued {}
+        | Event::Reviewed { .. }
+        | Event::Checkpointed(_)
+        | Event::MergePrepared { .. }
+        | Event::Merged { .. }
+        | Event::Conflicted { .. }
+        | Event::RollbackBegun(_)
+        | Event::RolledBack { .. }
         | Event::Restarted { .. }
         | Event::CommitPrepared { .. }
         | Event::Noted { .. } => None,

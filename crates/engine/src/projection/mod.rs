@@ -216,6 +216,13 @@ const fn shows(event: &Event) -> bool {
         | Event::Waiting { .. }
         | Event::Warned { .. }
         | Event::Continued {}
+        | Event::Reviewed { .. }
+        | Event::Checkpointed(_)
+        | Event::MergePrepared { .. }
+        | Event::Merged { .. }
+        | Event::Conflicted { .. }
+        | Event::RollbackBegun(_)
+        | Event::RolledBack { .. }
         | Event::Restarted { .. }
         | Event::CommitPrepared { .. }
         | Event::Noted { .. } => false,

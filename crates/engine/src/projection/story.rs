@@ -144,6 +144,13 @@ impl Story {
             | Event::Warned { .. }
             | Event::Resumed { .. }
             | Event::Continued {}
+            | Event::Reviewed { .. }
+            | Event::Checkpointed(_)
+            | Event::MergePrepared { .. }
+            | Event::Merged { .. }
+            | Event::Conflicted { .. }
+            | Event::RollbackBegun(_)
+            | Event::RolledBack { .. }
             | Event::Restarted { .. }
             | Event::CommitPrepared { .. }
             | Event::Noted { .. } => {}
@@ -202,7 +209,10 @@ impl Story {
                 }
                 Trigger::BudgetExhausted
                 | Trigger::CallApproval
+                | Trigger::ConsensusRequested
+                | Trigger::MergeConflict
                 | Trigger::RestartRequested
+                | Trigger::RolledBack
                 | Trigger::UncertainEffect => {}
             }
         }

@@ -118,6 +118,13 @@ impl Tale {
             | Event::Voted(_)
             | Event::Resumed { .. }
             | Event::Continued {}
+            | Event::Reviewed { .. }
+            | Event::Checkpointed(_)
+            | Event::MergePrepared { .. }
+            | Event::Merged { .. }
+            | Event::Conflicted { .. }
+            | Event::RollbackBegun(_)
+            | Event::RolledBack { .. }
             | Event::CommitPrepared { .. }
             | Event::Noted { .. } => {}
         }
@@ -169,6 +176,21 @@ impl Tale {
                     ("windlass.limit", (*limit).into()),
                 ]),
             ),
+            Event::Reviewed { phase, reviewer, verdict, .. } => (
+                Some(phase),
+                "review",
+                facts([
+                    ("windlass.reviewer", reviewer.as_str().into()),
+                    ("windlass.verdict", verdict.as_str().into()),
+                ]),
+            ),
+            Event::Conflicted { phase, .. } => (Some(phase), "conflict", Facts::new()),
+            Event::Merged { phase, .. } => (Some(phase), "merge", Facts::new()),
+            Event::RollbackBegun(rollback) => (
+                None,
+                "rollback",
+                facts([("windlass.checkpoint", Fact::Text(rollback.checkpoint.to_string()))]),
+            ),
             Event::Resumed { .. } => (None, "resume", Facts::new()),
             Event::Restarted { .. } => (None, "restart", Facts::new()),
             Event::Waiting { phase, call, .. } => {
@@ -180,6 +202,9 @@ impl Tale {
             | Event::InvocationStarted { .. }
             | Event::InvocationEnded { .. }
             | Event::PhaseDone { .. }
+            | Event::Checkpointed(_)
+            | Event::MergePrepared { .. }
+            | Event::RolledBack { .. }
             | Event::Continued {}
             | Event::CommitPrepared { .. }
             | Event::Noted { .. }

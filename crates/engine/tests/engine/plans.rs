@@ -25,6 +25,7 @@ pub fn person(approvals: u32) -> Doer {
 
 pub fn phase(id: &str, needs: &[&str], doer: Doer) -> Phase {
     Phase {
+        branch: false,
         checks: Vec::new(),
         doer,
         gate: None,
@@ -58,13 +59,16 @@ pub fn redo(phase: &str, max: u32, then: Effect) -> Effect {
 pub fn plan(phases: Vec<Phase>) -> Plan {
     Plan {
         budget: Budget::default(),
+        checkpoints: false,
         concurrency: Concurrency::Serial,
+        governance: Governance::default(),
         hold: HoldRule::default(),
         id: "test".to_owned(),
         on_restart: OnRestart::Resume,
         phases,
         require: Vec::new(),
         title: "A test".to_owned(),
+        variant: None,
         version: "1".to_owned(),
     }
 }

@@ -152,7 +152,11 @@ impl World {
     ) -> Result<(), Died> {
         let shown = book.run().hold.as_ref().unwrap().shown;
         let (by, reason) = (by.to_owned(), format!("{by} has seen it"));
-        self.append(book, files, Event::Voted(Vote { by, decision, reason, shown }))
+        self.append(
+            book,
+            files,
+            Event::Voted(Vote { by, conditions: Vec::new(), decision, reason, shown }),
+        )
     }
 
     pub fn resume(&mut self, book: &mut Book, files: &Files) -> Result<(), Died> {
@@ -231,6 +235,7 @@ pub fn answered(answer: Value) -> Done {
         duration_ms: 1500,
         facts: BTreeMap::new(),
         failure: None,
+        governance: None,
         outputs: BTreeMap::new(),
         summary: "did it".to_owned(),
         usage: Usage::default(),
@@ -274,6 +279,7 @@ pub fn passing() -> Script {
 
 fn phase(id: &str, doer: Doer, needs: &[&str]) -> Phase {
     Phase {
+        branch: false,
         checks: Vec::new(),
         doer,
         gate: None,
@@ -315,7 +321,9 @@ pub fn spine() -> Plan {
     audit.when = When::Fact { fact: "risky".to_owned(), one_of: vec!["yes".to_owned()] };
     Plan {
         budget: Budget::default(),
+        checkpoints: false,
         concurrency: Concurrency::Serial,
+        governance: Governance::default(),
         hold: HoldRule { approvals: 1, expires_ms: Some(86_400_000) },
         id: "spine".to_owned(),
         on_restart: OnRestart::Hold,
@@ -330,6 +338,7 @@ pub fn spine() -> Plan {
         ],
         require: vec![Requirement::CleanRepo],
         title: "Spine".to_owned(),
+        variant: None,
         version: "1".to_owned(),
     }
 }

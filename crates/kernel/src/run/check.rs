@@ -1,8 +1,11 @@
 //! What a plan must hold to, so that a run of it can always go on or end.
 
+use std::collections::BTreeSet;
+
+use super::consensus::{APPROVED, CONDITIONAL, REJECTED};
 use super::index::{Graph, Seen};
 use super::plan::{
-    Check, Doer, Effect, PHASES_MAX, Phase, Plan, Resource, RunOutcome, Trigger, When,
+    Check, Doer, Effect, PHASES_MAX, Phase, Plan, Resource, Reviewer, RunOutcome, Trigger, When,
 };
 
 impl Graph {
@@ -21,6 +24,9 @@ impl Graph {
             Resource::ALL.into_iter().find(|resource| plan.budget.limit(*resource) == Some(0))
         {
             return Err(format!("a budget of no {} lets nothing be done", resource.as_str()));
+        }
+        if !plan.checkpoints && plan.phases.iter().any(|phase| phase.branch) {
+            return Err("a branch begins and ends with a checkpoint".to_owned());
         }
         let mut graph = Self::default();
         for (at, phase) in plan.phases.iter().enumerate() {
@@ -53,12 +59,16 @@ impl Graph {
         if matches!(phase.doer, Doer::Person { approvals: 0, .. }) {
             return Err(format!("phase `{id}` needs at least one person"));
         }
+        if phase.branch && !matches!(phase.doer, Doer::Agent { .. } | Doer::Command { .. }) {
+            return Err(format!("phase `{id}` is a branch, and nothing writes in it"));
+        }
+        check_consensus(phase)?;
         let same = |check: &Check, other: &Check| check.id == other.id;
         for (place, check) in phase.checks.iter().enumerate() {
             if phase.checks.iter().skip(place + 1).any(|other| same(check, other)) {
                 return Err(format!("two checks of phase `{id}` are called `{}`", check.id));
             }
-            if matches!(check.doer, Doer::Person { .. }) {
+            if matches!(check.doer, Doer::Person { .. } | Doer::Consensus { .. }) {
                 return Err(format!("check `{}` of phase `{id}` is made by a person", check.id));
             }
         }
@@ -93,8 +103,11 @@ impl Graph {
                     _,
                     Trigger::BudgetExhausted
                     | Trigger::CallApproval
+                    | Trigger::ConsensusRequested
+                    | Trigger::MergeConflict
                     | Trigger::PersonRequested
                     | Trigger::RestartRequested
+                    | Trigger::RolledBack
                     | Trigger::UncertainEffect,
                 ) => Err(format!("a verdict cannot cause a hold for {}", trigger.as_str())),
             },
@@ -124,5 +137,25 @@ impl Graph {
             }
             Effect::Stop { .. } => Ok(()),
         }
+    }
+}
+
+/// Those who must agree are there, each once, and the gate knows what they can say.
+fn check_consensus(phase: &Phase) -> Result<(), String> {
+    let Doer::Consensus { quorum, reviewers, .. } = &phase.doer else { return Ok(()) };
+    let id = &phase.id;
+    let names: BTreeSet<&str> = reviewers.iter().map(Reviewer::name).collect();
+    if names.len() != reviewers.len() || names.contains("") {
+        return Err(format!("the reviewers of phase `{id}` have no different names"));
+    }
+    let most = u32::try_from(reviewers.len()).unwrap_or(u32::MAX);
+    if *quorum == 0 || *quorum > most {
+        return Err(format!("the quorum of phase `{id}` is not between 1 and {most}"));
+    }
+    let gate = phase.gate.as_ref();
+    let known = |verdict: &str| gate.is_some_and(|gate| gate.verdicts.contains_key(verdict));
+    match [APPROVED, CONDITIONAL, REJECTED].into_iter().find(|verdict| !known(*verdict)) {
+        Some(verdict) => Err(format!("the gate of phase `{id}` does not know `{verdict}`")),
+        None => Ok(()),
     }
 }

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::cut::{Cut, Rollback};
 use super::parts::{Change, Done, Held, InvocationResult, Started, Usage, Vote};
 use super::plan::{Resource, RunOutcome};
 use crate::canon::{self, CanonError};
@@ -128,6 +129,73 @@ pub enum Event {
         /// What came of it.
         done: Box<Done>,
     },
+    /// One of those who must agree has said what it thinks.
+    Reviewed {
+        /// The phase.
+        phase: String,
+        /// The try.
+        attempt: u32,
+        /// Who.
+        reviewer: String,
+        /// `approved`, `approved_with_conditions` or `rejected`; anything else counts as the last.
+        verdict: String,
+        /// What an approval is bound to.
+        conditions: Vec<String>,
+        /// Why.
+        reason: String,
+        /// What is to be done better.
+        findings: Value,
+        /// What it used.
+        usage: Usage,
+        /// How long it took.
+        duration_ms: u64,
+    },
+    /// The run's state and workspace were kept.
+    Checkpointed(Box<Cut>),
+    /// A branch has been merged, and the workspace is about to become what came of it.
+    MergePrepared {
+        /// The phase.
+        phase: String,
+        /// The try.
+        attempt: u32,
+        /// The workspace before.
+        ours: String,
+        /// The branch.
+        theirs: String,
+        /// The workspace after.
+        tree: String,
+    },
+    /// The workspace has become it.
+    Merged {
+        /// The phase.
+        phase: String,
+        /// The try.
+        attempt: u32,
+        /// The workspace as it is now, against where the run started.
+        #[serde(deserialize_with = "present")]
+        change: Option<Change>,
+    },
+    /// A branch cannot be merged as it is; both sides lie in its work tree, marked.
+    Conflicted {
+        /// The phase.
+        phase: String,
+        /// The try.
+        attempt: u32,
+        /// The workspace that it does not fit to.
+        ours: String,
+        /// The files.
+        paths: Vec<String>,
+        /// What git said.
+        messages: Vec<String>,
+    },
+    /// A person takes the run back; its workspace is about to be restored.
+    RollbackBegun(Box<Rollback>),
+    /// The workspace is restored.
+    RolledBack {
+        /// The workspace as it is now, against where the run started.
+        #[serde(deserialize_with = "present")]
+        change: Option<Change>,
+    },
     /// The work of a try cannot go on before a person has answered.
     Waiting {
         /// The phase.
@@ -237,6 +305,13 @@ impl Event {
             | Self::InvocationStarted { .. }
             | Self::InvocationEnded { .. }
             | Self::PhaseDone { .. }
+            | Self::Reviewed { .. }
+            | Self::Checkpointed(_)
+            | Self::MergePrepared { .. }
+            | Self::Merged { .. }
+            | Self::Conflicted { .. }
+            | Self::RollbackBegun(_)
+            | Self::RolledBack { .. }
             | Self::Waiting { .. }
             | Self::SentBack { .. }
             | Self::Warned { .. }
@@ -272,6 +347,13 @@ impl Event {
             Self::InvocationStarted { .. } => "invocation_started",
             Self::InvocationEnded { .. } => "invocation_ended",
             Self::PhaseDone { .. } => "phase_done",
+            Self::Reviewed { .. } => "reviewed",
+            Self::Checkpointed(_) => "checkpointed",
+            Self::MergePrepared { .. } => "merge_prepared",
+            Self::Merged { .. } => "merged",
+            Self::Conflicted { .. } => "conflicted",
+            Self::RollbackBegun(_) => "rollback_begun",
+            Self::RolledBack { .. } => "rolled_back",
             Self::Waiting { .. } => "waiting",
             Self::SentBack { .. } => "sent_back",
             Self::Warned { .. } => "warned",

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use serde_json::Value;
 use thiserror::Error;
 
+use super::branch::Conflict;
+use super::consensus::{APPROVED, CONDITIONAL, Review};
+use super::cut::{CutAt, CutKind};
 use super::event::Event;
 use super::index::{Graph, Index};
-use super::parts::{Change, Done, Started, Usage, Vote};
+use super::parts::{Change, Decision, Done, Started, Usage, Vote};
 use super::plan::{Concurrency, Resource, RunOutcome, Trigger};
 use super::state::{
     Commit, Ended, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
@@ -56,6 +59,7 @@ impl Run {
             let before = before.map_or("the beginning", State::as_str);
             return Err(error(format!("it does not follow {before}")));
         }
+        self.is_due(event).map_err(error)?;
         self.fold(event, artifact_digest, ts).map_err(error)?;
         // Time on hold and time without a process are nobody's working time. A run that is taken up
         // says so with one of these before anything is done.
@@ -86,8 +90,8 @@ impl Run {
                 self.finish_work(at, *usage);
                 self.checked(at, check, verdict, reason, findings)
             }
-            Event::InvocationStarted { phase, attempt, invocation, .. } => {
-                self.start_invocation(phase, *attempt, *invocation)
+            Event::InvocationStarted { phase, attempt, invocation, agent, .. } => {
+                self.start_invocation(phase, *attempt, *invocation, agent)
             }
             Event::InvocationEnded { invocation, usage, .. } => {
                 let at = self.index.open.remove(invocation).ok_or("no such invocation is open")?;
@@ -95,10 +99,52 @@ impl Run {
                 self.change(at, |state| {
                     state.open_invocation = None;
                     state.invoked = state.invoked.plus(*usage);
+                    if let Some(agent) = state.open_agent.take() {
+                        let used = state.agents.entry(agent).or_default();
+                        *used = used.plus(*usage);
+                    }
                 });
                 Ok(())
             }
             Event::PhaseDone { phase, attempt, done } => self.phase_done(phase, *attempt, done),
+            Event::Reviewed {
+                phase,
+                attempt,
+                reviewer,
+                verdict,
+                conditions,
+                reason,
+                findings,
+                usage,
+                ..
+            } => {
+                let at = self.trying(phase, *attempt)?;
+                let approved = matches!(verdict.as_str(), APPROVED | CONDITIONAL);
+                let review = Review {
+                    by: reviewer.clone(),
+                    conditions: conditions.clone(),
+                    decision: if approved { Decision::Approved } else { Decision::Rejected },
+                    findings: findings.clone(),
+                    reason: reason.clone(),
+                };
+                self.finish_work(at, *usage);
+                self.reviewed(at, review)?;
+                self.owe_end(at);
+                Ok(())
+            }
+            Event::Checkpointed(cut) => self.cut_made(cut),
+            Event::MergePrepared { phase, attempt, ours, theirs, tree } => {
+                self.prepare_merge(phase, *attempt, ours, theirs, tree)
+            }
+            Event::Merged { phase, attempt, change } => {
+                self.merged(phase, *attempt, change.as_ref())
+            }
+            Event::Conflicted { phase, attempt, ours, paths, messages } => {
+                let conflict = Conflict { paths: paths.clone(), messages: messages.clone() };
+                self.conflicted(phase, *attempt, ours, conflict)
+            }
+            Event::RollbackBegun(rollback) => self.begin_rollback(rollback),
+            Event::RolledBack { change } => self.end_rollback(change.as_ref()),
             Event::Waiting { phase, attempt, call, change, question } => {
                 let at = self.trying(phase, *attempt)?;
                 if !self.index.at_work.contains(&at) {
@@ -152,7 +198,33 @@ impl Run {
         Ok(())
     }
 
-    fn see(&mut self, change: Option<&Change>) {
+    /// Refuses what may not come before a checkpoint that is owed, or before a rollback has ended.
+    fn is_due(&self, event: &Event) -> Result<(), String> {
+        let owed = self.owed.is_some();
+        let cut = matches!(event, Event::Checkpointed(_));
+        let passes = matches!(event, Event::Continued {} | Event::RollbackBegun(_));
+        if owed && !cut && !passes {
+            return Err("a checkpoint is owed".to_owned());
+        }
+        let restores = matches!(event, Event::RolledBack { .. } | Event::Restarted { .. });
+        if self.rollback.is_some() && !restores {
+            return Err("a rollback is under way".to_owned());
+        }
+        Ok(())
+    }
+
+    /// A phase may have ended by what was just folded: then what came of it is kept.
+    pub(super) fn owe_end(&mut self, at: usize) {
+        let Some(state) = self.phases.get(at) else { return };
+        let (attempt, done) = (state.attempt, state.done.clone());
+        let Some(done) = done else { return };
+        if self.plan().is_some_and(|plan| plan.checkpoints) {
+            self.ends.insert((at, attempt), done);
+        }
+        self.owe_post(at);
+    }
+
+    pub(super) fn see(&mut self, change: Option<&Change>) {
         if let Some(change) = change {
             self.spent.changed_lines = change.lines;
             self.change = Some(change.clone());
@@ -192,7 +264,7 @@ impl Run {
     }
 
     /// The place of a phase of which just this try is under way.
-    fn trying(&self, phase: &str, attempt: u32) -> Result<usize, String> {
+    pub(super) fn trying(&self, phase: &str, attempt: u32) -> Result<usize, String> {
         let at = self.place_of(phase)?;
         let trying = self
             .phases
@@ -237,7 +309,11 @@ impl Run {
             state.started_at = Some(ts);
             state.judged = None;
             state.done = None;
+            state.branch = super::branch::Branch::default();
+            state.reviews.clear();
+            state.agents.clear();
         });
+        self.owe(at, CutAt::Pre, CutKind::Started);
         self.advance(at);
         Ok(())
     }
@@ -251,7 +327,13 @@ impl Run {
         Ok(())
     }
 
-    fn start_invocation(&mut self, phase: &str, attempt: u32, number: u64) -> Result<(), String> {
+    fn start_invocation(
+        &mut self,
+        phase: &str,
+        attempt: u32,
+        number: u64,
+        agent: &str,
+    ) -> Result<(), String> {
         let at = self.trying(phase, attempt)?;
         if number != self.invocations.saturating_add(1) {
             return Err(format!("invocation {number} is not the next one"));
@@ -264,6 +346,8 @@ impl Run {
         self.index.open.insert(number, at);
         self.change(at, |state| {
             state.open_invocation = Some(number);
+            state.open_agent = Some(agent.to_owned());
+            state.agents.entry(agent.to_owned()).or_default();
             state.uncertain = false;
         });
         Ok(())
@@ -277,10 +361,11 @@ impl Run {
             return Err(format!("the work of phase `{phase}` is not under way"));
         }
         self.finish_work(at, done.usage);
+        let merge = self.phase(at).is_some_and(|(phase, _)| phase.branch);
         self.change(at, |state| {
             state.findings = Value::Null;
             state.done = Some(Arc::new(done.clone()));
-            state.stage = Stage::After(0);
+            state.stage = if merge { Stage::Merge } else { Stage::After(0) };
             if let Some(failure) = &done.failure {
                 state.status = PhaseStatus::Failed;
                 state.judged = Some(Judged {
@@ -292,9 +377,21 @@ impl Run {
             }
         });
         self.see(done.change.as_ref());
-        self.facts.extend(done.facts.clone());
+        self.state_facts(&done.facts);
         self.advance(at);
+        self.owe_end(at);
         Ok(())
+    }
+
+    fn state_facts(&mut self, facts: &std::collections::BTreeMap<String, String>) {
+        if facts.is_empty() {
+            return;
+        }
+        self.facts.extend(facts.clone());
+        if self.plan().is_some_and(|plan| plan.checkpoints) {
+            let now = self.head.sequence_number.saturating_add(1);
+            self.past.stated(now, &self.facts);
+        }
     }
 
     fn vote(&mut self, vote: &Vote, ts: Timestamp) -> Result<(), String> {
@@ -310,6 +407,12 @@ impl Run {
         }
         if vote.by.trim().is_empty() {
             return Err("nobody has answered".to_owned());
+        }
+        if !hold.held.reviewers.is_empty() && !hold.held.reviewers.contains(&vote.by) {
+            return Err("somebody has answered who was not asked".to_owned());
+        }
+        if vote.decision == Decision::Rejected && !vote.conditions.is_empty() {
+            return Err("a rejection has no conditions".to_owned());
         }
         if hold.votes.iter().any(|(other, _)| other.by == vote.by) {
             return Err("the same person has answered before".to_owned());
@@ -330,6 +433,11 @@ const fn may_follow(event: &Event, before: Option<State>) -> bool {
             before,
             Some(State::Init | State::Running | State::Checkpoint | State::Resumed)
         ),
+        // A person may take back a run that waits, and one that has ended.
+        Event::RollbackBegun(_) => matches!(
+            before,
+            Some(State::Running | State::Checkpoint | State::Resumed | State::Terminal)
+        ),
         // A run that ends on hold has its last notes made there.
         Event::Noted { .. } => matches!(before, Some(State::Running | State::Checkpoint)),
         Event::PhaseStarted { .. }
@@ -338,6 +446,12 @@ const fn may_follow(event: &Event, before: Option<State>) -> bool {
         | Event::InvocationStarted { .. }
         | Event::InvocationEnded { .. }
         | Event::PhaseDone { .. }
+        | Event::Reviewed { .. }
+        | Event::Checkpointed(_)
+        | Event::MergePrepared { .. }
+        | Event::Merged { .. }
+        | Event::Conflicted { .. }
+        | Event::RolledBack { .. }
         | Event::Waiting { .. }
         | Event::SentBack { .. }
         | Event::Warned { .. }
@@ -349,6 +463,6 @@ const fn may_follow(event: &Event, before: Option<State>) -> bool {
 
 /// Whether no work was done before the event: its process had died, or may have.
 fn is_pause(event: &Event) -> bool {
-    matches!(event, Event::Restarted { .. } | Event::Ended { .. })
+    matches!(event, Event::Restarted { .. } | Event::Ended { .. } | Event::RollbackBegun(_))
         || matches!(event, Event::Held(held) if held.trigger == Trigger::RestartRequested)
 }

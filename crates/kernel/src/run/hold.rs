@@ -61,8 +61,19 @@ impl Run {
         let Some((phase, state)) = self.phase(at) else { return false };
         let running = state.status == PhaseStatus::Running && state.judged.is_none();
         let mut approvals = self.plan().map_or(1, |plan| plan.hold.approvals);
+        let mut rejections = 1;
         let cause = match held.trigger {
             Trigger::RestartRequested => true,
+            Trigger::RolledBack => self.paused,
+            Trigger::MergeConflict => running && state.branch.conflict.is_some(),
+            Trigger::ConsensusRequested => {
+                let asked = self.ask_reviewers(at, phase, state);
+                (approvals, rejections) = (asked.approvals, asked.rejections);
+                running
+                    && matches!(phase.doer, Doer::Consensus { .. })
+                    && self.index.stops.contains(&at)
+                    && asked.reviewers == held.reviewers
+            }
             Trigger::BudgetExhausted => {
                 held.resource.is_some_and(|resource| self.limit(resource).is_some())
                     && self.index.stops.is_empty()
@@ -76,7 +87,10 @@ impl Run {
                     approvals = *people;
                     running && state.stage == Stage::Work
                 }
-                Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => false,
+                Doer::Agent { .. }
+                | Doer::Builtin { .. }
+                | Doer::Command { .. }
+                | Doer::Consensus { .. } => false,
             },
             Trigger::UncertainEffect => running && must_be_asked(phase, state),
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
@@ -99,7 +113,7 @@ impl Run {
                 }
             }
         };
-        cause && held.approvals == approvals
+        cause && held.approvals == approvals && held.rejections == rejections
     }
 
     /// Applies a hold's answer.
@@ -119,7 +133,17 @@ impl Run {
                     self.grant(at, resource);
                 }
             }
-            Trigger::PersonRequested => self.person_answered(at, &hold, decision),
+            Trigger::PersonRequested => {
+                self.person_answered(at, &hold, decision);
+                self.owe_end(at);
+            }
+            Trigger::ConsensusRequested => {
+                let votes: Vec<_> = hold.votes.iter().map(|(vote, _)| vote.clone()).collect();
+                self.reviewers_answered(at, &votes);
+                self.owe_end(at);
+            }
+            Trigger::MergeConflict => self.conflict_mended(at),
+            Trigger::RolledBack => self.paused = false,
             Trigger::CallApproval => self.change(at, |state| state.waiting = None),
             // What waits for a person for another reason still does.
             Trigger::RestartRequested => {}
@@ -172,6 +196,7 @@ impl Run {
             duration_ms: 0,
             facts: BTreeMap::new(),
             failure: None,
+            governance: None,
             outputs: BTreeMap::new(),
             summary: reason.clone(),
             usage: Usage::default(),
@@ -187,7 +212,7 @@ impl Run {
     /// Whether a person's no is a verdict that the loop knows how to go on from.
     #[must_use]
     pub fn rejection_is_a_verdict(&self, held: &Held) -> bool {
-        held.trigger == Trigger::PersonRequested
+        matches!(held.trigger, Trigger::PersonRequested | Trigger::ConsensusRequested)
             && self
                 .position(&held.phase)
                 .and_then(|at| self.phase(at))

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::consensus::next_agent;
 use super::plan::{Doer, Phase, When};
 use super::state::{PhaseState, PhaseStatus, Run, Stage};
 
@@ -92,6 +93,10 @@ fn standing(phase: &Phase, state: &PhaseState) -> Standing {
         return Standing::Idle;
     }
     let person = matches!(phase.doer, Doer::Person { .. }) && state.stage == Stage::Work;
+    let people = matches!(phase.doer, Doer::Consensus { .. })
+        && state.stage == Stage::Work
+        && next_agent(phase, state).is_none();
+    let person = person || people || state.branch.conflict.is_some();
     if person || state.waiting.is_some() || must_be_asked(phase, state) {
         Standing::Stops
     } else {
@@ -103,7 +108,7 @@ fn standing(phase: &Phase, state: &PhaseState) -> Standing {
 pub(super) fn must_be_asked(phase: &Phase, state: &PhaseState) -> bool {
     let doer = match state.stage {
         Stage::Before(at) | Stage::After(at) => phase.checks.get(at).map(|check| &check.doer),
-        Stage::Work | Stage::Gate => Some(&phase.doer),
+        Stage::Work | Stage::Merge | Stage::Gate => Some(&phase.doer),
     };
     state.uncertain && matches!(doer, Some(Doer::Command { repeatable: false, .. }))
 }
@@ -120,6 +125,11 @@ impl Run {
         self.place(at);
         if settled == settled_before {
             return;
+        }
+        if self.plan().is_some_and(|plan| plan.checkpoints)
+            && let Some(state) = self.phases.get(at)
+        {
+            self.past.settled(at, self.head.sequence_number.saturating_add(1), state);
         }
         let graph = Arc::clone(&self.index.graph);
         if settled {

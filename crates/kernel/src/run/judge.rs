@@ -54,7 +54,8 @@ impl Run {
                 (Source::Check(place), Stage::Before(_)) => state.stage = Stage::Before(place + 1),
                 (Source::Check(place), Stage::After(_)) => state.stage = Stage::After(place + 1),
                 (Source::Gate, _) => state.status = PhaseStatus::Complete,
-                (Source::Check(_), Stage::Work | Stage::Gate) | (Source::Failure, _) => {}
+                (Source::Check(_), Stage::Work | Stage::Merge | Stage::Gate)
+                | (Source::Failure, _) => {}
             }
         });
         self.advance(at);
@@ -73,7 +74,7 @@ impl Run {
         let stage = match state.stage {
             Stage::Before(from) => next_check(from, At::Before).map_or(Stage::Work, Stage::Before),
             Stage::After(from) => next_check(from, At::After).map_or(Stage::Gate, Stage::After),
-            Stage::Work | Stage::Gate => return,
+            Stage::Work | Stage::Merge | Stage::Gate => return,
         };
         self.change(at, |state| state.stage = stage);
         if stage == Stage::Gate {
@@ -138,8 +139,9 @@ impl Run {
             state.forced = intervention;
             state.findings = judged.findings;
         });
+        let sequence_number = self.head.sequence_number.saturating_add(1);
         let sent = self.sent_back.entry((at, judged.source)).or_default();
-        sent.push(SentBack { to: target, fingerprint });
+        sent.push(SentBack { sequence_number, to: target, fingerprint });
         Ok(())
     }
 

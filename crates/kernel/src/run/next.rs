@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::consensus::next_agent;
 use super::event::Event;
 use super::index::must_be_asked;
 use super::parts::Held;
@@ -36,6 +37,24 @@ pub enum Work {
         /// The try.
         attempt: u32,
     },
+    /// Have an agent review what is to be agreed on.
+    Review {
+        /// The phase, by its place in the plan.
+        phase: usize,
+        /// The agent, by its place among the reviewers.
+        reviewer: usize,
+        /// The try.
+        attempt: u32,
+    },
+    /// Make a phase's own work tree part of the workspace.
+    Merge {
+        /// The phase, by its place in the plan.
+        phase: usize,
+        /// The try.
+        attempt: u32,
+    },
+    /// Bring the workspace back to where a rollback leads.
+    Restore,
     /// Do the phase's work.
     Do {
         /// The phase, by its place in the plan.
@@ -71,6 +90,12 @@ impl Run {
     }
 
     fn next_of_running(&self) -> Next {
+        if self.rollback.is_some() {
+            return Next::Perform(vec![Work::Restore]);
+        }
+        if self.paused {
+            return record(self.rollback_hold());
+        }
         let idle = self.index.at_work.is_empty();
         // What is under way is brought to its end before anything stops, goes back or is added.
         if let Some(event) = self.first_stop() {
@@ -92,9 +117,13 @@ impl Run {
     /// What is to be done for the phases under way.
     fn works(&self) -> Vec<Work> {
         let of = |at: &usize| {
-            let state = self.phases.get(*at)?;
+            let (planned, state) = self.phase(*at)?;
             let (phase, attempt) = (*at, state.attempt);
+            if let Some(reviewer) = next_agent(planned, state) {
+                return Some(Work::Review { phase, reviewer, attempt });
+            }
             Some(match state.stage {
+                Stage::Merge => Work::Merge { phase, attempt },
                 Stage::Before(check) | Stage::After(check) => Work::Check { phase, check, attempt },
                 Stage::Work | Stage::Gate => Work::Do { phase, attempt },
             })
@@ -118,7 +147,13 @@ impl Run {
             held.call = Some(*call);
             return held;
         }
+        if let Some(conflict) = &state.branch.conflict {
+            return self.ask_to_merge(at, &phase.id, conflict);
+        }
         match &phase.doer {
+            Doer::Consensus { .. } if state.stage == Stage::Work => {
+                self.ask_reviewers(at, phase, state)
+            }
             Doer::Person { approvals, question } if !must_be_asked(phase, state) => {
                 let mut held = self.held(at, Trigger::PersonRequested, question.clone());
                 held.approvals = *approvals;
@@ -127,6 +162,7 @@ impl Run {
             Doer::Agent { .. }
             | Doer::Builtin { .. }
             | Doer::Command { .. }
+            | Doer::Consensus { .. }
             | Doer::Person { .. } => {
                 let question = format!(
                     "phase `{}` was interrupted and may have taken effect; approve to do it again",
@@ -147,13 +183,16 @@ impl Run {
             approvals: rule.approvals,
             call: None,
             change: self.change.clone(),
+            checklist: Vec::new(),
             expires_at,
             evidence: Value::Null,
             number: self.holds.saturating_add(1),
             phase: self.phase(at).map(|(phase, _)| phase.id.clone()).unwrap_or_default(),
             source: None,
             question,
+            rejections: 1,
             resource: None,
+            reviewers: Vec::new(),
             step_index: u32::try_from(at).unwrap_or(u32::MAX),
             trigger,
         }
@@ -169,6 +208,20 @@ impl Run {
         let question =
             format!("the run's process died at phase `{name}`; approve to go on from there");
         Event::Held(Box::new(self.held(at, Trigger::RestartRequested, question)))
+    }
+
+    /// The hold of a run that a person has taken back.
+    fn rollback_hold(&self) -> Event {
+        let cut = self.cuts.last();
+        let at = cut.map_or(0, |cut| cut.phase);
+        let name = self.phase(at).map(|(phase, _)| phase.id.as_str()).unwrap_or_default();
+        let source = cut.and_then(|cut| cut.parent).and_then(|parent| self.cut(parent));
+        let to = source.map(|cut| format!("{}_{name}_v{}", cut.at.as_str(), cut.version));
+        let question = format!(
+            "the run was taken back to {}; approve to go on from there",
+            to.unwrap_or_else(|| name.to_owned())
+        );
+        Event::Held(Box::new(self.held(at, Trigger::RolledBack, question)))
     }
 
     fn warning(&self) -> Option<Event> {

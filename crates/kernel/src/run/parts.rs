@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::govern::Governed;
 use super::plan::{Plan, Resource, Trigger};
 use crate::entry::present;
 use crate::{Digest, State, Timestamp, TraceId};
@@ -64,6 +65,9 @@ pub struct Done {
     /// Why it failed; absent when it did not.
     #[serde(deserialize_with = "present")]
     pub failure: Option<Failure>,
+    /// What the measuring of the work said, where rules apply.
+    #[serde(deserialize_with = "present")]
+    pub governance: Option<Governed>,
     /// The files it leaves behind, by path.
     pub outputs: BTreeMap<String, Digest>,
     /// In a sentence or two.
@@ -167,6 +171,8 @@ pub struct Held {
     /// The digest of what was changed so far.
     #[serde(deserialize_with = "present")]
     pub change: Option<Change>,
+    /// What the answer is to look at.
+    pub checklist: Vec<String>,
     /// When it lapses.
     #[serde(deserialize_with = "present")]
     pub expires_at: Option<Timestamp>,
@@ -181,9 +187,13 @@ pub struct Held {
     pub source: Option<String>,
     /// What is asked, for a person.
     pub question: String,
+    /// How many different people must reject.
+    pub rejections: u32,
     /// The budget that is used up, if that is why.
     #[serde(deserialize_with = "present")]
     pub resource: Option<Resource>,
+    /// Who may answer; anybody when empty.
+    pub reviewers: Vec<String>,
     /// The phase's place in the plan, from 0.
     pub step_index: u32,
     /// Why.
@@ -196,6 +206,8 @@ pub struct Held {
 pub struct Vote {
     /// Who.
     pub by: String,
+    /// What an approval is bound to.
+    pub conditions: Vec<String>,
     /// What.
     pub decision: Decision,
     /// Why.

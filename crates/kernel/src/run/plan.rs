@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use super::govern::{Compare, Evidence, Governance, Level, OnFailure, Rule};
+use crate::entry::present;
+
 /// The most phases of a loop.
 pub const PHASES_MAX: usize = 10_000;
 
@@ -16,8 +19,12 @@ pub const PHASES_MAX: usize = 10_000;
 pub struct Plan {
     /// How much a run may use.
     pub budget: Budget,
+    /// Whether the workspace and the run's state are kept before and after each phase.
+    pub checkpoints: bool,
     /// Whether ready phases are done one at a time or side by side.
     pub concurrency: Concurrency,
+    /// What the work of phases is measured by.
+    pub governance: Governance,
     /// How holds of this loop are answered.
     pub hold: HoldRule,
     /// The loop's name.
@@ -30,6 +37,9 @@ pub struct Plan {
     pub require: Vec<Requirement>,
     /// The loop's title.
     pub title: String,
+    /// The variant of the loop, where it has some.
+    #[serde(deserialize_with = "present")]
+    pub variant: Option<String>,
     /// The loop's own version.
     pub version: String,
 }
@@ -152,6 +162,8 @@ pub enum Requirement {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
+    /// Whether it works in a work tree of its own, which is merged into the run's when it is done.
+    pub branch: bool,
     /// Judgements before and after the work, in order.
     pub checks: Vec<Check>,
     /// Who does it.
@@ -186,6 +198,17 @@ pub enum Doer {
         /// Its settings.
         with: BTreeMap<String, Value>,
     },
+    /// Several reviewers, of whom enough must approve.
+    Consensus {
+        /// What each of them is to look at.
+        checklist: Vec<String>,
+        /// What is asked.
+        question: String,
+        /// How many must approve.
+        quorum: u32,
+        /// Who; agents review first, then people are asked.
+        reviewers: Vec<Reviewer>,
+    },
     /// A program: JSON on its standard input, one JSON object on its standard output.
     Command {
         /// The program and its arguments.
@@ -202,6 +225,36 @@ pub enum Doer {
         /// What is asked.
         question: String,
     },
+}
+
+/// One of those who must agree.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "who", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Reviewer {
+    /// An agent, by the name of its file.
+    Agent {
+        /// Its name.
+        agent: String,
+        /// What it is told, beyond the task, the checklist and what came before.
+        #[serde(deserialize_with = "present")]
+        prompt: Option<String>,
+    },
+    /// A person, by the name under which they answer.
+    Person {
+        /// The name.
+        name: String,
+    },
+}
+
+impl Reviewer {
+    /// The name under which a review is recorded.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Agent { agent, .. } => agent,
+            Self::Person { name } => name,
+        }
+    }
 }
 
 /// When a phase is done at all.
@@ -307,12 +360,18 @@ pub enum Trigger {
     BudgetExhausted,
     /// A tool call of a phase waits for a person.
     CallApproval,
+    /// Reviewers are asked whether they agree.
+    ConsensusRequested,
     /// A decision is needed that the loop does not take.
     EscalationRequested,
+    /// A branch cannot be merged as it is.
+    MergeConflict,
     /// A phase that a person does.
     PersonRequested,
     /// The run's process died, and the loop says that a person decides.
     RestartRequested,
+    /// A person has taken the run back, and says when it goes on.
+    RolledBack,
     /// It is not known whether something took effect.
     UncertainEffect,
     /// A rule would have to be waived.
@@ -321,12 +380,15 @@ pub enum Trigger {
 
 impl Trigger {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 10] = [
         Self::BudgetExhausted,
         Self::CallApproval,
+        Self::ConsensusRequested,
         Self::EscalationRequested,
+        Self::MergeConflict,
         Self::PersonRequested,
         Self::RestartRequested,
+        Self::RolledBack,
         Self::UncertainEffect,
         Self::WaiverRequested,
     ];
@@ -337,9 +399,12 @@ impl Trigger {
         match self {
             Self::BudgetExhausted => "BUDGET_EXHAUSTED",
             Self::CallApproval => "CALL_APPROVAL",
+            Self::ConsensusRequested => "CONSENSUS_REQUESTED",
             Self::EscalationRequested => "ESCALATION_REQUESTED",
+            Self::MergeConflict => "MERGE_CONFLICT",
             Self::PersonRequested => "PERSON_REQUESTED",
             Self::RestartRequested => "RESTART_REQUESTED",
+            Self::RolledBack => "ROLLED_BACK",
             Self::UncertainEffect => "UNCERTAIN_EFFECT",
             Self::WaiverRequested => "WAIVER_REQUESTED",
         }

@@ -5,10 +5,14 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::branch::Branch;
+use super::consensus::Review;
+use super::cut::{CutAt, CutNote, Owed, Rollback};
 use super::event::Note;
 use super::index::Index;
 use super::parts::{Change, Decision, Done, Held, Started, Usage, Vote};
 use super::plan::{Effect, FAILED, Phase, Plan, Resource, RunOutcome};
+use super::rewind::Past;
 use crate::{Digest, Head, Timestamp, TraceId};
 
 /// Where a phase stands.
@@ -47,6 +51,8 @@ pub enum Stage {
     Before(usize),
     /// The work comes next.
     Work,
+    /// The work is done in a work tree of its own, which is to be merged.
+    Merge,
     /// The work is done; this check comes next.
     After(usize),
     /// All is judged but the gate's verdict.
@@ -101,6 +107,14 @@ pub struct PhaseState {
     pub uncertain: bool,
     /// When the newest try began.
     pub started_at: Option<Timestamp>,
+    /// Its work tree, if it works in one of its own.
+    pub branch: Branch,
+    /// What those who must agree have said so far.
+    pub reviews: Vec<Review>,
+    /// What the agents and programs of the newest try have used, by name.
+    pub agents: BTreeMap<String, Usage>,
+    /// The one whose invocation has not ended.
+    pub(super) open_agent: Option<String>,
     /// A gate has sent the run here though it is only done on intervention.
     pub(super) forced: bool,
     /// An intervention that must come first.
@@ -122,6 +136,16 @@ impl PhaseState {
             open_invocation: None,
             uncertain: false,
             started_at: None,
+            branch: Branch {
+                fork: None,
+                theirs: None,
+                merging: None,
+                conflict: None,
+                mended: Vec::new(),
+            },
+            reviews: Vec::new(),
+            agents: BTreeMap::new(),
+            open_agent: None,
             forced: false,
             after: None,
             invoked: Usage {
@@ -181,13 +205,19 @@ impl Hold {
     /// What the answers come to.
     #[must_use]
     pub fn resolution(&self) -> Resolution {
-        if self.votes.iter().any(|(vote, _)| vote.decision == Decision::Rejected) {
-            return Resolution::Rejected;
+        let people = |decision| {
+            let votes = self.votes.iter().filter(|(vote, _)| vote.decision == decision);
+            votes.map(|(vote, _)| vote.by.as_str()).collect::<BTreeSet<&str>>().len()
+        };
+        // Whatever a journal says, nothing is decided by nobody.
+        let enough = |count: u32| usize::try_from(count).unwrap_or(usize::MAX).max(1);
+        if people(Decision::Rejected) >= enough(self.held.rejections) {
+            Resolution::Rejected
+        } else if people(Decision::Approved) >= enough(self.held.approvals) {
+            Resolution::Approved
+        } else {
+            Resolution::Open
         }
-        let people: BTreeSet<&str> = self.votes.iter().map(|(vote, _)| vote.by.as_str()).collect();
-        // Whatever a journal says, nothing is approved by nobody.
-        let enough = usize::try_from(self.held.approvals).unwrap_or(usize::MAX).max(1);
-        if people.len() >= enough { Resolution::Approved } else { Resolution::Open }
     }
 
     /// Whether it has lapsed without an answer.
@@ -270,6 +300,20 @@ pub struct Run {
     pub notes: Vec<Noted>,
     /// How it ended.
     pub ended: Option<Ended>,
+    /// Its checkpoints, oldest first.
+    pub cuts: Vec<CutNote>,
+    /// The workspace as the run last left it, where it is kept.
+    pub tree: Option<String>,
+    /// The rollback that it goes on from, if it does.
+    pub taken_back: Option<Arc<Rollback>>,
+    /// A person has taken it back and has not said that it goes on.
+    pub(super) paused: bool,
+    pub(super) owed: Option<Owed>,
+    pub(super) rollback: Option<Arc<Rollback>>,
+    pub(super) versions: BTreeMap<(usize, CutAt), u32>,
+    /// What came of each try, for those that can be gone back to.
+    pub(super) ends: BTreeMap<(usize, u32), Arc<Done>>,
+    pub(super) past: Past,
     pub(super) warned: BTreeSet<Resource>,
     pub(super) granted: BTreeMap<Resource, u64>,
     pub(super) sent_back: BTreeMap<(usize, Source), Vec<SentBack>>,
@@ -279,6 +323,7 @@ pub struct Run {
 /// One time that a judgement sent the run back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SentBack {
+    pub(super) sequence_number: u64,
     pub(super) to: usize,
     pub(super) fingerprint: Option<Digest>,
 }
@@ -303,6 +348,15 @@ impl Run {
             commit_at: None,
             notes: Vec::new(),
             ended: None,
+            cuts: Vec::new(),
+            tree: None,
+            taken_back: None,
+            paused: false,
+            owed: None,
+            rollback: None,
+            versions: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            past: Past::default(),
             warned: BTreeSet::new(),
             granted: BTreeMap::new(),
             sent_back: BTreeMap::new(),

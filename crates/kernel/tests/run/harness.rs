@@ -172,6 +172,7 @@ pub fn done(answer: Value) -> Done {
         duration_ms: 1000,
         facts: BTreeMap::new(),
         failure: None,
+        governance: None,
         outputs: BTreeMap::new(),
         summary: "s".into(),
         usage: Usage::default(),

@@ -25,6 +25,7 @@ pub fn person(approvals: u32) -> Doer {
 
 pub fn phase(id: &str, needs: &[&str]) -> Phase {
     Phase {
+        branch: false,
         checks: Vec::new(),
         doer: agent(),
         gate: None,
@@ -38,13 +39,16 @@ pub fn phase(id: &str, needs: &[&str]) -> Phase {
 pub fn plan(concurrency: Concurrency, phases: Vec<Phase>) -> Plan {
     Plan {
         budget: Budget::default(),
+        checkpoints: false,
         concurrency,
+        governance: Governance::default(),
         hold: HoldRule::default(),
         id: "l".into(),
         on_restart: OnRestart::Resume,
         phases,
         require: Vec::new(),
         title: "L".into(),
+        variant: None,
         version: "1".into(),
     }
 }

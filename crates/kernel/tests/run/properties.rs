@@ -224,7 +224,13 @@ impl Ride {
         let hold = self.lab.run.hold.as_ref().unwrap();
         let vote = |by: &str, shown| {
             let (by, reason) = (by.to_owned(), String::new());
-            Event::Voted(Vote { by, decision: Decision::Approved, reason, shown })
+            Event::Voted(Vote {
+                by,
+                conditions: Vec::new(),
+                decision: Decision::Approved,
+                reason,
+                shown,
+            })
         };
         assert!(self.lab.takes(&vote(by, Digest::of(b"something else"))).is_err());
         for (earlier, _) in &hold.votes {

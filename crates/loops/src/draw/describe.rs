@@ -19,6 +19,9 @@ pub fn doer(doer: &Doer) -> String {
         Doer::Agent { agent, .. } => format!("agent {agent}"),
         Doer::Builtin { name, .. } => format!("builtin {name}"),
         Doer::Command { argv, .. } => format!("$ {}", argv.join(" ")),
+        Doer::Consensus { quorum, reviewers, question, .. } => {
+            format!("{quorum} of {}: {question}", reviewers.len())
+        }
         Doer::Person { approvals, question } => match approvals {
             1 => format!("person: {question}"),
             many => format!("{many} people: {question}"),

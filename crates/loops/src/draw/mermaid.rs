@@ -16,6 +16,7 @@ pub fn mermaid(plan: &Plan) -> String {
         names.insert(&phase.id, at);
         let (open, close) = match (&phase.doer, &phase.when) {
             (_, When::Intervention) => ("[/", "/]"),
+            (Doer::Consensus { .. }, When::Always | When::Fact { .. }) => ("{{", "}}"),
             (Doer::Person { .. }, When::Always | When::Fact { .. }) => ("([", "])"),
             (
                 Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. },

@@ -182,7 +182,7 @@ fn draw_box(out: &mut String, phase: &Phase, spot: Spot, lines: &[(&str, String)
         Doer::Agent { .. } => "agent",
         Doer::Builtin { .. } => "builtin",
         Doer::Command { .. } => "command",
-        Doer::Person { .. } => "person",
+        Doer::Consensus { .. } | Doer::Person { .. } => "person",
     };
     let dashed = if phase.when == When::Always { "" } else { " i" };
     put(

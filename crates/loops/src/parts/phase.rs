@@ -34,7 +34,7 @@ pub fn read(node: &Node, context: Context<'_>) -> Result<Draft, Fault> {
     let mut references = Vec::new();
     let checks = checks(fields.get("checks"), context, &mut references)?;
     let gate = fields.get("gate").map(|node| gate(node, &mut references)).transpose()?;
-    let phase = Phase { checks, doer, gate, id, needs, outputs, when };
+    let phase = Phase { branch: false, checks, doer, gate, id, needs, outputs, when };
     Ok(Draft { phase, at: id_node.at, needs_at, references })
 }
 

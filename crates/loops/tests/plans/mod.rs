@@ -172,6 +172,7 @@ fn phases(names: Vec<String>, drafts: Vec<Draft>) -> Vec<Phase> {
                 let effect = Effect::Intervene { phase: helper.clone(), then };
                 gate.verdicts.insert("INTERVENE".to_owned(), effect);
                 phases.push(Phase {
+                    branch: false,
                     checks: Vec::new(),
                     doer: Doer::Builtin { name: BUILTINS[0].to_owned(), with: BTreeMap::new() },
                     gate: None,
@@ -184,7 +185,7 @@ fn phases(names: Vec<String>, drafts: Vec<Draft>) -> Vec<Phase> {
         }
         before.insert(id.clone(), back);
         let outputs = if id.len() > 6 { vec!["src/**".to_owned()] } else { Vec::new() };
-        phases.push(Phase { checks, doer, gate, id, needs, outputs, when });
+        phases.push(Phase { branch: false, checks, doer, gate, id, needs, outputs, when });
     }
     phases
 }
@@ -222,13 +223,16 @@ pub fn plan() -> impl Strategy<Value = Plan> {
         .prop_map(
             |(budget, concurrency, hold, (id, title, version), on_restart, phases, require)| Plan {
                 budget,
+                checkpoints: false,
                 concurrency,
+                governance: Governance::default(),
                 hold,
                 id,
                 on_restart,
                 phases,
                 require,
                 title,
+                variant: None,
                 version,
             },
         )

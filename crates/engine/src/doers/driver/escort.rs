@@ -36,6 +36,13 @@ impl Escort for Driver {
             | Event::Voted(_)
             | Event::Resumed { .. }
             | Event::Continued {}
+            | Event::Reviewed { .. }
+            | Event::Checkpointed(_)
+            | Event::MergePrepared { .. }
+            | Event::Merged { .. }
+            | Event::Conflicted { .. }
+            | Event::RollbackBegun(_)
+            | Event::RolledBack { .. }
             | Event::Restarted { .. }
             | Event::CommitPrepared { .. }
             | Event::Noted { .. } => Ok(vec![event]),
@@ -222,8 +229,11 @@ impl Driver {
             Trigger::PersonRequested => TaskResult::Intervention,
             Trigger::BudgetExhausted
             | Trigger::CallApproval
+            | Trigger::ConsensusRequested
             | Trigger::EscalationRequested
+            | Trigger::MergeConflict
             | Trigger::RestartRequested
+            | Trigger::RolledBack
             | Trigger::UncertainEffect
             | Trigger::WaiverRequested => TaskResult::AskUser,
         };

@@ -212,7 +212,7 @@ fn phase_of(doer: &Doer) -> Option<Phase> {
     match doer {
         Doer::Agent { .. } => Some(Phase::Execution),
         Doer::Person { .. } => Some(Phase::Intervention),
-        Doer::Command { .. } => None,
+        Doer::Command { .. } | Doer::Consensus { .. } => None,
         Doer::Builtin { name, .. } => match name.strip_prefix(PREFIX)? {
             "state" => Some(Phase::StateValidation),
             "classify" => Some(Phase::IntentClassification),

@@ -63,9 +63,11 @@ pub(super) fn answer_of<'a>(run: &'a Run, builtin: &str) -> Option<&'a Value> {
         Doer::Builtin { name, .. } if name.strip_prefix(PREFIX) == Some(builtin) => {
             state.done.as_ref().map(|done| &done.answer)
         }
-        Doer::Builtin { .. } | Doer::Agent { .. } | Doer::Command { .. } | Doer::Person { .. } => {
-            None
-        }
+        Doer::Builtin { .. }
+        | Doer::Agent { .. }
+        | Doer::Command { .. }
+        | Doer::Consensus { .. }
+        | Doer::Person { .. } => None,
     })
 }
 

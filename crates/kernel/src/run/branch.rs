@@ -1,0 +1,128 @@
+//! The fold of branches: a phase's own work tree becomes part of the run's workspace.
+
+use super::parts::{Change, Held};
+use super::plan::Trigger;
+use super::state::{PhaseState, Run, Stage};
+use serde_json::json;
+
+/// A phase's own work tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Branch {
+    /// The workspace that it began from, or must fit to.
+    pub fork: Option<String>,
+    /// What the work made of it.
+    pub theirs: Option<String>,
+    /// The merge that is being carried out.
+    pub merging: Option<Merging>,
+    /// Why it cannot be merged as it is.
+    pub conflict: Option<Conflict>,
+    /// The files that a person said are mended.
+    pub mended: Vec<String>,
+}
+
+/// A merge that is on record: the workspace is to become its tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Merging {
+    /// The workspace before.
+    pub ours: String,
+    /// The workspace after.
+    pub tree: String,
+}
+
+/// Files that two branches have changed in different ways.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// The files.
+    pub paths: Vec<String>,
+    /// What git said.
+    pub messages: Vec<String>,
+}
+
+impl Run {
+    /// The files of a phase's branch that a person said are mended.
+    #[must_use]
+    pub fn conflict_of(&self, at: usize) -> Option<&[String]> {
+        let mended = &self.phases.get(at)?.branch.mended;
+        (!mended.is_empty()).then_some(mended.as_slice())
+    }
+
+    /// The place of a phase that is at its merge.
+    fn merging(&self, phase: &str, attempt: u32) -> Result<usize, String> {
+        let at = self.trying(phase, attempt)?;
+        let here = self.phases.get(at).is_some_and(|state| state.stage == Stage::Merge)
+            && self.index.at_work.contains(&at);
+        if here { Ok(at) } else { Err(format!("phase `{phase}` is not to be merged")) }
+    }
+
+    pub(super) fn prepare_merge(
+        &mut self,
+        phase: &str,
+        attempt: u32,
+        ours: &str,
+        theirs: &str,
+        tree: &str,
+    ) -> Result<(), String> {
+        let at = self.merging(phase, attempt)?;
+        if self.phases.iter().any(|state| state.branch.merging.is_some()) {
+            return Err("another merge is being carried out".to_owned());
+        }
+        self.change(at, |state| {
+            state.branch.theirs = Some(theirs.to_owned());
+            state.branch.merging = Some(Merging { ours: ours.to_owned(), tree: tree.to_owned() });
+        });
+        Ok(())
+    }
+
+    pub(super) fn merged(
+        &mut self,
+        phase: &str,
+        attempt: u32,
+        change: Option<&Change>,
+    ) -> Result<(), String> {
+        let at = self.merging(phase, attempt)?;
+        let merging = self.phases.get(at).and_then(|state| state.branch.merging.clone());
+        let merging = merging.ok_or_else(|| format!("the merge of `{phase}` is not on record"))?;
+        self.tree = Some(merging.tree);
+        self.change(at, |state| {
+            state.branch = Branch::default();
+            state.stage = Stage::After(0);
+        });
+        self.see(change);
+        self.advance(at);
+        Ok(())
+    }
+
+    pub(super) fn conflicted(
+        &mut self,
+        phase: &str,
+        attempt: u32,
+        ours: &str,
+        conflict: Conflict,
+    ) -> Result<(), String> {
+        let at = self.merging(phase, attempt)?;
+        self.change(at, |state| {
+            let (fork, conflict) = (Some(ours.to_owned()), Some(conflict));
+            state.branch = Branch { fork, conflict, ..Branch::default() };
+        });
+        Ok(())
+    }
+
+    /// The hold at which a person makes a branch fit.
+    pub(super) fn ask_to_merge(&self, at: usize, phase: &str, conflict: &Conflict) -> Held {
+        let question = format!(
+            "the branch of phase `{phase}` does not fit to the workspace; mend the marked files in \
+             its work tree, then approve"
+        );
+        let mut held = self.held(at, Trigger::MergeConflict, question);
+        held.evidence = json!({"paths": conflict.paths, "messages": conflict.messages});
+        held
+    }
+
+    /// A person says that the branch fits now.
+    pub(super) fn conflict_mended(&mut self, at: usize) {
+        self.change(at, |state: &mut PhaseState| {
+            state.branch.mended =
+                state.branch.conflict.take().map(|conflict| conflict.paths).unwrap_or_default();
+        });
+    }
+}

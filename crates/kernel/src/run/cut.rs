@@ -1,0 +1,275 @@
+//! Checkpoints: which are owed, and what is kept of each.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::plan::Doer;
+use super::state::Run;
+use crate::entry::present;
+use crate::{CheckpointId, Digest};
+
+/// One checkpoint: what is not in the run's other entries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cut {
+    /// The files that the phase leaves behind, by path.
+    pub artifacts: BTreeMap<String, CutArtifact>,
+    /// Before or after its phase.
+    pub at: CutAt,
+    /// The try of the phase; the one to come after a rollback.
+    pub attempt: u32,
+    /// How long the phase took.
+    pub duration_ms: u64,
+    /// Its name.
+    pub id: CheckpointId,
+    /// What it was made for.
+    pub kind: CutKind,
+    /// What else is to be known.
+    pub metadata: Value,
+    /// The checkpoint that it goes on from.
+    #[serde(deserialize_with = "present")]
+    pub parent: Option<CheckpointId>,
+    /// The phase.
+    pub phase: String,
+    /// Its place among those of its phase and side, from 1.
+    pub version: u32,
+    /// The files, where they are kept.
+    #[serde(deserialize_with = "present")]
+    pub workspace: Option<Workspace>,
+}
+
+/// A file that a phase leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CutArtifact {
+    /// What it is, by its name's ending.
+    pub artifact_type: String,
+    /// The digest of its content.
+    pub digest: Digest,
+    /// How large it is.
+    pub size_bytes: u64,
+}
+
+/// The files of a run as they were kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Workspace {
+    /// The tree of the phase's own work tree, if it has one.
+    #[serde(deserialize_with = "present")]
+    pub branch: Option<String>,
+    /// The tree of the run's workspace.
+    pub tree: String,
+}
+
+/// On which side of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum CutAt {
+    /// Before.
+    Pre,
+    /// After.
+    Post,
+}
+
+impl CutAt {
+    /// The name in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pre => "PRE",
+            Self::Post => "POST",
+        }
+    }
+}
+
+/// What a checkpoint was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CutKind {
+    /// A try begins.
+    Started,
+    /// It has succeeded.
+    Succeeded,
+    /// It has failed, or those who were asked said no.
+    Failed,
+    /// Those who were asked said yes.
+    Approved,
+    /// The run was taken back.
+    Rollback,
+}
+
+impl CutKind {
+    /// The name in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Approved => "approved",
+            Self::Rollback => "rollback",
+        }
+    }
+}
+
+/// A person's wish to take a run back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rollback {
+    /// The phases whose work is put aside.
+    pub archived: Vec<String>,
+    /// Who.
+    pub by: String,
+    /// To which checkpoint.
+    pub checkpoint: CheckpointId,
+    /// The newest checkpoint before.
+    #[serde(deserialize_with = "present")]
+    pub from: Option<CheckpointId>,
+    /// Why.
+    pub reason: String,
+    /// Whether the run goes on at once.
+    pub resume: bool,
+    /// The workspace as it was before.
+    #[serde(deserialize_with = "present")]
+    pub snapshot: Option<String>,
+    /// The workspace as it is to be: the checkpoint's, and what people have added since.
+    #[serde(deserialize_with = "present")]
+    pub target: Option<String>,
+    /// The workspace of the checkpoint.
+    #[serde(deserialize_with = "present")]
+    pub tree: Option<String>,
+}
+
+/// A checkpoint as a run remembers it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutNote {
+    /// Before or after its phase.
+    pub at: CutAt,
+    /// The try of the phase.
+    pub attempt: u32,
+    /// Its name.
+    pub id: CheckpointId,
+    /// What it was made for.
+    pub kind: CutKind,
+    /// The checkpoint that it goes on from.
+    pub parent: Option<CheckpointId>,
+    /// The phase, by its place in the plan.
+    pub phase: usize,
+    /// The number of its entry.
+    pub sequence_number: u64,
+    /// Its place among those of its phase and side.
+    pub version: u32,
+    /// The files, where they are kept.
+    pub workspace: Option<Workspace>,
+}
+
+/// A checkpoint that must be made next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owed {
+    /// Before or after its phase.
+    pub at: CutAt,
+    /// The try of the phase.
+    pub attempt: u32,
+    /// What for.
+    pub kind: CutKind,
+    /// The checkpoint that it goes on from.
+    pub parent: Option<CheckpointId>,
+    /// The phase, by its place in the plan.
+    pub phase: usize,
+    /// Its place among those of its phase and side.
+    pub version: u32,
+}
+
+impl Run {
+    /// The checkpoint that must be recorded together with what was just recorded.
+    #[must_use]
+    pub const fn owed(&self) -> Option<Owed> {
+        self.owed
+    }
+
+    /// A checkpoint by its name.
+    #[must_use]
+    pub fn cut(&self, id: CheckpointId) -> Option<&CutNote> {
+        self.cuts.iter().find(|cut| cut.id == id)
+    }
+
+    /// The checkpoints that the run as it stands goes back to, newest first.
+    pub fn lineage(&self) -> impl Iterator<Item = &CutNote> {
+        let mut next = self.cuts.last();
+        std::iter::from_fn(move || {
+            let cut = next?;
+            next = cut.parent.and_then(|parent| self.cut(parent));
+            Some(cut)
+        })
+    }
+
+    /// Notes that a checkpoint is owed, if this run makes them.
+    pub(super) fn owe(&mut self, phase: usize, at: CutAt, kind: CutKind) {
+        let Some(attempt) = self.phases.get(phase).map(|state| state.attempt) else { return };
+        if !self.plan().is_some_and(|plan| plan.checkpoints) {
+            return;
+        }
+        let attempt = if kind == CutKind::Rollback { attempt.saturating_add(1) } else { attempt };
+        let parent = self.cuts.last().map(|cut| cut.id);
+        let version = self.versions.get(&(phase, at)).copied().unwrap_or_default();
+        let version = version.saturating_add(1);
+        self.owed = Some(Owed { at, attempt, kind, parent, phase, version });
+    }
+
+    /// A phase has ended: what is kept of it says how.
+    pub(super) fn owe_post(&mut self, phase: usize) {
+        let Some((planned, state)) = self.phase(phase) else { return };
+        let done = state.done.as_ref();
+        let failed = done.is_none_or(|done| done.failure.is_some());
+        let verdict = done.and_then(|done| done.answer.get("verdict")).and_then(Value::as_str);
+        let kind = match &planned.doer {
+            _ if failed => CutKind::Failed,
+            Doer::Person { .. } | Doer::Consensus { .. } if verdict == Some("rejected") => {
+                CutKind::Failed
+            }
+            Doer::Person { .. } | Doer::Consensus { .. } => CutKind::Approved,
+            Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => CutKind::Succeeded,
+        };
+        self.owe(phase, CutAt::Post, kind);
+    }
+
+    pub(super) fn cut_made(&mut self, cut: &Cut) -> Result<(), String> {
+        let owed = self.owed.ok_or("no checkpoint is owed")?;
+        let phase = self.place_of(&cut.phase)?;
+        let Cut { at, attempt, kind, parent, version, .. } = *cut;
+        if (Owed { at, attempt, kind, parent, phase, version }) != owed {
+            return Err("another checkpoint is owed".to_owned());
+        }
+        if self.cut(cut.id).is_some() {
+            return Err("its name is taken".to_owned());
+        }
+        let planned = self.phase(phase).map(|(planned, _)| planned);
+        let branch = planned.is_some_and(|planned| planned.branch);
+        if branch && let Some(workspace) = &cut.workspace {
+            let (tree, theirs) = (workspace.tree.clone(), workspace.branch.clone());
+            self.change(phase, |state| match at {
+                CutAt::Pre => state.branch.fork = Some(tree),
+                CutAt::Post => state.branch.theirs = theirs,
+            });
+        }
+        if let Some(workspace) = &cut.workspace {
+            self.tree = Some(workspace.tree.clone());
+        }
+        self.owed = None;
+        self.versions.insert((phase, at), version);
+        self.cuts.push(CutNote {
+            at,
+            attempt,
+            id: cut.id,
+            kind,
+            parent,
+            phase,
+            sequence_number: self.head.sequence_number.saturating_add(1),
+            version,
+            workspace: cut.workspace.clone(),
+        });
+        Ok(())
+    }
+}
