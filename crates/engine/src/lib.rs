@@ -5,6 +5,7 @@
 
 mod book;
 mod branch;
+pub mod checkpoint;
 pub mod doers;
 mod drive;
 mod engine;

@@ -104,7 +104,7 @@ impl Engine {
             shown: hold.shown,
         };
         book.append(vec![Event::Voted(vote)])?;
-        self.show(&mut book)?;
+        self.show(&book)?;
         let resolution = book
             .run()
             .hold
