@@ -207,6 +207,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::LoopNotFound
         | Code::AnswersInvalid
         | Code::RunNotFound
+        | Code::ImportInvalid
         | Code::DriverConfigInvalid => 2,
         Code::Internal => 70,
         Code::StateRecoveryFailed
@@ -293,6 +294,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::WorkspaceChanged => {
             "look with --dry-run; --force goes back all the same and keeps what is there now"
         }
+        Code::ImportInvalid => "`windlass loop show NAME` lists the phases of a loop",
         Code::CheckpointUnavailable => "`windlass checkpoint list RUN` lists what there is",
         Code::RepoMoved => "bring the branch back to where the run left it, or start a new run",
         Code::RepoMissing => "run `git init` and make a first commit",

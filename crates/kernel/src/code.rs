@@ -99,6 +99,8 @@ codes! {
     RepoMoved = "REPO_MOVED",
     /// Files are not as they were left, and nothing was touched.
     WorkspaceChanged = "WORKSPACE_CHANGED",
+    /// A state of another program cannot be taken over.
+    ImportInvalid = "IMPORT_INVALID",
     /// A checkpoint cannot be made, found or gone back to.
     CheckpointUnavailable = "CHECKPOINT_UNAVAILABLE",
     /// There is no repository with a commit.
