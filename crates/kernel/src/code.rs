@@ -194,6 +194,13 @@ codes! {
     /// The project's memory has changed since it was restored.
     DriverMemoryConflict = "DRIVER_MEMORY_CONFLICT",
 
+    /// The workspace is not as the snapshot from which it is to be restored.
+    WorkspaceChanged = "WORKSPACE_CHANGED",
+    /// A snapshot is damaged.
+    SnapshotCorrupt = "SNAPSHOT_CORRUPT",
+    /// A snapshot could not be captured, restored, compared or merged.
+    SnapshotFailed = "SNAPSHOT_FAILED",
+
     /// A fault of Windlass itself.
     Internal = "INTERNAL",
 }
