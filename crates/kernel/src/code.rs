@@ -188,6 +188,21 @@ codes! {
     /// The project's memory has changed since it was restored.
     DriverMemoryConflict = "DRIVER_MEMORY_CONFLICT",
 
+    /// A content is not in the store of contents.
+    BlobMissing = "BLOB_MISSING",
+    /// A stored content is not what its name says.
+    BlobCorrupt = "BLOB_CORRUPT",
+    /// There is no key to sign or to check with.
+    KeyMissing = "KEY_MISSING",
+    /// A key file cannot be used.
+    KeyInvalid = "KEY_INVALID",
+    /// A bundle is damaged or is not a bundle.
+    BundleInvalid = "BUNDLE_INVALID",
+    /// A bundle or an anchor is signed by a key that nobody vouches for.
+    BundleUntrusted = "BUNDLE_UNTRUSTED",
+    /// An anchor is damaged, or the journal is not what the anchor says it was.
+    AnchorInvalid = "ANCHOR_INVALID",
+
     /// A fault of Windlass itself.
     Internal = "INTERNAL",
 }
