@@ -164,7 +164,7 @@ impl Hands for FakeHands {
             Subject::Check(check) => &check.doer,
         };
         let (invoked, repeatable) = match doer {
-            Doer::Builtin { .. } | Doer::Person { .. } => (false, true),
+            Doer::Builtin { .. } | Doer::Consensus { .. } | Doer::Person { .. } => (false, true),
             Doer::Agent { .. } => (true, true),
             Doer::Command { repeatable, .. } => (true, *repeatable),
         };
