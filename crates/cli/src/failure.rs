@@ -235,6 +235,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::RunEnded
         | Code::RunNotOnHold
         | Code::CheckpointUnavailable
+        | Code::SnapshotFailed
         | Code::RunConcurrent
         | Code::RepoMissing
         | Code::FileUnwritable
@@ -300,6 +301,12 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::RepoDirty => "commit, stash or remove what `git status` shows, then try again",
         Code::WorkspaceChanged => {
             "look with --dry-run; --force goes back all the same and keeps what is there now"
+        }
+        Code::SnapshotCorrupt => {
+            "`windlass checkpoint check` names all that is damaged; all else can be used"
+        }
+        Code::SnapshotFailed => {
+            "`windlass doctor` checks git; what was captured before is still there"
         }
         Code::ImportInvalid => "`windlass loop show NAME` lists the phases of a loop",
         Code::CheckpointUnavailable => "`windlass checkpoint list RUN` lists what there is",

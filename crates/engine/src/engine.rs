@@ -24,6 +24,15 @@ pub trait Projector: Send + Sync {
     /// [`EngineError::Unwritable`].
     fn show(&self, run: &Run, events: &[Event]) -> Result<(), EngineError>;
 
+    /// Removes the files of a run's answered holds, or only names them.
+    ///
+    /// # Errors
+    /// [`EngineError::Unwritable`].
+    fn drop_holds(&self, run: &Run, dry_run: bool) -> Result<Vec<String>, EngineError> {
+        let _ = (run, dry_run);
+        Ok(Vec::new())
+    }
+
     /// Checks that the packet of the hold that a run is on is the journal's.
     ///
     /// # Errors

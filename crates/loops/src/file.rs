@@ -116,7 +116,7 @@ fn read(source: &Source<'_>, known: &Known<'_>) -> Result<LoopFile, Fault> {
     let phases = phases(fields.need("phases")?, context)?;
     let plan = Plan {
         budget,
-        checkpoints: false,
+        checkpoints: true,
         concurrency,
         governance: Governance::default(),
         hold,

@@ -40,6 +40,7 @@ const LAYERS: &[(&str, May)] = &[
             "windlass-store",
             "windlass-connect",
             "windlass-runtime",
+            "windlass-blobs",
         ]),
     ),
     ("windlass", May::Ship),

@@ -18,6 +18,7 @@ mod check;
 mod compare;
 mod entry;
 mod error;
+mod graft;
 mod home;
 mod merge;
 mod objects;

@@ -3,6 +3,7 @@
 mod compare;
 mod document;
 mod invocation;
+mod purge;
 
 pub use compare::{Changed, CheckpointDiff, GateChange};
 pub(crate) use document::document;
@@ -11,6 +12,7 @@ pub use document::{
     TokenUsage, name_of,
 };
 pub use invocation::ToolInvocation;
+pub use purge::{Purged, PurgedOne, Retention};
 
 use windlass_kernel::run::{CutAt, CutKind, CutNote, Event, Run};
 use windlass_kernel::{CheckpointId, Timestamp, TraceId};
@@ -127,6 +129,27 @@ impl Engine {
             Some(cut) => Ok((trace_id, cut.id)),
             None => Err(no_such(named)),
         }
+    }
+
+    /// What differs between two workspaces, as a unified diff, and whether it was cut off.
+    ///
+    /// # Errors
+    /// [`EngineError`] when one is not whole.
+    pub fn difference(
+        &self,
+        from: &str,
+        to: &str,
+        bytes_max: usize,
+    ) -> Result<(Vec<u8>, bool), EngineError> {
+        self.keeper()?.vault().difference(from, to, bytes_max)
+    }
+
+    /// What of all that checkpoints keep is damaged, each by its name.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be looked at.
+    pub fn faults(&self) -> Result<Vec<String>, EngineError> {
+        self.keeper()?.vault().faults()
     }
 
     /// Folds a run entry by entry and shows each; stops where it is told to.

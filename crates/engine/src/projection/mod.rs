@@ -170,6 +170,21 @@ impl Projector for Files {
         Ok(())
     }
 
+    fn drop_holds(&self, run: &Run, dry_run: bool) -> Result<Vec<String>, EngineError> {
+        let mut story = Story::new(run.head.trace_id);
+        story.catch_up(self.store.as_ref())?;
+        let mut dropped = Vec::new();
+        for hold in &story.holds {
+            let path = hold.id.path();
+            let there = self.folder.on_disk(&path).exists();
+            let gone = if dry_run { there } else { self.folder.drop(&path)? };
+            if gone {
+                dropped.push(path);
+            }
+        }
+        Ok(dropped)
+    }
+
     fn check_hold(&self, run: &Run) -> Result<(), EngineError> {
         if run.hold.is_none() {
             return Ok(());
