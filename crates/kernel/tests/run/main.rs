@@ -13,8 +13,10 @@
 
 mod budgets;
 mod harness;
+mod history;
 mod holds;
 mod judgements;
+mod keeping;
 mod loops;
 #[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "it prints how long it took")]
 mod many;
@@ -27,3 +29,4 @@ mod refusals;
 mod replay;
 mod restarts;
 mod table;
+mod tell;

@@ -13,6 +13,7 @@ use windlass_kernel::run::{
 use windlass_kernel::{Digest, State, TraceId};
 
 use crate::harness::{Lab, changed, done, ended, failure, id, invoke, started};
+use crate::keeping::reviewer_name;
 use crate::model::Model;
 use crate::random::{Choices, back_max, random_plan};
 
@@ -21,6 +22,7 @@ struct Ride {
     model: Model,
     choices: Choices,
     under_way: BTreeSet<Work>,
+    rollbacks: usize,
 }
 
 impl Ride {
@@ -31,14 +33,22 @@ impl Ride {
             model: Model::default(),
             choices,
             under_way: BTreeSet::new(),
+            rollbacks: 0,
         };
         ride.record(started(plan));
         ride
     }
 
     fn record(&mut self, event: Event) {
+        self.record_only(event);
+        if let Some(cut) = self.lab.cut_owed() {
+            self.record_only(cut);
+        }
+    }
+
+    fn record_only(&mut self, event: Event) {
         let before = self.lab.run.clone();
-        self.lab.record(event.clone());
+        self.lab.record_only(event.clone());
         self.model.watch(&before, &event, &self.lab);
     }
 
@@ -55,12 +65,17 @@ impl Ride {
     }
 
     fn run(&mut self, events_max: usize) {
-        while self.lab.events.len() <= events_max {
+        while self.lab.events.len() <= events_max * (1 + self.rollbacks) {
             let next = self.lab.run.next();
             assert_eq!(next, self.lab.run.next());
             // The process may die at any point.
             if self.choices.chance(24) {
                 self.die();
+                continue;
+            }
+            // A person may take it back at any point.
+            let back = if next == Next::Done { 3 } else { 48 };
+            if self.choices.chance(back) && self.roll_back() {
                 continue;
             }
             match next {
@@ -89,7 +104,7 @@ impl Ride {
         if self.lab.run.head.state != Some(State::Running) {
             return;
         }
-        if self.choices.chance(3) {
+        if self.choices.chance(3) && self.lab.run.rolling_back().is_none() {
             self.model.died();
             self.record(self.lab.run.restart_hold());
         } else {
@@ -107,6 +122,9 @@ impl Ride {
         let (at, attempt, check) = match work {
             Work::Check { phase, check, attempt } => (phase, attempt, Some(check)),
             Work::Do { phase, attempt } => (phase, attempt, None),
+            Work::Review { phase, attempt, .. } => (phase, attempt, None),
+            Work::Merge { phase, .. } => return self.merge(work, phase),
+            Work::Restore => return self.restore(),
         };
         let (phase, state) = self.lab.run.phase(at).unwrap();
         let (name, open) = (phase.id.clone(), state.open_invocation);
@@ -146,6 +164,9 @@ impl Ride {
                 question: "q".into(),
             });
         }
+        if let Work::Review { phase, reviewer, .. } = work {
+            return self.review(phase, reviewer);
+        }
         let verdict = match self.choices.pick(40) {
             39 => "nonsense".to_owned(),
             _ if known.is_empty() => String::new(),
@@ -170,6 +191,47 @@ impl Ride {
             }
         };
         self.record(event);
+    }
+
+    /// Takes the run back to any of its checkpoints, if it has some.
+    fn roll_back(&mut self) -> bool {
+        let count = self.lab.run.cuts.len();
+        if count == 0 || self.lab.run.rolling_back().is_some() {
+            return false;
+        }
+        self.idle();
+        self.under_way.clear();
+        self.rollbacks += 1;
+        let cut = self.lab.run.cuts[self.choices.pick(count)].clone();
+        let wish = self.lab.wish(&cut, self.choices.chance(2));
+        self.record(Event::RollbackBegun(Box::new(wish)));
+        true
+    }
+
+    fn restore(&mut self) {
+        self.under_way.clear();
+        self.work();
+        let lines = self.choices.pick(30);
+        let change = self.choices.chance(2).then(|| changed(&format!("{lines}"), lines as u64));
+        self.record(Event::RolledBack { change });
+    }
+
+    fn merge(&mut self, work: Work, at: usize) {
+        self.work();
+        let prepared = self.lab.run.phase(at).unwrap().1.branch.merging.is_some();
+        if !prepared && !self.choices.chance(4) {
+            return self.record(self.lab.merge_prepared(at));
+        }
+        self.under_way.remove(&work);
+        let event = if prepared { self.lab.merged(at) } else { self.lab.conflicted(at) };
+        self.record(event);
+    }
+
+    fn review(&mut self, at: usize, reviewer: usize) {
+        let name = reviewer_name(&self.lab.run, at, reviewer);
+        let verdict = ["approved", "approved_with_conditions", "rejected", "nonsense"];
+        let verdict = verdict[self.choices.pick(4)];
+        self.record(self.lab.review(at, &name, verdict));
     }
 
     fn usage(&mut self) -> Usage {
@@ -206,7 +268,8 @@ impl Ride {
             Resolution::Open => {
                 let decision =
                     if self.choices.chance(20) { Decision::Rejected } else { Decision::Approved };
-                let by = format!("person {}", hold.votes.len());
+                let named = hold.held.reviewers.get(hold.votes.len());
+                let by = named.cloned().unwrap_or_else(|| format!("person {}", hold.votes.len()));
                 self.try_to_cheat(&by);
                 self.record(self.lab.vote(&by, decision));
             }
@@ -240,10 +303,14 @@ impl Ride {
     }
 }
 
-/// After the end nothing can be recorded.
+/// After the end nothing can be recorded but that a person takes it back.
 fn nothing_follows(lab: &Lab) {
     assert_eq!(lab.run.next(), Next::Done);
-    for (event, _) in &lab.events {
+    for cut in &lab.run.cuts {
+        assert_eq!(lab.takes(&Event::RollbackBegun(Box::new(lab.wish(cut, true)))), Ok(()));
+    }
+    let back = |event: &Event| matches!(event, Event::RollbackBegun(_));
+    for (event, _) in lab.events.iter().filter(|(event, _)| !back(event)) {
         assert!(lab.takes(event).is_err(), "{event:?} follows the end");
     }
 }
@@ -299,6 +366,13 @@ fn random_runs_come_to_everything() {
         "BUDGET_EXHAUSTED",
         "CALL_APPROVAL",
         "ESCALATION_REQUESTED",
+        "CONSENSUS_REQUESTED",
+        "MERGE_CONFLICT",
+        "ROLLED_BACK",
+        "reviewed",
+        "merged",
+        "rolled_back",
+        "checkpointed",
         "PERSON_REQUESTED",
         "RESTART_REQUESTED",
         "UNCERTAIN_EFFECT",
