@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use windlass_connect::Confinement;
-use windlass_kernel::run::{Base, Change, Commit, Cut, Event, Run};
+use windlass_kernel::run::{Base, Change, Commit, Event, Run};
 use windlass_kernel::{Digest, RiskLevel, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{Gateway, Source};
@@ -23,15 +23,6 @@ pub trait Projector: Send + Sync {
     /// # Errors
     /// [`EngineError::Unwritable`].
     fn show(&self, run: &Run, events: &[Event]) -> Result<(), EngineError>;
-
-    /// Writes a checkpoint of a run, given as it was then.
-    ///
-    /// # Errors
-    /// [`EngineError::Unwritable`].
-    fn keep(&self, run: &Run, cut: &Cut) -> Result<(), EngineError> {
-        let _ = (run, cut);
-        Ok(())
-    }
 
     /// Checks that the packet of the hold that a run is on is the journal's.
     ///
@@ -237,10 +228,7 @@ impl Engine {
     }
 
     /// Writes the files that show what was appended last.
-    pub(crate) fn show(&self, book: &mut Book) -> Result<(), EngineError> {
-        for kept in book.take_kept() {
-            self.projector.keep(&kept.run, &kept.cut)?;
-        }
+    pub(crate) fn show(&self, book: &Book) -> Result<(), EngineError> {
         self.projector.show(book.run(), book.last())
     }
 

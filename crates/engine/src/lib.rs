@@ -5,12 +5,14 @@
 
 mod book;
 mod branch;
+pub mod checkpoint;
 pub mod doers;
 mod drive;
 mod engine;
 mod error;
 mod find;
 mod hands;
+mod import;
 mod keeper;
 mod log;
 mod place;
@@ -32,6 +34,7 @@ pub use engine::{Engine, Escort, Parts, Place, Prepared, Projector, Settings, Wo
 pub use error::EngineError;
 pub use find::{Found, RunFilter};
 pub use hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};
+pub use import::Imported;
 pub use keeper::Keeper;
 pub use place::GitPlace;
 pub use projection::Files;

@@ -110,7 +110,7 @@ impl Engine {
         }
         events.push(Event::RollbackBegun(Box::new(rollback)));
         book.append(events)?;
-        self.show(&mut book)?;
+        self.show(&book)?;
         self.drive(book)
     }
 

@@ -189,6 +189,7 @@ fn started() -> Event {
     Event::Started(Box::new(Started {
         base,
         by: "ann".to_owned(),
+        inherited: std::collections::BTreeMap::new(),
         loop_digest: Digest::of(b"loop"),
         options: json!({"dry": false}),
         plan: plan(),

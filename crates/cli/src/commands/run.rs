@@ -53,11 +53,9 @@ pub fn start(
         options.insert(ANSWERS_OPTION.to_owned(), canon::parse(&bytes, bytes.len())?);
     }
     Ok(shop.engine.start(NewRun {
-        plan: file.plan.clone(),
-        loop_digest: file.digest,
-        task,
         worktree,
         options: Value::Object(options),
+        ..NewRun::new(file.plan.clone(), file.digest, task)
     })?)
 }
 

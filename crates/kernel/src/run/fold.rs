@@ -11,7 +11,7 @@ use super::cut::{CutAt, CutKind};
 use super::event::Event;
 use super::index::{Graph, Index};
 use super::parts::{Change, Decision, Done, Started, Usage, Vote};
-use super::plan::{Concurrency, Resource, RunOutcome, Trigger};
+use super::plan::{Concurrency, Doer, Resource, RunOutcome, Trigger};
 use super::state::{
     Commit, Ended, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
 };
@@ -195,6 +195,29 @@ impl Run {
         self.phases = vec![PhaseState::new(); started.plan.phases.len()];
         self.started = Some(Arc::new(started.clone()));
         self.started_at = Some(ts);
+        self.inherit(&started.inherited)
+    }
+
+    /// Takes over what was done elsewhere: nothing of it may be missing what it builds on.
+    fn inherit(
+        &mut self,
+        inherited: &std::collections::BTreeMap<String, Done>,
+    ) -> Result<(), String> {
+        for phase in inherited.keys() {
+            self.place_of(phase)?;
+        }
+        for at in 0..self.phases.len() {
+            let Some((phase, _)) = self.phase(at) else { continue };
+            let Some(done) = inherited.get(&phase.id) else { continue };
+            if !self.index.ready.contains(&at) {
+                return Err(format!("phase `{}` is inherited without what it needs", phase.id));
+            }
+            let done = Arc::new(done.clone());
+            self.change(at, |state| {
+                state.status = PhaseStatus::Complete;
+                state.done = Some(done);
+            });
+        }
         Ok(())
     }
 
@@ -355,6 +378,12 @@ impl Run {
 
     fn phase_done(&mut self, phase: &str, attempt: u32, done: &Done) -> Result<(), String> {
         let at = self.trying(phase, attempt)?;
+        let asked = self.phase(at).is_some_and(|(phase, _)| {
+            matches!(phase.doer, Doer::Person { .. } | Doer::Consensus { .. })
+        });
+        if asked {
+            return Err(format!("phase `{phase}` is ended by those who are asked"));
+        }
         let at_work = self.phases.get(at).is_some_and(|state| state.stage == Stage::Work)
             && self.index.at_work.contains(&at);
         if !at_work {

@@ -27,6 +27,7 @@ pub fn started(plan: Plan) -> Event {
     Event::Started(Box::new(Started {
         base: None,
         by: "ann".into(),
+        inherited: std::collections::BTreeMap::new(),
         loop_digest: Digest::of(b"loop"),
         options: json!({}),
         plan,
