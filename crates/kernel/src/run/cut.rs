@@ -24,7 +24,8 @@ pub struct Cut {
     pub duration_ms: u64,
     /// Its name.
     pub id: CheckpointId,
-    /// What it was made for.
+    /// What it was made for. The event has a `kind` of its own.
+    #[serde(rename = "made_for")]
     pub kind: CutKind,
     /// What else is to be known.
     pub metadata: Value,
