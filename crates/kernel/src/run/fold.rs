@@ -238,11 +238,9 @@ impl Run {
 
     /// A phase may have ended by what was just folded: then what came of it is kept.
     pub(super) fn owe_end(&mut self, at: usize) {
-        let Some(state) = self.phases.get(at) else { return };
-        let (attempt, done) = (state.attempt, state.done.clone());
-        let Some(done) = done else { return };
+        let Some(state) = self.phases.get(at).filter(|state| state.done.is_some()) else { return };
         if self.plan().is_some_and(|plan| plan.checkpoints) {
-            self.ends.insert((at, attempt), done);
+            self.ends.insert((at, state.attempt), Arc::new(state.clone()));
         }
         self.owe_post(at);
     }
@@ -419,7 +417,7 @@ impl Run {
         self.facts.extend(facts.clone());
         if self.plan().is_some_and(|plan| plan.checkpoints) {
             let now = self.head.sequence_number.saturating_add(1);
-            self.past.stated(now, &self.facts);
+            self.past.stated(now, facts);
         }
     }
 
