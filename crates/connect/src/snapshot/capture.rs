@@ -191,7 +191,8 @@ impl Snapshots {
     /// A start of git that lists what is neither in the index nor ignored.
     fn list_new<'a>(&self, workspace: &'a Workspace) -> Invocation<'a> {
         let git = self.workspace_git(OPERATION, Kind::Read, workspace);
-        let mut git = git.args(["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore"]);
+        let mut git =
+            git.args(["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore"]);
         // The later one counts more, as with git itself.
         for list in [&self.ignored_everywhere, &workspace.ignored_here].into_iter().flatten() {
             if list.is_file() {

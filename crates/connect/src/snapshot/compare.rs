@@ -146,9 +146,7 @@ impl Snapshots {
         let mut objects = super::objects::Objects::new(self);
         match objects.bytes(id, bytes_max) {
             Ok(Some(bytes)) => Ok(Some(bytes)),
-            Ok(None) => {
-                Err(SnapshotError::Corrupt { tree: tree.clone(), object: id.to_owned() })
-            }
+            Ok(None) => Err(SnapshotError::Corrupt { tree: tree.clone(), object: id.to_owned() }),
             Err(super::objects::Trouble::Git(error)) => Err(error.into()),
             Err(super::objects::Trouble::Sink(error)) => {
                 Err(SnapshotError::file(operation, &path, &error))

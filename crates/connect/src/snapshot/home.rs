@@ -105,9 +105,8 @@ pub(super) fn find(private: &Path, project: &Path) -> Result<(Home, Workspace), 
 /// Makes the private git directory, or brings its settings back to what they must be; tells its path
 /// without symbolic links.
 pub(super) fn prepare(private: &Path, home: &Home) -> Result<PathBuf, SnapshotError> {
-    let fail = |error: io::Error| {
-        SnapshotError::file("make the private git directory", private, &error)
-    };
+    let fail =
+        |error: io::Error| SnapshotError::file("make the private git directory", private, &error);
     if !private.join("HEAD").is_file() {
         let parent = private.parent().unwrap_or_else(|| Path::new("."));
         fs::create_dir_all(parent).map_err(fail)?;

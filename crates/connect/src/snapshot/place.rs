@@ -157,11 +157,9 @@ impl Place {
                 }
                 Ok(self.name_of(path, *size)? == entry.object)
             }
-            Found::Absent
-            | Found::Blocked(_)
-            | Found::Nested(_)
-            | Found::Folder
-            | Found::Other => Ok(false),
+            Found::Absent | Found::Blocked(_) | Found::Nested(_) | Found::Folder | Found::Other => {
+                Ok(false)
+            }
         }
     }
 

@@ -315,7 +315,10 @@ impl Plan {
             settle(path, place.remove(path))?;
         }
         for (number, (path, ..)) in self.write.iter().enumerate() {
-            settle(path, clear_folder(place, path).and_then(|()| stage.place(number, place, path)))?;
+            settle(
+                path,
+                clear_folder(place, path).and_then(|()| stage.place(number, place, path)),
+            )?;
         }
         for (path, mode, before) in &self.chmod {
             let changed = place

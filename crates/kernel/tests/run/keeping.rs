@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use windlass_kernel::CheckpointId;
+use windlass_kernel::State;
 use windlass_kernel::run::plan::{Doer, Reviewer};
 use windlass_kernel::run::{Cut, CutAt, CutNote, Event, Rollback, Run, Usage, Workspace};
-use windlass_kernel::State;
 
 use crate::harness::{Lab, id};
 
@@ -62,8 +62,7 @@ impl Lab {
 
     /// The labels of the checkpoints that the run goes back to, oldest first.
     pub fn line(&self) -> Vec<String> {
-        let mut line: Vec<String> =
-            self.run.lineage().map(|cut| label(&self.run, cut)).collect();
+        let mut line: Vec<String> = self.run.lineage().map(|cut| label(&self.run, cut)).collect();
         line.reverse();
         line
     }

@@ -78,6 +78,10 @@ impl Ride {
             if self.choices.chance(back) && self.roll_back() {
                 continue;
             }
+            if self.lab.run.head.state == Some(State::Resumed) && self.choices.chance(64) {
+                self.record(ended("POLICY_CHANGED_MID_RUN"));
+                continue;
+            }
             match next {
                 Next::Nothing => panic!("nothing was recorded"),
                 Next::Record(event) => {

@@ -7,9 +7,7 @@ use windlass_kernel::run::plan::{
     At, Budget, Concurrency, Doer, Effect, HoldRule, Phase, Plan, RunOutcome, Trigger, When,
 };
 
-use crate::plans::{
-    agent, builtin, check, command, consensus, person, phase, plan, verdicts,
-};
+use crate::plans::{agent, builtin, check, command, consensus, person, phase, plan, verdicts};
 
 /// Choices made from bytes; 0 for ever when they have run out.
 #[derive(Clone)]
