@@ -213,7 +213,8 @@ impl Run {
                 && other.kind == CutKind::Started
                 && other.attempt == cut.attempt
         });
-        let fork = fork.and_then(|cut| cut.workspace.as_ref()).map(|kept| kept.tree.clone());
+        let fork = fork.filter(|_| merge).and_then(|cut| cut.workspace.as_ref());
+        let fork = fork.map(|kept| kept.tree.clone());
         let theirs = cut.workspace.as_ref().and_then(|workspace| workspace.branch.clone());
         self.change(cut.phase, |state| {
             let (attempt, forced, after) = (state.attempt, state.forced, state.after);

@@ -11,7 +11,11 @@
     reason = "tests look at the few cases that they are about"
 )]
 
+mod agreements;
+mod branches;
 mod budgets;
+mod cuts;
+mod governance;
 mod harness;
 mod history;
 mod holds;
@@ -28,5 +32,8 @@ mod random;
 mod refusals;
 mod replay;
 mod restarts;
+mod ride;
+mod rollback_rules;
+mod rollbacks;
 mod table;
 mod tell;
