@@ -193,7 +193,7 @@ impl Snapshots {
         let git = self.workspace_git(OPERATION, Kind::Read, workspace);
         let mut git = git.args(["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore"]);
         // The later one counts more, as with git itself.
-        for list in [&self.ignored_everywhere, &workspace.ignored_here].into_iter().flatten() {
+        for list in [&self.wishes.ignored_everywhere, &workspace.ignored_here].into_iter().flatten() {
             if list.is_file() {
                 git = git.arg("--exclude-from").arg(list);
             }

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::SnapshotError;
+use super::capture::records;
 use super::objects::Format;
 use super::workspace::{self, Workspace};
-use crate::git::{GitCause, Invocation, Kind, path_of};
+use crate::git::{GitCause, Invocation, Kind, path_of, split_once};
 
 /// Nothing is converted, and no driver of the repository is used for diffs and merges. What git has
 /// no "off" for is made unspecified.
@@ -160,24 +161,44 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Finds the user's list of what is ignored everywhere, as git would.
-pub(super) fn ignored_everywhere(project: &Path) -> Result<Option<PathBuf>, SnapshotError> {
-    let operation = "find the list of ignored files";
+/// What of the user's settings counts for snapshots too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wishes {
+    /// The list of what is ignored everywhere.
+    pub ignored_everywhere: Option<PathBuf>,
+    /// With whom objects are shared.
+    pub shared: Option<String>,
+}
+
+/// Reads the user's settings, as git would.
+pub(super) fn wishes(project: &Path) -> Result<Wishes, SnapshotError> {
+    let operation = "read the settings";
     let said = Invocation::new(operation, project, Kind::Read)
-        .args(["config", "-z", "--type=path", "--get", "core.excludesFile"])
+        .args(["config", "-z", "--type=path", "--get-regexp"])
+        .arg("^core\\.(excludesfile|sharedrepository)$")
         .run()?;
-    match said.code {
-        Some(0) => {
-            let path = said.stdout.strip_suffix(b"\0").unwrap_or(&said.stdout);
-            Ok((!path.is_empty()).then(|| project.join(path_of(path))))
+    if !matches!(said.code, Some(0 | 1)) {
+        return Err(said.failure(operation, project).into());
+    }
+    let (mut listed, mut shared) = (None, None);
+    for record in records(&said.stdout) {
+        let (name, value) = split_once(record, b'\n').unwrap_or((record, b"true"));
+        // The last one counts.
+        if name == b"core.excludesfile" {
+            listed = Some(value.to_vec());
+        } else {
+            shared = Some(String::from_utf8_lossy(value).into_owned());
         }
-        Some(1) => {
+    }
+    let ignored_everywhere = match listed {
+        Some(path) => (!path.is_empty()).then(|| project.join(path_of(&path))),
+        None => {
             let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
             let folder = set("XDG_CONFIG_HOME")
                 .map(PathBuf::from)
                 .or_else(|| set("HOME").map(|home| Path::new(&home).join(".config")));
-            Ok(folder.map(|folder| folder.join("git/ignore")))
+            folder.map(|folder| folder.join("git/ignore"))
         }
-        Some(_) | None => Err(said.failure(operation, project).into()),
-    }
+    };
+    Ok(Wishes { ignored_everywhere, shared })
 }
