@@ -173,7 +173,10 @@ impl Git {
     }
 }
 
-pub(crate) fn id_of<T: std::str::FromStr>(operation: &'static str, bytes: &[u8]) -> Result<T, GitError> {
+pub(crate) fn id_of<T: std::str::FromStr>(
+    operation: &'static str,
+    bytes: &[u8],
+) -> Result<T, GitError> {
     invoke::one(bytes)
         .and_then(|line| line.parse().ok())
         .ok_or_else(|| GitError::unexpected(operation, bytes))

@@ -4,8 +4,6 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use super::SnapshotError;
 use super::capture::records;
 use super::objects::Format;
@@ -16,6 +14,9 @@ use crate::git::{GitCause, Invocation, Kind, path_of, split_once};
 /// no "off" for is made unspecified.
 const ATTRIBUTES: &str = "* -text !eol -crlf -filter -ident !working-tree-encoding !diff !merge \
                           !conflict-marker-size !delta\n";
+
+/// No branch: nothing is ever committed here.
+const HEAD: &str = "ref: refs/heads/none\n";
 
 /// Every setting that could change a byte or a mode, or make capturing slow.
 const SETTINGS: &str = "\
@@ -106,19 +107,9 @@ pub(super) fn find(private: &Path, project: &Path) -> Result<(Home, Workspace), 
 /// Makes the private git directory, or brings its settings back to what they must be; tells its path
 /// without symbolic links.
 pub(super) fn prepare(private: &Path, home: &Home) -> Result<PathBuf, SnapshotError> {
-    let fail = |error: io::Error| {
-        SnapshotError::file("make the private git directory", private, &error)
-    };
-    if !private.join("HEAD").is_file() {
-        let parent = private.parent().unwrap_or_else(|| Path::new("."));
-        fs::create_dir_all(parent).map_err(fail)?;
-        let fresh = TempDir::with_prefix_in(".snapshots-", parent).map_err(fail)?;
-        fill(fresh.path(), home).map_err(fail)?;
-        // Where another process was quicker, its directory is as good.
-        if fs::rename(fresh.path(), private).is_ok() {
-            let _ = fresh.keep();
-        }
-    }
+    let fail =
+        |error: io::Error| SnapshotError::file("make the private git directory", private, &error);
+    fs::create_dir_all(private).map_err(fail)?;
     for (name, text) in [("config", home.settings().as_str()), ("info/attributes", ATTRIBUTES)] {
         let path = private.join(name);
         if fs::read(&path).is_ok_and(|present| present == text.as_bytes()) {
@@ -128,17 +119,24 @@ pub(super) fn prepare(private: &Path, home: &Home) -> Result<PathBuf, SnapshotEr
         forget_indexes(private).map_err(fail)?;
         write_new(&path, text.as_bytes()).map_err(fail)?;
     }
+    fill(private, home).map_err(fail)?;
     private.canonicalize().map_err(fail)
 }
 
-/// Fills a folder with what makes it a git directory.
+/// Fills a folder with what makes it a git directory, as far as it is missing.
 pub(super) fn fill(folder: &Path, home: &Home) -> io::Result<()> {
-    for name in ["objects/info", "objects/pack", "refs/heads", "info"] {
+    for name in ["objects/info", "objects/pack", "refs/heads"] {
         fs::create_dir_all(folder.join(name))?;
     }
-    fs::write(folder.join("config"), home.settings())?;
-    fs::write(folder.join("info/attributes"), ATTRIBUTES)?;
-    fs::write(folder.join("HEAD"), "ref: refs/heads/none\n")
+    let settings = home.settings();
+    for (name, text) in
+        [("config", settings.as_str()), ("info/attributes", ATTRIBUTES), ("HEAD", HEAD)]
+    {
+        if !folder.join(name).is_file() {
+            write_new(&folder.join(name), text.as_bytes())?;
+        }
+    }
+    Ok(())
 }
 
 fn forget_indexes(private: &Path) -> io::Result<()> {

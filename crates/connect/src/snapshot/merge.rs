@@ -41,8 +41,7 @@ impl Snapshots {
         ours: &TreeId,
         theirs: &TreeId,
     ) -> Result<Merged, SnapshotError> {
-        let fail =
-            |error: std::io::Error| SnapshotError::file(OPERATION, &self.private, &error);
+        let fail = |error: std::io::Error| SnapshotError::file(OPERATION, &self.private, &error);
         // A git directory for this merge alone, in which the sides have names that a person can read.
         let folder = TempDir::with_prefix_in("merge-", &self.private).map_err(fail)?;
         home::fill(folder.path(), &self.home).map_err(fail)?;

@@ -236,10 +236,8 @@ impl Running {
         let mut complaints = true;
         loop {
             let (says, complains) = {
-                let mut fds = vec![PollFd::from_borrowed_fd(
-                    self.streams.stdout.as_fd(),
-                    PollFlags::IN,
-                )];
+                let mut fds =
+                    vec![PollFd::from_borrowed_fd(self.streams.stdout.as_fd(), PollFlags::IN)];
                 if complaints {
                     let stderr = self.streams.stderr.as_fd();
                     fds.push(PollFd::from_borrowed_fd(stderr, PollFlags::IN));

@@ -101,9 +101,12 @@ impl Snapshots {
     /// stored.
     fn refs_git(&self, operation: &'static str, kind: Kind) -> Invocation<'_> {
         let directory = self.home.refs(&self.private);
-        Invocation::new(operation, directory, kind)
-            .env("GIT_DIR", directory)
-            .args(["-c", "core.logAllRefUpdates=false", "-c", "core.fsync=objects,reference"])
+        Invocation::new(operation, directory, kind).env("GIT_DIR", directory).args([
+            "-c",
+            "core.logAllRefUpdates=false",
+            "-c",
+            "core.fsync=objects,reference",
+        ])
     }
 }
 
@@ -115,9 +118,10 @@ mod tests {
     fn only_plain_names_are_taken() {
         assert_eq!(full("run-1/pre_2.3").unwrap(), "refs/windlass/run-1/pre_2.3");
         let long = "x".repeat(NAME_BYTES_MAX + 1);
-        for bad in
-            ["", "/", "a/", "/a", "a//b", "..", "a..b", ".a", "a.", "a.lock", "-a", "a b", "é", &long]
-        {
+        for bad in [
+            "", "/", "a/", "/a", "a//b", "..", "a..b", ".a", "a.", "a.lock", "-a", "a b", "é",
+            &long,
+        ] {
             assert_eq!(full(bad), Err(SnapshotError::Reference(bad.to_owned())), "{bad}");
         }
     }

@@ -80,7 +80,7 @@ impl Snapshots {
         let _lock = workspace.lock(&self.private)?;
         let changes = self.changes(from, to)?;
         let fail = |path: &Path, error: &io::Error| SnapshotError::file(OPERATION, path, error);
-        let place = Place::open(&workspace.folder, self.format())
+        let mut place = Place::open(&workspace.folder, self.format())
             .map_err(|error| fail(&workspace.folder, &error))?;
         let doomed: BTreeSet<&Path> = changes
             .iter()
@@ -89,7 +89,17 @@ impl Snapshots {
             .collect();
         let mut plan = Plan::default();
         for change in &changes {
-            plan.add(&place, change, &doomed).map_err(|error| fail(&change.path, &error))?;
+            let add = |plan: &mut Plan, place: &Place| {
+                let added = plan.add(place, change, &doomed);
+                added.map_err(|error| fail(&change.path, &error))
+            };
+            while let Some(folder) = add(&mut plan, &place)? {
+                if !self.has_folder(from, &folder)? {
+                    plan.refuse(change, folder);
+                    break;
+                }
+                place.allow(folder);
+            }
         }
         if let Resume::Yes { aside } = resume
             && !plan.changed.is_empty()
@@ -115,6 +125,14 @@ impl Snapshots {
             plan.write.into_iter().map(|(path, ..)| path).chain(chmod).collect();
         written.sort();
         Ok(Restored { written, removed: plan.remove, left: plan.left })
+    }
+
+    /// Tells whether a snapshot has files in a folder. Then they are the workspace's, even if the
+    /// folder became a repository since.
+    fn has_folder(&self, tree: &TreeId, folder: &Path) -> Result<bool, SnapshotError> {
+        let git = self.objects_git("look into the snapshot", Kind::Read);
+        let git = git.args(["ls-tree", "-z", "-d", "--full-tree", tree.as_str(), "--"]);
+        Ok(git.arg(folder).output()?.starts_with(b"040000 "))
     }
 
     /// Keeps what is neither as it was nor as it is to be, and plans to overwrite it.
@@ -223,64 +241,97 @@ const fn permissions(found: &Found) -> Option<u32> {
 }
 
 impl Plan {
-    /// Looks at one path and plans what to do about it.
+    /// Refuses a path that is inside a repository of its own.
+    fn refuse(&mut self, change: &PathChange, folder: PathBuf) {
+        if plain(&change.before).is_some() {
+            self.changed.push(change.path.clone());
+        } else if plain(&change.after).is_some() {
+            self.in_the_way.push(folder);
+        }
+    }
+
+    /// Looks at one path and plans what to do about it; where it is inside a repository of its own,
+    /// that folder is told and nothing planned.
     fn add(
         &mut self,
         place: &Place,
         change: &PathChange,
         doomed: &BTreeSet<&Path>,
-    ) -> io::Result<()> {
+    ) -> io::Result<Option<PathBuf>> {
         let path = &change.path;
-        let (before, after) = (plain(&change.before), plain(&change.after));
-        if [&change.before, &change.after].into_iter().flatten().any(|entry| plain_is_not(entry)) {
+        let found = place.look(path)?;
+        if let Found::Nested(folder) = found {
+            return Ok(Some(folder));
+        }
+        let is_nested = |entry: &Entry| entry.mode == EntryMode::Nested;
+        if [&change.before, &change.after].into_iter().flatten().any(is_nested) {
             self.left.push(path.clone());
         }
-        let found = place.look(path)?;
-        let Some(after) = after else {
-            let Some(before) = before else { return Ok(()) };
-            self.gone.push(path.clone());
-            match &found {
-                Found::Absent | Found::Blocked(_) | Found::Folder => {}
-                Found::File { .. } | Found::Link(_) if place.is(path, &found, before)? => {
-                    self.remove.push(path.clone());
-                }
-                Found::File { .. } | Found::Link(_) | Found::Nested(_) | Found::Other => {
+        match (plain(&change.before), plain(&change.after)) {
+            (None, None) => {}
+            (Some(before), None) => self.add_removal(place, path, &found, before)?,
+            // Done before.
+            (_, Some(after)) if place.is(path, &found, after)? => {}
+            (None, Some(after)) => self.add_new(place, path, &found, after, doomed)?,
+            (Some(before), Some(after)) => {
+                if !place.is(path, &found, before)? {
                     self.changed.push(path.clone());
+                } else if let Some(mode) = permissions(&found)
+                    && before.object == after.object
+                    && after.mode.is_file()
+                {
+                    self.chmod.push((path.clone(), after.mode, mode));
+                } else {
+                    self.write.push((path.clone(), after.clone(), permissions(&found)));
                 }
             }
-            return Ok(());
-        };
-        if place.is(path, &found, after)? {
-            return Ok(());
         }
-        let Some(before) = before else {
-            match &found {
-                Found::Absent => {}
-                Found::Blocked(by) if doomed.contains(by.as_path()) => {}
-                Found::Blocked(by) | Found::Nested(by) => self.in_the_way.push(by.clone()),
-                Found::Folder => {
-                    let inside = place.list(path)?.into_iter();
-                    let foreign = inside.filter(|(inner, is_folder)| {
-                        !is_folder && !doomed.contains(inner.as_path())
-                    });
-                    self.in_the_way.extend(foreign.map(|(inner, _)| inner));
-                }
-                Found::File { .. } | Found::Link(_) | Found::Other => {
-                    self.in_the_way.push(path.clone());
-                }
+        Ok(None)
+    }
+
+    fn add_removal(
+        &mut self,
+        place: &Place,
+        path: &Path,
+        found: &Found,
+        before: &Entry,
+    ) -> io::Result<()> {
+        self.gone.push(path.to_owned());
+        match found {
+            Found::Absent | Found::Blocked(_) | Found::Folder => {}
+            Found::File { .. } | Found::Link(_) if place.is(path, found, before)? => {
+                self.remove.push(path.to_owned());
             }
-            self.write.push((path.clone(), after.clone(), None));
-            return Ok(());
-        };
-        if !place.is(path, &found, before)? {
-            self.changed.push(path.clone());
-        } else if let (true, Some(mode)) = (before.object == after.object, permissions(&found))
-            && after.mode.is_file()
-        {
-            self.chmod.push((path.clone(), after.mode, mode));
-        } else {
-            self.write.push((path.clone(), after.clone(), permissions(&found)));
+            Found::File { .. } | Found::Link(_) | Found::Nested(_) | Found::Other => {
+                self.changed.push(path.to_owned());
+            }
         }
+        Ok(())
+    }
+
+    fn add_new(
+        &mut self,
+        place: &Place,
+        path: &Path,
+        found: &Found,
+        after: &Entry,
+        doomed: &BTreeSet<&Path>,
+    ) -> io::Result<()> {
+        match found {
+            Found::Absent => {}
+            Found::Blocked(by) if doomed.contains(by.as_path()) => {}
+            Found::Blocked(by) | Found::Nested(by) => self.in_the_way.push(by.clone()),
+            Found::Folder => {
+                let inside = place.list(path)?.into_iter();
+                let foreign = inside
+                    .filter(|(inner, is_folder)| !is_folder && !doomed.contains(inner.as_path()));
+                self.in_the_way.extend(foreign.map(|(inner, _)| inner));
+            }
+            Found::File { .. } | Found::Link(_) | Found::Other => {
+                self.in_the_way.push(path.to_owned());
+            }
+        }
+        self.write.push((path.to_owned(), after.clone(), None));
         Ok(())
     }
 
@@ -315,7 +366,10 @@ impl Plan {
             settle(path, place.remove(path))?;
         }
         for (number, (path, ..)) in self.write.iter().enumerate() {
-            settle(path, clear_folder(place, path).and_then(|()| stage.place(number, place, path)))?;
+            settle(
+                path,
+                clear_folder(place, path).and_then(|()| stage.place(number, place, path)),
+            )?;
         }
         for (path, mode, before) in &self.chmod {
             let changed = place
@@ -334,10 +388,6 @@ impl Plan {
         }
         Ok(())
     }
-}
-
-fn plain_is_not(entry: &Entry) -> bool {
-    entry.mode == EntryMode::Nested
 }
 
 /// Removes the empty folders that stand where a file is to be.

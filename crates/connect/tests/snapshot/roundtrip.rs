@@ -48,9 +48,26 @@ impl Content {
 /// Few places, so that files, links and folders take each other's.
 fn places() -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = [
-        "a", "a/b", "a/b/c", "d", "d/e", "d/f.txt", "x.txt", "ignored.log", "d/ignored/x", "é", "git~1",
-        "e\u{301}", "new\nline", "-option", ":(glob)**", "with space ", "\"quoted\"\\", "deep/er/and/er",
-        ".gitattributes", "d/.gitattributes",
+        "a",
+        "a/b",
+        "a/b/c",
+        "d",
+        "d/e",
+        "d/f.txt",
+        "x.txt",
+        "ignored.log",
+        "d/ignored/x",
+        "é",
+        "git~1",
+        "e\u{301}",
+        "new\nline",
+        "-option",
+        ":(glob)**",
+        "with space ",
+        "\"quoted\"\\",
+        "deep/er/and/er",
+        ".gitattributes",
+        "d/.gitattributes",
     ]
     .map(PathBuf::from)
     .to_vec();
@@ -148,7 +165,8 @@ fn disturb(world: &World) {
     ] {
         world.git(&["config", name, value]);
     }
-    let attributes = "* text=auto eol=crlf ident filter=break\n*.txt working-tree-encoding=UTF-16\n";
+    let attributes =
+        "* text=auto eol=crlf ident filter=break\n*.txt working-tree-encoding=UTF-16\n";
     fs::write(world.project().join(".git/info/attributes"), attributes).unwrap();
     world.write("sub/.gitattributes", attributes);
     world.write("sub/x.txt", "plain\r\n$Id$\n");

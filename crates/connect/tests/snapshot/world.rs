@@ -52,6 +52,8 @@ impl World {
             world.git(&["worktree", "add", "-q", "--detach", path.to_str().unwrap()]);
         }
         fs::create_dir_all(world.path()).unwrap();
+        fs::create_dir(world.project().join(".windlass")).unwrap();
+        fs::write(world.project().join(".windlass/.gitignore"), "*\n").unwrap();
         world
     }
 
@@ -159,7 +161,8 @@ fn walk(folder: &Path, name: &Path, things: &mut Things) {
             things.insert(inner, Thing::Link(fs::read_link(entry.path()).unwrap()));
         } else {
             let executable = found.permissions().mode() & 0o100 != 0;
-            things.insert(inner, Thing::File { bytes: fs::read(entry.path()).unwrap(), executable });
+            things
+                .insert(inner, Thing::File { bytes: fs::read(entry.path()).unwrap(), executable });
         }
     }
 }
