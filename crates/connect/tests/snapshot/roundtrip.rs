@@ -237,7 +237,7 @@ fn steps(kind: Kind, steps: &[Vec<Edit>], order: &[prop::sample::Index]) {
 }
 
 fn run(kind: Kind) {
-    let config = Config { cases: 12, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 8, failure_persistence: None, ..Config::default() };
     let strategy = (
         prop::collection::vec(edits(), 2..6),
         prop::collection::vec(any::<prop::sample::Index>(), 2..8),
