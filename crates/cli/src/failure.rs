@@ -164,7 +164,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::StateSequenceGap
         | Code::StateChecksumMismatch
         | Code::StoreCorrupt
-        | Code::LedgerCorrupt => 5,
+        | Code::LedgerCorrupt
+        | Code::SnapshotCorrupt => 5,
         Code::CallOnHold
         | Code::ToolOutcomeUnknown
         | Code::RunOnHold
@@ -184,6 +185,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyChangedMidRun
         | Code::RepoDirty
         | Code::RepoMoved
+        | Code::WorkspaceChanged
         | Code::RunStopped
         | Code::DriverCapabilityExceeded
         | Code::DriverSandboxInconsistent
@@ -233,6 +235,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::FileUnwritable
         | Code::FileUnreadable
         | Code::TelemetryUnavailable
+        | Code::SnapshotFailed
         | Code::DriverModelUnavailable => 1,
     }
 }
@@ -290,6 +293,11 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::RepoDirty => "commit, stash or remove what `git status` shows, then try again",
         Code::RepoMoved => "bring the branch back to where the run left it, or start a new run",
         Code::RepoMissing => "run `git init` and make a first commit",
+        Code::WorkspaceChanged => {
+            "keep what you need of the named files, move them away, try again"
+        }
+        Code::SnapshotCorrupt => "use another snapshot; `git fsck` says what is missing",
+        Code::SnapshotFailed => "correct what the message names, then try again",
         Code::LoopNotFound => "`windlass loop list` shows which there are",
         Code::AnswersInvalid => "see `docs/guides/loops.md` for the form of an answer file",
         Code::FileUnwritable => "see whether the disk has room and the folder can be written",

@@ -7,6 +7,9 @@ use windlass_connect::{Fault, FaultKind, Resume, SnapshotError};
 
 use crate::world::{KINDS, Kind, World};
 
+/// What becomes of an object's file.
+type Way = fn(Vec<u8>) -> Option<Vec<u8>>;
+
 fn object(world: &World, id: &str) -> PathBuf {
     let objects = match world.kind {
         Kind::Folder => world.private().join("objects"),
@@ -17,7 +20,7 @@ fn object(world: &World, id: &str) -> PathBuf {
     objects.join(&id[..2]).join(&id[2..])
 }
 
-fn spoil(path: &PathBuf, how: fn(Vec<u8>) -> Option<Vec<u8>>) {
+fn spoil(path: &PathBuf, how: Way) {
     let bytes = fs::read(path).unwrap();
     fs::remove_file(path).unwrap();
     if let Some(bytes) = how(bytes) {
@@ -27,7 +30,7 @@ fn spoil(path: &PathBuf, how: fn(Vec<u8>) -> Option<Vec<u8>>) {
 
 #[test]
 fn one_damaged_snapshot_is_named_and_the_others_work() {
-    let ways: [fn(Vec<u8>) -> Option<Vec<u8>>; 4] = [
+    let ways: [Way; 4] = [
         |_| None,
         |_| Some(b"garbage".to_vec()),
         |_| Some(Vec::new()),
