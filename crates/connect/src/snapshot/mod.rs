@@ -22,6 +22,7 @@ mod home;
 mod merge;
 mod objects;
 mod place;
+mod plan;
 mod reference;
 mod restore;
 mod stage;
