@@ -3,11 +3,12 @@
 //! `cargo xtask bench` prints every figure with the limit beside it. Rates are taken in turns, limit
 //! and Windlass by Windlass, and the median of the rounds counts, so that a machine that gets busy
 //! meanwhile disturbs both alike. `--quick` makes a short run of it; `pages`, `rates`, `verify`,
-//! `recover` and `runs` name parts.
+//! `recover`, `runs` and `checkpoints` name parts.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod calls;
+mod checkpoints;
 mod journal;
 mod process;
 mod raw;
@@ -27,10 +28,11 @@ struct Effort {
     lengths: &'static [u64],
     phases: &'static [usize],
     holds: usize,
+    files: usize,
 }
 
 /// The parts that can be asked for by name.
-const PARTS: &[&str] = &["pages", "rates", "verify", "recover", "runs"];
+const PARTS: &[&str] = &["pages", "rates", "verify", "recover", "runs", "checkpoints"];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +50,7 @@ fn main() -> Result<()> {
             lengths: &[1_000, 10_000],
             phases: &[1_000],
             holds: 1_000,
+            files: 5_000,
         }
     } else {
         Effort {
@@ -57,6 +60,7 @@ fn main() -> Result<()> {
             lengths: &[1_000, 10_000, 100_000, 1_000_000],
             phases: &[1_000, 10_000],
             holds: 10_000,
+            files: 20_000,
         }
     };
     let folder = tempfile::tempdir_in(".")?;
@@ -81,6 +85,9 @@ fn main() -> Result<()> {
     }
     if wanted("runs") {
         running(folder.path(), &effort)?;
+    }
+    if wanted("checkpoints") {
+        checkpointing(folder.path(), &effort)?;
     }
     println!("load after: {}", process::load());
     Ok(())
@@ -182,6 +189,23 @@ fn running(folder: &Path, effort: &Effort) -> Result<()> {
     println!(
         "  {:>9} on hold  {:7.1} ms to list twenty, {:7.1} ms for the queue's oldest, {:+} KiB",
         effort.holds, took.list, took.queue, took.grown_kib
+    );
+    Ok(())
+}
+
+fn checkpointing(folder: &Path, effort: &Effort) -> Result<()> {
+    let mut took = checkpoints::measure(folder, effort.files, effort.rounds * 5)?;
+    let [status, capture, checkout, restore] = took.times.each_mut().map(|column| median(column));
+    println!("snapshots of {} files, one of them changed", effort.files);
+    println!("  git status    {status:7.1} ms");
+    println!("  capture       {capture:7.1} ms  {:.2} of it", capture / status);
+    println!("  git checkout  {checkout:7.1} ms");
+    println!("  restore       {restore:7.1} ms  {:.2} of it", restore / checkout);
+    println!(
+        "  space of {} captures  {} KiB, {:.3} of one and the changes",
+        checkpoints::CAPTURES,
+        took.captures_kib,
+        took.captures_kib as f64 / took.once_kib as f64
     );
     Ok(())
 }
