@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use windlass_kernel::artifact::SettledBy;
-use windlass_kernel::canon::{self, CanonError};
+use windlass_kernel::canon::CanonError;
 use windlass_kernel::run::{self, Event, Run, RunEvent};
 use windlass_kernel::{
     Artifact, ArtifactType, ChainError, Digest, Entry, Head, Link, Links, PlanId, State, TraceId,
@@ -26,9 +26,16 @@ struct Line<'a> {
 
 /// Writes one entry with its artifact, or with `null` where that was purged.
 pub(crate) fn write_line(entry: &Entry, body: Option<&[u8]>) -> Result<Vec<u8>, String> {
-    let entry = canon::to_bytes(entry).map_err(|error| error.to_string())?;
+    let mut rest = Vec::with_capacity(1024);
+    entry.write_canonical(&mut rest);
+    // All but the entry's own digest is there; it belongs where the first key after it begins.
+    let after = b",\"from_state\":";
+    let at = rest.windows(after.len()).position(|window| window == after).unwrap_or_default();
+    let (start, end) = rest.split_at(at);
+    let digest = format!(",\"entry_digest\":\"{}\"", entry.entry_digest);
     let body = body.unwrap_or(b"null");
-    let line = [b"{\"body\":", body, b",\"entry\":", &entry, b"}\n"].concat();
+    let parts = [b"{\"body\":", body, b",\"entry\":", start, digest.as_bytes(), end, b"}\n"];
+    let line = parts.concat();
     if body.contains(&b'\n') || line.len() > LINE_BYTES_MAX {
         return Err("an artifact does not fit into a line".to_owned());
     }
@@ -38,9 +45,8 @@ pub(crate) fn write_line(entry: &Entry, body: Option<&[u8]>) -> Result<Vec<u8>, 
 /// Reads what [`write_line`] writes, and nothing else.
 pub(crate) fn read_line(line: &[u8]) -> Result<(Entry, Option<&[u8]>), String> {
     let parts: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let value = canon::parse(parts.entry.get().as_bytes(), LINE_BYTES_MAX)
-        .map_err(|error| error.to_string())?;
-    let entry: Entry = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    let entry: Entry =
+        serde_json::from_str(parts.entry.get()).map_err(|error| error.to_string())?;
     let body = parts.body.map(|body| body.get().as_bytes());
     if write_line(&entry, body)? != line {
         return Err("it is not in canonical form".to_owned());
@@ -211,4 +217,50 @@ pub fn contents_of(body: &[u8]) -> Result<BTreeSet<Digest>, CanonError> {
     let event = RunEvent::read(body)?.event;
     let Event::PhaseDone { done, .. } = event else { return Ok(BTreeSet::new()) };
     Ok(done.outputs.values().copied().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_kernel::canon;
+    use windlass_store::conformance::fixture::{Ending, Fixture};
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_canonical_and_read_back() {
+        let fixture = Fixture::new();
+        for ending in Ending::ALL {
+            let call = fixture.call(*ending);
+            for record in call.records(call.len()) {
+                for body in [record.body.as_deref(), None] {
+                    let line = write_line(&record.entry, body).unwrap();
+                    let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
+                    assert_eq!(line, [canon::to_bytes(&value).unwrap(), vec![b'\n']].concat());
+                    assert_eq!(read_line(&line), Ok((record.entry.clone(), body)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_forms_of_a_line_are_refused() {
+        let call = Fixture::new().call(Ending::Pending);
+        let record = call.records(1).remove(0);
+        let good = write_line(&record.entry, record.body.as_deref()).unwrap();
+        let good = String::from_utf8(good).unwrap();
+        for bad in [
+            good.trim_end().to_owned(),
+            good.replace("\"entry\":{", "\"entry\":{\"surplus\":1,"),
+            good.replace("\"entry\":{", "\"entry\":{\"sequence_number\":1,"),
+            good.replace("\"entry\":", "\"entry\": "),
+            good.replace("\"sequence_number\":1,", "\"sequence_number\":1.0,"),
+            format!("{{\"body\":null,{}", good.trim_start_matches('{')),
+            "[null,null]\n".to_owned(),
+            "\n".to_owned(),
+        ] {
+            assert_ne!(bad, good);
+            assert!(read_line(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(write_line(&record.entry, Some(b"{\n}")).is_err());
+    }
 }
