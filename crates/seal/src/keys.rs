@@ -22,6 +22,8 @@ const SIGNING: &str = "signing.pem";
 const NEXT: &str = "next.pem";
 const ROTATIONS: &str = "rotations.json";
 const LOCK: &str = ".lock";
+/// Keeps the signing key out of the repository that the folder may lie in.
+const IGNORE: &str = ".gitignore";
 const PUBLIC: &str = "pub";
 const KEY_BYTES_MAX: u64 = 4096;
 /// The longest list of rotations.
@@ -235,7 +237,11 @@ impl Keys {
     fn lock(&self) -> Result<File, KeyError> {
         let lock = || -> io::Result<File> {
             match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
-                Ok(()) => file::sync_parent(&self.folder)?,
+                Ok(()) => {
+                    // Projects that are older than keys do not ignore them by themselves.
+                    file::write(&self.path(IGNORE), b"*\n", 0o600)?;
+                    file::sync_parent(&self.folder)?;
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }

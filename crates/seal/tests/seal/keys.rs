@@ -48,7 +48,9 @@ fn a_key_is_made_when_it_is_needed_and_not_before() {
     let id = signer.public().id();
     assert_eq!(keys.public(&id).unwrap(), Some(expected));
     assert_eq!(keys.public(&crate::world::signer(0).public().id()).unwrap(), None);
-    assert_eq!(names(&path), [".lock".to_owned(), format!("{id}.pub"), "signing.pem".to_owned()]);
+    let public = format!("{id}.pub");
+    assert_eq!(names(&path), [".gitignore", ".lock", public.as_str(), "signing.pem"]);
+    assert_eq!(std::fs::read(path.join(".gitignore")).unwrap(), b"*\n", "no key is committed");
     assert_eq!((mode(&path), mode(&path.join("signing.pem"))), (0o700, 0o600));
 }
 
@@ -170,7 +172,7 @@ fn a_rotation_that_was_not_stated_is_forgotten() {
     drop(half);
     assert_eq!(keys.signer().unwrap().public(), old.public());
     assert_eq!(keys.all().unwrap().len(), 1);
-    assert_eq!(names(&path).len(), 3, "{:?}", names(&path));
+    assert_eq!(names(&path).len(), 4, "{:?}", names(&path));
 }
 
 #[test]
