@@ -237,11 +237,7 @@ impl Keys {
     fn lock(&self) -> Result<File, KeyError> {
         let lock = || -> io::Result<File> {
             match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
-                Ok(()) => {
-                    // Projects that are older than keys do not ignore them by themselves.
-                    file::write(&self.path(IGNORE), b"*\n", 0o600)?;
-                    file::sync_parent(&self.folder)?;
-                }
+                Ok(()) => file::sync_parent(&self.folder)?,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -255,6 +251,10 @@ impl Keys {
                 if file::is_temporary(&entry.file_name().to_string_lossy()) {
                     remove(&entry.path())?;
                 }
+            }
+            // Projects that are older than keys do not ignore them by themselves.
+            if !self.path(IGNORE).exists() {
+                file::write(&self.path(IGNORE), b"*\n", 0o600)?;
             }
             Ok(file)
         };
