@@ -90,9 +90,13 @@ impl Inspector {
         fits && (self.forbid.is_some() || self.json || self.require.is_some())
     }
 
-    /// Looks at a file.
+    /// Looks at a file; what need not be read may be left empty.
     pub fn look(&mut self, path: &str, bytes: u64, content: Content<'_>) {
         self.looked.files = self.looked.files.saturating_add(1);
+        let text = match content {
+            Content::Bytes(text) => text,
+            Content::Unread(why) => return self.wrong(path, &format!("was not looked at: {why}")),
+        };
         self.looked.lacks &= bytes == 0;
         if let Some(most) = self.bytes_max.filter(|most| bytes > *most) {
             self.wrong(path, &format!("has {bytes} bytes, more than {most}"));
@@ -100,10 +104,6 @@ impl Inspector {
         if !self.reads(bytes) {
             return;
         }
-        let text = match content {
-            Content::Bytes(text) => text,
-            Content::Unread(why) => return self.wrong(path, &format!("was not looked at: {why}")),
-        };
         let forbidden = self.forbid.as_ref().and_then(|forbid| forbid.find(text));
         if let Some(found) = forbidden {
             let before = text.get(..found.start()).unwrap_or_default();

@@ -181,13 +181,14 @@ fn what_could_not_be_read_is_not_met() {
         validator(Some("ok"), None, false, None),
         validator(None, Some("bad"), false, None),
         validator(None, None, true, None),
+        validator(None, None, false, Some(9)),
     ] {
         let mut inspector = Inspector::of(&evidence).unwrap().unwrap();
         inspector.look("a.txt", 3, Content::Unread("it leads outside"));
         let found = inspector.found();
         assert!(!is_met(&evidence, &found));
         let told = compliance(&rule(evidence, OnFailure::Block), &found).violations;
-        assert_eq!(told, ["`a.txt` was not looked at: it leads outside"]);
+        assert_eq!(told.last().unwrap(), "`a.txt` was not looked at: it leads outside");
     }
     let forbid = validator(None, Some("bad"), false, None);
     let mut inspector = Inspector::of(&forbid).unwrap().unwrap();
