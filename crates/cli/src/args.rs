@@ -340,6 +340,12 @@ pub enum Policy {
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
+    /// List the rules that work is measured by, composed of all levels.
+    Gates {
+        /// With the rules of this loop.
+        #[arg(long = "loop", value_name = "LOOP")]
+        name: Option<String>,
+    },
     /// Print the policy hash: the digest of every file that decides.
     Hash,
 }

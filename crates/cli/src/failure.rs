@@ -134,6 +134,19 @@ impl From<windlass_loops::LoopError> for Failure {
     }
 }
 
+impl From<windlass_loops::SelectError> for Failure {
+    fn from(error: windlass_loops::SelectError) -> Self {
+        Self::of(error.code(), &error).hint(error.hint())
+    }
+}
+
+impl From<windlass_governance::GovernanceError> for Failure {
+    fn from(error: windlass_governance::GovernanceError) -> Self {
+        let hint = error.hint.clone();
+        Self::of(error.code(), &error).hint(hint)
+    }
+}
+
 impl From<windlass_formats::TaskError> for Failure {
     fn from(error: windlass_formats::TaskError) -> Self {
         Self::of(error.code(), &error).hint(error.hint())
@@ -207,6 +220,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::LoopInvalid
         | Code::AgentInvalid
         | Code::PolicyInvalid
+        | Code::GovernanceInvalid
         | Code::TaskInvalid
         | Code::BacklogInvalid
         | Code::LoopNotFound
@@ -274,7 +288,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::IdempotencyConflict => "use another key for another request",
         Code::DocSizeExceeded => "make it smaller, or raise the tool's limit in the registry",
         Code::PolicyDenied => "`windlass policy explain SERVER/TOOL --args …` names the rules",
-        Code::PolicyInvalid => "correct the file, then run `windlass policy check`",
+        Code::PolicyInvalid | Code::GovernanceInvalid => {
+            "correct the file, then run `windlass policy check`"
+        }
         Code::PathOutsideWorkspace => "only paths inside the project's folder are open to tools",
         Code::SecretInRequest => "let the registry pass it to the server by `env`",
         Code::DeniedByPerson => "`windlass call show ID` says who refused it and why",

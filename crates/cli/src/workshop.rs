@@ -12,6 +12,7 @@ use windlass_engine::{
     Engine, EngineError, GitPlace, GitVault, Keeper, Parts, Place, Projector, Settings, Stop,
     Workshop,
 };
+use windlass_governance::{Composed, GovernanceFile, Stated, compose};
 use windlass_kernel::run::plan::{Doer, Plan};
 use windlass_kernel::{Code, RiskLevel};
 use windlass_loops::{AgentFile, Known, LoopFile};
@@ -34,6 +35,8 @@ pub struct Shop {
     pub store: Arc<dyn Store>,
     /// The loops, by name.
     pub loops: BTreeMap<String, LoopFile>,
+    /// What work is measured by, beside a loop's own rules.
+    pub rules: Vec<Stated>,
     /// Sends runs away when all is done.
     _courier: Courier,
 }
@@ -183,6 +186,23 @@ pub fn loops(
     Ok(loops)
 }
 
+/// Reads what work is measured by among the files that decide.
+pub fn rules(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<Stated>, Failure> {
+    let mut rules = Vec::new();
+    for (path, bytes) in files.iter().filter(|(path, _)| path.starts_with("policy/governance/")) {
+        if path.ends_with(".toml") {
+            rules.extend(GovernanceFile::parse(path, bytes)?.rules);
+        }
+    }
+    Ok(rules)
+}
+
+/// The rules of all levels, with those of a loop.
+pub fn composed(rules: &[Stated], file: Option<&LoopFile>) -> Result<Composed, Failure> {
+    let own = file.into_iter().flat_map(|file| file.governance.iter().cloned());
+    Ok(compose(rules.iter().cloned().chain(own))?)
+}
+
 /// The Markdown files of a folder, folders in it included.
 fn files_in<'a>(
     files: &'a BTreeMap<String, Vec<u8>>,
@@ -203,6 +223,7 @@ impl Shop {
         let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
         let agents = agents(&files)?;
         let loops = loops(&files, &agents)?;
+        let rules = rules(&files)?;
         let root =
             project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
         let connectors = Arc::new(config.sandbox.connectors()?);
@@ -259,6 +280,6 @@ impl Shop {
             engine = engine.with_escort(driver);
         }
         let courier = Courier { outbox, collector, store: Arc::clone(&store), output };
-        Ok(Self { engine, store, loops, _courier: courier })
+        Ok(Self { engine, store, loops, rules, _courier: courier })
     }
 }

@@ -5,6 +5,7 @@ mod brief;
 mod builtin;
 mod command;
 pub mod driver;
+mod governance;
 mod outputs;
 mod script;
 mod toolbox;
@@ -167,7 +168,8 @@ impl Doers {
         product: Product,
         assignment: &Assignment,
         tools: &Toolbox<'_>,
-        duration_ms: u64,
+        desk: &Desk<'_>,
+        began: Instant,
     ) -> Result<Outcome, EngineError> {
         let (mut answer, usage, mut failure) = match product {
             Product::Answer { answer, usage } => (answer, usage, None),
@@ -195,11 +197,22 @@ impl Doers {
         if too_large(&answer) {
             answer = serde_json::json!({});
         }
-        let change = if may_change(&assignment.phase.doer, tools) {
+        // What was left behind is there: now it is measured.
+        let measured = match &failure {
+            None => Some(self.measure(assignment, desk, began.elapsed())?),
+            Some(_) => None,
+        };
+        let ran = measured.as_ref().is_some_and(|measured| measured.ran);
+        let change = if ran || may_change(&assignment.phase.doer, tools) {
             self.place.change(&assignment.workspace, &assignment.run)?
         } else {
             None
         };
+        let governance =
+            measured.and_then(|measured| governance::judge(measured, assignment, change.as_ref()));
+        if let Some(governed) = &governance {
+            failure = governance::failure(governed, &assignment.run);
+        }
         let summary = failure.as_ref().map_or_else(
             || answer.get("summary").and_then(Value::as_str).unwrap_or_default().to_owned(),
             |failure| failure.reason.clone(),
@@ -208,10 +221,10 @@ impl Doers {
             answer,
             calls: tools.calls(),
             change,
-            duration_ms,
+            duration_ms: milliseconds(began),
             facts,
             failure,
-            governance: None,
+            governance,
             outputs,
             summary: summary.chars().take(2000).collect(),
             usage,
@@ -235,12 +248,15 @@ impl Hands for Doers {
             self.guard.as_deref(),
         );
         let product = self.produce(doer, assignment, &tools, desk)?;
-        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         match (&assignment.subject, product) {
-            (Subject::Work, product) => self.settle(product, assignment, &tools, duration_ms),
-            (Subject::Check(_), product) => Ok(judged(product, duration_ms)),
+            (Subject::Work, product) => self.settle(product, assignment, &tools, desk, began),
+            (Subject::Check(_), product) => Ok(judged(product, milliseconds(began))),
         }
     }
+}
+
+fn milliseconds(began: Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// What a check has said; one that failed has said nothing that counts.

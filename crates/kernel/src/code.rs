@@ -62,6 +62,8 @@ codes! {
     PolicyDenied = "POLICY_DENIED",
     /// The policy set cannot be used.
     PolicyInvalid = "POLICY_INVALID",
+    /// Rules that work is measured by cannot be used.
+    GovernanceInvalid = "GOVERNANCE_INVALID",
     /// An argument names a path outside the workspace.
     PathOutsideWorkspace = "PATH_OUTSIDE_WORKSPACE",
     /// An argument holds a value that is known to be a secret.

@@ -180,12 +180,40 @@ pub enum Problem {
     EmptyCommand,
     #[error("the pattern `{0}` does not stay inside the workspace")]
     Pattern(String),
+    #[error("the phase `{0}` is a branch, but the loop keeps no checkpoints")]
+    BranchWithoutCheckpoints(String),
+    #[error("the phase `{0}` is a branch, but {1} does it, which writes nothing")]
+    BranchDoer(String, &'static str),
+    #[error("a check is made by {0}")]
+    CheckByPeople(&'static str),
+    #[error("{0}")]
+    ConsensusGate(String),
+    #[error("`{key}` has more than {most} entries")]
+    TooMany { key: &'static str, most: usize },
+    #[error("`{key}` has no entries")]
+    NoEntries { key: &'static str },
+    #[error("the phase `{0}` is both included and excluded")]
+    BothWays(String),
+    #[error("{key} names `{target}`, which {by} leaves out")]
+    LeftOut { key: &'static str, target: String, by: String },
+    #[error("{0} leaves no phase")]
+    NothingLeft(String),
+    #[error("the intervention phase `{phase}` can never be done: {by} leaves out what leads to it")]
+    InterveneLost { phase: String, by: String },
+    #[error("{0} has more edges than {1}")]
+    TooManyEdges(String, usize),
+    #[error("a rule must say exactly one of `metric`, `tool`, `validator`")]
+    OneEvidence,
+    #[error("a metric must say exactly one of `at_least`, `at_most`, `equal`")]
+    OneCompare,
+    #[error("{message}")]
+    Flaw { message: String, hint: &'static str },
     #[error("there is no prompt below the frontmatter")]
     NoPrompt,
 }
 
 const EFFECTS: &str = "`continue`, `block`, `redo`, `hold`, `intervene`, `stop`";
-const DOERS: &str = "`agent`, `builtin`, `command`, `person`";
+const DOERS: &str = "`agent`, `builtin`, `command`, `consensus`, `person`";
 
 impl Problem {
     /// This problem, at a place.

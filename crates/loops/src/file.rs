@@ -1,15 +1,19 @@
 //! A loop file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use windlass_governance::{Kind as RuleKind, Stated};
 use windlass_kernel::Digest;
-use windlass_kernel::run::plan::{Concurrency, Governance, OnRestart, PHASES_MAX, Plan};
+use windlass_kernel::run::plan::{Concurrency, Governance, OnRestart, PHASES_MAX, Phase, Plan};
 
 use crate::error::{Fault, FileKind, LoopError, Problem};
 use crate::graph;
 use crate::parts::doer::Context;
+use crate::parts::phase::Draft;
 use crate::parts::shape::{self, Fields};
-use crate::parts::{phase, settings, text};
+use crate::parts::variant::{self, Variant};
+use crate::parts::{governance, phase, settings, text};
+use crate::select;
 use crate::source::Source;
 use crate::yaml::Node;
 
@@ -51,19 +55,27 @@ pub struct LoopFile {
     pub category: String,
     /// The digest of the file's bytes.
     pub digest: Digest,
+    /// The rules of this loop that its work is measured by, with their places.
+    pub governance: Vec<Stated>,
     /// The loop's name, which is the file's without `.md`.
     pub id: String,
     /// What it is meant for.
     pub kind: Kind,
-    /// What the run machine takes.
+    /// What the run machine takes when no variant is asked for.
     pub plan: Plan,
     /// The loop's title.
     pub title: String,
+    /// The variants, by name.
+    pub variants: BTreeMap<String, Variant>,
     /// The loop's own version.
     pub version: String,
+    /// All phases, sorted, those that are left out included.
+    pub(crate) phases: Vec<Phase>,
+    /// The phases that are left out unless a variant includes them.
+    pub(crate) optional: BTreeSet<String>,
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 14] = [
     "id",
     "title",
     "type",
@@ -71,10 +83,13 @@ const KEYS: [&str; 11] = [
     "version",
     "on_restart",
     "concurrency",
+    "checkpoints",
     "require",
     "budget",
     "hold",
     "phases",
+    "variants",
+    "governance",
 ];
 
 impl LoopFile {
@@ -111,31 +126,60 @@ fn read(source: &Source<'_>, known: &Known<'_>) -> Result<LoopFile, Fault> {
     let require = settings::require(fields.get("require"))?;
     let budget = settings::budget(fields.get("budget"))?;
     let hold = settings::hold(fields.get("hold"))?;
-    let context =
-        Context { agents: known.agents, builtins: known.builtins, approvals: hold.approvals };
-    let phases = phases(fields.need("phases")?, context)?;
+    let checkpoints = fields.get("checkpoints").map(|node| shape::boolean(node, "checkpoints"));
+    let checkpoints = checkpoints.transpose()?.unwrap_or(true);
+    let (agents, builtins, approvals) = (known.agents, known.builtins, hold.approvals);
+    let phases_node = fields.need("phases")?;
+    let drafts = phases(phases_node, Context { agents, builtins, approvals, checkpoints })?;
+    let ids: BTreeSet<&str> = drafts.iter().map(|draft| draft.phase.id.as_str()).collect();
+    let variants = variant::read(fields.get("variants"), &ids)?;
+    let governance = governance::read(fields.get("governance"), &ids, source.file)?;
+    let phases: Vec<Phase> = drafts.iter().map(|draft| draft.phase.clone()).collect();
+    let optional = drafts.iter().filter(|draft| draft.optional);
+    let optional: BTreeSet<String> = optional.map(|draft| draft.phase.id.clone()).collect();
+    let canonical = select::checked(&drafts, &phases, &optional, &variants, phases_node.at)?;
     let plan = Plan {
         budget,
-        checkpoints: true,
+        checkpoints,
         concurrency,
-        governance: Governance::default(),
+        governance: rules(&governance),
         hold,
         id: id.clone(),
         on_restart,
-        phases,
+        phases: canonical,
         require,
         title: title.clone(),
         variant: None,
         version: version.clone(),
     };
     let (body, digest) = (parts.body.to_owned(), Digest::of(source.bytes));
-    Ok(LoopFile { body, category, digest, id, kind, plan, title, version })
+    let variants = variants.into_iter().map(|(name, (variant, _))| (name, variant)).collect();
+    Ok(LoopFile {
+        body,
+        category,
+        digest,
+        governance,
+        id,
+        kind,
+        plan,
+        title,
+        variants,
+        version,
+        phases,
+        optional,
+    })
 }
 
-fn phases(
-    node: &Node,
-    context: Context<'_>,
-) -> Result<Vec<windlass_kernel::run::plan::Phase>, Fault> {
+/// The rules as a plan has them: for this loop alone.
+fn rules(stated: &[Stated]) -> Governance {
+    let of = |kind| stated.iter().filter(move |one| one.kind == kind).map(|one| one.rule.clone());
+    Governance {
+        compliance: of(RuleKind::Compliance).collect(),
+        gates: of(RuleKind::Gate).collect(),
+    }
+}
+
+fn phases(node: &Node, context: Context<'_>) -> Result<Vec<Draft>, Fault> {
     let items = shape::list(node, "phases")?;
     if items.is_empty() {
         return Err(Problem::NoPhases.at(node.at));

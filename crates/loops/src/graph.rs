@@ -1,11 +1,12 @@
 //! The phases as a graph: each after those it needs, and every name leads somewhere.
 
 mod ancestors;
+pub mod select;
 mod sort;
 
 use std::collections::BTreeMap;
 
-use windlass_kernel::run::plan::{Phase, When};
+use windlass_kernel::run::plan::When;
 
 use crate::error::{Fault, Problem};
 use crate::near;
@@ -43,7 +44,7 @@ impl Graph<'_> {
 }
 
 /// Checks the graph and sorts the phases.
-pub fn order(drafts: Vec<Draft>) -> Result<Vec<Phase>, Fault> {
+pub fn order(drafts: Vec<Draft>) -> Result<Vec<Draft>, Fault> {
     let order = {
         let graph = resolve(&drafts)?;
         let order = sort::sort(&graph)?;
@@ -51,9 +52,8 @@ pub fn order(drafts: Vec<Draft>) -> Result<Vec<Phase>, Fault> {
         ancestors::check(&graph, &order)?;
         order
     };
-    let mut phases: Vec<Option<Phase>> =
-        drafts.into_iter().map(|draft| Some(draft.phase)).collect();
-    Ok(order.into_iter().filter_map(|at| phases.get_mut(at)?.take()).collect())
+    let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
+    Ok(order.into_iter().filter_map(|at| drafts.get_mut(at)?.take()).collect())
 }
 
 fn resolve(drafts: &[Draft]) -> Result<Graph<'_>, Fault> {

@@ -95,6 +95,26 @@ impl Problem {
             Self::OneEffect | Self::OneDoer => "keep one of them".into(),
             Self::EmptyCommand => "name a program: `command: [cargo, test]`".into(),
             Self::Pattern(_) => "write a relative pattern without `..`, such as `src/**`".into(),
+            Self::BranchWithoutCheckpoints(_) => {
+                "a branch begins and ends with a checkpoint: leave `checkpoints: false` out".into()
+            }
+            Self::BranchDoer(..) => "only an agent or a command works in a branch".into(),
+            Self::CheckByPeople(_) => "make it a phase of its own, with a gate".into(),
+            Self::ConsensusGate(_) => {
+                "reviewers say `approved`, `approved_with_conditions` or `rejected`: map all three"
+                    .into()
+            }
+            Self::TooMany { .. } => "leave some out".into(),
+            Self::NoEntries { .. } => "name at least one".into(),
+            Self::BothWays(_) => "keep one of the two".into(),
+            Self::LeftOut { target, .. } => {
+                format!("keep `{target}` there, or leave out what names it as well").into()
+            }
+            Self::NothingLeft(_) => "keep at least one phase".into(),
+            Self::InterveneLost { .. } => "leave it out as well, or make it `optional`".into(),
+            Self::TooManyEdges(..) => "leave fewer phases out, or need fewer".into(),
+            Self::OneEvidence | Self::OneCompare => "keep one of them".into(),
+            Self::Flaw { hint, .. } => (*hint).into(),
             Self::NoPrompt => "say below the second `---` what the agent shall do".into(),
         }
     }

@@ -12,10 +12,13 @@ mod graph;
 mod hint;
 mod near;
 mod parts;
+mod select;
 mod source;
 mod yaml;
 
 pub use agent::AgentFile;
 pub use error::LoopError;
 pub use file::{Kind, Known, LoopFile};
+pub use parts::variant::Variant;
+pub use select::SelectError;
 pub use source::FILE_BYTES_MAX;

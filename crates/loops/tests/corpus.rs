@@ -58,6 +58,22 @@ fn read<T: for<'a> Deserialize<'a>>(name: &str) -> BTreeMap<String, T> {
     serde_json::from_slice(&std::fs::read(folder(name)).unwrap()).unwrap()
 }
 
+/// Whether something is what its file says; `WINDLASS_SNAPSHOTS=update` writes the file.
+fn is_expected<T: for<'a> Deserialize<'a> + Serialize + PartialEq + std::fmt::Debug>(
+    name: &str,
+    actual: &BTreeMap<String, T>,
+) {
+    if std::env::var("WINDLASS_SNAPSHOTS").is_ok_and(|value| value == "update") {
+        let text = serde_json::to_string_pretty(actual).unwrap() + "\n";
+        std::fs::write(folder(name), text).unwrap();
+    }
+    let expected = read::<T>(name);
+    for (file, actual) in actual {
+        assert_eq!(expected.get(file), Some(actual), "{file}");
+    }
+    assert!(expected.keys().eq(actual.keys()), "{name} has other files");
+}
+
 fn parse(name: &str, bytes: &[u8]) -> Result<LoopFile, LoopError> {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let agents: BTreeSet<String> = names(&["builder", "designer", "reviewer"]);
@@ -99,12 +115,12 @@ fn refused<T: std::fmt::Debug>(
 
 #[test]
 fn bad_loops_are_refused_at_their_place() {
-    assert_eq!(refused("loops/bad", parse), read("loops/bad/expected.json"));
+    is_expected("loops/bad/expected.json", &refused("loops/bad", parse));
 }
 
 #[test]
 fn bad_agents_are_refused_at_their_place() {
-    assert_eq!(refused("agents/bad", AgentFile::parse), read("agents/bad/expected.json"));
+    is_expected("agents/bad/expected.json", &refused("agents/bad", AgentFile::parse));
 }
 
 #[test]
@@ -115,15 +131,22 @@ fn good_loops_give_their_plan() {
         assert_eq!(file.digest, Digest::of(bytes));
         assert_eq!((&file.id, &file.title), (&file.plan.id, &file.plan.title));
         assert_eq!(file.version, file.plan.version);
+        let variants = file.variants.keys().map(|name| {
+            let plan = file.plan_for(Some(name)).unwrap();
+            assert_eq!(plan.variant.as_ref(), Some(name));
+            let edges = plan.phases.into_iter().map(|phase| (phase.id, phase.needs));
+            (name.clone(), edges.collect::<BTreeMap<_, _>>())
+        });
         let value = json!({
             "category": file.category,
             "type": file.kind.as_str(),
             "body": file.body,
             "plan": file.plan,
+            "variants": variants.collect::<BTreeMap<_, _>>(),
         });
         (name.clone(), value)
     });
-    assert_eq!(plans.collect::<BTreeMap<_, _>>(), read::<Value>("loops/good/expected.json"));
+    is_expected("loops/good/expected.json", &plans.collect::<BTreeMap<String, Value>>());
 }
 
 #[test]
@@ -143,5 +166,5 @@ fn good_agents_are_read() {
         });
         (name.clone(), value)
     });
-    assert_eq!(agents.collect::<BTreeMap<_, _>>(), read::<Value>("agents/good/expected.json"));
+    is_expected("agents/good/expected.json", &agents.collect::<BTreeMap<String, Value>>());
 }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use serde_json::json;
-use windlass_kernel::run::plan::{Doer, Plan, When};
+use windlass_kernel::run::plan::{Doer, Plan, Reviewer, When};
 use windlass_loops::draw::{self, Colours};
 use windlass_loops::{Known, LoopFile};
 
@@ -31,6 +31,13 @@ fn shipped(name: &str) -> Plan {
         match doer {
             Doer::Agent { agent, .. } => drop(agents.insert(agent.clone())),
             Doer::Builtin { name, .. } => drop(builtins.insert(name.clone())),
+            Doer::Consensus { reviewers, .. } => {
+                let names = reviewers.iter().filter_map(|reviewer| match reviewer {
+                    Reviewer::Agent { agent, .. } => Some(agent.clone()),
+                    Reviewer::Person { .. } => None,
+                });
+                agents.extend(names);
+            }
             Doer::Command { .. } | Doer::Person { .. } => {}
         }
     }
@@ -43,12 +50,13 @@ fn shipped(name: &str) -> Plan {
 fn graph(phases: &[(&str, &[&str])]) -> Plan {
     let phases = phases.iter().map(|(id, needs)| {
         json!({
-            "checks": [], "gate": null, "outputs": [], "when": { "if": "always" },
+            "branch": false, "checks": [], "gate": null, "outputs": [], "when": { "if": "always" },
             "doer": { "by": "agent", "agent": "x", "prompt": null }, "id": id, "needs": needs,
         })
     });
     serde_json::from_value(json!({
-        "budget": {}, "concurrency": "parallel", "hold": { "approvals": 1, "expires_ms": null },
+        "budget": {}, "checkpoints": true, "governance": { "compliance": [], "gates": [] },
+        "variant": null, "concurrency": "parallel", "hold": { "approvals": 1, "expires_ms": null },
         "id": "graph", "on_restart": "resume", "require": [], "title": "A graph", "version": "1",
         "phases": phases.collect::<Vec<_>>(),
     }))

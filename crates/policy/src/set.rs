@@ -40,7 +40,8 @@ enum Proof {
 impl PolicySet {
     /// Reads a set from its files, by relative path, and runs its examples and cases.
     ///
-    /// `policy/*.toml` are rules, `tools.toml` is the registry; all others count only for the hash.
+    /// `policy/*.toml` are rules, except those in `policy/governance`, which calls are not judged by;
+    /// `tools.toml` is the registry; all others count only for the hash.
     ///
     /// # Errors
     /// The first [`PolicyError`] found: one fault refuses the whole set.
@@ -74,7 +75,10 @@ impl PolicySet {
             Self { hash, registry, rules: Vec::new(), by_tool: BTreeMap::new(), cases: 0 };
         let mut places = Vec::new();
         let mut cases = Vec::new();
-        let is_rule_file = |path: &str| path.starts_with("policy/") && path.ends_with(".toml");
+        let is_rule_file = |path: &str| {
+            let inside = path.starts_with("policy/") && path.ends_with(".toml");
+            inside && !path.starts_with("policy/governance/")
+        };
         for (path, bytes) in files.iter().filter(|(path, _)| is_rule_file(path)) {
             let source = Source::new(path, bytes)?;
             let file = rule::load(&source)?;

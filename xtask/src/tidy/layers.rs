@@ -17,7 +17,8 @@ enum May {
 /// The table of layers; development dependencies are free.
 const LAYERS: &[(&str, May)] = &[
     ("windlass-kernel", May::Use(&[])),
-    ("windlass-loops", May::Use(&["windlass-kernel"])),
+    ("windlass-governance", May::Use(&["windlass-kernel"])),
+    ("windlass-loops", May::Use(&["windlass-kernel", "windlass-governance"])),
     ("windlass-policy", May::Use(&["windlass-kernel"])),
     ("windlass-formats", May::Use(&["windlass-kernel"])),
     ("windlass-driver", May::Use(&["windlass-kernel"])),
@@ -37,6 +38,7 @@ const LAYERS: &[(&str, May)] = &[
             "windlass-policy",
             "windlass-formats",
             "windlass-driver",
+            "windlass-governance",
             "windlass-store",
             "windlass-connect",
             "windlass-runtime",
@@ -58,7 +60,14 @@ const PURE: &[(&str, &[&str])] = &[
         "windlass-kernel",
         &["schemars", "serde", "serde_json", "serde_json_canonicalizer", "sha2", "thiserror"],
     ),
-    ("windlass-loops", &["saphyr-parser", "serde_json", "thiserror", "windlass-kernel"]),
+    (
+        "windlass-governance",
+        &["globset", "regex", "serde", "serde_json", "thiserror", "toml", "windlass-kernel"],
+    ),
+    (
+        "windlass-loops",
+        &["saphyr-parser", "serde_json", "thiserror", "windlass-governance", "windlass-kernel"],
+    ),
     (
         "windlass-policy",
         &[

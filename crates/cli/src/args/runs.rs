@@ -14,6 +14,12 @@ pub struct RunTask {
     /// The loop to take it through.
     #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
     pub name: String,
+    /// The variant of the loop.
+    #[arg(long, value_name = "VARIANT")]
+    pub variant: Option<String>,
+    /// A phase that would be left out; may be given several times.
+    #[arg(long, value_name = "PHASE")]
+    pub with: Vec<String>,
     /// Work in a git work tree and on a branch of its own.
     #[arg(long)]
     pub worktree: bool,
@@ -187,6 +193,12 @@ pub enum Loop {
         /// The loop.
         #[arg(value_name = "LOOP")]
         name: String,
+        /// The variant of the loop.
+        #[arg(long, value_name = "VARIANT")]
+        variant: Option<String>,
+        /// A phase that would be left out; may be given several times.
+        #[arg(long, value_name = "PHASE")]
+        with: Vec<String>,
         /// How to draw it.
         #[arg(long = "as", value_name = "FORM", default_value = "text")]
         draw: Draw,

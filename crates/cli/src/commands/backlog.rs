@@ -11,7 +11,7 @@ use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Code, Digest, Timestamp};
 
 use crate::args::BacklogCommand;
-use crate::commands::run::{open, report, start};
+use crate::commands::run::{Chosen, open, report, start};
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
 use crate::project::{Project, read_limited};
@@ -47,7 +47,8 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Done
             let task = Value::Object(item.to_task()?.to_object());
             let origin = json!({ "file": path, "line": item.line, "digest": item.digest });
             let options = vec![(OPTION.to_owned(), origin)];
-            let run = start(&shop, name, task, *worktree, answers.as_deref(), options)?;
+            let chosen = Chosen { name, variant: None, with: &[] };
+            let run = start(&shop, &chosen, task, *worktree, answers.as_deref(), options)?;
             report(&run, output)
         }
     }

@@ -18,17 +18,31 @@ const FILES: &[(&str, &str)] = &[
     ("config.toml", include_str!("../../../../policies/config.toml")),
     ("tools.toml", include_str!("../../../../policies/tools.toml")),
     ("policy/default.toml", include_str!("../../../../policies/default.toml")),
+    (
+        "policy/governance/universal.toml",
+        include_str!("../../../../policies/governance/universal.toml"),
+    ),
     ("loops/spine.md", include_str!("../../../../loops/spine.md")),
+    ("loops/phases.md", include_str!("../../../../loops/phases.md")),
     ("loops/driver.md", include_str!("../../../../loops/driver.md")),
     ("loops/driver/intents.toml", include_str!("../../../../loops/driver/intents.toml")),
     ("loops/driver/models.toml", include_str!("../../../../loops/driver/models.toml")),
     ("loops/driver/profiles.toml", include_str!("../../../../loops/driver/profiles.toml")),
     ("loops/driver/routing.toml", include_str!("../../../../loops/driver/routing.toml")),
     ("loops/driver/verification.toml", include_str!("../../../../loops/driver/verification.toml")),
+    ("agents/advocate.md", include_str!("../../../../loops/agents/advocate.md")),
+    ("agents/architect.md", include_str!("../../../../loops/agents/architect.md")),
     ("agents/builder.md", include_str!("../../../../loops/agents/builder.md")),
+    ("agents/critic.md", include_str!("../../../../loops/agents/critic.md")),
+    ("agents/data-engineer.md", include_str!("../../../../loops/agents/data-engineer.md")),
     ("agents/designer.md", include_str!("../../../../loops/agents/designer.md")),
+    ("agents/developer.md", include_str!("../../../../loops/agents/developer.md")),
+    ("agents/documenter.md", include_str!("../../../../loops/agents/documenter.md")),
     ("agents/executor.md", include_str!("../../../../loops/agents/executor.md")),
+    ("agents/hygienist.md", include_str!("../../../../loops/agents/hygienist.md")),
+    ("agents/qa-engineer.md", include_str!("../../../../loops/agents/qa-engineer.md")),
     ("agents/reviewer.md", include_str!("../../../../loops/agents/reviewer.md")),
+    ("agents/security-engineer.md", include_str!("../../../../loops/agents/security-engineer.md")),
     (".gitignore", include_str!("../../../../policies/gitignore")),
 ];
 
@@ -65,6 +79,7 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> Done {
         output.line(&format!("{} {}", output.paint("made", Ink::Good), folder.display()));
         output.line("  tools.toml           which tools there are and what they can do");
         output.line("  policy/default.toml  what they may do, with examples that are run");
+        output.line("  policy/governance/   what the work of phases is measured by");
         output.line("  loops/, agents/      what runs follow, and who does the work");
         output.line("  config.toml          settings");
         output.line("  windlass.db          the journal");

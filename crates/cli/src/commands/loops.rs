@@ -8,7 +8,7 @@ use crate::args::{Draw, Loop};
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
 use crate::project::{FILE_BYTES_MAX, Project, read_limited};
-use crate::workshop::{agents, builtins, loops};
+use crate::workshop::{agents, builtins, composed, loops, rules};
 
 /// Runs a subcommand of `loop`.
 pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
@@ -25,6 +25,7 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
                             "id": file.id, "title": file.title, "type": file.kind.as_str(),
                             "category": file.category, "version": file.version,
                             "phases": file.plan.phases.len(), "digest": file.digest,
+                            "variants": file.variants.keys().collect::<Vec<_>>(),
                         })
                     })
                     .collect();
@@ -39,20 +40,21 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
                         (file.plan.phases.len().to_string(), None),
                         (file.category.clone(), Some(Ink::Faint)),
                         (plain(&file.title), None),
+                        (variants(file), Some(Ink::Faint)),
                     ]
                 })
                 .collect();
-            output.table(&["LOOP", "PHASES", "CATEGORY", "TITLE"], &rows);
+            output.table(&["LOOP", "PHASES", "CATEGORY", "TITLE", "VARIANTS"], &rows);
             Ok(0)
         }
-        Loop::Show { name, draw } => {
+        Loop::Show { name, variant, with, draw } => {
             let loops = loops(&files, &agents)?;
             let Some(file) = loops.get(name) else {
                 return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
             };
+            let plan = file.plan_with(variant.as_deref(), with)?;
             if output.json {
-                output
-                    .value(&json!({ "id": file.id, "plan": file.plan, "digest": file.digest }))?;
+                output.value(&json!({ "id": file.id, "plan": plan, "digest": file.digest }))?;
                 return Ok(0);
             }
             let text = match draw {
@@ -62,16 +64,20 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
                     } else {
                         draw::Colours::None
                     };
-                    draw::text(&file.plan, colours)
+                    draw::text(&plan, colours)
                 }
-                Draw::Mermaid => draw::mermaid(&file.plan),
-                Draw::Svg => draw::svg(&file.plan),
+                Draw::Mermaid => draw::mermaid(&plan),
+                Draw::Svg => draw::svg(&plan),
             };
             output.bytes(text.as_bytes());
             Ok(0)
         }
         Loop::Check { files: named } if named.is_empty() => {
             let loops = loops(&files, &agents)?;
+            let rules = rules(&files)?;
+            for file in loops.values() {
+                composed(&rules, Some(file))?;
+            }
             if output.json {
                 output.value(&json!({ "loops": loops.keys().collect::<Vec<_>>() }))?;
             } else {
@@ -82,10 +88,12 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
         Loop::Check { files: named } => {
             let (names, builtins) = (agents.keys().cloned().collect(), builtins());
             let known = windlass_loops::Known { agents: &names, builtins: &builtins };
+            let rules = rules(&files)?;
             for path in named {
                 let bytes = read_limited(path, FILE_BYTES_MAX)?;
                 let file =
                     windlass_loops::LoopFile::parse(&path.display().to_string(), &bytes, &known)?;
+                composed(&rules, Some(&file))?;
                 if output.json {
                     output.value(
                         &json!({ "file": path, "id": file.id, "phases": file.plan.phases.len() }),
@@ -102,4 +110,9 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
             Ok(0)
         }
     }
+}
+
+/// The names of a loop's variants.
+fn variants(file: &windlass_loops::LoopFile) -> String {
+    file.variants.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
 }

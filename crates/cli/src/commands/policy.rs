@@ -1,16 +1,21 @@
 //! `windlass policy`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::json;
+use windlass_governance::{level_name, on_failure_name};
+use windlass_kernel::Code;
+use windlass_kernel::run::plan::{Compare, Evidence, Rule};
 use windlass_policy::{Judgement, PolicySet, Question, Verdict};
 use windlass_runtime::FileWorkspace;
 
 use crate::args::{Explain, Policy};
 use crate::commands::{read_args, risk, tool_name};
 use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output};
+use crate::output::{Ink, Output, plain};
 use crate::project::{Project, unreadable};
+use crate::workshop::{agents, composed, loops, rules};
 
 /// Runs a subcommand of `policy`.
 pub fn run(project: &Project, command: &Policy, output: &Output) -> Done {
@@ -18,7 +23,9 @@ pub fn run(project: &Project, command: &Policy, output: &Output) -> Done {
     match command {
         Policy::Check => {
             Project::config(&files)?;
-            check(&PolicySet::load(&files)?, output)
+            let set = PolicySet::load(&files)?;
+            let rules = composed(&rules(&files)?, None)?.origins.len();
+            check(&set, rules, output)
         }
         Policy::Explain(options) => explain(project, &PolicySet::load(&files)?, options, output),
         Policy::Test { file: None } => {
@@ -37,6 +44,7 @@ pub fn run(project: &Project, command: &Policy, output: &Output) -> Done {
             let failed = run_cases(&set, &shown(file), &bytes, output)?;
             Ok(u8::from(failed > 0))
         }
+        Policy::Gates { name } => gates(&files, name.as_deref(), output),
         Policy::Hash => {
             let hash = PolicySet::load(&files)?.hash();
             if output.json {
@@ -55,7 +63,7 @@ fn shown(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn check(set: &PolicySet, output: &Output) -> Done {
+fn check(set: &PolicySet, gates: usize, output: &Output) -> Done {
     if output.json {
         let rules: Vec<_> = set
             .rules()
@@ -73,7 +81,7 @@ fn check(set: &PolicySet, output: &Output) -> Done {
                         "class": tool.class, "timeout_ms": tool.timeout_ms })
             })
             .collect();
-        output.value(&json!({ "policy_hash": set.hash(), "rules": rules, "tools": tools, "cases": set.cases() }))?;
+        output.value(&json!({ "policy_hash": set.hash(), "rules": rules, "tools": tools, "cases": set.cases(), "gates": gates }))?;
         return Ok(0);
     }
     let tools: Vec<_> = set
@@ -102,13 +110,86 @@ fn check(set: &PolicySet, output: &Output) -> Done {
         .collect();
     output.table(&["VERDICT", "RULE", "REASON"], &rules);
     output.line(&format!(
-        "\n{}: {} rules, {} cases, hash {}",
+        "\n{}: {} rules, {} cases, {gates} gates, hash {}",
         output.paint("good", Ink::Good),
         set.rules().len(),
         set.cases(),
         set.hash()
     ));
     Ok(0)
+}
+
+/// Lists what work is measured by.
+fn gates(files: &BTreeMap<String, Vec<u8>>, name: Option<&str>, output: &Output) -> Done {
+    let loops = loops(files, &agents(files)?)?;
+    let file = match name {
+        None => None,
+        Some(name) => Some(loops.get(name).ok_or_else(|| {
+            Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`"))
+        })?),
+    };
+    let composed = composed(&rules(files)?, file)?;
+    let all = composed.governance.gates.iter().chain(&composed.governance.compliance);
+    let places = composed.origins.iter().map(|((kind, id), stated)| {
+        let places: Vec<String> = stated.iter().map(|one| one.place.to_string()).collect();
+        let levels: Vec<&str> = stated.iter().map(|one| level_name(one.rule.level)).collect();
+        ((kind.as_str(), id.as_str()), (places, levels))
+    });
+    let places: BTreeMap<_, _> = places.collect();
+    let gates = composed.governance.gates.len();
+    let kinds = all.enumerate().map(|(at, rule)| {
+        let kind = if at < gates { "gate" } else { "compliance" };
+        let (places, levels) = places.get(&(kind, rule.id.as_str())).cloned().unwrap_or_default();
+        (kind, rule, places, levels)
+    });
+    if output.json {
+        let values: Vec<_> = kinds
+            .map(|(kind, rule, places, levels)| {
+                json!({ "kind": kind, "rule": rule, "places": places, "levels": levels })
+            })
+            .collect();
+        output.value(&values)?;
+        return Ok(0);
+    }
+    let rows: Vec<_> = kinds
+        .map(|(kind, rule, _, levels)| {
+            let phases =
+                if rule.phases.is_empty() { "all".to_owned() } else { rule.phases.join(", ") };
+            vec![
+                (kind.to_owned(), None),
+                (rule.id.clone(), Some(Ink::Bold)),
+                (on_failure_name(rule.on_failure).to_owned(), None),
+                (levels.join(", "), None),
+                (phases, None),
+                (plain(&wanted(rule)), Some(Ink::Faint)),
+            ]
+        })
+        .collect();
+    output.table(&["KIND", "RULE", "ON FAILURE", "LEVELS", "PHASES", "WANTED"], &rows);
+    Ok(0)
+}
+
+/// What a rule wants, in a few words.
+fn wanted(rule: &Rule) -> String {
+    match &rule.evidence {
+        Evidence::Metric { argv, compare, pointer, threshold, .. } => {
+            let compare = match compare {
+                Compare::AtLeast => "at least",
+                Compare::AtMost => "at most",
+                Compare::Equal => "exactly",
+            };
+            format!("{pointer} of `{}` {compare} {threshold}", argv.join(" "))
+        }
+        Evidence::Tool { argv, .. } => format!("`{}` ends well", argv.join(" ")),
+        Evidence::Validator { bytes_max, files, forbid, json, require } => {
+            let mut words = vec![files.join(", ")];
+            words.extend(require.iter().map(|require| format!("with `{require}`")));
+            words.extend(forbid.iter().map(|forbid| format!("without `{forbid}`")));
+            words.extend(json.then(|| "JSON".to_owned()));
+            words.extend(bytes_max.map(|most| format!("at most {most} bytes")));
+            words.join(" ")
+        }
+    }
 }
 
 fn explain(project: &Project, set: &PolicySet, options: &Explain, output: &Output) -> Done {

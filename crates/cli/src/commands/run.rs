@@ -12,7 +12,7 @@ use crate::commands::{backlog, status};
 use crate::failure::{Done, Failure};
 use crate::output::Output;
 use crate::project::{Project, read_limited};
-use crate::workshop::{Shop, whoami};
+use crate::workshop::{Shop, composed, whoami};
 
 /// The largest file of answers or of a task.
 const BYTES_MAX: u64 = 4 << 20;
@@ -27,22 +27,37 @@ pub fn run(project: &Project, options: &RunTask, output: &Output) -> Done {
     let shop = open(project, options.by.as_deref(), output)?;
     let task = read_task(&options.task)?;
     let answers = options.answers.as_deref();
-    let run = start(&shop, &options.name, task, options.worktree, answers, Vec::new())?;
+    let chosen =
+        Chosen { name: &options.name, variant: options.variant.as_deref(), with: &options.with };
+    let run = start(&shop, &chosen, task, options.worktree, answers, Vec::new())?;
     report(&run, output)
+}
+
+/// Which loop, and what of it.
+pub struct Chosen<'a> {
+    /// The loop.
+    pub name: &'a str,
+    /// Its variant.
+    pub variant: Option<&'a str>,
+    /// Phases that would be left out.
+    pub with: &'a [String],
 }
 
 /// Starts a run of a loop.
 pub fn start(
     shop: &Shop,
-    name: &str,
+    chosen: &Chosen<'_>,
     task: Value,
     worktree: bool,
     answers: Option<&std::path::Path>,
     more: Vec<(String, Value)>,
 ) -> Result<Run, Failure> {
+    let name = chosen.name;
     let Some(file) = shop.loops.get(name) else {
         return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
     };
+    let mut plan = file.plan_with(chosen.variant, chosen.with)?;
+    plan.governance = composed(&shop.rules, Some(file))?.governance;
     let mut options: serde_json::Map<String, Value> = more.into_iter().collect();
     if let Some(path) = answers {
         let bytes = read_limited(path, BYTES_MAX)?;
@@ -55,7 +70,7 @@ pub fn start(
     Ok(shop.engine.start(NewRun {
         worktree,
         options: Value::Object(options),
-        ..NewRun::new(file.plan.clone(), file.digest, task)
+        ..NewRun::new(plan, file.digest, task)
     })?)
 }
 

@@ -146,10 +146,19 @@ fn what_was_recorded_is_no_change_of_the_repository() {
         staged.lines().collect::<Vec<_>>(),
         [
             ".windlass/.gitignore",
+            ".windlass/agents/advocate.md",
+            ".windlass/agents/architect.md",
             ".windlass/agents/builder.md",
+            ".windlass/agents/critic.md",
+            ".windlass/agents/data-engineer.md",
             ".windlass/agents/designer.md",
+            ".windlass/agents/developer.md",
+            ".windlass/agents/documenter.md",
             ".windlass/agents/executor.md",
+            ".windlass/agents/hygienist.md",
+            ".windlass/agents/qa-engineer.md",
             ".windlass/agents/reviewer.md",
+            ".windlass/agents/security-engineer.md",
             ".windlass/config.toml",
             ".windlass/loops/driver.md",
             ".windlass/loops/driver/intents.toml",
@@ -157,8 +166,10 @@ fn what_was_recorded_is_no_change_of_the_repository() {
             ".windlass/loops/driver/profiles.toml",
             ".windlass/loops/driver/routing.toml",
             ".windlass/loops/driver/verification.toml",
+            ".windlass/loops/phases.md",
             ".windlass/loops/spine.md",
             ".windlass/policy/default.toml",
+            ".windlass/policy/governance/universal.toml",
             ".windlass/tools.toml"
         ]
     );

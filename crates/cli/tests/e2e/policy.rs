@@ -22,10 +22,19 @@ fn the_shipped_policy_is_good() {
     let hash = place.run(&["policy", "hash", "--json"]).exit(0).quiet().json();
     assert_eq!(hash["policy_hash"], json["policy_hash"]);
     let files = [
+        "agents/advocate.md",
+        "agents/architect.md",
         "agents/builder.md",
+        "agents/critic.md",
+        "agents/data-engineer.md",
         "agents/designer.md",
+        "agents/developer.md",
+        "agents/documenter.md",
         "agents/executor.md",
+        "agents/hygienist.md",
+        "agents/qa-engineer.md",
         "agents/reviewer.md",
+        "agents/security-engineer.md",
         "config.toml",
         "loops/driver.md",
         "loops/driver/intents.toml",
@@ -33,8 +42,10 @@ fn the_shipped_policy_is_good() {
         "loops/driver/profiles.toml",
         "loops/driver/routing.toml",
         "loops/driver/verification.toml",
+        "loops/phases.md",
         "loops/spine.md",
         "policy/default.toml",
+        "policy/governance/universal.toml",
         "tools.toml",
     ];
     assert_eq!(hash["files"], json!(files));

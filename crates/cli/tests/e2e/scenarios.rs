@@ -137,6 +137,11 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         place.write(".windlass/policy/mine.toml", "[[rule]]\n");
         place.run(&["policy", "check"])
     }),
+    (Code::GovernanceInvalid, || {
+        let place = Place::with_project();
+        place.append(".windlass/policy/governance/universal.toml", "colour = 1");
+        place.run(&["policy", "check"])
+    }),
     (Code::DriverConfigInvalid, || {
         let place = Place::with_project();
         place.append(".windlass/loops/driver/models.toml", "colour = 1");

@@ -1,6 +1,8 @@
 //! Parts of a plan in a few words.
 
-use windlass_kernel::run::plan::{At, Doer, Effect, OnRestart, Phase, Plan, Requirement, When};
+use windlass_kernel::run::plan::{
+    At, Doer, Effect, OnRestart, Phase, Plan, Requirement, Reviewer, When,
+};
 
 use crate::near;
 
@@ -20,7 +22,7 @@ pub fn doer(doer: &Doer) -> String {
         Doer::Builtin { name, .. } => format!("builtin {name}"),
         Doer::Command { argv, .. } => format!("$ {}", argv.join(" ")),
         Doer::Consensus { quorum, reviewers, question, .. } => {
-            format!("{quorum} of {}: {question}", reviewers.len())
+            format!("{quorum} of {} agree: {question}", reviewers.len())
         }
         Doer::Person { approvals, question } => match approvals {
             1 => format!("person: {question}"),
@@ -39,6 +41,17 @@ pub fn when(when: &When) -> Option<String> {
         }
         When::Intervention => Some("only to intervene".to_owned()),
     }
+}
+
+/// Where it works, if not in the run's workspace.
+pub fn branch(phase: &Phase) -> Option<String> {
+    phase.branch.then(|| "in a branch".to_owned())
+}
+
+/// The loop's name, with its variant.
+pub fn name(plan: &Plan) -> String {
+    let id = safe(&plan.id, 64);
+    plan.variant.as_ref().map_or(id.clone(), |variant| format!("{id} ({})", safe(variant, 64)))
 }
 
 /// What follows from a verdict.
@@ -74,7 +87,14 @@ pub fn holds(effect: &Effect) -> bool {
 pub fn is_held(phase: &Phase) -> bool {
     let judged = phase.checks.iter().map(|check| &check.verdicts);
     let judged = judged.chain(phase.gate.iter().map(|gate| &gate.verdicts));
-    matches!(phase.doer, Doer::Person { .. }) || judged.flat_map(|map| map.values()).any(holds)
+    let asks = match &phase.doer {
+        Doer::Person { .. } => true,
+        Doer::Consensus { reviewers, .. } => {
+            reviewers.iter().any(|reviewer| matches!(reviewer, Reviewer::Person { .. }))
+        }
+        Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => false,
+    };
+    asks || judged.flat_map(|map| map.values()).any(holds)
 }
 
 /// Everything that judges a phase: its name with a mark, and its verdicts.
@@ -111,6 +131,9 @@ pub fn settings(plan: &Plan) -> String {
             OnRestart::Terminate => "on restart terminate".to_owned(),
         },
     ];
+    if !plan.checkpoints {
+        words.push("no checkpoints".to_owned());
+    }
     words.extend(plan.require.iter().map(|requirement| match requirement {
         Requirement::CleanRepo => "clean repo".to_owned(),
         Requirement::Repo => "repo".to_owned(),

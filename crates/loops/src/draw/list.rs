@@ -20,6 +20,7 @@ pub fn phases(plan: &Plan, colours: Colours) -> Vec<String> {
         let name = describe::safe(&phase.id, 64);
         let mut words = vec![describe::doer(&phase.doer)];
         words.extend(describe::when(&phase.when));
+        words.extend(describe::branch(phase));
         if !phase.needs.is_empty() {
             words.push(format!("after {}", describe::safe(&phase.needs.join(", "), 200)));
         }

@@ -50,6 +50,7 @@ fn label(phase: &Phase) -> String {
     let mut lines = vec![format!("<b>{}</b>", escape(&phase.id))];
     lines.push(escape(&describe::doer(&phase.doer)));
     lines.extend(describe::when(&phase.when).map(|when| escape(&when)));
+    lines.extend(describe::branch(phase));
     lines.extend(phase.checks.iter().map(|check| format!("✓ {}", escape(&check.id))));
     lines.extend(phase.gate.iter().map(|gate| format!("◇ {}", escape(&gate.id))));
     if describe::is_held(phase) {

@@ -56,7 +56,7 @@ pub fn svg(plan: &Plan) -> String {
         draw_box(&mut body, phase, *spot, lines);
     }
     let settings = describe::settings(plan);
-    let title = describe::safe(&format!("{}: {}", plan.id, plan.title), 200);
+    let title = describe::safe(&format!("{}: {}", describe::name(plan), plan.title), 200);
     let words = title.chars().count().max(settings.chars().count()) * LETTER;
     let width = (inner + lanes * LANE).max(MARGIN + words) + MARGIN;
     let mut out = String::new();
@@ -89,6 +89,7 @@ fn content(phase: &Phase) -> Vec<(&'static str, String)> {
     let cut = |text: &str| describe::safe(text, 40);
     let mut lines = vec![("n", cut(&phase.id)), ("d", cut(&describe::doer(&phase.doer)))];
     lines.extend(describe::when(&phase.when).map(|when| ("d", cut(&when))));
+    lines.extend(describe::branch(phase).map(|branch| ("d", branch)));
     lines.extend(phase.checks.iter().map(|check| ("m", cut(&format!("✓ {}", check.id)))));
     lines.extend(phase.gate.iter().map(|gate| ("m", cut(&format!("◇ {}", gate.id)))));
     if describe::is_held(phase) {

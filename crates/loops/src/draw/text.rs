@@ -21,7 +21,7 @@ const GAP: usize = 3;
 /// Draws a plan for a terminal of 80 columns; a graph that does not fit is shown as a list.
 #[must_use]
 pub fn text(plan: &Plan, colours: Colours) -> String {
-    let title = format!("{}: {}", describe::safe(&plan.id, 64), describe::safe(&plan.title, 200));
+    let title = format!("{}: {}", describe::name(plan), describe::safe(&plan.title, 200));
     let mut lines: Vec<String> =
         list::wrap(&title, 0).into_iter().map(|line| styled(&line, Style::Name, colours)).collect();
     lines.extend(list::wrap(&describe::settings(plan), 0));
@@ -40,6 +40,7 @@ fn content(phase: &Phase) -> Vec<(String, Style)> {
     let mut lines =
         vec![(cut(&phase.id), Style::Name), (cut(&describe::doer(&phase.doer)), Style::Plain)];
     lines.extend(describe::when(&phase.when).map(|when| (cut(&when), Style::Plain)));
+    lines.extend(describe::branch(phase).map(|branch| (branch, Style::Plain)));
     for check in &phase.checks {
         lines.push((cut(&format!("✓ {}", check.id)), Style::Gate));
     }

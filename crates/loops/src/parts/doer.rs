@@ -8,7 +8,7 @@ use crate::error::{Fault, Problem, shown};
 use crate::near;
 use crate::parts::number::{self, Unit};
 use crate::parts::shape::{self, Fields};
-use crate::parts::{settings, text};
+use crate::parts::{consensus, settings, text};
 use crate::yaml::Node;
 
 /// How long a command may take when the file does not say.
@@ -27,9 +27,11 @@ pub struct Context<'a> {
     pub builtins: &'a BTreeSet<String>,
     /// How many people must agree when a person is asked and the file does not say.
     pub approvals: u32,
+    /// Whether the loop keeps checkpoints.
+    pub checkpoints: bool,
 }
 
-const BY: [&str; 4] = ["agent", "builtin", "command", "person"];
+const BY: [&str; 5] = ["agent", "builtin", "command", "consensus", "person"];
 
 pub fn read(node: &Node, context: Context<'_>) -> Result<Doer, Fault> {
     let all = [
@@ -42,6 +44,10 @@ pub fn read(node: &Node, context: Context<'_>) -> Result<Doer, Fault> {
         "repeatable",
         "person",
         "approvals",
+        "consensus",
+        "reviewers",
+        "quorum",
+        "checklist",
     ];
     let fields = Fields::of(node, "doer", "a doer", &all)?;
     let [by] = fields.among(&BY)[..] else {
@@ -51,11 +57,12 @@ pub fn read(node: &Node, context: Context<'_>) -> Result<Doer, Fault> {
         "agent" => agent(node, context),
         "builtin" => builtin(node, context),
         "command" => command(node),
+        "consensus" => consensus::read(node, context),
         _ => person(node, context),
     }
 }
 
-fn agent(node: &Node, context: Context<'_>) -> Result<Doer, Fault> {
+pub fn agent(node: &Node, context: Context<'_>) -> Result<Doer, Fault> {
     let fields = Fields::of(node, "doer", "an agent as doer", &["agent", "prompt"])?;
     let agent = known(fields.need("agent")?, "agent", context.agents)?;
     let prompt = fields.get("prompt");
@@ -82,7 +89,22 @@ fn builtin(node: &Node, context: Context<'_>) -> Result<Doer, Fault> {
 fn command(node: &Node) -> Result<Doer, Fault> {
     let known = ["command", "timeout_seconds", "repeatable"];
     let fields = Fields::of(node, "doer", "a command as doer", &known)?;
-    let words = fields.need("command")?;
+    let repeatable = fields.get("repeatable").map(|node| shape::boolean(node, "repeatable"));
+    Ok(Doer::Command {
+        argv: words(fields.need("command")?)?,
+        repeatable: repeatable.transpose()?.unwrap_or(false),
+        timeout_ms: timeout(fields.get("timeout_seconds"))?,
+    })
+}
+
+/// How long a program may take, in milliseconds.
+pub fn timeout(node: Option<&Node>) -> Result<u64, Fault> {
+    let timeout = node.map(|node| number::decimal(node, "timeout_seconds", SECONDS));
+    Ok(timeout.transpose()?.unwrap_or(COMMAND_MS))
+}
+
+/// A program and its arguments.
+pub fn words(words: &Node) -> Result<Vec<String>, Fault> {
     let items = shape::list(words, "command")?;
     if items.is_empty() {
         return Err(Problem::EmptyCommand.at(words.at));
@@ -104,14 +126,7 @@ fn command(node: &Node) -> Result<Doer, Fault> {
         }
         argv.push(word.to_owned());
     }
-    let timeout = fields.get("timeout_seconds");
-    let timeout = timeout.map(|node| number::decimal(node, "timeout_seconds", SECONDS));
-    let repeatable = fields.get("repeatable").map(|node| shape::boolean(node, "repeatable"));
-    Ok(Doer::Command {
-        argv,
-        repeatable: repeatable.transpose()?.unwrap_or(false),
-        timeout_ms: timeout.transpose()?.unwrap_or(COMMAND_MS),
-    })
+    Ok(argv)
 }
 
 fn person(node: &Node, context: Context<'_>) -> Result<Doer, Fault> {

@@ -1,9 +1,12 @@
 //! The parts of a file's frontmatter, each read from its node.
 
+pub mod consensus;
 pub mod doer;
 pub mod effect;
+pub mod governance;
 pub mod number;
 pub mod phase;
 pub mod settings;
 pub mod shape;
 pub mod text;
+pub mod variant;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use windlass_kernel::run::plan::{At, Check, Gate, Phase, When};
+use windlass_kernel::run::plan::{At, Check, Doer, Gate, Phase, When};
 
 use crate::error::{Fault, Place, Problem, shown};
 use crate::parts::doer::{self, Context};
 use crate::parts::effect::{self, Judge, Reference};
 use crate::parts::shape::{self, Fields};
-use crate::parts::text;
+use crate::parts::{consensus, text};
 use crate::yaml::{Node, Value};
 
 /// A phase with the places that the graph's errors name.
@@ -19,9 +19,12 @@ pub struct Draft {
     /// The place of each name in `needs`.
     pub needs_at: Vec<Place>,
     pub references: Vec<Reference>,
+    /// Whether it is left out unless a variant includes it.
+    pub optional: bool,
 }
 
-const KEYS: [&str; 7] = ["id", "needs", "when", "doer", "outputs", "checks", "gate"];
+const KEYS: [&str; 9] =
+    ["id", "needs", "when", "optional", "branch", "doer", "outputs", "checks", "gate"];
 
 pub fn read(node: &Node, context: Context<'_>) -> Result<Draft, Fault> {
     let fields = Fields::of(node, "phases", "a phase", &KEYS)?;
@@ -34,8 +37,34 @@ pub fn read(node: &Node, context: Context<'_>) -> Result<Draft, Fault> {
     let mut references = Vec::new();
     let checks = checks(fields.get("checks"), context, &mut references)?;
     let gate = fields.get("gate").map(|node| gate(node, &mut references)).transpose()?;
-    let phase = Phase { branch: false, checks, doer, gate, id, needs, outputs, when };
-    Ok(Draft { phase, at: id_node.at, needs_at, references })
+    let optional = fields.get("optional").map(|node| shape::boolean(node, "optional"));
+    let optional = optional.transpose()?.unwrap_or(false);
+    let branch = fields.get("branch").map(|node| branch(node, &id, &doer, context));
+    let branch = branch.transpose()?.unwrap_or(false);
+    let gate_at = fields.get("gate").map_or(id_node.at, |node| node.at);
+    consensus::check_gate(&id, &doer, gate.as_ref(), gate_at)?;
+    let phase = Phase { branch, checks, doer, gate, id, needs, outputs, when };
+    Ok(Draft { phase, at: id_node.at, needs_at, references, optional })
+}
+
+/// Whether a phase works in a work tree of its own, which only some can.
+fn branch(node: &Node, id: &str, doer: &Doer, context: Context<'_>) -> Result<bool, Fault> {
+    if !shape::boolean(node, "branch")? {
+        return Ok(false);
+    }
+    let writes = match doer {
+        Doer::Agent { .. } | Doer::Command { .. } => None,
+        Doer::Builtin { .. } => Some("a builtin"),
+        Doer::Consensus { .. } => Some("a consensus"),
+        Doer::Person { .. } => Some("a person"),
+    };
+    match writes {
+        Some(doer) => Err(Problem::BranchDoer(id.to_owned(), doer).at(node.at)),
+        None if !context.checkpoints => {
+            Err(Problem::BranchWithoutCheckpoints(id.to_owned()).at(node.at))
+        }
+        None => Ok(true),
+    }
 }
 
 fn needs(node: Option<&Node>) -> Result<(Vec<String>, Vec<Place>), Fault> {
@@ -105,7 +134,16 @@ fn checks(
         }
         let words = [("before", At::Before), ("after", At::After)];
         let at = shape::choice(fields.need("at")?, "at", &words)?;
-        let doer = doer::read(fields.need("doer")?, context)?;
+        let doer_node = fields.need("doer")?;
+        let doer = doer::read(doer_node, context)?;
+        let people = match &doer {
+            Doer::Consensus { .. } => Some("reviewers, who are asked only as a phase"),
+            Doer::Person { .. } => Some("a person, who is asked only as a phase"),
+            Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => None,
+        };
+        if let Some(people) = people {
+            return Err(Problem::CheckByPeople(people).at(doer_node.at));
+        }
         let judge = Judge { what: "check", id: &id, at: id_node.at };
         let verdicts = effect::verdicts(fields.get("verdicts"), judge, references)?;
         checks.push(Check { at, doer, id, verdicts });

@@ -113,7 +113,8 @@ pub fn json(node: &Node) -> Result<Json, Fault> {
     })
 }
 
-fn exact(text: &str, at: Place) -> Result<Number, Fault> {
+/// A number that canonical form keeps exactly.
+pub fn exact(text: &str, at: Place) -> Result<Number, Fault> {
     let unsafe_number = || Problem::UnsafeNumber(shown(text)).at(at);
     if text.contains('.') {
         // A double keeps 15 digits of any decimal number.

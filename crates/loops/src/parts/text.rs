@@ -22,9 +22,13 @@ pub fn is_id(text: &str) -> bool {
 pub fn id(node: &Node, key: &str, what: &'static str) -> Result<String, Fault> {
     let text = string(node, key)?;
     if !is_id(text) {
-        return Err(bad(text, what, "`a` to `z`, `0` to `9`, `_` and `-`").at(node.at));
+        return Err(bad_id(text, what).at(node.at));
     }
     Ok(text.to_owned())
+}
+
+pub fn bad_id(text: &str, what: &'static str) -> Problem {
+    bad(text, what, "`a` to `z`, `0` to `9`, `_` and `-`")
 }
 
 /// Whether a verdict or a fact may be named so.

@@ -8,8 +8,9 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::{
-    At, Budget, Check, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase, Plan,
-    Requirement, RunOutcome, Trigger, When,
+    At, Budget, Check, Compare, Concurrency, Doer, Effect, Evidence, Gate, Governance, HoldRule,
+    Level, OnFailure, OnRestart, Phase, Plan, Requirement, Reviewer, Rule, RunOutcome, Trigger,
+    When,
 };
 
 pub const AGENTS: [&str; 3] = ["builder", "designer", "reviewer"];
@@ -40,7 +41,7 @@ fn word() -> impl Strategy<Value = String> {
     "[A-Za-z0-9_.-]{1,12}"
 }
 
-fn value() -> impl Strategy<Value = Value> {
+fn value() -> BoxedStrategy<Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -54,11 +55,49 @@ fn value() -> impl Strategy<Value = Value> {
             btree_map(prose(), inner, 0..4).prop_map(|map| json!(map)),
         ]
     })
+    .boxed()
 }
 
-fn doer() -> impl Strategy<Value = Doer> {
-    let names =
-        |names: &[&str]| select(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+fn names(names: &[&str]) -> impl Strategy<Value = String> + use<> {
+    select(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
+}
+
+/// Who may do a phase: also those who only answer.
+fn doer() -> BoxedStrategy<Doer> {
+    prop_oneof![
+        4 => judge(),
+        1 => (1..=20u32, prose())
+            .prop_map(|(approvals, question)| Doer::Person { approvals, question }),
+        1 => consensus(),
+    ]
+    .boxed()
+}
+
+fn consensus() -> BoxedStrategy<Doer> {
+    let people = btree_set("[A-Z][a-z]{1,8}( [A-Z])?", 0..3);
+    let agents = subsequence(AGENTS.to_vec(), 0..=3);
+    let some = (people, agents, vec(option::of(prose()), 3)).prop_filter_map(
+        "nobody",
+        |(people, agents, prompts)| {
+            let agents = agents
+                .into_iter()
+                .zip(prompts)
+                .map(|(agent, prompt)| Reviewer::Agent { agent: agent.to_owned(), prompt });
+            let people = people.into_iter().map(|name| Reviewer::Person { name });
+            let all: Vec<Reviewer> = people.chain(agents).collect();
+            (!all.is_empty()).then_some(all)
+        },
+    );
+    (some, any::<Index>(), prose(), vec(line(), 0..4))
+        .prop_map(|(reviewers, quorum, question, checklist)| {
+            let quorum = u32::try_from(quorum.index(reviewers.len()) + 1).unwrap();
+            Doer::Consensus { checklist, question, quorum, reviewers }
+        })
+        .boxed()
+}
+
+/// Who may make a check.
+fn judge() -> BoxedStrategy<Doer> {
     prop_oneof![
         (names(&AGENTS), option::of(prose()))
             .prop_map(|(agent, prompt)| Doer::Agent { agent, prompt }),
@@ -74,12 +113,12 @@ fn doer() -> impl Strategy<Value = Doer> {
                 argv.insert(0, program);
                 Doer::Command { argv, repeatable, timeout_ms }
             }),
-        (1..=20u32, prose()).prop_map(|(approvals, question)| Doer::Person { approvals, question }),
     ]
+    .boxed()
 }
 
 /// An effect whose phases are drawn later: their names are numbers into what may be redone.
-fn effect() -> impl Strategy<Value = Effect> {
+fn effect() -> BoxedStrategy<Effect> {
     let leaf = prop_oneof![
         Just(Effect::Block),
         Just(Effect::Continue),
@@ -105,19 +144,22 @@ fn effect() -> impl Strategy<Value = Effect> {
             then: Box::new(then),
         })
     })
+    .boxed()
 }
 
-fn verdicts() -> impl Strategy<Value = BTreeMap<String, Effect>> {
+fn verdicts() -> BoxedStrategy<BTreeMap<String, Effect>> {
     (btree_map(word(), effect(), 0..4), word().prop_filter("a failure", |name| name != "failed"))
         .prop_map(|(mut verdicts, passing)| {
             verdicts.insert(passing, Effect::Continue);
             verdicts
         })
+        .boxed()
 }
 
-fn check() -> impl Strategy<Value = Check> {
-    (select(vec![At::Before, At::After]), doer(), verdicts())
+fn check() -> BoxedStrategy<Check> {
+    (select(vec![At::Before, At::After]), judge(), verdicts())
         .prop_map(|(at, doer, verdicts)| Check { at, doer, id: String::new(), verdicts })
+        .boxed()
 }
 
 fn when() -> impl Strategy<Value = When> {
@@ -125,11 +167,20 @@ fn when() -> impl Strategy<Value = When> {
     prop_oneof![3 => Just(When::Always), 1 => fact]
 }
 
-type Draft = (Vec<Check>, Doer, Option<Gate>, Vec<Index>, When, bool);
+type Draft = (Vec<Check>, Doer, Option<Gate>, Vec<Index>, When, bool, bool);
 
-fn draft() -> impl Strategy<Value = Draft> {
+fn draft() -> BoxedStrategy<Draft> {
     let gate = (id(), verdicts()).prop_map(|(id, verdicts)| Gate { id, verdicts });
-    (vec(check(), 0..3), doer(), option::of(gate), vec(any::<Index>(), 0..4), when(), any::<bool>())
+    (
+        vec(check(), 0..3),
+        doer(),
+        option::of(gate),
+        vec(any::<Index>(), 0..4),
+        when(),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .boxed()
 }
 
 /// Gives an effect's numbers the names of phases that may be redone.
@@ -146,7 +197,15 @@ fn phases(names: Vec<String>, drafts: Vec<Draft>) -> Vec<Phase> {
     let mut phases: Vec<Phase> = Vec::new();
     let mut before: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (id, draft) in names.into_iter().zip(drafts) {
-        let (mut checks, doer, mut gate, picks, when, intervenes) = draft;
+        let (mut checks, doer, mut gate, picks, when, intervenes, branch) = draft;
+        let branch = branch && matches!(doer, Doer::Agent { .. } | Doer::Command { .. });
+        if let Doer::Consensus { .. } = doer {
+            let gate =
+                gate.get_or_insert_with(|| Gate { id: "g".to_owned(), verdicts: BTreeMap::new() });
+            for verdict in ["approved", "approved_with_conditions", "rejected"] {
+                gate.verdicts.insert(verdict.to_owned(), Effect::Continue);
+            }
+        }
         let open: Vec<&Phase> =
             phases.iter().filter(|phase| phase.when != When::Intervention).collect();
         let mut needs: Vec<String> = Vec::new();
@@ -185,23 +244,95 @@ fn phases(names: Vec<String>, drafts: Vec<Draft>) -> Vec<Phase> {
         }
         before.insert(id.clone(), back);
         let outputs = if id.len() > 6 { vec!["src/**".to_owned()] } else { Vec::new() };
-        phases.push(Phase { branch: false, checks, doer, gate, id, needs, outputs, when });
+        phases.push(Phase { branch, checks, doer, gate, id, needs, outputs, when });
     }
     phases
 }
 
-fn budget() -> impl Strategy<Value = Budget> {
+fn budget() -> BoxedStrategy<Budget> {
     let number = || option::of(1..=SAFE_MAX);
     // A minute has three decimals: the file can say every 60 ms.
-    (number(), number(), number(), number(), option::of(1..=SAFE_MAX / 60)).prop_map(
-        |(attempts, changed_lines, cost_micros, tokens, wall)| Budget {
+    (number(), number(), number(), number(), option::of(1..=SAFE_MAX / 60))
+        .prop_map(|(attempts, changed_lines, cost_micros, tokens, wall)| Budget {
             attempts,
             changed_lines,
             cost_micros,
             tokens,
             wall_ms: wall.map(|wall| wall * 60),
+        })
+        .boxed()
+}
+
+fn argv() -> impl Strategy<Value = Vec<String>> {
+    (line(), vec(prop_oneof![prose(), Just(String::new())], 0..3)).prop_map(
+        |(program, mut argv)| {
+            argv.insert(0, program);
+            argv
         },
     )
+}
+
+fn evidence() -> BoxedStrategy<Evidence> {
+    let compare = select(vec![Compare::AtLeast, Compare::AtMost, Compare::Equal]);
+    let threshold = prop_oneof![
+        (-(1i64 << 53) + 1..1 << 53).prop_map(serde_json::Number::from),
+        // Never a whole one: those are recorded without decimals.
+        (-999i32..999)
+            .prop_map(|n| serde_json::Number::from_f64(f64::from(n * 8 + 1) / 8.0).unwrap()),
+    ];
+    let timeout = || 1..=86_400_000u64;
+    let pattern =
+        || select(vec!["^# .", "a|b", "x{3}", "\\d+: 'q'", "[[:alpha:]]"]).prop_map(str::to_owned);
+    let files = btree_set(names(&["src/**", "*.{a,b}", "a b/?[!x].json", "**"]), 1..4);
+    let validator = (
+        option::of(1..=SAFE_MAX),
+        files,
+        option::of(pattern()),
+        any::<bool>(),
+        option::of(pattern()),
+    )
+        .prop_filter_map("says nothing", |(bytes_max, files, forbid, json, require)| {
+            let says = bytes_max.is_some() || forbid.is_some() || json || require.is_some();
+            let files = files.into_iter().collect();
+            says.then_some(Evidence::Validator { bytes_max, files, forbid, json, require })
+        });
+    prop_oneof![
+        (argv(), compare, "(/[a-z0-9 ]{0,3}(~[01])?){0,3}", threshold, timeout()).prop_map(
+            |(argv, compare, pointer, threshold, timeout_ms)| {
+                Evidence::Metric { argv, compare, pointer, threshold, timeout_ms }
+            }
+        ),
+        (argv(), timeout()).prop_map(|(argv, timeout_ms)| Evidence::Tool { argv, timeout_ms }),
+        validator,
+    ]
+    .boxed()
+}
+
+/// Rules whose phases are drawn later.
+fn rules() -> BoxedStrategy<Vec<(Rule, Vec<Index>)>> {
+    let on_failure = select(vec![OnFailure::Block, OnFailure::Warn]);
+    let rule = (evidence(), on_failure, line(), vec(any::<Index>(), 0..3)).prop_map(
+        |(evidence, on_failure, remediation, phases)| {
+            let (id, level) = (String::new(), Level::Loop);
+            (Rule { evidence, id, level, on_failure, phases: Vec::new(), remediation }, phases)
+        },
+    );
+    vec(rule, 0..3).boxed()
+}
+
+/// Gives rules names, and the phases that they are about.
+fn about(rules: Vec<(Rule, Vec<Index>)>, phases: &[Phase]) -> Vec<Rule> {
+    let named = |(at, (mut rule, picks)): (usize, (Rule, Vec<Index>))| {
+        rule.id = format!("rule-{at}");
+        for pick in picks {
+            let phase = pick.get(phases).id.clone();
+            if !rule.phases.contains(&phase) {
+                rule.phases.push(phase);
+            }
+        }
+        rule
+    };
+    rules.into_iter().enumerate().map(named).collect()
 }
 
 /// A plan that a loop file can say, its phases in the order that reading gives them.
@@ -219,21 +350,30 @@ pub fn plan() -> impl Strategy<Value = Plan> {
         select(vec![OnRestart::Hold, OnRestart::Resume, OnRestart::Terminate]),
         (names, vec(draft(), 10)).prop_map(|(names, drafts)| phases(names, drafts)),
         subsequence(all, 0..=3),
+        (any::<bool>(), rules(), rules()),
     )
         .prop_map(
-            |(budget, concurrency, hold, (id, title, version), on_restart, phases, require)| Plan {
-                budget,
-                checkpoints: false,
-                concurrency,
-                governance: Governance::default(),
-                hold,
-                id,
-                on_restart,
-                phases,
-                require,
-                title,
-                variant: None,
-                version,
+            |(budget, concurrency, hold, named, on_restart, mut phases, require, more)| {
+                let ((id, title, version), (checkpoints, gates, compliance)) = (named, more);
+                phases.iter_mut().for_each(|phase| phase.branch &= checkpoints);
+                let governance = Governance {
+                    compliance: about(compliance, &phases),
+                    gates: about(gates, &phases),
+                };
+                Plan {
+                    budget,
+                    checkpoints,
+                    concurrency,
+                    governance,
+                    hold,
+                    id,
+                    on_restart,
+                    phases,
+                    require,
+                    title,
+                    variant: None,
+                    version,
+                }
             },
         )
 }

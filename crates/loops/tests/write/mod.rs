@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use windlass_kernel::run::plan::{
-    At, Check, Concurrency, Doer, Effect, OnRestart, Phase, Plan, Requirement, When,
+    At, Check, Compare, Concurrency, Doer, Effect, Evidence, OnFailure, OnRestart, Phase, Plan,
+    Requirement, Reviewer, Rule, When,
 };
 
 /// How a file is laid out.
@@ -30,6 +31,20 @@ fn doer(doer: &Doer) -> Value {
         Doer::Command { argv, repeatable, timeout_ms } => {
             let timeout = decimal(*timeout_ms, 1000, 3);
             json!({ "command": argv, "repeatable": repeatable, "timeout_seconds": timeout })
+        }
+        Doer::Consensus { checklist, question, quorum, reviewers } => {
+            let reviewers = reviewers.iter().map(|reviewer| match reviewer {
+                Reviewer::Agent { agent, prompt: None } => json!({ "agent": agent }),
+                Reviewer::Agent { agent, prompt } => json!({ "agent": agent, "prompt": prompt }),
+                Reviewer::Person { name } => json!({ "person": name }),
+            });
+            let reviewers: Vec<Value> = reviewers.collect();
+            let mut value =
+                json!({ "consensus": question, "reviewers": reviewers, "quorum": quorum });
+            if !checklist.is_empty() {
+                value["checklist"] = json!(checklist);
+            }
+            value
         }
         Doer::Person { approvals, question } => {
             json!({ "person": question, "approvals": approvals })
@@ -78,6 +93,9 @@ fn phase(phase: &Phase) -> Value {
         When::Fact { fact, one_of } => put("when", json!({ "fact": fact, "in": one_of })),
         When::Intervention => put("when", json!("intervention")),
     }
+    if phase.branch {
+        put("branch", json!(true));
+    }
     if !phase.needs.is_empty() {
         put("needs", json!(phase.needs));
     }
@@ -90,6 +108,51 @@ fn phase(phase: &Phase) -> Value {
     if let Some(gate) = &phase.gate {
         put("gate", json!({ "id": gate.id, "verdicts": verdicts(&gate.verdicts) }));
     }
+    value
+}
+
+fn rule(rule: &Rule) -> Value {
+    let on_failure = match rule.on_failure {
+        OnFailure::Block => "block",
+        OnFailure::Warn => "warn",
+    };
+    let mut value = json!({
+        "id": rule.id, "on_failure": on_failure, "remediation": rule.remediation,
+        "phases": rule.phases,
+    });
+    let seconds = |ms: u64| decimal(ms, 1000, 3);
+    let (key, evidence) = match &rule.evidence {
+        Evidence::Metric { argv, compare, pointer, threshold, timeout_ms } => {
+            let mut metric = json!({
+                "command": argv, "pointer": pointer, "timeout_seconds": seconds(*timeout_ms),
+            });
+            let key = match compare {
+                Compare::AtLeast => "at_least",
+                Compare::AtMost => "at_most",
+                Compare::Equal => "equal",
+            };
+            metric[key] = json!({ "number": threshold.to_string() });
+            ("metric", metric)
+        }
+        Evidence::Tool { argv, timeout_ms } => {
+            ("tool", json!({ "command": argv, "timeout_seconds": seconds(*timeout_ms) }))
+        }
+        Evidence::Validator { bytes_max, files, forbid, json, require } => {
+            let mut validator = json!({ "files": files, "json": json });
+            let more = [
+                ("bytes_max", bytes_max.map(Value::from)),
+                ("forbid", forbid.clone().map(Value::from)),
+                ("require", require.clone().map(Value::from)),
+            ];
+            for (key, value) in more {
+                if let Some(value) = value {
+                    validator[key] = value;
+                }
+            }
+            ("validator", validator)
+        }
+    };
+    value[key] = evidence;
     value
 }
 
@@ -122,6 +185,10 @@ fn keys(plan: &Plan, phases: &[Value]) -> Vec<(&'static str, Value)> {
         Concurrency::Parallel => "parallel",
         Concurrency::Serial => "serial",
     };
+    let all = |rules: &[Rule]| rules.iter().map(rule).collect::<Vec<_>>();
+    let governance = json!({
+        "gates": all(&plan.governance.gates), "compliance": all(&plan.governance.compliance),
+    });
     vec![
         ("id", json!(plan.id)),
         ("title", json!(plan.title)),
@@ -133,7 +200,9 @@ fn keys(plan: &Plan, phases: &[Value]) -> Vec<(&'static str, Value)> {
         ("require", require.collect()),
         ("budget", budget.into()),
         ("hold", hold.into()),
+        ("checkpoints", json!(plan.checkpoints)),
         ("phases", phases.to_vec().into()),
+        ("governance", governance),
     ]
 }
 

@@ -3,6 +3,7 @@
 mod command;
 mod files;
 mod git;
+mod governance;
 mod script;
 mod tools;
 

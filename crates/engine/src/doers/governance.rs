@@ -1,0 +1,219 @@
+//! Measures the work of a phase by the rules of its plan.
+
+mod files;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use windlass_connect::{Job, Limits, Reply, Target};
+use windlass_governance::{Found, Inspector, compliance, gate, governed};
+use windlass_kernel::run::plan::{Evidence, Rule};
+use windlass_kernel::run::{Change, Failure, GateStatus, Governed, InvocationResult, Run, Usage};
+use windlass_kernel::{Code, RiskLevel, ToolCallId};
+
+use super::Doers;
+use crate::error::EngineError;
+use crate::hands::{Assignment, Desk};
+use crate::place::FILES_MAX;
+
+/// The class of a failure by rules.
+const BLOCKED: &str = "governance_blocked";
+/// The most that a program may print.
+const PRINTED_BYTES_MAX: usize = 8 << 20;
+/// How much of what a program said is kept.
+const WORDS_CHARS_MAX: usize = 500;
+/// How much of why a phase is blocked is told.
+const REASON_CHARS_MAX: usize = 1800;
+
+/// What was found for each rule that applies to a phase.
+#[derive(Default)]
+pub(super) struct Measured {
+    compliance: Vec<(Rule, Option<Found>)>,
+    gates: Vec<(Rule, Option<Found>)>,
+    /// Whether a program was started, which may have changed files.
+    pub ran: bool,
+}
+
+impl Measured {
+    fn all(&mut self) -> impl Iterator<Item = &mut (Rule, Option<Found>)> {
+        self.gates.iter_mut().chain(&mut self.compliance)
+    }
+}
+
+fn applying(rules: &[Rule], phase: &str) -> Vec<(Rule, Option<Found>)> {
+    let about = |rule: &&Rule| rule.phases.is_empty() || rule.phases.iter().any(|one| one == phase);
+    rules.iter().filter(about).map(|rule| (rule.clone(), None)).collect()
+}
+
+impl Doers {
+    /// Runs the programs of every rule that applies, also when one is not met.
+    pub(super) fn measure(
+        &self,
+        assignment: &Assignment,
+        desk: &Desk<'_>,
+        spent: Duration,
+    ) -> Result<Measured, EngineError> {
+        let began = Instant::now();
+        let Some(started) = assignment.run.started.as_ref() else { return Ok(Measured::default()) };
+        let governance = &started.plan.governance;
+        let mut measured = Measured {
+            compliance: applying(&governance.compliance, &assignment.phase.id),
+            gates: applying(&governance.gates, &assignment.phase.id),
+            ran: false,
+        };
+        let mut ran = false;
+        for (rule, found) in measured.all() {
+            let (argv, timeout_ms) = match &rule.evidence {
+                Evidence::Metric { argv, timeout_ms, .. } | Evidence::Tool { argv, timeout_ms } => {
+                    (argv, *timeout_ms)
+                }
+                Evidence::Validator { .. } => continue,
+            };
+            let spent = spent.saturating_add(began.elapsed());
+            let left = assignment.time_left.map(|left| left.saturating_sub(spent));
+            if left.is_some_and(|left| left.is_zero()) {
+                *found = Some(Found::Nothing("the run's working time is used up".to_owned()));
+                continue;
+            }
+            let timeout = Duration::from_millis(timeout_ms);
+            let timeout = left.map_or(timeout, |left| timeout.min(left));
+            ran = true;
+            *found = Some(self.ask(argv, timeout, assignment, desk)?);
+        }
+        measured.ran = ran;
+        Ok(measured)
+    }
+
+    /// Runs one program: on record before it starts and after it ends.
+    fn ask(
+        &self,
+        argv: &[String],
+        timeout: Duration,
+        assignment: &Assignment,
+        desk: &Desk<'_>,
+    ) -> Result<Found, EngineError> {
+        let program = argv.first().cloned().unwrap_or_default();
+        let invocation = desk.invocation_started(assignment, &program, "governance", None)?;
+        let began = Instant::now();
+        let target = Target::Command {
+            argv: argv.to_vec(),
+            stdin: None,
+            env: BTreeMap::new(),
+            cwd: assignment.workspace.clone(),
+        };
+        // What it runs may be the work of an agent.
+        let confinement = self.workshop.confinement(&assignment.workspace);
+        let found = found(self.connect.perform(&Job {
+            confinement: confinement.as_ref(),
+            target: &target,
+            tool: "",
+            args: &Value::Null,
+            class: RiskLevel::Write,
+            tool_call_id: ToolCallId(self.source.fresh_id()),
+            idempotency_key: None,
+            limits: Limits { timeout, output_bytes_max: PRINTED_BYTES_MAX },
+        }));
+        let (result, note) = match &found {
+            Found::Ended { exit_code: Some(0), .. } => (InvocationResult::Success, String::new()),
+            Found::Ended { words, .. } => (InvocationResult::Failure, words.clone()),
+            Found::Nothing(why) => (InvocationResult::Failure, why.clone()),
+            Found::Files(_) => (InvocationResult::Failure, String::new()),
+        };
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        desk.invocation_ended(invocation, result, Usage::default(), duration_ms, &note);
+        Ok(found)
+    }
+}
+
+/// Looks at files and judges everything; `None` when no rule applies.
+pub(super) fn judge(
+    mut measured: Measured,
+    assignment: &Assignment,
+    change: Option<&Change>,
+) -> Option<Governed> {
+    if measured.gates.is_empty() && measured.compliance.is_empty() {
+        return None;
+    }
+    for (rule, found) in measured.all() {
+        match Inspector::of(&rule.evidence) {
+            Ok(None) => {}
+            Ok(Some(inspector)) => {
+                let changed = changed(&assignment.run, change).filter(|_| inspector.only_forbids());
+                *found = Some(files::look(&assignment.workspace, inspector, changed));
+            }
+            Err(flaw) => *found = Some(Found::Nothing(flaw.message)),
+        }
+    }
+    let missing = || Found::Nothing("it was not looked at".to_owned());
+    let gates = measured.gates.into_iter();
+    let checks = measured.compliance.into_iter();
+    Some(governed(
+        gates.map(|(rule, found)| gate(&rule, &found.unwrap_or_else(missing))).collect(),
+        checks.map(|(rule, found)| compliance(&rule, &found.unwrap_or_else(missing))).collect(),
+    ))
+}
+
+/// The files that the run has changed; `None` when that is not known.
+fn changed<'a>(run: &'a Run, change: Option<&'a Change>) -> Option<&'a [String]> {
+    run.started.as_ref()?.base.as_ref()?;
+    match change.or(run.change.as_ref()) {
+        // There may be more than are listed.
+        Some(change) if change.files.len() >= FILES_MAX => None,
+        Some(change) => Some(&change.files),
+        None => Some(&[]),
+    }
+}
+
+/// Why a phase has failed, where something blocks.
+pub(super) fn failure(governed: &Governed, run: &Run) -> Option<Failure> {
+    if governed.passed {
+        return None;
+    }
+    let blocked = |status: GateStatus| status == GateStatus::Blocked;
+    let gates =
+        governed.quality_gates.iter().filter(|gate| blocked(gate.status)).map(|gate| {
+            format!("gate `{}`: {} ({})", gate.gate_id, gate.message, gate.remediation)
+        });
+    let checks = governed.compliance_checks.iter().filter(|check| blocked(check.status));
+    let checks = checks.map(|check| {
+        let rules = run.started.as_ref().map(|started| &started.plan.governance.compliance);
+        let mut rules = rules.into_iter().flatten();
+        let rule = rules.find(|rule| rule.id == check.compliance_type);
+        let advice = rule.map(|rule| rule.remediation.as_str()).unwrap_or_default();
+        format!(
+            "compliance `{}`: {} ({advice})",
+            check.compliance_type,
+            check.violations.join(", ")
+        )
+    });
+    let all: Vec<String> = gates.chain(checks).collect();
+    let reason: String = all.join("; ").chars().take(REASON_CHARS_MAX).collect();
+    Some(Failure { class: BLOCKED.to_owned(), reason })
+}
+
+/// What came of a program.
+fn found(reply: Reply) -> Found {
+    let ended = |result: &Value| {
+        let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
+        let said = if text("stderr").trim().is_empty() { text("stdout") } else { text("stderr") };
+        let said = said.trim();
+        let skip = said.chars().count().saturating_sub(WORDS_CHARS_MAX);
+        Found::Ended {
+            exit_code: result.get("exit_code").and_then(Value::as_i64),
+            stdout: text("stdout").to_owned(),
+            words: said.chars().skip(skip).collect(),
+        }
+    };
+    match reply {
+        Reply::Success { result } => ended(&result),
+        Reply::Failure { code: Code::ToolFailed, result: Some(result), .. } => {
+            match ended(&result) {
+                // It says that it ended well, and was taken for a failure.
+                Found::Ended { exit_code: Some(0), words, .. } => Found::Nothing(words),
+                other @ (Found::Ended { .. } | Found::Files(_) | Found::Nothing(_)) => other,
+            }
+        }
+        Reply::Failure { message, .. } => Found::Nothing(message),
+    }
+}

@@ -1,0 +1,174 @@
+//! Shows the files of a workspace to a validator: nothing outside of it, and nothing without limits.
+
+use std::fs::{File, Metadata};
+use std::io::{ErrorKind, Read as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use windlass_governance::{Content, Found, Inspector};
+
+/// The most files that are looked at, and the most that are passed by.
+const FILES_MAX: usize = 10_000;
+const SEEN_MAX: usize = 1_000_000;
+/// The largest file that is read, and the most that is read for one rule.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+const ALL_BYTES_MAX: u64 = 1 << 30;
+
+/// Looks at what has changed, or at all that there is.
+pub(super) fn look(workspace: &Path, inspector: Inspector, changed: Option<&[String]>) -> Found {
+    let root = match workspace.canonicalize() {
+        Ok(root) => root,
+        Err(error) => return Found::Nothing(format!("the workspace cannot be read: {error}")),
+    };
+    let mut eyes = Eyes { root, inspector, looked: 0, seen: 0, bytes: 0 };
+    let end = match changed {
+        Some(paths) => paths.iter().try_for_each(|path| eyes.changed(path)),
+        None => eyes.walk(&eyes.root.clone(), ""),
+    };
+    match end {
+        Ok(()) => eyes.inspector.found(),
+        Err(why) => Found::Nothing(why),
+    }
+}
+
+struct Eyes {
+    root: PathBuf,
+    inspector: Inspector,
+    looked: usize,
+    seen: usize,
+    bytes: u64,
+}
+
+/// Whether something at the top of the workspace is not part of the work.
+fn is_ours(name: &str) -> bool {
+    matches!(name, ".git" | ".windlass")
+}
+
+impl Eyes {
+    fn changed(&mut self, path: &str) -> Result<(), String> {
+        if path.split('/').next().is_some_and(is_ours) || !self.inspector.wants(path) {
+            return Ok(());
+        }
+        // Not the name that the file has: it was not UTF-8.
+        if path.contains('\u{fffd}') {
+            self.inspector.look(path, 1, Content::Unread("its name is not UTF-8"));
+            return Ok(());
+        }
+        match std::fs::symlink_metadata(self.root.join(path)) {
+            // It was removed, or a file has become a folder.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
+                Ok(())
+            }
+            Ok(metadata) if metadata.is_dir() => Ok(()),
+            Ok(_) | Err(_) => self.show(path),
+        }
+    }
+
+    fn walk(&mut self, folder: &Path, prefix: &str) -> Result<(), String> {
+        let fault =
+            |error: std::io::Error| format!("`{}` cannot be read: {error}", folder.display());
+        let entries = match std::fs::read_dir(folder) {
+            Ok(entries) => entries,
+            // Another phase at work may have taken it away since it was seen.
+            Err(error) if error.kind() == ErrorKind::NotFound && !prefix.is_empty() => {
+                return Ok(());
+            }
+            Err(error) => return Err(fault(error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(fault)?;
+            self.seen += 1;
+            if self.seen > SEEN_MAX {
+                return Err(format!("the workspace has more than {SEEN_MAX} files"));
+            }
+            let kind = entry.file_type().map_err(fault)?;
+            let name = entry.file_name();
+            let Some(name) = name.to_str() else {
+                let path = format!("{prefix}{}", name.to_string_lossy());
+                if kind.is_dir() {
+                    self.inspector.fault(&format!("`{path}` has a name that is not UTF-8"));
+                } else if self.inspector.wants(&path) {
+                    self.inspector.look(&path, 1, Content::Unread("its name is not UTF-8"));
+                }
+                continue;
+            };
+            if prefix.is_empty() && is_ours(name) {
+                continue;
+            }
+            let path = format!("{prefix}{name}");
+            if kind.is_dir() {
+                self.walk(&entry.path(), &format!("{path}/"))?;
+            } else if self.inspector.wants(&path) {
+                self.show(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows one file that the validator wants.
+    fn show(&mut self, path: &str) -> Result<(), String> {
+        if self.looked >= FILES_MAX {
+            return Err(format!("the patterns match more than {FILES_MAX} files"));
+        }
+        self.looked += 1;
+        match self.read(path) {
+            Ok(None) => {}
+            Ok(Some((bytes, text))) => {
+                self.bytes = self.bytes.saturating_add(bytes);
+                self.inspector.look(path, bytes, Content::Bytes(&text));
+            }
+            Err(why) => self.inspector.look(path, 1, Content::Unread(&why)),
+        }
+        if self.bytes > ALL_BYTES_MAX {
+            return Err(format!("the patterns match more than {ALL_BYTES_MAX} bytes"));
+        }
+        Ok(())
+    }
+
+    /// A file's size and content, as far as it is needed; `None` when it is a folder in the workspace,
+    /// whose files are looked at where they lie.
+    fn read(&self, path: &str) -> Result<Option<(u64, Vec<u8>)>, String> {
+        let nowhere = |error: std::io::Error| {
+            let gone = error.kind() == ErrorKind::NotFound;
+            if gone { "it leads nowhere".to_owned() } else { error.to_string() }
+        };
+        let real = self.root.join(path).canonicalize().map_err(nowhere)?;
+        let inside = real.strip_prefix(&self.root).map_err(|_| "it leads outside the workspace")?;
+        let top = inside.components().next();
+        if top.is_some_and(|top| top.as_os_str().to_str().is_some_and(is_ours)) {
+            return Err("it leads outside the work".to_owned());
+        }
+        // Never waits for another end, and follows nothing that has come in between.
+        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
+        let flags = i32::try_from(flags.bits()).map_err(|error| error.to_string())?;
+        let fault = |error: std::io::Error| error.to_string();
+        let kind = std::fs::symlink_metadata(&real).map_err(fault)?;
+        if kind.is_dir() {
+            return Ok(None);
+        }
+        is_file(&kind)?;
+        let file = File::options().read(true).custom_flags(flags).open(&real).map_err(fault)?;
+        let metadata = file.metadata().map_err(fault)?;
+        is_file(&metadata)?;
+        let bytes = metadata.len();
+        if !self.inspector.reads(bytes) {
+            return Ok(Some((bytes, Vec::new())));
+        }
+        if bytes > FILE_BYTES_MAX {
+            return Err(format!("it is larger than {FILE_BYTES_MAX} bytes"));
+        }
+        let mut text = Vec::new();
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text).map_err(fault)?;
+        let bytes = u64::try_from(text.len()).unwrap_or(u64::MAX);
+        if bytes > FILE_BYTES_MAX {
+            return Err(format!("it is larger than {FILE_BYTES_MAX} bytes"));
+        }
+        Ok(Some((bytes, text)))
+    }
+}
+
+fn is_file(metadata: &Metadata) -> Result<(), String> {
+    if metadata.is_file() { Ok(()) } else { Err("it is not a file".to_owned()) }
+}

@@ -1,0 +1,108 @@
+//! A loop with some of its phases left out: what needs one of them needs what it needed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use windlass_kernel::run::plan::{Effect, Phase, When};
+
+use crate::parts::effect::Way;
+
+/// The most edges of a plan: leaving phases out can make many of few.
+pub const EDGES_MAX: usize = 2_000_000;
+
+/// Why some of the phases make no loop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// An effect leads to a phase that is not there.
+    Leads { judged: String, by: Way, target: String },
+    /// Nothing leads to an intervention.
+    Lost(String),
+    /// Nothing is left.
+    Nothing,
+    /// Too many edges.
+    Edges,
+}
+
+/// Those of sorted phases that are present, with the edges through the others closed.
+pub fn select(phases: &[Phase], present: &BTreeSet<&str>) -> Result<Vec<Phase>, Misfit> {
+    let mut through: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+    let mut selected = Vec::new();
+    let mut edges = 0usize;
+    for phase in phases {
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut needs: Vec<&String> = Vec::new();
+        for need in &phase.needs {
+            let own = [need];
+            let stand_in = through.get(need.as_str()).map_or(&own[..], Vec::as_slice);
+            needs.extend(stand_in.iter().copied().filter(|need| seen.insert(need.as_str())));
+        }
+        edges = edges.saturating_add(needs.len());
+        if edges > EDGES_MAX {
+            return Err(Misfit::Edges);
+        }
+        if present.contains(phase.id.as_str()) {
+            let needs = needs.into_iter().cloned().collect();
+            selected.push(Phase { needs, ..phase.clone() });
+        } else {
+            through.insert(&phase.id, needs);
+        }
+    }
+    if selected.is_empty() {
+        return Err(Misfit::Nothing);
+    }
+    check(&selected, present)?;
+    Ok(selected)
+}
+
+/// Every effect leads to a phase that is there, and to every intervention one leads.
+fn check(selected: &[Phase], present: &BTreeSet<&str>) -> Result<(), Misfit> {
+    let mut leads: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for phase in selected {
+        for (by, target) in effects(phase) {
+            if !present.contains(target) {
+                let (judged, target) = (phase.id.clone(), target.to_owned());
+                return Err(Misfit::Leads { judged, by, target });
+            }
+            if by == Way::Intervene {
+                leads.entry(&phase.id).or_default().push(target);
+            }
+        }
+    }
+    let is_intervention = |phase: &&Phase| phase.when == When::Intervention;
+    let mut open: Vec<&str> = selected
+        .iter()
+        .filter(|phase| !is_intervention(phase))
+        .map(|phase| phase.id.as_str())
+        .collect();
+    let mut reached: BTreeSet<&str> = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        let targets = leads.get(id).into_iter().flatten();
+        open.extend(targets.copied().filter(|target| reached.insert(target)));
+    }
+    let mut interventions = selected.iter().filter(is_intervention);
+    match interventions.find(|phase| !reached.contains(phase.id.as_str())) {
+        Some(phase) => Err(Misfit::Lost(phase.id.clone())),
+        None => Ok(()),
+    }
+}
+
+/// The phases that the judges of a phase name.
+fn effects(phase: &Phase) -> Vec<(Way, &str)> {
+    let verdicts = phase.checks.iter().map(|check| &check.verdicts);
+    let verdicts = verdicts.chain(phase.gate.iter().map(|gate| &gate.verdicts));
+    let mut named = Vec::new();
+    let mut open: Vec<&Effect> = verdicts.flat_map(|verdicts| verdicts.values()).collect();
+    while let Some(effect) = open.pop() {
+        match effect {
+            Effect::Intervene { phase, then } => {
+                named.push((Way::Intervene, phase.as_str()));
+                open.push(then);
+            }
+            Effect::Redo { phase, then, .. } => {
+                named.push((Way::Redo, phase.as_str()));
+                open.push(then);
+            }
+            Effect::Block | Effect::Continue | Effect::Hold { .. } | Effect::Stop { .. } => {}
+        }
+    }
+    named
+}
