@@ -3,6 +3,8 @@
 //! RFC 8785 numbers are doubles: two different large integers can give the same bytes and so the
 //! same digest. They are refused on input, as are duplicate keys and lone surrogates.
 
+pub(crate) mod writer;
+
 use std::fmt;
 
 use serde::Serialize;
@@ -10,6 +12,7 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
+use self::writer::Writer;
 use crate::{Code, Digest};
 
 /// The largest integer that every JSON reader keeps exact: 2^53 − 1.
@@ -110,8 +113,9 @@ pub fn value_to_bytes(value: &Value) -> Result<Vec<u8>, CanonError> {
 /// [`CanonError`] when the structure cannot be written.
 pub(crate) fn ordered_to_bytes(value: &impl Serialize) -> Result<Vec<u8>, CanonError> {
     let mut out = Vec::with_capacity(1024);
-    let mut serializer = serde_json::Serializer::with_formatter(&mut out, EcmaNumbers);
-    value.serialize(&mut serializer).map_err(|error| CanonError::Invalid(error.to_string()))?;
+    value
+        .serialize(&mut Writer::new(&mut out))
+        .map_err(|error| CanonError::Invalid(error.to_string()))?;
     Ok(out)
 }
 
@@ -154,19 +158,6 @@ fn utf16_order(a: &str, b: &str) -> std::cmp::Ordering {
         a.encode_utf16().cmp(b.encode_utf16())
     } else {
         a.cmp(b)
-    }
-}
-
-/// Compact JSON with numbers as ECMAScript writes them.
-struct EcmaNumbers;
-
-impl serde_json::ser::Formatter for EcmaNumbers {
-    fn write_f64<W: ?Sized + std::io::Write>(
-        &mut self,
-        writer: &mut W,
-        value: f64,
-    ) -> std::io::Result<()> {
-        writer.write_all(&serde_json_canonicalizer::to_vec(&value)?)
     }
 }
 
