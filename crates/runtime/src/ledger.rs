@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use windlass_kernel::artifact::Artifact;
 use windlass_kernel::{
-    Call, ChainError, Checkpoint, CheckpointState, Digest, Draft, Head, PlanId, Timestamp, TraceId,
-    transition_of,
+    Body, Call, ChainError, Checkpoint, CheckpointState, Digest, Draft, Head, PlanId, Timestamp,
+    TraceId, transition_of,
 };
 use windlass_store::{
     After, Append, AppendError, Claim, Guard, KeyAction, Lease, NewEntry, Record, Store,
@@ -70,7 +70,8 @@ impl Ledger {
         let corrupt = |source| GatewayError::Corrupt { trace_id, source };
         let body =
             artifact.to_bytes().map_err(|source| GatewayError::Artifact { trace_id, source })?;
-        let artifact_digest = Digest::of(&body);
+        let body = Body::new(body);
+        let artifact_digest = body.digest();
         let transition = transition_of(&artifact).ok_or_else(|| {
             corrupt(ChainError::Link {
                 sequence_number: self.call.head.sequence_number + 1,
@@ -86,9 +87,9 @@ impl Ledger {
             tool_call_id,
             idempotency_key,
         };
-        let (entry, head) = self.call.head.append(draft).map_err(corrupt)?;
-        self.call.apply(&entry, artifact, head).map_err(corrupt)?;
-        self.pending.push(NewEntry { entry, body });
+        let (sealed, head) = self.call.head.seal(draft, body).map_err(corrupt)?;
+        self.call.apply(sealed.entry(), artifact, head).map_err(corrupt)?;
+        self.pending.push(sealed.into());
         Ok(artifact_digest)
     }
 

@@ -80,7 +80,7 @@ pub fn append(
     Ok(Ok(state))
 }
 
-const fn artifact_of(new: &NewEntry) -> Digest {
+fn artifact_of(new: &NewEntry) -> Digest {
     new.entry.artifact_digest
 }
 
