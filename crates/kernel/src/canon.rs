@@ -161,6 +161,37 @@ fn utf16_order(a: &str, b: &str) -> std::cmp::Ordering {
     }
 }
 
+/// Returns how many bytes [`value_to_bytes`] would return, without making them.
+///
+/// # Errors
+/// As [`to_bytes`].
+pub fn measure(value: &Value) -> Result<usize, CanonError> {
+    check(value)?;
+    Ok(length(value))
+}
+
+fn length(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(true) => 4,
+        Value::Bool(false) => 5,
+        Value::Number(number) => {
+            let mut out = Vec::with_capacity(32);
+            // Writing a number into memory cannot fail.
+            drop(number.serialize(&mut Writer::new(&mut out)));
+            out.len()
+        }
+        Value::String(text) => writer::string_length(text),
+        // With two brackets and a comma after all but the last.
+        Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>().max(1) + 1,
+        Value::Object(map) => {
+            let member = |(key, value): (&String, &Value)| {
+                writer::string_length(key) + 1 + length(value) + 1
+            };
+            map.iter().map(member).sum::<usize>().max(1) + 1
+        }
+    }
+}
+
 /// Returns the digest of a value's canonical bytes.
 ///
 /// # Errors
@@ -413,6 +444,7 @@ mod tests {
         fn canonical_bytes_read_back_the_same_and_agree_with_a_second_encoder(value in json()) {
             if let Ok(bytes) = to_bytes(&value) {
                 prop_assert_eq!(&bytes, &serde_jcs::to_vec(&value).unwrap());
+                prop_assert_eq!(bytes.len(), measure(&value).unwrap());
                 prop_assert_eq!(&bytes, &serde_json_canonicalizer::to_vec(&value).unwrap());
                 let again = parse(&bytes, usize::MAX).unwrap();
                 prop_assert_eq!(to_bytes(&again).unwrap(), bytes);

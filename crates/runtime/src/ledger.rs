@@ -34,7 +34,15 @@ impl Ledger {
         let call = Call::empty(trace_id);
         let recorded = call.head;
         let store = Arc::clone(store);
-        Self { store, guard: None, plan_id, call, pending: Vec::new(), recorded, checkpointed: 0 }
+        Self {
+            store,
+            guard: None,
+            plan_id,
+            call,
+            pending: Vec::with_capacity(CALL_ENTRIES_MAX),
+            recorded,
+            checkpointed: 0,
+        }
     }
 
     /// Goes on with a recorded call under a lease.
@@ -57,6 +65,11 @@ impl Ledger {
     /// The call, pending entries included.
     pub const fn call(&self) -> &Call {
         &self.call
+    }
+
+    /// The call; the lease, if there is still one, is given back.
+    pub fn into_call(self) -> Call {
+        self.call
     }
 
     /// The lease, while there is one.

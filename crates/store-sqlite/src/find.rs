@@ -5,6 +5,7 @@
 //! behind all that it knows.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use windlass_kernel::TraceId;
@@ -22,7 +23,7 @@ pub struct Index {
     /// The numbers of the traces.
     pub traces: BTreeMap<TraceId, TraceNumber>,
     /// The numbers of the traces that have reserved the keys.
-    pub keys: BTreeMap<Slot, TraceNumber>,
+    pub keys: BTreeMap<Arc<Slot>, TraceNumber>,
 }
 
 /// What an [`Index`] says about one thing. Taken before the snapshot begins: what came later then has

@@ -377,6 +377,16 @@ pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// How many bytes [`write_string`] writes.
+pub(super) fn string_length(text: &str) -> usize {
+    let escape = |byte: &u8| match byte {
+        b'"' | b'\\' | 0x08 | 0x09 | 0x0a | 0x0c | 0x0d => 1,
+        0..0x20 => 5,
+        _ => 0,
+    };
+    text.len() + 2 + text.as_bytes().iter().map(escape).sum::<usize>()
+}
+
 fn write_escape(byte: u8, out: &mut Vec<u8>) {
     let letter = match byte {
         b'"' | b'\\' => byte,
@@ -387,9 +397,7 @@ fn write_escape(byte: u8, out: &mut Vec<u8>) {
         0x0d => b'r',
         _ => {
             out.extend_from_slice(b"\\u00");
-            let mut hex = [0; 2];
-            crate::digest::write_hex(&[byte], &mut hex);
-            out.extend_from_slice(&hex);
+            out.extend_from_slice(&crate::digest::hex_pair(byte));
             return;
         }
     };
