@@ -129,12 +129,22 @@ pub fn rate(folder: &Path, kind: Kind, callers: usize, seconds: f64) -> Result<R
     Ok(rate)
 }
 
-/// So many calls by one caller, for a profiler to look at.
-pub fn count(folder: &Path, kind: Kind, calls: u32) -> Result<Rate> {
+/// So many calls by so many callers, for a profiler to look at.
+pub fn count(folder: &Path, kind: Kind, calls: u32, callers: u32) -> Result<Rate> {
     let gateway = gateway(folder, kind)?;
     let (started, cpu) = (Instant::now(), process::cpu_seconds()?);
-    (0..calls).try_for_each(|made| call(&gateway, kind, format!("key-{made}")))?;
-    let rate = Rate::new(calls, started, cpu)?;
+    let each = calls / callers.max(1);
+    let work = &|caller: u32| -> Result<()> {
+        (0..each).try_for_each(|made| call(&gateway, kind, format!("key-{caller}-{made}")))
+    };
+    std::thread::scope(|scope| -> Result<()> {
+        let others: Vec<_> = (1..callers).map(|caller| scope.spawn(move || work(caller))).collect();
+        work(0)?;
+        others
+            .into_iter()
+            .try_for_each(|other| other.join().map_err(|_| anyhow!("a caller panicked"))?)
+    })?;
+    let rate = Rate::new(each * callers, started, cpu)?;
     drop(gateway);
     crate::remove(&folder.join("bench.db"));
     Ok(rate)

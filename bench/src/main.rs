@@ -5,7 +5,7 @@
 //! meanwhile disturbs both alike; the processor's time for a call, which others disturb less, stands
 //! beside each. `--quick` makes a short run of it; `pages`, `rates`, `verify`, `recover` and `runs`
 //! name parts. `count write 10000` (or `read`, or `ahead`) makes so many calls and nothing else, for a
-//! profiler.
+//! profiler; one more number says by how many callers.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -79,10 +79,14 @@ fn main() -> Result<()> {
         }
     };
     let folder = tempfile::tempdir_in(".")?;
-    if let [count, kind, calls] = arguments.as_slice()
-        && count == "count"
-    {
-        return counting(folder.path(), kind, calls);
+    match arguments.as_slice() {
+        [count, kind, calls] if count == "count" => {
+            return counting(folder.path(), kind, calls, "1");
+        }
+        [count, kind, calls, callers] if count == "count" => {
+            return counting(folder.path(), kind, calls, callers);
+        }
+        _ => {}
     }
     println!("load before: {}", process::load());
     if wanted("pages") {
@@ -163,14 +167,14 @@ fn line(what: &str, rate: Rate, beside: &str) {
 }
 
 /// Makes so many calls of a kind, for a profiler.
-fn counting(folder: &Path, kind: &str, calls: &str) -> Result<()> {
+fn counting(folder: &Path, kind: &str, calls: &str, callers: &str) -> Result<()> {
     let kind = match kind {
         "write" => Kind::Write,
         "read" => Kind::ReadWithEffect,
         "ahead" => Kind::Read,
         other => return Err(anyhow!("`{other}` is none of write, read, ahead")),
     };
-    let rate = calls::count(folder, kind, calls.parse()?)?;
+    let rate = calls::count(folder, kind, calls.parse()?, callers.parse()?)?;
     line("calls", rate, "");
     Ok(())
 }

@@ -38,21 +38,18 @@ impl<'a> Writer<'a> {
     }
 
     /// Opens an object under the name of an enum's variant.
-    fn variant(&mut self, name: &str) {
+    fn variant(&mut self, name: &'static str) {
         self.out.push(b'{');
         self.name(name);
     }
 
-    /// Writes the name of a field, which is a Rust name, and a colon.
-    fn name(&mut self, name: &str) {
-        if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            self.out.push(b'"');
-            self.out.extend_from_slice(name.as_bytes());
-            self.out.extend_from_slice(b"\":");
-        } else {
-            write_string(name, self.out);
-            self.out.push(b':');
-        }
+    /// Writes the name of a field or a variant, which needs no escapes, and a colon.
+    fn name(&mut self, name: &'static str) {
+        debug_assert!(!name.bytes().any(is_escaped), "a name in code that needs escapes: {name}");
+        self.out.reserve(name.len() + 3);
+        self.out.push(b'"');
+        self.out.extend_from_slice(name.as_bytes());
+        self.out.extend_from_slice(b"\":");
     }
 
     const fn many(&mut self, end: &'static [u8]) -> Many<'_, 'a> {
@@ -80,7 +77,7 @@ impl Many<'_, '_> {
         value.serialize(&mut *self.writer)
     }
 
-    fn member<T: ?Sized + Serialize>(&mut self, name: &str, value: &T) -> Result<(), WriteError> {
+    fn member<T: ?Sized + Serialize>(&mut self, name: &'static str, value: &T) -> Written {
         self.next();
         self.writer.name(name);
         value.serialize(&mut *self.writer)

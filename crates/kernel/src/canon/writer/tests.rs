@@ -17,10 +17,9 @@ enum Shape {
     Unit,
     One(i32),
     Two(u16, char),
-    #[serde(rename = "a \"name\"")]
     Fields {
         first: f64,
-        #[serde(rename = "not plain\n")]
+        #[serde(rename = "another name, é")]
         second: Vec<Shape>,
     },
 }
