@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::canon::writer::{write_number, write_string};
+use crate::canon::text::{write_number, write_string};
 use crate::{ArtifactId, ArtifactType, Digest, State, Timestamp, ToolCallId, TraceId, Transition};
 
 /// The version of the envelope.

@@ -4,7 +4,7 @@
 //! A commit that only adds entries at the end of one tree touches two or three pages; rows in two
 //! more trees and an index would double that. So they wait, and cost a fraction of a page each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
@@ -42,8 +42,8 @@ pub struct Tail {
     /// The newest trace that has become too long to be left unfiled.
     long: Option<TraceNumber>,
     traces: BTreeMap<TraceNumber, Unfiled>,
-    numbers: BTreeMap<TraceId, TraceNumber>,
-    keys: BTreeMap<Arc<Slot>, (TraceNumber, Key)>,
+    numbers: HashMap<TraceId, TraceNumber>,
+    keys: HashMap<Arc<Slot>, (TraceNumber, Key)>,
     /// What this transaction has made of it, for the index.
     news: News,
     index: Arc<Mutex<Index>>,
@@ -262,7 +262,10 @@ impl Tail {
         drop(filer);
         fault::point("file.inside");
         let mut filer = KeyFiler::new(connection)?;
-        for (number, key) in self.keys.values().filter(|(number, _)| *number <= upto) {
+        let mut keys: Vec<_> = self.keys.values().filter(|(number, _)| *number <= upto).collect();
+        // In the order of their tree, so that neighbours find their page at hand.
+        keys.sort_unstable_by(|(_, a), (_, b)| a.slot.cmp(&b.slot));
+        for (number, key) in keys {
             let trace = self.traces.get(number);
             match (key.bound, trace.map(|trace| trace.state.head.trace_id)) {
                 (Some(bound), Some(trace_id)) => filer.file(&key.slot, bound, trace_id)?,

@@ -191,7 +191,7 @@ pub struct Append<'a> {
 }
 
 /// The name under which an effect may happen once.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// The server.
     pub server_id: String,
