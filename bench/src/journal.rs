@@ -119,5 +119,5 @@ fn next(head: &mut Head) -> Result<NewEntry> {
     };
     let (entry, after) = head.append(draft)?;
     *head = after;
-    Ok(NewEntry { entry, body })
+    Ok(NewEntry::new(entry, body))
 }

@@ -49,12 +49,14 @@ impl Uuid7 {
     /// Writes the 36 characters of the text form.
     #[must_use]
     pub fn text(&self) -> [u8; 36] {
+        let mut hex = [0; 32];
+        write_hex(&self.0, &mut hex);
         let mut out = [b'-'; 36];
-        let mut rest: &[u8] = &self.0;
+        let mut rest: &[u8] = &hex;
         for (start, end) in GROUPS {
-            let (group, tail) = rest.split_at((end - start) / 2);
+            let (group, tail) = rest.split_at(end - start);
             if let Some(slot) = out.get_mut(start..end) {
-                write_hex(group, slot);
+                slot.copy_from_slice(group);
             }
             rest = tail;
         }
