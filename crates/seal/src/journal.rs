@@ -186,6 +186,13 @@ fn named_by_event(event: &Event) -> Vec<Named> {
         | Event::Checked { .. }
         | Event::InvocationStarted { .. }
         | Event::InvocationEnded { .. }
+        | Event::Reviewed { .. }
+        | Event::Checkpointed(_)
+        | Event::MergePrepared { .. }
+        | Event::Merged { .. }
+        | Event::Conflicted { .. }
+        | Event::RollbackBegun(_)
+        | Event::RolledBack { .. }
         | Event::SentBack { .. }
         | Event::Warned { .. }
         | Event::Voted(_)
@@ -209,14 +216,14 @@ pub fn calls_of(artifact_type: ArtifactType, body: &[u8]) -> Result<BTreeSet<Tra
     Ok(named(artifact_type, body)?.into_iter().map(|named| named.trace_id).collect())
 }
 
-/// The contents that the stored event of a run says its phase left behind, by their digests.
+/// The contents that the stored event of a run says were kept with a checkpoint, by their digests.
 ///
 /// # Errors
 /// [`CanonError`] when the body is not an event of a run.
 pub fn contents_of(body: &[u8]) -> Result<BTreeSet<Digest>, CanonError> {
     let event = RunEvent::read(body)?.event;
-    let Event::PhaseDone { done, .. } = event else { return Ok(BTreeSet::new()) };
-    Ok(done.outputs.values().copied().collect())
+    let Event::Checkpointed(cut) = event else { return Ok(BTreeSet::new()) };
+    Ok(cut.artifacts.values().map(|kept| kept.digest).collect())
 }
 
 #[cfg(test)]

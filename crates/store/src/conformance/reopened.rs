@@ -134,7 +134,7 @@ pub(super) fn a_run_that_goes_on_takes_its_end_back_from_its_key(harness: &dyn H
         |store: &dyn Store| store.load_idempotency(&trace.slot()).unwrap().unwrap().effect_digest;
     for count in 2..=trace.len() {
         store.append(trace.append(&lease, count - 1, 1)).unwrap();
-        let entry = trace.entry(count);
+        let entry = &trace.entry(count).entry;
         let ended = entry.to_state.is_terminal().then_some(entry.artifact_digest);
         assert_eq!(effect(&*store), ended, "after {count}");
         assert_eq!(effect(&*harness.open()), ended, "after {count}");
