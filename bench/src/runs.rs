@@ -150,13 +150,7 @@ fn plan(phases: usize, doer: &Doer) -> Plan {
 }
 
 fn new_run(plan: Plan) -> NewRun {
-    NewRun {
-        plan,
-        loop_digest: Digest::of(b"loop"),
-        task: json!({ "task": "nothing" }),
-        worktree: false,
-        options: json!({}),
-    }
+    NewRun::new(plan, Digest::of(b"loop"), json!({ "task": "nothing" }))
 }
 
 /// What a run of many phases took.

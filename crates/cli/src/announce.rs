@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_engine::{EngineError, Projector};
 use windlass_kernel::run::plan::RunOutcome;
-use windlass_kernel::run::{Cut, Event, Run};
+use windlass_kernel::run::{Event, Run};
 
 use crate::output::{Ink, Output, plain};
 
@@ -31,10 +31,6 @@ impl Projector for Announcer {
 
     fn check_hold(&self, run: &Run) -> Result<(), EngineError> {
         self.files.check_hold(run)
-    }
-
-    fn keep(&self, run: &Run, cut: &Cut) -> Result<(), EngineError> {
-        self.files.keep(run, cut)
     }
 }
 

@@ -1,11 +1,13 @@
 //! The command line, and the help that teaches it.
 
+mod checkpoint;
 mod runs;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Import};
 pub use runs::{
     Answer, BacklogCommand, Close, Confined, Demo, Draw, Export, Loop, Queue, Resume, RunTask,
     Status, StopRuns, Telemetry, Watch,
@@ -115,6 +117,17 @@ pub enum Command {
     Queue(Queue),
     /// Stop runs before their next effect.
     Stop(StopRuns),
+    /// Look at a run's earlier states, compare them, and go back to one.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  windlass checkpoint list RUN\n  windlass checkpoint diff \
+        RUN/POST_design_v1 RUN/POST_build_v1\n  windlass checkpoint rollback RUN/POST_design --dry-run\n  \
+        windlass checkpoint rollback RUN/POST_design --reason \"the build went astray\" --resume"
+    )]
+    Checkpoint(CheckpointCommand),
+    /// Go on where another program has stopped.
+    #[command(subcommand)]
+    Import(Import),
     /// Take tasks from a Markdown check-list.
     #[command(subcommand)]
     Backlog(BacklogCommand),

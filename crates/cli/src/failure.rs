@@ -177,6 +177,9 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::StateSequenceGap
         | Code::StateChecksumMismatch
         | Code::StoreCorrupt
+        | Code::BlobCorrupt
+        | Code::BundleInvalid
+        | Code::AnchorInvalid
         | Code::LedgerCorrupt => 5,
         Code::CallOnHold
         | Code::ToolOutcomeUnknown
@@ -199,6 +202,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::RepoMoved
         | Code::WorkspaceChanged
         | Code::RunStopped
+        | Code::BundleUntrusted
         | Code::DriverCapabilityExceeded
         | Code::DriverSandboxInconsistent
         | Code::DriverSaveRefused => 3,
@@ -221,6 +225,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::LoopNotFound
         | Code::AnswersInvalid
         | Code::RunNotFound
+        | Code::ImportInvalid
         | Code::DriverConfigInvalid => 2,
         Code::Internal => 70,
         Code::StateRecoveryFailed
@@ -244,10 +249,14 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::RunEnded
         | Code::RunNotOnHold
         | Code::CheckpointUnavailable
+        | Code::SnapshotFailed
         | Code::RunConcurrent
         | Code::RepoMissing
         | Code::FileUnwritable
         | Code::FileUnreadable
+        | Code::BlobMissing
+        | Code::KeyMissing
+        | Code::KeyInvalid
         | Code::TelemetryUnavailable
         | Code::DriverModelUnavailable => 1,
     }
@@ -309,6 +318,13 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::WorkspaceChanged => {
             "look with --dry-run; --force goes back all the same and keeps what is there now"
         }
+        Code::SnapshotCorrupt => {
+            "`windlass checkpoint check` names all that is damaged; all else can be used"
+        }
+        Code::SnapshotFailed => {
+            "`windlass doctor` checks git; what was captured before is still there"
+        }
+        Code::ImportInvalid => "`windlass loop show NAME` lists the phases of a loop",
         Code::CheckpointUnavailable => "`windlass checkpoint list RUN` lists what there is",
         Code::RepoMoved => "bring the branch back to where the run left it, or start a new run",
         Code::RepoMissing => "run `git init` and make a first commit",
@@ -355,6 +371,13 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
             "only intents with `save_allowed` save, and only after their verification passed"
         }
         Code::DriverMemoryConflict => "restore the memory again and decide which entries hold",
+        Code::BlobMissing => "it was purged, or never kept; the journal still has its digest",
+        Code::BlobCorrupt => "restore `.windlass/blobs` from a backup, or put the content anew",
+        Code::KeyMissing => "`windlass keys show` says which keys there are",
+        Code::KeyInvalid => "see whether it is a key of Windlass, and readable by you alone",
+        Code::BundleInvalid => "ask for the bundle again: what it holds proves nothing",
+        Code::BundleUntrusted => "give the signer's public key with `--key PUB` if you trust it",
+        Code::AnchorInvalid => "keep both and find out who changed which; a backup may help",
         Code::Internal => "please report it with the command that caused it",
         Code::ToolTimeout
         | Code::ToolOutputTooLarge

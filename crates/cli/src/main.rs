@@ -82,6 +82,8 @@ fn run(cli: &Cli, output: &Output) -> Done {
         Command::Telemetry(command) => commands::telemetry::run(&find()?, command, output),
         Command::Queue(command) => commands::queue::run(&find()?, command, output),
         Command::Stop(options) => commands::stop::run(&find()?, options, output),
+        Command::Checkpoint(command) => commands::checkpoint::run(&find()?, command, output),
+        Command::Import(command) => commands::import::run(&find()?, command, output),
         Command::Backlog(command) => commands::backlog::run(&find()?, command, output),
         Command::Loop(command) => commands::loops::run(&find()?, command, output),
         Command::Close(options) => commands::close::run(&find()?, options, output),

@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use windlass_engine::Files;
 use windlass_kernel::Code;
 use windlass_policy::PolicySet;
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, System};
+use windlass_store::Store;
 use windlass_store_sqlite::SqliteStore;
 
 use crate::config::Config;
@@ -132,6 +134,12 @@ impl Project {
             Some(root) => self.root.join(root),
             None => self.folder.join("artifacts"),
         }
+    }
+
+    /// Writes the files that show runs and their checkpoints.
+    pub fn shown(&self, store: &Arc<dyn Store>, config: &Config) -> Files {
+        let files = Files::new(Arc::clone(store), self.artifacts(config));
+        files.with_checkpoints(self.folder.join("checkpoints"))
     }
 
     /// Where requests to stop lie.

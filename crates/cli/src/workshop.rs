@@ -9,7 +9,8 @@ use windlass_driver::DriverConfig;
 use windlass_engine::doers::driver::{DRIVER_BUILTINS, Driver, DriverSettings};
 use windlass_engine::doers::{Agent, BUILTINS, Doers, Guard, RunnerChoice};
 use windlass_engine::{
-    Engine, EngineError, Files, GitPlace, Parts, Place, Projector, Settings, Stop, Workshop,
+    Engine, EngineError, GitPlace, GitVault, Keeper, Parts, Place, Projector, Settings, Stop,
+    Workshop,
 };
 use windlass_governance::{Composed, GovernanceFile, Stated, compose};
 use windlass_kernel::run::plan::{Doer, Plan};
@@ -234,6 +235,7 @@ impl Shop {
             connectors: Arc::clone(&connectors),
             made: Mutex::default(),
         });
+        let (root_of_vault, kept_root) = (root.clone(), root.clone());
         let place: Arc<dyn Place> = Arc::new(GitPlace::new(root.clone()));
         let stop = Stop::new(project.stop_folder());
         let source = Arc::new(System);
@@ -251,7 +253,7 @@ impl Shop {
             let guard = Arc::clone(driver) as Arc<dyn Guard>;
             hands = hands.with(Driver::builtins(driver)).with_guard(guard);
         }
-        let files = Files::new(Arc::clone(&store), project.artifacts(&config));
+        let files = project.shown(&store, &config);
         let outbox = Outbox::new(Arc::new(Announcer { files: Arc::new(files), output }));
         let projector: Arc<dyn Projector> = Arc::new(outbox.clone());
         let collector = Collector::find(&config);
@@ -267,6 +269,13 @@ impl Shop {
             },
             Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
         );
+        let vault = GitVault::new(
+            root_of_vault,
+            project.folder.join("snapshots.git"),
+            project.folder.join("blobs"),
+        );
+        let keeper = Keeper::new(Arc::new(vault), Arc::new(System), kept_root);
+        engine = engine.with_keeper(Arc::new(keeper));
         if let Some(driver) = driver {
             engine = engine.with_escort(driver);
         }

@@ -1,5 +1,5 @@
 //! Performs one thing outside: a command, a tool of an MCP server over stdio or streamable HTTP, or
-//! the git work of a run ([`Git`]).
+//! the git work of a run ([`Git`], [`Snapshots`]).
 //!
 //! It may not judge a call, record it, or decide to repeat it: it knows neither policy nor store.
 //! Everything that can go wrong is a [`Reply`] to be recorded, together with how certain it is that
@@ -16,6 +16,7 @@ mod pool;
 mod post;
 mod process;
 mod run;
+mod snapshot;
 mod trouble;
 
 pub use confine::{Confinement, LaunchError, Launcher, Network, Support, exec};
@@ -27,3 +28,7 @@ pub use job::{Certainty, Connect, Job, Limits, MESSAGE_BYTES_MAX, Reply, Target}
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};
 pub use post::{Post, PostError, post_json};
+pub use snapshot::{
+    Capture, ChangeKind, Entry, EntryMode, Fault, FaultKind, Merged, PathChange, Restored, Resume,
+    SNAPSHOT_REFS, SnapshotError, Snapshots, TextDiff,
+};

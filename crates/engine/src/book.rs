@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use windlass_kernel::run::{Cut, Event, Run, RunEvent, Started};
+use windlass_kernel::run::{Event, Run, RunEvent, Started};
 use windlass_kernel::{
     ArtifactId, ArtifactType, ChainError, Digest, Draft, Head, Machine, PlanId, State, TraceId,
     Transition,
@@ -18,12 +18,6 @@ use crate::log::Watch;
 /// How many entries are read in one go.
 pub(crate) const PAGE: usize = 512;
 
-/// A checkpoint with the run as it was then.
-pub(crate) struct Kept {
-    pub(crate) run: Arc<Run>,
-    pub(crate) cut: Cut,
-}
-
 /// A run and the right to write it, which is given back when it is dropped.
 pub struct Book {
     store: Arc<dyn Store>,
@@ -35,8 +29,6 @@ pub struct Book {
     escort: Option<Arc<dyn Escort>>,
     /// Makes the checkpoints that are owed.
     keeper: Option<Arc<Keeper>>,
-    /// The checkpoints of the last append.
-    kept: Vec<Kept>,
     /// The events of the last append.
     last: Vec<Event>,
     /// The fold has gone ahead of the journal: nothing more may be written from it.
@@ -62,7 +54,6 @@ impl Book {
             run: Arc::new(Run::empty(trace_id)),
             escort: None,
             keeper: None,
-            kept: Vec::new(),
             last: Vec::new(),
             lost: false,
         };
@@ -89,7 +80,6 @@ impl Book {
             run: Arc::new(run),
             escort: None,
             keeper: None,
-            kept: Vec::new(),
             last: Vec::new(),
             lost: false,
         })
@@ -132,11 +122,6 @@ impl Book {
     pub fn with_keeper(mut self, keeper: Option<Arc<Keeper>>) -> Self {
         self.keeper = keeper;
         self
-    }
-
-    /// The checkpoints that are durable and not shown yet.
-    pub(crate) fn take_kept(&mut self) -> Vec<Kept> {
-        std::mem::take(&mut self.kept)
     }
 
     /// The run.
@@ -187,7 +172,6 @@ impl Book {
         let trace_id = self.run.head.trace_id;
         let mut entries = Vec::with_capacity(events.len());
         self.last.clear();
-        self.kept.clear();
         for event in events {
             let events = match &self.escort {
                 Some(escort) => escort.escort(&self.run, event, self.source.now())?,
@@ -228,9 +212,8 @@ impl Book {
             return Err(EngineError::NoCheckpoint { what });
         };
         let cut = keeper.cut(&self.run, owed)?;
-        let (entry, event) = self.add(Event::Checkpointed(Box::new(cut.clone())))?;
+        let (entry, event) = self.add(Event::Checkpointed(Box::new(cut)))?;
         self.last.push(event);
-        self.kept.push(Kept { run: Arc::clone(&self.run), cut });
         Ok(Some(entry))
     }
 

@@ -161,6 +161,6 @@ impl Engine {
     pub(crate) fn record(&self, book: &Mutex<Book>, event: Event) -> Result<(), EngineError> {
         let mut book = lock(book);
         book.append(vec![event])?;
-        self.show(&mut book)
+        self.show(&book)
     }
 }

@@ -233,13 +233,13 @@ impl<'a> Drive<'a> {
         let mut book = lock(self.book);
         let event = self.engine.measured(event, book.run())?;
         book.append(vec![event])?;
-        self.engine.show(&mut book)
+        self.engine.show(&book)
     }
 
     fn append_all(&self, events: Vec<Event>) -> Result<(), EngineError> {
         let mut book = lock(self.book);
         book.append(events)?;
-        self.engine.show(&mut book)
+        self.engine.show(&book)
     }
 
     /// Ends the run if the switch is on and nothing is under way any more.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use windlass_connect::Confinement;
-use windlass_kernel::run::{Base, Change, Commit, Cut, Event, Run};
+use windlass_kernel::run::{Base, Change, Commit, Event, Run};
 use windlass_kernel::{Digest, RiskLevel, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{Gateway, Source};
@@ -24,13 +24,13 @@ pub trait Projector: Send + Sync {
     /// [`EngineError::Unwritable`].
     fn show(&self, run: &Run, events: &[Event]) -> Result<(), EngineError>;
 
-    /// Writes a checkpoint of a run, given as it was then.
+    /// Removes the files of a run's answered holds, or only names them.
     ///
     /// # Errors
     /// [`EngineError::Unwritable`].
-    fn keep(&self, run: &Run, cut: &Cut) -> Result<(), EngineError> {
-        let _ = (run, cut);
-        Ok(())
+    fn drop_holds(&self, run: &Run, dry_run: bool) -> Result<Vec<String>, EngineError> {
+        let _ = (run, dry_run);
+        Ok(Vec::new())
     }
 
     /// Checks that the packet of the hold that a run is on is the journal's.
@@ -237,10 +237,7 @@ impl Engine {
     }
 
     /// Writes the files that show what was appended last.
-    pub(crate) fn show(&self, book: &mut Book) -> Result<(), EngineError> {
-        for kept in book.take_kept() {
-            self.projector.keep(&kept.run, &kept.cut)?;
-        }
+    pub(crate) fn show(&self, book: &Book) -> Result<(), EngineError> {
         self.projector.show(book.run(), book.last())
     }
 

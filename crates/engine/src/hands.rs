@@ -116,9 +116,6 @@ impl<'a> Desk<'a> {
         let mut events = self.ended();
         events.push(event(book.run()));
         book.append(events)?;
-        for kept in book.take_kept() {
-            self.projector.keep(&kept.run, &kept.cut)?;
-        }
         self.projector.show(book.run(), book.last())?;
         Ok(book.snapshot())
     }

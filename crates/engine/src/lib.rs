@@ -5,12 +5,15 @@
 
 mod book;
 mod branch;
+pub mod checkpoint;
 pub mod doers;
 mod drive;
 mod engine;
 mod error;
 mod find;
+mod git_vault;
 mod hands;
+mod import;
 mod keeper;
 mod log;
 mod place;
@@ -31,7 +34,9 @@ pub use book::Book;
 pub use engine::{Engine, Escort, Parts, Place, Prepared, Projector, Settings, Workshop};
 pub use error::EngineError;
 pub use find::{Found, RunFilter};
+pub use git_vault::GitVault;
 pub use hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};
+pub use import::Imported;
 pub use keeper::Keeper;
 pub use place::GitPlace;
 pub use projection::Files;

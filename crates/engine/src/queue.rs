@@ -1,5 +1,6 @@
 //! The queue of holds, and people's answers to them.
 
+use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Decision, Event, Hold, Resolution, Run, Vote};
 use windlass_kernel::{Code, Digest, State, TraceId};
 
@@ -11,6 +12,8 @@ use crate::resume::{name, refuse_ended};
 /// The longest name of a person and the longest reason, in bytes.
 pub(crate) const NAME_BYTES_MAX: usize = 128;
 pub(crate) const REASON_BYTES_MAX: usize = 4096;
+/// The most conditions of one approval.
+const CONDITIONS_MAX: usize = 50;
 
 /// A run that waits for a person.
 #[derive(Clone, Debug)]
@@ -66,7 +69,32 @@ impl Engine {
         reason: &str,
         shown: Option<Digest>,
     ) -> Result<Answered, EngineError> {
+        self.answer_bound(trace_id, decision, by, reason, shown, &[])
+    }
+
+    /// Records a person's answer that is bound to conditions.
+    ///
+    /// # Errors
+    /// [`EngineError`]: nothing is recorded, except that a lapsed hold ends its run.
+    pub fn answer_bound(
+        &self,
+        trace_id: TraceId,
+        decision: Decision,
+        by: &str,
+        reason: &str,
+        shown: Option<Digest>,
+        conditions: &[String],
+    ) -> Result<Answered, EngineError> {
         let by = by.trim();
+        for condition in conditions {
+            check("condition", condition, REASON_BYTES_MAX, "what must be so")?;
+        }
+        if decision == Decision::Rejected && !conditions.is_empty() {
+            return Err(invalid("a rejection has a reason, not conditions".to_owned()));
+        }
+        if conditions.len() > CONDITIONS_MAX {
+            return Err(invalid(format!("an approval has at most {CONDITIONS_MAX} conditions")));
+        }
         check("name", by, NAME_BYTES_MAX, "who decides")?;
         if by.contains('\n') {
             return Err(invalid("the name must be one line".to_owned()));
@@ -93,18 +121,26 @@ impl Engine {
         if shown.is_some_and(|shown| shown != hold.shown) {
             return Err(EngineError::Stale { run });
         }
+        let reviewers = &hold.held.reviewers;
+        if !reviewers.is_empty() && !reviewers.iter().any(|one| one == by) {
+            let message = format!("`{by}` is not asked; those who are: {}", reviewers.join(", "));
+            return Err(invalid(message));
+        }
+        if !conditions.is_empty() && hold.held.trigger != Trigger::ConsensusRequested {
+            return Err(invalid("only the approval of a reviewer can have conditions".to_owned()));
+        }
         if hold.votes.iter().any(|(vote, _)| vote.by == by) {
             return Err(EngineError::SamePerson { run, by: by.to_owned() });
         }
         let vote = Vote {
             by: by.to_owned(),
-            conditions: Vec::new(),
+            conditions: conditions.to_vec(),
             decision,
             reason: reason.to_owned(),
             shown: hold.shown,
         };
         book.append(vec![Event::Voted(vote)])?;
-        self.show(&mut book)?;
+        self.show(&book)?;
         let resolution = book
             .run()
             .hold

@@ -42,7 +42,7 @@ impl Engine {
             Some(State::Checkpoint) => self.take_up_hold(&mut book)?,
             Some(_) | None => self.take_up_interrupted(&mut book)?,
         }
-        self.show(&mut book)?;
+        self.show(&book)?;
         self.drive(book)
     }
 

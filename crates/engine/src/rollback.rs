@@ -1,7 +1,7 @@
 //! Taking a run back to one of its checkpoints: its state and its files together.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use windlass_kernel::run::{CutNote, Event, PhaseStatus, Rollback, Run};
@@ -110,7 +110,7 @@ impl Engine {
         }
         events.push(Event::RollbackBegun(Box::new(rollback)));
         book.append(events)?;
-        self.show(&mut book)?;
+        self.show(&book)?;
         self.drive(book)
     }
 
@@ -176,6 +176,7 @@ impl Engine {
             .iter()
             .filter(|one| one.how == How::Removed && added.contains(&one.path))
             .map(|one| one.path.clone())
+            .filter(|path| !stands_in_the_way(path, &changes))
             .collect();
         changes.retain(|one| !left.contains(&one.path));
         let target = match left.as_slice() {
@@ -261,4 +262,10 @@ fn check_words(request: &RollbackRequest) -> Result<(), EngineError> {
     Err(EngineError::NoCheckpoint {
         what: "a rollback has a name and a reason, neither of them empty nor too long".to_owned(),
     })
+}
+
+/// Whether something of the checkpoint is to stand where a folder of the path is.
+fn stands_in_the_way(path: &Path, changes: &[Altered]) -> bool {
+    let coming = changes.iter().filter(|one| one.how != How::Removed);
+    path.ancestors().skip(1).any(|above| coming.clone().any(|one| one.path == above))
 }

@@ -1,10 +1,11 @@
 //! Starting a run: everything is checked before anything is recorded.
 
+use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 
 use serde_json::Value;
-use windlass_kernel::run::plan::{Plan, Requirement};
-use windlass_kernel::run::{Run, RunName, Started};
+use windlass_kernel::run::plan::{Plan, Requirement, RunOutcome};
+use windlass_kernel::run::{Done, Run, RunName, Started};
 use windlass_kernel::{Code, Digest, TraceId};
 
 use crate::book::Book;
@@ -24,6 +25,29 @@ pub struct NewRun {
     pub worktree: bool,
     /// What else it was started with.
     pub options: Value,
+    /// What came of phases that were done elsewhere.
+    pub inherited: BTreeMap<String, Done>,
+    /// Why it waits for a person before anything is done, if it does.
+    pub wait: Option<String>,
+    /// How it has ended before anything was done, if it has.
+    pub end: Option<(RunOutcome, String, String)>,
+}
+
+impl NewRun {
+    /// A run of a plan from its beginning, in the project's own folder.
+    #[must_use]
+    pub fn new(plan: Plan, loop_digest: Digest, task: Value) -> Self {
+        Self {
+            plan,
+            loop_digest,
+            task,
+            worktree: false,
+            options: Value::Object(serde_json::Map::new()),
+            inherited: BTreeMap::new(),
+            wait: None,
+            end: None,
+        }
+    }
 }
 
 /// A lock that lasts as long as the process that has it.
@@ -86,6 +110,7 @@ impl Engine {
         let started = Started {
             base,
             by: self.settings.by.clone(),
+            inherited: new.inherited,
             loop_digest: new.loop_digest,
             options: new.options,
             plan: new.plan,
@@ -94,10 +119,11 @@ impl Engine {
             task: new.task,
             worktree,
         };
-        let book = Book::begin(&self.store, &self.source, trace_id, started)?
+        let mut book = Book::begin(&self.store, &self.source, trace_id, started)?
             .with_escort(self.escort.clone())
             .with_keeper(self.keeper.clone());
-        self.projector.show(book.run(), book.last())?;
+        self.show(&book)?;
+        self.stay(&mut book, new.wait, new.end)?;
         self.drive(book)
     }
 

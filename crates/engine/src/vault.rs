@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use windlass_kernel::Digest;
 use windlass_kernel::run::CutArtifact;
 
 use crate::error::EngineError;
@@ -61,11 +62,46 @@ pub trait Vault: Send + Sync {
     /// [`EngineError`] when a tree is not whole.
     fn merge(&self, base: &str, ours: &str, theirs: &str) -> Result<Joined, EngineError>;
 
-    /// The content of a file of a tree; `None` when there is none, or it is larger than `max`.
+    /// What differs between two trees, as a unified diff, and whether it was cut off.
     ///
     /// # Errors
-    /// [`EngineError`] when the tree is not whole.
-    fn read(&self, tree: &str, path: &Path, max: usize) -> Result<Option<Vec<u8>>, EngineError>;
+    /// [`EngineError`] when a tree is not whole.
+    fn difference(
+        &self,
+        from: &str,
+        to: &str,
+        bytes_max: usize,
+    ) -> Result<(Vec<u8>, bool), EngineError>;
+
+    /// The references under which trees are kept.
+    ///
+    /// # Errors
+    /// [`EngineError`] when they cannot be read.
+    fn references(&self) -> Result<Vec<String>, EngineError>;
+
+    /// Gives a reference up.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be written.
+    fn forget(&self, reference: &str) -> Result<(), EngineError>;
+
+    /// The files that are kept, by their digests.
+    ///
+    /// # Errors
+    /// [`EngineError`] when they cannot be read.
+    fn files(&self) -> Result<Vec<Digest>, EngineError>;
+
+    /// Gives a file up, and tells how large it was.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be removed.
+    fn drop_file(&self, digest: &Digest) -> Result<u64, EngineError>;
+
+    /// What of it all is damaged, each by its name.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be looked at.
+    fn faults(&self) -> Result<Vec<String>, EngineError>;
 }
 
 /// From where to where a workspace is brought.

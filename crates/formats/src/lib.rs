@@ -15,6 +15,7 @@ mod name;
 mod packet;
 mod step;
 mod task;
+mod v1;
 mod word;
 pub mod yaml;
 
@@ -36,4 +37,5 @@ pub use task::{
     Constraints, TASK_BYTES_MAX, TASK_CHARS_MAX, TASK_PATH_BYTES_MAX, TASK_REF_CHARS_MAX,
     TASK_REFS_MAX, TASK_SCOPE_CHARS_MAX, TaskError, TaskInput, TaskSpec, detect as detect_task,
 };
+pub use v1::{V1_BYTES_MAX, V1Error, V1State, V1Status};
 pub use word::UnknownWord;

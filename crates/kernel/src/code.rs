@@ -99,8 +99,8 @@ codes! {
     RepoDirty = "REPO_DIRTY",
     /// The repository's branch has moved under a run.
     RepoMoved = "REPO_MOVED",
-    /// Files are not as they were left, and nothing was touched.
-    WorkspaceChanged = "WORKSPACE_CHANGED",
+    /// A state of another program cannot be taken over.
+    ImportInvalid = "IMPORT_INVALID",
     /// A checkpoint cannot be made, found or gone back to.
     CheckpointUnavailable = "CHECKPOINT_UNAVAILABLE",
     /// There is no repository with a commit.
@@ -193,6 +193,27 @@ codes! {
     DriverSaveRefused = "DRIVER_SAVE_REFUSED",
     /// The project's memory has changed since it was restored.
     DriverMemoryConflict = "DRIVER_MEMORY_CONFLICT",
+
+    /// The workspace is not as the snapshot from which it is to be restored.
+    WorkspaceChanged = "WORKSPACE_CHANGED",
+    /// A snapshot is damaged.
+    SnapshotCorrupt = "SNAPSHOT_CORRUPT",
+    /// A snapshot could not be captured, restored, compared or merged.
+    SnapshotFailed = "SNAPSHOT_FAILED",
+    /// A content is not in the store of contents.
+    BlobMissing = "BLOB_MISSING",
+    /// A stored content is not what its name says.
+    BlobCorrupt = "BLOB_CORRUPT",
+    /// There is no key to sign or to check with.
+    KeyMissing = "KEY_MISSING",
+    /// A key file cannot be used.
+    KeyInvalid = "KEY_INVALID",
+    /// A bundle is damaged or is not a bundle.
+    BundleInvalid = "BUNDLE_INVALID",
+    /// A bundle or an anchor is signed by a key that nobody vouches for.
+    BundleUntrusted = "BUNDLE_UNTRUSTED",
+    /// An anchor is damaged, or the journal is not what the anchor says it was.
+    AnchorInvalid = "ANCHOR_INVALID",
 
     /// A fault of Windlass itself.
     Internal = "INTERNAL",

@@ -6,6 +6,7 @@ mod branch;
 mod check;
 mod consensus;
 mod cut;
+mod due;
 mod effect;
 mod event;
 mod fold;

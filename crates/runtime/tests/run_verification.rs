@@ -39,7 +39,7 @@ fn started() -> Event {
         budget: Budget::default(),
         checkpoints: false,
         concurrency: Concurrency::Serial,
-        governance: Governance::default(),
+        governance: Default::default(),
         hold: HoldRule::default(),
         id: "l".into(),
         on_restart: OnRestart::Resume,
@@ -52,6 +52,7 @@ fn started() -> Event {
     Event::Started(Box::new(Started {
         base: None,
         by: "ann".into(),
+        inherited: std::collections::BTreeMap::new(),
         loop_digest: Digest::of(b"loop"),
         options: json!({}),
         plan,

@@ -26,6 +26,7 @@ mod order;
 mod payloads;
 mod races;
 mod redispatches;
+mod reopened;
 mod replay;
 mod tampering;
 mod watch;
@@ -124,7 +125,7 @@ checks! { $
         a_repeated_sequence_number_is_refused,
         a_skipped_sequence_number_is_refused,
         an_entry_of_another_trace_is_refused,
-        nothing_follows_a_terminal_state,
+        nothing_but_a_rollback_follows_a_terminal_state,
         a_call_must_keep_its_id_from_hand_over_to_end,
         a_body_that_is_not_its_digests_is_refused,
         an_unknown_schema_version_is_refused,
@@ -221,6 +222,12 @@ checks! { $
         a_long_trace_is_listed_in_pages,
         an_unknown_trace_has_no_entries,
         a_scan_shows_every_trace_with_its_entries_in_order,
+    }
+    reopened {
+        a_run_that_has_ended_goes_on_and_ends_again,
+        a_run_that_goes_on_is_found_after_a_crash,
+        an_end_and_what_follows_it_are_one_append,
+        a_run_that_goes_on_takes_its_end_back_from_its_key,
     }
     tampering {
         a_missing_last_entry_shows,

@@ -25,6 +25,8 @@ const LAYERS: &[(&str, May)] = &[
     ("windlass-store", May::Use(&["windlass-kernel"])),
     ("windlass-store-sqlite", May::Use(&["windlass-store", "windlass-kernel"])),
     ("windlass-connect", May::Use(&["windlass-kernel"])),
+    ("windlass-blobs", May::Use(&["windlass-kernel"])),
+    ("windlass-seal", May::Use(&["windlass-blobs", "windlass-kernel"])),
     (
         "windlass-runtime",
         May::Use(&["windlass-kernel", "windlass-policy", "windlass-store", "windlass-connect"]),
@@ -40,6 +42,7 @@ const LAYERS: &[(&str, May)] = &[
             "windlass-store",
             "windlass-connect",
             "windlass-runtime",
+            "windlass-blobs",
         ]),
     ),
     ("windlass", May::Ship),
@@ -179,6 +182,7 @@ mod tests {
             ("windlass-testkit", "windlass-runtime"),
             ("windlass-bench", "windlass-testkit"),
             ("windlass-connect", "tokio"),
+            ("windlass-seal", "windlass-blobs"),
         ] {
             assert_eq!(edge(name, used), 0, "{name} {used}");
         }
@@ -193,6 +197,7 @@ mod tests {
             ("windlass-runtime", "windlass-testkit"),
             ("windlass", "windlass-testkit"),
             ("windlass-kernel", "xtask"),
+            ("windlass-seal", "windlass-store"),
         ] {
             assert_eq!(edge(name, used), 1, "{name} {used}");
         }

@@ -1,18 +1,20 @@
 //! The events of a run: one of each kind to the byte, and in which state each may be recorded.
 
-use std::collections::BTreeMap;
+mod plan;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use windlass_kernel::run::plan::{
-    At, Budget, Check, Concurrency, Doer, Effect, Gate, Governance, HoldRule, OnRestart, Phase,
-    Plan, Requirement, Resource, RunOutcome, Trigger, When,
-};
+use windlass_kernel::run::plan::{Resource, RunOutcome, Trigger};
 use windlass_kernel::run::{
-    Base, Call, Change, Decision, Done, Event, Failure, Held, InvocationResult, Note, RunEvent,
-    Started, Usage, Vote,
+    Base, Call, Change, ComplianceResult, Cut, CutArtifact, CutAt, CutKind, Decision, Done, Event,
+    Failure, GateResult, GateStatus, Governed, Held, InvocationResult, Note, Rollback, RunEvent,
+    Started, Usage, Vote, Workspace,
 };
-use windlass_kernel::{ArtifactId, Digest, SCHEMA_VERSION, State, Timestamp, TraceId, Uuid7};
+use windlass_kernel::{
+    ArtifactId, CheckpointId, Digest, SCHEMA_VERSION, State, Timestamp, TraceId, Uuid7,
+};
+
+use plan::plan;
 
 /// The states of a run.
 const STATES: [State; 5] =
@@ -26,6 +28,7 @@ pub fn events() -> Result<Value> {
         let (kind, to_state) = (event.kind(), event.to_state());
         for current in std::iter::once(None).chain(STATES.map(Some)) {
             let allowed = is_specified(kind, current);
+            let to_state = event.to_state_from(current.unwrap_or(State::Init));
             transitions.push(json!({
                 "event": kind, "current_state": current, "to_state": to_state, "allowed": allowed,
             }));
@@ -55,6 +58,9 @@ fn is_specified(kind: &str, current: Option<State>) -> bool {
         "started" => current.is_none(),
         "begun" => current == Some(State::Init),
         "continued" => current == Some(State::Resumed),
+        "noted" => matches!(current, Some(State::Running | State::Checkpoint)),
+        // A person takes a run back from wherever it stands, its end included.
+        "rollback_begun" => current.is_some_and(|state| state != State::Init),
         "voted" | "resumed" => current == Some(State::Checkpoint),
         "ended" => current.is_some_and(|state| state != State::Terminal),
         _ => current == Some(State::Running),
@@ -82,68 +88,6 @@ fn change() -> Change {
     Change { diff_digest: Digest::of(b"diff"), files, lines: 12, tree: "4b825dc6".to_owned() }
 }
 
-fn plan() -> Plan {
-    let hold = Effect::Hold { approvals: Some(2), trigger: Trigger::EscalationRequested };
-    let then = Box::new(Effect::Redo { max: 2, phase: "build".to_owned(), then: Box::new(hold) });
-    let stop = Effect::Stop { outcome: RunOutcome::WaiverRequested, reason: "scope".to_owned() };
-    let verdicts: BTreeMap<String, Effect> = [
-        ("approved", Effect::Continue),
-        ("needs_mending", Effect::Intervene { phase: "mend".to_owned(), then }),
-        ("rejected", Effect::Block),
-        ("scope", stop),
-    ]
-    .map(|(verdict, effect)| (verdict.to_owned(), effect))
-    .into();
-    let argv = vec!["cargo".to_owned(), "test".to_owned()];
-    let check = Check {
-        at: At::After,
-        doer: Doer::Command { argv, repeatable: true, timeout_ms: 600_000 },
-        id: "tests".to_owned(),
-        verdicts: [("pass".to_owned(), Effect::Continue)].into(),
-    };
-    let phase = |id: &str, needs: &[&str], doer: Doer, when: When| Phase {
-        branch: false,
-        checks: Vec::new(),
-        doer,
-        gate: None,
-        id: id.to_owned(),
-        needs: needs.iter().map(|need| (*need).to_owned()).collect(),
-        outputs: Vec::new(),
-        when,
-    };
-    let builtin = |name: &str| Doer::Builtin {
-        name: name.to_owned(),
-        with: [("depth".to_owned(), json!(1))].into(),
-    };
-    let agent = Doer::Agent { agent: "builder".to_owned(), prompt: Some("Be brief.".to_owned()) };
-    let person = Doer::Person { approvals: 2, question: "May it?".to_owned() };
-    let fact = When::Fact { fact: "kind".to_owned(), one_of: vec!["release".to_owned()] };
-    let mut build = phase("build", &[], agent, When::Always);
-    build.checks = vec![check];
-    build.outputs = vec!["src/**".to_owned()];
-    let mut review = phase("review", &["build"], builtin("review"), When::Always);
-    review.gate = Some(Gate { id: "review".to_owned(), verdicts });
-    Plan {
-        budget: Budget { attempts: Some(5), tokens: Some(100_000), ..Budget::default() },
-        checkpoints: false,
-        concurrency: Concurrency::Serial,
-        governance: Governance::default(),
-        hold: HoldRule { approvals: 1, expires_ms: Some(86_400_000) },
-        id: "sample".to_owned(),
-        on_restart: OnRestart::Hold,
-        phases: vec![
-            build,
-            phase("mend", &["build"], builtin("mend"), When::Intervention),
-            review,
-            phase("sign", &["review"], person, fact),
-        ],
-        require: vec![Requirement::CleanRepo, Requirement::Single],
-        title: "A sample".to_owned(),
-        variant: None,
-        version: "1".to_owned(),
-    }
-}
-
 fn done() -> Done {
     Done {
         answer: json!({"verdict": "approved", "z": [1, 2.5, null], "é": true}),
@@ -157,10 +101,69 @@ fn done() -> Done {
         duration_ms: 1500,
         facts: [("kind".to_owned(), "release".to_owned())].into(),
         failure: Some(Failure { class: "timeout".to_owned(), reason: "too slow".to_owned() }),
-        governance: None,
+        governance: Some(governed()),
         outputs: [("src/a.rs".to_owned(), Digest::of(b"a"))].into(),
         summary: "Tried.".to_owned(),
         usage: usage(),
+    }
+}
+
+fn governed() -> Governed {
+    Governed {
+        compliance_checks: vec![ComplianceResult {
+            compliance_type: "licence".to_owned(),
+            passed: false,
+            status: GateStatus::Blocked,
+            violations: vec!["src/a.rs".to_owned()],
+        }],
+        passed: false,
+        quality_gates: vec![GateResult {
+            actual: json!(71.5),
+            gate_id: "coverage".to_owned(),
+            message: "71.5 of 80".to_owned(),
+            remediation: "Write tests.".to_owned(),
+            status: GateStatus::Warned,
+            threshold: json!(80),
+        }],
+    }
+}
+
+fn checkpoint(number: u8) -> CheckpointId {
+    CheckpointId(id(number))
+}
+
+fn cut() -> Cut {
+    let artifact =
+        CutArtifact { artifact_type: "rs".to_owned(), digest: Digest::of(b"a"), size_bytes: 1 };
+    Cut {
+        artifacts: [("src/a.rs".to_owned(), artifact)].into(),
+        at: CutAt::Post,
+        attempt: 1,
+        duration_ms: 1500,
+        id: checkpoint(0xc2),
+        kind: CutKind::Succeeded,
+        metadata: json!({"note": "kept"}),
+        parent: Some(checkpoint(0xc1)),
+        phase: "build".to_owned(),
+        version: 1,
+        workspace: Some(Workspace {
+            branch: Some("deadbeef".to_owned()),
+            tree: "4b825dc6".to_owned(),
+        }),
+    }
+}
+
+fn rollback() -> Rollback {
+    Rollback {
+        archived: vec!["build".to_owned(), "review".to_owned()],
+        by: "ann".to_owned(),
+        checkpoint: checkpoint(0xc1),
+        from: Some(checkpoint(0xc2)),
+        reason: "another way".to_owned(),
+        resume: false,
+        snapshot: Some("5ca1ab1e".to_owned()),
+        target: Some("4b825dc6".to_owned()),
+        tree: Some("4b825dc6".to_owned()),
     }
 }
 
@@ -169,7 +172,7 @@ fn held() -> Result<Held> {
         approvals: 2,
         call: Some(TraceId(id(0xbb))),
         change: Some(change()),
-        checklist: Vec::new(),
+        checklist: vec!["is it tested?".to_owned()],
         expires_at: Some(ts()?),
         evidence: json!({"used": 5, "limit": 5}),
         number: 1,
@@ -178,7 +181,7 @@ fn held() -> Result<Held> {
         question: "May it go on?".to_owned(),
         rejections: 1,
         resource: Some(Resource::Attempts),
-        reviewers: Vec::new(),
+        reviewers: vec!["ann".to_owned(), "bob".to_owned()],
         step_index: 0,
         trigger: Trigger::BudgetExhausted,
     })
@@ -189,6 +192,7 @@ fn started() -> Event {
     Event::Started(Box::new(Started {
         base,
         by: "ann".to_owned(),
+        inherited: [("scout".to_owned(), done())].into(),
         loop_digest: Digest::of(b"loop"),
         options: json!({"dry": false}),
         plan: plan(),
@@ -235,6 +239,35 @@ fn samples() -> Result<Vec<Event>> {
             note: String::new(),
         },
         Event::PhaseDone { phase: phase(), attempt, done: Box::new(done()) },
+        Event::Reviewed {
+            phase: word("agree"),
+            attempt,
+            reviewer: word("critic"),
+            verdict: word("approved_with_conditions"),
+            conditions: vec![word("shorter")],
+            reason: word("nearly there"),
+            findings: json!(["too long"]),
+            usage,
+            duration_ms,
+        },
+        Event::Checkpointed(Box::new(cut())),
+        Event::MergePrepared {
+            phase: phase(),
+            attempt,
+            ours: word("4b825dc6"),
+            theirs: word("deadbeef"),
+            tree: word("c0ffee"),
+        },
+        Event::Merged { phase: phase(), attempt, change: Some(change()) },
+        Event::Conflicted {
+            phase: phase(),
+            attempt,
+            ours: word("4b825dc6"),
+            paths: vec![word("src/a.rs")],
+            messages: vec![word("CONFLICT (content): src/a.rs")],
+        },
+        Event::RollbackBegun(Box::new(rollback())),
+        Event::RolledBack { change: None },
         Event::Waiting {
             phase: phase(),
             attempt,
@@ -254,7 +287,7 @@ fn samples() -> Result<Vec<Event>> {
         Event::Held(Box::new(held()?)),
         Event::Voted(Vote {
             by: by(),
-            conditions: Vec::new(),
+            conditions: vec![word("tests first")],
             decision: Decision::Approved,
             reason: word("looks right"),
             shown: Digest::of(b"shown"),

@@ -123,6 +123,9 @@ pub struct Answer {
     /// The digest of what you were shown; the answer is refused if something else waits now.
     #[arg(long, value_name = "DIGEST")]
     pub shown: Option<String>,
+    /// What the approval is bound to; may be given more than once.
+    #[arg(long = "condition", value_name = "TEXT")]
+    pub conditions: Vec<String>,
     /// Take the run up at once.
     #[arg(long)]
     pub resume: bool,

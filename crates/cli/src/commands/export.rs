@@ -1,7 +1,6 @@
 //! `windlass export`: writes the files that show a run again, from the journal alone.
 
 use serde_json::json;
-use windlass_engine::Files;
 
 use crate::args::Export;
 use crate::commands::run::open;
@@ -14,7 +13,7 @@ pub fn run(project: &Project, options: &Export, output: &Output) -> Done {
     let shop = open(project, None, output)?;
     let trace_id = shop.engine.find(&options.run)?;
     let config = Project::config(&project.files()?)?;
-    let files = Files::new(shop.store, project.artifacts(&config));
+    let files = project.shown(&shop.store, &config);
     let written = files.rebuild(trace_id)?;
     if output.json {
         output.value(&json!({ "files": written }))?;

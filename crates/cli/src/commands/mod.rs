@@ -3,11 +3,13 @@
 pub mod backlog;
 pub mod call;
 pub mod canon;
+pub mod checkpoint;
 pub mod close;
 pub mod confined;
 pub mod demo;
 pub mod doctor;
 pub mod export;
+pub mod import;
 pub mod init;
 pub mod loops;
 pub mod metrics;

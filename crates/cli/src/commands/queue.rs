@@ -83,7 +83,7 @@ fn show(project: &Project, name: &str, output: &Output) -> Done {
             let votes: Vec<Value> = hold
                 .votes
                 .iter()
-                .map(|(vote, at)| json!({"by": vote.by, "at": at, "decision": vote.decision, "reason": vote.reason}))
+                .map(|(vote, at)| json!({"by": vote.by, "at": at, "decision": vote.decision, "conditions": vote.conditions, "reason": vote.reason}))
                 .collect();
             object.insert("votes".to_owned(), json!(votes));
         }
@@ -96,6 +96,12 @@ fn show(project: &Project, name: &str, output: &Output) -> Done {
     output.line(&format!("  since    {}", text(hold.since)));
     if let Some(expires_at) = hold.held.expires_at {
         output.line(&format!("  until    {}", text(expires_at)));
+    }
+    if !hold.held.reviewers.is_empty() {
+        output.line(&format!("  asked    {}", plain(&hold.held.reviewers.join(", "))));
+    }
+    for item in &hold.held.checklist {
+        output.line(&format!("  [ ]      {}", plain(item)));
     }
     if !hold.held.evidence.is_null() {
         let evidence = serde_json::to_string_pretty(&hold.held.evidence).unwrap_or_default();
@@ -119,6 +125,9 @@ fn show(project: &Project, name: &str, output: &Output) -> Done {
             plain(&vote.by),
             plain(&vote.reason)
         ));
+        for condition in &vote.conditions {
+            output.line(&format!("             if {}", plain(condition)));
+        }
     }
     output.line(&format!("  shown    {}", hold.shown));
     Ok(0)
@@ -135,7 +144,14 @@ fn decide(project: &Project, answer: &Answer, decision: Decision, output: &Outpu
         })
         .transpose()?;
     let trace_id = shop.engine.find(&answer.run)?;
-    let answered = shop.engine.answer(trace_id, decision, &answer.by, &answer.reason, shown)?;
+    let answered = shop.engine.answer_bound(
+        trace_id,
+        decision,
+        &answer.by,
+        &answer.reason,
+        shown,
+        &answer.conditions,
+    )?;
     if answer.resume && answered.resolution != Resolution::Open && answered.run.ended.is_none() {
         let run = shop.engine.resume(trace_id)?;
         return report(&run, output);

@@ -68,11 +68,9 @@ pub fn start(
         options.insert(ANSWERS_OPTION.to_owned(), canon::parse(&bytes, bytes.len())?);
     }
     Ok(shop.engine.start(NewRun {
-        plan,
-        loop_digest: file.digest,
-        task,
         worktree,
         options: Value::Object(options),
+        ..NewRun::new(plan, file.digest, task)
     })?)
 }
 

@@ -37,7 +37,7 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
     let mut rows = Vec::new();
     let mut values = Vec::new();
     for one in &found {
-        let run = shop.engine.read(one.trace.head.trace_id)?;
+        let run = shop.engine.glance(one)?;
         let mut value = describe_short(&run);
         if let Some(object) = value.as_object_mut() {
             object.insert("live".to_owned(), json!(one.live));

@@ -50,6 +50,7 @@ fn seed(place: &Place, runs: usize) {
                     let started = Started {
                         base: None,
                         by: "me".to_owned(),
+                        inherited: std::collections::BTreeMap::new(),
                         loop_digest: file.digest,
                         options: json!({}),
                         plan: file.plan.clone(),

@@ -13,6 +13,13 @@ const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::Internal, "it stands for a fault of ours; a scenario for it would be one"),
     (Code::LedgerCorrupt, "no command reads the ledger; the tests of `formats` meet it"),
+    (Code::BlobMissing, IN_BLOBS),
+    (Code::BlobCorrupt, IN_BLOBS),
+    (Code::KeyMissing, IN_SEAL),
+    (Code::KeyInvalid, IN_SEAL),
+    (Code::BundleInvalid, IN_SEAL),
+    (Code::BundleUntrusted, IN_SEAL),
+    (Code::AnchorInvalid, IN_SEAL),
     (Code::DriverModelUnavailable, IN_A_RUN),
     (Code::DriverCapabilityExceeded, IN_A_RUN),
     (Code::DriverSandboxInconsistent, IN_A_RUN),
@@ -20,6 +27,8 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::DriverMemoryConflict, IN_A_RUN),
 ];
 
+const IN_BLOBS: &str = "no command reads contents by itself; the tests of `blobs` meet it";
+const IN_SEAL: &str = "no command signs or checks bundles yet; the tests of `seal` meet it";
 const IN_A_RUN: &str = "a run of the driver loop ends with it as its reason, not with an error; \
     `crates/engine/tests/driver` meets it";
 

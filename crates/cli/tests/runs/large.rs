@@ -81,6 +81,7 @@ fn hold(store: &Arc<dyn Store>, source: &Arc<dyn Source>, file: &LoopFile) {
     let started = Started {
         base: None,
         by: "a test".to_owned(),
+        inherited: std::collections::BTreeMap::new(),
         loop_digest: file.digest,
         options: Value::Object(serde_json::Map::new()),
         plan: file.plan.clone(),

@@ -88,16 +88,16 @@ impl GitError {
         }
     }
 
-    pub(super) const fn new(operation: &'static str, cause: GitCause) -> Self {
+    pub(crate) const fn new(operation: &'static str, cause: GitCause) -> Self {
         Self { operation, cause }
     }
 
-    pub(super) fn unexpected(operation: &'static str, what: &[u8]) -> Self {
+    pub(crate) fn unexpected(operation: &'static str, what: &[u8]) -> Self {
         let what = crate::trouble::one_line(&String::from_utf8_lossy(what));
         Self::new(operation, GitCause::Unexpected(what))
     }
 
-    pub(super) fn refused(operation: &'static str, why: impl Into<String>) -> Self {
+    pub(crate) fn refused(operation: &'static str, why: impl Into<String>) -> Self {
         Self::new(operation, GitCause::Refused(why.into()))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use windlass_kernel::Digest;
 
 use super::error::{GitCause, GitError};
-use crate::process::describe_exit;
+use crate::process::{self, Group, Input, Streams, describe_exit};
 use crate::run::{self, End, Finished, Output, Run};
 use crate::trouble::one_line;
 use crate::{Certainty, Limits};
@@ -17,7 +17,7 @@ const READ_TIMEOUT: Duration = Duration::from_secs(120);
 /// How long a change may take.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Of what git may say, and of a file read from it.
-pub(super) const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
+const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Of a diff that is only hashed.
 const HASHED_BYTES_MAX: usize = 16 * 1024 * 1024 * 1024;
 
@@ -54,23 +54,24 @@ const ENVIRONMENT: [(&str, &str); 8] = [
 
 /// Whether a start may change something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Read,
     Write,
 }
 
 /// A start that is being put together.
-pub(super) struct Invocation<'a> {
+pub(crate) struct Invocation<'a> {
     operation: &'static str,
     cwd: &'a Path,
     kind: Kind,
     arguments: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     stdin: Option<Vec<u8>>,
+    bytes_max: usize,
 }
 
 /// What git said, and how it ended.
-pub(super) struct Said {
+pub(crate) struct Said {
     pub code: Option<i32>,
     pub stdout: Vec<u8>,
     pub digest: Option<Digest>,
@@ -94,7 +95,7 @@ impl<'a> Invocation<'a> {
         if let Some(folder) = std::env::var_os("XDG_CONFIG_HOME") {
             env.push(("XDG_CONFIG_HOME".into(), folder));
         }
-        Self { operation, cwd, kind, arguments, env, stdin: None }
+        Self { operation, cwd, kind, arguments, env, stdin: None, bytes_max: OUTPUT_BYTES_MAX }
     }
 
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
@@ -135,6 +136,33 @@ impl<'a> Invocation<'a> {
         one(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))
     }
 
+    /// Runs git, which must end well, and takes at most so many bytes of what it said; tells whether
+    /// there was more.
+    pub fn beginning(mut self, bytes_max: usize) -> Result<(Vec<u8>, bool), GitError> {
+        let (operation, cwd) = (self.operation, self.cwd);
+        self.bytes_max = bytes_max;
+        let finished = self.finish(Output::Kept)?;
+        let mut bytes = match (finished.end, finished.status) {
+            (End::TooLarge("stdout"), _) => finished.stdout,
+            (End::TooLarge(_) | End::TimedOut | End::Exited, _) => {
+                let said = self.said(finished, self.limits(Output::Kept))?;
+                if said.code != Some(0) {
+                    return Err(said.failure(operation, cwd));
+                }
+                return Ok((said.stdout, false));
+            }
+        };
+        bytes.truncate(bytes_max);
+        Ok((bytes, true))
+    }
+
+    /// Starts git and leaves it running, to be asked again and again.
+    pub fn spawn(&self) -> Result<(Group, Streams), GitError> {
+        let env = self.env.iter().map(|(name, value)| (name, value));
+        process::spawn(&self.argv(), env, self.cwd, Input::Pipe)
+            .map_err(|trouble| GitError::new(self.operation, GitCause::Missing(trouble.message)))
+    }
+
     /// Runs git, which must end well, and takes the digest of what it said.
     pub fn digest(self) -> Result<Digest, GitError> {
         let (operation, cwd) = (self.operation, self.cwd);
@@ -146,33 +174,44 @@ impl<'a> Invocation<'a> {
     }
 
     fn start(self, output: Output) -> Result<Said, GitError> {
-        let fail = |cause| GitError::new(self.operation, cause);
+        let finished = self.finish(output)?;
+        self.said(finished, self.limits(output))
+    }
+
+    fn argv(&self) -> Vec<&OsStr> {
         let mut argv = vec![OsStr::new("git")];
         argv.extend(self.arguments.iter().map(OsString::as_os_str));
-        let limits = Limits {
+        argv
+    }
+
+    const fn limits(&self, output: Output) -> Limits {
+        Limits {
             timeout: match self.kind {
                 Kind::Read => READ_TIMEOUT,
                 Kind::Write => WRITE_TIMEOUT,
             },
             output_bytes_max: match output {
-                Output::Kept => OUTPUT_BYTES_MAX,
+                Output::Kept => self.bytes_max,
                 Output::Hashed => HASHED_BYTES_MAX,
             },
-        };
-        let finished = run::run(&Run {
-            argv,
+        }
+    }
+
+    fn finish(&self, output: Output) -> Result<Finished, GitError> {
+        let fail = |cause| GitError::new(self.operation, cause);
+        run::run(&Run {
+            argv: self.argv(),
             stdin: self.stdin.as_deref(),
             env: self.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
             cwd: self.cwd,
-            limits,
+            limits: self.limits(output),
             output,
             stderr_more: 0,
         })
         .map_err(|trouble| match trouble.certainty {
             Certainty::DidNotRun => fail(GitCause::Missing(trouble.message)),
             Certainty::Ran | Certainty::Unknown => fail(GitCause::Unexpected(trouble.message)),
-        })?;
-        self.said(finished, limits)
+        })
     }
 
     fn said(&self, finished: Finished, limits: Limits) -> Result<Said, GitError> {
@@ -215,7 +254,7 @@ impl Said {
 }
 
 /// The one line that these bytes are.
-pub(super) fn one(bytes: &[u8]) -> Option<String> {
+pub(crate) fn one(bytes: &[u8]) -> Option<String> {
     let line = bytes.strip_suffix(b"\n")?;
     let text = std::str::from_utf8(line).ok()?;
     (!text.is_empty() && !text.contains('\n')).then(|| text.to_owned())

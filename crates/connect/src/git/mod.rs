@@ -20,7 +20,7 @@ use std::path::{Component, Path, PathBuf};
 pub use commit::{RefUpdate, Signature};
 pub use error::{GitCause, GitError};
 pub use id::{Base, CommitId, ObjectIdError, TreeId};
-use invoke::{Invocation, Kind};
+pub(crate) use invoke::{Invocation, Kind};
 pub use status::{Cleanness, DIRTY_PATHS_MAX};
 pub use tree::{DiffStat, FileChange, LineChange};
 pub use worktree::{OnChanges, Worktree};
@@ -173,21 +173,24 @@ impl Git {
     }
 }
 
-fn id_of<T: std::str::FromStr>(operation: &'static str, bytes: &[u8]) -> Result<T, GitError> {
+pub(crate) fn id_of<T: std::str::FromStr>(
+    operation: &'static str,
+    bytes: &[u8],
+) -> Result<T, GitError> {
     invoke::one(bytes)
         .and_then(|line| line.parse().ok())
         .ok_or_else(|| GitError::unexpected(operation, bytes))
 }
 
-fn path_of(bytes: &[u8]) -> PathBuf {
+pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(bytes.to_vec()))
 }
 
-fn os(bytes: &[u8]) -> &OsStr {
+pub(crate) fn os(bytes: &[u8]) -> &OsStr {
     OsStr::from_bytes(bytes)
 }
 
-fn split_once(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_once(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
     let place = bytes.iter().position(|byte| *byte == at)?;
     Some((bytes.get(..place)?, bytes.get(place + 1..)?))
 }

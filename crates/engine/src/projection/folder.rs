@@ -132,6 +132,23 @@ impl Folder {
         self.replace(path, bytes, &locked)
     }
 
+    /// Removes a file; says whether it was there.
+    pub(super) fn drop(&self, path: &str) -> Result<bool, EngineError> {
+        let _locked = self.lock()?;
+        let drop = || -> io::Result<bool> {
+            let folder = match self.open_existing(place(path).folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                opened => opened?,
+            };
+            match unlinkat(&folder, place(path).file, AtFlags::empty()) {
+                Ok(()) => Ok(true),
+                Err(Errno::NOENT) => Ok(false),
+                Err(error) => Err(error.into()),
+            }
+        };
+        drop().map_err(|source| self.unwritable(path, source))
+    }
+
     fn has(&self, path: &str, bytes: &[u8]) -> bool {
         matches!(self.read(path, bytes.len()), Ok(Some(now)) if now == bytes)
     }

@@ -7,6 +7,8 @@
 //! | `loop_state/attempt_ledger.jsonl` | the attempts of all runs |
 //! | `terminal/TP_<run_id>.yaml` | how a run ended |
 //!
+//! Checkpoints lie in a folder of their own: see `kept`.
+//!
 //! The second hold at index 4 is `4-2`, the third `4-3`. The newest try of a phase has the phase's
 //! name, each earlier try `<step>.attempt-<number>`: no phase has a dot in its name.
 //!
@@ -17,6 +19,7 @@
 
 mod attempts;
 mod folder;
+mod kept;
 mod ledger;
 mod packets;
 mod story;
@@ -40,6 +43,8 @@ use crate::find::find_named;
 pub struct Files {
     store: Arc<dyn Store>,
     folder: Folder,
+    /// Where checkpoints are shown, if they are.
+    checkpoints: Option<Folder>,
     /// The runs under way in this process, as far as they were read.
     stories: Mutex<BTreeMap<TraceId, Story>>,
 }
@@ -48,7 +53,15 @@ impl Files {
     /// Files below `root`, which stands for the `artifacts` folder of the layout.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, root: PathBuf) -> Self {
-        Self { store, folder: Folder::new(root), stories: Mutex::new(BTreeMap::new()) }
+        let (folder, stories) = (Folder::new(root), Mutex::new(BTreeMap::new()));
+        Self { store, folder, checkpoints: None, stories }
+    }
+
+    /// Shows checkpoints in a folder of their own.
+    #[must_use]
+    pub fn with_checkpoints(mut self, root: PathBuf) -> Self {
+        self.checkpoints = Some(Folder::new(root));
+        self
     }
 
     /// Writes everything of a run again from the journal alone; returns the run's files.
@@ -64,17 +77,24 @@ impl Files {
             return Err(EngineError::NotARun { trace_id });
         }
         let mut story = Story::new(trace_id);
+        story.tell_all();
         story.catch_up(self.store.as_ref())?;
         let corrupt = |source| EngineError::Corrupt { trace_id, source };
         story.run.head.matches(&recorded.head).map_err(corrupt)?;
-        let paths = self.write(&mut story)?;
-        Ok(paths.iter().map(|path| self.folder.on_disk(path)).collect())
+        let (paths, kept) = self.write(&mut story)?;
+        let kept = kept.iter().filter_map(|path| Some(self.checkpoints.as_ref()?.on_disk(path)));
+        Ok(paths.iter().map(|path| self.folder.on_disk(path)).chain(kept).collect())
     }
 
-    /// Writes what has changed in a run, and returns the files that show it.
-    fn write(&self, story: &mut Story) -> Result<Vec<String>, EngineError> {
+    /// Writes what has changed in a run, and returns the files that show it: all others, and those
+    /// of its checkpoints.
+    fn write(&self, story: &mut Story) -> Result<(Vec<String>, Vec<String>), EngineError> {
         let mut paths = Vec::new();
-        let Changed { holds, steps, end } = std::mem::take(&mut story.changed);
+        let Changed { holds, steps, checkpoints, end } = std::mem::take(&mut story.changed);
+        let kept = match &self.checkpoints {
+            Some(folder) => kept::write(folder, &checkpoints)?,
+            None => Vec::new(),
+        };
         for hold in holds.iter().filter_map(|at| story.holds.get(*at)) {
             let bytes = story.hold_packet(hold, hold.hold.votes.len())?;
             paths.push(self.put(hold.id.path(), &bytes)?);
@@ -92,7 +112,7 @@ impl Files {
         {
             paths.push(self.put(identity.name.terminal_path(), &bytes)?);
         }
-        Ok(paths)
+        Ok((paths, kept))
     }
 
     fn put(&self, path: String, bytes: &[u8]) -> Result<String, EngineError> {
@@ -148,6 +168,21 @@ impl Projector for Files {
             stories.insert(trace_id, story);
         }
         Ok(())
+    }
+
+    fn drop_holds(&self, run: &Run, dry_run: bool) -> Result<Vec<String>, EngineError> {
+        let mut story = Story::new(run.head.trace_id);
+        story.catch_up(self.store.as_ref())?;
+        let mut dropped = Vec::new();
+        for hold in &story.holds {
+            let path = hold.id.path();
+            let there = self.folder.on_disk(&path).exists();
+            let gone = if dry_run { there } else { self.folder.drop(&path)? };
+            if gone {
+                dropped.push(path);
+            }
+        }
+        Ok(dropped)
     }
 
     fn check_hold(&self, run: &Run) -> Result<(), EngineError> {
@@ -208,6 +243,8 @@ const fn shows(event: &Event) -> bool {
         | Event::Held(_)
         | Event::Voted(_)
         | Event::Resumed { .. }
+        | Event::Checkpointed(_)
+        | Event::RolledBack { .. }
         | Event::Ended { .. } => true,
         Event::Begun {}
         | Event::Checked { .. }
@@ -217,12 +254,10 @@ const fn shows(event: &Event) -> bool {
         | Event::Warned { .. }
         | Event::Continued {}
         | Event::Reviewed { .. }
-        | Event::Checkpointed(_)
         | Event::MergePrepared { .. }
         | Event::Merged { .. }
         | Event::Conflicted { .. }
         | Event::RollbackBegun(_)
-        | Event::RolledBack { .. }
         | Event::Restarted { .. }
         | Event::CommitPrepared { .. }
         | Event::Noted { .. } => false,

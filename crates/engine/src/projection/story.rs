@@ -11,7 +11,9 @@ use windlass_kernel::{Timestamp, TraceId};
 use windlass_store::{Record, Store};
 
 use super::attempts::{Attempts, Fate};
+use super::kept::PHASES_MAX;
 use crate::book::{PAGE, fold, open_record};
+use crate::checkpoint::{Document, document};
 use crate::error::EngineError;
 
 /// The longest text that is taken over into a file, in characters.
@@ -33,6 +35,8 @@ pub(super) struct Story {
     /// What gates and checks said, in order.
     pub(super) gates: Vec<GateResult>,
     attempts: Attempts,
+    /// Whether every checkpoint is told, however large the run is.
+    tells_all: bool,
     /// What has changed since the files were written.
     pub(super) changed: Changed,
 }
@@ -58,6 +62,7 @@ pub(super) struct HoldStory {
 pub(super) struct Changed {
     pub(super) holds: Vec<usize>,
     pub(super) steps: Vec<String>,
+    pub(super) checkpoints: Vec<Document>,
     pub(super) end: bool,
 }
 
@@ -80,6 +85,7 @@ impl Story {
             completed: Vec::new(),
             gates: Vec::new(),
             attempts: Attempts::default(),
+            tells_all: false,
             changed: Changed::default(),
         }
     }
@@ -91,7 +97,7 @@ impl Story {
         loop {
             let page = store.list_log_entries(trace_id, self.run.head.sequence_number, PAGE)?;
             for record in &page {
-                self.add(record, &mut buffer)?;
+                self.add(record, &mut buffer, store)?;
             }
             if page.len() < PAGE {
                 return Ok(());
@@ -99,7 +105,17 @@ impl Story {
         }
     }
 
-    fn add(&mut self, record: &Record, buffer: &mut Vec<u8>) -> Result<(), EngineError> {
+    /// Has every checkpoint told, however large the run is.
+    pub(super) const fn tell_all(&mut self) {
+        self.tells_all = true;
+    }
+
+    fn add(
+        &mut self,
+        record: &Record,
+        buffer: &mut Vec<u8>,
+        store: &dyn Store,
+    ) -> Result<(), EngineError> {
         let (event, head) = open_record(&self.run, record, buffer)?;
         let before = self.before(&event);
         let fates = self.attempts.fates(&self.run, &event);
@@ -115,6 +131,20 @@ impl Story {
                 self.identity = Some(Identity { name, chain, lines: vec![header], written: 0 });
             }
             Event::PhaseStarted { phase, .. } => self.attempts.begin(&self.run, phase)?,
+            Event::Checkpointed(cut) => {
+                if self.tells_all || self.run.phases.len() <= PHASES_MAX {
+                    let told = document(&self.run, cut, ts, store);
+                    self.changed.checkpoints.push(told);
+                }
+            }
+            // What was done again has its end ahead.
+            Event::RolledBack { .. } => {
+                let run = &self.run;
+                self.completed.retain(|name| {
+                    let at = run.position(name).and_then(|at| run.phases.get(at));
+                    at.is_some_and(|state| state.status == PhaseStatus::Complete)
+                });
+            }
             Event::PhaseSkipped { phase, reason } => {
                 let step = StepSummary {
                     artifacts: Vec::new(),
@@ -145,12 +175,10 @@ impl Story {
             | Event::Resumed { .. }
             | Event::Continued {}
             | Event::Reviewed { .. }
-            | Event::Checkpointed(_)
             | Event::MergePrepared { .. }
             | Event::Merged { .. }
             | Event::Conflicted { .. }
             | Event::RollbackBegun(_)
-            | Event::RolledBack { .. }
             | Event::Restarted { .. }
             | Event::CommitPrepared { .. }
             | Event::Noted { .. } => {}

@@ -293,13 +293,8 @@ impl Process {
     pub fn start(&self, world: &World, task: Value, answers: Value) -> Result<Run, EngineError> {
         let mut options = json!({});
         options[ANSWERS_OPTION] = answers;
-        self.engine.start(NewRun {
-            plan: world.plan.clone(),
-            loop_digest: Digest::of(LOOP),
-            task,
-            worktree: false,
-            options,
-        })
+        self.engine
+            .start(NewRun { options, ..NewRun::new(world.plan.clone(), Digest::of(LOOP), task) })
     }
 }
 

@@ -103,6 +103,7 @@ pub fn change() -> Change {
 
 pub fn done(answer: Value, failure: Option<Failure>) -> Done {
     Done {
+        governance: None,
         summary: String::new(),
         answer,
         calls: Vec::new(),
@@ -163,7 +164,7 @@ impl Hands for FakeHands {
             Subject::Check(check) => &check.doer,
         };
         let (invoked, repeatable) = match doer {
-            Doer::Builtin { .. } | Doer::Person { .. } => (false, true),
+            Doer::Builtin { .. } | Doer::Consensus { .. } | Doer::Person { .. } => (false, true),
             Doer::Agent { .. } => (true, true),
             Doer::Command { repeatable, .. } => (true, *repeatable),
         };
@@ -200,6 +201,7 @@ impl Hands for FakeHands {
                 Outcome::Done(Box::new(done(json!({}), Some(failure))))
             }
             Act::Say(verdict) => Outcome::Judged(Verdict {
+                conditions: Vec::new(),
                 verdict: verdict.to_owned(),
                 reason: "so it is".to_owned(),
                 findings: json!(["a finding"]),

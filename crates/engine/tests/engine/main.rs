@@ -6,6 +6,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for the events it is about")]
 
 mod calm;
+mod checkpoints;
 mod crash;
 mod doers;
 mod hands;

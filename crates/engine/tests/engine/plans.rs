@@ -61,7 +61,7 @@ pub fn plan(phases: Vec<Phase>) -> Plan {
         budget: Budget::default(),
         checkpoints: false,
         concurrency: Concurrency::Serial,
-        governance: Governance::default(),
+        governance: Default::default(),
         hold: HoldRule::default(),
         id: "test".to_owned(),
         on_restart: OnRestart::Resume,

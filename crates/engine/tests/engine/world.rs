@@ -345,13 +345,7 @@ impl Connect for SharedTools {
 
 /// A new run of a plan.
 pub fn new_run(plan: Plan) -> NewRun {
-    NewRun {
-        plan,
-        loop_digest: Digest::of(b"loop"),
-        task: json!({"task": "change something"}),
-        worktree: false,
-        options: json!({}),
-    }
+    NewRun::new(plan, Digest::of(b"loop"), json!({"task": "change something"}))
 }
 
 /// The trace of a run.

@@ -86,6 +86,7 @@ impl World {
         let started = Started {
             base: None,
             by: "ana".to_owned(),
+            inherited: std::collections::BTreeMap::new(),
             loop_digest: Digest::of(b"loop"),
             options: json!({}),
             plan,
@@ -204,6 +205,7 @@ pub fn trace(book: &Book) -> TraceId {
 fn perform(book: &Book, work: Work, script: &Script) -> Event {
     let usage = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
     match work {
+        Work::Review { .. } | Work::Merge { .. } | Work::Restore => unreachable!("{work:?}"),
         Work::Do { phase, attempt } => {
             let phase = book.run().phase(phase).unwrap().0.id.clone();
             let told = script.iter().find(|((id, at), _)| *id == phase && *at == attempt);
@@ -323,7 +325,7 @@ pub fn spine() -> Plan {
         budget: Budget::default(),
         checkpoints: false,
         concurrency: Concurrency::Serial,
-        governance: Governance::default(),
+        governance: Default::default(),
         hold: HoldRule { approvals: 1, expires_ms: Some(86_400_000) },
         id: "spine".to_owned(),
         on_restart: OnRestart::Hold,

@@ -46,6 +46,16 @@ impl Run {
         (!mended.is_empty()).then_some(mended.as_slice())
     }
 
+    /// The phase whose merge comes next: the one that is on record, or else the first.
+    pub(super) fn next_merge(&self) -> Option<usize> {
+        let due =
+            |at: &&usize| self.phases.get(**at).is_some_and(|state| state.stage == Stage::Merge);
+        let begun =
+            |at: &&usize| self.phases.get(**at).is_some_and(|state| state.branch.merging.is_some());
+        let mut due = self.index.at_work.iter().filter(due);
+        due.clone().find(begun).or_else(|| due.next()).copied()
+    }
+
     /// The place of a phase that is at its merge.
     fn merging(&self, phase: &str, attempt: u32) -> Result<usize, String> {
         let at = self.trying(phase, attempt)?;
@@ -100,6 +110,12 @@ impl Run {
         conflict: Conflict,
     ) -> Result<(), String> {
         let at = self.merging(phase, attempt)?;
+        if self.phases.get(at).is_some_and(|state| state.branch.merging.is_some()) {
+            return Err(format!("the merge of `{phase}` is on record"));
+        }
+        if conflict.paths.is_empty() {
+            return Err("no file is in the way".to_owned());
+        }
         self.change(at, |state| {
             let (fork, conflict) = (Some(ours.to_owned()), Some(conflict));
             state.branch = Branch { fork, conflict, ..Branch::default() };

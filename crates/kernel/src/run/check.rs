@@ -145,7 +145,8 @@ fn check_consensus(phase: &Phase) -> Result<(), String> {
     let Doer::Consensus { quorum, reviewers, .. } = &phase.doer else { return Ok(()) };
     let id = &phase.id;
     let names: BTreeSet<&str> = reviewers.iter().map(Reviewer::name).collect();
-    if names.len() != reviewers.len() || names.contains("") {
+    // Nobody can answer under a name that says nothing.
+    if names.len() != reviewers.len() || names.iter().any(|name| name.trim().is_empty()) {
         return Err(format!("the reviewers of phase `{id}` have no different names"));
     }
     let most = u32::try_from(reviewers.len()).unwrap_or(u32::MAX);
@@ -154,7 +155,7 @@ fn check_consensus(phase: &Phase) -> Result<(), String> {
     }
     let gate = phase.gate.as_ref();
     let known = |verdict: &str| gate.is_some_and(|gate| gate.verdicts.contains_key(verdict));
-    match [APPROVED, CONDITIONAL, REJECTED].into_iter().find(|verdict| !known(*verdict)) {
+    match [APPROVED, CONDITIONAL, REJECTED].into_iter().find(|verdict| !known(verdict)) {
         Some(verdict) => Err(format!("the gate of phase `{id}` does not know `{verdict}`")),
         None => Ok(()),
     }

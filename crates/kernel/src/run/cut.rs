@@ -24,7 +24,8 @@ pub struct Cut {
     pub duration_ms: u64,
     /// Its name.
     pub id: CheckpointId,
-    /// What it was made for.
+    /// What it was made for. The event has a `kind` of its own.
+    #[serde(rename = "made_for")]
     pub kind: CutKind,
     /// What else is to be known.
     pub metadata: Value,
@@ -249,9 +250,11 @@ impl Run {
         let branch = planned.is_some_and(|planned| planned.branch);
         if branch && let Some(workspace) = &cut.workspace {
             let (tree, theirs) = (workspace.tree.clone(), workspace.branch.clone());
-            self.change(phase, |state| match at {
-                CutAt::Pre => state.branch.fork = Some(tree),
-                CutAt::Post => state.branch.theirs = theirs,
+            self.change(phase, |state| match (at, kind) {
+                // What was taken back to its end began elsewhere.
+                (CutAt::Pre, CutKind::Rollback) => {}
+                (CutAt::Pre, _) => state.branch.fork = Some(tree),
+                (CutAt::Post, _) => state.branch.theirs = theirs,
             });
         }
         if let Some(workspace) = &cut.workspace {

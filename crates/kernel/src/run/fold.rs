@@ -8,10 +8,11 @@ use thiserror::Error;
 use super::branch::Conflict;
 use super::consensus::{APPROVED, CONDITIONAL, Review};
 use super::cut::{CutAt, CutKind};
+use super::due::{is_pause, may_follow};
 use super::event::Event;
 use super::index::{Graph, Index};
 use super::parts::{Change, Decision, Done, Started, Usage, Vote};
-use super::plan::{Concurrency, Resource, RunOutcome, Trigger};
+use super::plan::{Concurrency, Doer, Resource, RunOutcome, Trigger};
 use super::state::{
     Commit, Ended, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
 };
@@ -195,31 +196,37 @@ impl Run {
         self.phases = vec![PhaseState::new(); started.plan.phases.len()];
         self.started = Some(Arc::new(started.clone()));
         self.started_at = Some(ts);
-        Ok(())
+        self.inherit(&started.inherited)
     }
 
-    /// Refuses what may not come before a checkpoint that is owed, or before a rollback has ended.
-    fn is_due(&self, event: &Event) -> Result<(), String> {
-        let owed = self.owed.is_some();
-        let cut = matches!(event, Event::Checkpointed(_));
-        let passes = matches!(event, Event::Continued {} | Event::RollbackBegun(_));
-        if owed && !cut && !passes {
-            return Err("a checkpoint is owed".to_owned());
+    /// Takes over what was done elsewhere: nothing of it may be missing what it builds on.
+    fn inherit(
+        &mut self,
+        inherited: &std::collections::BTreeMap<String, Done>,
+    ) -> Result<(), String> {
+        for phase in inherited.keys() {
+            self.place_of(phase)?;
         }
-        let restores = matches!(event, Event::RolledBack { .. } | Event::Restarted { .. });
-        if self.rollback.is_some() && !restores {
-            return Err("a rollback is under way".to_owned());
+        for at in 0..self.phases.len() {
+            let Some((phase, _)) = self.phase(at) else { continue };
+            let Some(done) = inherited.get(&phase.id) else { continue };
+            if !self.index.ready.contains(&at) {
+                return Err(format!("phase `{}` is inherited without what it needs", phase.id));
+            }
+            let done = Arc::new(done.clone());
+            self.change(at, |state| {
+                state.status = PhaseStatus::Complete;
+                state.done = Some(done);
+            });
         }
         Ok(())
     }
 
     /// A phase may have ended by what was just folded: then what came of it is kept.
     pub(super) fn owe_end(&mut self, at: usize) {
-        let Some(state) = self.phases.get(at) else { return };
-        let (attempt, done) = (state.attempt, state.done.clone());
-        let Some(done) = done else { return };
+        let Some(state) = self.phases.get(at).filter(|state| state.done.is_some()) else { return };
         if self.plan().is_some_and(|plan| plan.checkpoints) {
-            self.ends.insert((at, attempt), done);
+            self.ends.insert((at, state.attempt), Arc::new(state.clone()));
         }
         self.owe_post(at);
     }
@@ -355,6 +362,12 @@ impl Run {
 
     fn phase_done(&mut self, phase: &str, attempt: u32, done: &Done) -> Result<(), String> {
         let at = self.trying(phase, attempt)?;
+        let asked = self.phase(at).is_some_and(|(phase, _)| {
+            matches!(phase.doer, Doer::Person { .. } | Doer::Consensus { .. })
+        });
+        if asked {
+            return Err(format!("phase `{phase}` is ended by those who are asked"));
+        }
         let at_work = self.phases.get(at).is_some_and(|state| state.stage == Stage::Work)
             && self.index.at_work.contains(&at);
         if !at_work {
@@ -390,7 +403,7 @@ impl Run {
         self.facts.extend(facts.clone());
         if self.plan().is_some_and(|plan| plan.checkpoints) {
             let now = self.head.sequence_number.saturating_add(1);
-            self.past.stated(now, &self.facts);
+            self.past.stated(now, facts);
         }
     }
 
@@ -414,55 +427,13 @@ impl Run {
         if vote.decision == Decision::Rejected && !vote.conditions.is_empty() {
             return Err("a rejection has no conditions".to_owned());
         }
+        if hold.held.trigger != Trigger::ConsensusRequested && !vote.conditions.is_empty() {
+            return Err("only a reviewer's approval has conditions".to_owned());
+        }
         if hold.votes.iter().any(|(other, _)| other.by == vote.by) {
             return Err("the same person has answered before".to_owned());
         }
         hold.votes.push((vote.clone(), ts));
         Ok(())
     }
-}
-
-/// Whether an event can follow in a run that stands where it stands.
-const fn may_follow(event: &Event, before: Option<State>) -> bool {
-    match event {
-        Event::Started(_) => before.is_none(),
-        Event::Begun {} => matches!(before, Some(State::Init)),
-        Event::Continued {} => matches!(before, Some(State::Resumed)),
-        Event::Voted(_) | Event::Resumed { .. } => matches!(before, Some(State::Checkpoint)),
-        Event::Ended { .. } => matches!(
-            before,
-            Some(State::Init | State::Running | State::Checkpoint | State::Resumed)
-        ),
-        // A person may take back a run that waits, and one that has ended.
-        Event::RollbackBegun(_) => matches!(
-            before,
-            Some(State::Running | State::Checkpoint | State::Resumed | State::Terminal)
-        ),
-        // A run that ends on hold has its last notes made there.
-        Event::Noted { .. } => matches!(before, Some(State::Running | State::Checkpoint)),
-        Event::PhaseStarted { .. }
-        | Event::PhaseSkipped { .. }
-        | Event::Checked { .. }
-        | Event::InvocationStarted { .. }
-        | Event::InvocationEnded { .. }
-        | Event::PhaseDone { .. }
-        | Event::Reviewed { .. }
-        | Event::Checkpointed(_)
-        | Event::MergePrepared { .. }
-        | Event::Merged { .. }
-        | Event::Conflicted { .. }
-        | Event::RolledBack { .. }
-        | Event::Waiting { .. }
-        | Event::SentBack { .. }
-        | Event::Warned { .. }
-        | Event::Held(_)
-        | Event::Restarted { .. }
-        | Event::CommitPrepared { .. } => matches!(before, Some(State::Running)),
-    }
-}
-
-/// Whether no work was done before the event: its process had died, or may have.
-fn is_pause(event: &Event) -> bool {
-    matches!(event, Event::Restarted { .. } | Event::Ended { .. } | Event::RollbackBegun(_))
-        || matches!(event, Event::Held(held) if held.trigger == Trigger::RestartRequested)
 }

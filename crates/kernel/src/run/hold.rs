@@ -38,9 +38,11 @@ impl Run {
             return Err(format!("hold {} is not the next one", held.number));
         }
         let at = self.place_of(&held.phase)?;
+        // Of a run that was just taken back, what is to be judged again has not begun.
+        let idle = self.index.at_work.is_empty() || held.trigger == Trigger::RolledBack;
         if held.trigger == Trigger::RestartRequested {
             self.interrupted();
-        } else if !self.index.at_work.is_empty() {
+        } else if !idle {
             return Err("something is still at work".to_owned());
         }
         if !self.has_cause(at, held) {

@@ -126,11 +126,7 @@ impl Run {
         if settled == settled_before {
             return;
         }
-        if self.plan().is_some_and(|plan| plan.checkpoints)
-            && let Some(state) = self.phases.get(at)
-        {
-            self.past.settled(at, self.head.sequence_number.saturating_add(1), state);
-        }
+        self.remember(at);
         let graph = Arc::clone(&self.index.graph);
         if settled {
             self.index.unsettled = self.index.unsettled.saturating_sub(1);
@@ -153,7 +149,7 @@ impl Run {
     }
 
     /// Puts a phase where it belongs in the index.
-    fn place(&mut self, at: usize) {
+    pub(super) fn place(&mut self, at: usize) {
         let started = self.started.clone();
         let phase = started.as_ref().and_then(|started| started.plan.phases.get(at));
         let (Some(phase), Some(state)) = (phase, self.phases.get(at)) else { return };

@@ -50,7 +50,10 @@ impl Run {
         for (holds, reason) in [
             (event.trace_id == entry.trace_id, "the event is of another run"),
             (event.ts == entry.ts, "the event is of another time"),
-            (event.event.to_state() == entry.to_state, "the event leads to another state"),
+            (
+                event.event.to_state_from(entry.from_state) == entry.to_state,
+                "the event leads to another state",
+            ),
         ] {
             if !holds {
                 return Err(ChainError::Link { sequence_number, reason });

@@ -139,9 +139,15 @@ impl Run {
             state.forced = intervention;
             state.findings = judged.findings;
         });
+        for place in [target, at] {
+            self.remember(place);
+        }
         let sequence_number = self.head.sequence_number.saturating_add(1);
-        let sent = self.sent_back.entry((at, judged.source)).or_default();
-        sent.push(SentBack { sequence_number, to: target, fingerprint });
+        let sent = SentBack { sequence_number, to: target, fingerprint };
+        self.sent_back.entry((at, judged.source)).or_default().push(sent);
+        if self.plan().is_some_and(|plan| plan.checkpoints) {
+            self.past.sent((at, judged.source), sent);
+        }
         Ok(())
     }
 
@@ -179,5 +185,6 @@ impl Run {
                 if state.settled() { (false, None) } else { (state.forced, state.after) };
             *state = PhaseState { attempt, done, forced, after, ..PhaseState::new() };
         });
+        self.remember(at);
     }
 }

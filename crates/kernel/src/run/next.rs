@@ -114,8 +114,9 @@ impl Run {
         if idle { record(self.end()) } else { Next::Perform(self.works()) }
     }
 
-    /// What is to be done for the phases under way.
+    /// What is to be done for the phases under way; merges one after the other.
     fn works(&self) -> Vec<Work> {
+        let merge = self.next_merge();
         let of = |at: &usize| {
             let (planned, state) = self.phase(*at)?;
             let (phase, attempt) = (*at, state.attempt);
@@ -123,6 +124,7 @@ impl Run {
                 return Some(Work::Review { phase, reviewer, attempt });
             }
             Some(match state.stage {
+                Stage::Merge if merge != Some(phase) => return None,
                 Stage::Merge => Work::Merge { phase, attempt },
                 Stage::Before(check) | Stage::After(check) => Work::Check { phase, check, attempt },
                 Stage::Work | Stage::Gate => Work::Do { phase, attempt },

@@ -19,6 +19,8 @@ pub struct Started {
     pub base: Option<Base>,
     /// Who started it.
     pub by: String,
+    /// What came of phases that were done elsewhere before it began.
+    pub inherited: BTreeMap<String, Done>,
     /// The digest of the loop file.
     pub loop_digest: Digest,
     /// What the run was started with, beyond the task.

@@ -1,42 +1,84 @@
 //! The fold of rollbacks: what a run was at one of its checkpoints.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::cut::{CutAt, CutKind, CutNote, Rollback};
 use super::parts::Change;
-use super::state::{PhaseState, PhaseStatus, Run, Stage};
+use super::state::{PhaseState, PhaseStatus, Run, SentBack, Source, Stage};
 use crate::CheckpointId;
 
-/// What a run must remember to be taken back: the entries at which its phases came to an end, or were
-/// to be done again, and at which its facts changed.
+/// What a run must remember to be taken back: the entries at which its phases came to an end or were
+/// to be done again, at which facts were stated and the run was sent back, and at which it was itself
+/// taken back. Nothing is ever taken out, so a run can be taken forward again too.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Past {
-    phases: BTreeMap<usize, Vec<(u64, Option<Arc<PhaseState>>)>>,
-    facts: Vec<(u64, Arc<BTreeMap<String, String>>)>,
+    phases: BTreeMap<usize, Vec<(u64, Arc<PhaseState>)>>,
+    facts: Vec<(u64, BTreeMap<String, String>)>,
+    sent_back: Vec<((usize, Source), SentBack)>,
+    /// The entry of each rollback, and that of the checkpoint to which it led.
+    turns: Vec<(u64, u64)>,
+}
+
+/// The stretches of entries that led to one of them; what was taken back lies between.
+struct Line(Vec<RangeInclusive<u64>>);
+
+impl Line {
+    fn has(&self, sequence_number: u64) -> bool {
+        self.0.iter().any(|stretch| stretch.contains(&sequence_number))
+    }
 }
 
 impl Past {
     /// A phase has come to its end, or is to be done again.
-    pub(super) fn settled(&mut self, at: usize, sequence_number: u64, state: &PhaseState) {
-        let state = state.settled().then(|| Arc::new(state.clone()));
-        self.phases.entry(at).or_default().push((sequence_number, state));
+    fn remember(&mut self, at: usize, sequence_number: u64, state: &PhaseState) {
+        let states = self.phases.entry(at).or_default();
+        states.push((sequence_number, Arc::new(state.clone())));
     }
 
     /// Facts were stated.
     pub(super) fn stated(&mut self, sequence_number: u64, facts: &BTreeMap<String, String>) {
-        self.facts.push((sequence_number, Arc::new(facts.clone())));
+        self.facts.push((sequence_number, facts.clone()));
     }
 
-    fn phase(&self, at: usize, upto: u64) -> Option<Arc<PhaseState>> {
+    /// A judgement has sent the run back.
+    pub(super) fn sent(&mut self, from: (usize, Source), sent: SentBack) {
+        self.sent_back.push((from, sent));
+    }
+
+    /// The entries that led to one.
+    fn line(&self, upto: u64) -> Line {
+        let mut upto = upto;
+        let mut line = Vec::new();
+        for (turn, source) in self.turns.iter().rev().copied() {
+            if turn <= upto {
+                line.push(turn..=upto);
+                upto = source;
+            }
+        }
+        line.push(0..=upto);
+        Line(line)
+    }
+
+    fn phase(&self, at: usize, line: &Line) -> Option<&PhaseState> {
         let states = self.phases.get(&at)?;
-        let then = states.iter().rev().find(|(sequence, _)| *sequence <= upto);
-        then.and_then(|(_, state)| state.clone())
+        let then = states.iter().rev().find(|(sequence, _)| line.has(*sequence));
+        then.map(|(_, state)| state.as_ref())
     }
 
-    fn facts(&self, upto: u64) -> BTreeMap<String, String> {
-        let then = self.facts.iter().rev().find(|(sequence, _)| *sequence <= upto);
-        then.map(|(_, facts)| facts.as_ref().clone()).unwrap_or_default()
+    fn facts(&self, line: &Line) -> BTreeMap<String, String> {
+        let stated = self.facts.iter().filter(|(sequence, _)| line.has(*sequence));
+        stated.flat_map(|(_, facts)| facts.clone()).collect()
+    }
+
+    fn sent_back(&self, line: &Line) -> BTreeMap<(usize, Source), Vec<SentBack>> {
+        let mut all: BTreeMap<_, Vec<SentBack>> = BTreeMap::new();
+        for (from, sent) in self.sent_back.iter().filter(|(_, sent)| line.has(sent.sequence_number))
+        {
+            all.entry(*from).or_default().push(*sent);
+        }
+        all
     }
 }
 
@@ -47,22 +89,41 @@ impl Run {
         self.rollback.as_deref()
     }
 
-    /// The phases that were not done at a checkpoint and have been begun since, by name.
+    /// Keeps how a phase stands now, if this run can be taken back.
+    pub(super) fn remember(&mut self, at: usize) {
+        let now = self.head.sequence_number.saturating_add(1);
+        let checkpoints = self.started.as_ref().is_some_and(|started| started.plan.checkpoints);
+        if let Some(state) = self.phases.get(at).filter(|_| checkpoints) {
+            self.past.remember(at, now, state);
+        }
+    }
+
+    /// The phases that were not done at a checkpoint and have been begun, by name.
     #[must_use]
     pub fn archived_by(&self, cut: &CutNote) -> Vec<String> {
-        let begun = |state: &PhaseState| {
-            state.status != PhaseStatus::Pending || state.done.is_some() || state.attempt > 0
-        };
+        let line = self.past.line(cut.sequence_number);
+        let origin = self.origin(cut);
         let gone = |at: usize, state: &PhaseState| {
-            let kept = self.past.phase(at, cut.sequence_number).is_some()
-                || (at == cut.phase && restores_end(cut));
-            begun(state) && !kept
+            let kept = self.past.phase(at, &line).is_some_and(PhaseState::settled)
+                || (at == origin.phase && restores_end(origin));
+            state.attempt > 0 && !kept
         };
         let phases = self.all_phases().enumerate();
         phases
             .filter(|(at, (_, state))| gone(*at, state))
             .map(|(_, (phase, _))| phase.id.clone())
             .collect()
+    }
+
+    /// The checkpoint whose state one has: that of a rollback has the state it was taken back to.
+    fn origin<'a>(&'a self, cut: &'a CutNote) -> &'a CutNote {
+        let mut cut = cut;
+        while cut.kind == CutKind::Rollback
+            && let Some(source) = cut.parent.and_then(|parent| self.cut(parent))
+        {
+            cut = source;
+        }
+        cut
     }
 
     /// What keeps a rollback to a checkpoint from being recorded, in words.
@@ -106,21 +167,29 @@ impl Run {
     pub(super) fn end_rollback(&mut self, change: Option<&Change>) -> Result<(), String> {
         let rollback = self.rollback.take().ok_or("no rollback is under way")?;
         let cut = self.cut(rollback.checkpoint).cloned().ok_or("its checkpoint is gone")?;
-        let upto = cut.sequence_number;
+        let line = self.past.line(cut.sequence_number);
         for at in 0..self.phases.len() {
-            let then = self.past.phase(at, upto);
-            let restored = then.as_deref().cloned().unwrap_or_else(PhaseState::new);
+            let then = self.past.phase(at, &line).cloned().unwrap_or_else(PhaseState::new);
             self.change(at, |state| {
                 // Tries are numbered on: no two have the same number.
-                *state = PhaseState { attempt: state.attempt, ..restored };
+                let attempt = state.attempt;
+                *state = if then.settled() {
+                    PhaseState { attempt, ..then }
+                } else {
+                    let PhaseState { findings, forced, after, .. } = then;
+                    PhaseState { attempt, findings, forced, after, ..PhaseState::new() }
+                };
             });
         }
-        self.facts = self.past.facts(upto);
-        for sent in self.sent_back.values_mut() {
-            sent.retain(|sent| sent.sequence_number <= upto);
-        }
-        if restores_end(&cut) {
-            self.restore_end(&cut);
+        // Some were put in their places before those that they wait for.
+        (0..self.phases.len()).for_each(|at| self.place(at));
+        self.facts = self.past.facts(&line);
+        self.sent_back = self.past.sent_back(&line);
+        let now = self.head.sequence_number.saturating_add(1);
+        self.past.turns.push((now, cut.sequence_number));
+        let origin = self.origin(&cut).clone();
+        if restores_end(&origin) {
+            self.restore_end(&origin);
         }
         self.change = change.cloned();
         self.spent.changed_lines = change.map_or(0, |change| change.lines);
@@ -131,14 +200,12 @@ impl Run {
         if let Some(owed) = &mut self.owed {
             owed.parent = Some(cut.id);
         }
-        let now = self.head.sequence_number.saturating_add(1);
-        self.past.stated(now, &self.facts);
         Ok(())
     }
 
     /// A phase that had just ended is to be judged once more.
     fn restore_end(&mut self, cut: &CutNote) {
-        let ends = self.ends.get(&(cut.phase, cut.attempt)).cloned();
+        let Some(end) = self.ends.get(&(cut.phase, cut.attempt)).cloned() else { return };
         let merge = self.phase(cut.phase).is_some_and(|(phase, _)| phase.branch);
         let fork = self.cuts.iter().rev().find(|other| {
             other.phase == cut.phase
@@ -146,13 +213,18 @@ impl Run {
                 && other.kind == CutKind::Started
                 && other.attempt == cut.attempt
         });
-        let fork = fork.and_then(|cut| cut.workspace.as_ref()).map(|kept| kept.tree.clone());
+        let fork = fork.filter(|_| merge).and_then(|cut| cut.workspace.as_ref());
+        let fork = fork.map(|kept| kept.tree.clone());
         let theirs = cut.workspace.as_ref().and_then(|workspace| workspace.branch.clone());
         self.change(cut.phase, |state| {
-            let attempt = state.attempt;
-            *state = PhaseState { attempt, done: ends, ..PhaseState::new() };
+            let (attempt, forced, after) = (state.attempt, state.forced, state.after);
+            *state = PhaseState { attempt, forced, after, ..PhaseState::new() };
             state.status = PhaseStatus::Running;
             state.stage = if merge { Stage::Merge } else { Stage::After(0) };
+            state.done.clone_from(&end.done);
+            state.reviews.clone_from(&end.reviews);
+            state.agents.clone_from(&end.agents);
+            state.started_at = end.started_at;
             state.branch.fork = fork;
             state.branch.theirs = theirs;
         });

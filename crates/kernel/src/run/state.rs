@@ -311,8 +311,8 @@ pub struct Run {
     pub(super) owed: Option<Owed>,
     pub(super) rollback: Option<Arc<Rollback>>,
     pub(super) versions: BTreeMap<(usize, CutAt), u32>,
-    /// What came of each try, for those that can be gone back to.
-    pub(super) ends: BTreeMap<(usize, u32), Arc<Done>>,
+    /// How each try stood when its work had ended, for those that can be gone back to.
+    pub(super) ends: BTreeMap<(usize, u32), Arc<PhaseState>>,
     pub(super) past: Past,
     pub(super) warned: BTreeSet<Resource>,
     pub(super) granted: BTreeMap<Resource, u64>,

@@ -13,6 +13,9 @@ use windlass_kernel::{
     Uuid7,
 };
 
+use crate::keeping::{name_of, reviewer_name};
+use crate::tell::tell;
+
 pub const START_MS: i64 = 1_767_225_600_000;
 
 pub fn id(number: u64) -> Uuid7 {
@@ -24,6 +27,7 @@ pub fn started(plan: Plan) -> Event {
     Event::Started(Box::new(Started {
         base: None,
         by: "ann".into(),
+        inherited: std::collections::BTreeMap::new(),
         loop_digest: Digest::of(b"loop"),
         options: json!({}),
         plan,
@@ -68,7 +72,11 @@ impl Lab {
         let from = head.state.unwrap_or(State::Init);
         let draft = Draft {
             ts: self.ts(),
-            transition: Transition { from, to: event.to_state(), artifact: ArtifactType::RunEvent },
+            transition: Transition {
+                from,
+                to: event.to_state_from(from),
+                artifact: ArtifactType::RunEvent,
+            },
             artifact_id,
             artifact_digest: Digest::of(&body),
             tool_call_id: None,
@@ -78,8 +86,16 @@ impl Lab {
         Ok((entry, body, head))
     }
 
-    /// Records an event that must be possible, without keeping the state before it.
+    /// Records an event that must be possible, and the checkpoint that it owes.
     pub fn record(&mut self, event: Event) {
+        self.record_only(event);
+        if let Some(cut) = self.cut_owed() {
+            self.record_only(cut);
+        }
+    }
+
+    /// Records an event that must be possible.
+    pub fn record_only(&mut self, event: Event) {
         let (entry, body, head) = self.entry(&event).unwrap();
         if let Err(error) = self.run.follow(&entry, &body, head) {
             panic!("{error}\nafter {:#?}", self.told());
@@ -120,47 +136,8 @@ impl Lab {
 
     pub fn vote(&self, by: &str, decision: Decision) -> Event {
         let shown = self.run.hold.as_ref().map_or(Digest::GENESIS, |hold| hold.shown);
-        Event::Voted(Vote { by: by.into(), decision, reason: "because".into(), shown })
-    }
-}
-
-/// An event in a line.
-pub fn tell(event: &Event) -> String {
-    match event {
-        Event::PhaseStarted { phase, attempt } => format!("start {phase} {attempt}"),
-        Event::PhaseSkipped { phase, reason } => format!("skip {phase}: {reason}"),
-        Event::Checked { phase, attempt, check, verdict, .. } => {
-            format!("checked {phase}/{check} {attempt} {verdict}")
-        }
-        Event::PhaseDone { phase, attempt, done } => match &done.failure {
-            Some(failure) => format!("failed {phase} {attempt} {}", failure.class),
-            None => format!("done {phase} {attempt}"),
-        },
-        Event::InvocationStarted { phase, invocation, .. } => {
-            format!("invoke {phase} {invocation}")
-        }
-        Event::InvocationEnded { invocation, .. } => format!("invoked {invocation}"),
-        Event::Waiting { phase, attempt, .. } => format!("waiting {phase} {attempt}"),
-        Event::SentBack { phase, source, verdict, to, count, .. } => {
-            format!("back {phase}/{source} {verdict} -> {to} {count}")
-        }
-        Event::Warned { resource, used, limit } => {
-            format!("warned {} {used}/{limit}", resource.as_str())
-        }
-        Event::Held(held) => {
-            let resource = held.resource.map_or(String::new(), |one| format!(" {}", one.as_str()));
-            let (number, trigger, phase) = (held.number, held.trigger.as_str(), &held.phase);
-            format!("held {number} {trigger}{resource} at {phase} for {}", held.approvals)
-        }
-        Event::Voted(vote) => format!("{} {}", vote.by, vote.decision.as_str()),
-        Event::Ended { outcome, reason, .. } => format!("ended {} {reason}", outcome.as_str()),
-        Event::Started(_)
-        | Event::Begun {}
-        | Event::Resumed { .. }
-        | Event::Continued {}
-        | Event::Restarted { .. }
-        | Event::CommitPrepared { .. }
-        | Event::Noted { .. } => event.kind().to_owned(),
+        let (by, reason, conditions) = (by.into(), "because".into(), Vec::new());
+        Event::Voted(Vote { by, conditions, decision, reason, shown })
     }
 }
 
@@ -204,6 +181,8 @@ pub enum Act {
     Wait,
     /// An invocation begins and the process dies; the run is restarted.
     Die,
+    /// The branch does not fit.
+    Conflict,
 }
 
 /// What happens in a walk; whatever is not scripted goes well.
@@ -263,6 +242,21 @@ impl Script {
         let (at, attempt, check) = match work {
             Work::Check { phase, check, attempt } => (phase, attempt, Some(check)),
             Work::Do { phase, attempt } => (phase, attempt, None),
+            Work::Review { phase, reviewer, attempt } => {
+                let name = reviewer_name(&lab.run, phase, reviewer);
+                let act = self.act(&format!("{}/{name}", name_of(&lab.run, phase)), attempt);
+                lab.now += self.work_ms;
+                return match act {
+                    Some(Act::Die) => die(lab, &name_of(&lab.run, phase), attempt),
+                    Some(Act::Say(verdict)) => lab.record(lab.review(phase, &name, verdict)),
+                    _ => lab.record(lab.review(phase, &name, "approved")),
+                };
+            }
+            Work::Merge { phase, attempt } => {
+                let act = self.act(&format!("{}/merge", name_of(&lab.run, phase)), attempt);
+                return lab.merge(phase, matches!(act, Some(Act::Conflict)));
+            }
+            Work::Restore => return lab.record(Event::RolledBack { change: None }),
         };
         let (phase, state) = lab.run.phase(at).unwrap();
         assert_eq!(state.attempt, attempt);
@@ -291,7 +285,7 @@ impl Script {
             }
             Some(Act::Die) => return die(lab, &name, attempt),
             Some(Act::Say(verdict)) => (*verdict).to_owned(),
-            Some(Act::Done(_)) | None => calm,
+            Some(Act::Done(_) | Act::Conflict) | None => calm,
         };
         if let Some(check) = check {
             return lab.record(Event::Checked {
@@ -308,7 +302,7 @@ impl Script {
         let answer = json!({"verdict": verdict, "findings": [format!("{key} {attempt}")]});
         let mut done = match act {
             Some(Act::Done(done)) => done,
-            Some(Act::Say(_) | Act::Wait | Act::Die) | None => done(answer.clone()),
+            Some(Act::Say(_) | Act::Wait | Act::Die | Act::Conflict) | None => done(answer.clone()),
         };
         if done.answer.is_null() {
             done.answer = answer;

@@ -11,10 +11,16 @@
     reason = "tests look at the few cases that they are about"
 )]
 
+mod agreements;
+mod branches;
 mod budgets;
+mod cuts;
+mod governance;
 mod harness;
+mod history;
 mod holds;
 mod judgements;
+mod keeping;
 mod loops;
 #[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "it prints how long it took")]
 mod many;
@@ -26,4 +32,8 @@ mod random;
 mod refusals;
 mod replay;
 mod restarts;
+mod ride;
+mod rollback_rules;
+mod rollbacks;
 mod table;
+mod tell;

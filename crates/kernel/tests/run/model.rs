@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_kernel::run::plan::{Concurrency, Effect, Plan, Resource, RunOutcome, Trigger, When};
-use windlass_kernel::run::{Decision, Event, Held, PhaseStatus, Run, Usage};
+use windlass_kernel::CheckpointId;
+use windlass_kernel::run::plan::{
+    At, Concurrency, Effect, Plan, Resource, RunOutcome, Trigger, When,
+};
+use windlass_kernel::run::{Decision, Event, Held, PhaseStatus, Run, Stage, Usage};
 
 use crate::harness::Lab;
+use crate::history::{History, tallied};
 use crate::random::max_to;
 
 /// What the test knows of a run from having watched it.
@@ -23,9 +27,12 @@ pub struct Model {
     approved: BTreeSet<(String, u32)>,
     back: BTreeMap<(String, String, String), u32>,
     invocation_of: BTreeMap<u64, String>,
+    history: History,
+    /// How often each judgement had sent the run back, at each checkpoint.
+    backs: BTreeMap<CheckpointId, BTreeMap<(String, String, String), u32>>,
 }
 
-const fn settled(status: PhaseStatus) -> bool {
+pub const fn settled(status: PhaseStatus) -> bool {
     matches!(status, PhaseStatus::Complete | PhaseStatus::Skipped)
 }
 
@@ -33,7 +40,9 @@ impl Model {
     /// Takes one event in and says what must be true before and after it.
     pub fn watch(&mut self, before: &Run, event: &Event, lab: &Lab) {
         let plan = lab.run.plan().unwrap().clone();
-        assert!(before.ended.is_none(), "something follows the end");
+        let back = matches!(event, Event::RollbackBegun(_));
+        assert!(before.ended.is_none() || back, "something follows the end");
+        self.history.watch(before, event, &lab.run);
         match event {
             Event::PhaseStarted { phase, attempt } => {
                 self.started(before, &plan, phase, *attempt);
@@ -73,8 +82,26 @@ impl Model {
                     self.passed.insert((phase.clone(), *attempt, "gate".into()));
                 }
             }
+            Event::Reviewed { phase, attempt, usage, .. } => {
+                self.used(phase, *usage);
+                self.agreed(&lab.run, phase, *attempt);
+            }
+            Event::Checkpointed(cut) => {
+                self.backs.insert(cut.id, self.back.clone());
+            }
+            Event::RollbackBegun(_) => {
+                self.died();
+                self.hold = None;
+            }
+            Event::RolledBack { .. } => {
+                self.back = self.backs[&before.rolling_back().unwrap().checkpoint].clone();
+                self.taken_back(&lab.run);
+            }
             Event::Waiting { phase, .. } => self.used(phase, Usage::default()),
-            Event::SentBack { phase, source, to, .. } => {
+            Event::SentBack { phase, source, to, count: told, .. } => {
+                let all = self.back.iter().filter(|((of, by, _), _)| of == phase && by == source);
+                let all: u32 = all.map(|(_, count)| count).sum();
+                assert!(*told <= all + 1, "{phase}/{source} has not sent back {told} times");
                 let key = (phase.clone(), source.clone(), to.clone());
                 let count = self.back.entry(key).or_default();
                 *count += 1;
@@ -94,10 +121,12 @@ impl Model {
                 let (held, people, over) = self.hold.as_mut().unwrap();
                 assert!(!*over, "a hold is answered once");
                 assert!(people.insert(vote.by.clone()), "one person voted twice");
-                *over = vote.decision == Decision::Rejected
-                    || people.len() >= usize::try_from(held.approvals).unwrap();
+                let votes = &lab.run.hold.as_ref().unwrap().votes;
+                let said = |what| votes.iter().filter(move |(one, _)| one.decision == what);
+                *over = said(Decision::Rejected).count() as u32 >= held.rejections
+                    || said(Decision::Approved).count() as u32 >= held.approvals;
             }
-            Event::Resumed { .. } => self.resumed(before),
+            Event::Resumed { .. } => self.resumed(before, &lab.run),
             Event::Restarted { .. } => self.died(),
             Event::Ended { outcome, .. } => {
                 if *outcome == RunOutcome::Pass {
@@ -110,9 +139,12 @@ impl Model {
             | Event::Warned { .. }
             | Event::Continued {}
             | Event::CommitPrepared { .. }
+            | Event::MergePrepared { .. }
+            | Event::Merged { .. }
+            | Event::Conflicted { .. }
             | Event::Noted { .. } => {}
         }
-        self.always(before, &plan, lab);
+        self.always(before, &plan, lab, matches!(event, Event::RolledBack { .. }));
     }
 
     /// The process has died: nothing that was invoked counts for what is done again.
@@ -152,7 +184,39 @@ impl Model {
         }
     }
 
-    fn resumed(&mut self, before: &Run) {
+    /// What those who must agree came to counts as their phase's verdict.
+    fn agreed(&mut self, run: &Run, phase: &str, attempt: u32) {
+        let (planned, state) = run.phase(run.position(phase).unwrap()).unwrap();
+        let verdict = tallied(planned, &state.reviews);
+        assert_eq!(verdict.is_some(), state.done.is_some(), "{:?}", state.reviews);
+        let Some(verdict) = verdict else { return };
+        assert_eq!(state.done.as_ref().unwrap().answer["verdict"], verdict);
+        if planned.gate.as_ref().unwrap().verdicts.get(verdict) == Some(&Effect::Continue) {
+            self.passed.insert((phase.to_owned(), attempt, "gate".into()));
+        }
+    }
+
+    /// What had been judged before the checkpoint needs no judge again; what had just ended does.
+    fn taken_back(&mut self, run: &Run) {
+        for (phase, state) in run.all_phases() {
+            let Some(done) = state.done.as_ref().filter(|_| state.status == PhaseStatus::Running)
+            else {
+                continue;
+            };
+            let verdict = done.answer["verdict"].as_str().unwrap_or_default();
+            let gate = phase.gate.as_ref();
+            if gate.is_none_or(|gate| gate.verdicts.get(verdict) == Some(&Effect::Continue)) {
+                self.passed.insert((phase.id.clone(), state.attempt, "gate".into()));
+            }
+            assert!(!matches!(state.stage, Stage::Before(_) | Stage::Work));
+            for check in phase.checks.iter().filter(|check| check.at == At::Before) {
+                let check = format!("check {}", check.id);
+                self.passed.insert((phase.id.clone(), state.attempt, check));
+            }
+        }
+    }
+
+    fn resumed(&mut self, before: &Run, after: &Run) {
         let (held, people, over) = self.hold.take().unwrap();
         assert!(over, "taken up before it was answered");
         let at = before.position(&held.phase).unwrap();
@@ -180,14 +244,17 @@ impl Model {
                 // A person lets pass what a judge did not.
                 self.approved.insert((phase, attempt));
             }
+            Trigger::ConsensusRequested => self.agreed(after, &phase, attempt),
             Trigger::BudgetExhausted
             | Trigger::CallApproval
+            | Trigger::MergeConflict
+            | Trigger::RolledBack
             | Trigger::RestartRequested
             | Trigger::UncertainEffect => {}
         }
     }
 
-    fn always(&self, before: &Run, plan: &Plan, lab: &Lab) {
+    fn always(&self, before: &Run, plan: &Plan, lab: &Lab, restored: bool) {
         let run = &lab.run;
         let scratch = lab.refolded();
         assert_eq!(&scratch, run, "the fold of the whole differs");
@@ -197,6 +264,9 @@ impl Model {
         if plan.concurrency == Concurrency::Serial {
             let running = run.phases.iter().filter(|state| state.status == PhaseStatus::Running);
             assert!(running.count() <= 1, "two phases run at once");
+        }
+        if restored {
+            return;
         }
         for ((phase, state), old) in run.all_phases().zip(&before.phases) {
             if state.status != PhaseStatus::Complete || old.status == PhaseStatus::Complete {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{
-    At, Budget, Check, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase, Plan,
-    RunOutcome, Trigger, When,
+    At, Budget, Check, Concurrency, Doer, Effect, Gate, Governance, HoldRule, OnRestart, Phase,
+    Plan, Reviewer, RunOutcome, Trigger, When,
 };
 
 pub fn agent() -> Doer {
@@ -21,6 +21,29 @@ pub fn command(repeatable: bool) -> Doer {
 
 pub fn person(approvals: u32) -> Doer {
     Doer::Person { approvals, question: "may it?".into() }
+}
+
+/// Reviewers whose names begin with `a` are agents, all others are people.
+pub fn consensus(quorum: u32, reviewers: &[&str]) -> Doer {
+    let reviewer = |name: &&str| match name.strip_prefix('a') {
+        Some(_) => Reviewer::Agent { agent: (*name).to_owned(), prompt: None },
+        None => Reviewer::Person { name: (*name).to_owned() },
+    };
+    Doer::Consensus {
+        checklist: vec!["is it right?".into()],
+        question: "do you agree?".into(),
+        quorum,
+        reviewers: reviewers.iter().map(reviewer).collect(),
+    }
+}
+
+/// A gate that knows what reviewers can say.
+pub fn agreed(rejected: Effect) -> Option<Gate> {
+    gate(&[
+        ("approved", Effect::Continue),
+        ("approved_with_conditions", Effect::Continue),
+        ("rejected", rejected),
+    ])
 }
 
 pub fn phase(id: &str, needs: &[&str]) -> Phase {

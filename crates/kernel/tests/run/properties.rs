@@ -1,249 +1,24 @@
 //! Random runs of random plans: after each event, everything holds; and every run ends.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
-use serde_json::json;
-use windlass_kernel::run::plan::Plan;
-use windlass_kernel::run::{
-    Decision, Done, Event, InvocationResult, Next, Resolution, Usage, Vote, Work,
-};
-use windlass_kernel::{Digest, State, TraceId};
+use windlass_kernel::run::{Event, Next};
 
-use crate::harness::{Lab, changed, done, ended, failure, id, invoke, started};
-use crate::model::Model;
-use crate::random::{Choices, back_max, random_plan};
+use crate::harness::Lab;
+use crate::random::{back_max, random_plan};
+use crate::ride::Ride;
 
-struct Ride {
-    lab: Lab,
-    model: Model,
-    choices: Choices,
-    under_way: BTreeSet<Work>,
-}
-
-impl Ride {
-    fn new(plan: Plan, oracle: &[u8]) -> Self {
-        let choices = Choices::new(oracle);
-        let mut ride = Self {
-            lab: Lab::empty(),
-            model: Model::default(),
-            choices,
-            under_way: BTreeSet::new(),
-        };
-        ride.record(started(plan));
-        ride
-    }
-
-    fn record(&mut self, event: Event) {
-        let before = self.lab.run.clone();
-        self.lab.record(event.clone());
-        self.model.watch(&before, &event, &self.lab);
-    }
-
-    /// Working time passes.
-    fn work(&mut self) {
-        let ms = 100 * (1 + self.choices.pick(20));
-        self.lab.now += i64::try_from(ms).unwrap();
-        self.model.wall_ms += u64::try_from(ms).unwrap();
-    }
-
-    /// Time passes that nobody works.
-    fn idle(&mut self) {
-        self.lab.now += 10_000_000;
-    }
-
-    fn run(&mut self, events_max: usize) {
-        while self.lab.events.len() <= events_max {
-            let next = self.lab.run.next();
-            assert_eq!(next, self.lab.run.next());
-            // The process may die at any point.
-            if self.choices.chance(24) {
-                self.die();
-                continue;
-            }
-            match next {
-                Next::Nothing => panic!("nothing was recorded"),
-                Next::Record(event) => {
-                    if matches!(
-                        *event,
-                        Event::Held(_) | Event::SentBack { .. } | Event::Ended { .. }
-                    ) {
-                        let told = self.lab.told();
-                        assert!(self.under_way.is_empty(), "{event:?} while at work: {told:#?}");
-                    }
-                    self.record(*event);
-                }
-                Next::Perform(works) => self.perform(&works),
-                Next::Wait => self.answer(),
-                Next::Done => return,
-            }
-        }
-        panic!("it does not end: {:#?}\n{:#?}", self.lab.run.plan(), self.lab.told());
-    }
-
-    fn die(&mut self) {
-        self.under_way.clear();
-        self.idle();
-        if self.lab.run.head.state != Some(State::Running) {
-            return;
-        }
-        if self.choices.chance(3) {
-            self.model.died();
-            self.record(self.lab.run.restart_hold());
-        } else {
-            self.record(Event::Restarted { by: "ann".into() });
-        }
-    }
-
-    /// Everything that is asked for is under way; one of it comes to its end, or a step further.
-    fn perform(&mut self, works: &[Work]) {
-        let asked: BTreeSet<Work> = works.iter().copied().collect();
-        assert_eq!(asked.len(), works.len(), "asked for twice");
-        assert!(asked.is_superset(&self.under_way), "work under way was forgotten");
-        self.under_way = asked;
-        let work = works[self.choices.pick(works.len())];
-        let (at, attempt, check) = match work {
-            Work::Check { phase, check, attempt } => (phase, attempt, Some(check)),
-            Work::Do { phase, attempt } => (phase, attempt, None),
-        };
-        let (phase, state) = self.lab.run.phase(at).unwrap();
-        let (name, open) = (phase.id.clone(), state.open_invocation);
-        let judge = match check {
-            Some(check) => Some(&phase.checks[check].verdicts),
-            None => phase.gate.as_ref().map(|gate| &gate.verdicts),
-        };
-        let known: Vec<String> = judge.into_iter().flat_map(|all| all.keys().cloned()).collect();
-        let check = check.map(|check| phase.checks[check].id.clone());
-        self.work();
-        match (open, self.choices.pick(4)) {
-            (None, 1 | 2) if !self.choices.is_spent() => {
-                return self.record(invoke(&self.lab, &name, attempt));
-            }
-            (Some(invocation), _) => {
-                let (result, usage) = (InvocationResult::Success, self.usage());
-                let note = String::new();
-                let duration_ms = 1;
-                return self.record(Event::InvocationEnded {
-                    invocation,
-                    result,
-                    usage,
-                    duration_ms,
-                    note,
-                });
-            }
-            (None, _) => {}
-        }
-        self.under_way.remove(&work);
-        if self.choices.chance(12) {
-            let call = TraceId(id(77));
-            return self.record(Event::Waiting {
-                phase: name,
-                attempt,
-                call,
-                change: None,
-                question: "q".into(),
-            });
-        }
-        let verdict = match self.choices.pick(40) {
-            39 => "nonsense".to_owned(),
-            _ if known.is_empty() => String::new(),
-            // The first one continues.
-            _ => known[self.choices.pick(known.len())].clone(),
-        };
-        let usage = self.usage();
-        let event = match check {
-            Some(check) => Event::Checked {
-                phase: name,
-                attempt,
-                check,
-                verdict,
-                reason: String::new(),
-                findings: json!([]),
-                usage,
-                duration_ms: 1,
-            },
-            None => {
-                let done = Box::new(self.done(&verdict, usage));
-                Event::PhaseDone { phase: name, attempt, done }
-            }
-        };
-        self.record(event);
-    }
-
-    fn usage(&mut self) -> Usage {
-        Usage {
-            cost_micros: self.choices.pick(16) as u64,
-            input_tokens: self.choices.pick(16) as u64,
-            output_tokens: self.choices.pick(4) as u64,
-            unaccounted: self.choices.chance(128),
-        }
-    }
-
-    fn done(&mut self, verdict: &str, usage: Usage) -> Done {
-        let text = self.choices.pick(4);
-        let mut done = match self.choices.pick(16) {
-            15 => failure("timeout"),
-            _ => done(json!({"verdict": verdict, "text": text})),
-        };
-        if self.choices.chance(4) {
-            let lines = self.choices.pick(30);
-            done.change = Some(changed(&format!("{lines}"), lines as u64));
-        }
-        if self.choices.chance(4) {
-            done.facts.insert("f".into(), self.choices.pick(2).to_string());
-        }
-        done.usage = usage;
-        done
-    }
-
-    fn answer(&mut self) {
-        assert!(self.under_way.is_empty());
-        self.idle();
-        let hold = self.lab.run.hold.clone().unwrap();
-        match hold.resolution() {
-            Resolution::Open => {
-                let decision =
-                    if self.choices.chance(20) { Decision::Rejected } else { Decision::Approved };
-                let by = format!("person {}", hold.votes.len());
-                self.try_to_cheat(&by);
-                self.record(self.lab.vote(&by, decision));
-            }
-            Resolution::Rejected if !self.lab.run.rejection_is_a_verdict(&hold.held) => {
-                self.record(ended("checkpoint_rejected"));
-            }
-            Resolution::Approved | Resolution::Rejected => {
-                assert!(self.lab.takes(&self.lab.vote("late", Decision::Rejected)).is_err());
-                self.record(Event::Resumed { by: "ann".into() });
-            }
-        }
-    }
-
-    fn try_to_cheat(&self, by: &str) {
-        let hold = self.lab.run.hold.as_ref().unwrap();
-        let vote = |by: &str, shown| {
-            let (by, reason) = (by.to_owned(), String::new());
-            Event::Voted(Vote {
-                by,
-                conditions: Vec::new(),
-                decision: Decision::Approved,
-                reason,
-                shown,
-            })
-        };
-        assert!(self.lab.takes(&vote(by, Digest::of(b"something else"))).is_err());
-        for (earlier, _) in &hold.votes {
-            assert!(self.lab.takes(&vote(&earlier.by, hold.shown)).is_err());
-        }
-        assert!(self.lab.takes(&Event::Resumed { by: by.to_owned() }).is_err());
-    }
-}
-
-/// After the end nothing can be recorded.
+/// After the end nothing can be recorded but that a person takes it back.
 fn nothing_follows(lab: &Lab) {
     assert_eq!(lab.run.next(), Next::Done);
-    for (event, _) in &lab.events {
+    for cut in &lab.run.cuts {
+        assert_eq!(lab.takes(&Event::RollbackBegun(Box::new(lab.wish(cut, true)))), Ok(()));
+    }
+    let back = |event: &Event| matches!(event, Event::RollbackBegun(_));
+    for (event, _) in lab.events.iter().filter(|(event, _)| !back(event)) {
         assert!(lab.takes(event).is_err(), "{event:?} follows the end");
     }
 }
@@ -299,6 +74,13 @@ fn random_runs_come_to_everything() {
         "BUDGET_EXHAUSTED",
         "CALL_APPROVAL",
         "ESCALATION_REQUESTED",
+        "CONSENSUS_REQUESTED",
+        "MERGE_CONFLICT",
+        "ROLLED_BACK",
+        "reviewed",
+        "merged",
+        "rolled_back",
+        "checkpointed",
         "PERSON_REQUESTED",
         "RESTART_REQUESTED",
         "UNCERTAIN_EFFECT",

@@ -7,7 +7,7 @@ use windlass_kernel::run::plan::{
     At, Budget, Concurrency, Doer, Effect, HoldRule, Phase, Plan, RunOutcome, Trigger, When,
 };
 
-use crate::plans::{agent, builtin, check, command, person, phase, plan, verdicts};
+use crate::plans::{agent, builtin, check, command, consensus, person, phase, plan, verdicts};
 
 /// Choices made from bytes; 0 for ever when they have run out.
 #[derive(Clone)]
@@ -84,9 +84,15 @@ pub fn random_plan(bytes: &[u8]) -> Plan {
             };
             made.phases[at].checks.push(one);
         }
-        if choices.chance(2) {
+        let agree = matches!(made.phases[at].doer, Doer::Consensus { .. });
+        if choices.chance(2) || agree {
             let id = if choices.chance(4) { "c0" } else { "gate" };
-            let verdicts = verdicts_of(choices, &made, at, true);
+            let mut verdicts = verdicts_of(choices, &made, at, true);
+            if agree {
+                let either = effect(choices, &made, at, 2);
+                verdicts.insert("approved_with_conditions".into(), Effect::Continue);
+                verdicts.entry("rejected".into()).or_insert(either);
+            }
             made.phases[at].gate =
                 Some(windlass_kernel::run::plan::Gate { id: id.into(), verdicts });
         }
@@ -94,18 +100,33 @@ pub fn random_plan(bytes: &[u8]) -> Plan {
     let concurrency = if choices.chance(2) { Concurrency::Parallel } else { Concurrency::Serial };
     let mut plan = plan(concurrency, made.phases);
     plan.budget = budget(choices);
+    plan.checkpoints = choices.chance(2);
+    for phase in plan.phases.iter_mut().filter(|_| plan.checkpoints) {
+        let writes = matches!(phase.doer, Doer::Agent { .. } | Doer::Command { .. });
+        phase.branch = writes && choices.chance(3);
+    }
     plan.hold = HoldRule { approvals: 1 + u32::from(choices.chance(3)), expires_ms: None };
     plan
 }
 
 fn doer(choices: &mut Choices) -> Doer {
-    match choices.pick(6) {
+    match choices.pick(7) {
         0 | 1 => agent(),
         2 => builtin(),
         3 => command(true),
         4 => command(false),
-        _ => person(1 + u32::from(choices.chance(2))),
+        5 => person(1 + u32::from(choices.chance(2))),
+        _ => reviewers(choices),
     }
+}
+
+fn reviewers(choices: &mut Choices) -> Doer {
+    let count = 1 + choices.pick(5);
+    let names: Vec<String> = (0..count)
+        .map(|at| if choices.chance(2) { format!("person {at}") } else { format!("a{at}") })
+        .collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    consensus(1 + u32::try_from(choices.pick(count)).unwrap(), &names)
 }
 
 fn verdicts_of(

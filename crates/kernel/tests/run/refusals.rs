@@ -140,7 +140,7 @@ fn work_ends_once_and_only_while_it_is_under_way() {
 fn a_persons_phase_and_a_call_that_waits_are_not_done_by_others() {
     let mut lab = begun(serial(vec![with(phase("a", &[]), |phase| phase.doer = person(1))]));
     lab.record(start("a", 1));
-    refused(&lab, &phase_done("a", 1, done(json!({}))), "not under way");
+    refused(&lab, &phase_done("a", 1, done(json!({}))), "ended by those who are asked");
     refused(&lab, &invoke(&lab, "a", 1), "not at work");
     let mut lab = begun(serial(vec![phase("a", &[])]));
     lab.record(start("a", 1));

@@ -9,7 +9,7 @@ use windlass_kernel::run::{Decision, Event, InvocationResult, Next, Note, Usage}
 use windlass_kernel::{Digest, Head, State};
 
 use crate::harness::{Lab, done, invoke, started};
-use crate::plans::{check, gate, person, phase, redo, serial, spine, with};
+use crate::plans::{agreed, check, consensus, gate, person, phase, redo, serial, spine, with};
 use crate::replay::vectors;
 
 const RUN_STATES: [State; 5] =
@@ -52,6 +52,25 @@ pub fn scenes() -> Vec<(Lab, Event)> {
         let rows = [("ok", Effect::Continue)];
         plan.phases[0].checks = vec![check("x", windlass_kernel::run::plan::At::Before, &rows)];
     });
+    let reviewing = trying(|plan| {
+        plan.phases[0].doer = consensus(1, &["a1"]);
+        plan.phases[0].gate = agreed(Effect::Block);
+    });
+    let kept = trying(|plan| plan.checkpoints = true);
+    let owing = with(running(|plan| plan.checkpoints = true), |lab| {
+        lab.record_only(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
+    });
+    let wish = Event::RollbackBegun(Box::new(kept.wish(&kept.run.cuts[0], true)));
+    let rolling = with(kept.clone(), |lab| lab.record(wish.clone()));
+    let forked = trying(|plan| {
+        plan.checkpoints = true;
+        plan.phases[0].branch = true;
+    });
+    let forked = with(forked, |lab| {
+        let done = Box::new(done(json!({})));
+        lab.record(Event::PhaseDone { phase: "a".into(), attempt: 1, done });
+    });
+    let merging = with(forked.clone(), |lab| lab.record(lab.merge_prepared(0)));
     let (usage, duration_ms, attempt) = (Usage::default(), 1, 1);
     let name = || "a".to_owned();
     vec![
@@ -90,6 +109,13 @@ pub fn scenes() -> Vec<(Lab, Event)> {
             trying(|_| {}),
             Event::PhaseDone { phase: name(), attempt, done: Box::new(done(json!({}))) },
         ),
+        (reviewing.clone(), reviewing.review(0, "a1", "approved")),
+        (owing.clone(), owing.cut_owed().unwrap()),
+        (forked.clone(), forked.merge_prepared(0)),
+        (merging.clone(), merging.merged(0)),
+        (forked.clone(), forked.conflicted(0)),
+        (kept, wish),
+        (rolling, Event::RolledBack { change: None }),
         (
             trying(|_| {}),
             Event::Waiting { phase: name(), attempt, call, change: None, question: "q".into() },
@@ -134,7 +160,8 @@ fn every_event_in_every_state() {
             let mut run = lab.run.clone();
             run.head.state = state;
             let sequence_number = run.head.sequence_number + 1;
-            let head = Head { sequence_number, state: Some(event.to_state()), ..run.head };
+            let to = event.to_state_from(state.unwrap_or(State::Init));
+            let head = Head { sequence_number, state: Some(to), ..run.head };
             let taken = run.apply(&event, Digest::of(b"x"), lab.ts(), head).is_ok();
             rows.insert((event.kind().to_owned(), state.map(State::as_str)), taken);
             // An entry that leads elsewhere is never this event's.

@@ -200,7 +200,7 @@ pub(super) fn an_entry_of_another_trace_is_refused(harness: &dyn Harness) {
     assert_eq!(refusal, Refusal::Chain(trace.trace_id, source));
 }
 
-pub(super) fn nothing_follows_a_terminal_state(harness: &dyn Harness) {
+pub(super) fn nothing_but_a_rollback_follows_a_terminal_state(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
     let watch = Watch::new(&*store, &[]);
@@ -216,8 +216,11 @@ pub(super) fn nothing_follows_a_terminal_state(harness: &dyn Harness) {
         let head = trace.head_after(trace.len());
         let last = head.state.unwrap();
         let was = trace.entry(trace.len()).entry.from_state;
-        for (from, to) in [(was, last), (last, last), (last, State::Running), (was, State::Failed)]
-        {
+        // A person may take a run back; no other step leads out of its end, and none out of a call's.
+        let further = [State::Init, State::Checkpoint, State::Resumed, State::Pending];
+        let more = further.into_iter().chain((last != State::Terminal).then_some(State::Running));
+        let claims = [(was, last), (last, last), (was, State::Failed)];
+        for (from, to) in claims.into_iter().chain(more.map(|to| (last, to))) {
             let more = forged(trace.entry(trace.len()), |new| {
                 new.entry.sequence_number = head.sequence_number + 1;
                 new.entry.prev_entry_digest = head.entry_digest;

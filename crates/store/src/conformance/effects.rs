@@ -14,7 +14,7 @@ fn end_of(trace: &Trace) -> Option<Digest> {
 }
 
 /// A run with a key; it can be long, and stay open after any entry but its last.
-fn run_with_key(make: &Fixture, states: &[State]) -> Trace {
+pub(super) fn run_with_key(make: &Fixture, states: &[State]) -> Trace {
     let like = make.call(Ending::Completed);
     Trace { reservation: like.reservation, ..make.run(states) }
 }

@@ -428,6 +428,13 @@ impl Store for Broken {
 
     fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError> {
         let mut traces = self.inner.list_traces(filter)?;
+        if self.is(Bug::EndedForGood) && filter.open_only {
+            let tables = self.shared.tables();
+            traces.retain(|state| {
+                let mut records = tables.entries.get(&state.head.trace_id).into_iter().flatten();
+                !records.any(|record| record.entry.to_state.is_terminal())
+            });
+        }
         if self.is(Bug::OldestFirst) {
             traces.reverse();
         }

@@ -32,7 +32,7 @@ bugs! {
     AdoptsEntries => an_entry_of_another_trace_is_refused
         the_trace_is_checked_right_after_the_sequence;
     /// Knows no table of transitions.
-    AllowsAnyTransition => nothing_follows_a_terminal_state
+    AllowsAnyTransition => nothing_but_a_rollback_follows_a_terminal_state
         the_current_state_is_checked_right_after_the_previous_digest
         the_transition_is_checked_right_after_the_current_state;
     /// Looks for the key before all else.
@@ -128,6 +128,9 @@ bugs! {
     /// Lists the oldest traces first.
     OldestFirst => traces_are_listed_newest_first_whatever_the_filter
         paging_through_traces_shows_each_once;
+    /// Takes what has once ended for ended.
+    EndedForGood => a_run_that_has_ended_goes_on_and_ends_again
+        a_run_that_goes_on_is_found_after_a_crash;
     /// Counts only what has not ended.
     CountsOpenOnly => what_is_counted_is_what_is_listed;
     /// Counts by what fits 63 bits.

@@ -1,0 +1,381 @@
+//! `windlass checkpoint`: a run's earlier states, what differs between them, and the way back.
+
+use serde_json::{Value, json};
+use windlass_engine::checkpoint::{CheckpointDiff, Document, Purged, Retention, Summary};
+use windlass_engine::{Altered, How, RollbackPlan, RollbackRequest};
+use windlass_kernel::Code;
+use windlass_kernel::run::CutKind;
+
+use crate::args::{CheckpointCommand, CheckpointPurge, CheckpointRollback};
+use crate::commands::run::{open, report};
+use crate::failure::{Done, Failure};
+use crate::output::{Ink, Output, plain};
+use crate::project::Project;
+use crate::workshop::{Shop, whoami};
+
+/// The longest difference that is printed.
+const DIFF_BYTES_MAX: usize = 4 << 20;
+/// The most files that are named.
+const NAMED_MAX: usize = 200;
+
+/// Runs a subcommand of `checkpoint`.
+pub fn run(project: &Project, command: &CheckpointCommand, output: &Output) -> Done {
+    match command {
+        CheckpointCommand::List { run } => list(project, run, output),
+        CheckpointCommand::Show { checkpoint } => show(project, checkpoint, output),
+        CheckpointCommand::Diff(options) => {
+            diff(project, &options.from, &options.to, options.names, output)
+        }
+        CheckpointCommand::Rollback(options) => rollback(project, options, output),
+        CheckpointCommand::Purge(options) => purge(project, options, output),
+        CheckpointCommand::Check => check(project, output),
+    }
+}
+
+fn list(project: &Project, name: &str, output: &Output) -> Done {
+    let shop = open(project, None, output)?;
+    let trace_id = shop.engine.find(name)?;
+    let summaries = shop.engine.checkpoints(trace_id)?;
+    let kept = shop.engine.kept(&shop.engine.read(trace_id)?)?;
+    let purged = |one: &Summary| kept.get(&one.id) == Some(&false);
+    if output.json {
+        let mut values = Vec::new();
+        for one in &summaries {
+            let mut value = serde_json::to_value(one).unwrap_or_default();
+            if let Some(object) = value.as_object_mut() {
+                object.insert("purged".to_owned(), json!(purged(one)));
+            }
+            values.push(value);
+        }
+        output.value(&values)?;
+        return Ok(0);
+    }
+    if summaries.is_empty() {
+        output.line("no checkpoints");
+        return Ok(0);
+    }
+    let rows: Vec<_> = summaries
+        .iter()
+        .map(|one| {
+            let (state, ink) = match (purged(one), one.archived, one.passed) {
+                (true, _, _) => ("purged", Ink::Faint),
+                (_, true, _) => ("archived", Ink::Faint),
+                (_, _, false) => (one.kind.as_str(), Ink::Bad),
+                _ => (one.kind.as_str(), ink_of(one.kind)),
+            };
+            vec![
+                (plain(&one.name), None),
+                (state.to_owned(), Some(ink)),
+                (one.created_at.to_string(), Some(Ink::Faint)),
+                (one.artifact_count.to_string(), None),
+                (one.id.to_string(), Some(Ink::Faint)),
+            ]
+        })
+        .collect();
+    output.table(&["CHECKPOINT", "STATE", "MADE", "FILES", "ID"], &rows);
+    Ok(0)
+}
+
+const fn ink_of(kind: CutKind) -> Ink {
+    match kind {
+        CutKind::Started => Ink::Faint,
+        CutKind::Succeeded | CutKind::Approved => Ink::Good,
+        CutKind::Failed => Ink::Bad,
+        CutKind::Rollback => Ink::Warn,
+    }
+}
+
+fn load(shop: &Shop, named: &str) -> Result<Document, Failure> {
+    let (trace_id, id) = shop.engine.find_checkpoint(named)?;
+    Ok(shop.engine.checkpoint(trace_id, id)?)
+}
+
+fn show(project: &Project, named: &str, output: &Output) -> Done {
+    let shop = open(project, None, output)?;
+    let one = load(&shop, named)?;
+    if output.json {
+        output.value(&one)?;
+        return Ok(0);
+    }
+    let state = &one.orchestrator_state;
+    let title = format!("{}/{}", state.run_id, one.name());
+    output.line(&output.paint(&plain(&title), Ink::Bold));
+    let kind = one.metadata.get("kind").and_then(Value::as_str).unwrap_or_default();
+    output.line(&format!("  id       {}", one.id));
+    output.line(&format!("  kind     {kind}"));
+    output.line(&format!("  made     {}", one.created_at));
+    if let Some(parent) = one.parent_checkpoint_id {
+        output.line(&format!("  after    {parent}"));
+    }
+    output.line(&format!("  took     {} ms", one.duration_ms));
+    output.line(&format!("  complete {}", plain(&state.completed_phases.join(", "))));
+    for (name, agent) in &one.agent_states {
+        output.line(&format!(
+            "  agent    {}: {}, {} tokens in, {} out, {} calls",
+            plain(name),
+            agent.status.as_str(),
+            agent.token_usage.input,
+            agent.token_usage.output,
+            agent.tool_invocations.len()
+        ));
+    }
+    for (path, artifact) in &one.artifacts {
+        output.line(&format!(
+            "  file     {} ({} bytes, {})",
+            plain(path),
+            artifact.size_bytes,
+            artifact.hash
+        ));
+    }
+    let governance = &one.governance_results;
+    for gate in &governance.quality_gates {
+        let message = plain(&gate.message);
+        output.line(&format!("  gate     {}: {:?} {message}", plain(&gate.gate_id), gate.status));
+    }
+    for check in &governance.compliance_checks {
+        let violations = plain(&check.violations.join("; "));
+        let name = plain(&check.compliance_type);
+        output.line(&format!("  check    {name}: {:?} {violations}", check.status));
+    }
+    let workspace = one.metadata.get("workspace").cloned().unwrap_or_default();
+    if let Some(tree) = workspace.get("tree").and_then(Value::as_str) {
+        output.line(&format!("  tree     {tree}"));
+    }
+    output.line(&format!("\ngo back: windlass checkpoint rollback {title} --reason TEXT"));
+    Ok(0)
+}
+
+fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -> Done {
+    let shop = open(project, None, output)?;
+    let (from, to) = (shop.engine.find_checkpoint(from)?, shop.engine.find_checkpoint(to)?);
+    let found = shop.engine.compare_checkpoints(from, to)?;
+    let text = match (&found.trees, names) {
+        (Some((from, to)), false) => shop.engine.difference(from, to, DIFF_BYTES_MAX)?,
+        _ => (Vec::new(), false),
+    };
+    if output.json {
+        let mut value = serde_json::to_value(&found).unwrap_or_default();
+        if let Some(object) = value.as_object_mut() {
+            object.insert("diff".to_owned(), json!(String::from_utf8_lossy(&text.0)));
+            object.insert("diff_truncated".to_owned(), json!(text.1));
+        }
+        output.value(&value)?;
+        return Ok(0);
+    }
+    print_diff(&found, output);
+    for line in String::from_utf8_lossy(&text.0).lines() {
+        let ink = match line.as_bytes() {
+            [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'd', b'i', b'f', b'f', ..] => {
+                Some(Ink::Bold)
+            }
+            [b'+', ..] => Some(Ink::Good),
+            [b'-', ..] => Some(Ink::Bad),
+            [b'@', ..] => Some(Ink::Faint),
+            _ => None,
+        };
+        let line = plain(line);
+        output.line(&ink.map_or_else(|| line.clone(), |ink| output.paint(&line, ink)));
+    }
+    if text.1 {
+        output.note("the difference goes on; --names lists the files");
+    }
+    Ok(0)
+}
+
+fn print_diff(found: &CheckpointDiff, output: &Output) {
+    if found.is_empty() {
+        output.line("nothing differs");
+        return;
+    }
+    let head = |text: &str| output.line(&output.paint(text, Ink::Bold));
+    if !found.state.is_empty() {
+        head("state");
+        for (name, one) in &found.state {
+            output.line(&format!("  {name}: {} → {}", brief(&one.from), brief(&one.to)));
+        }
+    }
+    if !found.usage.is_empty() || !found.agents.is_empty() {
+        head("agents, tokens and time");
+        for (name, one) in &found.usage {
+            output.line(&format!("  {name}: {} → {}", brief(&one.from), brief(&one.to)));
+        }
+        for (agent, rows) in &found.agents {
+            for (name, one) in rows {
+                let (from, to) = (brief(&one.from), brief(&one.to));
+                output.line(&format!("  {} {name}: {from} → {to}", plain(agent)));
+            }
+        }
+    }
+    if !found.governance.is_empty() {
+        head("governance");
+        for one in &found.governance {
+            let status =
+                |status: &Option<_>| status.map_or("-".to_owned(), |one| format!("{one:?}"));
+            let (from, to) = (status(&one.from), status(&one.to));
+            output.line(&format!("  {}: {from} → {to}", plain(&one.id)));
+        }
+    }
+    if !(found.added.is_empty() && found.removed.is_empty() && found.modified.is_empty()) {
+        head("declared files");
+        for one in &found.added {
+            output.line(&output.paint(&format!("  + {}", plain(&one.path)), Ink::Good));
+        }
+        for one in &found.removed {
+            output.line(&output.paint(&format!("  - {}", plain(&one.path)), Ink::Bad));
+        }
+        for (old, new) in &found.modified {
+            let sizes = format!("{} → {} bytes", old.size_bytes, new.size_bytes);
+            output.line(&output.paint(&format!("  ~ {} ({sizes})", plain(&new.path)), Ink::Warn));
+        }
+    }
+    if !found.files.is_empty() {
+        head("files");
+        print_files(&found.files, output);
+    }
+}
+
+fn print_files(files: &[Altered], output: &Output) {
+    for one in files.iter().take(NAMED_MAX) {
+        let (mark, ink) = match one.how {
+            How::Added => ("+", Ink::Good),
+            How::Removed => ("-", Ink::Bad),
+            How::Modified => ("~", Ink::Warn),
+        };
+        let path = plain(&one.path.to_string_lossy());
+        output.line(&output.paint(&format!("  {mark} {path}"), ink));
+    }
+    if files.len() > NAMED_MAX {
+        output.line(&format!("  … and {} more", files.len() - NAMED_MAX));
+    }
+}
+
+fn brief(value: &Value) -> String {
+    let text = match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let text = plain(&text);
+    if text.chars().count() > 100 {
+        format!("{}…", text.chars().take(100).collect::<String>())
+    } else {
+        text
+    }
+}
+
+fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) -> Done {
+    let by = whoami(options.by.as_deref());
+    let shop = open(project, Some(&by), output)?;
+    let (trace_id, checkpoint) = shop.engine.find_checkpoint(&options.checkpoint)?;
+    if options.dry_run {
+        let plan = shop.engine.plan_rollback(trace_id, checkpoint)?;
+        if output.json {
+            output.value(&planned(&plan))?;
+        } else {
+            print_plan(&plan, output);
+        }
+        return Ok(0);
+    }
+    let request = RollbackRequest {
+        checkpoint,
+        by,
+        reason: options.reason.clone().unwrap_or_default(),
+        force: options.force,
+        resume: options.resume,
+    };
+    let run = shop.engine.roll_back(trace_id, &request)?;
+    let code = report(&run, output)?;
+    // It waits because it was told to.
+    Ok(if options.resume { code } else { 0 })
+}
+
+fn planned(plan: &RollbackPlan) -> Value {
+    let names = |paths: &[std::path::PathBuf]| {
+        paths.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
+    };
+    json!({
+        "checkpoint_id": plan.to.id,
+        "archived_phases": plan.archived,
+        "files": plan.changes,
+        "changed_by_people": names(&plan.changed),
+        "left_alone": names(&plan.left),
+    })
+}
+
+fn print_plan(plan: &RollbackPlan, output: &Output) {
+    output.line(&format!("phases to be done again: {}", plain(&plan.archived.join(", "))));
+    if plan.changes.is_empty() {
+        output.line("no file would change");
+    } else {
+        output.line("files that would change:");
+        print_files(&plan.changes, output);
+    }
+    if !plan.changed.is_empty() {
+        output.line(&output.paint("changed since the run left them:", Ink::Warn));
+        for path in plan.changed.iter().take(NAMED_MAX) {
+            output.line(&format!("  {}", plain(&path.to_string_lossy())));
+        }
+        output.note("a rollback is refused unless --force is given; what is there is kept first");
+    }
+    for path in &plan.left {
+        output.line(&format!("left alone: {}", plain(&path.to_string_lossy())));
+    }
+}
+
+fn purge(project: &Project, options: &CheckpointPurge, output: &Output) -> Done {
+    let shop = open(project, None, output)?;
+    let run = options.run.as_deref().map(|name| shop.engine.find(name)).transpose()?;
+    let purged = shop.engine.purge(&Retention {
+        days: options.days,
+        keep: options.keep,
+        approved: options.approved,
+        run,
+        dry_run: options.dry_run,
+    })?;
+    if output.json {
+        output.value(&purged)?;
+        return Ok(0);
+    }
+    print_purged(&purged, options.dry_run, output);
+    Ok(0)
+}
+
+fn print_purged(purged: &Purged, dry_run: bool, output: &Output) {
+    for one in &purged.checkpoints {
+        output.line(&format!("{}/{} of {}", one.run_id, plain(&one.name), one.created_at));
+    }
+    for path in &purged.holds {
+        output.line(&plain(path));
+    }
+    for (run, why) in &purged.left {
+        output.note(&format!("left alone: {run}: {}", plain(why)));
+    }
+    output.line(&format!(
+        "{} {} checkpoints, {} packets of holds, {} files{}",
+        if dry_run { "would give up" } else { "gave up" },
+        purged.checkpoints.len(),
+        purged.holds.len(),
+        purged.files,
+        if dry_run { String::new() } else { format!(" ({} bytes)", purged.bytes) }
+    ));
+}
+
+fn check(project: &Project, output: &Output) -> Done {
+    let shop = open(project, None, output)?;
+    let faults = shop.engine.faults()?;
+    if output.json {
+        output.value(&json!({ "faults": faults, "intact": faults.is_empty() }))?;
+    } else {
+        for fault in &faults {
+            output.line(&format!("{} {}", output.paint("✗", Ink::Bad), plain(fault)));
+        }
+        if faults.is_empty() {
+            output.line("everything that is kept is whole");
+        }
+    }
+    if faults.is_empty() {
+        return Ok(0);
+    }
+    let message = format!("{} of what is kept is damaged; all else can be used", faults.len());
+    Err(Failure::new(Code::SnapshotCorrupt, message))
+}

@@ -1,0 +1,57 @@
+//! `windlass import`: goes on where another program has stopped.
+
+use serde_json::{Value, json};
+use windlass_engine::NewRun;
+use windlass_formats::{V1_BYTES_MAX, V1State};
+use windlass_kernel::Code;
+
+use crate::args::Import;
+use crate::commands::run::{open, read_task, report};
+use crate::failure::{Done, Failure};
+use crate::output::{Output, plain};
+use crate::project::{Project, read_limited};
+
+/// Runs a subcommand of `import`.
+pub fn run(project: &Project, command: &Import, output: &Output) -> Done {
+    let Import::V1 { file, name, task, by } = command;
+    let limit = u64::try_from(V1_BYTES_MAX).unwrap_or(u64::MAX);
+    let bytes = read_limited(file, limit)?;
+    let state = V1State::read(&bytes)
+        .map_err(|error| Failure::new(error.code(), format!("`{}`: {error}", file.display())))?;
+    let shop = open(project, by.as_deref(), output)?;
+    let Some(found) = shop.loops.get(name) else {
+        return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
+    };
+    let task = match task {
+        Some(task) => read_task(task)?,
+        None => stated(&state)?,
+    };
+    let mut new = NewRun::new(found.plan.clone(), found.digest, task);
+    new.options = json!({ "imported": { "v1": state.more } });
+    let imported = shop.engine.import_v1(&state, new)?;
+    if !output.json {
+        for path in &imported.missing {
+            output.note(&format!("`{}` is named by the state and is not there", plain(path)));
+        }
+        if !imported.presumed.is_empty() {
+            let names = plain(&imported.presumed.join(", "));
+            output.note(&format!("taken as done, since later phases were: {names}"));
+        }
+    }
+    report(&imported.run, output)
+}
+
+/// What the state says is to be done.
+fn stated(state: &V1State) -> Result<Value, Failure> {
+    let words = ["task", "goal", "description", "name", "project_name"]
+        .iter()
+        .find_map(|key| state.more.get(*key).and_then(Value::as_str))
+        .filter(|text| !text.trim().is_empty());
+    match words {
+        Some(words) => read_task(words),
+        None => Err(Failure::new(
+            Code::ImportInvalid,
+            "the state does not say what is to be done; say it with --task",
+        )),
+    }
+}

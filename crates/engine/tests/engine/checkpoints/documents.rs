@@ -1,0 +1,211 @@
+//! Every trigger makes its checkpoint, and every field of it is filled.
+
+use serde_json::{Value, json};
+use windlass_engine::checkpoint::{AgentStatus, Retention};
+use windlass_kernel::Code;
+use windlass_kernel::run::plan::Effect;
+use windlass_kernel::run::{CutAt, CutKind};
+
+use super::{calm, cut, kept, names, to, world};
+use crate::doers::{sh, with_answers};
+use crate::holds::approve;
+use crate::plans::{agent, gate, person, phase, plan};
+use crate::world::{end, new_run, trace};
+
+fn three() -> windlass_kernel::run::plan::Plan {
+    let mut build =
+        phase("build", &["plan"], sh("echo two >> a.txt; echo '{\"summary\":\"built\"}'"));
+    build.outputs = vec!["*.txt".to_owned()];
+    kept(plan(vec![
+        phase("plan", &[], sh("echo p > plan.md; echo '{\"facts\":{\"kind\":\"small\"}}'")),
+        build,
+        phase("sign", &["build"], person(1)),
+    ]))
+}
+
+#[test]
+fn each_trigger_makes_its_checkpoint() {
+    let world = world();
+    let engine = calm(&world);
+    let run = engine.start(new_run(three())).unwrap();
+    approve(&engine, &run, "ann");
+    let run = engine.resume(trace(&run)).unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"));
+    let all = engine.checkpoints(trace(&run)).unwrap();
+    let told: Vec<_> = all.iter().map(|one| (one.name.as_str(), one.kind, one.passed)).collect();
+    assert_eq!(
+        told,
+        [
+            ("PRE_plan_v1", CutKind::Started, true),
+            ("POST_plan_v1", CutKind::Succeeded, true),
+            ("PRE_build_v1", CutKind::Started, true),
+            ("POST_build_v1", CutKind::Succeeded, true),
+            ("PRE_sign_v1", CutKind::Started, true),
+            ("POST_sign_v1", CutKind::Approved, true),
+        ]
+    );
+    let parents: Vec<_> = all.iter().map(|one| one.parent_checkpoint_id).collect();
+    let line: Vec<_> = std::iter::once(None).chain(all.iter().map(|one| Some(one.id))).collect();
+    assert_eq!(parents, line[..6]);
+    // Each is durable with the entry that it belongs to.
+    let events = world.events(trace(&run));
+    let kinds: Vec<_> = events.iter().map(windlass_kernel::run::Event::kind).collect();
+    for (at, kind) in kinds.iter().enumerate() {
+        if ["phase_started", "phase_done"].contains(kind) {
+            assert_eq!(kinds[at + 1], "checkpointed", "{kinds:?}");
+        }
+    }
+    world.verify();
+}
+
+#[test]
+fn a_failure_keeps_its_error_and_what_was_half_done() {
+    let world = world();
+    let engine = calm(&world);
+    let broken = phase("build", &[], sh("echo half > half.txt; echo no >&2; exit 3"));
+    let run = engine.start(new_run(kept(plan(vec![broken])))).unwrap();
+    assert_eq!(end(&run).0, "BLOCKED");
+    assert_eq!(names(&engine, &run), ["PRE_build_v1", "POST_build_v1"]);
+    let post = engine.checkpoint(trace(&run), cut(&engine, &run, "POST_build_v1")).unwrap();
+    assert_eq!(post.metadata["kind"], "failed");
+    assert!(post.metadata["error"]["reason"].as_str().unwrap().contains('3'), "{post:#?}");
+    assert!(!post.governance_results.passed);
+    let pre = cut(&engine, &run, "PRE_build_v1");
+    let (from, other) = ((trace(&run), pre), (trace(&run), post.id));
+    let diff = engine.compare_checkpoints(from, other).unwrap();
+    let paths: Vec<_> = diff.files.iter().map(|one| one.path.to_str().unwrap()).collect();
+    assert_eq!(paths, ["half.txt"]);
+}
+
+#[test]
+fn a_checkpoint_has_every_field() {
+    let world = world();
+    let engine = calm(&world);
+    let mut build = phase("build", &["intake"], agent());
+    build.outputs = vec!["a.txt".to_owned()];
+    let intake = phase("intake", &[], sh("echo '{\"summary\":\"what is wanted\"}'"));
+    let plan = kept(plan(vec![intake, build]));
+    let answers = json!({"phases": {"build": [
+        {"answer": {"summary": "built it", "facts": {"size": "s"}},
+         "usage": {"input_tokens": 120, "output_tokens": 30}}]}});
+    let run = engine.start(with_answers(plan, answers)).unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
+    let id = cut(&engine, &run, "POST_build");
+    let one = engine.checkpoint(trace(&run), id).unwrap();
+    assert_eq!((one.id, one.phase.as_str(), one.side, one.version), (id, "build", CutAt::Post, 1));
+    let state = &one.orchestrator_state;
+    assert_eq!(state.run_id, run.started.as_ref().unwrap().run_id);
+    assert_eq!(state.current_phase, "build");
+    assert_eq!(state.completed_phases, ["intake", "build"]);
+    assert_eq!(state.intake_summary["answer"]["summary"], "what is wanted");
+    assert_eq!(state.intake_summary["task"]["task"], "change something");
+    let someone = &one.agent_states["someone"];
+    assert_eq!(someone.status, AgentStatus::Complete);
+    assert_eq!((someone.token_usage.input, someone.token_usage.output), (120, 30));
+    assert_eq!(someone.summary, "built it");
+    let artifact = &one.artifacts["a.txt"];
+    assert_eq!((artifact.size_bytes, artifact.artifact_type.as_str()), (5, "txt"));
+    assert_eq!(artifact.hash, windlass_kernel::Digest::of(b"base\n"));
+    assert!(one.governance_results.passed);
+    assert_eq!(one.parent_checkpoint_id, Some(cut(&engine, &run, "PRE_build")));
+    assert_eq!(one.metadata["facts"]["size"], "s");
+    // The file is the document, with its keys sorted.
+    let value: Value = serde_json::from_slice(&one.to_bytes()).unwrap();
+    let keys: Vec<_> = value.as_object().unwrap().keys().cloned().collect();
+    assert_eq!(
+        keys,
+        [
+            "agent_states",
+            "artifacts",
+            "created_at",
+            "duration_ms",
+            "governance_results",
+            "id",
+            "metadata",
+            "orchestrator_state",
+            "parent_checkpoint_id",
+            "phase",
+            "type",
+            "version"
+        ]
+    );
+    assert_eq!(value["type"], "POST");
+}
+
+#[test]
+fn a_redone_phase_has_a_second_version() {
+    let world = world();
+    let engine = calm(&world);
+    let mut review = phase("review", &["build"], agent());
+    review.gate = gate(
+        "review",
+        &[
+            ("approved", Effect::Continue),
+            ("needs_revision", crate::plans::redo("build", 2, Effect::Block)),
+        ],
+    );
+    let build = phase("build", &[], sh("date +%N >> a.txt; echo '{}'"));
+    let answers = json!({"phases": {"review": [
+        {"answer": {"verdict": "needs_revision", "findings": ["again"]}},
+        {"answer": {"verdict": "approved"}}]}});
+    let run = engine.start(with_answers(kept(plan(vec![build, review])), answers)).unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
+    assert_eq!(
+        names(&engine, &run),
+        [
+            "PRE_build_v1",
+            "POST_build_v1",
+            "PRE_review_v1",
+            "POST_review_v1",
+            "PRE_build_v2",
+            "POST_build_v2",
+            "PRE_review_v2",
+            "POST_review_v2",
+        ]
+    );
+    let second = engine.checkpoint(trace(&run), cut(&engine, &run, "PRE_build_v2")).unwrap();
+    assert_eq!(second.metadata["findings"], json!(["again"]));
+}
+
+#[test]
+fn what_is_old_is_given_up_and_the_rest_still_works() {
+    let world = world();
+    let engine = calm(&world);
+    let run = engine.start(new_run(three())).unwrap();
+    approve(&engine, &run, "ann");
+    let run = engine.resume(trace(&run)).unwrap();
+    let retention = Retention { days: 0, keep: 2, approved: false, run: None, dry_run: true };
+    world.pass_ms(5000);
+    let told = engine.purge(&retention).unwrap();
+    let gone: Vec<_> = told.checkpoints.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(gone, ["PRE_plan_v1", "POST_plan_v1", "PRE_build_v1", "POST_build_v1"]);
+    let did = engine.purge(&Retention { dry_run: false, ..retention }).unwrap();
+    assert_eq!(did.checkpoints, told.checkpoints);
+    // The files of the phase are nobody's any more.
+    assert_eq!(did.files, 1);
+    assert!(
+        engine.purge(&Retention { dry_run: false, ..retention }).unwrap().checkpoints.is_empty()
+    );
+    world.verify();
+    let there = engine.kept(&run).unwrap();
+    assert_eq!(there.values().filter(|there| **there).count(), 2);
+    engine.roll_back(trace(&run), &to(cut(&engine, &run, "PRE_sign_v1"))).unwrap();
+    let lost = calm(&world).faults().unwrap();
+    assert_eq!(lost, Vec::<String>::new());
+}
+
+#[test]
+fn what_is_not_there_is_an_error_with_a_code() {
+    let world = world();
+    let engine = calm(&world);
+    let run = engine.start(new_run(kept(plan(vec![phase("a", &[], sh("echo '{}'"))])))).unwrap();
+    let run_id = run.started.as_ref().unwrap().run_id.clone();
+    for name in ["", "x", "POST_a_v1", "/", "01890a5d-ac96-774b-bcce-b302099a8057"] {
+        let code = engine.find_checkpoint(name).unwrap_err().code();
+        assert_eq!(code, Code::CheckpointUnavailable, "{name}");
+    }
+    for name in ["POST_b", "PRE_a_v2", "post_a", "../POST_a"] {
+        let named = format!("{run_id}/{name}");
+        assert!(engine.find_checkpoint(&named).is_err(), "{name}");
+    }
+}

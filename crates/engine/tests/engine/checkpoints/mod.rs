@@ -1,0 +1,199 @@
+//! Checkpoints, rollback, branches and consensus on real repositories.
+
+mod branches;
+mod consensus;
+mod crash;
+mod documents;
+mod random;
+mod rollback;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use windlass_engine::{
+    Altered, Engine, EngineError, GitPlace, GitVault, Joined, Keeper, RollbackRequest, Vault, Way,
+};
+use windlass_kernel::run::plan::Plan;
+use windlass_kernel::run::{CutArtifact, Run};
+use windlass_kernel::{CheckpointId, Digest};
+use windlass_runtime::System;
+
+use crate::crash::Life;
+use crate::doers::write;
+use crate::world::World;
+
+pub fn git(root: &Path, arguments: &[&str]) -> String {
+    let output = Command::new("git").current_dir(root).args(arguments).output().unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// A world whose folder is a repository with one commit.
+pub fn world() -> World {
+    let world = World::new();
+    let root = world.root();
+    git(root, &["init", "-q", "-b", "main"]);
+    git(root, &["config", "user.name", "Ann"]);
+    git(root, &["config", "user.email", "ann@example.com"]);
+    write(root, ".git/info/exclude", "/locks\n/stop\n/.windlass\n/ignored\n");
+    write(root, "a.txt", "base\n");
+    git(root, &["add", "-A"]);
+    git(root, &["commit", "-q", "-m", "first"]);
+    world
+}
+
+/// An engine that keeps checkpoints; its process may die around everything that it keeps.
+pub fn engine(world: &World, life: &Arc<Life>) -> Engine {
+    let root = world.root().canonicalize().unwrap();
+    let place = Arc::new(GitPlace::new(world.root().to_owned()));
+    let vault = GitVault::new(
+        root.clone(),
+        root.join(".windlass/snapshots.git"),
+        root.join(".windlass/blobs"),
+    );
+    let vault = MortalVault { inner: vault, life: Arc::clone(life) };
+    let keeper = Keeper::new(Arc::new(vault), Arc::new(System), world.root().to_owned());
+    crate::doers::engine(world, life, place).with_keeper(Arc::new(keeper))
+}
+
+pub fn calm(world: &World) -> Engine {
+    engine(world, &Life::until(None))
+}
+
+/// A plan whose runs make checkpoints.
+pub fn kept(plan: Plan) -> Plan {
+    Plan { checkpoints: true, ..plan }
+}
+
+/// The checkpoints of a run, by their names, oldest first.
+pub fn names(engine: &Engine, run: &Run) -> Vec<String> {
+    let all = engine.checkpoints(run.head.trace_id).unwrap();
+    all.iter().map(|one| one.name.clone()).collect()
+}
+
+pub fn cut(engine: &Engine, run: &Run, name: &str) -> CheckpointId {
+    let run_id = &run.started.as_ref().unwrap().run_id;
+    engine.find_checkpoint(&format!("{run_id}/{name}")).unwrap().1
+}
+
+pub fn to(checkpoint: CheckpointId) -> RollbackRequest {
+    RollbackRequest {
+        checkpoint,
+        by: "ann".to_owned(),
+        reason: "it went astray".to_owned(),
+        force: false,
+        resume: false,
+    }
+}
+
+/// Every file of a workspace: its content, or where it leads, and whether it can be executed.
+pub fn files(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, bool)> {
+    let mut all = BTreeMap::new();
+    let mut open = vec![PathBuf::new()];
+    while let Some(folder) = open.pop() {
+        for entry in std::fs::read_dir(root.join(&folder)).unwrap() {
+            let entry = entry.unwrap();
+            let path = folder.join(entry.file_name());
+            let top = path.to_str().unwrap_or_default();
+            if [".git", ".windlass", "locks", "stop", "ignored"].contains(&top) {
+                continue;
+            }
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                open.push(path);
+            } else if kind.is_symlink() {
+                use std::os::unix::ffi::OsStrExt as _;
+                let target = std::fs::read_link(entry.path()).unwrap();
+                all.insert(path, (target.as_os_str().as_bytes().to_vec(), false));
+            } else {
+                use std::os::unix::fs::PermissionsExt as _;
+                let mode = entry.metadata().unwrap().permissions().mode();
+                all.insert(path, (std::fs::read(entry.path()).unwrap(), mode & 0o100 != 0));
+            }
+        }
+    }
+    all
+}
+
+/// A vault whose caller can die before and after everything that it changes.
+struct MortalVault {
+    inner: GitVault,
+    life: Arc<Life>,
+}
+
+impl MortalVault {
+    fn around<T>(&self, act: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+        if !self.life.point() {
+            return Err(dead());
+        }
+        let result = act();
+        if !self.life.point() {
+            return Err(dead());
+        }
+        result
+    }
+}
+
+fn dead() -> EngineError {
+    EngineError::NoCheckpoint { what: "the process is dead".to_owned() }
+}
+
+impl Vault for MortalVault {
+    fn capture(&self, workspace: &Path, reference: &str) -> Result<String, EngineError> {
+        self.around(|| self.inner.capture(workspace, reference))
+    }
+
+    fn present(&self, workspace: &Path) -> Result<String, EngineError> {
+        self.inner.present(workspace)
+    }
+
+    fn keep(&self, workspace: &Path, path: &str) -> Result<CutArtifact, EngineError> {
+        self.around(|| self.inner.keep(workspace, path))
+    }
+
+    fn hold_on_to(&self, tree: &str, reference: &str) -> Result<(), EngineError> {
+        self.around(|| self.inner.hold_on_to(tree, reference))
+    }
+
+    fn changes(&self, from: &str, to: &str) -> Result<Vec<Altered>, EngineError> {
+        self.inner.changes(from, to)
+    }
+
+    fn with_files(&self, tree: &str, from: &str, paths: &[PathBuf]) -> Result<String, EngineError> {
+        self.inner.with_files(tree, from, paths)
+    }
+
+    fn restore(&self, workspace: &Path, way: &Way<'_>) -> Result<(), EngineError> {
+        self.around(|| self.inner.restore(workspace, way))
+    }
+
+    fn merge(&self, base: &str, ours: &str, theirs: &str) -> Result<Joined, EngineError> {
+        self.inner.merge(base, ours, theirs)
+    }
+
+    fn difference(&self, from: &str, to: &str, max: usize) -> Result<(Vec<u8>, bool), EngineError> {
+        self.inner.difference(from, to, max)
+    }
+
+    fn references(&self) -> Result<Vec<String>, EngineError> {
+        self.inner.references()
+    }
+
+    fn forget(&self, reference: &str) -> Result<(), EngineError> {
+        self.inner.forget(reference)
+    }
+
+    fn files(&self) -> Result<Vec<Digest>, EngineError> {
+        self.inner.files()
+    }
+
+    fn drop_file(&self, digest: &Digest) -> Result<u64, EngineError> {
+        self.inner.drop_file(digest)
+    }
+
+    fn faults(&self) -> Result<Vec<String>, EngineError> {
+        self.inner.faults()
+    }
+}

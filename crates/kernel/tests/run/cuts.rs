@@ -1,0 +1,221 @@
+//! Checkpoints: when one is owed, what it must say, and what it keeps from being recorded.
+
+use serde_json::json;
+use windlass_kernel::run::Decision::{Approved, Rejected};
+use windlass_kernel::run::plan::{At, Doer, Effect, Plan, RunOutcome};
+use windlass_kernel::run::{Cut, CutAt, CutKind, Event, Workspace};
+
+use crate::harness::{Act, Lab, Script, done, ended, failure, invoke};
+use crate::keeping::foreign;
+use crate::plans::{agreed, check, consensus, gate, person, phase, redo, serial, with};
+
+pub fn kept(plan: Plan) -> Plan {
+    with(plan, |plan| plan.checkpoints = true)
+}
+
+fn cut(lab: &Lab) -> Cut {
+    match lab.cut_owed() {
+        Some(Event::Checkpointed(cut)) => *cut,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(lab: &Lab, event: &Event, why: &str) {
+    let error = lab.takes(event).unwrap_err();
+    assert!(error.contains(why), "{error}");
+}
+
+/// A run whose first phase has begun, and whose first checkpoint is owed.
+fn owing(plan: Plan) -> Lab {
+    with(Lab::new(kept(plan)), |lab| {
+        lab.record(Event::Begun {});
+        lab.record_only(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
+    })
+}
+
+#[test]
+fn each_try_begins_and_ends_with_one() {
+    let plan = kept(serial(vec![
+        phase("a", &[]),
+        with(phase("b", &["a"]), |phase| {
+            phase.checks = vec![check("x", At::After, &[("ok", Effect::Continue)])];
+            phase.gate = gate(&[("ok", Effect::Continue), ("no", redo("a", 1, Effect::Block))]);
+        }),
+    ]));
+    let mut lab = Lab::new(plan);
+    let told = Script::new().at("b", 1, Act::Say("no")).walk(&mut lab);
+    assert_eq!(
+        told,
+        [
+            "begun",
+            "start a 1",
+            "PRE_a_v1 started",
+            "done a 1",
+            "POST_a_v1 succeeded",
+            "start b 1",
+            "PRE_b_v1 started",
+            "done b 1",
+            "POST_b_v1 succeeded",
+            "checked b/x 1 ok",
+            "back b/gate no -> a 1",
+            "start a 2",
+            "PRE_a_v2 started",
+            "done a 2",
+            "POST_a_v2 succeeded",
+            "start b 2",
+            "PRE_b_v2 started",
+            "done b 2",
+            "POST_b_v2 succeeded",
+            "checked b/x 2 ok",
+            "ended PASS pass",
+        ]
+    );
+    let parents: Vec<_> = lab.run.cuts.iter().map(|cut| cut.parent).collect();
+    let ids: Vec<_> = lab.run.cuts.iter().map(|cut| Some(cut.id)).collect();
+    assert_eq!(parents[0], None);
+    assert_eq!(parents[1..], ids[..ids.len() - 1]);
+    for cut in &lab.run.cuts {
+        let event = &lab.events[usize::try_from(cut.sequence_number).unwrap() - 1].0;
+        assert!(matches!(event, Event::Checkpointed(made) if made.id == cut.id));
+        assert_eq!(lab.run.cut(cut.id), Some(cut));
+    }
+    assert_eq!(lab.run.cut(foreign()), None);
+    assert_eq!(lab.run.tree, lab.run.cuts.last().unwrap().workspace.clone().map(|kept| kept.tree));
+}
+
+#[test]
+fn a_loop_without_checkpoints_owes_none() {
+    let mut lab = Lab::new(serial(vec![phase("a", &[])]));
+    let told = Script::new().walk(&mut lab);
+    assert_eq!(told, ["begun", "start a 1", "done a 1", "ended PASS pass"]);
+    assert_eq!((lab.run.cuts.len(), lab.run.owed()), (0, None));
+}
+
+#[test]
+fn the_end_of_a_phase_says_how_it_ended() {
+    let failing = || Act::Done(failure("timeout"));
+    let rejected = || agreed(Effect::Block);
+    type Row = (Doer, Script, &'static str);
+    let rows: Vec<Row> = vec![
+        (crate::plans::agent(), Script::new(), "succeeded"),
+        (crate::plans::builtin(), Script::new(), "succeeded"),
+        (crate::plans::command(true), Script::new(), "succeeded"),
+        (crate::plans::agent(), Script::new().at("a", 1, failing()), "failed"),
+        // What an agent says is its gate's to judge.
+        (crate::plans::agent(), Script::new().at("a", 1, Act::Say("rejected")), "succeeded"),
+        (person(1), Script::new().votes(&[("ann", Approved)]), "approved"),
+        (person(1), Script::new().votes(&[("ann", Rejected)]), "failed"),
+        (consensus(1, &["a1"]), Script::new(), "approved"),
+        (consensus(1, &["a1"]), Script::new().at("a/a1", 1, Act::Say("rejected")), "failed"),
+        (consensus(1, &["a1"]), Script::new().at("a/a1", 1, Act::Say("what?")), "failed"),
+        (
+            consensus(1, &["a1"]),
+            Script::new().at("a/a1", 1, Act::Say("approved_with_conditions")),
+            "approved",
+        ),
+        (consensus(1, &["bob"]), Script::new().votes(&[("bob", Approved)]), "approved"),
+        (consensus(1, &["bob"]), Script::new().votes(&[("bob", Rejected)]), "failed"),
+    ];
+    for (doer, script, kind) in rows {
+        let name = format!("{doer:?}");
+        let plan = kept(serial(vec![with(phase("a", &[]), |phase| {
+            phase.doer = doer;
+            phase.gate = rejected();
+        })]));
+        let mut lab = Lab::new(plan);
+        let told = script.walk(&mut lab);
+        assert!(told.contains(&format!("POST_a_v1 {kind}")), "{name}: {told:#?}");
+        assert_eq!(lab.run.cuts.len(), 2);
+    }
+}
+
+#[test]
+fn nothing_comes_before_one_that_is_owed() {
+    let lab = owing(serial(vec![phase("a", &[])]));
+    assert_eq!(lab.takes(&lab.cut_owed().unwrap()), Ok(()));
+    let done = Box::new(done(json!({})));
+    for event in [
+        Event::PhaseDone { phase: "a".into(), attempt: 1, done },
+        invoke(&lab, "a", 1),
+        Event::Restarted { by: "ann".into() },
+        lab.run.restart_hold(),
+        ended("stop"),
+        Event::Noted { what: windlass_kernel::run::Note::Memory, body: json!({}) },
+    ] {
+        refused(&lab, &event, "a checkpoint is owed");
+    }
+}
+
+#[test]
+fn it_is_just_the_one_that_is_owed() {
+    let mut lab = owing(serial(vec![phase("a", &[]), phase("b", &["a"])]));
+    let good = cut(&lab);
+    assert_eq!((good.at, good.kind, good.version), (CutAt::Pre, CutKind::Started, 1));
+    for bad in [
+        Cut { at: CutAt::Post, ..good.clone() },
+        Cut { attempt: 2, ..good.clone() },
+        Cut { kind: CutKind::Succeeded, ..good.clone() },
+        Cut { kind: CutKind::Rollback, ..good.clone() },
+        Cut { parent: Some(foreign()), ..good.clone() },
+        Cut { phase: "b".into(), ..good.clone() },
+        Cut { version: 0, ..good.clone() },
+        Cut { version: 2, ..good.clone() },
+    ] {
+        refused(&lab, &Event::Checkpointed(Box::new(bad)), "another checkpoint is owed");
+    }
+    let nowhere = Cut { phase: "z".into(), ..good.clone() };
+    refused(&lab, &Event::Checkpointed(Box::new(nowhere)), "no phase");
+    lab.record(Event::Checkpointed(Box::new(good.clone())));
+    refused(&lab, &Event::Checkpointed(Box::new(good.clone())), "no checkpoint is owed");
+    let done = Box::new(done(json!({})));
+    lab.record_only(Event::PhaseDone { phase: "a".into(), attempt: 1, done });
+    let next = cut(&lab);
+    assert_eq!((next.at, next.parent), (CutAt::Post, Some(good.id)));
+    let same = Cut { id: good.id, ..next.clone() };
+    refused(&lab, &Event::Checkpointed(Box::new(same)), "its name is taken");
+    let orphan = Cut { parent: None, ..next };
+    refused(&lab, &Event::Checkpointed(Box::new(orphan)), "another checkpoint is owed");
+}
+
+#[test]
+fn files_need_not_be_kept() {
+    let mut lab = owing(serial(vec![phase("a", &[])]));
+    let bare = Cut { workspace: None, ..cut(&lab) };
+    lab.record(Event::Checkpointed(Box::new(bare)));
+    assert_eq!((lab.run.tree.clone(), lab.run.cuts[0].workspace.clone()), (None, None));
+    let done = Box::new(done(json!({})));
+    lab.record_only(Event::PhaseDone { phase: "a".into(), attempt: 1, done });
+    let workspace = Some(Workspace { branch: None, tree: "t2".into() });
+    let cut = Cut { workspace, ..cut(&lab) };
+    lab.record(Event::Checkpointed(Box::new(cut)));
+    assert_eq!(lab.run.tree.as_deref(), Some("t2"));
+}
+
+/// What a person has answered is kept when the run goes on, or never, if it is ended before.
+#[test]
+fn an_answer_is_kept_when_the_run_goes_on() {
+    let plan = kept(serial(vec![with(phase("a", &[]), |phase| phase.doer = person(1))]));
+    let mut lab = Lab::new(plan);
+    Script::new().walk(&mut lab);
+    lab.record(lab.vote("ann", Approved));
+    lab.record(Event::Resumed { by: "ann".into() });
+    let owed = lab.run.owed().unwrap();
+    assert_eq!((owed.at, owed.kind), (CutAt::Post, CutKind::Approved));
+    assert_eq!(lab.cut_owed(), None);
+    let early = with(lab.clone(), |lab| lab.run.head.state = Some(windlass_kernel::State::Running));
+    assert!(lab.takes(&early.cut_owed().unwrap()).is_err());
+    assert_eq!(lab.takes(&ended("POLICY_CHANGED_MID_RUN")), Ok(()));
+    let pass =
+        Event::Ended { outcome: RunOutcome::Pass, reason: "p".into(), detail: String::new() };
+    refused(&lab, &pass, "a checkpoint is owed");
+    let mut gone = lab.clone();
+    gone.record(ended("POLICY_CHANGED_MID_RUN"));
+    assert_eq!(gone.run.cuts.len(), 1);
+    lab.record(Event::Continued {});
+    assert_eq!(lab.told().last().unwrap(), "POST_a_v1 approved");
+    // One that ended without it can still be taken back.
+    let first = gone.run.cuts[0].clone();
+    gone.roll_back(&first, true);
+    let told = Script::new().votes(&[("bob", Approved)]).walk(&mut gone);
+    assert_eq!(told.last().unwrap(), "ended PASS pass");
+}

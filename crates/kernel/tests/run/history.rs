@@ -1,0 +1,173 @@
+//! What must hold of checkpoints, rollbacks and reviews, said by having kept the whole run at each
+//! checkpoint.
+
+use std::collections::BTreeMap;
+
+use windlass_kernel::run::plan::{Doer, Phase, Trigger};
+use windlass_kernel::run::{
+    Cut, CutAt, CutKind, CutNote, Decision, Event, PhaseStatus, Review, Run, Stage,
+};
+use windlass_kernel::{CheckpointId, State};
+
+use crate::model::settled;
+
+/// What the reviews of a phase come to: plain counting.
+pub fn tallied(phase: &Phase, reviews: &[Review]) -> Option<&'static str> {
+    let Doer::Consensus { quorum, reviewers, .. } = &phase.doer else { panic!("{}", phase.id) };
+    let yes = reviews.iter().filter(|one| one.decision == Decision::Approved).count();
+    let no = reviews.len() - yes;
+    let quorum = *quorum as usize;
+    if yes >= quorum {
+        let free = reviews.iter().all(|one| one.conditions.is_empty());
+        return Some(if free { "approved" } else { "approved_with_conditions" });
+    }
+    (yes + (reviewers.len() - yes - no) < quorum).then_some("rejected")
+}
+
+/// The checkpoint that goes with an event: of which phase, on which side, why, of which try.
+type Expected = (String, CutAt, CutKind, u32);
+
+/// All checkpoints of a run as they were when they were made.
+#[derive(Default)]
+pub struct History {
+    then: BTreeMap<CheckpointId, Run>,
+    versions: BTreeMap<(String, CutAt), u32>,
+    tip: Option<CheckpointId>,
+    expected: Option<Expected>,
+}
+
+/// The checkpoint whose state a checkpoint has: one made by a rollback has that of its source.
+pub fn origin<'a>(run: &'a Run, cut: &'a CutNote) -> &'a CutNote {
+    let mut cut = cut;
+    while cut.kind == CutKind::Rollback {
+        cut = run.cut(cut.parent.unwrap()).unwrap();
+    }
+    cut
+}
+
+impl History {
+    pub fn watch(&mut self, before: &Run, event: &Event, after: &Run) {
+        if !after.plan().unwrap().checkpoints {
+            assert!(after.cuts.is_empty() && after.owed().is_none());
+            return;
+        }
+        let passes =
+            matches!(event, Event::Continued {} | Event::Checkpointed(_) | Event::RollbackBegun(_));
+        // A run that a person has answered can be ended before it goes on.
+        let gives_up =
+            matches!(event, Event::Ended { .. }) && before.head.state == Some(State::Resumed);
+        assert!(
+            self.expected.is_none() || passes || gives_up,
+            "{event:?} before {:?}",
+            self.expected
+        );
+        match event {
+            Event::Checkpointed(cut) => self.made(cut, before, after),
+            Event::RollbackBegun(_) => self.expected = None,
+            Event::RolledBack { .. } => self.restored(before, after),
+            _ => self.expected = expected(before, event, after).or(self.expected.take()),
+        }
+        let owed = after.owed().map(|owed| {
+            let phase = after.phase(owed.phase).unwrap().0.id.clone();
+            assert_eq!(owed.parent, self.tip);
+            (phase, owed.at, owed.kind, owed.attempt)
+        });
+        assert_eq!(owed, self.expected);
+    }
+
+    fn made(&mut self, cut: &Cut, before: &Run, after: &Run) {
+        let expected = self.expected.take().unwrap();
+        assert_eq!(expected, (cut.phase.clone(), cut.at, cut.kind, cut.attempt));
+        let version = self.versions.entry((cut.phase.clone(), cut.at)).or_default();
+        *version += 1;
+        assert_eq!((cut.version, cut.parent), (*version, self.tip));
+        self.tip = Some(cut.id);
+        let noted = after.cuts.last().unwrap();
+        assert_eq!((noted.id, noted.sequence_number), (cut.id, after.head.sequence_number));
+        assert_eq!(after.cuts.len(), before.cuts.len() + 1);
+        assert_eq!(after.lineage().next(), Some(noted));
+        assert_eq!(after.lineage().last().unwrap().parent, None);
+        self.then.insert(cut.id, after.clone());
+    }
+
+    /// The run is what it was at its checkpoint, but for what cannot be taken back.
+    fn restored(&mut self, before: &Run, after: &Run) {
+        let rollback = before.rolling_back().unwrap();
+        assert_eq!(after.rolling_back(), None);
+        assert_eq!(after.taken_back.as_deref(), Some(rollback));
+        let (then, cut) = (&self.then[&rollback.checkpoint], before.cut(rollback.checkpoint));
+        let cut = cut.unwrap();
+        let origin = origin(before, cut);
+        let ends = origin.at == CutAt::Post
+            && matches!(origin.kind, CutKind::Succeeded | CutKind::Approved);
+        assert_eq!(after.facts, then.facts);
+        for (at, now) in after.phases.iter().enumerate() {
+            let (then, name) = (&then.phases[at], &after.phase(at).unwrap().0.id);
+            assert_eq!(now.attempt, before.phases[at].attempt, "tries of {name}");
+            assert_eq!((now.open_invocation, now.uncertain, &now.waiting), (None, false, &None));
+            if ends && at == origin.phase {
+                assert!(matches!(now.status, PhaseStatus::Running | PhaseStatus::Complete));
+                let done = &self.then[&origin.id].phases[at].done;
+                assert_eq!(&now.done, done, "what came of {name}");
+                let archived = rollback.archived.contains(name);
+                assert!(!archived, "{name} is kept");
+            } else if settled(then.status) {
+                assert_eq!((now.status, &now.done), (then.status, &then.done), "{name}");
+                assert!(!rollback.archived.contains(name), "{name} is kept");
+            } else {
+                assert_eq!((now.status, &now.done), (PhaseStatus::Pending, &None), "{name}");
+                let open = matches!(then.stage, Stage::Before(_) | Stage::Work);
+                if open && matches!(then.status, PhaseStatus::Pending | PhaseStatus::Running) {
+                    assert_eq!(now.findings, then.findings, "what {name} is to do better");
+                }
+                assert_eq!(
+                    rollback.archived.contains(name),
+                    now.attempt > 0,
+                    "{name} is put aside"
+                );
+            }
+        }
+        for (now, old) in [
+            (after.spent.tokens, before.spent.tokens),
+            (after.spent.cost_micros, before.spent.cost_micros),
+            (after.spent.wall_ms, before.spent.wall_ms),
+            (u64::from(after.holds), u64::from(before.holds)),
+            (after.invocations, before.invocations),
+        ] {
+            assert!(now >= old, "{now} is less than {old}");
+        }
+        self.tip = Some(cut.id);
+        let (phase, state) = after.phase(cut.phase).unwrap();
+        self.expected = Some((phase.id.clone(), CutAt::Pre, CutKind::Rollback, state.attempt + 1));
+    }
+}
+
+/// The checkpoint that an event brings with it.
+fn expected(before: &Run, event: &Event, after: &Run) -> Option<Expected> {
+    let ended = |name: &String| {
+        let (phase, state) = after.phase(after.position(name).unwrap()).unwrap();
+        let done = state.done.as_ref()?;
+        let kind = match phase.doer {
+            _ if done.failure.is_some() => CutKind::Failed,
+            Doer::Person { .. } | Doer::Consensus { .. } => {
+                let no = done.answer["verdict"] == "rejected";
+                if no { CutKind::Failed } else { CutKind::Approved }
+            }
+            _ => CutKind::Succeeded,
+        };
+        Some((name.clone(), CutAt::Post, kind, state.attempt))
+    };
+    match event {
+        Event::PhaseStarted { phase, attempt } => {
+            Some((phase.clone(), CutAt::Pre, CutKind::Started, *attempt))
+        }
+        Event::PhaseDone { phase, .. } | Event::Reviewed { phase, .. } => ended(phase),
+        Event::Resumed { .. } => {
+            let held = &before.hold.as_ref().unwrap().held;
+            let asks =
+                matches!(held.trigger, Trigger::PersonRequested | Trigger::ConsensusRequested);
+            ended(&held.phase).filter(|_| asks)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,166 @@
+//! What a driver in memory does for checkpoints, reviews, merges and rollbacks.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use windlass_kernel::CheckpointId;
+use windlass_kernel::State;
+use windlass_kernel::run::plan::{Doer, Reviewer};
+use windlass_kernel::run::{Cut, CutAt, CutNote, Event, Rollback, Run, Usage, Workspace};
+
+use crate::harness::{Lab, id};
+
+pub fn name_of(run: &Run, at: usize) -> String {
+    run.phase(at).unwrap().0.id.clone()
+}
+
+pub fn reviewer_name(run: &Run, at: usize, reviewer: usize) -> String {
+    match &run.phase(at).unwrap().0.doer {
+        Doer::Consensus { reviewers, .. } => Reviewer::name(&reviewers[reviewer]).to_owned(),
+        other => panic!("{other:?} has no reviewers"),
+    }
+}
+
+/// A checkpoint in a word, as `PRE_a_v1`.
+pub fn label(run: &Run, cut: &CutNote) -> String {
+    format!("{}_{}_v{}", cut.at.as_str(), name_of(run, cut.phase), cut.version)
+}
+
+impl Lab {
+    /// The checkpoint that the run owes and that can be recorded now.
+    pub fn cut_owed(&self) -> Option<Event> {
+        let owed = self.run.owed().filter(|_| self.run.head.state == Some(State::Running))?;
+        let number = self.run.head.sequence_number;
+        let branch = self.run.phase(owed.phase).unwrap().0.branch && owed.at == CutAt::Post;
+        Some(Event::Checkpointed(Box::new(Cut {
+            artifacts: BTreeMap::new(),
+            at: owed.at,
+            attempt: owed.attempt,
+            duration_ms: 1,
+            id: CheckpointId(id(500_000 + number)),
+            kind: owed.kind,
+            metadata: Value::Null,
+            parent: owed.parent,
+            phase: name_of(&self.run, owed.phase),
+            version: owed.version,
+            workspace: Some(Workspace {
+                branch: branch.then(|| format!("branch {number}")),
+                tree: format!("tree {number}"),
+            }),
+        })))
+    }
+
+    /// A checkpoint by its label.
+    pub fn cut(&self, name: &str) -> CutNote {
+        let cuts = self.run.cuts.iter();
+        let found = cuts.clone().find(|cut| label(&self.run, cut) == name);
+        let Some(found) = found else {
+            panic!("no {name} in {:?}", cuts.map(|cut| label(&self.run, cut)).collect::<Vec<_>>())
+        };
+        found.clone()
+    }
+
+    /// The labels of the checkpoints that the run goes back to, oldest first.
+    pub fn line(&self) -> Vec<String> {
+        let mut line: Vec<String> = self.run.lineage().map(|cut| label(&self.run, cut)).collect();
+        line.reverse();
+        line
+    }
+
+    /// A wish to go back to a checkpoint, as it must be told.
+    pub fn wish(&self, cut: &CutNote, resume: bool) -> Rollback {
+        let tree = cut.workspace.as_ref().map(|workspace| workspace.tree.clone());
+        Rollback {
+            archived: self.run.archived_by(cut),
+            by: "ann".into(),
+            checkpoint: cut.id,
+            from: self.run.cuts.last().map(|cut| cut.id),
+            reason: "try again".into(),
+            resume,
+            snapshot: tree.as_ref().map(|_| "as it was".into()),
+            target: tree.as_ref().map(|tree| format!("{tree} and more")),
+            tree,
+        }
+    }
+
+    /// Takes the run back to a checkpoint.
+    pub fn roll_back(&mut self, cut: &CutNote, resume: bool) {
+        self.record(Event::RollbackBegun(Box::new(self.wish(cut, resume))));
+        self.record(Event::RolledBack { change: None });
+    }
+
+    pub fn review(&self, at: usize, reviewer: &str, verdict: &str) -> Event {
+        let (phase, state) = self.run.phase(at).unwrap();
+        let conditions = match verdict {
+            "approved_with_conditions" => vec![format!("{reviewer} wants it short")],
+            _ => Vec::new(),
+        };
+        Event::Reviewed {
+            phase: phase.id.clone(),
+            attempt: state.attempt,
+            reviewer: reviewer.into(),
+            verdict: verdict.into(),
+            conditions,
+            reason: format!("{reviewer} says so"),
+            findings: json!([format!("{reviewer} {verdict}")]),
+            usage: Usage::default(),
+            duration_ms: 1,
+        }
+    }
+
+    /// What is recorded first of a merge that goes well.
+    pub fn merge_prepared(&self, at: usize) -> Event {
+        let (phase, state) = self.run.phase(at).unwrap();
+        let theirs = state.branch.theirs.clone().unwrap_or_else(|| "mended".into());
+        Event::MergePrepared {
+            phase: phase.id.clone(),
+            attempt: state.attempt,
+            ours: self.run.tree.clone().unwrap(),
+            tree: format!("{theirs} merged"),
+            theirs,
+        }
+    }
+
+    pub fn merged(&self, at: usize) -> Event {
+        let (phase, state) = self.run.phase(at).unwrap();
+        Event::Merged { phase: phase.id.clone(), attempt: state.attempt, change: None }
+    }
+
+    pub fn conflicted(&self, at: usize) -> Event {
+        let (phase, state) = self.run.phase(at).unwrap();
+        Event::Conflicted {
+            phase: phase.id.clone(),
+            attempt: state.attempt,
+            ours: "the workspace".into(),
+            paths: vec!["a.txt".into()],
+            messages: vec!["both have changed a.txt".into()],
+        }
+    }
+
+    /// Merges a branch, or finds that it does not fit.
+    pub fn merge(&mut self, at: usize, conflict: bool) {
+        if conflict {
+            return self.record(self.conflicted(at));
+        }
+        if self.run.phase(at).unwrap().1.branch.merging.is_none() {
+            self.record(self.merge_prepared(at));
+        }
+        self.record(self.merged(at));
+    }
+
+    /// A vote that is bound to something.
+    pub fn vote_if(&self, by: &str, condition: &str) -> Event {
+        match self.vote(by, windlass_kernel::run::Decision::Approved) {
+            Event::Voted(mut vote) => {
+                vote.conditions.push(condition.into());
+                Event::Voted(vote)
+            }
+            other => other,
+        }
+    }
+}
+
+/// Another id than any that a test gives.
+pub fn foreign() -> CheckpointId {
+    CheckpointId(id(9_000_000))
+}

@@ -1,0 +1,250 @@
+//! What a rollback must say, what it keeps from being recorded, and who is asked after it.
+
+use serde_json::json;
+use windlass_kernel::run::Decision::{Approved, Rejected};
+use windlass_kernel::run::plan::{Effect, Plan, When};
+use windlass_kernel::run::{Event, Next, Note, PhaseStatus, Rollback, Work};
+
+use crate::cuts::kept;
+use crate::harness::{Lab, Script, ended};
+use crate::keeping::foreign;
+use crate::plans::{agreed, consensus, diamond, phase, serial, with};
+use crate::table::scenes;
+
+fn two() -> Plan {
+    kept(serial(vec![phase("a", &[]), phase("b", &["a"])]))
+}
+
+fn through(plan: Plan) -> Lab {
+    with(Lab::new(plan), |lab| {
+        Script::new().walk(lab);
+    })
+}
+
+fn refused(lab: &Lab, event: &Event, why: &str) {
+    let error = lab.takes(event).unwrap_err();
+    assert!(error.contains(why), "{error}");
+}
+
+fn begin(rollback: Rollback) -> Event {
+    Event::RollbackBegun(Box::new(rollback))
+}
+
+#[test]
+fn a_rollback_says_what_it_does() {
+    let lab = through(two());
+    let cut = lab.cut("PRE_b_v1");
+    let good = lab.wish(&cut, true);
+    assert_eq!(lab.takes(&begin(good.clone())), Ok(()));
+    assert_eq!(lab.run.may_roll_back(cut.id), Ok(&cut));
+    let text = |text: &str| Some(text.to_owned());
+    for (bad, why) in [
+        (Rollback { checkpoint: foreign(), ..good.clone() }, "none of this run's"),
+        (Rollback { tree: text("another"), ..good.clone() }, "another workspace"),
+        (Rollback { tree: None, ..good.clone() }, "another workspace"),
+        (Rollback { target: None, ..good.clone() }, "workspace is not told"),
+        (Rollback { snapshot: None, ..good.clone() }, "workspace is not told"),
+        (Rollback { from: Some(cut.id), ..good.clone() }, "at another checkpoint"),
+        (Rollback { from: None, ..good.clone() }, "at another checkpoint"),
+        (Rollback { archived: vec![], ..good.clone() }, "other phases"),
+        (Rollback { archived: vec!["a".into(), "b".into()], ..good.clone() }, "other phases"),
+        (Rollback { by: String::new(), ..good.clone() }, "nobody has asked"),
+        (Rollback { by: " \n".into(), ..good }, "nobody has asked"),
+    ] {
+        refused(&lab, &begin(bad), why);
+    }
+    let other = lab.cut("PRE_a_v1");
+    let mixed = Rollback { checkpoint: other.id, ..lab.wish(&cut, true) };
+    refused(&lab, &begin(mixed), "another workspace");
+}
+
+#[test]
+fn a_run_without_files_is_taken_back_without_them() {
+    let mut lab = Lab::new(two());
+    lab.record(Event::Begun {});
+    lab.record_only(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
+    let Some(Event::Checkpointed(mut cut)) = lab.cut_owed() else { panic!() };
+    cut.workspace = None;
+    lab.record(Event::Checkpointed(cut));
+    let first = lab.run.cuts[0].clone();
+    let good = lab.wish(&first, true);
+    assert_eq!((&good.tree, &good.target, &good.snapshot), (&None, &None, &None));
+    let bad = Rollback { target: Some("t".into()), ..good.clone() };
+    refused(&lab, &begin(bad), "workspace is not told");
+    let bad = Rollback { snapshot: Some("t".into()), ..good.clone() };
+    refused(&lab, &begin(bad), "workspace is not told");
+    lab.record(begin(good));
+    lab.record(Event::RolledBack { change: None });
+    assert_eq!(lab.run.phases[0].status, PhaseStatus::Pending);
+}
+
+/// Until the files are restored nothing else happens, whatever dies.
+#[test]
+fn nothing_else_happens_while_one_is_under_way() {
+    let mut lab = through(two());
+    let cut = lab.cut("POST_a_v1");
+    refused(&lab, &Event::RolledBack { change: None }, "does not follow");
+    lab.record(begin(lab.wish(&cut, true)));
+    assert_eq!(lab.run.rolling_back().unwrap().checkpoint, cut.id);
+    assert_eq!(lab.run.next(), Next::Perform(vec![Work::Restore]));
+    assert!(lab.run.may_roll_back(cut.id).is_err());
+    for (_, event) in scenes() {
+        match event.kind() {
+            "rolled_back" | "restarted" => assert_eq!(lab.takes(&event), Ok(())),
+            _ => assert!(lab.takes(&event).is_err(), "{event:?}"),
+        }
+    }
+    refused(&lab, &begin(lab.wish(&cut, true)), "under way");
+    refused(&lab, &ended("stop"), "under way");
+    refused(&lab, &Event::PhaseStarted { phase: "b".into(), attempt: 2 }, "under way");
+    refused(&lab, &lab.run.restart_hold(), "under way");
+    lab.record(Event::Restarted { by: "ann".into() });
+    assert_eq!(lab.run.next(), Next::Perform(vec![Work::Restore]));
+    lab.record_only(Event::RolledBack { change: None });
+    assert_eq!(lab.run.rolling_back(), None);
+    refused(&lab, &Event::RolledBack { change: None }, "a checkpoint is owed");
+    lab.record(lab.cut_owed().unwrap());
+    refused(&lab, &Event::RolledBack { change: None }, "no rollback is under way");
+}
+
+#[test]
+fn one_that_does_not_go_on_at_once_waits_for_a_person() {
+    let mut lab = through(two());
+    let cut = lab.cut("PRE_b_v1");
+    lab.roll_back(&cut, false);
+    let start = Event::PhaseStarted { phase: "b".into(), attempt: 2 };
+    refused(&lab, &start, "nobody has said that it goes on");
+    for event in [
+        Event::Restarted { by: "ann".into() },
+        Event::Noted { what: Note::Memory, body: json!({}) },
+        lab.run.restart_hold(),
+        ended("stop"),
+        begin(lab.wish(&cut, true)),
+    ] {
+        assert_eq!(lab.takes(&event), Ok(()), "{event:?}");
+    }
+    let told = Script::new().walk(&mut lab);
+    assert_eq!(told, ["held 1 ROLLED_BACK at b for 1"]);
+    let mut rejected = lab.clone();
+    let told = Script::new().votes(&[("ann", Rejected)]).walk(&mut rejected);
+    assert_eq!(told.last().unwrap(), "ended BLOCKED checkpoint_rejected");
+    // Taken back once more, it goes on.
+    rejected.roll_back(&cut, true);
+    let told = Script::new().walk(&mut rejected);
+    assert_eq!(told.first().unwrap(), "start b 2");
+    // From the hold too.
+    let mut again = lab.clone();
+    again.roll_back(&cut, true);
+    assert_eq!(again.run.hold, None);
+    assert_eq!(again.takes(&start), Ok(()));
+    let told = Script::new().votes(&[("ann", Approved)]).walk(&mut lab);
+    assert_eq!(told[..4], ["ann APPROVED", "resumed", "continued", "start b 2"]);
+    // Nobody waits for it who was not taken back.
+    let Event::Held(held) =
+        lab.events.iter().find(|(event, _)| matches!(event, Event::Held(_))).unwrap().0.clone()
+    else {
+        panic!()
+    };
+    let mut calm = Lab::new(two());
+    calm.record(Event::Begun {});
+    refused(&calm, &Event::Held(held), "no cause");
+}
+
+#[test]
+fn a_process_may_die_while_a_person_is_asked() {
+    let mut lab = through(two());
+    lab.roll_back(&lab.cut("PRE_b_v1"), false);
+    lab.record(lab.run.restart_hold());
+    let told = Script::new().votes(&[("ann", Approved), ("bob", Approved)]).walk(&mut lab);
+    assert_eq!(
+        told[..7],
+        [
+            "ann APPROVED",
+            "resumed",
+            "continued",
+            "held 2 ROLLED_BACK at b for 1",
+            "bob APPROVED",
+            "resumed",
+            "continued"
+        ]
+    );
+    assert_eq!(told.last().unwrap(), "ended PASS pass");
+}
+
+/// Side by side: what was under way at the checkpoint is begun anew, what was done is not.
+#[test]
+fn what_was_under_way_beside_it_is_begun_anew() {
+    let mut lab = Lab::new(kept(diamond()));
+    Script::new().walk(&mut lab);
+    // b was done, c was under way.
+    let cut = lab.cut("POST_b_v1");
+    let names: Vec<String> = lab.run.archived_by(&cut);
+    assert_eq!(names, ["c", "d"]);
+    lab.roll_back(&cut, true);
+    let statuses: Vec<_> = lab.run.phases.iter().map(|state| state.status.as_str()).collect();
+    assert_eq!(statuses, ["complete", "complete", "pending", "pending"]);
+    let told = Script::new().walk(&mut lab);
+    assert_eq!(told.last().unwrap(), "ended PASS pass");
+}
+
+#[test]
+fn skipped_phases_stay_skipped_and_are_not_put_aside() {
+    let plan = kept(serial(vec![
+        phase("a", &[]),
+        with(phase("m", &["a"]), |phase| phase.when = When::Intervention),
+        phase("b", &["m"]),
+    ]));
+    let mut lab = through(plan);
+    assert_eq!(lab.run.archived_by(&lab.cut("PRE_a_v1")), ["a", "b"]);
+    assert_eq!(lab.run.archived_by(&lab.cut("PRE_b_v1")), ["b"]);
+    lab.roll_back(&lab.cut("PRE_b_v1"), true);
+    assert_eq!(lab.run.phases[1].status, PhaseStatus::Skipped);
+    lab.roll_back(&lab.cut("PRE_a_v1"), true);
+    assert_eq!(lab.run.phases[1].status, PhaseStatus::Pending);
+}
+
+#[test]
+fn what_was_agreed_on_is_not_asked_again() {
+    let plan = kept(serial(vec![
+        with(phase("a", &[]), |phase| {
+            phase.doer = consensus(2, &["a1", "bob"]);
+            phase.gate = agreed(Effect::Block);
+        }),
+        phase("b", &["a"]),
+    ]));
+    let mut lab = Lab::new(plan);
+    Script::new().votes(&[("bob", Approved)]).walk(&mut lab);
+    let (done, reviews) = (lab.run.phases[0].done.clone(), lab.run.phases[0].reviews.clone());
+    assert_eq!(reviews.len(), 2);
+    lab.roll_back(&lab.cut("POST_a_v1"), true);
+    assert_eq!((&lab.run.phases[0].done, &lab.run.phases[0].reviews), (&done, &reviews));
+    assert_eq!(lab.run.phases[0].status, PhaseStatus::Complete);
+    lab.roll_back(&lab.cut("PRE_a_v1"), true);
+    assert_eq!(lab.run.phases[0].reviews, []);
+    let told = Script::new().votes(&[("bob", Approved)]).walk(&mut lab);
+    assert_eq!(told[2], "reviewed a/a1 2 approved");
+}
+
+/// The base of a branch is where it began, not where the run was taken back to.
+#[test]
+fn a_branch_that_is_taken_back_is_merged_from_where_it_began() {
+    let mut plan = kept(diamond());
+    plan.phases[1].branch = true;
+    plan.phases[2].branch = true;
+    let mut lab = Lab::new(plan);
+    Script::new().walk(&mut lab);
+    let (pre, post) = (lab.cut("PRE_c_v1"), lab.cut("POST_c_v1"));
+    lab.roll_back(&post, true);
+    let branch = lab.run.phases[2].branch.clone();
+    assert_eq!(branch.fork, pre.workspace.map(|kept| kept.tree));
+    assert_eq!(branch.theirs, post.workspace.and_then(|kept| kept.branch));
+    assert_ne!(branch.theirs, None);
+    assert_eq!(lab.run.next(), Next::Perform(vec![Work::Merge { phase: 2, attempt: 1 }]));
+    // Another try's beginning is not its own.
+    lab.roll_back(&lab.cut("PRE_c_v1"), true);
+    Script::new().walk(&mut lab);
+    lab.roll_back(&lab.cut("POST_c_v1"), true);
+    assert_eq!(lab.run.phases[2].branch, branch);
+    let told = Script::new().walk(&mut lab);
+    assert_eq!(told.last().unwrap(), "ended PASS pass");
+}
