@@ -237,8 +237,8 @@ fn running(folder: &Path, effort: &Effort) -> Result<()> {
 }
 
 fn checkpointing(folder: &Path, effort: &Effort) -> Result<()> {
-    let mut took = checkpoints::measure(folder, effort.files, effort.rounds * 5)?;
-    let [status, capture, checkout, restore] = took.times.each_mut().map(|column| median(column));
+    let took = checkpoints::measure(folder, effort.files, effort.rounds * 5)?;
+    let [status, capture, checkout, restore] = took.times.map(|column| median(column.into_iter()));
     println!("snapshots of {} files, one of them changed", effort.files);
     println!("  git status    {status:7.1} ms");
     println!("  capture       {capture:7.1} ms  {:.2} of it", capture / status);

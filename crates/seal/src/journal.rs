@@ -216,14 +216,18 @@ pub fn calls_of(artifact_type: ArtifactType, body: &[u8]) -> Result<BTreeSet<Tra
     Ok(named(artifact_type, body)?.into_iter().map(|named| named.trace_id).collect())
 }
 
-/// The contents that the stored event of a run says were kept with a checkpoint, by their digests.
+/// The contents that the stored event of a run names: what its phase left behind, and what was kept of
+/// it with a checkpoint.
 ///
 /// # Errors
 /// [`CanonError`] when the body is not an event of a run.
 pub fn contents_of(body: &[u8]) -> Result<BTreeSet<Digest>, CanonError> {
     let event = RunEvent::read(body)?.event;
-    let Event::Checkpointed(cut) = event else { return Ok(BTreeSet::new()) };
-    Ok(cut.artifacts.values().map(|kept| kept.digest).collect())
+    Ok(match event {
+        Event::Checkpointed(cut) => cut.artifacts.values().map(|kept| kept.digest).collect(),
+        Event::PhaseDone { done, .. } => done.outputs.into_values().collect(),
+        _ => BTreeSet::new(),
+    })
 }
 
 #[cfg(test)]

@@ -74,6 +74,7 @@ pub fn call_of(trace: &Trace) -> Call {
 
 pub fn started() -> Started {
     let phase = Phase {
+        branch: false,
         checks: Vec::new(),
         doer: Doer::Agent { agent: "a".into(), prompt: None },
         gate: None,
@@ -83,6 +84,9 @@ pub fn started() -> Started {
         when: When::Always,
     };
     let plan = Plan {
+        checkpoints: false,
+        governance: Default::default(),
+        variant: None,
         budget: Budget::default(),
         concurrency: Concurrency::Serial,
         hold: HoldRule::default(),
@@ -94,6 +98,7 @@ pub fn started() -> Started {
         version: "1".into(),
     };
     Started {
+        inherited: Default::default(),
         base: Some(Base { branch: Some("main".into()), commit: BASE.into() }),
         by: "ann".into(),
         loop_digest: Digest::of(b"loop"),
@@ -108,6 +113,7 @@ pub fn started() -> Started {
 
 pub fn done(calls: Vec<Call>, outputs: BTreeMap<String, Digest>) -> Event {
     let done = Done {
+        governance: None,
         answer: json!({}),
         calls,
         change: None,
