@@ -223,11 +223,11 @@ pub fn calls_of(artifact_type: ArtifactType, body: &[u8]) -> Result<BTreeSet<Tra
 /// [`CanonError`] when the body is not an event of a run.
 pub fn contents_of(body: &[u8]) -> Result<BTreeSet<Digest>, CanonError> {
     let event = RunEvent::read(body)?.event;
-    Ok(match event {
-        Event::Checkpointed(cut) => cut.artifacts.values().map(|kept| kept.digest).collect(),
-        Event::PhaseDone { done, .. } => done.outputs.into_values().collect(),
-        _ => BTreeSet::new(),
-    })
+    if let Event::Checkpointed(cut) = event {
+        return Ok(cut.artifacts.values().map(|kept| kept.digest).collect());
+    }
+    let Event::PhaseDone { done, .. } = event else { return Ok(BTreeSet::new()) };
+    Ok(done.outputs.into_values().collect())
 }
 
 #[cfg(test)]
