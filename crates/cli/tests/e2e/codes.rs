@@ -6,7 +6,13 @@ use windlass_kernel::Code;
 
 use crate::harness::repository;
 use crate::run_scenarios::RUN_SCENARIOS;
-use crate::scenarios::{NOT_HERE, SCENARIOS};
+use crate::scenarios::{NOT_HERE, SCENARIOS, Scenario};
+use crate::seal_scenarios::SEAL_SCENARIOS;
+
+/// All scenarios.
+fn scenarios() -> impl Iterator<Item = &'static (Code, Scenario)> {
+    SCENARIOS.iter().chain(RUN_SCENARIOS).chain(SEAL_SCENARIOS)
+}
 
 /// The exit code that a code's page states first.
 fn stated(code: Code) -> i32 {
@@ -19,7 +25,7 @@ fn stated(code: Code) -> i32 {
 
 #[test]
 fn every_code_has_a_scenario_or_a_reason() {
-    let met: Vec<Code> = SCENARIOS.iter().chain(RUN_SCENARIOS).map(|(code, _)| *code).collect();
+    let met: Vec<Code> = scenarios().map(|(code, _)| *code).collect();
     let left_out: Vec<Code> = NOT_HERE.iter().map(|(code, _)| *code).collect();
     let all: BTreeSet<Code> = Code::ALL.iter().copied().collect();
     assert_eq!(met.iter().chain(&left_out).copied().collect::<BTreeSet<_>>(), all);
@@ -30,7 +36,7 @@ fn every_code_has_a_scenario_or_a_reason() {
 #[test]
 fn every_code_is_shown_and_ends_as_its_page_says() {
     let mut wrong = Vec::new();
-    for (code, scenario) in SCENARIOS.iter().chain(RUN_SCENARIOS) {
+    for (code, scenario) in scenarios() {
         let outcome = scenario();
         if *code == Code::StoreFull && outcome.stderr.contains("unshare") {
             eprintln!("no namespaces here: no disk can be made full");

@@ -37,6 +37,11 @@ const COMMANDS: &[&str] = &[
     "trace log",
     "recover",
     "verify",
+    "anchor",
+    "keys",
+    "keys show",
+    "keys list",
+    "keys rotate",
     "policy",
     "policy check",
     "policy explain",
@@ -88,7 +93,7 @@ fn without_arguments_it_shows_the_help_as_a_mistake() {
     let outcome = place.run(&[]).exit(2);
     assert_eq!(outcome.text(), "");
     outcome.warns("Usage: windlass").warns("First steps:");
-    for parent in ["call", "trace", "policy", "queue", "backlog", "loop"] {
+    for parent in ["call", "trace", "policy", "queue", "backlog", "loop", "keys"] {
         place.run(&[parent]).exit(2).warns("Usage: windlass");
     }
 }

@@ -30,6 +30,7 @@ mod run_scenarios;
 mod sandbox;
 mod sandbox_inside;
 mod scenarios;
+mod seal_scenarios;
 mod secrets;
 mod snapshot;
 mod tamper;

@@ -15,11 +15,6 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::LedgerCorrupt, "no command reads the ledger; the tests of `formats` meet it"),
     (Code::BlobMissing, IN_BLOBS),
     (Code::BlobCorrupt, IN_BLOBS),
-    (Code::KeyMissing, IN_SEAL),
-    (Code::KeyInvalid, IN_SEAL),
-    (Code::BundleInvalid, IN_SEAL),
-    (Code::BundleUntrusted, IN_SEAL),
-    (Code::AnchorInvalid, IN_SEAL),
     (Code::DriverModelUnavailable, IN_A_RUN),
     (Code::DriverCapabilityExceeded, IN_A_RUN),
     (Code::DriverSandboxInconsistent, IN_A_RUN),
@@ -28,7 +23,6 @@ pub const NOT_HERE: &[(Code, &str)] = &[
 ];
 
 const IN_BLOBS: &str = "no command reads contents by itself; the tests of `blobs` meet it";
-const IN_SEAL: &str = "no command signs or checks bundles yet; the tests of `seal` meet it";
 const IN_A_RUN: &str = "a run of the driver loop ends with it as its reason, not with an error; \
     `crates/engine/tests/driver` meets it";
 

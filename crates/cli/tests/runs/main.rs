@@ -8,9 +8,11 @@
 )]
 
 mod after;
+mod anchors;
 mod backlog;
 mod bad_input;
 mod budgets;
+mod bundles;
 mod contract;
 mod demo;
 #[path = "../e2e/harness.rs"]
