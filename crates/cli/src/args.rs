@@ -138,7 +138,7 @@ pub enum Command {
     Loop(Loop),
     /// Remove the work tree of a run that has ended; its branch stays.
     Close(Close),
-    /// Write the files that show a run again, from the journal alone; or a signed bundle of it.
+    /// Write the files that show a run again from the journal, or all of it as a signed bundle.
     Export(Export),
     /// Show it all on a scratch repository: a failing test, a crash, a decision, a commit.
     Demo(Demo),

@@ -255,12 +255,15 @@ fn a_call_that_was_under_way_when_the_process_died_is_inside() {
     check(&bundle, &[&public(&repo.place, "ours.pub")]).exit(0);
 }
 
+/// What is wrong, the code that says so, and how it came to be in a repository with this run's trace.
+type Damage = (&'static str, &'static str, fn(&Repo, &str));
+
 #[test]
 fn what_does_not_hold_together_is_never_signed() {
     // Two calls, so that one can be taken away.
     let two = build(&[sh("echo one >> built.txt"), sh("echo two >> built.txt")]);
     let script = answers(&[two], &[review("approved")]);
-    let damages: &[(&str, &str, fn(&Repo, &str))] = &[
+    let damages: &[Damage] = &[
         ("an entry of the run was changed", "STATE_CHECKSUM_MISMATCH", |repo, trace| {
             let change = "UPDATE entries SET ts = ts + 1 WHERE id >> 24 = \
                 (SELECT trace_number FROM traces WHERE lower(hex(trace_id)) = ?1) \
