@@ -187,8 +187,6 @@ impl Run {
                 };
             });
         }
-        // Some were put in their places before those that they wait for.
-        (0..self.phases.len()).for_each(|at| self.place(at));
         self.facts = self.past.facts(&line);
         self.sent_back = self.past.sent_back(&line);
         let now = self.head.sequence_number.saturating_add(1);
