@@ -13,6 +13,7 @@ mod bad_input;
 mod budgets;
 mod contract;
 mod demo;
+mod governance;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
