@@ -15,6 +15,8 @@ use windlass_runtime::{
 };
 use windlass_store_sqlite::SqliteStore;
 
+use crate::{Rate, process};
+
 /// A tool that answers at once.
 struct Nothing;
 
@@ -99,9 +101,9 @@ pub fn call(gateway: &Gateway, kind: Kind, key: String) -> Result<()> {
 }
 
 /// The rate of calls with so many callers side by side, each making one after the other.
-pub fn rate(folder: &Path, kind: Kind, callers: usize, seconds: f64) -> Result<f64> {
+pub fn rate(folder: &Path, kind: Kind, callers: usize, seconds: f64) -> Result<Rate> {
     let gateway = gateway(folder, kind)?;
-    let started = Instant::now();
+    let (started, cpu) = (Instant::now(), process::cpu_seconds()?);
     let made: Result<u32> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..callers)
             .map(|caller| {
@@ -121,7 +123,28 @@ pub fn rate(folder: &Path, kind: Kind, callers: usize, seconds: f64) -> Result<f
             .map(|worker| worker.join().map_err(|_| anyhow!("a caller panicked"))?)
             .sum()
     });
-    let rate = f64::from(made?) / started.elapsed().as_secs_f64();
+    let rate = Rate::new(made?, started, cpu)?;
+    drop(gateway);
+    crate::remove(&folder.join("bench.db"));
+    Ok(rate)
+}
+
+/// So many calls by so many callers, for a profiler to look at.
+pub fn count(folder: &Path, kind: Kind, calls: u32, callers: u32) -> Result<Rate> {
+    let gateway = gateway(folder, kind)?;
+    let (started, cpu) = (Instant::now(), process::cpu_seconds()?);
+    let each = calls / callers.max(1);
+    let work = &|caller: u32| -> Result<()> {
+        (0..each).try_for_each(|made| call(&gateway, kind, format!("key-{caller}-{made}")))
+    };
+    std::thread::scope(|scope| -> Result<()> {
+        let others: Vec<_> = (1..callers).map(|caller| scope.spawn(move || work(caller))).collect();
+        work(0)?;
+        others
+            .into_iter()
+            .try_for_each(|other| other.join().map_err(|_| anyhow!("a caller panicked"))?)
+    })?;
+    let rate = Rate::new(each * callers, started, cpu)?;
     drop(gateway);
     crate::remove(&folder.join("bench.db"));
     Ok(rate)

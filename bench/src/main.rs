@@ -2,22 +2,43 @@
 //!
 //! `cargo xtask bench` prints every figure with the limit beside it. Rates are taken in turns, limit
 //! and Windlass by Windlass, and the median of the rounds counts, so that a machine that gets busy
-//! meanwhile disturbs both alike. `--quick` makes a short run of it; `pages`, `rates`, `verify`,
-//! `recover` and `runs` name parts.
+//! meanwhile disturbs both alike; the processor's time for a call, which others disturb less, stands
+//! beside each. `--quick` makes a short run of it; `pages`, `rates`, `verify`, `recover`, `runs` and
+//! `checkpoints` name parts. `count write 10000` (or `read`, or `ahead`) makes so many calls and nothing
+//! else, for a profiler; one more number says by how many callers. `count verify 10000` verifies so
+//! many entries.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod calls;
+mod checkpoints;
 mod journal;
 mod process;
 mod raw;
 mod runs;
 
 use std::path::Path;
+use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::calls::Kind;
+
+/// How quickly calls were made, and what each took of the processor.
+#[derive(Clone, Copy)]
+struct Rate {
+    per_second: f64,
+    cpu_micros: f64,
+}
+
+impl Rate {
+    /// Of so many calls since a moment, when the process had spent `cpu` seconds on processors.
+    fn new(calls: u32, started: Instant, cpu: f64) -> Result<Self> {
+        let calls = f64::from(calls);
+        let cpu_micros = (process::cpu_seconds()? - cpu) * 1e6 / calls;
+        Ok(Self { per_second: calls / started.elapsed().as_secs_f64(), cpu_micros })
+    }
+}
 
 /// How long each part takes.
 struct Effort {
@@ -27,10 +48,11 @@ struct Effort {
     lengths: &'static [u64],
     phases: &'static [usize],
     holds: usize,
+    files: usize,
 }
 
 /// The parts that can be asked for by name.
-const PARTS: &[&str] = &["pages", "rates", "verify", "recover", "runs"];
+const PARTS: &[&str] = &["pages", "rates", "verify", "recover", "runs", "checkpoints"];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +70,7 @@ fn main() -> Result<()> {
             lengths: &[1_000, 10_000],
             phases: &[1_000],
             holds: 1_000,
+            files: 5_000,
         }
     } else {
         Effort {
@@ -57,9 +80,19 @@ fn main() -> Result<()> {
             lengths: &[1_000, 10_000, 100_000, 1_000_000],
             phases: &[1_000, 10_000],
             holds: 10_000,
+            files: 20_000,
         }
     };
     let folder = tempfile::tempdir_in(".")?;
+    match arguments.as_slice() {
+        [count, kind, calls] if count == "count" => {
+            return counting(folder.path(), kind, calls, "1");
+        }
+        [count, kind, calls, callers] if count == "count" => {
+            return counting(folder.path(), kind, calls, callers);
+        }
+        _ => {}
+    }
     println!("load before: {}", process::load());
     if wanted("pages") {
         println!("pages of SQLite's log for a call");
@@ -82,6 +115,9 @@ fn main() -> Result<()> {
     if wanted("runs") {
         running(folder.path(), &effort)?;
     }
+    if wanted("checkpoints") {
+        checkpointing(folder.path(), &effort)?;
+    }
     println!("load after: {}", process::load());
     Ok(())
 }
@@ -90,9 +126,9 @@ fn main() -> Result<()> {
 fn rates(folder: &Path, effort: &Effort) -> Result<()> {
     let write_payload = calls::payload(folder, Kind::Write)?;
     let read_payload = calls::payload(folder, Kind::ReadWithEffect)?;
-    let mut columns: [Vec<f64>; 9] = Default::default();
+    let seconds = effort.seconds;
+    let mut columns: [Vec<Rate>; 9] = Default::default();
     for _ in 0..effort.rounds {
-        let seconds = effort.seconds;
         let figures = [
             raw::rate(folder, &[500, 500], seconds)?,
             raw::rate(folder, &write_payload, seconds)?,
@@ -109,35 +145,57 @@ fn rates(folder: &Path, effort: &Effort) -> Result<()> {
         }
     }
     let [raw2, same2, write1, raw1, same1, read1, ahead1, write16, write64] =
-        columns.map(|mut column| median(&mut column));
-    println!("calls per second, median of {} rounds", effort.rounds);
-    println!("  raw SQLite, two commits of a 500-byte row          {raw2:8.0}");
-    println!("  raw SQLite, two commits of the same {write_payload:?} bytes {same2:8.0}");
+        columns.map(|column| Rate {
+            per_second: median(column.iter().map(|rate| rate.per_second)),
+            cpu_micros: median(column.iter().map(|rate| rate.cpu_micros)),
+        });
+    let of = |rate: Rate, limits: [Rate; 2]| {
+        let [small, same] = limits.map(|limit| rate.per_second / limit.per_second);
+        format!("{small:.2} and {same:.2} of raw")
+    };
+    let times = |rate: Rate| format!("{:.1} times one", rate.per_second / write1.per_second);
     println!(
-        "  write, one caller                                  {write1:8.0}  {:.2} and {:.2} of raw",
-        write1 / raw2,
-        write1 / same2
+        "calls per second and the processor's time for each, median of {} rounds",
+        effort.rounds
     );
-    println!("  raw SQLite, one commit of a 500-byte row           {raw1:8.0}");
-    println!("  raw SQLite, one commit of the same {read_payload:?} bytes      {same1:8.0}");
-    println!(
-        "  read with its effect, one caller                   {read1:8.0}  {:.2} and {:.2} of raw",
-        read1 / raw1,
-        read1 / same1
-    );
-    println!("  read write-ahead, one caller                       {ahead1:8.0}");
-    println!(
-        "  write, 16 callers                                  {write16:8.0}  {:.1} times one",
-        write16 / write1
-    );
-    println!(
-        "  write, 64 callers                                  {write64:8.0}  {:.1} times one",
-        write64 / write1
-    );
+    line("raw SQLite, two commits of a 500-byte row", raw2, "");
+    line(&format!("raw SQLite, two commits of the same {write_payload:?} bytes"), same2, "");
+    line("write, one caller", write1, &of(write1, [raw2, same2]));
+    line("raw SQLite, one commit of a 500-byte row", raw1, "");
+    line(&format!("raw SQLite, one commit of the same {read_payload:?} bytes"), same1, "");
+    line("read with its effect, one caller", read1, &of(read1, [raw1, same1]));
+    line("read write-ahead, one caller", ahead1, "");
+    line("write, 16 callers", write16, &times(write16));
+    line("write, 64 callers", write64, &times(write64));
     Ok(())
 }
 
-fn median(figures: &mut [f64]) -> f64 {
+fn line(what: &str, rate: Rate, beside: &str) {
+    println!("  {what:<52} {:8.0}  {:6.1} µs  {beside}", rate.per_second, rate.cpu_micros);
+}
+
+/// Makes so many calls of a kind, for a profiler.
+fn counting(folder: &Path, kind: &str, calls: &str, callers: &str) -> Result<()> {
+    if kind == "verify" {
+        let verified = journal::verify(folder, calls.parse()?)?;
+        let cpu_micros = verified.cpu_seconds * 1e6 / verified.entries as f64;
+        let per_second = verified.entries as f64 / verified.seconds;
+        line("entries", Rate { per_second, cpu_micros }, "");
+        return Ok(());
+    }
+    let kind = match kind {
+        "write" => Kind::Write,
+        "read" => Kind::ReadWithEffect,
+        "ahead" => Kind::Read,
+        other => return Err(anyhow!("`{other}` is none of write, read, ahead, verify")),
+    };
+    let rate = calls::count(folder, kind, calls.parse()?, callers.parse()?)?;
+    line("calls", rate, "");
+    Ok(())
+}
+
+fn median(figures: impl Iterator<Item = f64>) -> f64 {
+    let mut figures: Vec<f64> = figures.collect();
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or_default()
 }
@@ -182,6 +240,23 @@ fn running(folder: &Path, effort: &Effort) -> Result<()> {
     println!(
         "  {:>9} on hold  {:7.1} ms to list twenty, {:7.1} ms for the queue's oldest, {:+} KiB",
         effort.holds, took.list, took.queue, took.grown_kib
+    );
+    Ok(())
+}
+
+fn checkpointing(folder: &Path, effort: &Effort) -> Result<()> {
+    let took = checkpoints::measure(folder, effort.files, effort.rounds * 5)?;
+    let [status, capture, checkout, restore] = took.times.map(|column| median(column.into_iter()));
+    println!("snapshots of {} files, one of them changed", effort.files);
+    println!("  git status    {status:7.1} ms");
+    println!("  capture       {capture:7.1} ms  {:.2} of it", capture / status);
+    println!("  git checkout  {checkout:7.1} ms");
+    println!("  restore       {restore:7.1} ms  {:.2} of it", restore / checkout);
+    println!(
+        "  space of {} captures  {} KiB, {:.3} of one and the changes",
+        checkpoints::CAPTURES,
+        took.captures_kib,
+        took.captures_kib as f64 / took.once_kib as f64
     );
     Ok(())
 }

@@ -6,8 +6,10 @@ use std::time::Instant;
 use anyhow::Result;
 use rusqlite::{Connection, params};
 
+use crate::{Rate, process};
+
 /// The rate of calls if each made these commits of one row with so many bytes, and nothing more.
-pub fn rate(folder: &Path, commits: &[usize], seconds: f64) -> Result<f64> {
+pub fn rate(folder: &Path, commits: &[usize], seconds: f64) -> Result<Rate> {
     let path = folder.join("raw.db");
     let connection = Connection::open(&path)?;
     connection.execute_batch(
@@ -16,7 +18,7 @@ pub fn rate(folder: &Path, commits: &[usize], seconds: f64) -> Result<f64> {
     )?;
     let rows: Vec<Vec<u8>> = commits.iter().map(|bytes| vec![b'x'; *bytes]).collect();
     let mut insert = connection.prepare("INSERT INTO log (body) VALUES (?1)")?;
-    let started = Instant::now();
+    let (started, cpu) = (Instant::now(), process::cpu_seconds()?);
     let mut calls = 0_u32;
     while started.elapsed().as_secs_f64() < seconds {
         for row in &rows {
@@ -24,7 +26,7 @@ pub fn rate(folder: &Path, commits: &[usize], seconds: f64) -> Result<f64> {
         }
         calls += 1;
     }
-    let rate = f64::from(calls) / started.elapsed().as_secs_f64();
+    let rate = Rate::new(calls, started, cpu)?;
     drop(insert);
     drop(connection);
     crate::remove(&path);

@@ -198,7 +198,7 @@ pub fn phases(folder: &Path, phases: usize) -> Result<Phases> {
             Some(lease) => Claim::Held(lease),
             None => Claim::New { trace_id, plan_id },
         };
-        let entries = vec![NewEntry { entry: record.entry, body }];
+        let entries = vec![NewEntry::new(record.entry, body)];
         let append = Append { claim, entries, key: KeyAction::None, after: After::Keep };
         if let Some(granted) = store.append(append)?.lease {
             lease = Some(granted);

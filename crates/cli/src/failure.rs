@@ -180,6 +180,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::BlobCorrupt
         | Code::BundleInvalid
         | Code::AnchorInvalid
+        | Code::SnapshotCorrupt
         | Code::LedgerCorrupt => 5,
         Code::CallOnHold
         | Code::ToolOutcomeUnknown

@@ -240,7 +240,7 @@ impl Book {
         Arc::make_mut(&mut self.run)
             .apply(&event.event, artifact_digest, ts, head)
             .map_err(|source| EngineError::Impossible { trace_id, source })?;
-        Ok((NewEntry { entry, body }, event.event))
+        Ok((NewEntry::new(entry, body), event.event))
     }
 }
 

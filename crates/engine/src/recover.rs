@@ -123,7 +123,7 @@ impl Engine {
         if matches!(book.run().head.state, Some(State::Checkpoint | State::Terminal)) {
             return Ok(None);
         }
-        if book.run().rolling_back().is_some() {
+        if book.run().is_being_taken_back() {
             return self.finish_rollback(book).map(|run| Some((on_restart, run))).map_err(fail);
         }
         if on_restart == OnRestart::Terminate {

@@ -122,7 +122,7 @@ impl Engine {
         self.require_policy(book)?;
         let on_restart = book.run().plan().map(|plan| plan.on_restart);
         // A person has asked for a rollback: it comes to its end whatever the loop says.
-        if book.run().rolling_back().is_some() {
+        if book.run().is_being_taken_back() {
             return Ok(());
         }
         if on_restart == Some(OnRestart::Terminate) {

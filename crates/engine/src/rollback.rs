@@ -214,6 +214,7 @@ impl Engine {
     /// Brings a rollback to its end that its process was cut off from.
     pub(crate) fn finish_rollback(&self, book: Book) -> Result<Run, EngineError> {
         let book = Mutex::new(book);
+        // With nothing to restore it does nothing.
         self.restore(&book)?;
         let held = {
             let book = lock(&book);

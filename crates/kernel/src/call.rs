@@ -80,6 +80,12 @@ impl Call {
         Ok(())
     }
 
+    /// The digest of the proposal that is asked for, as its key is bound to it.
+    #[must_use]
+    pub fn proposal_digest(&self) -> Option<Digest> {
+        self.links.proposal_digest()
+    }
+
     /// Says what comes next, from the recorded state alone.
     #[must_use]
     pub const fn next(&self) -> Next {

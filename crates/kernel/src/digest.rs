@@ -69,28 +69,43 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// Writes `bytes` as hex into `out`, which is twice as long.
 pub(crate) fn write_hex(bytes: &[u8], out: &mut [u8]) {
-    for (pair, byte) in out.chunks_exact_mut(2).zip(bytes) {
-        if let [high, low] = pair {
-            *high = hex_digit(byte >> 4);
-            *low = hex_digit(byte & 15);
-        }
+    for (pair, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
+        *pair = hex_pair(*byte);
     }
 }
 
-fn hex_digit(nibble: u8) -> u8 {
-    HEX.get(usize::from(nibble)).copied().unwrap_or(b'?')
+/// The two digits of a byte.
+pub(crate) fn hex_pair(byte: u8) -> [u8; 2] {
+    PAIRS.get(usize::from(byte)).copied().unwrap_or(*b"??")
 }
+
+/// The two digits of each byte.
+static PAIRS: [[u8; 2]; 256] = {
+    let mut table = [[0; 2]; 256];
+    let mut value = 0;
+    while value < 256 {
+        #[expect(clippy::indexing_slicing, reason = "computed at compile time, checked there")]
+        {
+            table[value] = [HEX[value >> 4], HEX[value & 15]];
+        }
+        value += 1;
+    }
+    table
+};
 
 /// Reads lower-case hex into `out`; `None` when the text is anything else.
 pub(crate) fn read_hex(text: &[u8], out: &mut [u8]) -> Option<()> {
     if text.len() != out.len() * 2 {
         return None;
     }
-    for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
-        let [high, low] = pair else { return None };
-        *byte = (nibble(*high)? << 4) | nibble(*low)?;
+    // What is no digit shows in the upper half; it is looked at once, at the end.
+    let mut seen = 0;
+    for (byte, [high, low]) in out.iter_mut().zip(text.as_chunks::<2>().0) {
+        let (high, low) = (nibble(*high), nibble(*low));
+        seen |= high | low;
+        *byte = (high << 4) | (low & 15);
     }
-    Some(())
+    (seen & 0xf0 == 0).then_some(())
 }
 
 /// The value of each hex digit, and [`NOT_HEX`] for every other byte.
@@ -108,8 +123,8 @@ static NIBBLES: [u8; 256] = {
 };
 const NOT_HEX: u8 = 0xff;
 
-fn nibble(digit: u8) -> Option<u8> {
-    NIBBLES.get(usize::from(digit)).copied().filter(|value| *value != NOT_HEX)
+fn nibble(digit: u8) -> u8 {
+    NIBBLES.get(usize::from(digit)).copied().unwrap_or(NOT_HEX)
 }
 
 impl fmt::Display for Digest {

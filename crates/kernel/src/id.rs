@@ -49,12 +49,14 @@ impl Uuid7 {
     /// Writes the 36 characters of the text form.
     #[must_use]
     pub fn text(&self) -> [u8; 36] {
+        let mut hex = [0; 32];
+        write_hex(&self.0, &mut hex);
         let mut out = [b'-'; 36];
-        let mut rest: &[u8] = &self.0;
+        let mut rest: &[u8] = &hex;
         for (start, end) in GROUPS {
-            let (group, tail) = rest.split_at((end - start) / 2);
+            let (group, tail) = rest.split_at(end - start);
             if let Some(slot) = out.get_mut(start..end) {
-                write_hex(group, slot);
+                slot.copy_from_slice(group);
             }
             rest = tail;
         }
@@ -70,18 +72,19 @@ impl FromStr for Uuid7 {
         if text.len() != 36 {
             return Err(IdError);
         }
-        let mut bytes = [0u8; 16];
-        let mut at = 0;
+        let mut hex = [0u8; 32];
+        let mut rest = hex.as_mut_slice();
         for (start, end) in GROUPS {
-            let length = (end - start) / 2;
             let group = text.get(start..end).ok_or(IdError)?;
-            let slot = bytes.get_mut(at..at + length).ok_or(IdError)?;
-            read_hex(group, slot).ok_or(IdError)?;
+            let (slot, tail) = rest.split_at_mut_checked(group.len()).ok_or(IdError)?;
+            slot.copy_from_slice(group);
+            rest = tail;
             if end < 36 && text.get(end) != Some(&b'-') {
                 return Err(IdError);
             }
-            at += length;
         }
+        let mut bytes = [0u8; 16];
+        read_hex(&hex, &mut bytes).ok_or(IdError)?;
         Self::from_bytes(bytes)
     }
 }

@@ -248,6 +248,11 @@ struct RequestSeen {
 }
 
 impl Links {
+    /// The digest of the request's proposal, once there is a request.
+    pub(crate) fn proposal_digest(&self) -> Option<Digest> {
+        self.request.as_ref().map(|request| request.proposal_digest)
+    }
+
     /// Checks that an artifact is the one its entry names and follows from those before it.
     ///
     /// # Errors

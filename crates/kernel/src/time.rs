@@ -47,24 +47,27 @@ impl Timestamp {
     pub fn text(self) -> [u8; 24] {
         let (year, month, day) = civil(self.0.div_euclid(DAY_MS));
         let ms = self.0.rem_euclid(DAY_MS);
-        let mut out = *b"0000-00-00T00:00:00.000Z";
-        for (at, width, value) in [
-            (0, 4, year),
-            (5, 2, month),
-            (8, 2, day),
-            (11, 2, ms / 3_600_000),
-            (14, 2, ms / 60_000 % 60),
-            (17, 2, ms / 1000 % 60),
-            (20, 3, ms % 1000),
-        ] {
-            let mut rest = value;
-            for slot in out.iter_mut().skip(at).take(width).rev() {
-                *slot = b'0' + u8::try_from(rest % 10).unwrap_or(0);
-                rest /= 10;
-            }
-        }
-        out
+        let (seconds, thousandths) = (ms / 1000, ms % 1000);
+        let [y0, y1] = digits(year / 100);
+        let [y2, y3] = digits(year % 100);
+        let [m0, m1] = digits(month);
+        let [d0, d1] = digits(day);
+        let [h0, h1] = digits(seconds / 3600);
+        let [n0, n1] = digits(seconds / 60 % 60);
+        let [s0, s1] = digits(seconds % 60);
+        let [_, t0] = digits(thousandths / 100);
+        let [t1, t2] = digits(thousandths % 100);
+        [
+            y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1, b'T', h0, h1, b':', n0, n1, b':', s0, s1,
+            b'.', t0, t1, t2, b'Z',
+        ]
     }
+}
+
+/// The two decimal digits of a number below 100.
+fn digits(number: i64) -> [u8; 2] {
+    let number = u8::try_from(number).unwrap_or_default();
+    [b'0' + number / 10, b'0' + number % 10]
 }
 
 /// Year, month and day of a day counted from 1970-01-01 (proleptic Gregorian).

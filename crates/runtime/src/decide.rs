@@ -89,7 +89,7 @@ impl Gateway {
             let ruling = Ruling { verdict: Verdict::Deny, code, reason, rules: Vec::new() };
             self.add_decision(&mut ledger, Decision::Deny, &ruling, Some(voice.by))?;
             ledger.commit(KeyAction::None, After::Release)?;
-            return Ok(CallReport::of(ledger.call(), Vec::new()));
+            return Ok(CallReport::of(ledger.into_call(), Vec::new()));
         }
         let judged = match &ledger.call().request {
             Some((request, _)) => self.supervisor.judge(request),

@@ -75,14 +75,12 @@ impl Gateway {
             error.message = self.redacted(&error.message);
         }
         let bytes_max = preparation.limits.output_bytes_max;
-        match canon::value_to_bytes(&result) {
+        match canon::measure(&result) {
             // Escapes and an envelope may make the recorded form longer than the tool's own.
-            Ok(bytes) if bytes.len() <= bytes_max.saturating_mul(2).saturating_add(4096) => {}
+            Ok(bytes) if bytes <= bytes_max.saturating_mul(2).saturating_add(4096) => {}
             Ok(bytes) => {
-                let message = format!(
-                    "the tool answered {} bytes, more than the {bytes_max} allowed",
-                    bytes.len()
-                );
+                let message =
+                    format!("the tool answered {bytes} bytes, more than the {bytes_max} allowed");
                 let code = Code::ToolOutputTooLarge;
                 (result, error) = (Value::Null, Some(ran(code, message)));
             }

@@ -135,16 +135,16 @@ impl Gateway {
     pub fn show(&self, trace_id: TraceId) -> Result<CallReport, GatewayError> {
         let call = load(self.store.as_ref(), trace_id)?.call;
         let redispatches = self.store.list_redispatches(trace_id)?;
-        let report = CallReport::of(&call, redispatches);
         let held = self.store.is_held(&self.store.load_state(trace_id)?)?;
-        Ok(match report.state {
-            State::Pending if !held => {
-                let reason = match &call.request {
-                    Some((request, _)) => self.supervisor.judge(request).reason,
-                    None => String::new(),
-                };
-                report.on_hold(Question::MayItRun, reason)
+        let question = match &call.request {
+            Some((request, _)) if call.head.state == Some(State::Pending) && !held => {
+                self.supervisor.judge(request).reason
             }
+            _ => String::new(),
+        };
+        let report = CallReport::of(call, redispatches);
+        Ok(match report.state {
+            State::Pending if !held => report.on_hold(Question::MayItRun, question),
             State::Executing if !held => {
                 let reason = "it was handed over and its effect was never recorded".to_owned();
                 report.on_hold(Question::RunItAgain, reason)
@@ -173,7 +173,7 @@ impl Gateway {
         let mut ledger = self.open(request)?;
         self.add_decision(&mut ledger, Decision::Deny, ruling, None)?;
         ledger.commit(KeyAction::None, After::Release)?;
-        Ok(CallReport::of(ledger.call(), Vec::new()))
+        Ok(CallReport::of(ledger.into_call(), Vec::new()))
     }
 
     /// Records a request that a person must decide.
@@ -181,7 +181,7 @@ impl Gateway {
         let mut ledger = self.open(request)?;
         ledger.commit(KeyAction::None, After::Keep)?;
         ledger.checkpoint(self.source.now())?;
-        let report = CallReport::of(ledger.call(), Vec::new());
+        let report = CallReport::of(ledger.into_call(), Vec::new());
         Ok(report.on_hold(Question::MayItRun, ruling.reason.clone()))
     }
 
@@ -195,13 +195,17 @@ impl Gateway {
         let single = self.settings.reads == Reads::WithEffect
             && preparation.class == RiskLevel::Read
             && request.idempotency_key.is_none();
-        let mut ledger = self.open(request.clone())?;
+        let mut ledger = self.open(request)?;
         self.add_decision(&mut ledger, Decision::Approve, ruling, None)?;
         let key = self.add_tool_call(&mut ledger)?;
         if !single {
             match ledger.commit(key, After::Keep) {
                 Ok(()) => {}
                 Err(AppendError::KeyTaken(record)) => {
+                    // Nothing was recorded of this call: its request is still only this one's.
+                    let Some((request, _)) = ledger.into_call().request else {
+                        return Err(AppendError::KeyTaken(record).into());
+                    };
                     return self.repeat(request, *record, preparation.limits.timeout);
                 }
                 Err(error) => return Err(error.into()),
@@ -261,10 +265,7 @@ impl Gateway {
         let (request, _) = ledger.call().request.as_ref().ok_or_else(|| missing("request"))?;
         let (_, decision_digest) =
             ledger.call().decision.as_ref().ok_or_else(|| missing("decision"))?;
-        let proposal_digest = request
-            .proposal
-            .digest()
-            .map_err(|source| GatewayError::Artifact { trace_id, source })?;
+        let proposal_digest = ledger.call().proposal_digest().ok_or_else(|| missing("request"))?;
         let tool_call_id = ToolCallId(self.source.fresh_id());
         let key = request.idempotency_key.clone().map_or(KeyAction::None, |idempotency_key| {
             KeyAction::Reserve(Reservation {
@@ -379,7 +380,7 @@ impl Gateway {
         let effect = self.effect(&ledger, settled, redispatches.clone(), ts)?;
         ledger.add(Artifact::Effect(effect), ts)?;
         ledger.commit(KeyAction::None, After::Release)?;
-        Ok(CallReport::of(ledger.call(), redispatches))
+        Ok(CallReport::of(ledger.into_call(), redispatches))
     }
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use windlass_kernel::artifact::Artifact;
 use windlass_kernel::{
-    Call, ChainError, Checkpoint, CheckpointState, Digest, Draft, Head, PlanId, Timestamp, TraceId,
-    transition_of,
+    Body, Call, ChainError, Checkpoint, CheckpointState, Digest, Draft, Head, PlanId, Timestamp,
+    TraceId, transition_of,
 };
 use windlass_store::{
     After, Append, AppendError, Claim, Guard, KeyAction, Lease, NewEntry, Record, Store,
@@ -34,7 +34,15 @@ impl Ledger {
         let call = Call::empty(trace_id);
         let recorded = call.head;
         let store = Arc::clone(store);
-        Self { store, guard: None, plan_id, call, pending: Vec::new(), recorded, checkpointed: 0 }
+        Self {
+            store,
+            guard: None,
+            plan_id,
+            call,
+            pending: Vec::with_capacity(CALL_ENTRIES_MAX),
+            recorded,
+            checkpointed: 0,
+        }
     }
 
     /// Goes on with a recorded call under a lease.
@@ -59,6 +67,11 @@ impl Ledger {
         &self.call
     }
 
+    /// The call; the lease, if there is still one, is given back.
+    pub fn into_call(self) -> Call {
+        self.call
+    }
+
     /// The lease, while there is one.
     pub fn lease(&self) -> Option<&Lease> {
         self.guard.as_ref().and_then(Guard::lease)
@@ -70,7 +83,8 @@ impl Ledger {
         let corrupt = |source| GatewayError::Corrupt { trace_id, source };
         let body =
             artifact.to_bytes().map_err(|source| GatewayError::Artifact { trace_id, source })?;
-        let artifact_digest = Digest::of(&body);
+        let body = Body::new(body);
+        let artifact_digest = body.digest();
         let transition = transition_of(&artifact).ok_or_else(|| {
             corrupt(ChainError::Link {
                 sequence_number: self.call.head.sequence_number + 1,
@@ -86,9 +100,9 @@ impl Ledger {
             tool_call_id,
             idempotency_key,
         };
-        let (entry, head) = self.call.head.append(draft).map_err(corrupt)?;
-        self.call.apply(&entry, artifact, head).map_err(corrupt)?;
-        self.pending.push(NewEntry { entry, body });
+        let (sealed, head) = self.call.head.seal(draft, body).map_err(corrupt)?;
+        self.call.apply(sealed.entry(), artifact, head).map_err(corrupt)?;
+        self.pending.push(sealed.into());
         Ok(artifact_digest)
     }
 

@@ -176,7 +176,7 @@ impl Gateway {
         hold: Option<(Question, String)>,
     ) -> Result<CallReport, GatewayError> {
         ledger.checkpoint(self.source.now())?;
-        let report = CallReport::of(ledger.call(), redispatches);
+        let report = CallReport::of(ledger.into_call(), redispatches);
         Ok(match hold {
             Some((question, reason)) => report.on_hold(question, reason),
             None => report,

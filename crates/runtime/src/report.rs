@@ -71,24 +71,26 @@ pub enum Question {
 impl CallReport {
     /// Describes a call as recorded.
     #[must_use]
-    pub fn of(call: &Call, redispatches: Vec<Redispatch>) -> Self {
-        let request = call.request.as_ref().map(|(request, _)| request);
-        let tool = request.map(|request| {
+    pub fn of(call: Call, redispatches: Vec<Redispatch>) -> Self {
+        let request = call.request.map(|(request, _)| request);
+        let tool = request.as_ref().map(|request| {
             format!("{}/{}", request.proposal.tool_server, request.proposal.tool_name)
         });
-        let effect = call.effect.as_ref();
-        let refusal = call.decision.as_ref().and_then(|(decision, _)| refused(decision));
+        let (outcome, result, error) = match call.effect {
+            Some(ToolEffect { outcome, result, error, .. }) => (Some(outcome), result, error),
+            None => (None, Value::Null, None),
+        };
         Self {
             trace_id: call.head.trace_id,
-            plan_id: request.map(|request| request.plan_id),
+            plan_id: request.as_ref().map(|request| request.plan_id),
             tool: tool.unwrap_or_default(),
             state: call.head.state.unwrap_or(State::Pending),
             tool_call_id: call.head.tool_call_id,
-            idempotency_key: request.and_then(|request| request.idempotency_key.clone()),
-            outcome: effect.map(|effect| effect.outcome),
-            result: effect.map_or(Value::Null, |effect: &ToolEffect| effect.result.clone()),
-            error: effect.and_then(|effect| effect.error.clone()),
-            refusal,
+            idempotency_key: request.and_then(|request| request.idempotency_key),
+            outcome,
+            result,
+            error,
+            refusal: call.decision.and_then(|(decision, _)| refused(decision)),
             hold: None,
             replayed: false,
             redispatches,
@@ -105,7 +107,7 @@ impl CallReport {
     }
 }
 
-fn refused(decision: &SupervisorDecision) -> Option<Refused> {
+fn refused(decision: SupervisorDecision) -> Option<Refused> {
     let code = decision.code?;
-    Some(Refused { code, reason: decision.rationale.clone() })
+    Some(Refused { code, reason: decision.rationale })
 }

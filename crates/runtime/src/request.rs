@@ -107,7 +107,7 @@ impl CallRequest {
             let fits = value.as_ref().is_none_or(|text| (1..=WHO_BYTES_MAX).contains(&text.len()));
             require(fits, field, "1 to 128 bytes long")?;
         }
-        let bytes = canon::value_to_bytes(&self.args).map_err(RequestError::Args)?.len();
+        let bytes = canon::measure(&self.args).map_err(RequestError::Args)?;
         if bytes > REQUEST_BYTES_MAX {
             let bytes_max = REQUEST_BYTES_MAX;
             return Err(RequestError::Args(CanonError::TooLarge { bytes, bytes_max }));

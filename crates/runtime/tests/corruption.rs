@@ -177,10 +177,8 @@ fn a_writer_that_was_taken_over_writes_nothing() {
     world.shared.tamper(|tables| tables.traces.get_mut(&trace_id).unwrap().holder = None);
     let lease = new.acquire(trace_id).unwrap();
     let before = durable(&world, trace_id);
-    let entries = vec![NewEntry {
-        entry: world.shared.tables().entries[&trace_id][2].entry.clone(),
-        body: Vec::new(),
-    }];
+    let entries =
+        vec![NewEntry::new(world.shared.tables().entries[&trace_id][2].entry.clone(), Vec::new())];
     let append =
         Append { claim: Claim::Held(&lost), entries, key: KeyAction::None, after: After::Keep };
     assert_eq!(old.append(append).unwrap_err().code(), Code::StateConcurrentExecution);

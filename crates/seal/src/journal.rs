@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use windlass_kernel::canon::{self, CanonError};
-use windlass_kernel::run::{Event, Run, RunEvent};
+use windlass_kernel::artifact::SettledBy;
+use windlass_kernel::canon::CanonError;
+use windlass_kernel::run::{self, Event, Run, RunEvent};
 use windlass_kernel::{
-    ArtifactType, ChainError, Digest, Entry, Head, Link, Links, PlanId, State, TraceId,
+    Artifact, ArtifactType, ChainError, Digest, Entry, Head, Link, Links, PlanId, State, TraceId,
     is_call_artifact,
 };
 
@@ -25,9 +26,16 @@ struct Line<'a> {
 
 /// Writes one entry with its artifact, or with `null` where that was purged.
 pub(crate) fn write_line(entry: &Entry, body: Option<&[u8]>) -> Result<Vec<u8>, String> {
-    let entry = canon::to_bytes(entry).map_err(|error| error.to_string())?;
+    let mut rest = Vec::with_capacity(1024);
+    entry.write_canonical(&mut rest);
+    // All but the entry's own digest is there; it belongs where the first key after it begins.
+    let after = b",\"from_state\":";
+    let at = rest.windows(after.len()).position(|window| window == after).unwrap_or_default();
+    let (start, end) = rest.split_at(at);
+    let digest = format!(",\"entry_digest\":\"{}\"", entry.entry_digest);
     let body = body.unwrap_or(b"null");
-    let line = [b"{\"body\":", body, b",\"entry\":", &entry, b"}\n"].concat();
+    let parts = [b"{\"body\":", body, b",\"entry\":", start, digest.as_bytes(), end, b"}\n"];
+    let line = parts.concat();
     if body.contains(&b'\n') || line.len() > LINE_BYTES_MAX {
         return Err("an artifact does not fit into a line".to_owned());
     }
@@ -37,9 +45,8 @@ pub(crate) fn write_line(entry: &Entry, body: Option<&[u8]>) -> Result<Vec<u8>, 
 /// Reads what [`write_line`] writes, and nothing else.
 pub(crate) fn read_line(line: &[u8]) -> Result<(Entry, Option<&[u8]>), String> {
     let parts: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-    let value = canon::parse(parts.entry.get().as_bytes(), LINE_BYTES_MAX)
-        .map_err(|error| error.to_string())?;
-    let entry: Entry = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    let entry: Entry =
+        serde_json::from_str(parts.entry.get()).map_err(|error| error.to_string())?;
     let body = parts.body.map(|body| body.get().as_bytes());
     if write_line(&entry, body)? != line {
         return Err("it is not in canonical form".to_owned());
@@ -47,12 +54,14 @@ pub(crate) fn read_line(line: &[u8]) -> Result<(Entry, Option<&[u8]>), String> {
     Ok((entry, body))
 }
 
-/// A tool call as an event of a run names it.
-#[derive(Clone, Copy, Debug)]
+/// A tool call as an artifact names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Named {
     pub(crate) trace_id: TraceId,
-    /// What it stood at, where that is known.
-    pub(crate) at: Option<(Digest, State)>,
+    /// The entry that it stood at, where that is said.
+    pub(crate) entry_digest: Option<Digest>,
+    /// And the state, where that is said.
+    pub(crate) state: Option<State>,
 }
 
 /// A trace that is being read.
@@ -63,7 +72,7 @@ pub(crate) struct Trace {
     pub(crate) purged: u64,
     /// The digests of a call's entries: never more than four.
     pub(crate) digests: Vec<Digest>,
-    /// The calls that a run names.
+    /// The calls that it names.
     pub(crate) calls: Vec<Named>,
     /// The plan that a call says it belongs to.
     pub(crate) plan_id: Option<PlanId>,
@@ -118,14 +127,11 @@ impl Trace {
             if entry.artifact_type == ArtifactType::ActionRequest {
                 self.plan_id = plan_of(body);
             }
-        } else {
-            if self.purged == 0 {
-                let run = self.run.get_or_insert_with(|| Box::new(Run::empty(entry.trace_id)));
-                run.follow(entry, body, head)?;
-            }
-            let event = RunEvent::read(body).map_err(|_| mismatch())?;
-            self.calls.extend(named(&event.event));
+        } else if self.purged == 0 {
+            let run = self.run.get_or_insert_with(|| Box::new(Run::empty(entry.trace_id)));
+            run.follow(entry, body, head)?;
         }
+        self.calls.extend(named(entry.artifact_type, body).map_err(|_| mismatch())?);
         self.head = head;
         Ok(())
     }
@@ -139,18 +145,38 @@ fn plan_of(body: &[u8]) -> Option<PlanId> {
     serde_json::from_slice::<Request>(body).ok().map(|request| request.plan_id)
 }
 
-/// The calls that an event names.
-fn named(event: &Event) -> Vec<Named> {
-    if let Event::PhaseDone { done, .. } = event {
-        let calls = done.calls.iter();
-        return calls
-            .map(|call| Named {
-                trace_id: call.trace_id,
-                at: Some((call.entry_digest, call.state)),
+/// The calls that an artifact names.
+fn named(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<Named>, CanonError> {
+    match artifact_type {
+        ArtifactType::RunEvent => Ok(named_by_event(&RunEvent::read(body)?.event)),
+        ArtifactType::ToolEffect => {
+            let Artifact::Effect(effect) = Artifact::read(artifact_type, body)? else {
+                return Ok(Vec::new());
+            };
+            Ok(match effect.settled_by {
+                SettledBy::Probe { entry_digest, trace_id }
+                | SettledBy::Compensation { entry_digest, trace_id } => {
+                    vec![Named { trace_id, entry_digest: Some(entry_digest), state: None }]
+                }
+                SettledBy::Answer | SettledBy::Person { .. } => Vec::new(),
             })
-            .collect();
+        }
+        ArtifactType::ActionRequest | ArtifactType::SupervisorDecision | ArtifactType::ToolCall => {
+            Ok(Vec::new())
+        }
     }
+}
+
+fn named_by_event(event: &Event) -> Vec<Named> {
     let waits = match event {
+        Event::PhaseDone { done, .. } => {
+            let named = |call: &run::Call| Named {
+                trace_id: call.trace_id,
+                entry_digest: Some(call.entry_digest),
+                state: Some(call.state),
+            };
+            return done.calls.iter().map(named).collect();
+        }
         Event::Waiting { call, .. } => Some(*call),
         Event::Held(held) => held.call,
         Event::Started(_)
@@ -160,7 +186,13 @@ fn named(event: &Event) -> Vec<Named> {
         | Event::Checked { .. }
         | Event::InvocationStarted { .. }
         | Event::InvocationEnded { .. }
-        | Event::PhaseDone { .. }
+        | Event::Reviewed { .. }
+        | Event::Checkpointed(_)
+        | Event::MergePrepared { .. }
+        | Event::Merged { .. }
+        | Event::Conflicted { .. }
+        | Event::RollbackBegun(_)
+        | Event::RolledBack { .. }
         | Event::SentBack { .. }
         | Event::Warned { .. }
         | Event::Voted(_)
@@ -171,23 +203,75 @@ fn named(event: &Event) -> Vec<Named> {
         | Event::Noted { .. }
         | Event::Ended { .. } => None,
     };
-    waits.map(|trace_id| Named { trace_id, at: None }).into_iter().collect()
+    let named = |trace_id| Named { trace_id, entry_digest: None, state: None };
+    waits.map(named).into_iter().collect()
 }
 
-/// The traces of the tool calls that the stored event of a run names: they belong into its bundle.
+/// The traces of the tool calls that a stored artifact names: an event of a run the calls that were
+/// made, an effect the call that settled it. They belong into the bundle of the run.
 ///
 /// # Errors
-/// [`CanonError`] when the body is not an event of a run.
-pub fn calls_of(body: &[u8]) -> Result<BTreeSet<TraceId>, CanonError> {
-    Ok(named(&RunEvent::read(body)?.event).into_iter().map(|named| named.trace_id).collect())
+/// [`CanonError`] when the body is not such an artifact.
+pub fn calls_of(artifact_type: ArtifactType, body: &[u8]) -> Result<BTreeSet<TraceId>, CanonError> {
+    Ok(named(artifact_type, body)?.into_iter().map(|named| named.trace_id).collect())
 }
 
-/// The contents that the stored event of a run says its phase left behind, by their digests.
+/// The contents that the stored event of a run names: what its phase left behind, and what was kept of
+/// it with a checkpoint.
 ///
 /// # Errors
 /// [`CanonError`] when the body is not an event of a run.
 pub fn contents_of(body: &[u8]) -> Result<BTreeSet<Digest>, CanonError> {
     let event = RunEvent::read(body)?.event;
+    if let Event::Checkpointed(cut) = event {
+        return Ok(cut.artifacts.values().map(|kept| kept.digest).collect());
+    }
     let Event::PhaseDone { done, .. } = event else { return Ok(BTreeSet::new()) };
-    Ok(done.outputs.values().copied().collect())
+    Ok(done.outputs.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use windlass_kernel::canon;
+    use windlass_store::conformance::fixture::{Ending, Fixture};
+
+    use super::*;
+
+    #[test]
+    fn a_line_is_canonical_and_read_back() {
+        let fixture = Fixture::new();
+        for ending in Ending::ALL {
+            let call = fixture.call(*ending);
+            for record in call.records(call.len()) {
+                for body in [record.body.as_deref(), None] {
+                    let line = write_line(&record.entry, body).unwrap();
+                    let value: serde_json::Value = serde_json::from_slice(&line).unwrap();
+                    assert_eq!(line, [canon::to_bytes(&value).unwrap(), vec![b'\n']].concat());
+                    assert_eq!(read_line(&line), Ok((record.entry.clone(), body)));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn other_forms_of_a_line_are_refused() {
+        let call = Fixture::new().call(Ending::Pending);
+        let record = call.records(1).remove(0);
+        let good = write_line(&record.entry, record.body.as_deref()).unwrap();
+        let good = String::from_utf8(good).unwrap();
+        for bad in [
+            good.trim_end().to_owned(),
+            good.replace("\"entry\":{", "\"entry\":{\"surplus\":1,"),
+            good.replace("\"entry\":{", "\"entry\":{\"sequence_number\":1,"),
+            good.replace("\"entry\":", "\"entry\": "),
+            good.replace("\"sequence_number\":1,", "\"sequence_number\":1.0,"),
+            format!("{{\"body\":null,{}", good.trim_start_matches('{')),
+            "[null,null]\n".to_owned(),
+            "\n".to_owned(),
+        ] {
+            assert_ne!(bad, good);
+            assert!(read_line(bad.as_bytes()).is_err(), "{bad}");
+        }
+        assert!(write_line(&record.entry, Some(b"{\n}")).is_err());
+    }
 }

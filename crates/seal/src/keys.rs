@@ -22,6 +22,8 @@ const SIGNING: &str = "signing.pem";
 const NEXT: &str = "next.pem";
 const ROTATIONS: &str = "rotations.json";
 const LOCK: &str = ".lock";
+/// Keeps the signing key out of the repository that the folder may lie in.
+const IGNORE: &str = ".gitignore";
 const PUBLIC: &str = "pub";
 const KEY_BYTES_MAX: u64 = 4096;
 /// The longest list of rotations.
@@ -249,6 +251,10 @@ impl Keys {
                 if file::is_temporary(&entry.file_name().to_string_lossy()) {
                     remove(&entry.path())?;
                 }
+            }
+            // Projects that are older than keys do not ignore them by themselves.
+            if !self.path(IGNORE).exists() {
+                file::write(&self.path(IGNORE), b"*\n", 0o600)?;
             }
             Ok(file)
         };

@@ -1,13 +1,16 @@
 //! Appends, as SQL.
 
+use std::sync::Arc;
+
 use rusqlite::{Connection, params};
-use windlass_kernel::{Digest, HolderId, PlanId, State, TraceId};
+use windlass_kernel::{Digest, Entry, HolderId, PlanId, State, ToolCallId, TraceId};
 use windlass_store::{
     After, Append, AppendError, Claim, IdempotencyRecord, KeyAction, NewEntry, Reservation, Slot,
     StoreError, TraceState,
     rules::{self, Digests},
 };
 
+use crate::bound::Bound;
 use crate::error::During;
 use crate::rows::{self, TraceNumber};
 use crate::tail::Tail;
@@ -80,7 +83,7 @@ pub fn append(
     Ok(Ok(state))
 }
 
-const fn artifact_of(new: &NewEntry) -> Digest {
+fn artifact_of(new: &NewEntry) -> Digest {
     new.entry.artifact_digest
 }
 
@@ -125,46 +128,58 @@ fn insert_entries(
     extra: &Extra<'_>,
 ) -> Result<(), StoreError> {
     let operation = "insert an entry";
-    let mut statement = connection
-        .prepare_cached(
-            "INSERT INTO entries (id, trace_id, prev_entry_digest, ts, from_state, to_state,
+    let mut row = Bound::new(
+        connection,
+        "INSERT INTO entries (id, trace_id, prev_entry_digest, ts, from_state, to_state,
                  artifact_type, artifact_id, artifact_digest, tool_call_id, idempotency_key,
                  entry_digest, plan_id, holder, released, server_id, tool_name, request_digest,
                  body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
                  ?18, ?19)",
-        )
-        .during(operation)?;
+    )
+    .during(operation)?;
     let last = append.entries.len().saturating_sub(1);
+    let mut before: Option<&Entry> = None;
     for (place, new) in append.entries.iter().enumerate() {
-        let entry = &new.entry;
+        let id = number.entry_id(new.entry.sequence_number)?;
         let genesis = extra.genesis.as_ref().filter(|_| place == 0);
         let key = extra.key.filter(|(at, _)| *at == place).map(|(_, key)| key);
-        statement
-            .execute(params![
-                number.entry_id(entry.sequence_number)?,
-                entry.trace_id.0.as_bytes(),
-                entry.prev_entry_digest.as_bytes(),
-                entry.ts.unix_ms(),
-                entry.from_state.as_str(),
-                entry.to_state.as_str(),
-                entry.artifact_type.as_str(),
-                entry.artifact_id.0.as_bytes(),
-                entry.artifact_digest.as_bytes(),
-                entry.tool_call_id.as_ref().map(|id| id.0.as_bytes()),
-                entry.idempotency_key,
-                entry.entry_digest.as_bytes(),
-                genesis.map(|(plan_id, _)| plan_id.0.as_bytes()),
-                genesis.map(|(_, holder)| holder.0.as_bytes()),
-                (extra.released && place == last).then_some(1),
-                key.map(|key| key.slot.server_id.as_str()),
-                key.map(|key| key.slot.tool_name.as_str()),
-                key.map(|key| key.request_digest.as_bytes()),
-                new.body,
-            ])
-            .during(operation)?;
+        let released = extra.released && place == last;
+        let mut bind = || -> rusqlite::Result<()> {
+            row.bind(1, id)?;
+            bind_entry(&mut row, &new.entry, before)?;
+            row.bind_optional(13, genesis.map(|(plan_id, _)| plan_id.0.as_bytes()))?;
+            row.bind_optional(14, genesis.map(|(_, holder)| holder.0.as_bytes()))?;
+            row.bind_optional(15, released.then_some(1))?;
+            row.bind_optional(16, key.map(|key| key.slot.server_id.as_str()))?;
+            row.bind_optional(17, key.map(|key| key.slot.tool_name.as_str()))?;
+            row.bind_optional(18, key.map(|key| key.request_digest.as_bytes()))?;
+            row.bind(19, new.body.as_slice())?;
+            row.run()
+        };
+        bind().during(operation)?;
+        before = Some(&new.entry);
     }
     Ok(())
+}
+
+/// Binds an entry's own columns, where they are not those of the row before.
+fn bind_entry(row: &mut Bound<'_>, entry: &Entry, before: Option<&Entry>) -> rusqlite::Result<()> {
+    if before.is_none_or(|before| before.trace_id != entry.trace_id) {
+        row.bind(2, entry.trace_id.0.as_bytes())?;
+    }
+    row.bind(3, entry.prev_entry_digest.as_bytes())?;
+    row.bind(4, entry.ts.unix_ms())?;
+    row.bind(5, entry.from_state.as_str())?;
+    row.bind(6, entry.to_state.as_str())?;
+    row.bind(7, entry.artifact_type.as_str())?;
+    row.bind(8, entry.artifact_id.0.as_bytes())?;
+    row.bind(9, entry.artifact_digest.as_bytes())?;
+    row.bind_optional(10, entry.tool_call_id.as_ref().map(|id| id.0.as_bytes()))?;
+    if before.is_none_or(|before| before.idempotency_key != entry.idempotency_key) {
+        row.bind_optional(11, entry.idempotency_key.as_deref())?;
+    }
+    row.bind(12, entry.entry_digest.as_bytes())
 }
 
 fn signed(number: u64) -> Result<i64, StoreError> {
@@ -172,34 +187,50 @@ fn signed(number: u64) -> Result<i64, StoreError> {
         .map_err(|_| StoreError::Corrupt { reason: "a number is beyond 2^63".to_owned() })
 }
 
-/// Files a trace. One that is there already stays as it is.
-pub fn insert_trace(
-    connection: &Connection,
-    number: TraceNumber,
-    state: &TraceState,
-) -> Result<(), StoreError> {
-    let operation = "file a trace";
-    connection
-        .prepare_cached(
+/// Files traces one after the other. One that is there already stays as it is.
+pub struct TraceFiler<'a> {
+    row: Bound<'a>,
+    before: Option<TraceState>,
+}
+
+impl<'a> TraceFiler<'a> {
+    const OPERATION: &'static str = "file a trace";
+
+    /// Prepares to file.
+    pub fn new(connection: &'a Connection) -> Result<Self, StoreError> {
+        let row = Bound::new(
+            connection,
             "INSERT INTO traces (trace_id, plan_id, trace_number, state, last_sequence_number,
                  last_entry_digest, tool_call_id, holder, fence, open)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING",
         )
-        .during(operation)?
-        .execute(params![
-            state.head.trace_id.0.as_bytes(),
-            state.plan_id.0.as_bytes(),
-            number.0,
-            state.head.state.unwrap_or(State::Pending).as_str(),
-            signed(state.head.sequence_number)?,
-            state.head.entry_digest.as_bytes(),
-            state.head.tool_call_id.as_ref().map(|id| id.0.as_bytes()),
-            state.holder.as_ref().map(|id| id.0.as_bytes()),
-            signed(state.fence)?,
-            rows::is_open(state),
-        ])
-        .during(operation)?;
-    Ok(())
+        .during(Self::OPERATION)?;
+        Ok(Self { row, before: None })
+    }
+
+    /// Files a trace.
+    pub fn file(&mut self, number: TraceNumber, state: &TraceState) -> Result<(), StoreError> {
+        let (length, fence) = (signed(state.head.sequence_number)?, signed(state.fence)?);
+        let before = self.before.replace(*state);
+        let row = &mut self.row;
+        let mut bind = || -> rusqlite::Result<()> {
+            row.bind(1, state.head.trace_id.0.as_bytes())?;
+            row.bind(2, state.plan_id.0.as_bytes())?;
+            row.bind(3, number.0)?;
+            // Most traces that are filed together have ended alike.
+            if before.is_none_or(|before| before.head.state != state.head.state) {
+                row.bind(4, state.head.state.unwrap_or(State::Pending).as_str())?;
+                row.bind(10, rows::is_open(state))?;
+            }
+            row.bind(5, length)?;
+            row.bind(6, state.head.entry_digest.as_bytes())?;
+            row.bind_optional(7, state.head.tool_call_id.as_ref().map(|id| id.0.as_bytes()))?;
+            row.bind_optional(8, state.holder.as_ref().map(|id| id.0.as_bytes()))?;
+            row.bind(9, fence)?;
+            row.run()
+        };
+        bind().during(Self::OPERATION)
+    }
 }
 
 /// Writes where a trace stands; its id, plan and the rule that it exists do not change.
@@ -226,28 +257,59 @@ pub fn update_trace(connection: &Connection, state: &TraceState) -> Result<(), S
     Ok(())
 }
 
-/// Writes the record of a key. One that is there already stays as it is.
-pub fn insert_key(
-    connection: &Connection,
-    reservation: &Reservation,
-    trace_id: TraceId,
-) -> Result<(), StoreError> {
-    let operation = "reserve a key";
-    connection
-        .prepare_cached(
+/// Writes records of keys one after the other. One that is there already stays as it is.
+pub struct KeyFiler<'a> {
+    row: Bound<'a>,
+    before: Option<Arc<Slot>>,
+}
+
+impl<'a> KeyFiler<'a> {
+    const OPERATION: &'static str = "reserve a key";
+
+    /// Prepares to write.
+    pub fn new(connection: &'a Connection) -> Result<Self, StoreError> {
+        let row = Bound::new(
+            connection,
             "INSERT INTO idempotency (server_id, tool_name, idempotency_key, request_digest,
                  trace_id, tool_call_id)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
         )
-        .during(operation)?
-        .execute(params![
-            reservation.slot.server_id,
-            reservation.slot.tool_name,
-            reservation.slot.idempotency_key,
-            reservation.request_digest.as_bytes(),
-            trace_id.0.as_bytes(),
-            reservation.tool_call_id.0.as_bytes(),
-        ])
-        .during(operation)?;
-    Ok(())
+        .during(Self::OPERATION)?;
+        Ok(Self { row, before: None })
+    }
+
+    /// Writes the record of a key.
+    pub fn file(
+        &mut self,
+        slot: &Arc<Slot>,
+        (request_digest, tool_call_id): (Digest, ToolCallId),
+        trace_id: TraceId,
+    ) -> Result<(), StoreError> {
+        let before = self.before.replace(Arc::clone(slot));
+        let row = &mut self.row;
+        let bind = || -> rusqlite::Result<()> {
+            if before.as_ref().is_none_or(|before| before.server_id != slot.server_id) {
+                row.bind(1, slot.server_id.as_str())?;
+            }
+            if before.is_none_or(|before| before.tool_name != slot.tool_name) {
+                row.bind(2, slot.tool_name.as_str())?;
+            }
+            row.bind(3, slot.idempotency_key.as_str())?;
+            row.bind(4, request_digest.as_bytes())?;
+            row.bind(5, trace_id.0.as_bytes())?;
+            row.bind(6, tool_call_id.0.as_bytes())?;
+            row.run()
+        };
+        bind().during(Self::OPERATION)
+    }
+}
+
+fn insert_key(
+    connection: &Connection,
+    reservation: &Reservation,
+    trace_id: TraceId,
+) -> Result<(), StoreError> {
+    let slot = Arc::new(reservation.slot.clone());
+    let bound = (reservation.request_digest, reservation.tool_call_id);
+    KeyFiler::new(connection)?.file(&slot, bound, trace_id)
 }

@@ -4,7 +4,8 @@
 //! mark; [`Index`] tells where, as far as this process knows, and what it does not know of stands
 //! behind all that it knows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use rusqlite::{Connection, params};
 use windlass_kernel::TraceId;
@@ -20,9 +21,9 @@ pub struct Index {
     /// The number after the newest trace that was there; `None` before anything was looked at.
     pub next: Option<TraceNumber>,
     /// The numbers of the traces.
-    pub traces: BTreeMap<TraceId, TraceNumber>,
+    pub traces: HashMap<TraceId, TraceNumber>,
     /// The numbers of the traces that have reserved the keys.
-    pub keys: BTreeMap<Slot, TraceNumber>,
+    pub keys: HashMap<Arc<Slot>, TraceNumber>,
 }
 
 /// What an [`Index`] says about one thing. Taken before the snapshot begins: what came later then has

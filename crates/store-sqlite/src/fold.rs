@@ -1,5 +1,7 @@
 //! Where a trace stands by its entries alone: the traces that are not filed yet.
 
+use std::sync::Arc;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 use windlass_kernel::{ChainError, Digest, Head, HolderId, PlanId, ToolCallId, TraceId};
@@ -15,7 +17,7 @@ pub const FIRST_FENCE: u64 = 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// What it is reserved for.
-    pub slot: Slot,
+    pub slot: Arc<Slot>,
     /// The digest of server, tool and arguments, and the call.
     pub bound: Option<(Digest, ToolCallId)>,
 }
@@ -65,7 +67,7 @@ impl Folded {
 
     /// The record of one of its keys.
     pub fn record(&self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError> {
-        let Some(key) = self.keys.iter().find(|key| key.slot == *slot) else { return Ok(None) };
+        let Some(key) = self.keys.iter().find(|key| *key.slot == *slot) else { return Ok(None) };
         let effect = self.trace.as_ref().ok().and_then(Unfiled::effect);
         record(key, self.trace_id, effect).map(Some)
     }
@@ -81,7 +83,7 @@ pub fn record(
         let reason = "an idempotency record of a trace that is not filed is unreadable".to_owned();
         return Err(StoreError::Corrupt { reason });
     };
-    let reservation = Reservation { slot: key.slot.clone(), request_digest, tool_call_id };
+    let reservation = Reservation { slot: Slot::clone(&key.slot), request_digest, tool_call_id };
     Ok(IdempotencyRecord { reservation, trace_id, effect_digest })
 }
 
@@ -194,5 +196,5 @@ fn read_key(row: &Row<'_>) -> Option<Key> {
         let call = optional_uuid(column(row, 9)?, "tool_call_id")?.ok_or("tool_call_id")?;
         Ok((digest, ToolCallId(call)))
     };
-    Some(Key { slot, bound: bound().ok() })
+    Some(Key { slot: Arc::new(slot), bound: bound().ok() })
 }

@@ -4,14 +4,14 @@
 //! A commit that only adds entries at the end of one tree touches two or three pages; rows in two
 //! more trees and an index would double that. So they wait, and cost a fraction of a page each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 use windlass_kernel::{ChainError, Digest, TraceId};
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError, TraceState, fault};
 
-use crate::append;
+use crate::append::{KeyFiler, TraceFiler};
 use crate::error::During;
 use crate::find::Index;
 use crate::fold::{self, Folded, Key, Unfiled};
@@ -42,8 +42,8 @@ pub struct Tail {
     /// The newest trace that has become too long to be left unfiled.
     long: Option<TraceNumber>,
     traces: BTreeMap<TraceNumber, Unfiled>,
-    numbers: BTreeMap<TraceId, TraceNumber>,
-    keys: BTreeMap<Slot, (TraceNumber, Key)>,
+    numbers: HashMap<TraceId, TraceNumber>,
+    keys: HashMap<Arc<Slot>, (TraceNumber, Key)>,
     /// What this transaction has made of it, for the index.
     news: News,
     index: Arc<Mutex<Index>>,
@@ -52,7 +52,7 @@ pub struct Tail {
 #[derive(Default)]
 struct News {
     traces: Vec<(TraceId, TraceNumber)>,
-    keys: Vec<(Slot, TraceNumber)>,
+    keys: Vec<(Arc<Slot>, TraceNumber)>,
     filed: bool,
 }
 
@@ -123,7 +123,8 @@ impl Tail {
         let mut index = lock(&self.index);
         index.next = Some(self.last.next());
         index.traces = self.numbers.clone();
-        index.keys = self.keys.iter().map(|(slot, (number, _))| (slot.clone(), *number)).collect();
+        index.keys =
+            self.keys.iter().map(|(slot, (number, _))| (Arc::clone(slot), *number)).collect();
         Ok(())
     }
 
@@ -149,7 +150,7 @@ impl Tail {
     fn learn(&mut self, folded: Folded) {
         let number = folded.number;
         for key in folded.keys {
-            self.keys.entry(key.slot.clone()).or_insert((number, key));
+            self.keys.entry(Arc::clone(&key.slot)).or_insert((number, key));
         }
         if let Ok(trace) = folded.trace {
             self.entries += trace.entries;
@@ -212,10 +213,10 @@ impl Tail {
 
     /// Notes that an unfiled trace has reserved a key in one of its entries.
     pub fn note_key(&mut self, number: TraceNumber, reservation: &Reservation) {
-        let slot = reservation.slot.clone();
+        let slot = Arc::new(reservation.slot.clone());
         let bound = Some((reservation.request_digest, reservation.tool_call_id));
-        self.news.keys.push((slot.clone(), number));
-        self.keys.insert(slot.clone(), (number, Key { slot, bound }));
+        self.news.keys.push((Arc::clone(&slot), number));
+        self.keys.insert(Arc::clone(&slot), (number, Key { slot, bound }));
     }
 
     /// Files all if this trace is not filed: what follows works on the tables.
@@ -252,21 +253,26 @@ impl Tail {
         if upto <= self.upto {
             return Ok(());
         }
+        let mut filer = TraceFiler::new(connection)?;
         for (number, trace) in self.traces.range(..=upto) {
-            append::insert_trace(connection, *number, &trace.state)?;
+            filer.file(*number, &trace.state)?;
             let id = *trace.state.head.trace_id.0.as_bytes();
             self.newest_filed = self.newest_filed.max(Some(id));
         }
+        drop(filer);
         fault::point("file.inside");
-        for (number, key) in self.keys.values().filter(|(number, _)| *number <= upto) {
+        let mut filer = KeyFiler::new(connection)?;
+        let mut keys: Vec<_> = self.keys.values().filter(|(number, _)| *number <= upto).collect();
+        // In the order of their tree, so that neighbours find their page at hand.
+        keys.sort_unstable_by(|(_, a), (_, b)| a.slot.cmp(&b.slot));
+        for (number, key) in keys {
             let trace = self.traces.get(number);
-            match fold::record(key, trace.map(|trace| trace.state.head.trace_id), None) {
-                Ok(record) => {
-                    append::insert_key(connection, &record.reservation, record.trace_id)?;
-                }
-                Err(_) => copy_keys(connection, *number)?,
+            match (key.bound, trace.map(|trace| trace.state.head.trace_id)) {
+                (Some(bound), Some(trace_id)) => filer.file(&key.slot, bound, trace_id)?,
+                _ => copy_keys(connection, *number)?,
             }
         }
+        drop(filer);
         connection
             .prepare_cached("UPDATE filed SET upto = ?1")
             .during(operation)?

@@ -110,7 +110,11 @@ impl Writer {
             result: Mutex::new(None),
             changed: Condvar::new(),
         });
-        self.run(&ticket)?;
+        let result = self.run(&ticket);
+        // The writer may still have the ticket in its hand; what the work carries was made on this
+        // thread and goes back to its memory.
+        drop(lock(&ticket.work).take());
+        result?;
         let answer = lock(&answer).take();
         answer.ok_or_else(|| StoreError::Corrupt { reason: "a write gave no answer".to_owned() })
     }

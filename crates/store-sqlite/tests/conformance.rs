@@ -12,7 +12,7 @@ use windlass_store::conformance::fixture::{Ending, Fixture};
 use windlass_store::conformance::history::assert_same_history;
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
-use windlass_store::{After, Append, NewEntry, Store, TraceFilter, TraceState};
+use windlass_store::{After, Append, Parts, Store, TraceFilter, TraceState};
 use windlass_store_sqlite::{Settings, SqliteStore};
 
 windlass_store::conformance_tests!(SqliteHarness::new());
@@ -129,7 +129,7 @@ fn change(connection: &Connection, what: &Tamper) -> Option<()> {
             write_entry(connection, id, entry, body.as_deref())
         }
         Tamper::InsertEntry(new) => {
-            let NewEntry { entry, body } = &**new;
+            let Parts { entry, body } = &***new;
             let id = entry_id(connection, entry.trace_id, entry.sequence_number)?;
             write_entry(connection, id, entry, Some(body))
         }

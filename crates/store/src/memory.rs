@@ -114,8 +114,7 @@ impl Store for MemoryStore {
             rules::decide_key(tables.key(&reservation.slot), &append.key)?;
         }
         tables.traces.insert(trace_id, state);
-        let records =
-            append.entries.into_iter().map(|new| Record { entry: new.entry, body: Some(new.body) });
+        let records = append.entries.into_iter().map(Record::from);
         tables.entries.entry(trace_id).or_default().extend(records);
         if let KeyAction::Reserve(reservation) = append.key {
             let slot = reservation.slot.clone();

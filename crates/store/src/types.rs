@@ -1,9 +1,10 @@
 //! What goes into a store and what comes out.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 
 use windlass_kernel::{
-    ChainError, Digest, Entry, Head, HolderId, PlanId, State, ToolCallId, TraceId,
+    ChainError, Digest, Entry, Head, HolderId, PlanId, Sealed, State, ToolCallId, TraceId,
 };
 
 /// The right to append to one trace, until it is given back or its holder dies.
@@ -56,13 +57,72 @@ pub struct TraceState {
     pub fence: u64,
 }
 
-/// An entry with its artifact's canonical bytes.
+/// An entry with its artifact's canonical bytes, to be appended.
+///
+/// It is sealed if the kernel has made it: then its digests hold, and a store need not compute them
+/// again. Whoever reaches for it to change it breaks the seal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
+    parts: Parts,
+    sealed: bool,
+}
+
+/// What a [`NewEntry`] consists of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parts {
     /// The entry.
     pub entry: Entry,
     /// The artifact that its digest covers.
     pub body: Vec<u8>,
+}
+
+impl NewEntry {
+    /// An entry and a body whose digests are still to be checked.
+    #[must_use]
+    pub const fn new(entry: Entry, body: Vec<u8>) -> Self {
+        Self { parts: Parts { entry, body }, sealed: false }
+    }
+
+    /// Whether its digests are known to hold.
+    #[must_use]
+    pub const fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
+    /// Takes it apart.
+    #[must_use]
+    pub fn into_parts(self) -> Parts {
+        self.parts
+    }
+}
+
+impl From<Sealed> for NewEntry {
+    fn from(sealed: Sealed) -> Self {
+        let (entry, body) = sealed.into_parts();
+        Self { parts: Parts { entry, body }, sealed: true }
+    }
+}
+
+impl Deref for NewEntry {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.parts
+    }
+}
+
+impl DerefMut for NewEntry {
+    fn deref_mut(&mut self) -> &mut Parts {
+        self.sealed = false;
+        &mut self.parts
+    }
+}
+
+impl From<NewEntry> for Record {
+    fn from(new: NewEntry) -> Self {
+        let Parts { entry, body } = new.parts;
+        Self { entry, body: Some(body) }
+    }
 }
 
 /// A stored entry; its body may have been purged.
@@ -131,7 +191,7 @@ pub struct Append<'a> {
 }
 
 /// The name under which an effect may happen once.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// The server.
     pub server_id: String,

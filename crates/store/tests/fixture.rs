@@ -1,6 +1,7 @@
 //! The traces that the suite works on are real: they fold, and their artifacts follow one another.
 
 use windlass_kernel::{Artifact, Call, State};
+use windlass_store::NewEntry;
 use windlass_store::conformance::fixture::{CallSpec, Ending, Fixture};
 
 #[test]
@@ -46,4 +47,14 @@ fn the_same_steps_make_the_same_traces_and_later_ids_are_greater() {
         assert!(last < Some(left.trace_id));
         last = Some(left.trace_id);
     }
+}
+
+#[test]
+fn an_entry_that_somebody_may_have_changed_is_sealed_no_more() {
+    let mut new = Fixture::new().run_long(1).entry(1);
+    assert!(new.is_sealed());
+    assert!(!new.body.is_empty() && new.clone().is_sealed(), "looking at it changes nothing");
+    assert!(!NewEntry::new(new.entry.clone(), new.body.clone()).is_sealed());
+    new.body.clear();
+    assert!(!new.is_sealed());
 }

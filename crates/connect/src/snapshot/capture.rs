@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::state::{Kept, Name, State, stamp};
+use super::state::{Kept, Name, State};
+use super::tracked::{fingerprint, stamp};
 use super::workspace::{Workspace, is_there};
 use super::{SnapshotError, Snapshots};
 use crate::git::{GitCause, Invocation, Kind, id_of, os, path_of, split_once};
@@ -194,7 +195,8 @@ impl Snapshots {
         let mut git =
             git.args(["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore"]);
         // The later one counts more, as with git itself.
-        for list in [&self.ignored_everywhere, &workspace.ignored_here].into_iter().flatten() {
+        for list in [&self.wishes.ignored_everywhere, &workspace.ignored_here].into_iter().flatten()
+        {
             if list.is_file() {
                 git = git.arg("--exclude-from").arg(list);
             }
@@ -220,15 +222,20 @@ impl Snapshots {
         state: &mut State,
     ) -> Result<(), SnapshotError> {
         let Some(index) = &workspace.user_index else { return Ok(()) };
-        let now = stamp(index);
-        if now == state.tracked_from {
+        let written = stamp(index);
+        if written == state.tracked_from.0 {
+            return Ok(());
+        }
+        let tracks = fingerprint(index, self.format());
+        if tracks == state.tracked_from.1 {
+            state.tracked_from.0 = written;
             return Ok(());
         }
         let git = Invocation::new(OPERATION, &workspace.folder, Kind::Read);
         let git = git.args(["ls-files", "--cached", "--ignored", "--exclude-standard"]);
         let listed = git.args(["-z", "--full-name"]).output()?;
         state.tracked = records(&listed).map(|path| Name(path.to_vec())).collect();
-        state.tracked_from = now;
+        state.tracked_from = (written, tracks);
         Ok(())
     }
 
@@ -244,6 +251,9 @@ impl Snapshots {
             state.nested.retain(|name| !different.gone.contains(&name.0));
         }
         if !different.files.is_empty() {
+            for path in &different.files {
+                check_name(workspace, path)?;
+            }
             self.update(workspace, &["--add", "--remove", "--replace"], &different.files)?;
         }
         let mut unborn = Vec::new();
@@ -294,6 +304,23 @@ impl Snapshots {
         }
         Err(said.failure(OPERATION, &workspace.top).into())
     }
+}
+
+/// Refuses what git leaves out without an error: it keeps these names for itself.
+fn check_name(workspace: &Workspace, path: &[u8]) -> Result<(), SnapshotError> {
+    let mut names = path.split(|byte| *byte == b'/').peekable();
+    while let Some(name) = names.next() {
+        let modules = names.peek().is_none() && name.eq_ignore_ascii_case(b".gitmodules");
+        let full = || workspace.top.join(path_of(path));
+        if name.eq_ignore_ascii_case(b".git") || (modules && full().is_symlink()) {
+            return Err(SnapshotError::File {
+                operation: "capture",
+                path: path_of(path),
+                cause: "git keeps this name for itself".to_owned(),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The records of a list in which each ends with a NUL.

@@ -130,10 +130,11 @@ impl Snapshots {
         bytes_max: usize,
     ) -> Result<Option<Vec<u8>>, SnapshotError> {
         let operation = "read the snapshot";
-        if !path.components().all(|part| matches!(part, Component::Normal(_))) {
+        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        let path: PathBuf = path.components().collect();
+        if !plain || path.as_os_str().is_empty() {
             return Ok(None);
         }
-        let path: PathBuf = path.components().collect();
         let git = self.objects_git(operation, Kind::Read);
         let git = git.args(["ls-tree", "-z", "--full-tree", tree.as_str(), "--"]).arg(&path);
         let listed = git.output().map_err(|error| self.damage(&[tree], error))?;

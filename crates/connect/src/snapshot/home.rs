@@ -4,17 +4,19 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use super::SnapshotError;
+use super::capture::records;
 use super::objects::Format;
 use super::workspace::{self, Workspace};
-use crate::git::{GitCause, Invocation, Kind, path_of};
+use crate::git::{GitCause, Invocation, Kind, path_of, split_once};
 
 /// Nothing is converted, and no driver of the repository is used for diffs and merges. What git has
 /// no "off" for is made unspecified.
 const ATTRIBUTES: &str = "* -text !eol -crlf -filter -ident !working-tree-encoding !diff !merge \
                           !conflict-marker-size !delta\n";
+
+/// No branch: nothing is ever committed here.
+const HEAD: &str = "ref: refs/heads/none\n";
 
 /// Every setting that could change a byte or a mode, or make capturing slow.
 const SETTINGS: &str = "\
@@ -107,16 +109,7 @@ pub(super) fn find(private: &Path, project: &Path) -> Result<(Home, Workspace), 
 pub(super) fn prepare(private: &Path, home: &Home) -> Result<PathBuf, SnapshotError> {
     let fail =
         |error: io::Error| SnapshotError::file("make the private git directory", private, &error);
-    if !private.join("HEAD").is_file() {
-        let parent = private.parent().unwrap_or_else(|| Path::new("."));
-        fs::create_dir_all(parent).map_err(fail)?;
-        let fresh = TempDir::with_prefix_in(".snapshots-", parent).map_err(fail)?;
-        fill(fresh.path(), home).map_err(fail)?;
-        // Where another process was quicker, its directory is as good.
-        if fs::rename(fresh.path(), private).is_ok() {
-            let _ = fresh.keep();
-        }
-    }
+    fs::create_dir_all(private).map_err(fail)?;
     for (name, text) in [("config", home.settings().as_str()), ("info/attributes", ATTRIBUTES)] {
         let path = private.join(name);
         if fs::read(&path).is_ok_and(|present| present == text.as_bytes()) {
@@ -126,17 +119,24 @@ pub(super) fn prepare(private: &Path, home: &Home) -> Result<PathBuf, SnapshotEr
         forget_indexes(private).map_err(fail)?;
         write_new(&path, text.as_bytes()).map_err(fail)?;
     }
+    fill(private, home).map_err(fail)?;
     private.canonicalize().map_err(fail)
 }
 
-/// Fills a folder with what makes it a git directory.
+/// Fills a folder with what makes it a git directory, as far as it is missing.
 pub(super) fn fill(folder: &Path, home: &Home) -> io::Result<()> {
-    for name in ["objects/info", "objects/pack", "refs/heads", "info"] {
+    for name in ["objects/info", "objects/pack", "refs/heads"] {
         fs::create_dir_all(folder.join(name))?;
     }
-    fs::write(folder.join("config"), home.settings())?;
-    fs::write(folder.join("info/attributes"), ATTRIBUTES)?;
-    fs::write(folder.join("HEAD"), "ref: refs/heads/none\n")
+    let settings = home.settings();
+    for (name, text) in
+        [("config", settings.as_str()), ("info/attributes", ATTRIBUTES), ("HEAD", HEAD)]
+    {
+        if !folder.join(name).is_file() {
+            write_new(&folder.join(name), text.as_bytes())?;
+        }
+    }
+    Ok(())
 }
 
 fn forget_indexes(private: &Path) -> io::Result<()> {
@@ -159,24 +159,44 @@ pub(super) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// Finds the user's list of what is ignored everywhere, as git would.
-pub(super) fn ignored_everywhere(project: &Path) -> Result<Option<PathBuf>, SnapshotError> {
-    let operation = "find the list of ignored files";
+/// What of the user's settings counts for snapshots too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Wishes {
+    /// The list of what is ignored everywhere.
+    pub ignored_everywhere: Option<PathBuf>,
+    /// With whom objects are shared.
+    pub shared: Option<String>,
+}
+
+/// Reads the user's settings, as git would.
+pub(super) fn wishes(project: &Path) -> Result<Wishes, SnapshotError> {
+    let operation = "read the settings";
     let said = Invocation::new(operation, project, Kind::Read)
-        .args(["config", "-z", "--type=path", "--get", "core.excludesFile"])
+        .args(["config", "-z", "--type=path", "--get-regexp"])
+        .arg("^core\\.(excludesfile|sharedrepository)$")
         .run()?;
-    match said.code {
-        Some(0) => {
-            let path = said.stdout.strip_suffix(b"\0").unwrap_or(&said.stdout);
-            Ok((!path.is_empty()).then(|| project.join(path_of(path))))
+    if !matches!(said.code, Some(0 | 1)) {
+        return Err(said.failure(operation, project).into());
+    }
+    let (mut listed, mut shared) = (None, None);
+    for record in records(&said.stdout) {
+        let (name, value) = split_once(record, b'\n').unwrap_or((record, b"true"));
+        // The last one counts.
+        if name == b"core.excludesfile" {
+            listed = Some(value.to_vec());
+        } else {
+            shared = Some(String::from_utf8_lossy(value).into_owned());
         }
-        Some(1) => {
+    }
+    let ignored_everywhere = match listed {
+        Some(path) => (!path.is_empty()).then(|| project.join(path_of(&path))),
+        None => {
             let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
             let folder = set("XDG_CONFIG_HOME")
                 .map(PathBuf::from)
                 .or_else(|| set("HOME").map(|home| Path::new(&home).join(".config")));
-            Ok(folder.map(|folder| folder.join("git/ignore")))
+            folder.map(|folder| folder.join("git/ignore"))
         }
-        Some(_) | None => Err(said.failure(operation, project).into()),
-    }
+    };
+    Ok(Wishes { ignored_everywhere, shared })
 }

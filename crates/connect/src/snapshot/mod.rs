@@ -23,10 +23,12 @@ mod home;
 mod merge;
 mod objects;
 mod place;
+mod plan;
 mod reference;
 mod restore;
 mod stage;
 mod state;
+mod tracked;
 mod workspace;
 
 use std::collections::BTreeMap;
@@ -38,7 +40,7 @@ pub use check::{Fault, FaultKind};
 pub use compare::{ChangeKind, PathChange, TextDiff};
 pub use entry::{Entry, EntryMode};
 pub use error::SnapshotError;
-use home::Home;
+use home::{Home, Wishes};
 pub use merge::Merged;
 use objects::Format;
 pub use reference::SNAPSHOT_REFS;
@@ -53,8 +55,7 @@ pub struct Snapshots {
     /// Our own git directory.
     private: PathBuf,
     home: Home,
-    /// The user's list of what is ignored everywhere.
-    ignored_everywhere: Option<PathBuf>,
+    wishes: Wishes,
     /// What is known about workspaces that were used.
     workspaces: Mutex<BTreeMap<PathBuf, Arc<Workspace>>>,
 }
@@ -71,8 +72,8 @@ impl Snapshots {
         let (home, workspace) = home::find(private, project)?;
         let private = home::prepare(private, &home)?;
         let known = BTreeMap::from([(workspace.folder.clone(), Arc::new(workspace))]);
-        let ignored_everywhere = home::ignored_everywhere(project)?;
-        Ok(Self { private, home, ignored_everywhere, workspaces: Mutex::new(known) })
+        let wishes = home::wishes(project)?;
+        Ok(Self { private, home, wishes, workspaces: Mutex::new(known) })
     }
 
     /// How objects are named.
@@ -98,7 +99,11 @@ impl Snapshots {
             .env("GIT_CONFIG_NOSYSTEM", "1")
             .env("GIT_CONFIG_GLOBAL", "/dev/null")
             .env("GIT_ATTR_NOSYSTEM", "1");
-        git.env("GIT_OBJECT_DIRECTORY", self.home.objects(&self.private))
+        let git = git.env("GIT_OBJECT_DIRECTORY", self.home.objects(&self.private));
+        match &self.wishes.shared {
+            Some(shared) => git.arg("-c").arg(format!("core.sharedRepository={shared}")),
+            None => git,
+        }
     }
 
     /// A start of git in a workspace, with the index of our own for it.

@@ -4,6 +4,7 @@
 //! link is never followed, so nothing outside the workspace can be read or changed.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::OwnedFd;
@@ -29,6 +30,8 @@ pub(super) struct Place {
     format: Format,
     /// The folder that was opened last: neighbours come one after the other.
     last: RefCell<Option<(PathBuf, Rc<OwnedFd>)>>,
+    /// Folders that have a repository of their own and are the workspace's nevertheless.
+    allowed: BTreeSet<PathBuf>,
 }
 
 /// The folder that a path is in.
@@ -60,7 +63,12 @@ pub(super) enum Found {
 impl Place {
     pub fn open(folder: &Path, format: Format) -> io::Result<Self> {
         let root = raw::open(folder, FOLDER, Mode::empty())?;
-        Ok(Self { root: Rc::new(root), format, last: RefCell::new(None) })
+        Ok(Self { root: Rc::new(root), format, last: RefCell::new(None), allowed: BTreeSet::new() })
+    }
+
+    /// Lets a folder be looked into though it has a repository of its own.
+    pub fn allow(&mut self, folder: PathBuf) {
+        self.allowed.insert(folder);
     }
 
     /// Opens the folder that a path is in.
@@ -102,7 +110,9 @@ impl Place {
                 Err(Errno::NOTDIR | Errno::LOOP) => return Ok(Parent::Blocked(so_far)),
                 Err(error) => return Err(error.into()),
             };
-            if statat(&next, ".git", AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+            if statat(&next, ".git", AtFlags::SYMLINK_NOFOLLOW).is_ok()
+                && !self.allowed.contains(&so_far)
+            {
                 return Ok(Parent::Nested(so_far));
             }
             current = Rc::new(next);

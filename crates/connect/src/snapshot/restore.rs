@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 
 use super::objects::Objects;
 use super::place::{Found, Place};
-use super::stage::{Stage, permissions_for};
+use super::plan::{Plan, permissions, plain};
 use super::state::Kept;
 use super::workspace::Workspace;
-use super::{Entry, EntryMode, PathChange, SnapshotError, Snapshots};
+use super::{Entry, PathChange, SnapshotError, Snapshots};
 use crate::TreeId;
 use crate::git::{GitCause, Kind};
 
@@ -44,21 +44,6 @@ pub enum Resume<'a> {
     },
 }
 
-/// What is to be done.
-#[derive(Debug, Default)]
-struct Plan {
-    /// Paths to be written, with the permissions of the file that is replaced.
-    write: Vec<(PathBuf, Entry, Option<u32>)>,
-    /// Files of which only the mode is different.
-    chmod: Vec<(PathBuf, EntryMode, u32)>,
-    remove: Vec<PathBuf>,
-    /// Paths that are not to be there: folders that they leave empty go.
-    gone: Vec<PathBuf>,
-    left: Vec<PathBuf>,
-    changed: Vec<PathBuf>,
-    in_the_way: Vec<PathBuf>,
-}
-
 impl Snapshots {
     /// Brings a workspace from a snapshot that was captured of it to another one.
     ///
@@ -80,7 +65,7 @@ impl Snapshots {
         let _lock = workspace.lock(&self.private)?;
         let changes = self.changes(from, to)?;
         let fail = |path: &Path, error: &io::Error| SnapshotError::file(OPERATION, path, error);
-        let place = Place::open(&workspace.folder, self.format())
+        let mut place = Place::open(&workspace.folder, self.format())
             .map_err(|error| fail(&workspace.folder, &error))?;
         let doomed: BTreeSet<&Path> = changes
             .iter()
@@ -89,7 +74,17 @@ impl Snapshots {
             .collect();
         let mut plan = Plan::default();
         for change in &changes {
-            plan.add(&place, change, &doomed).map_err(|error| fail(&change.path, &error))?;
+            let add = |plan: &mut Plan, place: &Place| {
+                let added = plan.add(place, change, &doomed);
+                added.map_err(|error| fail(&change.path, &error))
+            };
+            while let Some(folder) = add(&mut plan, &place)? {
+                if !self.has_folder(from, &folder)? {
+                    plan.refuse(change, folder);
+                    break;
+                }
+                place.allow(folder);
+            }
         }
         if let Resume::Yes { aside } = resume
             && !plan.changed.is_empty()
@@ -115,6 +110,14 @@ impl Snapshots {
             plan.write.into_iter().map(|(path, ..)| path).chain(chmod).collect();
         written.sort();
         Ok(Restored { written, removed: plan.remove, left: plan.left })
+    }
+
+    /// Tells whether a snapshot has files in a folder. Then they are the workspace's, even if the
+    /// folder became a repository since.
+    fn has_folder(&self, tree: &TreeId, folder: &Path) -> Result<bool, SnapshotError> {
+        let git = self.objects_git("look into the snapshot", Kind::Read);
+        let git = git.args(["ls-tree", "-z", "-d", "--full-tree", tree.as_str(), "--"]);
+        Ok(git.arg(folder).output()?.starts_with(b"040000 "))
     }
 
     /// Keeps what is neither as it was nor as it is to be, and plans to overwrite it.
@@ -203,158 +206,4 @@ impl Snapshots {
             Err(error) => Err(error.into()),
         }
     }
-}
-
-/// What is written and removed: everything but nested repositories.
-fn plain(entry: &Option<Entry>) -> Option<&Entry> {
-    entry.as_ref().filter(|entry| entry.mode != EntryMode::Nested)
-}
-
-const fn permissions(found: &Found) -> Option<u32> {
-    match found {
-        Found::File { mode, .. } => Some(*mode),
-        Found::Absent
-        | Found::Blocked(_)
-        | Found::Nested(_)
-        | Found::Folder
-        | Found::Link(_)
-        | Found::Other => None,
-    }
-}
-
-impl Plan {
-    /// Looks at one path and plans what to do about it.
-    fn add(
-        &mut self,
-        place: &Place,
-        change: &PathChange,
-        doomed: &BTreeSet<&Path>,
-    ) -> io::Result<()> {
-        let path = &change.path;
-        let (before, after) = (plain(&change.before), plain(&change.after));
-        if [&change.before, &change.after].into_iter().flatten().any(|entry| plain_is_not(entry)) {
-            self.left.push(path.clone());
-        }
-        let found = place.look(path)?;
-        let Some(after) = after else {
-            let Some(before) = before else { return Ok(()) };
-            self.gone.push(path.clone());
-            match &found {
-                Found::Absent | Found::Blocked(_) | Found::Folder => {}
-                Found::File { .. } | Found::Link(_) if place.is(path, &found, before)? => {
-                    self.remove.push(path.clone());
-                }
-                Found::File { .. } | Found::Link(_) | Found::Nested(_) | Found::Other => {
-                    self.changed.push(path.clone());
-                }
-            }
-            return Ok(());
-        };
-        if place.is(path, &found, after)? {
-            return Ok(());
-        }
-        let Some(before) = before else {
-            match &found {
-                Found::Absent => {}
-                Found::Blocked(by) if doomed.contains(by.as_path()) => {}
-                Found::Blocked(by) | Found::Nested(by) => self.in_the_way.push(by.clone()),
-                Found::Folder => {
-                    let inside = place.list(path)?.into_iter();
-                    let foreign = inside.filter(|(inner, is_folder)| {
-                        !is_folder && !doomed.contains(inner.as_path())
-                    });
-                    self.in_the_way.extend(foreign.map(|(inner, _)| inner));
-                }
-                Found::File { .. } | Found::Link(_) | Found::Other => {
-                    self.in_the_way.push(path.clone());
-                }
-            }
-            self.write.push((path.clone(), after.clone(), None));
-            return Ok(());
-        };
-        if !place.is(path, &found, before)? {
-            self.changed.push(path.clone());
-        } else if let (true, Some(mode)) = (before.object == after.object, permissions(&found))
-            && after.mode.is_file()
-        {
-            self.chmod.push((path.clone(), after.mode, mode));
-        } else {
-            self.write.push((path.clone(), after.clone(), permissions(&found)));
-        }
-        Ok(())
-    }
-
-    /// Refuses before anything is touched where a folder cannot be changed.
-    fn check_writable(&self, place: &Place) -> Result<(), SnapshotError> {
-        let written = self.write.iter().map(|(path, ..)| path);
-        for path in written.chain(&self.remove) {
-            let fail = |error| SnapshotError::file("change", path, &error);
-            if !place.is_writable(path).map_err(fail)? {
-                return Err(fail(io::ErrorKind::PermissionDenied.into()));
-            }
-        }
-        Ok(())
-    }
-
-    /// Does what was planned: removes first, so that a file can take a folder's place and the other
-    /// way round.
-    fn apply(&self, place: &Place, stage: &Stage) -> Result<(), SnapshotError> {
-        let mut done = 0;
-        let mut settle = |path: &Path, outcome: io::Result<()>| match outcome {
-            Ok(()) => {
-                done += 1;
-                Ok(())
-            }
-            Err(error) => Err(SnapshotError::Interrupted {
-                path: path.to_owned(),
-                done,
-                cause: error.to_string(),
-            }),
-        };
-        for path in &self.remove {
-            settle(path, place.remove(path))?;
-        }
-        for (number, (path, ..)) in self.write.iter().enumerate() {
-            settle(
-                path,
-                clear_folder(place, path).and_then(|()| stage.place(number, place, path)),
-            )?;
-        }
-        for (path, mode, before) in &self.chmod {
-            let changed = place
-                .file(path)
-                .and_then(|file| file.set_permissions(permissions_for(*mode, *before)));
-            settle(path, changed)?;
-        }
-        let mut folders = BTreeSet::new();
-        for path in &self.gone {
-            let above = path.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
-            folders.extend(above);
-        }
-        for folder in folders.into_iter().rev() {
-            // One that is not empty stays.
-            place.remove_folder(folder);
-        }
-        Ok(())
-    }
-}
-
-fn plain_is_not(entry: &Entry) -> bool {
-    entry.mode == EntryMode::Nested
-}
-
-/// Removes the empty folders that stand where a file is to be.
-fn clear_folder(place: &Place, path: &Path) -> io::Result<()> {
-    if !matches!(place.look(path)?, Found::Folder) {
-        return Ok(());
-    }
-    for (inner, is_folder) in place.list(path)? {
-        if !is_folder {
-            let what = format!("`{}` has come there meanwhile", inner.display());
-            return Err(io::Error::other(what));
-        }
-        place.remove_folder(&inner);
-    }
-    place.remove_folder(path);
-    Ok(())
 }

@@ -284,8 +284,7 @@ fn append_unchecked(shared: &Shared, append: Append<'_>) -> Appended {
             state.head.sequence_number = new.entry.sequence_number;
             state.head.entry_digest = new.entry.entry_digest;
             state.head.state = Some(new.entry.to_state);
-            let record = Record { entry: new.entry, body: Some(new.body) };
-            tables.entries.entry(trace_id).or_default().push(record);
+            tables.entries.entry(trace_id).or_default().push(new.into());
         }
         if append.after == After::Release {
             state.holder = None;

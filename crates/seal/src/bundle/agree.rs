@@ -65,20 +65,26 @@ impl<R: std::io::Read + std::io::Seek> Checker<'_, R> {
         self.report.faults.extend(faults);
     }
 
-    /// Every call that the run names is there and is that call; every other trace is the run's too.
+    /// Every call that the run names, or that such a call names, is there and is that call; every
+    /// other trace is the run's too.
     fn agree_calls(&mut self, run: &Trace) {
         let mut faults = Vec::new();
-        for named in &run.calls {
+        let mut names: BTreeSet<TraceId> = BTreeSet::new();
+        let mut left: Vec<Named> = run.calls.clone();
+        while let Some(named) = left.pop() {
             let trace_id = named.trace_id;
-            match self.traces.get(&trace_id) {
+            let call = self.traces.get(&trace_id);
+            match call {
                 None => faults.push(Fault::CallMissing { trace_id }),
-                Some(call) if !is_named(call, named) => {
+                Some(call) if !is_named(call, &named) => {
                     faults.push(Fault::CallDiffers { trace_id });
                 }
                 Some(_) => {}
             }
+            if names.insert(trace_id) {
+                left.extend(call.into_iter().flat_map(|call| &call.calls));
+            }
         }
-        let names: BTreeSet<TraceId> = run.calls.iter().map(|named| named.trace_id).collect();
         let plan_id = PlanId(run.head.trace_id.0);
         for (trace_id, trace) in &self.traces {
             // A call that was under way when the run died is named by nobody, but names the run.
@@ -119,12 +125,14 @@ impl<R: std::io::Read + std::io::Seek> Checker<'_, R> {
     }
 }
 
-/// Whether a call is the one that is named: one that has ended ends with what is named, one that had
-/// not ended then has it somewhere.
+/// Whether a call is the one that is named: one that had ended ends with the entry that is named, one
+/// that had not has it somewhere.
 fn is_named(call: &Trace, named: &Named) -> bool {
-    let Some((digest, state)) = named.at else { return !call.digests.is_empty() };
-    if state.is_terminal() {
-        return call.head.entry_digest == digest && call.head.state == Some(state);
+    let Some(digest) = named.entry_digest else { return !call.digests.is_empty() };
+    match named.state {
+        Some(state) if state.is_terminal() => {
+            call.head.entry_digest == digest && call.head.state == Some(state)
+        }
+        Some(_) | None => call.digests.contains(&digest),
     }
-    call.digests.contains(&digest)
 }

@@ -24,6 +24,9 @@ use crate::rotation::Rotation;
 use crate::statement::{self, Envelope};
 use crate::trust::Trust;
 
+/// How many faults are named when no bundle can be made.
+const FAULTS_MAX: usize = 5;
+
 /// An entry as it is kept, with its artifact unless that was purged.
 #[derive(Clone, Debug)]
 pub struct Recorded {
@@ -86,8 +89,9 @@ pub fn write_bundle(
     file.rewind().map_err(unwritable)?;
     let report = verify_bundle(&mut io::BufReader::new(file), &Trust::new([signer.public()]))?;
     if report.verdict() != Verdict::Intact {
-        let what = report.faults.first().map_or_else(String::new, ToString::to_string);
-        return Err(BundleError::Input { what });
+        let faults: Vec<String> =
+            report.faults.iter().take(FAULTS_MAX).map(ToString::to_string).collect();
+        return Err(BundleError::Input { what: faults.join("; ") });
     }
     match draft.place(replace) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),

@@ -265,7 +265,7 @@ pub(super) fn a_body_that_is_not_its_digests_is_refused(harness: &dyn Harness) {
     let good = trace.entry(2);
     let bodies = [Vec::new(), b"{}".to_vec(), [&good.body[..], b"\n"].concat()];
     for body in bodies {
-        let bad = NewEntry { body, ..good.clone() };
+        let bad = NewEntry::new(good.entry.clone(), body);
         let refusal = watch.refused(|| store.append(holding(&lease, vec![bad])));
         let artifact = ArtifactType::SupervisorDecision.as_str();
         let source = ChainError::Artifact { sequence_number: 2, artifact };
@@ -318,7 +318,7 @@ pub(super) fn an_unknown_schema_id_is_refused(harness: &dyn Harness) {
     let make = Fixture::new();
     let (call, run) = (make.call(Ending::Pending).entry(1), make.run_long(1));
     // That of the other kind of trace is none of its own either.
-    for id in [call.entry.schema_id, "".into()] {
+    for id in [call.entry.schema_id.clone(), "".into()] {
         let bad = forged(run.entry(1), |new| new.entry.schema_id = id);
         let append = Append { entries: vec![bad], ..run.create(1, After::Keep) };
         let refusal = Watch::new(&*store, &[]).refused(|| store.append(append));

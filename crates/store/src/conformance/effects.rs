@@ -138,7 +138,7 @@ pub(super) fn a_refused_end_is_no_effect(harness: &dyn Harness) {
     let store = harness.open();
     let trace = make.call(Ending::Completed);
     let lease = start(&*store, &trace);
-    let bad = NewEntry { body: b"another".to_vec(), ..trace.entry(4) };
+    let bad = NewEntry::new(trace.entry(4).into_parts().entry, b"another".to_vec());
     let append = Append { key: KeyAction::None, ..holding(&lease, vec![bad]) };
     let refusal = Watch::new(&*store, &[trace.slot()]).refused(|| store.append(append));
     assert!(matches!(refusal, Refusal::Chain(..)), "{refusal:?}");

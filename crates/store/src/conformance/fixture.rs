@@ -7,9 +7,9 @@ use windlass_kernel::artifact::{
     SupervisorDecision, ToolCall, ToolEffect,
 };
 use windlass_kernel::{
-    Artifact, ArtifactId, ArtifactType, Checkpoint, CheckpointState, Code, Digest, Draft, Head,
-    Outcome, PlanId, RiskLevel, SCHEMA_VERSION, State, Timestamp, ToolCallId, TraceId, Transition,
-    Uuid7, canon, transition_of,
+    Artifact, ArtifactId, ArtifactType, Body, Checkpoint, CheckpointState, Code, Digest, Draft,
+    Head, Outcome, PlanId, RiskLevel, SCHEMA_VERSION, State, Timestamp, ToolCallId, TraceId,
+    Transition, Uuid7, canon, transition_of,
 };
 
 use crate::types::{After, Append, Claim, KeyAction, Lease, NewEntry, Record, Reservation, Slot};
@@ -237,12 +237,13 @@ impl Fixture {
         body: Vec<u8>,
         (tool_call_id, idempotency_key): (Option<ToolCallId>, Option<String>),
     ) -> Digest {
-        let artifact_digest = Digest::of(&body);
+        let body = Body::new(body);
+        let artifact_digest = body.digest();
         let ts = self.ts();
         let draft =
             Draft { ts, transition, artifact_id, artifact_digest, tool_call_id, idempotency_key };
-        let (entry, head) = trace.heads.last().unwrap().append(draft).unwrap();
-        trace.entries.push(NewEntry { entry, body });
+        let (sealed, head) = trace.heads.last().unwrap().seal(draft, body).unwrap();
+        trace.entries.push(sealed.into());
         trace.heads.push(head);
         artifact_digest
     }
@@ -361,8 +362,7 @@ impl Trace {
     /// The first entries as a store returns them.
     #[must_use]
     pub fn records(&self, count: usize) -> Vec<Record> {
-        let record = |new: NewEntry| Record { entry: new.entry, body: Some(new.body) };
-        self.part(0, count).into_iter().map(record).collect()
+        self.part(0, count).into_iter().map(Record::from).collect()
     }
 
     /// The slot of a call with a key.

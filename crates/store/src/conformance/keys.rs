@@ -143,7 +143,7 @@ pub(super) fn a_refused_append_reserves_nothing(harness: &dyn Harness) {
     let trace = make.call(Ending::Completed);
     let lease = hold(&*store, &trace, 2);
     let good = trace.entry(3);
-    let bad = NewEntry { body: b"another".to_vec(), ..good };
+    let bad = NewEntry::new(good.into_parts().entry, b"another".to_vec());
     let append = Append { key: trace.reserve(), ..holding(&lease, vec![bad]) };
     let refusal = Watch::new(&*store, &[trace.slot()]).refused(|| store.append(append));
     assert!(matches!(refusal, Refusal::Chain(..)), "{refusal:?}");

@@ -193,7 +193,7 @@ pub(super) fn a_refused_append_that_would_release_keeps_the_lease(harness: &dyn 
     let (store, other) = (harness.open(), harness.open());
     let trace = make.run_long(3);
     let lease = hold(&*store, &trace, 1);
-    let bad = NewEntry { body: b"another".to_vec(), ..trace.entry(2) };
+    let bad = NewEntry::new(trace.entry(2).into_parts().entry, b"another".to_vec());
     let append = Append { after: After::Release, ..holding(&lease, vec![bad]) };
     let refusal = Watch::new(&*other, &[]).refused(|| store.append(append));
     assert!(matches!(refusal, Refusal::Chain(..)), "{refusal:?}");

@@ -6,7 +6,7 @@ use super::Harness;
 use super::fixture::{Ending, Fixture, Trace};
 use super::watch::{ALL, Scanned, assert_reads_back, hold, put, scan};
 use crate::store::Store;
-use crate::types::{After, Counts, Record, TraceFilter, TraceState};
+use crate::types::{After, Counts, Parts, Record, TraceFilter, TraceState};
 
 /// Fills a store with 50 traces of mixed states, not in the order of their ids, and returns them
 /// newest first.
@@ -176,7 +176,8 @@ pub(super) fn a_scan_shows_every_trace_with_its_entries_in_order(harness: &dyn H
                 .entries
                 .iter()
                 .cloned()
-                .map(|new| (Ok(new.entry), Some(new.body)))
+                .map(|new| new.into_parts())
+                .map(|Parts { entry, body }| (Ok(entry), Some(body)))
                 .collect(),
         })
         .collect();

@@ -94,7 +94,6 @@ pub(super) fn a_run_that_goes_on_is_found_after_a_crash(harness: &dyn Harness) {
     store.append(trace.create(3, After::Release)).unwrap();
     let lease = store.acquire(trace.trace_id).unwrap();
     store.append(trace.append(&lease, 3, 1)).unwrap();
-    drop(lease);
     harness.kill(store);
     let next = harness.open();
     assert_stands(&*next, &trace, 4, false);
@@ -134,7 +133,7 @@ pub(super) fn a_run_that_goes_on_takes_its_end_back_from_its_key(harness: &dyn H
         |store: &dyn Store| store.load_idempotency(&trace.slot()).unwrap().unwrap().effect_digest;
     for count in 2..=trace.len() {
         store.append(trace.append(&lease, count - 1, 1)).unwrap();
-        let entry = trace.entry(count).entry;
+        let entry = &trace.entry(count).entry;
         let ended = entry.to_state.is_terminal().then_some(entry.artifact_digest);
         assert_eq!(effect(&*store), ended, "after {count}");
         assert_eq!(effect(&*harness.open()), ended, "after {count}");

@@ -84,7 +84,7 @@ pub(super) fn a_changed_entry_shows(harness: &dyn Harness) {
     let make = Fixture::new();
     let mut changed = None;
     let tamper = |trace: &Trace| {
-        let mut entry = trace.entry(2).entry;
+        let mut entry = trace.entry(2).into_parts().entry;
         entry.ts = make.ts();
         changed = Some(entry.clone());
         Tamper::ChangeEntry(Box::new(entry))

@@ -16,7 +16,7 @@ use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
 use windlass_store::{
     AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord,
-    KeyAction, Lease, MemoryStore, NewEntry, Record, Shared, Slot, Store, StoreError, TraceFilter,
+    KeyAction, Lease, MemoryStore, Record, Shared, Slot, Store, StoreError, TraceFilter,
     TraceState, Visitor, rules,
 };
 
@@ -178,11 +178,10 @@ impl Broken {
             state.head.state = Some(last.to_state);
             state.head.sequence_number = last.sequence_number;
             state.head.entry_digest = last.entry_digest;
-            let record = |new: NewEntry| Record { entry: new.entry, body: Some(new.body) };
             self.shared.tamper(|tables| {
                 tables.traces.insert(trace_id, state);
                 let all = tables.entries.entry(trace_id).or_default();
-                all.extend(entries.into_iter().map(record));
+                all.extend(entries.into_iter().map(Record::from));
             });
             return Ok(Appended { state, lease: None });
         }
