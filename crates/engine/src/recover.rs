@@ -124,7 +124,11 @@ impl Engine {
             return Ok(None);
         }
         if book.run().is_being_taken_back() {
-            return self.finish_rollback(book).map(|run| Some((on_restart, run))).map_err(fail);
+            let run = self.finish_rollback(book).map_err(fail)?;
+            if run.hold.is_some() {
+                return Ok(Some((on_restart, run)));
+            }
+            book = self.open(trace_id).map_err(fail)?;
         }
         if on_restart == OnRestart::Terminate {
             self.terminate(&mut book).map_err(fail)?;

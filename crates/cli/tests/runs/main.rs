@@ -11,6 +11,7 @@ mod after;
 mod backlog;
 mod bad_input;
 mod budgets;
+mod checkpoints;
 mod contract;
 mod demo;
 mod governance;
