@@ -17,7 +17,7 @@ metric = { command = ["cat", "coverage.json"], pointer = "/total", at_least = 80
 fn a_phase_that_leaves_a_private_key_is_blocked() {
     let repo = Repo::new();
     let before = repo.head();
-    let line = "printf -- '-----BEGIN RSA PRIVATE KEY-----\\n' > server.pem";
+    let line = "printf -- '-----BEGIN RSA PRIVATE KEY-----\\n' > notes.txt";
     let run = repo.run(&answers(&[build(&[sh(line)])], &[])).exit(3).json();
     assert_eq!((&run["outcome"], &run["reason"]), (&json!("BLOCKED"), &json!("mission_failed")));
     let text = run.to_string();
@@ -68,7 +68,7 @@ fn a_loop_cannot_loosen_a_rule_and_a_run_does_not_start_then() {
         let refused = repo.windlass(line).fails_with(2, "GOVERNANCE_INVALID");
         refused.warns("70 instead of 80").warns("policy/governance/ours.toml:3:6");
     }
-    repo.run(&passing()).fails_with(2, "GOVERNANCE_INVALID");
+    repo.run(&passing()).exit(2).warns("GOVERNANCE_INVALID");
     assert_eq!(repo.traces(), 0);
 }
 
