@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod runs;
+mod seal;
 
 use std::path::PathBuf;
 
@@ -12,6 +13,7 @@ pub use runs::{
     Answer, BacklogCommand, Close, Confined, Demo, Draw, Export, Loop, Queue, Resume, RunTask,
     Status, StopRuns, Telemetry, Watch,
 };
+pub use seal::{Anchor, Keys, Verify};
 
 /// The heading of the options that every command has.
 const EVERYWHERE: &str = "Options everywhere";
@@ -136,7 +138,7 @@ pub enum Command {
     Loop(Loop),
     /// Remove the work tree of a run that has ended; its branch stays.
     Close(Close),
-    /// Write the files that show a run again, from the journal alone.
+    /// Write the files that show a run again, from the journal alone; or a signed bundle of it.
     Export(Export),
     /// Show it all on a scratch repository: a failing test, a crash, a decision, a commit.
     Demo(Demo),
@@ -154,7 +156,17 @@ pub enum Command {
     )]
     Recover(Recover),
     /// Check that the journal is whole: every digest, every link, every recorded head.
+    #[command(
+        after_help = "Examples:\n  windlass verify\n  windlass verify run.bundle --key windlass.pub\n  \
+        windlass verify --anchor monday.anchor\n\nExit codes: 0 all of it holds, 5 something does not; \
+        for bundles and anchors\nalso 3: not checked, since nobody you trust has signed it."
+    )]
     Verify(Verify),
+    /// Sign the ends of all traces, to find out later whether history was rewritten.
+    Anchor(Anchor),
+    /// Look at the keys that sign bundles and anchors, and change the one that does.
+    #[command(subcommand)]
+    Keys(Keys),
     /// Check, explain and test the policy.
     #[command(subcommand)]
     Policy(Policy),
@@ -310,21 +322,6 @@ pub struct Recover {
     /// Only this trace, or the run with this name.
     #[arg(value_name = "TRACE")]
     pub trace: Option<String>,
-}
-
-/// Options of `verify`.
-#[derive(Debug, Args)]
-pub struct Verify {
-    /// Only this trace.
-    #[arg(value_name = "TRACE", conflicts_with_all = ["all", "file"])]
-    pub trace: Option<String>,
-    /// Everything: what happens without any of these.
-    #[arg(long, conflicts_with = "file")]
-    pub all: bool,
-    /// A chain in a file, `-` for standard input: a JSON array, `{"entries": […]}`, or one entry a
-    /// line. It needs no project, and always prints JSON.
-    #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
 }
 
 /// Subcommands of `policy`.

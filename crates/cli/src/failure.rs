@@ -108,7 +108,9 @@ macro_rules! from_coded {
 from_coded!(
     windlass_runtime::GatewayError,
     windlass_store::StoreError,
-    windlass_kernel::canon::CanonError
+    windlass_kernel::canon::CanonError,
+    windlass_blobs::BlobError,
+    windlass_seal::KeyError
 );
 
 impl From<windlass_engine::EngineError> for Failure {
@@ -374,7 +376,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::DriverMemoryConflict => "restore the memory again and decide which entries hold",
         Code::BlobMissing => "it was purged, or never kept; the journal still has its digest",
         Code::BlobCorrupt => "restore `.windlass/blobs` from a backup, or put the content anew",
-        Code::KeyMissing => "`windlass keys show` says which keys there are",
+        Code::KeyMissing => {
+            "one is made with the first bundle or anchor: `windlass export RUN --bundle FILE`"
+        }
         Code::KeyInvalid => "see whether it is a key of Windlass, and readable by you alone",
         Code::BundleInvalid => "ask for the bundle again: what it holds proves nothing",
         Code::BundleUntrusted => "give the signer's public key with `--key PUB` if you trust it",

@@ -92,10 +92,11 @@ fn run(cli: &Cli, output: &Output) -> Done {
         Command::Call(command) => commands::call::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),
         Command::Recover(options) => commands::recover::run(&find()?, options, output),
-        Command::Verify(options) => match &options.file {
-            Some(file) => commands::verify_file::run(file, output),
-            None => commands::verify::run(&find()?, options, output),
-        },
+        Command::Verify(options) => {
+            commands::verify::choose(cli.project.as_deref(), options, output)
+        }
+        Command::Anchor(options) => commands::anchor::write(&find()?, options, output),
+        Command::Keys(command) => commands::keys::run(&find()?, *command, output),
         Command::Policy(command) => commands::policy::run(&find()?, command, output),
         Command::Canon(options) => commands::canon::run(options, output),
         Command::Doctor(options) => commands::doctor::run(cli.project.as_deref(), options, output),

@@ -149,15 +149,15 @@ impl Output {
         }
     }
 
-    /// A progress bar, on a terminal only.
-    pub fn progress(&self, message: &'static str) -> indicatif::ProgressBar {
+    /// A progress bar that counts `things`, on a terminal only.
+    pub fn progress(&self, message: &'static str, things: &str) -> indicatif::ProgressBar {
         if self.json || !std::io::stderr().is_terminal() {
             return indicatif::ProgressBar::hidden();
         }
         let bar = indicatif::ProgressBar::new_spinner().with_message(message);
-        if let Ok(style) = indicatif::ProgressStyle::with_template(
-            "{spinner} {msg}: {human_pos} entries, {per_sec}, {elapsed}",
-        ) {
+        let template =
+            format!("{{spinner}} {{msg}}: {{human_pos}} {things}, {{per_sec}}, {{elapsed}}");
+        if let Ok(style) = indicatif::ProgressStyle::with_template(&template) {
             bar.set_style(style);
         }
         bar

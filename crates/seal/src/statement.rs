@@ -57,6 +57,7 @@ pub(crate) fn write(
             "loop": started.map(|started| json!({
                 "digest": { "sha256": started.loop_digest },
                 "id": started.plan.id,
+                "variant": started.plan.variant,
                 "version": started.plan.version,
             })),
             "materials": materials,

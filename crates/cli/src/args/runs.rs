@@ -250,6 +250,12 @@ pub struct Export {
     /// The run.
     #[arg(value_name = "RUN")]
     pub run: String,
+    /// Write all of the run into one signed file instead, which anybody can check anywhere.
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
+    /// Replace a bundle that is there.
+    #[arg(long, requires = "bundle")]
+    pub force: bool,
 }
 
 /// Options of `close`.

@@ -1,8 +1,9 @@
-//! `windlass export`: writes the files that show a run again, from the journal alone.
+//! `windlass export`: writes the files that show a run again, from the journal alone, or its bundle.
 
 use serde_json::json;
 
 use crate::args::Export;
+use crate::commands::bundle;
 use crate::commands::run::open;
 use crate::failure::Done;
 use crate::output::Output;
@@ -12,6 +13,9 @@ use crate::project::Project;
 pub fn run(project: &Project, options: &Export, output: &Output) -> Done {
     let shop = open(project, None, output)?;
     let trace_id = shop.engine.find(&options.run)?;
+    if let Some(file) = &options.bundle {
+        return bundle::write(project, &shop, trace_id, file, options.force, output);
+    }
     let config = Project::config(&project.files()?)?;
     let files = project.shown(&shop.store, &config);
     let written = files.rebuild(trace_id)?;

@@ -1,6 +1,9 @@
 //! One file per command.
 
+pub mod anchor;
 pub mod backlog;
+pub mod bundle;
+pub mod bundle_check;
 pub mod call;
 pub mod canon;
 pub mod checkpoint;
@@ -11,6 +14,7 @@ pub mod doctor;
 pub mod export;
 pub mod import;
 pub mod init;
+pub mod keys;
 pub mod loops;
 pub mod metrics;
 pub mod policy;

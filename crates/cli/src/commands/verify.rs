@@ -1,5 +1,7 @@
 //! `windlass verify` on the journal.
 
+use std::path::Path;
+
 use serde_json::json;
 use windlass_kernel::recovery::Finding;
 use windlass_kernel::run::Run;
@@ -7,29 +9,45 @@ use windlass_kernel::{Artifact, Call, ChainError, Code, Digest, Head, TraceId, i
 use windlass_store::{Record, Store, StoreError};
 
 use crate::args::Verify;
-use crate::commands::trace_id;
-use crate::failure::{Done, exit_of};
+use crate::commands::{anchor, bundle_check, trace_id, verify_file};
+use crate::failure::{Done, Failure, exit_of};
 use crate::output::{Ink, Output};
 use crate::project::Project;
 
 /// How many entries are read in one go.
 const PAGE: usize = 4096;
 
-/// Verifies one trace, or everything.
-pub fn run(project: &Project, options: &Verify, output: &Output) -> Done {
+/// Verifies what is named: a chain in a file, an anchor, a bundle, a trace, or else everything.
+pub fn choose(named: Option<&Path>, options: &Verify, output: &Output) -> Done {
+    if let Some(file) = &options.file {
+        return verify_file::run(file, output);
+    }
+    if let Some(file) = &options.anchor {
+        return anchor::check(&Project::find(named)?, file, &options.key, output);
+    }
+    // A trace's id is one even where a file has that name: `./ID` is the file.
+    let path = options.what.as_deref().filter(|what| what.parse::<TraceId>().is_err());
+    if let Some(path) = path.map(Path::new).filter(|path| bundle_check::is_file(path)) {
+        return bundle_check::run(named, path, &options.key, output);
+    }
+    if !options.key.is_empty() {
+        let message = "`--key` is for a bundle or an anchor, and none is named";
+        return Err(Failure::new(Code::RequestInvalid, message));
+    }
+    let project = Project::find(named)?;
     let store = project.store(&Project::config(&project.files()?)?)?;
-    match &options.trace {
+    match &options.what {
         Some(id) => one(&store, trace_id(id)?, output),
         None => all(&store, output),
     }
 }
 
-fn count(number: u64, one: &str, many: &str) -> String {
+pub(super) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
 fn all(store: &dyn Store, output: &Output) -> Done {
-    let bar = output.progress("verifying");
+    let bar = output.progress("verifying", "entries");
     let report = windlass_runtime::verify(store, &mut |entries| bar.set_position(entries))?;
     bar.finish_and_clear();
     if output.json {

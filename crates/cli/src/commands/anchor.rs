@@ -1,0 +1,251 @@
+//! `windlass anchor` and `windlass verify --anchor`: the ends of all traces, signed and compared.
+
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde_json::json;
+use windlass_kernel::{Digest, Head, TraceId};
+use windlass_runtime::{Source as _, System};
+use windlass_seal::{
+    AnchorError, AnchorOutcome, AnchorReport, Changed, Found, NewAnchor, check_anchor, write_anchor,
+};
+use windlass_store::{Store, StoreError, TraceFilter};
+
+use crate::args::Anchor;
+use crate::commands::verify::count;
+use crate::commands::{bundle, bundle_check, keys};
+use crate::failure::{Done, Failure, exit_of, hint_of};
+use crate::output::{Ink, Output};
+use crate::project::Project;
+
+/// How many traces or entries are read in one go.
+const PAGE: usize = 4096;
+
+/// Writes an anchor of all traces.
+pub fn write(project: &Project, options: &Anchor, output: &Output) -> Done {
+    let file = &options.file;
+    let replace = bundle::replace(file, options.force)?;
+    let store = project.store(&Project::config(&project.files()?)?)?;
+    let keys = keys::open(project)?;
+    let (signer, public) = keys::signer(project, &keys, output)?;
+    let anchor = NewAnchor {
+        keys: keys.all()?,
+        rotations: keys.rotations()?,
+        store: None,
+        made_at: System.now(),
+    };
+    let bar = output.progress("anchoring", "traces");
+    let heads = heads(&store).inspect(|_| bar.inc(1));
+    let written = write_anchor(file, replace, &signer, &anchor, heads);
+    bar.finish_and_clear();
+    let written = written.map_err(failed)?;
+    let (bytes, digest) = bundle::measure(file)?;
+    let key_id = signer.public().id();
+    if output.json {
+        output.value(&json!({
+            "bytes": bytes, "digest": digest, "file": file, "key_id": key_id,
+            "made_at": anchor.made_at, "public_key_file": public, "traces": written.traces,
+        }))?;
+        return Ok(0);
+    }
+    let traces = count(written.traces, "trace", "traces");
+    output.line(&format!("{}: {traces}", file.display()));
+    output.line(&format!("{bytes} bytes, SHA-256 {digest}, signed by {key_id}"));
+    Ok(0)
+}
+
+/// The ends of all traces, newest first, read page by page.
+fn heads(
+    store: &dyn Store,
+) -> impl Iterator<Item = Result<Head, Box<dyn std::error::Error + Send + Sync>>> {
+    let mut page = Vec::new().into_iter();
+    let (mut before, mut ended) = (None, false);
+    std::iter::from_fn(move || {
+        loop {
+            if let Some(head) = page.next() {
+                return Some(Ok(head));
+            }
+            if ended {
+                return None;
+            }
+            let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
+            match store.list_traces(&filter) {
+                Ok(found) => {
+                    ended = found.len() < PAGE;
+                    before = found.last().map(|state| state.head.trace_id);
+                    let heads: Vec<Head> = found.into_iter().map(|state| state.head).collect();
+                    page = heads.into_iter();
+                }
+                Err(error) => {
+                    ended = true;
+                    return Some(Err(error.into()));
+                }
+            }
+        }
+    })
+}
+
+fn failed(error: AnchorError) -> Failure {
+    let code = error.code();
+    let failure = Failure::of(code, &error);
+    match error {
+        AnchorError::Exists { .. } => failure.hint(bundle::FORCE),
+        // The journal's own error says more.
+        AnchorError::Source(source) => match source.downcast::<StoreError>() {
+            Ok(error) => Failure::from(*error),
+            Err(_) => failure,
+        },
+        AnchorError::Invalid { .. }
+        | AnchorError::Order { .. }
+        | AnchorError::Unreadable(_)
+        | AnchorError::Unwritable { .. } => failure,
+    }
+}
+
+/// A trace that is not what it was, for programs.
+#[derive(Serialize)]
+struct Named {
+    change: &'static str,
+    entries_had: Option<u64>,
+    entries_has: Option<u64>,
+    sequence_number: Option<u64>,
+    trace_id: TraceId,
+}
+
+impl From<Changed> for Named {
+    fn from(changed: Changed) -> Self {
+        let (change, entries_had, entries_has, sequence_number, trace_id) = match changed {
+            Changed::Missing { trace_id } => ("missing", None, None, None, trace_id),
+            Changed::Shortened { trace_id, had, has } => {
+                ("shortened", Some(had), Some(has), None, trace_id)
+            }
+            Changed::Rewritten { trace_id, sequence_number } => {
+                ("rewritten", None, None, Some(sequence_number), trace_id)
+            }
+        };
+        Self { change, entries_had, entries_has, sequence_number, trace_id }
+    }
+}
+
+/// Compares the journal with an anchor and names every trace that is not what it was.
+pub fn check(project: &Project, path: &Path, given: &[PathBuf], output: &Output) -> Done {
+    let trust = keys::trust(Some(project), given)?;
+    let mut source = BufReader::new(bundle_check::open(path)?);
+    let store = project.store(&Project::config(&project.files()?)?)?;
+    let bar = output.progress("comparing", "traces");
+    let mut named = Vec::new();
+    let report = check_anchor(
+        &mut source,
+        &trust,
+        |trace_id, number| {
+            bar.inc(1);
+            Ok(look_up(&store, trace_id, number)?)
+        },
+        |changed| {
+            if output.json {
+                named.push(Named::from(changed));
+            } else {
+                let mark = output.paint("✗", Ink::Bad);
+                bar.suspend(|| output.line(&format!("{mark} {changed}")));
+            }
+        },
+    );
+    bar.finish_and_clear();
+    let report = report.map_err(failed)?;
+    let code = report.code();
+    if output.json {
+        let (result, ..) = word(report.outcome);
+        output.value(&json!({
+            "changed": named, "error_code": code, "file": path, "grown": report.grown,
+            "intact": report.intact, "made_at": report.made_at, "missing": report.missing,
+            "result": result.replace(' ', "_"), "rewritten": report.rewritten,
+            "shortened": report.shortened, "signer": report.signer, "traces": report.traces,
+        }))?;
+    } else {
+        print(&report, output);
+    }
+    Ok(code.map_or(0, exit_of))
+}
+
+/// What the journal has where an anchor saw the end of a trace.
+fn look_up(store: &dyn Store, trace_id: TraceId, number: u64) -> Result<Found, StoreError> {
+    let before = number.saturating_sub(1);
+    // An entry that cannot even be read is not the one that was anchored, whose digest this is not.
+    let unreadable = Found::Entry { digest: Digest::of(&[]), entries: number };
+    // One more than is compared tells whether the trace has grown.
+    let mut page = match store.list_log_entries(trace_id, before, 2) {
+        Err(StoreError::CorruptTrace { .. }) => match store.list_log_entries(trace_id, before, 1) {
+            Err(StoreError::CorruptTrace { .. }) => return Ok(unreadable),
+            // It is the next one that is damaged: not what an anchor can tell.
+            page => page?,
+        },
+        Err(StoreError::NotFound { .. }) => return Ok(Found::Nothing),
+        page => page?,
+    }
+    .into_iter();
+    if let Some(record) = page.next() {
+        let grown = page.next().map(|record| record.entry.sequence_number);
+        return Ok(Found::entry(&record.entry, grown.unwrap_or(number)));
+    }
+    match store.load_state(trace_id) {
+        Ok(_) => Ok(Found::Shorter { entries: entries_of(store, trace_id)? }),
+        Err(StoreError::NotFound { .. }) => Ok(Found::Nothing),
+        Err(StoreError::CorruptTrace { .. }) => Ok(unreadable),
+        Err(error) => Err(error),
+    }
+}
+
+/// How many entries a trace really has, whatever is recorded of that.
+fn entries_of(store: &dyn Store, trace_id: TraceId) -> Result<u64, StoreError> {
+    let (mut after, mut entries) = (0, 0);
+    loop {
+        let page = match store.list_log_entries(trace_id, after, PAGE) {
+            // What follows cannot be told.
+            Err(StoreError::CorruptTrace { .. }) => return Ok(entries),
+            page => page?,
+        };
+        entries += u64::try_from(page.len()).unwrap_or(u64::MAX);
+        match page.last() {
+            Some(last) if page.len() == PAGE => after = last.entry.sequence_number,
+            Some(_) | None => return Ok(entries),
+        }
+    }
+}
+
+const fn word(outcome: AnchorOutcome) -> (&'static str, Ink) {
+    match outcome {
+        AnchorOutcome::Holds => ("holds", Ink::Good),
+        AnchorOutcome::Changed => ("changed", Ink::Bad),
+        AnchorOutcome::BadSignature => ("damaged", Ink::Bad),
+        AnchorOutcome::UnknownKey => ("not checked", Ink::Warn),
+    }
+}
+
+fn print(report: &AnchorReport, output: &Output) {
+    let (word, ink) = word(report.outcome);
+    let signer = report.signer;
+    let text = match report.outcome {
+        AnchorOutcome::Holds | AnchorOutcome::Changed => format!(
+            "{} of {}: {} as they were, {} grown, {} missing, {} shortened, {} rewritten",
+            count(report.traces, "trace", "traces"),
+            report.made_at,
+            report.intact,
+            report.grown,
+            report.missing,
+            report.shortened,
+            report.rewritten,
+        ),
+        AnchorOutcome::BadSignature => {
+            format!("the anchor is not signed by the key `{signer}` that it names")
+        }
+        AnchorOutcome::UnknownKey => {
+            format!("the anchor is signed by `{signer}`, for whom nobody you trust vouches")
+        }
+    };
+    let code = report.code().map(|code| format!(" [{code}]")).unwrap_or_default();
+    output.line(&format!("{}: {text}{code}", output.paint(word, ink)));
+    if let Some(hint) = report.code().and_then(hint_of) {
+        output.note(&format!("{} {hint}", output.paint_note("hint:", Ink::Good)));
+    }
+}

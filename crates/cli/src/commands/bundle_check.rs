@@ -1,0 +1,126 @@
+//! `windlass verify BUNDLE`: whether a bundle holds, with nothing but public keys.
+
+use std::fs::File;
+use std::io::{BufReader, Read as _, Seek as _};
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use windlass_kernel::Code;
+use windlass_seal::{ANCHOR_FORMAT, Report, Verdict, verify_bundle};
+
+use crate::commands::keys;
+use crate::commands::verify::count;
+use crate::failure::{Done, Failure, exit_of, hint_of};
+use crate::output::{Ink, Output, plain};
+use crate::project::{Project, unreadable};
+
+/// Whether an argument that is no id names a file, there or not.
+pub fn is_file(path: &Path) -> bool {
+    let looks_so = |text: &str| text.contains(['/', '.']);
+    path.is_file() || path.to_str().is_some_and(looks_so)
+}
+
+/// Checks a bundle and names every fault.
+pub fn run(named: Option<&Path>, path: &Path, given: &[PathBuf], output: &Output) -> Done {
+    let project = match named {
+        Some(_) => Some(Project::find(named)?),
+        None => Project::find(None).ok(),
+    };
+    let trust = keys::trust(project.as_ref(), given)?;
+    let mut source = BufReader::new(open(path)?);
+    refuse_anchor(&mut source, path)?;
+    let report =
+        verify_bundle(&mut source, &trust).map_err(|error| Failure::of(error.code(), &error))?;
+    if output.json {
+        print_json(path, &report, output)?;
+    } else {
+        print(&report, output);
+    }
+    Ok(report.code().map_or(0, exit_of))
+}
+
+/// Opens a regular file.
+pub fn open(path: &Path) -> Result<File, Failure> {
+    let opened = || {
+        // Asked first: opening a pipe would wait for somebody to write.
+        if std::fs::metadata(path)?.is_file() {
+            return File::open(path);
+        }
+        Err(std::io::Error::other("it is not a regular file"))
+    };
+    opened().map_err(|error| unreadable(path, &error))
+}
+
+/// An anchor is told from a damaged bundle, so that nobody throws it away.
+fn refuse_anchor(source: &mut BufReader<File>, path: &Path) -> Result<(), Failure> {
+    let start = format!("{{\"format\":\"{ANCHOR_FORMAT}\"");
+    let mut found = Vec::new();
+    let limit = u64::try_from(start.len()).unwrap_or_default();
+    let read = source.by_ref().take(limit).read_to_end(&mut found);
+    read.and_then(|_| source.rewind()).map_err(|error| unreadable(path, &error))?;
+    if found != start.as_bytes() {
+        return Ok(());
+    }
+    let message = format!("`{}` is an anchor, not a bundle", path.display());
+    Err(Failure::new(Code::RequestInvalid, message)
+        .hint("`windlass verify --anchor FILE` checks it"))
+}
+
+const fn word(verdict: Verdict) -> (&'static str, Ink) {
+    match verdict {
+        Verdict::Intact => ("intact", Ink::Good),
+        Verdict::Damaged => ("damaged", Ink::Bad),
+        Verdict::Unchecked => ("not checked", Ink::Warn),
+    }
+}
+
+fn print_json(path: &Path, report: &Report, output: &Output) -> Result<(), Failure> {
+    let faults: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
+    output.value(&json!({
+        "checkpoints": report.checkpoints, "commit": report.commit, "contents": report.blobs,
+        "entries": report.entries, "error_code": report.code(), "faults": faults, "file": path,
+        "outcome": report.outcome, "purged": report.purged,
+        "result": word(report.verdict()).0.replace(' ', "_"), "run_id": report.run_id,
+        "signer": report.signer, "trace_id": report.trace_id, "traces": report.traces,
+        "trusted": report.trusted,
+    }))
+}
+
+fn print(report: &Report, output: &Output) {
+    for fault in &report.faults {
+        let mark = output.paint("✗", Ink::Bad);
+        output.line(&format!("{mark} {}", plain(&fault.to_string())));
+    }
+    let (word, ink) = word(report.verdict());
+    let mut parts = vec![
+        count(report.traces, "trace", "traces"),
+        count(report.entries, "entry", "entries"),
+        count(report.checkpoints, "checkpoint", "checkpoints"),
+        count(report.blobs, "content", "contents"),
+    ];
+    if report.purged > 0 {
+        parts.push(format!("{} purged", count(report.purged, "artifact", "artifacts")));
+    }
+    let code = report.code().map(|code| format!(" [{code}]")).unwrap_or_default();
+    let run = if report.run_id.is_empty() { "no run" } else { &report.run_id };
+    output.line(&format!(
+        "{}: {}, {}{code}",
+        output.paint(word, ink),
+        plain(run),
+        parts.join(", ")
+    ));
+    if let Some(signer) = report.signer {
+        let trusted = if report.trusted { "trusted" } else { "not trusted" };
+        output.line(&format!("  signer   {signer}, {trusted}"));
+    }
+    // What a damaged bundle says is worth nothing.
+    if report.faults.is_empty() {
+        output.line(&format!("  outcome  {}", report.outcome.unwrap_or("none: it had not ended")));
+        if let Some(commit) = &report.commit {
+            output.line(&format!("  commit   {}", plain(commit)));
+        }
+    }
+    if let Some(hint) = report.code().and_then(hint_of) {
+        output.note(&format!("{} {hint}", output.paint_note("hint:", Ink::Good)));
+    }
+}
