@@ -29,7 +29,7 @@ pub struct Verified {
 /// Fills a journal with calls until it has at least `entries`, then verifies it.
 pub fn verify(folder: &Path, entries: u64) -> Result<Verified> {
     let gateway = calls::gateway(folder, Kind::Write)?;
-    let callers = 64_u64;
+    let callers = 64.min(entries.div_ceil(4));
     let each = entries.div_ceil(4 * callers);
     let filled: Result<()> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..callers)

@@ -3,9 +3,10 @@
 //! `cargo xtask bench` prints every figure with the limit beside it. Rates are taken in turns, limit
 //! and Windlass by Windlass, and the median of the rounds counts, so that a machine that gets busy
 //! meanwhile disturbs both alike; the processor's time for a call, which others disturb less, stands
-//! beside each. `--quick` makes a short run of it; `pages`, `rates`, `verify`, `recover`, `runs`
-//! and `checkpoints` name parts. `count write 10000` (or `read`, or `ahead`) makes so many calls and nothing else, for a
-//! profiler; one more number says by how many callers.
+//! beside each. `--quick` makes a short run of it; `pages`, `rates`, `verify`, `recover`, `runs` and
+//! `checkpoints` name parts. `count write 10000` (or `read`, or `ahead`) makes so many calls and nothing
+//! else, for a profiler; one more number says by how many callers. `count verify 10000` verifies so
+//! many entries.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -175,11 +176,18 @@ fn line(what: &str, rate: Rate, beside: &str) {
 
 /// Makes so many calls of a kind, for a profiler.
 fn counting(folder: &Path, kind: &str, calls: &str, callers: &str) -> Result<()> {
+    if kind == "verify" {
+        let verified = journal::verify(folder, calls.parse()?)?;
+        let cpu_micros = verified.cpu_seconds * 1e6 / verified.entries as f64;
+        let per_second = verified.entries as f64 / verified.seconds;
+        line("entries", Rate { per_second, cpu_micros }, "");
+        return Ok(());
+    }
     let kind = match kind {
         "write" => Kind::Write,
         "read" => Kind::ReadWithEffect,
         "ahead" => Kind::Read,
-        other => return Err(anyhow!("`{other}` is none of write, read, ahead")),
+        other => return Err(anyhow!("`{other}` is none of write, read, ahead, verify")),
     };
     let rate = calls::count(folder, kind, calls.parse()?, callers.parse()?)?;
     line("calls", rate, "");

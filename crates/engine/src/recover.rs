@@ -123,8 +123,12 @@ impl Engine {
         if matches!(book.run().head.state, Some(State::Checkpoint | State::Terminal)) {
             return Ok(None);
         }
-        if book.run().rolling_back().is_some() {
-            return self.finish_rollback(book).map(|run| Some((on_restart, run))).map_err(fail);
+        if book.run().is_being_taken_back() {
+            let run = self.finish_rollback(book).map_err(fail)?;
+            if run.hold.is_some() {
+                return Ok(Some((on_restart, run)));
+            }
+            book = self.open(trace_id).map_err(fail)?;
         }
         if on_restart == OnRestart::Terminate {
             self.terminate(&mut book).map_err(fail)?;

@@ -38,6 +38,14 @@ impl Engine {
         };
         let mut book = self.open(trace_id)?;
         refuse_ended(book.run())?;
+        if book.run().is_being_taken_back() && book.run().head.state == Some(State::Running) {
+            // A person has asked for it: it comes to its end whatever else is to be said.
+            let run = self.finish_rollback(book)?;
+            if run.hold.is_some() {
+                return Ok(run);
+            }
+            book = self.open(trace_id)?;
+        }
         match book.run().head.state {
             Some(State::Checkpoint) => self.take_up_hold(&mut book)?,
             Some(_) | None => self.take_up_interrupted(&mut book)?,
@@ -121,10 +129,6 @@ impl Engine {
     fn take_up_interrupted(&self, book: &mut Book) -> Result<(), EngineError> {
         self.require_policy(book)?;
         let on_restart = book.run().plan().map(|plan| plan.on_restart);
-        // A person has asked for a rollback: it comes to its end whatever the loop says.
-        if book.run().rolling_back().is_some() {
-            return Ok(());
-        }
         if on_restart == Some(OnRestart::Terminate) {
             let run = name(book.run());
             self.terminate(book)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use windlass_kernel::run::{CutNote, Event, PhaseStatus, Rollback, Run};
-use windlass_kernel::{CheckpointId, State, TraceId};
+use windlass_kernel::{CheckpointId, Code, State, TraceId};
 
 use crate::book::Book;
 use crate::drive::lock;
@@ -102,6 +102,13 @@ impl Engine {
             book = self.open(trace_id)?;
         }
         let run = book.snapshot();
+        let policy = run.started.as_ref().map(|started| started.policy_hash);
+        if request.resume && policy != Some(self.settings.policy_hash) {
+            let message = "the policy has changed since the run began: it can be taken back, and not \
+                           gone on with";
+            let message = message.to_owned();
+            return Err(EngineError::Requirement { code: Code::PolicyChangedMidRun, message });
+        }
         let cut = target(&run, request.checkpoint)?.clone();
         let rollback = self.prepare(&run, &cut, request)?;
         let mut events = Vec::new();
@@ -214,6 +221,7 @@ impl Engine {
     /// Brings a rollback to its end that its process was cut off from.
     pub(crate) fn finish_rollback(&self, book: Book) -> Result<Run, EngineError> {
         let book = Mutex::new(book);
+        // With nothing to restore it does nothing.
         self.restore(&book)?;
         let held = {
             let book = lock(&book);

@@ -199,7 +199,7 @@ fn validated(found: &Found) -> Finding {
         violations.push(format!("and {} more", looked.untold));
     }
     if looked.lacks {
-        violations.insert(0, "the patterns match no file, or only empty ones".to_owned());
+        violations.push("the patterns match no file, or only empty ones".to_owned());
     }
     let told = u64::try_from(looked.violations.len()).unwrap_or(u64::MAX);
     let count = told.saturating_add(looked.untold).saturating_add(u64::from(looked.lacks));

@@ -188,7 +188,7 @@ fn what_could_not_be_read_is_not_met() {
         let found = inspector.found();
         assert!(!is_met(&evidence, &found));
         let told = compliance(&rule(evidence, OnFailure::Block), &found).violations;
-        assert_eq!(told.last().unwrap(), "`a.txt` was not looked at: it leads outside");
+        assert_eq!(told.first().unwrap(), "`a.txt` was not looked at: it leads outside");
     }
     let forbid = validator(None, Some("bad"), false, None);
     let mut inspector = Inspector::of(&forbid).unwrap().unwrap();

@@ -98,11 +98,14 @@ pub(crate) fn read_hex(text: &[u8], out: &mut [u8]) -> Option<()> {
     if text.len() != out.len() * 2 {
         return None;
     }
-    for (byte, pair) in out.iter_mut().zip(text.chunks_exact(2)) {
-        let [high, low] = pair else { return None };
-        *byte = (nibble(*high)? << 4) | nibble(*low)?;
+    // What is no digit shows in the upper half; it is looked at once, at the end.
+    let mut seen = 0;
+    for (byte, [high, low]) in out.iter_mut().zip(text.as_chunks::<2>().0) {
+        let (high, low) = (nibble(*high), nibble(*low));
+        seen |= high | low;
+        *byte = (high << 4) | (low & 15);
     }
-    Some(())
+    (seen & 0xf0 == 0).then_some(())
 }
 
 /// The value of each hex digit, and [`NOT_HEX`] for every other byte.
@@ -120,8 +123,8 @@ static NIBBLES: [u8; 256] = {
 };
 const NOT_HEX: u8 = 0xff;
 
-fn nibble(digit: u8) -> Option<u8> {
-    NIBBLES.get(usize::from(digit)).copied().filter(|value| *value != NOT_HEX)
+fn nibble(digit: u8) -> u8 {
+    NIBBLES.get(usize::from(digit)).copied().unwrap_or(NOT_HEX)
 }
 
 impl fmt::Display for Digest {

@@ -72,18 +72,19 @@ impl FromStr for Uuid7 {
         if text.len() != 36 {
             return Err(IdError);
         }
-        let mut bytes = [0u8; 16];
-        let mut at = 0;
+        let mut hex = [0u8; 32];
+        let mut rest = hex.as_mut_slice();
         for (start, end) in GROUPS {
-            let length = (end - start) / 2;
             let group = text.get(start..end).ok_or(IdError)?;
-            let slot = bytes.get_mut(at..at + length).ok_or(IdError)?;
-            read_hex(group, slot).ok_or(IdError)?;
+            let (slot, tail) = rest.split_at_mut_checked(group.len()).ok_or(IdError)?;
+            slot.copy_from_slice(group);
+            rest = tail;
             if end < 36 && text.get(end) != Some(&b'-') {
                 return Err(IdError);
             }
-            at += length;
         }
+        let mut bytes = [0u8; 16];
+        read_hex(&hex, &mut bytes).ok_or(IdError)?;
         Self::from_bytes(bytes)
     }
 }

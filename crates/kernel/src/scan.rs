@@ -3,6 +3,8 @@
 //! It reads canonical text: no white space. What it cannot read it leaves to the general reader, and
 //! what it accepts the general reader would accept too.
 
+use crate::canon::text::plain_length;
+
 /// How deep values may lie in each other; deeper ones are left to the general reader.
 const DEPTH_MAX: u32 = 64;
 
@@ -102,7 +104,7 @@ impl<'a> Text<'a> {
     fn plain_string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"')?;
         let before = self.0;
-        let length = before.iter().position(|byte| ends_run(*byte))?;
+        let length = run_length(before)?;
         self.skip(length)?;
         self.eat(b'"')?;
         before.get(..length)
@@ -111,7 +113,7 @@ impl<'a> Text<'a> {
     fn string(&mut self) -> Option<()> {
         self.eat(b'"')?;
         loop {
-            let length = self.0.iter().position(|byte| ends_run(*byte))?;
+            let length = run_length(self.0)?;
             self.skip(length)?;
             if self.eat(b'"').is_some() {
                 return Some(());
@@ -153,9 +155,10 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Whether a run of letters that stand for themselves ends with this byte.
-const fn ends_run(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
+/// How many letters that stand for themselves a text begins with; `None` when it has no others.
+fn run_length(text: &[u8]) -> Option<usize> {
+    let length = plain_length(text);
+    (length < text.len()).then_some(length)
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! Variants: what is left out is passed through, and every variant is a loop.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::{btree_set, vec};

@@ -102,6 +102,9 @@ pub enum Import {
         /// The loop that goes on from it.
         #[arg(long = "loop", value_name = "LOOP", default_value = "phases")]
         name: String,
+        /// The variant of the loop.
+        #[arg(long, value_name = "VARIANT")]
+        variant: Option<String>,
         /// What is to be done, where the state does not say.
         #[arg(long, value_name = "TASK")]
         task: Option<String>,

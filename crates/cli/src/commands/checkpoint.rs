@@ -130,12 +130,13 @@ fn show(project: &Project, named: &str, output: &Output) -> Done {
     let governance = &one.governance_results;
     for gate in &governance.quality_gates {
         let message = plain(&gate.message);
-        output.line(&format!("  gate     {}: {:?} {message}", plain(&gate.gate_id), gate.status));
+        let status = gate.status.as_str();
+        output.line(&format!("  gate     {}: {status}; {message}", plain(&gate.gate_id)));
     }
     for check in &governance.compliance_checks {
         let violations = plain(&check.violations.join("; "));
         let name = plain(&check.compliance_type);
-        output.line(&format!("  check    {name}: {:?} {violations}", check.status));
+        output.line(format!("  check    {name}: {} {violations}", check.status.as_str()).trim_end());
     }
     let workspace = one.metadata.get("workspace").cloned().unwrap_or_default();
     if let Some(tree) = workspace.get("tree").and_then(Value::as_str) {
@@ -210,7 +211,7 @@ fn print_diff(found: &CheckpointDiff, output: &Output) {
         head("governance");
         for one in &found.governance {
             let status =
-                |status: &Option<_>| status.map_or("-".to_owned(), |one| format!("{one:?}"));
+                |status: &Option<_>| status.map_or("-", windlass_kernel::run::GateStatus::as_str);
             let (from, to) = (status(&one.from), status(&one.to));
             output.line(&format!("  {}: {from} → {to}", plain(&one.id)));
         }

@@ -23,8 +23,15 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> Done {
         return Err(Failure::new(Code::RunConcurrent, message)
             .hint("`windlass stop RUN` ends it, or let it go on"));
     }
+    let branches = drop_branches(project, &started.run_id)?;
     let Some(worktree) = &started.worktree else {
-        output.line(&format!("{} has no work tree of its own", started.run_id));
+        if output.json {
+            output.value(&json!({ "run_id": started.run_id, "branches": branches }))?;
+        } else if branches.is_empty() {
+            output.line(&format!("{} has no work tree of its own", started.run_id));
+        } else {
+            output.line(&format!("removed {}", plain(&branches.join(", "))));
+        }
         return Ok(0);
     };
     let on_changes = if options.discard { OnChanges::Discard } else { OnChanges::Refuse };
@@ -33,7 +40,11 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> Done {
         Failure::of(error.code(), &error).hint("commit what is there, or lose it with `--discard`")
     })?;
     if output.json {
-        output.value(&json!({ "run_id": started.run_id, "removed": worktree }))?;
+        output.value(&json!({
+            "run_id": started.run_id,
+            "removed": worktree,
+            "branches": branches,
+        }))?;
     } else {
         output.line(&format!(
             "removed {}; the branch windlass/{} stays",
@@ -42,4 +53,29 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> Done {
         ));
     }
     Ok(0)
+}
+
+/// Removes the work trees that phases of the run have left behind; what was in them lies in their
+/// checkpoints.
+fn drop_branches(project: &Project, run_id: &str) -> Result<Vec<String>, Failure> {
+    let folder = project.folder.join("worktrees");
+    let start = format!("{run_id}.");
+    let mut dropped = Vec::new();
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(dropped) };
+    for entry in entries.filter_map(Result::ok) {
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        if !name.starts_with(&start) {
+            continue;
+        }
+        if entry.path().is_dir() {
+            Git::new(&project.root)
+                .worktree_remove(&entry.path(), OnChanges::Discard)
+                .map_err(|error| Failure::of(error.code(), &error))?;
+            dropped.push(name);
+        } else {
+            // The mark of one that was made.
+            drop(std::fs::remove_file(entry.path()));
+        }
+    }
+    Ok(dropped)
 }

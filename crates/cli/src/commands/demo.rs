@@ -86,8 +86,30 @@ pub fn run(options: &Demo, output: &Output) -> Done {
     stage.windlass(&["status"], None, Some(0))?;
     stage.say("A person takes it up. The edit is not made a second time: its effect is recorded");
     stage.windlass(&["resume", &id, "--by", "ann"], None, Some(4))?;
-    stage.say("The reviewer wants a person to decide");
+    stage.say("The reviewer wants a person to decide. What did the build change?");
     stage.windlass(&["queue", "list"], None, Some(0))?;
+    let (planned, built) = (format!("{id}/POST_design_v1"), format!("{id}/POST_build_v1"));
+    stage.windlass(&["checkpoint", "diff", &planned, &built], None, Some(0))?;
+    stage.say("Back to the plan, files and state together: the test fails as it did then");
+    let reason = "look at the plan again";
+    stage.windlass(
+        &["checkpoint", "rollback", &planned, "--by", "ann", "--reason", reason],
+        None,
+        Some(0),
+    )?;
+    if stage.shell(scratch.test)? {
+        return Err(Failure::new(Code::Internal, "the rollback has left the change in place"));
+    }
+    stage.say("And forward again: nothing that was ever kept is lost");
+    let reviewed = format!("{id}/POST_review_v1");
+    let reason = "the build was right";
+    stage.windlass(
+        &["checkpoint", "rollback", &reviewed, "--by", "ann", "--reason", reason, "--resume"],
+        None,
+        Some(4),
+    )?;
+    stage.windlass(&["checkpoint", "list", &id], None, Some(0))?;
+    stage.say("The person decides");
     stage.windlass(
         &["queue", "approve", &id, "--by", "ann", "--reason", "the tests pass", "--resume"],
         None,

@@ -6,27 +6,26 @@ use windlass_formats::{V1_BYTES_MAX, V1State};
 use windlass_kernel::Code;
 
 use crate::args::Import;
-use crate::commands::run::{open, read_task, report};
+use crate::commands::run::{Chosen, open, planned, read_task, report};
 use crate::failure::{Done, Failure};
 use crate::output::{Output, plain};
 use crate::project::{Project, read_limited};
 
 /// Runs a subcommand of `import`.
 pub fn run(project: &Project, command: &Import, output: &Output) -> Done {
-    let Import::V1 { file, name, task, by } = command;
+    let Import::V1 { file, name, variant, task, by } = command;
     let limit = u64::try_from(V1_BYTES_MAX).unwrap_or(u64::MAX);
     let bytes = read_limited(file, limit)?;
     let state = V1State::read(&bytes)
         .map_err(|error| Failure::new(error.code(), format!("`{}`: {error}", file.display())))?;
     let shop = open(project, by.as_deref(), output)?;
-    let Some(found) = shop.loops.get(name) else {
-        return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
-    };
+    let chosen = Chosen { name, variant: variant.as_deref(), with: &[] };
+    let (plan, digest) = planned(&shop, &chosen)?;
     let task = match task {
         Some(task) => read_task(task)?,
         None => stated(&state)?,
     };
-    let mut new = NewRun::new(found.plan.clone(), found.digest, task);
+    let mut new = NewRun::new(plan, digest, task);
     new.options = json!({ "imported": { "v1": state.more } });
     let imported = shop.engine.import_v1(&state, new)?;
     if !output.json {

@@ -5,7 +5,8 @@ use windlass_engine::NewRun;
 use windlass_engine::doers::{ANSWERS_OPTION, Script};
 use windlass_formats::{TaskInput, TaskSpec, detect_task};
 use windlass_kernel::run::Run;
-use windlass_kernel::{Code, canon};
+use windlass_kernel::run::plan::Plan;
+use windlass_kernel::{Code, Digest, canon};
 
 use crate::args::{Resume, RunTask};
 use crate::commands::{backlog, status};
@@ -43,6 +44,17 @@ pub struct Chosen<'a> {
     pub with: &'a [String],
 }
 
+/// The plan of what is chosen, with the rules of all levels, and the digest of its file.
+pub fn planned(shop: &Shop, chosen: &Chosen<'_>) -> Result<(Plan, Digest), Failure> {
+    let name = chosen.name;
+    let Some(file) = shop.loops.get(name) else {
+        return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
+    };
+    let mut plan = file.plan_with(chosen.variant, chosen.with)?;
+    plan.governance = composed(&shop.rules, Some(file))?.governance;
+    Ok((plan, file.digest))
+}
+
 /// Starts a run of a loop.
 pub fn start(
     shop: &Shop,
@@ -52,12 +64,7 @@ pub fn start(
     answers: Option<&std::path::Path>,
     more: Vec<(String, Value)>,
 ) -> Result<Run, Failure> {
-    let name = chosen.name;
-    let Some(file) = shop.loops.get(name) else {
-        return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
-    };
-    let mut plan = file.plan_with(chosen.variant, chosen.with)?;
-    plan.governance = composed(&shop.rules, Some(file))?.governance;
+    let (plan, digest) = planned(shop, chosen)?;
     let mut options: serde_json::Map<String, Value> = more.into_iter().collect();
     if let Some(path) = answers {
         let bytes = read_limited(path, BYTES_MAX)?;
@@ -70,7 +77,7 @@ pub fn start(
     Ok(shop.engine.start(NewRun {
         worktree,
         options: Value::Object(options),
-        ..NewRun::new(plan, file.digest, task)
+        ..NewRun::new(plan, digest, task)
     })?)
 }
 

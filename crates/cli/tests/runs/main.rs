@@ -13,8 +13,10 @@ mod backlog;
 mod bad_input;
 mod budgets;
 mod bundles;
+mod checkpoints;
 mod contract;
 mod demo;
+mod governance;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;

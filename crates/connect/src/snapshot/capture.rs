@@ -9,7 +9,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
-use super::state::{Kept, Name, State, stamp};
+use super::state::{Kept, Name, State};
+use super::tracked::{fingerprint, stamp};
 use super::workspace::{Workspace, is_there};
 use super::{SnapshotError, Snapshots};
 use crate::git::{GitCause, Invocation, Kind, id_of, os, path_of, split_once};
@@ -221,15 +222,20 @@ impl Snapshots {
         state: &mut State,
     ) -> Result<(), SnapshotError> {
         let Some(index) = &workspace.user_index else { return Ok(()) };
-        let now = stamp(index);
-        if now == state.tracked_from {
+        let written = stamp(index);
+        if written == state.tracked_from.0 {
+            return Ok(());
+        }
+        let tracks = fingerprint(index, self.format());
+        if tracks == state.tracked_from.1 {
+            state.tracked_from.0 = written;
             return Ok(());
         }
         let git = Invocation::new(OPERATION, &workspace.folder, Kind::Read);
         let git = git.args(["ls-files", "--cached", "--ignored", "--exclude-standard"]);
         let listed = git.args(["-z", "--full-name"]).output()?;
         state.tracked = records(&listed).map(|path| Name(path.to_vec())).collect();
-        state.tracked_from = now;
+        state.tracked_from = (written, tracks);
         Ok(())
     }
 

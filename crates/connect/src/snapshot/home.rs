@@ -18,7 +18,8 @@ const ATTRIBUTES: &str = "* -text !eol -crlf -filter -ident !working-tree-encodi
 /// No branch: nothing is ever committed here.
 const HEAD: &str = "ref: refs/heads/none\n";
 
-/// Every setting that could change a byte or a mode, or make capturing slow.
+/// Every setting that could change a byte or a mode, or make capturing slow. Objects are only written
+/// out; the sync of the ref that keeps them makes them durable, once for all of them.
 const SETTINGS: &str = "\
 [core]
 \tbare = false
@@ -35,7 +36,7 @@ const SETTINGS: &str = "\
 \texcludesFile = /dev/null
 \tlogAllRefUpdates = false
 \tfsync = objects,reference
-\tfsyncMethod = batch
+\tfsyncMethod = writeout-only
 [index]
 \tversion = 4
 \tskipHash = true

@@ -28,6 +28,7 @@ mod reference;
 mod restore;
 mod stage;
 mod state;
+mod tracked;
 mod workspace;
 
 use std::collections::BTreeMap;

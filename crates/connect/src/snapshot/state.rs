@@ -5,7 +5,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -30,8 +29,8 @@ pub(super) struct State {
     pub nested: Vec<Name>,
     /// What the user tracks though it is ignored, relative to the top.
     pub tracked: Vec<Name>,
-    /// As which of the user's indexes that was read.
-    pub tracked_from: String,
+    /// Of which of the user's indexes that is: when it was written, and what it tracks.
+    pub tracked_from: (String, String),
 }
 
 /// A path, which need not be text.
@@ -122,17 +121,6 @@ fn digest_of(path: &Path) -> io::Result<String> {
     Ok(Digest::of(&fs::read(path)?).hex().as_str().to_owned())
 }
 
-/// Tells one state of a file from another without reading it.
-pub(super) fn stamp(path: &Path) -> String {
-    fs::metadata(path).map_or_else(
-        |_| "none".to_owned(),
-        |file| {
-            let (seconds, nanoseconds) = (file.mtime(), file.mtime_nsec());
-            format!("{}-{}-{seconds}-{nanoseconds}", file.ino(), file.size())
-        },
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,7 +132,7 @@ mod tests {
             tree: Some("a".repeat(40).parse().unwrap()),
             nested: vec![Name(b"a \xff\n".to_vec())],
             tracked: vec![Name(Vec::new())],
-            tracked_from: stamp(Path::new("/nowhere")),
+            tracked_from: ("y".to_owned(), "z".to_owned()),
         };
         let bytes = serde_json::to_vec(&state).unwrap();
         assert_eq!(serde_json::from_slice::<State>(&bytes).unwrap(), state);

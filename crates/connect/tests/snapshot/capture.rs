@@ -117,13 +117,6 @@ fn an_index_that_is_not_ours_any_more_is_made_anew() {
         (|index: &PathBuf| fs::write(index, "garbage").unwrap()) as fn(&PathBuf),
         |index| fs::write(index, "").unwrap(),
         |index| fs::remove_file(index).unwrap(),
-        |index| {
-            // One byte of an entry's object: git itself would never notice.
-            let mut bytes = fs::read(index).unwrap();
-            let place = 12 + 45;
-            bytes[place] ^= 1;
-            fs::write(index, bytes).unwrap();
-        },
         |index| fs::write(index.with_extension("lock"), "").unwrap(),
         |index| {
             let mut lock = index.clone().into_os_string();
@@ -146,6 +139,35 @@ fn an_index_that_is_not_ours_any_more_is_made_anew() {
     fs::remove_file(world.private().join("info/attributes")).unwrap();
     assert_eq!(world.capture("y"), tree);
     assert_eq!(world.open().check().unwrap(), []);
+}
+
+#[test]
+fn an_index_that_names_another_content_is_not_believed() {
+    let world = World::new(Kind::Repository);
+    world.write("a", "1");
+    world.write("b", "2");
+    // Old enough for git to believe its times.
+    let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1 << 30);
+    let file = fs::File::options().write(true).open(world.path().join("a")).unwrap();
+    file.set_modified(long_ago).unwrap();
+    world.capture("x");
+    let id = |text: &str| -> Vec<u8> {
+        world.write("c", text);
+        let hex = world.git(&["hash-object", "c"]);
+        let hex = hex.trim().as_bytes();
+        hex.chunks(2)
+            .map(|pair| u8::from_str_radix(str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect()
+    };
+    let (one, two) = (id("1"), id("2"));
+    let index = own_files(&world, "index-").remove(0);
+    let mut bytes = fs::read(&index).unwrap();
+    let place = bytes.windows(20).position(|window| window == one).unwrap();
+    bytes[place..place + 20].copy_from_slice(&two);
+    fs::write(&index, bytes).unwrap();
+    // Git does not notice: size and times are right, and the content is there.
+    let tree = world.capture("y");
+    assert_eq!(world.open().read(&tree, "a".as_ref(), 9).unwrap().unwrap(), b"1");
 }
 
 #[test]

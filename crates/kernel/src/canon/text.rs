@@ -21,23 +21,45 @@ pub(super) const fn is_escaped(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
+/// How many bytes from the beginning on stand for themselves in a string.
+pub(crate) fn plain_length(text: &[u8]) -> usize {
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let escaped = escaped_in(u64::from_le_bytes(*word));
+        if escaped != 0 {
+            return index * 8 + escaped.trailing_zeros() as usize / 8;
+        }
+    }
+    let last = rest.iter().position(|byte| is_escaped(*byte)).unwrap_or(rest.len());
+    words.len() * 8 + last
+}
+
+/// Sets the upper bit of the lowest of eight bytes that must be escaped; those above it may be wrong.
+///
+/// A byte below another wraps around when that is taken from it, which shows in its upper bit unless
+/// it was set before. Only what a wrapping byte borrows can disturb the next one.
+const fn escaped_in(word: u64) -> u64 {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let quote = word ^ u64::from_le_bytes([b'"'; 8]);
+    let backslash = word ^ u64::from_le_bytes([b'\\'; 8]);
+    let below = word.wrapping_sub(ONES * 0x20) & !word;
+    let quotes = quote.wrapping_sub(ONES) & !quote;
+    let backslashes = backslash.wrapping_sub(ONES) & !backslash;
+    (below | quotes | backslashes) & (ONES << 7)
+}
+
 /// Writes a JSON string as RFC 8785 does: only what must be escaped is.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     out.reserve(rest.len() + 2);
     out.push(b'"');
-    // Without a way out in the middle this looks at many letters at once.
-    if rest.iter().fold(false, |found, byte| found | is_escaped(*byte)) {
-        while let Some(at) = rest.iter().position(|byte| is_escaped(*byte)) {
-            let (plain, tail) = rest.split_at(at);
-            out.extend_from_slice(plain);
-            if let Some((byte, tail)) = tail.split_first() {
-                write_escape(*byte, out);
-                rest = tail;
-            }
-        }
+    loop {
+        let (plain, tail) = rest.split_at(plain_length(rest));
+        out.extend_from_slice(plain);
+        let Some((byte, tail)) = tail.split_first() else { break };
+        write_escape(*byte, out);
+        rest = tail;
     }
-    out.extend_from_slice(rest);
     out.push(b'"');
 }
 
@@ -66,4 +88,33 @@ fn write_escape(byte: u8, out: &mut Vec<u8>) {
         }
     };
     out.extend_from_slice(&[b'\\', letter]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_plain_run_ends_where_its_first_other_byte_stands() {
+        for plain in [b' ', b'!', b'#', b'[', b']', b'x', 0x7f, 0x80, 0xa2, 0xdc, 0xff] {
+            for length in 0..40 {
+                let run = vec![plain; length];
+                assert_eq!(plain_length(&run), length);
+                for end in (0..0x20).chain([b'"', b'\\']) {
+                    let text = [&run[..], &[end], b"\"\x00\\ more and more of it"].concat();
+                    assert_eq!(plain_length(&text), length, "{plain:#x} {end:#x}");
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_eight_at_a_time_as_one_by_one(bytes: Vec<u8>) {
+            let first = bytes.iter().position(|byte| is_escaped(*byte));
+            prop_assert_eq!(plain_length(&bytes), first.unwrap_or(bytes.len()));
+        }
+    }
 }

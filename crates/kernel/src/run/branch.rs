@@ -1,5 +1,6 @@
 //! The fold of branches: a phase's own work tree becomes part of the run's workspace.
 
+use super::cut::CutAt;
 use super::parts::{Change, Held};
 use super::plan::Trigger;
 use super::state::{PhaseState, Run, Stage};
@@ -46,14 +47,18 @@ impl Run {
         (!mended.is_empty()).then_some(mended.as_slice())
     }
 
-    /// The phase whose merge comes next: the one that is on record, or else the first.
+    /// The phase whose merge comes next: the one that is on record, or else the one that ended first,
+    /// so that none takes the place of another that is asked for.
     pub(super) fn next_merge(&self) -> Option<usize> {
-        let due =
-            |at: &&usize| self.phases.get(**at).is_some_and(|state| state.stage == Stage::Merge);
-        let begun =
-            |at: &&usize| self.phases.get(**at).is_some_and(|state| state.branch.merging.is_some());
-        let mut due = self.index.at_work.iter().filter(due);
-        due.clone().find(begun).or_else(|| due.next()).copied()
+        let of = |at: usize| self.phases.get(at);
+        let due = |at: &&usize| of(**at).is_some_and(|state| state.stage == Stage::Merge);
+        let order = |at: &&usize| {
+            let begun = of(**at).is_some_and(|state| state.branch.merging.is_some());
+            let ended =
+                self.cuts.iter().rposition(|cut| cut.phase == **at && cut.at == CutAt::Post);
+            (!begun, ended.unwrap_or(usize::MAX))
+        };
+        self.index.at_work.iter().filter(due).min_by_key(order).copied()
     }
 
     /// The place of a phase that is at its merge.

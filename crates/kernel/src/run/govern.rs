@@ -153,6 +153,18 @@ pub enum GateStatus {
     Blocked,
 }
 
+impl GateStatus {
+    /// The name in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Warned => "warned",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
 /// What one compliance check said.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

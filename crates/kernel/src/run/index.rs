@@ -119,9 +119,9 @@ impl Run {
     /// INVARIANT: nothing else changes the state of a phase.
     pub(super) fn change(&mut self, at: usize, how: impl FnOnce(&mut PhaseState)) {
         let Some(state) = self.phases.get_mut(at) else { return };
-        let (settled_before, forced_before) = (state.settled(), state.forced);
+        let settled_before = state.settled();
         how(state);
-        let (settled, forced) = (state.settled(), state.forced || forced_before);
+        let settled = state.settled();
         self.place(at);
         if settled == settled_before {
             return;
@@ -139,7 +139,9 @@ impl Run {
             }
             self.place(*follower);
         }
-        if forced {
+        // Whether it was done or turned out not to be needed, nobody waits for it any more.
+        let intervenes = self.phase(at).is_some_and(|(phase, _)| phase.when == When::Intervention);
+        if intervenes {
             let waits = |state: &PhaseState| state.after == Some(at);
             let waiting: Vec<usize> = (0..self.phases.len())
                 .filter(|place| self.phases.get(*place).is_some_and(waits))
@@ -149,7 +151,7 @@ impl Run {
     }
 
     /// Puts a phase where it belongs in the index.
-    pub(super) fn place(&mut self, at: usize) {
+    fn place(&mut self, at: usize) {
         let started = self.started.clone();
         let phase = started.as_ref().and_then(|started| started.plan.phases.get(at));
         let (Some(phase), Some(state)) = (phase, self.phases.get(at)) else { return };

@@ -98,6 +98,12 @@ impl Run {
         }
     }
 
+    /// Whether a person has begun to take the run back, and has not said yet that it goes on.
+    #[must_use]
+    pub const fn is_being_taken_back(&self) -> bool {
+        self.rollback.is_some() || self.paused
+    }
+
     /// The phases that were not done at a checkpoint and have been begun, by name.
     #[must_use]
     pub fn archived_by(&self, cut: &CutNote) -> Vec<String> {
@@ -181,8 +187,6 @@ impl Run {
                 };
             });
         }
-        // Some were put in their places before those that they wait for.
-        (0..self.phases.len()).for_each(|at| self.place(at));
         self.facts = self.past.facts(&line);
         self.sent_back = self.past.sent_back(&line);
         let now = self.head.sequence_number.saturating_add(1);

@@ -2,11 +2,11 @@
 
 use serde_json::json;
 use windlass_kernel::run::Decision::Approved;
-use windlass_kernel::run::plan::Effect;
+use windlass_kernel::run::plan::{Effect, When};
 use windlass_kernel::run::{Next, Work};
 
 use crate::harness::{Act, Lab, Script, changed, done, failure};
-use crate::plans::{diamond, driver, gate, hold, redo, spine, stop, with};
+use crate::plans::{diamond, driver, gate, hold, phase, redo, serial, spine, stop, with};
 
 pub fn walk(plan: windlass_kernel::run::plan::Plan, script: Script) -> Vec<String> {
     script.walk(&mut Lab::new(plan))
@@ -295,4 +295,23 @@ fn all_that_is_at_work_is_asked_for() {
     }
     let works = vec![Work::Do { phase: 1, attempt: 1 }, Work::Do { phase: 2, attempt: 1 }];
     assert_eq!(lab.run.next(), Next::Perform(works));
+}
+
+/// What waits for an intervention goes on when the intervention turns out not to be needed.
+#[test]
+fn an_intervention_that_is_no_longer_needed_keeps_nobody_waiting() {
+    let mend = Effect::Intervene { phase: "m".into(), then: Box::new(stop("HALT")) };
+    let plan = serial(vec![
+        phase("u", &[]),
+        with(phase("m", &["u"]), |phase| phase.when = When::Intervention),
+        with(phase("y", &["m"]), |phase| {
+            phase.gate = gate(&[("ok", Effect::Continue), ("no", redo("u", 1, Effect::Block))]);
+        }),
+        with(phase("x", &["u"]), |phase| {
+            phase.gate = gate(&[("ok", Effect::Continue), ("mend", mend)]);
+        }),
+    ]);
+    let script = Script::new().at("x", 1, Act::Say("mend")).at("y", 2, Act::Say("no"));
+    let told = script.walk(&mut Lab::new(plan));
+    assert_eq!(told[told.len() - 3..], ["start x 2", "done x 2", "ended PASS pass"]);
 }

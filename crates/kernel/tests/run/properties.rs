@@ -8,7 +8,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use windlass_kernel::run::{Event, Next};
 
 use crate::harness::Lab;
-use crate::random::{back_max, random_plan};
+use crate::random::{back_max, can_lock, random_plan};
 use crate::ride::Ride;
 
 /// After the end nothing can be recorded but that a person takes it back.
@@ -38,6 +38,11 @@ fn ride(mut runner: TestRunner) -> BTreeMap<String, usize> {
             ride.run(events_max);
             prop_assert_eq!(ride.lab.reread(), ride.lab.run.clone());
             nothing_follows(&ride.lab);
+            // What cannot come to wait in a circle goes on to an end of its own.
+            let told = ride.lab.told();
+            let stuck = told.iter().any(|line| line.contains("critical_failure"));
+            let plan = ride.lab.run.plan().unwrap();
+            prop_assert!(!stuck || can_lock(plan), "{plan:#?}\n{told:#?}");
             let mut reached = reached.borrow_mut();
             for (event, _) in &ride.lab.events {
                 *reached.entry(what(event)).or_default() += 1;

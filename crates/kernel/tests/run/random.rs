@@ -216,3 +216,35 @@ pub fn max_to(effects: &std::collections::BTreeMap<String, Effect>, to: &str) ->
     }
     effects.values().map(|effect| of(effect, to)).max().unwrap_or_default()
 }
+
+/// Whether phases of a plan can come to wait for one another in a circle: each waits for those that it
+/// needs, and for the interventions that its judges can ask for.
+pub fn can_lock(plan: &Plan) -> bool {
+    fn asked<'a>(effect: &'a Effect, all: &mut BTreeSet<&'a str>) {
+        match effect {
+            Effect::Intervene { phase, then } => {
+                all.insert(phase);
+                asked(then, all);
+            }
+            Effect::Redo { then, .. } => asked(then, all),
+            Effect::Block | Effect::Continue | Effect::Hold { .. } | Effect::Stop { .. } => {}
+        }
+    }
+    let waits = |phase: &Phase, free: &BTreeSet<&str>| {
+        let mut all: BTreeSet<&str> = phase.needs.iter().map(String::as_str).collect();
+        let checks = phase.checks.iter().map(|one| &one.verdicts);
+        let verdicts = checks.chain(phase.gate.iter().map(|gate| &gate.verdicts));
+        verdicts.flat_map(|all| all.values()).for_each(|effect| asked(effect, &mut all));
+        all.iter().any(|name| !free.contains(name))
+    };
+    let mut free = BTreeSet::new();
+    loop {
+        let more = plan.phases.iter().filter(|phase| !free.contains(phase.id.as_str()));
+        let more: Vec<&str> =
+            more.filter(|phase| !waits(phase, &free)).map(|phase| phase.id.as_str()).collect();
+        if more.is_empty() {
+            return free.len() < plan.phases.len();
+        }
+        free.extend(more);
+    }
+}

@@ -3,10 +3,12 @@
 use serde_json::json;
 use windlass_kernel::run::Decision::{Approved, Rejected};
 use windlass_kernel::run::plan::{Effect, Plan, When};
-use windlass_kernel::run::{Event, Next, Note, PhaseStatus, Rollback, Work};
+use windlass_kernel::run::{
+    Event, InvocationResult, Next, Note, PhaseStatus, Rollback, Usage, Work,
+};
 
 use crate::cuts::kept;
-use crate::harness::{Lab, Script, ended};
+use crate::harness::{Lab, Script, ended, invoke};
 use crate::keeping::foreign;
 use crate::plans::{agreed, consensus, diamond, phase, serial, with};
 use crate::table::scenes;
@@ -105,6 +107,25 @@ fn nothing_else_happens_while_one_is_under_way() {
     refused(&lab, &Event::RolledBack { change: None }, "a checkpoint is owed");
     lab.record(lab.cut_owed().unwrap());
     refused(&lab, &Event::RolledBack { change: None }, "no rollback is under way");
+}
+
+#[test]
+fn an_invocation_that_was_under_way_is_over() {
+    let mut lab = Lab::new(two());
+    lab.record(Event::Begun {});
+    lab.record(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
+    lab.record(invoke(&lab, "a", 1));
+    lab.roll_back(&lab.cut("PRE_a_v1"), true);
+    lab.record(Event::PhaseStarted { phase: "a".into(), attempt: 2 });
+    let late = Event::InvocationEnded {
+        invocation: 1,
+        result: InvocationResult::Success,
+        usage: Usage::default(),
+        duration_ms: 1,
+        note: String::new(),
+    };
+    refused(&lab, &late, "no such invocation");
+    assert_eq!(lab.takes(&invoke(&lab, "a", 2)), Ok(()));
 }
 
 #[test]

@@ -7,8 +7,8 @@ use windlass_kernel::run::plan::{At, Effect, Plan, When};
 use windlass_kernel::run::{CutKind, Event, Next, Rollback, Stage, Work};
 
 use crate::cuts::kept;
-use crate::harness::{Act, Lab, Script, changed, done, ended};
-use crate::plans::{check, gate, person, phase, redo, serial, stop, with};
+use crate::harness::{Act, Lab, Script, changed, done, ended, failure};
+use crate::plans::{check, gate, hold, person, phase, redo, serial, stop, with};
 
 fn three() -> Plan {
     kept(serial(vec![phase("a", &[]), phase("b", &["a"]), phase("c", &["b"])]))
@@ -265,6 +265,24 @@ fn what_a_judge_found_is_found_again() {
     assert_eq!(lab.run.phases[1].findings, json!(null));
     lab.roll_back(&lab.cut("PRE_c_v2"), true);
     assert_eq!(lab.run.phases[2].findings, json!(null));
+}
+
+/// A try that a person allows after one that failed begins without what was found before.
+#[test]
+fn what_was_tried_since_is_not_found_again() {
+    let mut plan = three();
+    plan.phases[1].gate = gate(&[("ok", Effect::Continue), ("failed", hold())]);
+    plan.phases[2].gate = gate(&[("ok", Effect::Continue), ("no", redo("b", 1, stop("enough")))]);
+    let mut lab = Lab::new(plan);
+    Script::new()
+        .at("c", 1, Act::Say("no"))
+        .at("b", 2, Act::Done(failure("timeout")))
+        .votes(&[("ann", Approved)])
+        .walk(&mut lab);
+    for (name, findings) in [("PRE_b_v2", json!(["c 1"])), ("PRE_b_v3", json!(null))] {
+        lab.roll_back(&lab.cut(name), true);
+        assert_eq!(lab.run.phases[1].findings, findings, "{name}");
+    }
 }
 
 /// An intervention that a judge has asked for is still asked for.

@@ -116,7 +116,7 @@ fn a_metric_passes_warns_or_blocks() {
     let failure = run.phases[0].done.as_ref().unwrap().failure.clone().unwrap();
     assert_eq!(failure.class, "governance_blocked");
     assert_eq!(failure.reason, "gate `g`: 12, wanted at least 80 (mend g)");
-    assert_eq!(detail(&run), failure.reason);
+    assert!(detail(&run).contains(&failure.reason), "{}", detail(&run));
 }
 
 #[test]
@@ -223,18 +223,18 @@ fn a_blocked_phase_can_be_done_again() {
     let mut build = work(r#"echo x >> tries; echo '{"verdict":"ok"}'"#);
     let again = redo("p", 3, Effect::Block);
     build.gate = gate("g", &[("ok", Effect::Continue), ("failed", again)]);
-    let three = tool("test $(wc -l < tries) -ge 3");
+    let twice = tool("test $(wc -l < tries) -ge 2");
     let run = run_in(
         &world,
-        ruled(vec![build], vec![rule("three", OnFailure::Block, three)], Vec::new()),
+        ruled(vec![build], vec![rule("twice", OnFailure::Block, twice)], Vec::new()),
     );
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
-    assert_eq!(std::fs::read_to_string(world.root().join("tries")).unwrap(), "x\nx\nx\n");
+    assert_eq!(std::fs::read_to_string(world.root().join("tries")).unwrap(), "x\nx\n");
     let done = world.only_events().into_iter().filter_map(|event| match event {
         Event::PhaseDone { done, .. } => Some(done.governance.unwrap().passed),
         _ => None,
     });
-    assert_eq!(done.collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(done.collect::<Vec<_>>(), [false, true]);
 }
 
 #[test]
@@ -246,6 +246,7 @@ fn files_are_validated_where_they_lie() {
     let look = |evidence: Evidence| {
         let gates = vec![rule("g", OnFailure::Warn, evidence)];
         let world = world.fork();
+        world.place.missing.store(true, Ordering::SeqCst);
         let run = super::calm(&world)
             .start(new_run(ruled(vec![work("echo '{}'")], gates, vec![])))
             .unwrap();
