@@ -130,7 +130,10 @@ fn validator(
     }
 }
 
-fn looked(evidence: &Evidence, files: &[(&str, &[u8])]) -> Found {
+/// Files by their paths.
+type Files<'a> = &'a [(&'a str, &'a [u8])];
+
+fn looked(evidence: &Evidence, files: Files<'_>) -> Found {
     let mut inspector = Inspector::of(evidence).unwrap().unwrap();
     for (path, bytes) in files.iter().filter(|(path, _)| inspector.wants(path)).collect::<Vec<_>>()
     {
@@ -144,7 +147,7 @@ fn a_validator_is_met_by_files_that_are_as_it_says() {
     let (require, forbid) =
         (validator(Some("^ok$"), None, false, None), validator(None, Some("bad"), false, None));
     let (json, small) = (validator(None, None, true, None), validator(None, None, false, Some(3)));
-    let all: [(&Evidence, &[(&str, &[u8])], bool); 20] = [
+    let all: [(&Evidence, Files<'_>, bool); 20] = [
         (&require, &[("a.txt", b"x\r\nok\r\ny")], true),
         (&require, &[("a.txt", b"ok"), ("b.txt", b"no")], false),
         (&require, &[("a.txt", b"ok"), ("b.md", b"no")], true),

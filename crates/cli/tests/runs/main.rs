@@ -25,6 +25,7 @@ mod holds;
 mod large;
 mod mistakes;
 mod packets;
+mod phases;
 mod queue;
 mod recover;
 mod repository;

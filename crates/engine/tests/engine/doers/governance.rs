@@ -268,6 +268,9 @@ fn files_are_validated_where_they_lie() {
     assert!(!look(files(&["src/*.rs"], None, Some("((a{200}){200}){200}"))).0);
 }
 
+/// Puts something into a world.
+type Make<'a> = &'a dyn Fn(&World);
+
 #[test]
 fn links_lead_nowhere_else_and_what_is_no_file_is_not_opened() {
     let outside = tempfile::tempdir().unwrap();
@@ -275,7 +278,7 @@ fn links_lead_nowhere_else_and_what_is_no_file_is_not_opened() {
     let link = |world: &World, to: &Path, name: &str| {
         std::os::unix::fs::symlink(to, world.root().join(name)).unwrap();
     };
-    let look = |make: &dyn Fn(&World)| {
+    let look = |make: Make<'_>| {
         let world = bare();
         write(world.root(), "real/ok.txt", "ok");
         make(&world);
@@ -297,7 +300,7 @@ fn links_lead_nowhere_else_and_what_is_no_file_is_not_opened() {
     // A link to a file of the workspace is that file.
     let met = look(&|world| link(world, Path::new("real/ok.txt"), "a.txt"));
     assert!(met.iter().all(|(met, _)| *met), "{met:?}");
-    let refusals: [(&dyn Fn(&World), &str); 5] = [
+    let refusals: [(Make<'_>, &str); 5] = [
         (
             &|world| link(world, &outside.path().join("ok.txt"), "a.txt"),
             "it leads outside the workspace",
