@@ -136,7 +136,8 @@ fn show(project: &Project, named: &str, output: &Output) -> Done {
     for check in &governance.compliance_checks {
         let violations = plain(&check.violations.join("; "));
         let name = plain(&check.compliance_type);
-        output.line(format!("  check    {name}: {} {violations}", check.status.as_str()).trim_end());
+        output
+            .line(format!("  check    {name}: {} {violations}", check.status.as_str()).trim_end());
     }
     let workspace = one.metadata.get("workspace").cloned().unwrap_or_default();
     if let Some(tree) = workspace.get("tree").and_then(Value::as_str) {

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use serde_json::json;
 use windlass_engine::Book;
+use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Next, RunName, Started};
 use windlass_kernel::{Digest, TraceId};
 use windlass_loops::{Known, LoopFile};
@@ -53,7 +54,7 @@ fn seed(place: &Place, runs: usize) {
                         inherited: std::collections::BTreeMap::new(),
                         loop_digest: file.digest,
                         options: json!({}),
-                        plan: file.plan.clone(),
+                        plan: Plan { checkpoints: false, ..file.plan.clone() },
                         policy_hash: Digest::of(b"policy"),
                         run_id: RunName::of(trace_id).to_string(),
                         task: json!({ "task": "wait" }),

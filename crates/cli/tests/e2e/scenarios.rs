@@ -15,6 +15,11 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::LedgerCorrupt, "no command reads the ledger; the tests of `formats` meet it"),
     (Code::BlobMissing, IN_BLOBS),
     (Code::BlobCorrupt, IN_BLOBS),
+    (Code::ImportInvalid, IN_RUNS),
+    (Code::CheckpointUnavailable, IN_RUNS),
+    (Code::WorkspaceChanged, IN_RUNS),
+    (Code::SnapshotCorrupt, IN_RUNS),
+    (Code::SnapshotFailed, "git has to fail for it; the tests of `connect` meet it"),
     (Code::DriverModelUnavailable, IN_A_RUN),
     (Code::DriverCapabilityExceeded, IN_A_RUN),
     (Code::DriverSandboxInconsistent, IN_A_RUN),
@@ -23,6 +28,8 @@ pub const NOT_HERE: &[(Code, &str)] = &[
 ];
 
 const IN_BLOBS: &str = "no command reads contents by itself; the tests of `blobs` meet it";
+const IN_RUNS: &str =
+    "it takes a run with checkpoints; `crates/cli/tests/runs/checkpoints.rs` meets it";
 const IN_A_RUN: &str = "a run of the driver loop ends with it as its reason, not with an error; \
     `crates/engine/tests/driver` meets it";
 

@@ -130,7 +130,8 @@ fn ac6_a_verdict_triggers_the_hold() {
     let events = story.repo.events(&story.trace);
     let held = events.iter().position(|event| event["kind"] == "held").unwrap();
     assert_eq!(events[held]["trigger"], "ESCALATION_REQUESTED");
-    assert_eq!(events[held - 1]["kind"], "phase_done", "nothing is done between them");
+    assert_eq!(events[held - 1]["kind"], "checkpointed", "the end of the phase is kept with it");
+    assert_eq!(events[held - 2]["kind"], "phase_done", "nothing is done between them");
     assert_eq!(events[held + 1]["kind"], "voted", "nothing is done until a person answers");
 }
 

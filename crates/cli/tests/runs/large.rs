@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 use windlass_engine::Book;
+use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Event, Next, RunName, Started};
 use windlass_kernel::{Digest, TraceId};
 use windlass_loops::{Known, LoopFile};
@@ -84,7 +85,7 @@ fn hold(store: &Arc<dyn Store>, source: &Arc<dyn Source>, file: &LoopFile) {
         inherited: std::collections::BTreeMap::new(),
         loop_digest: file.digest,
         options: Value::Object(serde_json::Map::new()),
-        plan: file.plan.clone(),
+        plan: Plan { checkpoints: false, ..file.plan.clone() },
         policy_hash: Digest::of(b"policy"),
         run_id: RunName::of(trace_id).to_string(),
         task: json!({ "task": "one" }),

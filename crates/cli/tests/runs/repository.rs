@@ -15,7 +15,8 @@ fn a_work_tree_leaves_the_main_tree_alone() {
     let (run, id) = (done.json(), id_of(&done));
     let mut after = repo.snapshot();
     after.retain(|name, _| {
-        !name.starts_with(".windlass/worktrees") && !name.starts_with(".windlass/artifacts")
+        let recorded = ["worktrees", "artifacts", "checkpoints", "snapshots.git", "blobs"];
+        !recorded.iter().any(|folder| name.starts_with(&format!(".windlass/{folder}")))
     });
     after.retain(|name, _| !name.starts_with(".git/"));
     let before = files.into_iter().filter(|(name, _)| !name.starts_with(".git/")).collect();
