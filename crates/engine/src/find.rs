@@ -123,15 +123,16 @@ impl Engine {
             return self.read(head.trace_id);
         };
         let mut run = Run::empty(head.trace_id);
-        match last.event {
-            Event::Ended { outcome, reason, detail } if last.entry_digest == head.entry_digest => {
-                run.ended = Some(Ended { outcome, reason, detail, at: last.ts });
-            }
-            Event::Held(held) if last.entry_digest == head.entry_digest => {
-                let (held, shown, since) = (*held, last.artifact_digest, last.ts);
-                run.hold = Some(Hold { held, shown, since, votes: Vec::new() });
-            }
-            _ => return self.read(head.trace_id),
+        if last.entry_digest != head.entry_digest {
+            return self.read(head.trace_id);
+        }
+        if let Event::Ended { outcome, reason, detail } = last.event {
+            run.ended = Some(Ended { outcome, reason, detail, at: last.ts });
+        } else if let Event::Held(held) = last.event {
+            let (held, shown, since) = (*held, last.artifact_digest, last.ts);
+            run.hold = Some(Hold { held, shown, since, votes: Vec::new() });
+        } else {
+            return self.read(head.trace_id);
         }
         run.head = head;
         run.started = Some(Arc::from(started));

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use windlass_kernel::run::{CutNote, Event, PhaseStatus, Rollback, Run};
+use windlass_kernel::run::{CutNote, Event, Next, PhaseStatus, Rollback, Run};
 use windlass_kernel::{CheckpointId, Code, State, TraceId};
 
 use crate::book::Book;
@@ -223,15 +223,9 @@ impl Engine {
         let book = Mutex::new(book);
         // With nothing to restore it does nothing.
         self.restore(&book)?;
-        let held = {
-            let book = lock(&book);
-            match book.run().next() {
-                windlass_kernel::run::Next::Record(event) if matches!(*event, Event::Held(_)) => {
-                    Some(*event)
-                }
-                _ => None,
-            }
-        };
+        let next = lock(&book).run().next();
+        let held = if let Next::Record(event) = next { Some(*event) } else { None };
+        let held = held.filter(|event| matches!(event, Event::Held(_)));
         if let Some(held) = held {
             let held = self.measured(held, lock(&book).run())?;
             self.record(&book, held)?;

@@ -252,10 +252,10 @@ fn print_files(files: &[Altered], output: &Output) {
 }
 
 fn brief(value: &Value) -> String {
-    let text = match value {
-        Value::Null => "-".to_owned(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
+    let text = match value.as_str() {
+        Some(text) => text.to_owned(),
+        None if value.is_null() => "-".to_owned(),
+        None => value.to_string(),
     };
     let text = plain(&text);
     if text.chars().count() > 100 {

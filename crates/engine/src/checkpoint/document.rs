@@ -233,10 +233,7 @@ fn intake(run: &Run) -> Value {
 }
 
 fn metadata(run: &Run, cut: &Cut) -> Value {
-    let mut all = match &cut.metadata {
-        Value::Object(object) => object.clone(),
-        _ => Map::new(),
-    };
+    let mut all: Map<String, Value> = cut.metadata.as_object().cloned().unwrap_or_default();
     all.insert("attempt".to_owned(), json!(cut.attempt));
     all.insert("facts".to_owned(), json!(run.facts));
     all.insert("kind".to_owned(), json!(cut.kind));
