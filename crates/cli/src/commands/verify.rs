@@ -27,7 +27,9 @@ pub fn choose(named: Option<&Path>, options: &Verify, output: &Output) -> Done {
     }
     // A trace's id is one even where a file has that name: `./ID` is the file.
     let path = options.what.as_deref().filter(|what| what.parse::<TraceId>().is_err());
-    if let Some(path) = path.map(Path::new).filter(|path| bundle_check::is_file(path)) {
+    // Whoever gives a key means a file, there or not.
+    let is_file = |path: &&Path| !options.key.is_empty() || bundle_check::is_file(path);
+    if let Some(path) = path.map(Path::new).filter(is_file) {
         return bundle_check::run(named, path, &options.key, output);
     }
     if !options.key.is_empty() {
