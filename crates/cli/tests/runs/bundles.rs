@@ -306,10 +306,10 @@ fn mistakes_with_bundles_are_told_apart() {
     let place = stranger();
     let anchor = place.work().join("x.anchor");
     public(&place, "ours.pub");
-    place.run(&["verify", "no.bundle"]).fails_with(1, "FILE_UNREADABLE");
+    place.run(&["verify", "no.bundle"]).fails_with(2, "ID_INVALID").warns("no file of that name");
     place.run(&["verify", "no.bundle", "--key", "x"]).exit(1);
     place.run(&["verify", "no", "--key", "../ours.pub"]).fails_with(1, "FILE_UNREADABLE");
-    place.run(&["verify", "./"]).fails_with(1, "FILE_UNREADABLE");
+    place.run(&["verify", "./", "--key", "../ours.pub"]).fails_with(1, "FILE_UNREADABLE");
     place.run(&["verify", "nonsense"]).fails_with(2, "ID_INVALID");
     place.run(&["verify", "--key", "x"]).fails_with(2, "REQUEST_INVALID");
     let path = anchor.to_str().unwrap();
