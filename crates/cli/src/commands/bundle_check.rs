@@ -14,12 +14,6 @@ use crate::failure::{Done, Failure, exit_of, hint_of};
 use crate::output::{Ink, Output, plain};
 use crate::project::{Project, unreadable};
 
-/// Whether an argument that is no id names a file, there or not.
-pub fn is_file(path: &Path) -> bool {
-    let looks_so = |text: &str| text.contains(['/', '.']);
-    path.is_file() || path.to_str().is_some_and(looks_so)
-}
-
 /// Checks a bundle and names every fault.
 pub fn run(named: Option<&Path>, path: &Path, given: &[PathBuf], output: &Output) -> Done {
     let project = match named {

@@ -14,6 +14,8 @@ use crate::failure::{Done, Failure, exit_of};
 use crate::output::{Ink, Output};
 use crate::project::Project;
 
+/// What to do about an argument that is neither a trace nor a bundle.
+const NEITHER: &str = "there is no file of that name either; `windlass trace list` prints the ids";
 /// How many entries are read in one go.
 const PAGE: usize = 4096;
 
@@ -27,7 +29,9 @@ pub fn choose(named: Option<&Path>, options: &Verify, output: &Output) -> Done {
     }
     // A trace's id is one even where a file has that name: `./ID` is the file.
     let path = options.what.as_deref().filter(|what| what.parse::<TraceId>().is_err());
-    if let Some(path) = path.map(Path::new).filter(|path| bundle_check::is_file(path)) {
+    // Whoever gives a key means a file, there or not.
+    let is_file = |path: &&Path| !options.key.is_empty() || path.is_file();
+    if let Some(path) = path.map(Path::new).filter(is_file) {
         return bundle_check::run(named, path, &options.key, output);
     }
     if !options.key.is_empty() {
@@ -37,7 +41,7 @@ pub fn choose(named: Option<&Path>, options: &Verify, output: &Output) -> Done {
     let project = Project::find(named)?;
     let store = project.store(&Project::config(&project.files()?)?)?;
     match &options.what {
-        Some(id) => one(&store, trace_id(id)?, output),
+        Some(id) => one(&store, trace_id(id).map_err(|failure| failure.hint(NEITHER))?, output),
         None => all(&store, output),
     }
 }

@@ -27,7 +27,8 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::DriverMemoryConflict, IN_A_RUN),
 ];
 
-const IN_BLOBS: &str = "no command reads contents by itself; the tests of `blobs` meet it";
+const IN_BLOBS: &str = "a missing content is left out of bundles, a damaged one is the bundle's fault; \
+    the tests of `blobs` meet it";
 const IN_RUNS: &str =
     "it takes a run with checkpoints; `crates/cli/tests/runs/checkpoints.rs` meets it";
 const IN_A_RUN: &str = "a run of the driver loop ends with it as its reason, not with an error; \

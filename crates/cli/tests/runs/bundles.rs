@@ -305,9 +305,11 @@ fn what_does_not_hold_together_is_never_signed() {
 fn mistakes_with_bundles_are_told_apart() {
     let place = stranger();
     let anchor = place.work().join("x.anchor");
-    place.run(&["verify", "no.bundle"]).fails_with(1, "FILE_UNREADABLE");
+    public(&place, "ours.pub");
+    place.run(&["verify", "no.bundle"]).fails_with(2, "ID_INVALID").warns("no file of that name");
     place.run(&["verify", "no.bundle", "--key", "x"]).exit(1);
-    place.run(&["verify", "./"]).fails_with(1, "FILE_UNREADABLE");
+    place.run(&["verify", "no", "--key", "../ours.pub"]).fails_with(1, "FILE_UNREADABLE");
+    place.run(&["verify", "./", "--key", "../ours.pub"]).fails_with(1, "FILE_UNREADABLE");
     place.run(&["verify", "nonsense"]).fails_with(2, "ID_INVALID");
     place.run(&["verify", "--key", "x"]).fails_with(2, "REQUEST_INVALID");
     let path = anchor.to_str().unwrap();
