@@ -126,6 +126,11 @@ impl Vault for GitVault {
         restored.map(drop).map_err(|error| trouble(&error))
     }
 
+    fn readable(&self, from: &str, to: &str) -> Result<(), EngineError> {
+        let read = self.opened()?.snapshots.readable(&tree(from)?, &tree(to)?);
+        read.map_err(|error| trouble(&error))
+    }
+
     fn merge(&self, base: &str, ours: &str, theirs: &str) -> Result<Joined, EngineError> {
         let merged = self.opened()?.snapshots.merge(&tree(base)?, &tree(ours)?, &tree(theirs)?);
         Ok(match merged.map_err(|error| trouble(&error))? {

@@ -151,6 +151,8 @@ impl Engine {
             let paths = plan.changed.iter().map(|path| path.to_string_lossy().into_owned());
             return Err(EngineError::Changed { run: name(run), paths: paths.collect() });
         }
+        // Nothing is on record yet: what cannot be gone back to is refused, not begun.
+        keeper.vault().readable(&now, &trees.target)?;
         let after = format!("{}/rollback-{number}/after", name(run));
         keeper.vault().hold_on_to(&trees.target, &after)?;
         rollback.snapshot = Some(now);

@@ -56,6 +56,12 @@ pub trait Vault: Send + Sync {
     /// for again.
     fn restore(&self, workspace: &Path, way: &Way<'_>) -> Result<(), EngineError>;
 
+    /// Reads everything that bringing a workspace from one tree to another would write.
+    ///
+    /// # Errors
+    /// [`EngineError`] with the code `SNAPSHOT_CORRUPT` when something of it is not whole.
+    fn readable(&self, from: &str, to: &str) -> Result<(), EngineError>;
+
     /// Merges two trees that come from a third.
     ///
     /// # Errors

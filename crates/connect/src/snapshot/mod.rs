@@ -24,6 +24,7 @@ mod merge;
 mod objects;
 mod place;
 mod plan;
+mod readable;
 mod reference;
 mod restore;
 mod stage;

@@ -169,6 +169,10 @@ impl Vault for MortalVault {
         self.around(|| self.inner.restore(workspace, way))
     }
 
+    fn readable(&self, from: &str, to: &str) -> Result<(), EngineError> {
+        self.inner.readable(from, to)
+    }
+
     fn merge(&self, base: &str, ours: &str, theirs: &str) -> Result<Joined, EngineError> {
         self.inner.merge(base, ours, theirs)
     }
