@@ -1,7 +1,7 @@
 //! `windlass call`.
 
 use serde_json::Value;
-use windlass_kernel::{Code, PlanId, RiskLevel, State};
+use windlass_kernel::{Code, Machine, PlanId, RiskLevel, State};
 use windlass_runtime::{
     Answer, CallReport, CallRequest, Gateway, Question, Source as _, System, Voice,
 };
@@ -22,7 +22,7 @@ pub fn run(project: &Project, command: &Call, output: &Output) -> Done {
             show(&gateway, &report, output)?;
             Ok(0)
         }
-        Call::List(options) => trace::list(project, options, output),
+        Call::List(options) => trace::list(project, options, Some(Machine::Call), output),
         Call::Approve(options) => decide(project, Answer::Approve, options, output),
         Call::Deny(options) => decide(project, Answer::Deny, options, output),
     }

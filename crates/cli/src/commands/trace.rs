@@ -16,7 +16,7 @@ const PAGE: usize = 1000;
 /// Runs a subcommand of `trace`.
 pub fn run(project: &Project, command: &Trace, output: &Output) -> Done {
     match command {
-        Trace::List(options) => list(project, options, output),
+        Trace::List(options) => list(project, options, None, output),
         Trace::Show { id } => show(project, trace_id(id)?, output),
         Trace::Log { id, artifacts, after } => {
             log(project, trace_id(id)?, *artifacts, *after, output)
@@ -28,8 +28,8 @@ fn open(project: &Project) -> Result<impl Store, Failure> {
     project.store(&Project::config(&project.files()?)?)
 }
 
-/// Lists traces.
-pub fn list(project: &Project, options: &CallList, output: &Output) -> Done {
+/// Lists traces: all, or those of one machine.
+pub fn list(project: &Project, options: &CallList, only: Option<Machine>, output: &Output) -> Done {
     let store = open(project)?;
     let state: Option<State> = match &options.state {
         Some(name) => {
@@ -55,7 +55,8 @@ pub fn list(project: &Project, options: &CallList, output: &Output) -> Done {
         filter.before = page.last().map(|state| state.head.trace_id);
         for state in page {
             let live = store.is_held(&state)?;
-            if options.held && !waits(&state, live) {
+            let other = |only| state.head.state.is_some_and(|state| state.machine() != only);
+            if only.is_some_and(other) || (options.held && !waits(&state, live)) {
                 continue;
             }
             if rows.len() == options.limit {

@@ -114,3 +114,11 @@ fn loops_are_listed_drawn_and_checked() {
     repo.windlass(&["loop", "check", "none.md"]).fails_with(1, "FILE_UNREADABLE");
     repo.windlass(&["run", "one", "--loop", "none"]).fails_with(2, "LOOP_NOT_FOUND");
 }
+
+#[test]
+fn a_run_on_hold_is_none_of_the_calls_that_wait() {
+    let repo = Repo::new();
+    repo.run(&escalating()).exit(4);
+    assert_eq!(repo.windlass(&["call", "list", "--held", "--ids"]).exit(0).text(), "");
+    assert!(!repo.windlass(&["trace", "list", "--held", "--ids"]).exit(0).text().is_empty());
+}
