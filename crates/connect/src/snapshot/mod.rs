@@ -115,6 +115,8 @@ impl Snapshots {
         workspace: &'a Workspace,
     ) -> Invocation<'a> {
         self.git(operation, kind, &self.private, &workspace.top)
+            // Whether the index is the one that we left is known by a digest of our own.
+            .args(["-c", "index.skipHash=true"])
             .env("GIT_WORK_TREE", &workspace.top)
             .env("GIT_INDEX_FILE", workspace.index(&self.private))
     }
