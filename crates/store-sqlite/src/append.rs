@@ -21,13 +21,14 @@ use crate::writer::Desk;
 ///
 /// The entries of a trace that is not filed are all that is written of it.
 pub fn append(
-    desk: &mut Desk,
+    desk: &mut Desk<'_>,
     append: &Append<'_>,
     me: HolderId,
     digests: Digests,
 ) -> Result<Result<TraceState, AppendError>, StoreError> {
     let trace_id = append.claim.trace_id();
-    let Desk { connection, tail } = desk;
+    let Desk { connection, tail, inserter } = desk;
+    let connection = *connection;
     let unfiled = tail.get(trace_id);
     if let Some((_, _, Some(damage))) = unfiled {
         return Ok(Err(AppendError::Chain { trace_id, source: damage.clone() }));
@@ -49,7 +50,7 @@ pub fn append(
         return Ok(Err(error));
     }
     if let Some(row) = filed {
-        insert_entries(connection, row.number, append, &Extra::default())?;
+        inserter.insert(connection, row.number, append, &Extra::default())?;
         update_trace(connection, &state)?;
         if let KeyAction::Reserve(reservation) = &append.key {
             insert_key(connection, reservation, trace_id)?;
@@ -71,7 +72,7 @@ pub fn append(
         released: append.after == After::Release,
         key: carrier.zip(reserved),
     };
-    insert_entries(connection, number, append, &extra)?;
+    inserter.insert(connection, number, append, &extra)?;
     let last_artifact = append.entries.last().map_or(Digest::GENESIS, artifact_of);
     tail.note(number, state, last_artifact, append.entries.len());
     match (reserved, carrier) {
@@ -121,46 +122,72 @@ struct Extra<'a> {
     key: Option<(usize, &'a Reservation)>,
 }
 
-fn insert_entries(
-    connection: &Connection,
-    number: TraceNumber,
-    append: &Append<'_>,
-    extra: &Extra<'_>,
-) -> Result<(), StoreError> {
-    let operation = "insert an entry";
-    let mut row = Bound::new(
-        connection,
-        "INSERT INTO entries (id, trace_id, prev_entry_digest, ts, from_state, to_state,
-                 artifact_type, artifact_id, artifact_digest, tool_call_id, idempotency_key,
-                 entry_digest, plan_id, holder, released, server_id, tool_name, request_digest,
-                 body)
+/// Inserts entries: the statements, compiled and at hand for all of a batch.
+#[derive(Default)]
+pub struct Inserter<'a> {
+    /// For what a trace begins with.
+    opening: Option<Bound<'a>>,
+    /// For what is added to it.
+    later: Option<Bound<'a>>,
+}
+
+/// The statement that inserts into one of the two tables.
+macro_rules! insert_into {
+    ($table:literal) => {
+        concat!(
+            "INSERT INTO ",
+            $table,
+            " (id, trace_id, prev_entry_digest, ts, from_state, to_state, artifact_type,
+                 artifact_id, artifact_digest, tool_call_id, idempotency_key, entry_digest,
+                 plan_id, holder, released, server_id, tool_name, request_digest, body)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                 ?18, ?19)",
-    )
-    .during(operation)?;
-    let last = append.entries.len().saturating_sub(1);
-    let mut before: Option<&Entry> = None;
-    for (place, new) in append.entries.iter().enumerate() {
-        let id = number.entry_id(new.entry.sequence_number)?;
-        let genesis = extra.genesis.as_ref().filter(|_| place == 0);
-        let key = extra.key.filter(|(at, _)| *at == place).map(|(_, key)| key);
-        let released = extra.released && place == last;
-        let mut bind = || -> rusqlite::Result<()> {
-            row.bind(1, id)?;
-            bind_entry(&mut row, &new.entry, before)?;
-            row.bind_optional(13, genesis.map(|(plan_id, _)| plan_id.0.as_bytes()))?;
-            row.bind_optional(14, genesis.map(|(_, holder)| holder.0.as_bytes()))?;
-            row.bind_optional(15, released.then_some(1))?;
-            row.bind_optional(16, key.map(|key| key.slot.server_id.as_str()))?;
-            row.bind_optional(17, key.map(|key| key.slot.tool_name.as_str()))?;
-            row.bind_optional(18, key.map(|key| key.request_digest.as_bytes()))?;
-            row.bind(19, new.body.as_slice())?;
-            row.run()
+                 ?18, ?19)"
+        )
+    };
+}
+
+impl<'a> Inserter<'a> {
+    const OPERATION: &'static str = "insert an entry";
+
+    fn insert(
+        &mut self,
+        connection: &'a Connection,
+        number: TraceNumber,
+        append: &Append<'_>,
+        extra: &Extra<'_>,
+    ) -> Result<(), StoreError> {
+        let (row, sql) = match append.claim {
+            Claim::New { .. } => (&mut self.opening, insert_into!("entries_opening")),
+            Claim::Held(_) => (&mut self.later, insert_into!("entries_later")),
         };
-        bind().during(operation)?;
-        before = Some(&new.entry);
+        let row = match row {
+            Some(row) => row,
+            none => none.insert(Bound::new(connection, sql).during(Self::OPERATION)?),
+        };
+        let last = append.entries.len().saturating_sub(1);
+        let mut before: Option<&Entry> = None;
+        for (place, new) in append.entries.iter().enumerate() {
+            let id = number.entry_id(new.entry.sequence_number)?;
+            let genesis = extra.genesis.as_ref().filter(|_| place == 0);
+            let key = extra.key.filter(|(at, _)| *at == place).map(|(_, key)| key);
+            let released = extra.released && place == last;
+            let mut bind = || -> rusqlite::Result<()> {
+                row.bind(1, id)?;
+                bind_entry(row, &new.entry, before)?;
+                row.bind_optional(13, genesis.map(|(plan_id, _)| plan_id.0.as_bytes()))?;
+                row.bind_optional(14, genesis.map(|(_, holder)| holder.0.as_bytes()))?;
+                row.bind_optional(15, released.then_some(1))?;
+                row.bind_optional(16, key.map(|key| key.slot.server_id.as_str()))?;
+                row.bind_optional(17, key.map(|key| key.slot.tool_name.as_str()))?;
+                row.bind_optional(18, key.map(|key| key.request_digest.as_bytes()))?;
+                row.bind(19, new.body.as_slice())?;
+                row.run()
+            };
+            bind().during(Self::OPERATION)?;
+            before = Some(&new.entry);
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Binds an entry's own columns, where they are not those of the row before.

@@ -12,7 +12,10 @@ use windlass_store::StoreError;
 use crate::error::During;
 
 /// Every migration there is; the last one's number is the format's version.
-pub const MIGRATIONS: &[&str] = &[include_str!("../migrations/0001_initial.sql")];
+pub const MIGRATIONS: &[&str] = &[
+    include_str!("../migrations/0001_initial.sql"),
+    include_str!("../migrations/0002_two_trees.sql"),
+];
 
 /// Marks a database as ours ("WNDL").
 const APPLICATION_ID: i64 = 0x574e_444c;
@@ -125,6 +128,10 @@ pub fn connect(path: &Path, settings: Settings) -> Result<Connection, StoreError
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .during("set its closing")?;
+    // Plans follow from the statements alone: to bind a value never compiles one anew.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .during("set its plans")?;
     connection
         .execute_batch(&format!(
             "PRAGMA synchronous = FULL;

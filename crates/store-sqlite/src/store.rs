@@ -105,13 +105,13 @@ impl SqliteStore {
 
     /// Decides and takes a lease inside a transaction.
     fn take(
-        desk: &mut Desk,
+        desk: &mut Desk<'_>,
         trace_id: TraceId,
         me: HolderId,
         free: impl Fn(&TraceState) -> bool,
     ) -> Result<Result<u64, AcquireError>, StoreError> {
-        desk.tail.settle(&desk.connection, trace_id)?;
-        let Some(TraceRow { mut state, .. }) = rows::load_trace(&desk.connection, trace_id)? else {
+        desk.tail.settle(desk.connection, trace_id)?;
+        let Some(TraceRow { mut state, .. }) = rows::load_trace(desk.connection, trace_id)? else {
             return Err(StoreError::NotFound { trace_id });
         };
         if let Some(holder) = state.holder
@@ -121,7 +121,7 @@ impl SqliteStore {
         }
         state.fence += 1;
         state.holder = Some(me);
-        append::update_trace(&desk.connection, &state)?;
+        append::update_trace(desk.connection, &state)?;
         Ok(Ok(state.fence))
     }
 }
@@ -205,7 +205,7 @@ impl Store for SqliteStore {
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let checkpoint = checkpoint.clone();
         let document = document(&checkpoint)?;
-        self.writer.write(move |Desk { connection, tail }| {
+        self.writer.write(move |Desk { connection, tail, .. }| {
             let trace_id = lease.trace_id();
             tail.settle(connection, trace_id)?;
             let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
@@ -265,7 +265,7 @@ impl Store for SqliteStore {
 
     fn release(&self, lease: Lease) -> Result<(), StoreError> {
         let (trace_id, fence) = (lease.trace_id(), lease.fence());
-        let result = self.writer.write(move |Desk { connection, tail }| {
+        let result = self.writer.write(move |Desk { connection, tail, .. }| {
             tail.settle(connection, lease.trace_id())?;
             if let Some(TraceRow { mut state, .. }) =
                 rows::load_trace(connection, lease.trace_id())?
@@ -291,7 +291,7 @@ impl Store for SqliteStore {
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let attempt = redispatch.attempt;
         let document = document(redispatch)?;
-        self.writer.write(move |Desk { connection, tail }| {
+        self.writer.write(move |Desk { connection, tail, .. }| {
             let trace_id = lease.trace_id();
             tail.settle(connection, trace_id)?;
             let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);

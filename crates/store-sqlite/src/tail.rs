@@ -98,7 +98,10 @@ impl Tail {
         let operation = "read its last numbers";
         let upto = fold::filed_upto(connection)?;
         let last: Option<i64> = connection
-            .prepare_cached("SELECT max(id) FROM entries")
+            .prepare_cached(
+                "SELECT max(ifnull((SELECT max(id) FROM entries_opening), 0),
+                     ifnull((SELECT max(id) FROM entries_later), 0))",
+            )
             .during(operation)?
             .query_row([], |row| row.get(0))
             .during(operation)?;

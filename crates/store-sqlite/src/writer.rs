@@ -3,6 +3,8 @@
 //! One thread writes at a time. Whoever finds nobody writing commits its own work at once, so that a
 //! single caller pays no thread switch. If others have queued up meanwhile, a thread of the writer's
 //! own takes over and commits all that waits, in one transaction with one sync, until nothing does.
+//! It wakes only the first of a batch, who wakes two more, and so on: the thread that all wait for has
+//! something better to do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,6 +14,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use windlass_store::{StoreError, fault};
 
+use crate::append::Inserter;
 use crate::error::During;
 use crate::find::Index;
 use crate::tail::Tail;
@@ -23,30 +26,46 @@ const CLOSING_TIMEOUT: Duration = Duration::from_millis(100);
 ///
 /// The outer error ends the transaction; what the work itself refuses is in `T` and must leave
 /// nothing written.
-type Work = Box<dyn FnMut(&mut Desk) -> Result<(), StoreError> + Send>;
+type Work = Box<dyn FnMut(&mut Desk<'_>) -> Result<(), StoreError> + Send>;
 
 struct Ticket {
     work: Mutex<Option<Work>>,
-    result: Mutex<Option<Result<(), StoreError>>>,
-    changed: Condvar,
+    end: Mutex<Option<End>>,
+    ended: Condvar,
+}
+
+/// What has become of a ticket's work, and the tickets whose owners are to be woken next: their ends
+/// are known.
+struct End {
+    result: Result<(), StoreError>,
+    next: [Option<Arc<Ticket>>; 2],
 }
 
 impl Ticket {
-    fn finish(&self, result: Result<(), StoreError>) {
-        *lock(&self.result) = Some(result);
-        self.changed.notify_one();
-    }
-
     fn wait(&self) -> Result<(), StoreError> {
-        let mut result = lock(&self.result);
-        loop {
-            match result.take() {
-                Some(result) => return result,
-                None => {
-                    result = self.changed.wait(result).unwrap_or_else(PoisonError::into_inner);
-                }
+        let mut end = lock(&self.end);
+        let End { result, next } = loop {
+            match end.take() {
+                Some(end) => break end,
+                None => end = self.ended.wait(end).unwrap_or_else(PoisonError::into_inner),
             }
+        };
+        drop(end);
+        for ticket in next.into_iter().flatten() {
+            ticket.ended.notify_one();
         }
+        result
+    }
+}
+
+/// Tells the owners of tickets what has become of their work. Each wakes two others.
+fn tell(batch: &[Arc<Ticket>], results: Vec<Result<(), StoreError>>) {
+    for (at, (ticket, result)) in batch.iter().zip(results).enumerate() {
+        let next = [2 * at + 1, 2 * at + 2].map(|next| batch.get(next).map(Arc::clone));
+        *lock(&ticket.end) = Some(End { result, next });
+    }
+    if let Some(first) = batch.first() {
+        first.ended.notify_one();
     }
 }
 
@@ -63,15 +82,23 @@ struct Queue {
 struct Shared {
     queue: Mutex<Queue>,
     turn: Condvar,
-    desk: Mutex<Desk>,
+    books: Mutex<Books>,
 }
 
-/// What whoever writes works with.
-pub struct Desk {
-    /// The connection, inside a transaction.
-    pub connection: Connection,
+/// What only one may have at a time: whoever writes.
+struct Books {
+    connection: Connection,
+    tail: Tail,
+}
+
+/// What the work of a batch is done with, inside its transaction.
+pub struct Desk<'a> {
+    /// The connection.
+    pub connection: &'a Connection,
     /// The traces that are not filed.
-    pub tail: Tail,
+    pub tail: &'a mut Tail,
+    /// Inserts entries.
+    pub inserter: Inserter<'a>,
 }
 
 /// The database's only writing connection in this process.
@@ -90,7 +117,7 @@ impl Writer {
         let shared = Shared {
             queue: Mutex::default(),
             turn: Condvar::new(),
-            desk: Mutex::new(Desk { connection, tail: Tail::default() }),
+            books: Mutex::new(Books { connection, tail: Tail::default() }),
         };
         Self { shared: Arc::new(shared), thread: OnceLock::new() }
     }
@@ -98,17 +125,17 @@ impl Writer {
     /// Runs `work` in a transaction; returns once it is durable, or has failed.
     pub fn write<T: Send + 'static>(
         &self,
-        mut work: impl FnMut(&mut Desk) -> Result<T, StoreError> + Send + 'static,
+        mut work: impl FnMut(&mut Desk<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let answer = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&answer);
         let ticket = Arc::new(Ticket {
-            work: Mutex::new(Some(Box::new(move |desk: &mut Desk| {
+            work: Mutex::new(Some(Box::new(move |desk: &mut Desk<'_>| {
                 *lock(&slot) = Some(work(desk)?);
                 Ok(())
             }))),
-            result: Mutex::new(None),
-            changed: Condvar::new(),
+            end: Mutex::new(None),
+            ended: Condvar::new(),
         });
         let result = self.run(&ticket);
         // The writer may still have the ticket in its hand; what the work carries was made on this
@@ -121,27 +148,27 @@ impl Writer {
 
     /// What readers know of the unfiled traces.
     pub fn index(&self) -> Arc<Mutex<Index>> {
-        lock(&self.shared.desk).tail.index()
+        lock(&self.shared.books).tail.index()
     }
 
     /// Files what this process knows to be unfiled, if that can be had at once. It says nothing new,
     /// so it need not be durable: if the power fails, the next process files it.
     pub fn close(&self) {
-        let mut desk = lock(&self.shared.desk);
-        if desk.tail.is_empty() {
+        let mut books = lock(&self.shared.books);
+        let Books { connection, tail } = &mut *books;
+        if tail.is_empty() {
             return;
         }
-        let ready = desk.connection.execute_batch("PRAGMA synchronous = NORMAL").is_ok()
-            && desk.connection.busy_timeout(CLOSING_TIMEOUT).is_ok()
-            && run(&desk.connection, "BEGIN IMMEDIATE", "begin a transaction").is_ok();
+        let ready = connection.execute_batch("PRAGMA synchronous = NORMAL").is_ok()
+            && connection.busy_timeout(CLOSING_TIMEOUT).is_ok()
+            && run(connection, "BEGIN IMMEDIATE", "begin a transaction").is_ok();
         if ready {
-            let Desk { connection, tail } = &mut *desk;
             let filed = tail
                 .refresh(connection)
                 .and_then(|()| tail.file_all(connection))
                 .and_then(|()| run(connection, "COMMIT", "commit"));
             // Nobody is left to be told.
-            drop(conclude(&mut desk, filed));
+            drop(conclude(&mut books, filed));
         }
     }
 
@@ -224,63 +251,62 @@ impl Shared {
                 }
                 std::mem::take(&mut queue.waiting)
             };
-            let results = self.commit(&batch);
-            for (ticket, result) in batch.iter().zip(results) {
-                ticket.finish(result);
-            }
+            tell(&batch, self.commit(&batch));
         }
     }
 
     /// Commits a batch together; if that fails, each piece of it alone, so that one piece that
     /// cannot be written does not take the others with it.
     fn commit(&self, batch: &[Arc<Ticket>]) -> Vec<Result<(), StoreError>> {
-        let mut desk = lock(&self.desk);
-        match commit_together(&mut desk, batch) {
+        let mut books = lock(&self.books);
+        match commit_together(&mut books, batch) {
             Ok(()) => batch.iter().map(|_| Ok(())).collect(),
             Err(error) if batch.len() == 1 => vec![Err(error)],
             Err(_) => batch
                 .iter()
-                .map(|ticket| commit_together(&mut desk, std::slice::from_ref(ticket)))
+                .map(|ticket| commit_together(&mut books, std::slice::from_ref(ticket)))
                 .collect(),
         }
     }
 }
 
-fn commit_together(desk: &mut Desk, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
+fn commit_together(books: &mut Books, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
     fault::point("append.before");
-    run(&desk.connection, "BEGIN IMMEDIATE", "begin a transaction")?;
-    let result = perform(desk, batch).and_then(|()| {
+    run(&books.connection, "BEGIN IMMEDIATE", "begin a transaction")?;
+    let result = perform(books, batch).and_then(|()| {
         fault::point("append.inside");
-        run(&desk.connection, "COMMIT", "commit")
+        run(&books.connection, "COMMIT", "commit")
     });
-    conclude(desk, result)?;
+    conclude(books, result)?;
     fault::point("append.after");
     Ok(())
 }
 
 /// Does all work of a batch inside its transaction.
-fn perform(desk: &mut Desk, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
-    desk.tail.refresh(&desk.connection)?;
+fn perform(books: &mut Books, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
+    let Books { connection, tail } = books;
+    tail.refresh(connection)?;
+    let mut desk = Desk { connection, tail, inserter: Inserter::default() };
     for ticket in batch {
         let mut work = lock(&ticket.work);
         let Some(work) = work.as_mut() else { continue };
         // One that panics must fail alone: nobody may wait for it for ever.
-        catch_unwind(AssertUnwindSafe(|| work(desk))).unwrap_or_else(|_| {
+        catch_unwind(AssertUnwindSafe(|| work(&mut desk))).unwrap_or_else(|_| {
             Err(StoreError::Corrupt { reason: "a write failed inside Windlass".to_owned() })
         })?;
     }
-    desk.tail.file_if_full(&desk.connection)
+    desk.tail.file_if_full(desk.connection)
 }
 
 /// Makes memory follow what has become of a transaction.
-fn conclude(desk: &mut Desk, result: Result<(), StoreError>) -> Result<(), StoreError> {
+fn conclude(books: &mut Books, result: Result<(), StoreError>) -> Result<(), StoreError> {
     if result.is_ok() {
-        desk.tail.publish();
+        books.tail.publish();
         return Ok(());
     }
-    desk.tail.forget();
-    if !desk.connection.is_autocommit() {
-        run(&desk.connection, "ROLLBACK", "roll back")?;
+    books.tail.forget();
+    if !books.connection.is_autocommit() {
+        run(&books.connection, "ROLLBACK", "roll back")?;
     }
     result
 }
@@ -299,7 +325,7 @@ mod tests {
     #[test]
     fn work_that_panics_fails_alone_and_nobody_waits_for_ever() {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(crate::MIGRATIONS[0]).unwrap();
+        connection.execute_batch(&crate::MIGRATIONS.concat()).unwrap();
         connection.execute_batch("CREATE TABLE log (id INTEGER PRIMARY KEY)").unwrap();
         let writer = Writer::new(connection);
         let results: Vec<bool> = std::thread::scope(|scope| {

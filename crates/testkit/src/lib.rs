@@ -11,6 +11,10 @@ pub mod gateway;
 #[cfg(feature = "mcp-server")]
 pub mod mcp_server;
 
+/// SQL that lets a test change the journal in SQLite behind the product's back, as if `entries` were
+/// one plain table; of the connection that runs it, nothing else is to be asked.
+pub const TAMPER: &str = include_str!("tamper.sql");
+
 /// Finds an example that cargo built in the same profile as the running test.
 ///
 /// # Panics

@@ -279,15 +279,16 @@ impl Place {
     /// Opens the journal's file behind the binary's back, with nothing that would stop a change.
     pub fn tamper(&self) -> rusqlite::Connection {
         let database = rusqlite::Connection::open(self.database()).expect("a database");
+        database.execute_batch(windlass_testkit::TAMPER).expect("no triggers");
         database
-            .execute_batch(
-                "DROP TRIGGER IF EXISTS entries_are_never_updated;
-                 DROP TRIGGER IF EXISTS entries_are_never_deleted;
-                 DROP TRIGGER IF EXISTS keys_are_never_updated;
-                 DROP TRIGGER IF EXISTS keys_are_never_deleted;",
-            )
-            .expect("no triggers");
-        database
+    }
+
+    /// Changes rows of the journal behind the binary's back, and says how many.
+    pub fn meddle(&self, sql: &str, values: impl rusqlite::Params) -> u64 {
+        let database = self.tamper();
+        let before = database.total_changes();
+        database.execute(sql, values).expect("a change");
+        database.total_changes() - before
     }
 
     /// Whether any file of the project holds these bytes.

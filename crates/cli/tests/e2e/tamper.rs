@@ -203,7 +203,7 @@ fn broken_traces_are_listed_for_people() {
     place.completed();
     place.held();
     let change = "UPDATE entries SET ts = ts + 1 WHERE id % 16777216 = 2";
-    assert_eq!(place.tamper().execute(change, []).unwrap(), 2);
+    assert_eq!(place.meddle(change, []), 2);
     let outcome = place.run(&["verify"]).exit(5).quiet();
     let id = place.ids().pop().unwrap();
     let one = place.run(&["verify", &id]).exit(5).quiet();

@@ -128,7 +128,7 @@ fn every_tampering_with_a_trace_is_named() {
     let ids: Vec<String> = (0..7).map(|_| place.completed()).collect();
     anchor(&place);
     let change = |sql: &str| {
-        assert!(place.tamper().execute(sql, []).unwrap() > 0, "{sql}");
+        assert!(place.meddle(sql, []) > 0, "{sql}");
     };
     change(&format!("DELETE FROM entries WHERE {}", of(&ids[0], "> 0")));
     change(&format!(

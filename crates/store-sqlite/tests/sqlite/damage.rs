@@ -5,7 +5,7 @@ use windlass_kernel::{ChainError, Entry, TraceId};
 use windlass_store::conformance::fixture::{Ending, Trace};
 use windlass_store::{Store, TraceState, Visitor};
 
-use crate::support::{Place, assert_reads_back, fixture, put};
+use crate::support::{Place, assert_reads_back, fixture, meddle, put};
 
 /// What a scan shows: each trace, whether its head was readable, and which entries were.
 #[derive(Default)]
@@ -29,8 +29,7 @@ fn scanned_after(damage: impl FnOnce(&Connection)) -> (Place, Trace, (TraceId, b
     let store = place.open();
     traces.iter().for_each(|trace| put(&store, trace));
     drop(store);
-    let connection = place.connect();
-    connection.execute_batch("DROP TRIGGER entries_are_never_updated").unwrap();
+    let connection = place.tamper();
     damage(&connection);
     drop(connection);
     let store = place.open();
@@ -56,7 +55,7 @@ fn an_entry_that_names_no_trace_is_shown_under_the_one_it_is_filed_under() {
     {
         let sql = format!("UPDATE entries SET trace_id = x'00' WHERE {which}");
         let (place, trace, shown) =
-            scanned_after(|connection| assert!(connection.execute(&sql, []).unwrap() > 0));
+            scanned_after(|connection| assert!(meddle(connection, &sql) > 0));
         assert_eq!(shown, (trace.trace_id, true, readable.to_vec()));
         let error = place.open().list_log_entries(trace.trace_id, 0, 9).unwrap_err();
         assert!(error.to_string().contains("is corrupt"), "{error}");
@@ -78,8 +77,7 @@ fn every_unreadable_column_of_an_entry_is_reported() {
     ];
     for column in columns {
         let sql = format!("UPDATE entries SET {column} WHERE id = (2 << 24) + 2");
-        let (_, trace, shown) =
-            scanned_after(|connection| assert_eq!(connection.execute(&sql, []).unwrap(), 1));
+        let (_, trace, shown) = scanned_after(|connection| assert_eq!(meddle(connection, &sql), 1));
         assert_eq!(shown, (trace.trace_id, true, vec![true, false, true, true]), "{column}");
     }
 }
@@ -96,7 +94,7 @@ fn a_head_that_cannot_be_read_is_shown_as_none() {
     for column in columns {
         let sql = format!("UPDATE traces SET {column} WHERE trace_number = 2");
         let (place, trace, shown) =
-            scanned_after(|connection| assert_eq!(connection.execute(&sql, []).unwrap(), 1));
+            scanned_after(|connection| assert_eq!(meddle(connection, &sql), 1));
         assert_eq!(shown, (trace.trace_id, false, vec![true; 4]), "{column}");
         let error = place.open().load_state(trace.trace_id).unwrap_err();
         assert_eq!(error.code(), windlass_kernel::Code::StoreCorrupt, "{column}");

@@ -11,7 +11,7 @@ use windlass_store::{
 use windlass_store_sqlite::SqliteStore;
 
 use crate::support::{
-    Place, assert_reads_back, fixture, lines, open, player, put, succeeds, tell, verify,
+    Place, assert_reads_back, fixture, lines, meddle, open, player, put, succeeds, tell, verify,
 };
 
 /// Up to which number the traces are filed, and how many rows say so.
@@ -280,10 +280,8 @@ fn damaged_and_filed(sql: &str, filer: Filed, check: &impl Fn(&SqliteStore, &Tra
     let make = fixture(0);
     let calls = [(); 3].map(|()| make.call(Ending::Completed));
     let leases = calls.each_ref().map(|call| hold(&store, call));
-    let damage: Connection = place.connect();
-    damage.execute_batch("DROP TRIGGER entries_are_never_updated").unwrap();
-    damage.execute_batch("DROP TRIGGER entries_are_never_deleted").unwrap();
-    assert_eq!(damage.execute(sql, []).unwrap(), 1, "{sql}");
+    let damage: Connection = place.tamper();
+    assert_eq!(meddle(&damage, sql), 1, "{sql}");
     let [first, middle, last] = &calls;
     let others = |store: &dyn Store, count| {
         for call in [first, last] {
@@ -356,10 +354,8 @@ fn a_last_entry_that_goes_while_its_writer_lives_is_missed() {
         let (call, other) = (fixture(1).call(Ending::Completed), fixture(2).run_long(2));
         let lease = hold(&store, &call);
         put(&store, &other);
-        let damage = place.connect();
-        damage.execute_batch("DROP TRIGGER entries_are_never_deleted").unwrap();
         let sql = format!("DELETE FROM entries WHERE id {which}");
-        assert_eq!(damage.execute(&sql, []).unwrap(), 3 - left);
+        assert_eq!(meddle(&place.tamper(), &sql), 3 - left);
         let error = store.append(call.append(&lease, 3, 1)).unwrap_err();
         assert_eq!(error.code(), Code::StateSequenceGap, "{error}");
         drop(store);
@@ -406,9 +402,7 @@ fn an_unreadable_reservation_is_not_a_free_key() {
         let make = fixture(0);
         let calls = [(); 2].map(|()| make.call(Ending::Completed));
         let _leases = calls.each_ref().map(|call| hold(&store, call));
-        let damage = place.connect();
-        damage.execute_batch("DROP TRIGGER entries_are_never_updated").unwrap();
-        assert_eq!(damage.execute(&sql, []).unwrap(), 1);
+        assert_eq!(meddle(&place.tamper(), &sql), 1);
         let refused = |store: &dyn Store| {
             let error = store.load_idempotency(&calls[1].slot()).unwrap_err();
             assert_eq!(error.code(), Code::StoreCorrupt, "{change}");

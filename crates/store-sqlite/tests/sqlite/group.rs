@@ -57,7 +57,7 @@ fn what_the_database_refuses_fails_alone_in_its_group() {
     place
         .connect()
         .execute_batch(&format!(
-            "CREATE TRIGGER taster BEFORE INSERT ON entries
+            "CREATE TRIGGER taster BEFORE INSERT ON entries_opening
              WHEN instr(CAST(NEW.body AS TEXT), '{POISON}')
              BEGIN SELECT RAISE(ABORT, 'poisoned'); END"
         ))

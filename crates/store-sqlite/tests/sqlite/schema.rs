@@ -58,11 +58,18 @@ fn the_database_itself_refuses_to_change_what_is_append_only() {
     let append = Append { key: trace.reserve(), ..trace.create(3, After::Keep) };
     let lease = store.append(append).unwrap().lease.unwrap();
     store.record_redispatch(&lease, &make.redispatch(2)).unwrap();
+    let ended = make.call(Ending::Completed);
+    let held = store.append(ended.create(3, After::Keep)).unwrap().lease.unwrap();
+    store.append(ended.append(&held, 3, 1)).unwrap();
     let connection = place.connect();
     let refused = [
-        ("UPDATE entries SET body = NULL", "entries are append-only"),
-        ("UPDATE entries SET ts = ts + 1 WHERE false OR id > 0", "entries are append-only"),
-        ("DELETE FROM entries", "entries are append-only"),
+        ("UPDATE entries SET body = NULL", "it is a view"),
+        ("DELETE FROM entries", "it is a view"),
+        ("UPDATE entries_opening SET body = NULL", "entries are append-only"),
+        ("UPDATE entries_opening SET ts = ts + 1 WHERE false OR id > 0", "entries are append-only"),
+        ("DELETE FROM entries_opening", "entries are append-only"),
+        ("UPDATE entries_later SET body = NULL", "entries are append-only"),
+        ("DELETE FROM entries_later", "entries are append-only"),
         ("UPDATE idempotency SET tool_name = 'other'", "idempotency records are kept"),
         ("DELETE FROM idempotency", "idempotency records are kept"),
         ("UPDATE redispatches SET attempt = 7", "dispatches are append-only"),
@@ -74,7 +81,8 @@ fn the_database_itself_refuses_to_change_what_is_append_only() {
     }
     // A row cannot be put in the place of another one either.
     let copies = [
-        "INSERT OR REPLACE INTO entries SELECT * FROM entries",
+        "INSERT OR REPLACE INTO entries_opening SELECT * FROM entries_opening",
+        "INSERT OR REPLACE INTO entries_later SELECT * FROM entries_later",
         "INSERT OR REPLACE INTO idempotency SELECT * FROM idempotency",
         "INSERT OR REPLACE INTO redispatches SELECT * FROM redispatches",
     ];
@@ -88,6 +96,7 @@ fn the_database_itself_refuses_to_change_what_is_append_only() {
         );
     }
     crate::support::assert_reads_back(&store, &trace, 3);
+    crate::support::assert_reads_back(&store, &ended, 4);
     assert_eq!(store.list_redispatches(trace.trace_id).unwrap().len(), 1);
 }
 
@@ -117,4 +126,47 @@ fn open_traces_are_found_by_their_index() {
         ORDER BY trace_id DESC LIMIT 10";
     let plan: String = place.connect().query_row(sql, [], |row| row.get(3)).unwrap();
     assert!(plan.contains("traces_open"), "{plan}");
+}
+
+/// What a database of the first version had in one tree is read, verified and added to.
+#[test]
+fn a_database_of_the_first_version_is_taken_over_as_it_is() {
+    let place = Place::new();
+    let make = Fixture::new();
+    let store = place.open();
+    let ended = make.call(Ending::Completed);
+    store.append(ended.create(4, After::Release)).unwrap();
+    let open = make.call(Ending::Completed);
+    let lease = store.append(open.create(2, After::Keep)).unwrap().lease.unwrap();
+    store.append(open.append(&lease, 2, 1)).unwrap();
+    drop(store);
+    place
+        .connect()
+        .execute_batch(
+            "DROP VIEW entries;
+             DROP TRIGGER opening_entries_are_never_updated;
+             DROP TRIGGER opening_entries_are_never_deleted;
+             INSERT INTO entries_opening SELECT * FROM entries_later;
+             DROP TABLE entries_later;
+             ALTER TABLE entries_opening RENAME TO entries;
+             CREATE TRIGGER entries_are_never_updated BEFORE UPDATE ON entries
+             BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
+             CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries
+             BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
+             PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    let store = place.open();
+    crate::support::assert_reads_back(&store, &ended, 4);
+    crate::support::assert_reads_back(&store, &open, 3);
+    let lease = store.acquire(open.trace_id).unwrap();
+    store.append(open.append(&lease, 3, 1)).unwrap();
+    crate::support::assert_reads_back(&store, &open, 4);
+    assert_eq!(crate::support::verify(&store), (2, 8));
+    let connection = place.connect();
+    let count = |table: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM {table}");
+        connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((count("entries_opening"), count("entries_later")), (7, 1));
 }

@@ -44,6 +44,13 @@ impl Place {
     }
 
     /// The lock files there are.
+    /// A connection that can change what is append-only.
+    pub fn tamper(&self) -> Connection {
+        let connection = self.connect();
+        connection.execute_batch(windlass_testkit::TAMPER).unwrap();
+        connection
+    }
+
     pub fn locks(&self) -> Vec<PathBuf> {
         let folder = self.folder().join("windlass.db.locks");
         let files = std::fs::read_dir(folder).into_iter().flatten();
@@ -56,6 +63,13 @@ pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
 }
 
 /// A fixture whose ids no other number's fixture makes.
+/// Changes rows and says how many.
+pub fn meddle(connection: &Connection, sql: &str) -> usize {
+    let before = connection.total_changes();
+    connection.execute(sql, []).unwrap();
+    usize::try_from(connection.total_changes() - before).unwrap()
+}
+
 pub fn fixture(number: u64) -> Fixture {
     let make = Fixture::new();
     for _ in 0..number * 1_000 {
