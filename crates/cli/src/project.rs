@@ -106,6 +106,13 @@ impl Project {
         Ok(())
     }
 
+    /// Reads the settings alone, for what asks nothing but the journal.
+    pub fn settings(&self) -> Result<Config, Failure> {
+        let path = self.folder.join("config.toml");
+        let bytes = path.exists().then(|| read_file(&path)).transpose()?;
+        Self::config(&bytes.into_iter().map(|bytes| ("config.toml".to_owned(), bytes)).collect())
+    }
+
     /// Reads the settings out of the files that decide.
     pub fn config(files: &BTreeMap<String, Vec<u8>>) -> Result<Config, Failure> {
         let Some(bytes) = files.get("config.toml") else { return Ok(Config::default()) };

@@ -13,7 +13,7 @@ use windlass_engine::{
     Workshop,
 };
 use windlass_governance::{Composed, GovernanceFile, Stated, compose};
-use windlass_kernel::run::plan::{Doer, Plan};
+use windlass_kernel::run::plan::Plan;
 use windlass_kernel::{Code, RiskLevel};
 use windlass_loops::{AgentFile, Known, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
@@ -145,10 +145,7 @@ fn driver(
 
 /// Whether a loop has phases of the driver's.
 fn is_driven(plan: &Plan) -> bool {
-    let own = |doer: &Doer| matches!(doer, Doer::Builtin { name, .. } if DRIVER_BUILTINS.contains(&name.as_str()));
-    plan.phases
-        .iter()
-        .any(|phase| own(&phase.doer) || phase.checks.iter().any(|check| own(&check.doer)))
+    plan.builtins().any(|name| DRIVER_BUILTINS.contains(&name))
 }
 
 /// Reads the agents among the files that decide.

@@ -26,6 +26,7 @@ pub use builtin::{BUILTINS, Builtin, Deed};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
 pub use toolbox::{Guard, ToolReply, ToolRequest, Toolbox};
 
+use self::governance::Inspectors;
 use crate::engine::{Place, Workshop};
 use crate::error::EngineError;
 use crate::hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};
@@ -48,6 +49,7 @@ pub struct Doers {
     pub(crate) runners: RunnerChoice,
     pub(crate) builtins: BTreeMap<String, Box<dyn Builtin>>,
     pub(crate) guard: Option<Arc<dyn Guard>>,
+    inspectors: Inspectors,
 }
 
 /// What came of a doer, before it is weighed.
@@ -106,7 +108,19 @@ impl Doers {
         runners: RunnerChoice,
     ) -> Self {
         let builtins = builtin::shipped();
-        Self { workshop, place, connect, source, stop, agents, runners, builtins, guard: None }
+        let (guard, inspectors) = (None, Inspectors::default());
+        Self {
+            workshop,
+            place,
+            connect,
+            source,
+            stop,
+            agents,
+            runners,
+            builtins,
+            guard,
+            inspectors,
+        }
     }
 
     /// Adds builtins of a loop that brings its own.
@@ -208,8 +222,9 @@ impl Doers {
         } else {
             None
         };
-        let governance =
-            measured.and_then(|measured| governance::judge(measured, assignment, change.as_ref()));
+        let governance = measured.and_then(|measured| {
+            governance::judge(&self.inspectors, measured, assignment, change.as_ref())
+        });
         if let Some(governed) = &governance {
             failure = governance::failure(governed, &assignment.run);
         }

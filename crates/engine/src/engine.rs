@@ -12,6 +12,7 @@ use windlass_store::Store;
 
 use crate::book::Book;
 use crate::error::EngineError;
+use crate::find::{Found, RunFilter, Runs};
 use crate::hands::Hands;
 use crate::keeper::Keeper;
 use crate::stop::Stop;
@@ -220,6 +221,36 @@ impl Engine {
             escort: None,
             keeper: None,
         }
+    }
+
+    /// Reads runs.
+    #[must_use]
+    pub fn runs(&self) -> Runs {
+        Runs::new(Arc::clone(&self.store))
+    }
+
+    /// Finds a run by its name or its trace's id.
+    ///
+    /// # Errors
+    /// [`EngineError::NotFound`] when there is none.
+    pub fn find(&self, name: &str) -> Result<TraceId, EngineError> {
+        self.runs().find(name)
+    }
+
+    /// Lists runs, newest first.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the store cannot be read.
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<Found>, EngineError> {
+        self.runs().list(filter)
+    }
+
+    /// Reads a run as recorded.
+    ///
+    /// # Errors
+    /// [`EngineError`] when there is none, or its trace does not hold together.
+    pub fn read(&self, trace_id: TraceId) -> Result<Run, EngineError> {
+        self.runs().read(trace_id)
     }
 
     /// Has every event recorded with what the escort adds to it.

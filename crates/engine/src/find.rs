@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use windlass_kernel::run::{Ended, Event, Hold, Run, RunEvent, RunName};
-use windlass_kernel::{Digest, Machine, State, Timestamp, TraceId};
+use windlass_kernel::run::{Run, RunName};
+use windlass_kernel::{Machine, State, TraceId};
 use windlass_store::{Store, StoreError, TraceFilter, TraceState};
 
 use crate::book::Book;
-use crate::engine::Engine;
 use crate::error::EngineError;
 
 /// How many traces are looked at in one go.
@@ -37,15 +36,19 @@ pub struct Found {
     pub live: bool,
 }
 
-/// One event of a run, by itself.
-struct One {
-    event: Event,
-    ts: Timestamp,
-    entry_digest: Digest,
-    artifact_digest: Digest,
+/// Reads runs from the journal, and needs nothing else.
+#[derive(Clone)]
+pub struct Runs {
+    pub(crate) store: Arc<dyn Store>,
 }
 
-impl Engine {
+impl Runs {
+    /// Reads from a store.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
     /// Finds a run by its name or its trace's id.
     ///
     /// # Errors
@@ -108,51 +111,6 @@ impl Engine {
             }
         }
         Ok(found)
-    }
-
-    /// Reads what a list shows of a run: how it began, and how it ended or what it waits for. Only
-    /// of a run that is under way is all of it read.
-    ///
-    /// # Errors
-    /// [`EngineError`] when its trace does not hold together where it is looked at.
-    pub fn glance(&self, found: &Found) -> Result<Run, EngineError> {
-        let head = found.trace.head;
-        let ends = (self.one(head.trace_id, 1)?, self.one(head.trace_id, head.sequence_number)?);
-        let (Some(first), Some(last)) = ends else { return self.read(head.trace_id) };
-        let (Event::Started(started), ts) = (first.event, first.ts) else {
-            return self.read(head.trace_id);
-        };
-        let mut run = Run::empty(head.trace_id);
-        if last.entry_digest != head.entry_digest {
-            return self.read(head.trace_id);
-        }
-        if let Event::Ended { outcome, reason, detail } = last.event {
-            run.ended = Some(Ended { outcome, reason, detail, at: last.ts });
-        } else if let Event::Held(held) = last.event {
-            let (held, shown, since) = (*held, last.artifact_digest, last.ts);
-            run.hold = Some(Hold { held, shown, since, votes: Vec::new() });
-        } else {
-            return self.read(head.trace_id);
-        }
-        run.head = head;
-        run.started = Some(Arc::from(started));
-        run.started_at = Some(ts);
-        Ok(run)
-    }
-
-    /// One event of a run, checked by itself; `None` when it is not there as it must be.
-    fn one(&self, trace_id: TraceId, number: u64) -> Result<Option<One>, EngineError> {
-        let page = self.store.list_log_entries(trace_id, number.saturating_sub(1), 1)?;
-        let Some(record) = page.into_iter().next() else { return Ok(None) };
-        let entry = &record.entry;
-        let whole = entry.trace_id == trace_id
-            && entry.sequence_number == number
-            && entry.compute_digest(&mut Vec::with_capacity(1024)) == entry.entry_digest;
-        let body = record.body.filter(|body| Digest::of(body) == entry.artifact_digest);
-        let (true, Some(body)) = (whole, body) else { return Ok(None) };
-        let Ok(event) = RunEvent::read(&body) else { return Ok(None) };
-        let (entry_digest, artifact_digest) = (entry.entry_digest, entry.artifact_digest);
-        Ok(Some(One { event: event.event, ts: entry.ts, entry_digest, artifact_digest }))
     }
 
     /// Reads a run as recorded.

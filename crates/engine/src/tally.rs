@@ -7,9 +7,8 @@ use windlass_kernel::run::{Event, Resolution, Run, RunEvent};
 use windlass_kernel::{ChainError, Head, State, Timestamp, TraceId};
 use windlass_store::{Counts, TraceFilter};
 
-use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::find::is_run;
+use crate::find::{Runs, is_run};
 
 /// How many traces or entries are read in one go.
 const PAGE: usize = 1024;
@@ -48,7 +47,7 @@ pub struct Tally {
     pub counts: Counts,
 }
 
-impl Engine {
+impl Runs {
     /// Counts everything once.
     ///
     /// Runs are folded but not verified, which is the work of `verify`: it takes time in proportion

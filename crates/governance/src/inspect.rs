@@ -36,7 +36,7 @@ pub struct Looked {
 }
 
 /// A validator at work.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Inspector {
     bytes_max: Option<u64>,
     forbid: Option<Regex>,

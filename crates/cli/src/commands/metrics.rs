@@ -2,18 +2,17 @@
 
 use std::fmt::{Display, Write as _};
 
-use windlass_engine::Tally;
+use windlass_engine::{Runs, Tally};
 use windlass_kernel::{Machine, State, Timestamp};
 use windlass_runtime::{Source as _, System};
 
 use crate::failure::Done;
 use crate::output::Output;
 use crate::project::{DATABASE, Project};
-use crate::workshop::Shop;
 
 /// Prints the metrics of a project.
-pub fn run(project: &Project, shop: &Shop, output: &Output) -> Done {
-    let tally = shop.engine.tally()?;
+pub fn run(project: &Project, runs: &Runs, output: &Output) -> Done {
+    let tally = runs.tally()?;
     let bytes = ["", "-wal"].iter().map(|end| {
         let path = project.folder.join(format!("{DATABASE}{end}"));
         std::fs::metadata(path).map_or(0, |meta| meta.len())

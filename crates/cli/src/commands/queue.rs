@@ -1,7 +1,7 @@
 //! `windlass queue`: what waits for people, and their answers.
 
 use serde_json::{Value, json};
-use windlass_engine::Waiting;
+use windlass_engine::{Glance, Waiting};
 use windlass_kernel::run::{Decision, Resolution};
 use windlass_kernel::{Code, Digest, Timestamp};
 
@@ -31,7 +31,7 @@ fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> Done {
         }
     } else if output.json {
         let values: Vec<Value> =
-            waiting.iter().map(|one| status::describe_short(&one.run)).collect();
+            waiting.iter().map(|one| status::describe_short(&Glance::of(&one.run))).collect();
         output.value(&values)?;
     } else if waiting.is_empty() {
         output.line("nothing waits for you");

@@ -1,7 +1,7 @@
 //! `windlass recover`.
 
 use serde_json::{Value, json};
-use windlass_engine::Recovered as RecoveredRun;
+use windlass_engine::{Glance, Recovered as RecoveredRun};
 use windlass_kernel::Code;
 use windlass_kernel::recovery::Plan;
 use windlass_kernel::run::RunName;
@@ -135,7 +135,7 @@ fn describe_run(recovered: &RecoveredRun) -> Value {
         Ok(run) => json!({
             "trace_id": recovered.trace_id,
             "on_restart": recovered.on_restart,
-            "run": status::describe_short(run),
+            "run": status::describe_short(&Glance::of(run)),
         }),
         Err(error) => json!({ "trace_id": recovered.trace_id, "error": {
             "code": error.code(),

@@ -1,26 +1,28 @@
 //! `windlass status`: where runs stand.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
-use windlass_engine::RunFilter;
+use windlass_engine::{Glance, RunFilter, Runs};
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Resource, RunOutcome};
 use windlass_kernel::run::{Decision, PhaseStatus, Resolution, Run};
 
 use crate::args::Status;
 use crate::commands::metrics;
-use crate::commands::run::open;
 use crate::failure::Done;
 use crate::output::{Ink, Output, plain};
 use crate::project::Project;
 
 /// Shows one run, or the runs of the project.
 pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
-    let shop = open(project, None, output)?;
+    // All of it is in the journal: what decides need not even be readable.
+    let runs = Runs::new(Arc::new(project.store(&project.settings()?)?));
     if options.metrics {
-        return metrics::run(project, &shop, output);
+        return metrics::run(project, &runs, output);
     }
     if let Some(name) = &options.run {
-        let run = shop.engine.read(shop.engine.find(name)?)?;
+        let run = runs.read(runs.find(name)?)?;
         if output.json {
             output.value(&describe(&run))?;
         } else {
@@ -29,7 +31,7 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
         return Ok(0);
     }
     let state = if options.held { Some(State::Checkpoint) } else { None };
-    let found = shop.engine.list(&RunFilter {
+    let found = runs.list(&RunFilter {
         open_only: options.open || options.held,
         state,
         limit: options.limit,
@@ -37,7 +39,7 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
     let mut rows = Vec::new();
     let mut values = Vec::new();
     for one in &found {
-        let run = shop.engine.glance(one)?;
+        let run = runs.glance(one)?;
         let mut value = describe_short(&run);
         if let Some(object) = value.as_object_mut() {
             object.insert("live".to_owned(), json!(one.live));
@@ -56,21 +58,19 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
     Ok(0)
 }
 
-fn row(run: &Run, live: bool) -> Vec<(String, Option<Ink>)> {
-    let started = run.started.as_deref();
+fn row(run: &Glance, live: bool) -> Vec<(String, Option<Ink>)> {
     let (state, ink) = standing(run, live);
-    let phase = run.all_phases().find(|(_, state)| state.status == PhaseStatus::Running);
-    let place = match (&run.ended, &run.hold, phase) {
+    let place = match (&run.ended, &run.hold, &run.phase) {
         (Some(ended), _, _) => ended.reason.clone(),
         (_, Some(hold), _) => hold.held.phase.clone(),
-        (_, _, Some((phase, _))) => phase.id.clone(),
+        (_, _, Some(phase)) => phase.clone(),
         _ => String::new(),
     };
-    let task = started.and_then(|started| started.task.get("task")).and_then(Value::as_str);
+    let task = run.task.get("task").and_then(Value::as_str);
     let task: String = plain(task.unwrap_or_default()).chars().take(50).collect();
     vec![
-        (started.map(|started| started.run_id.clone()).unwrap_or_default(), None),
-        (started.map(|started| started.plan.id.clone()).unwrap_or_default(), None),
+        (run.run_id.clone(), None),
+        (run.loop_id.clone(), None),
         (state, Some(ink)),
         (plain(&place), None),
         (task, Some(Ink::Faint)),
@@ -78,7 +78,7 @@ fn row(run: &Run, live: bool) -> Vec<(String, Option<Ink>)> {
 }
 
 /// Where a run stands, in a word.
-fn standing(run: &Run, live: bool) -> (String, Ink) {
+fn standing(run: &Glance, live: bool) -> (String, Ink) {
     match (&run.ended, &run.hold) {
         (Some(ended), _) if ended.outcome == RunOutcome::Pass => ("PASS".to_owned(), Ink::Good),
         (Some(ended), _) => (ended.outcome.as_str().to_owned(), Ink::Bad),
@@ -174,18 +174,17 @@ pub fn exit(run: &Run) -> u8 {
 }
 
 /// A run in a list.
-pub fn describe_short(run: &Run) -> Value {
-    let started = run.started.as_deref();
+pub fn describe_short(run: &Glance) -> Value {
     json!({
-        "run_id": started.map(|started| started.run_id.clone()),
+        "run_id": run.run_id,
         "trace_id": run.head.trace_id,
-        "loop": started.map(|started| started.plan.id.clone()),
+        "loop": run.loop_id,
         "state": run.head.state,
-        "task": started.map(|started| started.task.clone()),
+        "task": run.task,
         "started_at": run.started_at,
         "outcome": run.ended.as_ref().map(|ended| ended.outcome),
         "reason": run.ended.as_ref().map(|ended| ended.reason.clone()),
-        "hold": run.hold.as_ref().filter(|_| run.ended.is_none()).map(|hold| json!({
+        "hold": run.hold.as_ref().map(|hold| json!({
             "trigger": hold.held.trigger,
             "phase": hold.held.phase,
             "question": hold.held.question,
@@ -205,7 +204,7 @@ pub fn describe_short(run: &Run) -> Value {
 
 /// A run, whole.
 pub fn describe(run: &Run) -> Value {
-    let mut value = describe_short(run);
+    let mut value = describe_short(&Glance::of(run));
     let phases: Vec<Value> = run
         .all_phases()
         .map(|(phase, state)| {

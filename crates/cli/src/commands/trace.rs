@@ -25,7 +25,7 @@ pub fn run(project: &Project, command: &Trace, output: &Output) -> Done {
 }
 
 fn open(project: &Project) -> Result<impl Store, Failure> {
-    project.store(&Project::config(&project.files()?)?)
+    project.store(&project.settings()?)
 }
 
 /// Lists traces: all, or those of one machine.

@@ -3,11 +3,12 @@
 mod files;
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use windlass_connect::{Job, Limits, Reply, Target};
-use windlass_governance::{Found, Inspector, compliance, gate, governed};
+use windlass_governance::{Flaw, Found, Inspector, compliance, gate, governed};
 use windlass_kernel::run::plan::{Evidence, Rule};
 use windlass_kernel::run::{Change, Failure, GateStatus, Governed, InvocationResult, Run, Usage};
 use windlass_kernel::{Code, RiskLevel, ToolCallId};
@@ -126,8 +127,31 @@ impl Doers {
     }
 }
 
+/// Validators that have not looked at anything yet, by what they are made from: to make one takes
+/// longer than most phases that it is used in.
+#[derive(Default)]
+pub(crate) struct Inspectors(Mutex<Vec<(Evidence, Inspector)>>);
+
+impl Inspectors {
+    /// So many are kept; a project has a handful.
+    const KEPT_MAX: usize = 256;
+
+    fn of(&self, evidence: &Evidence) -> Result<Option<Inspector>, Flaw> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, inspector)) = kept.iter().find(|(of, _)| of == evidence) {
+            return Ok(Some(inspector.clone()));
+        }
+        let made = Inspector::of(evidence)?;
+        if let Some(inspector) = made.as_ref().filter(|_| kept.len() < Self::KEPT_MAX) {
+            kept.push((evidence.clone(), inspector.clone()));
+        }
+        Ok(made)
+    }
+}
+
 /// Looks at files and judges everything; `None` when no rule applies.
 pub(super) fn judge(
+    inspectors: &Inspectors,
     mut measured: Measured,
     assignment: &Assignment,
     change: Option<&Change>,
@@ -136,7 +160,7 @@ pub(super) fn judge(
         return None;
     }
     for (rule, found) in measured.all() {
-        match Inspector::of(&rule.evidence) {
+        match inspectors.of(&rule.evidence) {
             Ok(None) => {}
             Ok(Some(inspector)) => {
                 let changed = changed(&assignment.run, change).filter(|_| inspector.only_forbids());

@@ -9,10 +9,11 @@ use serde_json::json;
 use tempfile::TempDir;
 use windlass_connect::Connect;
 use windlass_engine::{
-    Engine, EngineError, Hands, NewRun, Parts, Place, Prepared, Projector, Settings, Stop, Workshop,
+    Engine, EngineError, Glance, Hands, NewRun, Parts, Place, Prepared, Projector, RunFilter, Runs,
+    Settings, Stop, Workshop,
 };
 use windlass_kernel::run::plan::Plan;
-use windlass_kernel::run::{Base, Change, Commit, Event, Run, RunEvent};
+use windlass_kernel::run::{Base, Change, Commit, Event, PhaseStatus, Run, RunEvent};
 use windlass_kernel::{Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
 use windlass_runtime::{Gateway, Settings as GatewaySettings, Source};
 use windlass_store::{Shared, Store};
@@ -331,7 +332,29 @@ impl World {
         let store = self.base.store();
         let verification = windlass_runtime::verify(&store, &mut |_| {}).unwrap();
         assert_eq!(verification.problems, Vec::new());
+        let runs = Runs::new(Arc::new(store));
+        let all = RunFilter { open_only: false, state: None, limit: usize::MAX };
+        for found in runs.list(&all).unwrap() {
+            let whole = runs.read(found.trace.head.trace_id).unwrap();
+            assert_at_a_glance(&runs.glance(&found).unwrap(), &whole);
+        }
     }
+}
+
+/// What a list shows of a run, from its ends, is what all of it tells.
+pub fn assert_at_a_glance(glance: &Glance, run: &Run) {
+    let at_work: Vec<&str> = run
+        .all_phases()
+        .filter(|(_, state)| state.status == PhaseStatus::Running)
+        .map(|(phase, _)| phase.id.as_str())
+        .collect();
+    let expected = Glance::of(run);
+    // Of several that are at work it is the last to begin; when none is, the last that was.
+    let phase = glance.phase.as_deref();
+    if run.head.state == Some(State::Running) && !at_work.is_empty() {
+        assert!(phase.is_some_and(|phase| at_work.contains(&phase)), "{phase:?} of {at_work:?}");
+    }
+    assert_eq!(Glance { phase: expected.phase.clone(), ..glance.clone() }, expected);
 }
 
 /// The testkit's tools.

@@ -29,6 +29,8 @@ impl Graph {
             return Err("a branch begins and ends with a checkpoint".to_owned());
         }
         let mut graph = Self::default();
+        let builtins: BTreeSet<&str> = plan.builtins().collect();
+        graph.builtins = builtins.into_iter().map(str::to_owned).collect();
         for (at, phase) in plan.phases.iter().enumerate() {
             graph.add(at, phase)?;
         }

@@ -17,6 +17,8 @@ pub(super) struct Graph {
     pub(super) names: BTreeMap<String, usize>,
     pub(super) needs: Vec<Vec<usize>>,
     pub(super) followers: Vec<Vec<usize>>,
+    /// The builtins that its phases and their checks use.
+    pub(super) builtins: BTreeSet<String>,
 }
 
 /// The phases by what they ask for.

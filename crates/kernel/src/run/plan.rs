@@ -443,6 +443,21 @@ impl RunOutcome {
 }
 
 impl Plan {
+    /// The builtins that its phases and their checks use, each as often as it is used.
+    pub fn builtins(&self) -> impl Iterator<Item = &str> {
+        let doers = self
+            .phases
+            .iter()
+            .flat_map(|phase| phase.checks.iter().map(|check| &check.doer).chain([&phase.doer]));
+        doers.filter_map(|doer| match doer {
+            Doer::Builtin { name, .. } => Some(name.as_str()),
+            Doer::Agent { .. }
+            | Doer::Consensus { .. }
+            | Doer::Command { .. }
+            | Doer::Person { .. } => None,
+        })
+    }
+
     /// The place of a phase in the plan.
     #[must_use]
     pub fn position(&self, phase: &str) -> Option<usize> {

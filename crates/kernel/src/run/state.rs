@@ -370,6 +370,11 @@ impl Run {
         self.started.as_ref().map(|started| &started.plan)
     }
 
+    /// The builtins that its phases and their checks use.
+    pub fn builtins(&self) -> impl Iterator<Item = &str> {
+        self.index.graph.builtins.iter().map(String::as_str)
+    }
+
     /// A phase's place in the plan.
     #[must_use]
     pub fn position(&self, phase: &str) -> Option<usize> {

@@ -194,12 +194,12 @@ fn to_value(thing: &impl serde::Serialize) -> Result<Value, EngineError> {
 
 /// Whether a run follows a loop with the driver's builtins.
 pub(crate) fn is_driven(run: &Run) -> bool {
-    let ours = |doer: &Doer| matches!(doer, Doer::Builtin { name, .. } if name.starts_with(PREFIX));
-    run.plan().is_some_and(|plan| {
-        plan.phases
-            .iter()
-            .any(|phase| ours(&phase.doer) || phase.checks.iter().any(|check| ours(&check.doer)))
-    })
+    run.builtins().any(is_ours)
+}
+
+/// Whether a builtin is the driver's.
+pub(crate) fn is_ours(builtin: &str) -> bool {
+    builtin.starts_with(PREFIX)
 }
 
 const fn is_agent(doer: &Doer) -> bool {

@@ -6,7 +6,7 @@ use windlass_kernel::run::{Event, Note, Run, RunEvent};
 use windlass_kernel::{Machine, State, TraceId, canon};
 use windlass_store::{TraceFilter, TraceState};
 
-use super::{Driver, is_driven, recorded};
+use super::{Driver, is_ours, recorded};
 use crate::book::Book;
 use crate::error::EngineError;
 
@@ -48,9 +48,7 @@ impl Driver {
         let body = first.first().and_then(|record| record.body.as_deref());
         let event = body.and_then(|body| RunEvent::read(body).ok()).map(|event| event.event);
         let Some(Event::Started(started)) = event else { return Ok(false) };
-        let mut run = Run::empty(trace_id);
-        run.started = Some(std::sync::Arc::new(*started));
-        Ok(is_driven(&run))
+        Ok(started.plan.builtins().any(is_ours))
     }
 
     fn read(&self, trace_id: TraceId) -> Result<Run, EngineError> {
