@@ -198,9 +198,7 @@ impl Config {
     pub fn store(&self) -> windlass_store_sqlite::Settings {
         windlass_store_sqlite::Settings {
             busy_timeout: Duration::from_millis(self.store.busy_timeout_ms),
-            // A process that lives for one command reads the whole log when it opens the store, so
-            // it is kept short.
-            wal_pages_max: 1000,
+            ..windlass_store_sqlite::Settings::default()
         }
     }
 }

@@ -31,7 +31,10 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { busy_timeout: Duration::from_secs(30), wal_pages_max: 8000 }
+        // SQLite finds the pages of its log in a table where those that are written again and again
+        // stand in each other's way, and a process that opens the store reads all of the log: it is
+        // kept short.
+        Self { busy_timeout: Duration::from_secs(30), wal_pages_max: 1000 }
     }
 }
 
