@@ -93,8 +93,6 @@ fn open_database(path: &Path, settings: Settings) -> Result<Connection, StoreErr
     if version < format_version() {
         migrate(&mut connection)?;
     }
-    // What is not filed yet, and the ends of the trees, stay in memory.
-    connection.execute_batch("PRAGMA cache_size = -8192").during("set its memory")?;
     let mode = switch_to_wal(&connection, settings).during("switch on its write-ahead log")?;
     if mode != "wal" {
         return Err(StoreError::Corrupt { reason: format!("its journal mode stays `{mode}`") });
