@@ -67,8 +67,15 @@ pub enum Kind {
 
 /// A gateway over a store in `folder`.
 pub fn gateway(folder: &Path, kind: Kind) -> Result<Gateway> {
-    let store =
-        SqliteStore::open(&folder.join("bench.db"), windlass_store_sqlite::Settings::default())?;
+    gateway_over(folder, kind, windlass_store_sqlite::Settings::default())
+}
+
+fn gateway_over(
+    folder: &Path,
+    kind: Kind,
+    settings: windlass_store_sqlite::Settings,
+) -> Result<Gateway> {
+    let store = SqliteStore::open(&folder.join("bench.db"), settings)?;
     let reads = match kind {
         Kind::ReadWithEffect => Reads::WithEffect,
         Kind::Write | Kind::Read => Reads::WriteAhead,
@@ -150,13 +157,15 @@ pub fn count(folder: &Path, kind: Kind, calls: u32, callers: u32) -> Result<Rate
     Ok(rate)
 }
 
-/// How many pages of SQLite's log a call writes, over so many calls that the log is not yet folded.
+/// How many pages of SQLite's log a call writes, while the log is not folded.
 pub fn pages(folder: &Path, kind: Kind) -> Result<f64> {
     /// A page with its head in the log.
     const FRAME_BYTES: u64 = 4096 + 24;
     const CALLS: u32 = 1_000;
     let path = folder.join("bench.db");
-    let gateway = gateway(folder, kind)?;
+    let settings = windlass_store_sqlite::Settings::default();
+    let settings = windlass_store_sqlite::Settings { wal_pages_max: 1 << 20, ..settings };
+    let gateway = gateway_over(folder, kind, settings)?;
     let size = || -> Result<u64> { Ok(std::fs::metadata(folder.join("bench.db-wal"))?.len()) };
     call(&gateway, kind, "pages".to_owned())?;
     let before = size()?;
