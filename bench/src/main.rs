@@ -49,6 +49,7 @@ struct Effort {
     phases: &'static [usize],
     holds: usize,
     files: usize,
+    snapshots: usize,
 }
 
 /// The parts that can be asked for by name.
@@ -71,16 +72,18 @@ fn main() -> Result<()> {
             phases: &[1_000],
             holds: 1_000,
             files: 5_000,
+            snapshots: 5,
         }
     } else {
         Effort {
-            rounds: 5,
-            seconds: 2.0,
+            rounds: 15,
+            seconds: 0.7,
             entries: 1_000_000,
             lengths: &[1_000, 10_000, 100_000, 1_000_000],
             phases: &[1_000, 10_000],
             holds: 10_000,
             files: 20_000,
+            snapshots: 25,
         }
     };
     let folder = tempfile::tempdir_in(".")?;
@@ -127,47 +130,68 @@ fn rates(folder: &Path, effort: &Effort) -> Result<()> {
     let write_payload = calls::payload(folder, Kind::Write)?;
     let read_payload = calls::payload(folder, Kind::ReadWithEffect)?;
     let seconds = effort.seconds;
-    let mut columns: [Vec<Rate>; 9] = Default::default();
+    let mut columns: [Vec<Rate>; 11] = Default::default();
     for _ in 0..effort.rounds {
         let figures = [
-            raw::rate(folder, &[500, 500], seconds)?,
-            raw::rate(folder, &write_payload, seconds)?,
+            raw::rate(folder, &[500, 500], 1, seconds)?,
+            raw::rate(folder, &write_payload, 1, seconds)?,
             calls::rate(folder, Kind::Write, 1, seconds)?,
-            raw::rate(folder, &[500], seconds)?,
-            raw::rate(folder, &read_payload, seconds)?,
+            calls::rate(folder, Kind::Write, 16, seconds)?,
+            raw::rate(folder, &write_payload, 16, seconds)?,
+            calls::rate(folder, Kind::Write, 64, seconds)?,
+            raw::rate(folder, &write_payload, 64, seconds)?,
+            raw::rate(folder, &[500], 1, seconds)?,
+            raw::rate(folder, &read_payload, 1, seconds)?,
             calls::rate(folder, Kind::ReadWithEffect, 1, seconds)?,
             calls::rate(folder, Kind::Read, 1, seconds)?,
-            calls::rate(folder, Kind::Write, 16, seconds)?,
-            calls::rate(folder, Kind::Write, 64, seconds)?,
         ];
         for (column, figure) in columns.iter_mut().zip(figures) {
             column.push(figure);
         }
     }
-    let [raw2, same2, write1, raw1, same1, read1, ahead1, write16, write64] =
-        columns.map(|column| Rate {
-            per_second: median(column.iter().map(|rate| rate.per_second)),
-            cpu_micros: median(column.iter().map(|rate| rate.cpu_micros)),
-        });
-    let of = |rate: Rate, limits: [Rate; 2]| {
-        let [small, same] = limits.map(|limit| rate.per_second / limit.per_second);
+    let [raw2, same2, write1, write16, raw16, write64, raw64, raw1, same1, read1, ahead1] =
+        &columns;
+    let of = |column: &[Rate], limits: [&[Rate]; 2]| {
+        let [small, same] = limits.map(|limit| ratio(column, limit));
         format!("{small:.2} and {same:.2} of raw")
     };
-    let times = |rate: Rate| format!("{:.1} times one", rate.per_second / write1.per_second);
+    let times = |column: &[Rate], limit: &[Rate]| {
+        let (times, part) = (ratio(column, write1), ratio(column, limit));
+        format!("{times:.1} times one, {part:.2} of raw")
+    };
     println!(
         "calls per second and the processor's time for each, median of {} rounds",
         effort.rounds
     );
-    line("raw SQLite, two commits of a 500-byte row", raw2, "");
-    line(&format!("raw SQLite, two commits of the same {write_payload:?} bytes"), same2, "");
-    line("write, one caller", write1, &of(write1, [raw2, same2]));
-    line("raw SQLite, one commit of a 500-byte row", raw1, "");
-    line(&format!("raw SQLite, one commit of the same {read_payload:?} bytes"), same1, "");
-    line("read with its effect, one caller", read1, &of(read1, [raw1, same1]));
-    line("read write-ahead, one caller", ahead1, "");
-    line("write, 16 callers", write16, &times(write16));
-    line("write, 64 callers", write64, &times(write64));
+    let same = format!("the same {write_payload:?} bytes");
+    line("raw SQLite, two commits of a 500-byte row", middle(raw2), "");
+    line(&format!("raw SQLite, two commits of {same}"), middle(same2), "");
+    line("write, one caller", middle(write1), &of(write1, [raw2, same2]));
+    line("raw SQLite, 16 calls in two commits", middle(raw16), "");
+    line("write, 16 callers", middle(write16), &times(write16, raw16));
+    line("raw SQLite, 64 calls in two commits", middle(raw64), "");
+    line("write, 64 callers", middle(write64), &times(write64, raw64));
+    line("raw SQLite, one commit of a 500-byte row", middle(raw1), "");
+    let same = format!("the same {read_payload:?} bytes");
+    line(&format!("raw SQLite, one commit of {same}"), middle(same1), "");
+    line("read with its effect, one caller", middle(read1), &of(read1, [raw1, same1]));
+    line("read write-ahead, one caller", middle(ahead1), "");
     Ok(())
+}
+
+/// The medians of some rounds.
+fn middle(column: &[Rate]) -> Rate {
+    Rate {
+        per_second: median(column.iter().map(|rate| rate.per_second)),
+        cpu_micros: median(column.iter().map(|rate| rate.cpu_micros)),
+    }
+}
+
+/// How one compares with another: the median of the rounds' ratios, since what is measured in one
+/// round was measured on one machine.
+fn ratio(column: &[Rate], limit: &[Rate]) -> f64 {
+    let pairs = column.iter().zip(limit);
+    median(pairs.map(|(rate, limit)| rate.per_second / limit.per_second))
 }
 
 fn line(what: &str, rate: Rate, beside: &str) {
@@ -235,6 +259,7 @@ fn running(folder: &Path, effort: &Effort) -> Result<()> {
             took.store,
             took.whole - took.store
         );
+        println!("                     {:7.1} ms to list the run", took.list);
     }
     let took = runs::holds(folder, effort.holds)?;
     println!(
@@ -245,7 +270,7 @@ fn running(folder: &Path, effort: &Effort) -> Result<()> {
 }
 
 fn checkpointing(folder: &Path, effort: &Effort) -> Result<()> {
-    let took = checkpoints::measure(folder, effort.files, effort.rounds * 5)?;
+    let took = checkpoints::measure(folder, effort.files, effort.snapshots)?;
     let [status, capture, checkout, restore] = took.times.map(|column| median(column.into_iter()));
     println!("snapshots of {} files, one of them changed", effort.files);
     println!("  git status    {status:7.1} ms");

@@ -8,8 +8,9 @@ use rusqlite::{Connection, params};
 
 use crate::{Rate, process};
 
-/// The rate of calls if each made these commits of one row with so many bytes, and nothing more.
-pub fn rate(folder: &Path, commits: &[usize], seconds: f64) -> Result<Rate> {
+/// The rate of calls if each made these commits of one row with so many bytes, and nothing more, and
+/// so many of them shared each commit.
+pub fn rate(folder: &Path, commits: &[usize], shared: u32, seconds: f64) -> Result<Rate> {
     let path = folder.join("raw.db");
     let connection = Connection::open(&path)?;
     let pages = windlass_store_sqlite::Settings::default().wal_pages_max;
@@ -19,16 +20,27 @@ pub fn rate(folder: &Path, commits: &[usize], seconds: f64) -> Result<Rate> {
     ))?;
     let rows: Vec<Vec<u8>> = commits.iter().map(|bytes| vec![b'x'; *bytes]).collect();
     let mut insert = connection.prepare("INSERT INTO log (body) VALUES (?1)")?;
+    let mut begin = connection.prepare("BEGIN IMMEDIATE")?;
+    let mut commit = connection.prepare("COMMIT")?;
     let (started, cpu) = (Instant::now(), process::cpu_seconds()?);
     let mut calls = 0_u32;
     while started.elapsed().as_secs_f64() < seconds {
         for row in &rows {
-            insert.execute(params![row])?;
+            // A row alone needs no transaction around it.
+            if shared == 1 {
+                insert.execute(params![row])?;
+                continue;
+            }
+            begin.execute([])?;
+            for _ in 0..shared {
+                insert.execute(params![row])?;
+            }
+            commit.execute([])?;
         }
-        calls += 1;
+        calls += shared;
     }
     let rate = Rate::new(calls, started, cpu)?;
-    drop(insert);
+    drop((insert, begin, commit));
     drop(connection);
     crate::remove(&path);
     Ok(rate)

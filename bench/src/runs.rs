@@ -159,6 +159,8 @@ pub struct Phases {
     pub whole: f64,
     /// Microseconds that the store takes for the very same entries.
     pub store: f64,
+    /// Milliseconds to list the run.
+    pub list: f64,
 }
 
 /// Takes a run through `phases` phases that do nothing, then appends the same entries to another
@@ -176,6 +178,7 @@ pub fn phases(folder: &Path, phases: usize) -> Result<Phases> {
     if run.ended.as_ref().is_none_or(|ended| ended.outcome != RunOutcome::Pass) {
         return Err(anyhow!("the run did not pass: {:?}", run.ended));
     }
+    let list = list(&windlass_engine::Runs::new(Arc::clone(&store)), 1)?;
     let mut records = Vec::new();
     loop {
         let after = u64::try_from(records.len())?;
@@ -208,7 +211,19 @@ pub fn phases(folder: &Path, phases: usize) -> Result<Phases> {
     drop((lease, store));
     crate::remove(&path);
     let each = |seconds: f64| seconds * 1e6 / phases as f64;
-    Ok(Phases { whole: each(whole), store: each(store_seconds) })
+    Ok(Phases { whole: each(whole), store: each(store_seconds), list })
+}
+
+/// Lists so many runs as `status` does; how many milliseconds that took.
+fn list(runs: &windlass_engine::Runs, count: usize) -> Result<f64> {
+    let started = Instant::now();
+    let filter = windlass_engine::RunFilter { open_only: false, state: None, limit: count };
+    let found = runs.list(&filter)?;
+    let shown: Result<Vec<_>, EngineError> = found.iter().map(|one| runs.glance(one)).collect();
+    if shown?.len() != count {
+        return Err(anyhow!("runs are missing from the list"));
+    }
+    Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
 /// What looking at many runs on hold took.
@@ -232,15 +247,7 @@ pub fn holds(folder: &Path, runs: usize) -> Result<Holds> {
         engine.start(new_run(plan(1, &doer)))?;
     }
     let before = crate::process::resident_kib()?;
-    let started = Instant::now();
-    let filter = windlass_engine::RunFilter { open_only: false, state: None, limit: 20 };
-    let found = engine.list(&filter)?;
-    let shown: Result<Vec<Run>, EngineError> =
-        found.iter().map(|one| engine.read(one.trace.head.trace_id)).collect();
-    if shown?.len() != 20.min(runs) {
-        return Err(anyhow!("runs are missing from the list"));
-    }
-    let list = started.elapsed().as_secs_f64() * 1e3;
+    let list = list(&engine.runs(), 20.min(runs))?;
     let started = Instant::now();
     let (waiting, count) = engine.waiting(20)?;
     if waiting.len() != 20.min(runs) || count != runs {

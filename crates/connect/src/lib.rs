@@ -28,6 +28,7 @@ pub use job::{Certainty, Connect, Job, Limits, MESSAGE_BYTES_MAX, Reply, Target}
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};
 pub use post::{Post, PostError, post_json};
+pub use process::PLACES;
 pub use snapshot::{
     Capture, ChangeKind, Entry, EntryMode, Fault, FaultKind, Merged, PathChange, Restored, Resume,
     SNAPSHOT_REFS, SnapshotError, Snapshots, TextDiff,

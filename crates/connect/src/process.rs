@@ -92,9 +92,42 @@ pub(crate) fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     }
 }
 
+/// Variables that say where tools and their files lie: a compiler that is not in its usual place is not
+/// found without. None of them holds a secret.
+pub const PLACES: [&str; 26] = [
+    "ASDF_DATA_DIR",
+    "ASDF_DIR",
+    "BUN_INSTALL",
+    "CARGO_HOME",
+    "CONDA_PREFIX",
+    "DENO_DIR",
+    "GEM_HOME",
+    "GOCACHE",
+    "GOMODCACHE",
+    "GOPATH",
+    "GOROOT",
+    "GRADLE_USER_HOME",
+    "JAVA_HOME",
+    "MISE_DATA_DIR",
+    "NVM_DIR",
+    "PNPM_HOME",
+    "PYENV_ROOT",
+    "RBENV_ROOT",
+    "RUSTUP_HOME",
+    "RUSTUP_TOOLCHAIN",
+    "SDKMAN_DIR",
+    "VIRTUAL_ENV",
+    "VOLTA_HOME",
+    "XDG_CACHE_HOME",
+    "XDG_CONFIG_HOME",
+    "XDG_DATA_HOME",
+];
+
 /// Whether a variable of ours is passed on to a child.
 fn passed_on(name: &str) -> bool {
-    matches!(name, "PATH" | "HOME" | "LANG" | "TMPDIR" | "USER") || name.starts_with("LC_")
+    matches!(name, "PATH" | "HOME" | "LANG" | "TMPDIR" | "USER")
+        || name.starts_with("LC_")
+        || PLACES.contains(&name)
 }
 
 /// Starts the thread that closes the pipe once the process it is given has exited.
@@ -184,4 +217,20 @@ pub(crate) fn describe_exit(status: ExitStatus) -> String {
 /// A time as the kernel wants it.
 pub(crate) fn timespec(time: Duration) -> Timespec {
     Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::from(i32::MAX), tv_nsec: 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::passed_on;
+
+    #[test]
+    fn places_are_passed_on_and_secrets_are_not() {
+        for name in ["PATH", "LC_ALL", "RUSTUP_HOME", "JAVA_HOME", "VIRTUAL_ENV"] {
+            assert!(passed_on(name), "{name}");
+        }
+        let kept = ["CARGO_REGISTRY_TOKEN", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "rustup_home"];
+        for name in kept.into_iter().chain(["LD_PRELOAD", "BASH_ENV", "RUSTFLAGS", "CARGO", ""]) {
+            assert!(!passed_on(name), "{name}");
+        }
+    }
 }

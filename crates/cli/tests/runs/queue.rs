@@ -68,6 +68,12 @@ fn status_tells_where_runs_stand() {
     repo.windlass(&["status"]).exit(0).says(&id).says("PASS");
     let page = repo.windlass(&["status", &id]).exit(0).quiet().says("steward").says("PASS");
     assert!(page.text().contains("110 of 100000 tokens"), "{page}");
+    // What decides need not be readable to see what was decided.
+    let broken = repo.place.work().join(".windlass/loops/broken.md");
+    std::fs::write(&broken, "---\nid: [\n---\n").unwrap();
+    repo.windlass(&["loop", "list"]).fails_with(2, "LOOP_INVALID");
+    repo.windlass(&["status"]).exit(0).says(&id).says("PASS");
+    std::fs::remove_file(broken).unwrap();
     // A run is found by its trace too; a call is not a run.
     let trace = done.json()["trace_id"].as_str().unwrap().to_owned();
     assert_eq!(repo.stands(&trace)["run_id"], id.as_str());
