@@ -249,8 +249,8 @@ pub fn holds(folder: &Path, runs: usize) -> Result<Holds> {
     let before = crate::process::resident_kib()?;
     let list = list(&engine.runs(), 20.min(runs))?;
     let started = Instant::now();
-    let (waiting, count) = engine.waiting(20)?;
-    if waiting.len() != 20.min(runs) || count != runs {
+    let shown = engine.waiting(20)?;
+    if shown.waiting.len() != 20.min(runs) || shown.count != runs {
         return Err(anyhow!("runs are missing from the queue"));
     }
     let queue = started.elapsed().as_secs_f64() * 1e3;

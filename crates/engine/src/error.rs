@@ -186,6 +186,17 @@ pub enum EngineError {
 }
 
 impl EngineError {
+    /// Whether a trace does not hold together: others may be whole.
+    #[must_use]
+    pub const fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Impossible { .. }
+                | Self::Corrupt { .. }
+                | Self::Store(windlass_store::StoreError::CorruptTrace { .. })
+        )
+    }
+
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> Code {

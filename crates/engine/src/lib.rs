@@ -42,7 +42,7 @@ pub use import::Imported;
 pub use keeper::Keeper;
 pub use place::GitPlace;
 pub use projection::Files;
-pub use queue::{Answered, Waiting};
+pub use queue::{Answered, Queue, Waiting};
 pub use recover::Recovered;
 pub use rollback::{RollbackPlan, RollbackRequest};
 pub use start::NewRun;

@@ -1,7 +1,7 @@
 //! The queue of holds, and people's answers to them.
 
 use windlass_kernel::run::plan::Trigger;
-use windlass_kernel::run::{Decision, Event, Hold, Resolution, Run, Vote};
+use windlass_kernel::run::{Decision, Event, Hold, Resolution, Run, RunName, Vote};
 use windlass_kernel::{Code, Digest, State, TraceId};
 
 use crate::engine::Engine;
@@ -26,6 +26,17 @@ pub struct Waiting {
     pub hold: Hold,
 }
 
+/// The holds that wait.
+#[derive(Debug, Default)]
+pub struct Queue {
+    /// The oldest of them, oldest first.
+    pub waiting: Vec<Waiting>,
+    /// How many there are.
+    pub count: usize,
+    /// Those among the oldest whose traces do not hold together.
+    pub damaged: Vec<(RunName, EngineError)>,
+}
+
 /// What an answer came to.
 #[derive(Clone, Debug)]
 pub struct Answered {
@@ -36,25 +47,33 @@ pub struct Answered {
 }
 
 impl Engine {
-    /// Lists the holds that wait, oldest first, at most `limit`, and how many there are.
+    /// Lists the holds that wait, oldest first, at most `limit`, and how many there are. One that is
+    /// damaged does not hide the others.
     ///
     /// # Errors
     /// [`EngineError`] when the store cannot be read.
-    pub fn waiting(&self, limit: usize) -> Result<(Vec<Waiting>, usize), EngineError> {
+    pub fn waiting(&self, limit: usize) -> Result<Queue, EngineError> {
         let filter =
             RunFilter { open_only: true, state: Some(State::Checkpoint), limit: usize::MAX };
         let found = self.list(&filter)?;
-        let mut waiting = Vec::new();
+        let mut queue = Queue { count: found.len(), ..Queue::default() };
         // Those that are older began earlier; only what is shown is read.
         for one in found.iter().rev().take(limit) {
             let trace_id = one.trace.head.trace_id;
-            let run = self.read(trace_id)?;
+            let run = match self.read(trace_id) {
+                Ok(run) => run,
+                Err(error) if error.is_damage() => {
+                    queue.damaged.push((one.name, error));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
             if let Some(hold) = run.hold.clone() {
-                waiting.push(Waiting { trace_id, run, hold });
+                queue.waiting.push(Waiting { trace_id, run, hold });
             }
         }
-        waiting.sort_by_key(|one| one.hold.since);
-        Ok((waiting, found.len()))
+        queue.waiting.sort_by_key(|one| one.hold.since);
+        Ok(queue)
     }
 
     /// Records a person's answer to what they were shown; it is given once.

@@ -77,12 +77,7 @@ impl Runs {
     fn count_run(&self, trace_id: TraceId, tally: &mut Tally) -> Result<(), EngineError> {
         match self.skim(trace_id, &mut tally.recovered_at) {
             Ok(run) => tally.add(&run),
-            Err(EngineError::Impossible { .. } | EngineError::Corrupt { .. }) => {
-                tally.unreadable += 1;
-            }
-            Err(EngineError::Store(windlass_store::StoreError::CorruptTrace { .. })) => {
-                tally.unreadable += 1;
-            }
+            Err(error) if error.is_damage() => tally.unreadable += 1,
             Err(error) => return Err(error),
         }
         Ok(())

@@ -1,14 +1,14 @@
 //! `windlass queue`: what waits for people, and their answers.
 
 use serde_json::{Value, json};
-use windlass_engine::{Glance, Waiting};
+use windlass_engine::{Glance, Queue as Waits, Waiting};
 use windlass_kernel::run::{Decision, Resolution};
 use windlass_kernel::{Code, Digest, Timestamp};
 
 use crate::args::{Answer, Queue};
 use crate::commands::run::{open, report};
 use crate::commands::status;
-use crate::failure::{Done, Failure};
+use crate::failure::{Done, Failure, exit_of};
 use crate::output::{Ink, Output, plain};
 use crate::project::Project;
 
@@ -24,7 +24,7 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> Done {
 
 fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> Done {
     let shop = open(project, None, output)?;
-    let (waiting, count) = shop.engine.waiting(limit)?;
+    let Waits { waiting, count, damaged } = shop.engine.waiting(limit)?;
     if ids {
         for started in waiting.iter().filter_map(|one| one.run.started.as_ref()) {
             output.line(&started.run_id);
@@ -42,7 +42,10 @@ fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> Done {
             output.note(&format!("{} more; --limit shows them", count - waiting.len()));
         }
     }
-    Ok(0)
+    for (name, error) in &damaged {
+        output.note(&format!("{name} is damaged: {error} [{}]", error.code()));
+    }
+    Ok(damaged.first().map_or(0, |(_, error)| exit_of(error.code())))
 }
 
 fn row(one: &Waiting) -> Vec<(String, Option<Ink>)> {

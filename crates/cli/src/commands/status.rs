@@ -10,7 +10,7 @@ use windlass_kernel::run::{Decision, PhaseStatus, Resolution, Run};
 
 use crate::args::Status;
 use crate::commands::metrics;
-use crate::failure::Done;
+use crate::failure::{Done, exit_of};
 use crate::output::{Ink, Output, plain};
 use crate::project::Project;
 
@@ -38,8 +38,28 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
     })?;
     let mut rows = Vec::new();
     let mut values = Vec::new();
+    let mut code = 0;
     for one in &found {
-        let run = runs.glance(one)?;
+        let run = match runs.glance(one) {
+            Ok(run) => run,
+            // One that is damaged does not hide the others.
+            Err(error) if error.is_damage() => {
+                code = exit_of(error.code());
+                let (name, why) = (one.name.to_string(), error.code().as_str());
+                rows.push(vec![
+                    (name.clone(), None),
+                    (String::new(), None),
+                    ("damaged".to_owned(), Some(Ink::Bad)),
+                    (why.to_owned(), None),
+                    (String::new(), None),
+                ]);
+                let trace_id = one.trace.head.trace_id;
+                let error = json!({ "code": why, "message": error.to_string() });
+                values.push(json!({ "run_id": name, "trace_id": trace_id, "error": error }));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
         let mut value = describe_short(&run);
         if let Some(object) = value.as_object_mut() {
             object.insert("live".to_owned(), json!(one.live));
@@ -55,7 +75,10 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
     } else {
         output.table(&["RUN", "LOOP", "STATE", "WHERE", "TASK"], &rows);
     }
-    Ok(0)
+    if code != 0 {
+        output.note("windlass verify says what is wrong");
+    }
+    Ok(code)
 }
 
 fn row(run: &Glance, live: bool) -> Vec<(String, Option<Ink>)> {

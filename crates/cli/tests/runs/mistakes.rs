@@ -38,6 +38,32 @@ fn m2_a_tampered_journal_is_refused() {
 }
 
 #[test]
+fn a_damaged_run_does_not_hide_the_others() {
+    let repo = Repo::new();
+    let good = id_of(&repo.run(&passing()).exit(0));
+    let bad = repo.run(&escalating()).exit(4);
+    let trace = bad.json()["trace_id"].as_str().unwrap().replace('-', "");
+    repo.git(&["checkout", "built.txt"]);
+    let (bad, waits) = (id_of(&bad), id_of(&repo.run(&escalating()).exit(4)));
+    repo.windlass(&["queue", "list"]).exit(0).says(&bad).says(&waits);
+    // The end of its journal: a list looks no further.
+    let change = "UPDATE entries SET ts = ts + 1 WHERE id = (SELECT max(id) FROM entries \
+                  WHERE lower(hex(trace_id)) = ?1)";
+    assert_eq!(repo.place.meddle(change, [trace]), 1);
+    let list = repo.windlass(&["status"]).exit(5).says(&good).says("PASS").says(&bad);
+    list.says("damaged").says("STATE_CHECKSUM_MISMATCH").says(&waits).says("on hold");
+    let list = repo.windlass(&["status", "--json"]).exit(5).json();
+    let list = list.as_array().unwrap();
+    let one = list.iter().find(|one| one["run_id"] == bad.as_str()).unwrap();
+    assert_eq!((list.len(), &one["error"]["code"]), (3, &"STATE_CHECKSUM_MISMATCH".into()));
+    let queue = repo.windlass(&["queue", "list"]).exit(5).says(&waits);
+    assert!(!queue.text().contains(&bad), "{queue}");
+    assert!(queue.stderr.contains(&bad) && queue.stderr.contains("damaged"), "{queue}");
+    // And the others go on.
+    repo.approve(&waits).exit(0);
+}
+
+#[test]
 fn m6_names_of_runs_of_one_second_differ() {
     let repo = Repo::new();
     let ids: Vec<String> = (0..3).map(|_| id_of(&repo.run(&passing()).exit(0))).collect();
