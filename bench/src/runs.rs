@@ -249,7 +249,7 @@ pub fn holds(folder: &Path, runs: usize) -> Result<Holds> {
     let before = crate::process::resident_kib()?;
     let list = list(&engine.runs(), 20.min(runs))?;
     let started = Instant::now();
-    let shown = engine.waiting(20)?;
+    let shown = engine.runs().waiting(20)?;
     if shown.waiting.len() != 20.min(runs) || shown.count != runs {
         return Err(anyhow!("runs are missing from the queue"));
     }

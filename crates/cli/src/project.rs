@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_engine::Files;
+use windlass_engine::{Files, Runs};
 use windlass_kernel::Code;
 use windlass_policy::PolicySet;
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, System};
@@ -133,6 +133,11 @@ impl Project {
             ));
         }
         Ok(SqliteStore::open(&path, config.store())?)
+    }
+
+    /// Runs as the journal has them: what decides need not even be readable.
+    pub fn runs(&self) -> Result<Runs, Failure> {
+        Ok(Runs::new(Arc::new(self.store(&self.settings()?)?)))
     }
 
     /// Where the files that show runs lie.

@@ -6,7 +6,7 @@ use windlass_kernel::{Code, Digest, State, TraceId};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::find::RunFilter;
+use crate::find::{RunFilter, Runs};
 use crate::resume::{name, refuse_ended};
 
 /// The longest name of a person and the longest reason, in bytes.
@@ -46,7 +46,7 @@ pub struct Answered {
     pub resolution: Resolution,
 }
 
-impl Engine {
+impl Runs {
     /// Lists the holds that wait, oldest first, at most `limit`, and how many there are. One that is
     /// damaged does not hide the others.
     ///
@@ -75,7 +75,9 @@ impl Engine {
         queue.waiting.sort_by_key(|one| one.hold.since);
         Ok(queue)
     }
+}
 
+impl Engine {
     /// Records a person's answer to what they were shown; it is given once.
     ///
     /// # Errors

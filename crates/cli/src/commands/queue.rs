@@ -23,8 +23,7 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> Done {
 }
 
 fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> Done {
-    let shop = open(project, None, output)?;
-    let Waits { waiting, count, damaged } = shop.engine.waiting(limit)?;
+    let Waits { waiting, count, damaged } = project.runs()?.waiting(limit)?;
     if ids {
         for started in waiting.iter().filter_map(|one| one.run.started.as_ref()) {
             output.line(&started.run_id);
@@ -73,8 +72,8 @@ fn text(ts: Timestamp) -> String {
 }
 
 fn show(project: &Project, name: &str, output: &Output) -> Done {
-    let shop = open(project, None, output)?;
-    let run = shop.engine.read(shop.engine.find(name)?)?;
+    let runs = project.runs()?;
+    let run = runs.read(runs.find(name)?)?;
     let Some(hold) = run.hold.as_ref().filter(|_| run.ended.is_none()) else {
         let message = format!("run `{name}` does not wait for a person");
         return Err(Failure::new(Code::RunNotOnHold, message));

@@ -1,9 +1,7 @@
 //! `windlass status`: where runs stand.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
-use windlass_engine::{Glance, RunFilter, Runs};
+use windlass_engine::{Glance, RunFilter};
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Resource, RunOutcome};
 use windlass_kernel::run::{Decision, PhaseStatus, Resolution, Run};
@@ -16,8 +14,7 @@ use crate::project::Project;
 
 /// Shows one run, or the runs of the project.
 pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
-    // All of it is in the journal: what decides need not even be readable.
-    let runs = Runs::new(Arc::new(project.store(&project.settings()?)?));
+    let runs = project.runs()?;
     if options.metrics {
         return metrics::run(project, &runs, output);
     }

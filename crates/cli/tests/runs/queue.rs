@@ -73,6 +73,7 @@ fn status_tells_where_runs_stand() {
     std::fs::write(&broken, "---\nid: [\n---\n").unwrap();
     repo.windlass(&["loop", "list"]).fails_with(2, "LOOP_INVALID");
     repo.windlass(&["status"]).exit(0).says(&id).says("PASS");
+    repo.windlass(&["queue", "list"]).exit(0).says("nothing waits for you");
     std::fs::remove_file(broken).unwrap();
     // A run is found by its trace too; a call is not a run.
     let trace = done.json()["trace_id"].as_str().unwrap().to_owned();

@@ -198,13 +198,13 @@ fn the_queue_shows_what_waits_oldest_first() {
     plan.phases[0].needs.clear();
     let engine = world.engine(&[]);
     let runs: Vec<Run> = (0..3).map(|_| engine.start(new_run(plan.clone())).unwrap()).collect();
-    let windlass_engine::Queue { waiting, count, .. } = engine.waiting(2).unwrap();
+    let windlass_engine::Queue { waiting, count, .. } = engine.runs().waiting(2).unwrap();
     assert_eq!(count, 3);
     let ids: Vec<_> = waiting.iter().map(|one| one.trace_id).collect();
     assert_eq!(ids, [trace(&runs[0]), trace(&runs[1])]);
     approve(&engine, &runs[0], "ann");
     engine.resume(trace(&runs[0])).unwrap();
-    assert_eq!(engine.waiting(10).unwrap().count, 2);
+    assert_eq!(engine.runs().waiting(10).unwrap().count, 2);
     for run in &runs {
         let name = &run.started.as_ref().unwrap().run_id;
         assert_eq!(engine.find(name).unwrap(), trace(run));

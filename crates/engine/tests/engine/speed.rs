@@ -76,7 +76,7 @@ fn the_queue_of_many_runs_is_listed() {
     assert_eq!(engine.list(&filter).unwrap().len(), count);
     println!("listed in {:?}", began.elapsed());
     let began = Instant::now();
-    let queue = engine.waiting(100).unwrap();
+    let queue = engine.runs().waiting(100).unwrap();
     assert_eq!((queue.waiting.len(), queue.count), (100, count));
     println!("the first 100 that wait in {:?}", began.elapsed());
 }
