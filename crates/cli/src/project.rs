@@ -109,17 +109,12 @@ impl Project {
     /// Reads the settings alone, for what asks nothing but the journal.
     pub fn settings(&self) -> Result<Config, Failure> {
         let path = self.folder.join("config.toml");
-        let bytes = path.exists().then(|| read_file(&path)).transpose()?;
-        Self::config(&bytes.into_iter().map(|bytes| ("config.toml".to_owned(), bytes)).collect())
+        if path.exists() { parse_config(&read_file(&path)?) } else { Ok(Config::default()) }
     }
 
     /// Reads the settings out of the files that decide.
     pub fn config(files: &BTreeMap<String, Vec<u8>>) -> Result<Config, Failure> {
-        let Some(bytes) = files.get("config.toml") else { return Ok(Config::default()) };
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            Failure::new(Code::ConfigInvalid, format!("config.toml is not UTF-8: {error}"))
-        })?;
-        Config::parse(text)
+        files.get("config.toml").map_or_else(|| Ok(Config::default()), |bytes| parse_config(bytes))
     }
 
     /// Opens the journal, which `init` has made.
@@ -214,6 +209,13 @@ pub fn user_root() -> Option<PathBuf> {
 }
 
 /// Reads a file that decides, within its limit.
+fn parse_config(bytes: &[u8]) -> Result<Config, Failure> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        Failure::new(Code::ConfigInvalid, format!("config.toml is not UTF-8: {error}"))
+    })?;
+    Config::parse(text)
+}
+
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
     if bytes > FILE_BYTES_MAX {

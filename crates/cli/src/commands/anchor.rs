@@ -26,7 +26,7 @@ const PAGE: usize = 4096;
 pub fn write(project: &Project, options: &Anchor, output: &Output) -> Done {
     let file = &options.file;
     let replace = bundle::replace(file, options.force)?;
-    let store = project.store(&Project::config(&project.files()?)?)?;
+    let store = project.store(&project.settings()?)?;
     let keys = keys::open(project)?;
     let (signer, public) = keys::signer(project, &keys, output)?;
     let anchor = NewAnchor {
@@ -132,7 +132,7 @@ impl From<Changed> for Named {
 pub fn check(project: &Project, path: &Path, given: &[PathBuf], output: &Output) -> Done {
     let trust = keys::trust(Some(project), given)?;
     let mut source = BufReader::new(bundle_check::open(path)?);
-    let store = project.store(&Project::config(&project.files()?)?)?;
+    let store = project.store(&project.settings()?)?;
     let bar = output.progress("comparing", "traces");
     let mut named = Vec::new();
     let report = check_anchor(

@@ -16,7 +16,7 @@ pub fn run(project: &Project, options: &Export, output: &Output) -> Done {
     if let Some(file) = &options.bundle {
         return bundle::write(project, &shop, trace_id, file, options.force, output);
     }
-    let config = Project::config(&project.files()?)?;
+    let config = project.settings()?;
     let files = project.shown(&shop.store, &config);
     let written = files.rebuild(trace_id)?;
     if output.json {

@@ -15,7 +15,7 @@ use crate::telemetry::Collector;
 /// Runs a subcommand of `telemetry`.
 pub fn run(project: &Project, command: &Telemetry, output: &Output) -> Done {
     let Telemetry::Push { run } = command;
-    let config = Project::config(&project.files()?)?;
+    let config = project.settings()?;
     let Some(collector) = Collector::find(&config)? else {
         let message = "there is no collector to send runs to";
         return Err(Failure::new(Code::ConfigInvalid, message).hint(

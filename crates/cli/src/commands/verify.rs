@@ -39,7 +39,7 @@ pub fn choose(named: Option<&Path>, options: &Verify, output: &Output) -> Done {
         return Err(Failure::new(Code::RequestInvalid, message));
     }
     let project = Project::find(named)?;
-    let store = project.store(&Project::config(&project.files()?)?)?;
+    let store = project.store(&project.settings()?)?;
     match &options.what {
         Some(id) => one(&store, trace_id(id).map_err(|failure| failure.hint(NEITHER))?, output),
         None => all(&store, output),

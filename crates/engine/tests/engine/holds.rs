@@ -1,14 +1,14 @@
 //! People's answers.
 
 use serde_json::json;
-use windlass_engine::{Engine, EngineError};
+use windlass_engine::{Engine, EngineError, RunFilter};
 use windlass_kernel::run::plan::{Effect, HoldRule, Plan};
 use windlass_kernel::run::{Decision, Resolution, Run};
 use windlass_kernel::{Code, Digest, State};
 
 use crate::hands::Act;
 use crate::plans::{builtin, gate, person, phase, plan, redo, spine};
-use crate::world::{World, end, new_run, trace};
+use crate::world::{World, assert_at_a_glance, end, new_run, trace};
 
 /// Approves what a run waits for.
 pub fn approve(engine: &Engine, run: &Run, by: &str) -> Resolution {
@@ -34,6 +34,8 @@ fn two_approvers_are_two_people() {
     let world = World::new();
     let (engine, run) = on_hold(&world, TWO);
     assert_eq!(approve(&engine, &run, "ann"), Resolution::Open);
+    // A list shows the answers so far.
+    world.verify();
     let before = world.only_events();
     for same in ["ann", " ann", "ann ", "ann\t"] {
         let error =
@@ -44,6 +46,7 @@ fn two_approvers_are_two_people() {
     assert_eq!(error.code(), Code::RunOnHold);
     assert_eq!(world.only_events(), before);
     assert_eq!(approve(&engine, &run, "bob"), Resolution::Approved);
+    world.verify();
     let error = engine.answer(trace(&run), Decision::Rejected, "cat", "too late", None);
     assert_eq!(error.unwrap_err().code(), Code::HoldAlreadyResolved);
     let run = engine.resume(trace(&run)).unwrap();
@@ -213,4 +216,22 @@ fn the_queue_shows_what_waits_oldest_first() {
     for unknown in ["run_20200101_000000_00000000", "nonsense", "", "../etc"] {
         assert_eq!(engine.find(unknown).unwrap_err().code(), Code::RunNotFound, "{unknown}");
     }
+}
+
+/// An entry that holds together by itself but is not the one that the head names.
+#[test]
+fn a_list_does_not_believe_an_end_that_was_put_in_the_place_of_another() {
+    let world = World::new();
+    let (engine, run) = on_hold(&world, HoldRule { approvals: 1, expires_ms: None });
+    let runs = engine.runs();
+    let all = RunFilter { open_only: false, state: None, limit: 1 };
+    let found = runs.list(&all).unwrap();
+    assert_at_a_glance(&runs.glance(&found[0]).unwrap(), &run);
+    world.shared().tamper(|tables| {
+        let last = tables.entries.get_mut(&trace(&run)).unwrap().last_mut().unwrap();
+        last.entry.ts = run.started_at.unwrap();
+        last.entry.entry_digest = last.entry.compute_digest(&mut Vec::new());
+    });
+    let error = runs.glance(&found[0]).unwrap_err();
+    assert!(error.is_damage(), "{error}");
 }
