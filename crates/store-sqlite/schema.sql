@@ -2,7 +2,7 @@
 -- UPDATE_SCHEMA=1 cargo test -p windlass-store-sqlite schema writes it anew.
 
 PRAGMA application_id = 1464747084;
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 
 CREATE TABLE traces (
     trace_id             BLOB    NOT NULL PRIMARY KEY,
@@ -18,28 +18,6 @@ CREATE TABLE traces (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX traces_open ON traces (trace_id) WHERE open;
-
-CREATE TABLE "entries_opening" (
-    id                INTEGER NOT NULL PRIMARY KEY,
-    trace_id          BLOB    NOT NULL,
-    prev_entry_digest BLOB    NOT NULL,
-    ts                INTEGER NOT NULL,
-    from_state        TEXT    NOT NULL,
-    to_state          TEXT    NOT NULL,
-    artifact_type     TEXT    NOT NULL,
-    artifact_id       BLOB    NOT NULL,
-    artifact_digest   BLOB    NOT NULL,
-    tool_call_id      BLOB,
-    idempotency_key   TEXT,
-    entry_digest      BLOB    NOT NULL,
-    plan_id           BLOB,
-    holder            BLOB,
-    released          INTEGER,
-    server_id         TEXT,
-    tool_name         TEXT,
-    request_digest    BLOB,
-    body              BLOB
-) STRICT;
 
 CREATE TABLE filed (
     one  INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
@@ -82,38 +60,26 @@ BEGIN SELECT RAISE(ABORT, 'dispatches are append-only'); END;
 CREATE TRIGGER redispatches_are_never_deleted BEFORE DELETE ON redispatches
 BEGIN SELECT RAISE(ABORT, 'dispatches are append-only'); END;
 
-CREATE TABLE entries_later (
-    id                INTEGER NOT NULL PRIMARY KEY,
-    trace_id          BLOB    NOT NULL,
-    prev_entry_digest BLOB    NOT NULL,
-    ts                INTEGER NOT NULL,
-    from_state        TEXT    NOT NULL,
-    to_state          TEXT    NOT NULL,
-    artifact_type     TEXT    NOT NULL,
-    artifact_id       BLOB    NOT NULL,
-    artifact_digest   BLOB    NOT NULL,
-    tool_call_id      BLOB,
-    idempotency_key   TEXT,
-    entry_digest      BLOB    NOT NULL,
-    plan_id           BLOB,
-    holder            BLOB,
-    released          INTEGER,
-    server_id         TEXT,
-    tool_name         TEXT,
-    request_digest    BLOB,
-    body              BLOB
+CREATE TABLE sheets_opening (
+    id    INTEGER NOT NULL PRIMARY KEY,
+    sheet BLOB    NOT NULL
 ) STRICT;
 
-CREATE TRIGGER opening_entries_are_never_updated BEFORE UPDATE ON entries_opening
+CREATE TABLE sheets_later (
+    id    INTEGER NOT NULL PRIMARY KEY,
+    sheet BLOB    NOT NULL
+) STRICT;
+
+CREATE TRIGGER opening_sheets_are_never_updated BEFORE UPDATE ON sheets_opening
 BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
 
-CREATE TRIGGER opening_entries_are_never_deleted BEFORE DELETE ON entries_opening
+CREATE TRIGGER opening_sheets_are_never_deleted BEFORE DELETE ON sheets_opening
 BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
 
-CREATE TRIGGER later_entries_are_never_updated BEFORE UPDATE ON entries_later
+CREATE TRIGGER later_sheets_are_never_updated BEFORE UPDATE ON sheets_later
 BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
 
-CREATE TRIGGER later_entries_are_never_deleted BEFORE DELETE ON entries_later
+CREATE TRIGGER later_sheets_are_never_deleted BEFORE DELETE ON sheets_later
 BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
 
-CREATE VIEW entries AS SELECT * FROM entries_opening UNION ALL SELECT * FROM entries_later;
+CREATE VIEW sheets AS SELECT * FROM sheets_opening UNION ALL SELECT * FROM sheets_later;

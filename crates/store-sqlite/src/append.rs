@@ -3,26 +3,28 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, params};
-use windlass_kernel::{Digest, Entry, HolderId, PlanId, State, ToolCallId, TraceId};
+use windlass_kernel::{Digest, HolderId, State, ToolCallId, TraceId};
 use windlass_store::{
-    After, Append, AppendError, Claim, IdempotencyRecord, KeyAction, NewEntry, Reservation, Slot,
-    StoreError, TraceState,
+    Append, AppendError, Claim, IdempotencyRecord, KeyAction, Reservation, Slot, StoreError,
+    TraceState,
     rules::{self, Digests},
 };
 
 use crate::bound::Bound;
 use crate::error::During;
 use crate::rows::{self, TraceNumber};
+use crate::sheet::Sheet;
 use crate::tail::Tail;
 use crate::writer::Desk;
 
 /// Checks an append and writes it. A refusal leaves the transaction, which others may share, as it
 /// was: everything is checked before anything is written.
 ///
-/// The entries of a trace that is not filed are all that is written of it.
+/// Of a trace that is not filed its sheet is all that is written.
 pub fn append(
     desk: &mut Desk<'_>,
     append: &Append<'_>,
+    sheet: &Sheet,
     me: HolderId,
     digests: Digests,
 ) -> Result<Result<TraceState, AppendError>, StoreError> {
@@ -49,49 +51,29 @@ pub fn append(
     {
         return Ok(Err(error));
     }
-    if let Some(row) = filed {
-        inserter.insert(connection, row.number, append, &Extra::default())?;
+    let number = match (filed, unfiled) {
+        (Some(row), _) => row.number,
+        (None, Some((number, _))) => number,
+        (None, None) => tail.next(),
+    };
+    let new = matches!(append.claim, Claim::New { .. });
+    inserter.insert(connection, new, number.entry_id(sheet.first)?, &sheet.bytes)?;
+    if filed.is_some() {
         update_trace(connection, &state)?;
-        if let KeyAction::Reserve(reservation) = &append.key {
+    } else {
+        let last = append.entries.last();
+        let artifact = last.map_or(Digest::GENESIS, |new| new.entry.artifact_digest);
+        tail.note(number, state, artifact, append.entries.len());
+    }
+    if let KeyAction::Reserve(reservation) = &append.key {
+        // A key that none of the entries names has its record at once.
+        if filed.is_none() && sheet.reserves {
+            tail.note_key(number, reservation);
+        } else {
             insert_key(connection, reservation, trace_id)?;
         }
-        return Ok(Ok(state));
-    }
-    let number = unfiled.map_or(tail.next(), |(number, _)| number);
-    let reserved = match &append.key {
-        KeyAction::Reserve(reservation) => Some(reservation),
-        KeyAction::None => None,
-    };
-    let carrier = reserved.and_then(|key| append.entries.iter().position(|new| carries(new, key)));
-    let plan_id = match append.claim {
-        Claim::New { plan_id, .. } => Some(plan_id),
-        Claim::Held(_) => None,
-    };
-    let extra = Extra {
-        genesis: plan_id.map(|plan_id| (plan_id, me)),
-        released: append.after == After::Release,
-        key: carrier.zip(reserved),
-    };
-    inserter.insert(connection, number, append, &extra)?;
-    let last_artifact = append.entries.last().map_or(Digest::GENESIS, artifact_of);
-    tail.note(number, state, last_artifact, append.entries.len());
-    match (reserved, carrier) {
-        (Some(reservation), Some(_)) => tail.note_key(number, reservation),
-        // A key that none of the entries names has its record at once.
-        (Some(reservation), None) => insert_key(connection, reservation, trace_id)?,
-        (None, _) => {}
     }
     Ok(Ok(state))
-}
-
-fn artifact_of(new: &NewEntry) -> Digest {
-    new.entry.artifact_digest
-}
-
-/// Whether an entry has what its columns must say for a key's record.
-fn carries(new: &NewEntry, reservation: &Reservation) -> bool {
-    new.entry.tool_call_id == Some(reservation.tool_call_id)
-        && new.entry.idempotency_key.as_ref() == Some(&reservation.slot.idempotency_key)
 }
 
 /// The record of a key, wherever it stands.
@@ -111,18 +93,7 @@ fn load_key(
     Ok(Some(record))
 }
 
-/// What the rows of an unfiled trace say beyond their entries.
-#[derive(Default)]
-struct Extra<'a> {
-    /// The plan and the holder of a new trace: with its first entry.
-    genesis: Option<(PlanId, HolderId)>,
-    /// The lease is given back: with the last entry.
-    released: bool,
-    /// A key is reserved: with the entry that names it.
-    key: Option<(usize, &'a Reservation)>,
-}
-
-/// Inserts entries: the statements, compiled and at hand for all of a batch.
+/// Inserts sheets: the statements, compiled and at hand for all of a batch.
 #[derive(Default)]
 pub struct Inserter<'a> {
     /// For what a trace begins with.
@@ -131,82 +102,27 @@ pub struct Inserter<'a> {
     later: Option<Bound<'a>>,
 }
 
-/// The statement that inserts into one of the two tables.
-macro_rules! insert_into {
-    ($table:literal) => {
-        concat!(
-            "INSERT INTO ",
-            $table,
-            " (id, trace_id, prev_entry_digest, ts, from_state, to_state, artifact_type,
-                 artifact_id, artifact_digest, tool_call_id, idempotency_key, entry_digest,
-                 plan_id, holder, released, server_id, tool_name, request_digest, body)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
-                 ?18, ?19)"
-        )
-    };
-}
-
 impl<'a> Inserter<'a> {
-    const OPERATION: &'static str = "insert an entry";
-
     fn insert(
         &mut self,
         connection: &'a Connection,
-        number: TraceNumber,
-        append: &Append<'_>,
-        extra: &Extra<'_>,
+        new: bool,
+        id: i64,
+        sheet: &[u8],
     ) -> Result<(), StoreError> {
-        let (row, sql) = match append.claim {
-            Claim::New { .. } => (&mut self.opening, insert_into!("entries_opening")),
-            Claim::Held(_) => (&mut self.later, insert_into!("entries_later")),
+        let operation = "insert entries";
+        let (row, sql) = if new {
+            (&mut self.opening, "INSERT INTO sheets_opening VALUES (?1, ?2)")
+        } else {
+            (&mut self.later, "INSERT INTO sheets_later VALUES (?1, ?2)")
         };
         let row = match row {
             Some(row) => row,
-            none => none.insert(Bound::new(connection, sql).during(Self::OPERATION)?),
+            none => none.insert(Bound::new(connection, sql).during(operation)?),
         };
-        let last = append.entries.len().saturating_sub(1);
-        let mut before: Option<&Entry> = None;
-        for (place, new) in append.entries.iter().enumerate() {
-            let id = number.entry_id(new.entry.sequence_number)?;
-            let genesis = extra.genesis.as_ref().filter(|_| place == 0);
-            let key = extra.key.filter(|(at, _)| *at == place).map(|(_, key)| key);
-            let released = extra.released && place == last;
-            let mut bind = || -> rusqlite::Result<()> {
-                row.bind(1, id)?;
-                bind_entry(row, &new.entry, before)?;
-                row.bind_optional(13, genesis.map(|(plan_id, _)| plan_id.0.as_bytes()))?;
-                row.bind_optional(14, genesis.map(|(_, holder)| holder.0.as_bytes()))?;
-                row.bind_optional(15, released.then_some(1))?;
-                row.bind_optional(16, key.map(|key| key.slot.server_id.as_str()))?;
-                row.bind_optional(17, key.map(|key| key.slot.tool_name.as_str()))?;
-                row.bind_optional(18, key.map(|key| key.request_digest.as_bytes()))?;
-                row.bind(19, new.body.as_slice())?;
-                row.run()
-            };
-            bind().during(Self::OPERATION)?;
-            before = Some(&new.entry);
-        }
-        Ok(())
+        row.bind(1, id).and_then(|()| row.bind(2, sheet)).during(operation)?;
+        row.run().during(operation)
     }
-}
-
-/// Binds an entry's own columns, where they are not those of the row before.
-fn bind_entry(row: &mut Bound<'_>, entry: &Entry, before: Option<&Entry>) -> rusqlite::Result<()> {
-    if before.is_none_or(|before| before.trace_id != entry.trace_id) {
-        row.bind(2, entry.trace_id.0.as_bytes())?;
-    }
-    row.bind(3, entry.prev_entry_digest.as_bytes())?;
-    row.bind(4, entry.ts.unix_ms())?;
-    row.bind(5, entry.from_state.as_str())?;
-    row.bind(6, entry.to_state.as_str())?;
-    row.bind(7, entry.artifact_type.as_str())?;
-    row.bind(8, entry.artifact_id.0.as_bytes())?;
-    row.bind(9, entry.artifact_digest.as_bytes())?;
-    row.bind_optional(10, entry.tool_call_id.as_ref().map(|id| id.0.as_bytes()))?;
-    if before.is_none_or(|before| before.idempotency_key != entry.idempotency_key) {
-        row.bind_optional(11, entry.idempotency_key.as_deref())?;
-    }
-    row.bind(12, entry.entry_digest.as_bytes())
 }
 
 fn signed(number: u64) -> Result<i64, StoreError> {

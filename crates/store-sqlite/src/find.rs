@@ -5,15 +5,17 @@
 //! behind all that it knows.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use windlass_kernel::TraceId;
 use windlass_store::{IdempotencyRecord, Slot, StoreError};
 
-use crate::error::During;
 use crate::fold::{self, Folded};
+use crate::lines;
 use crate::rows::{self, TraceNumber, TraceRow};
+use crate::sheet::{Field, Fields};
 
 /// Where the unfiled traces and keys stand that this process knows of, as of some commit.
 #[derive(Debug, Default)]
@@ -72,14 +74,10 @@ pub fn trace(
     {
         return folded.row(trace_id).map(Some);
     }
-    let operation = "look for a trace";
-    let number = first_number(
-        connection
-            .prepare_cached("SELECT id FROM entries WHERE id >= ?1 AND trace_id = ?2 LIMIT 1")
-            .during(operation)?
-            .query(params![hint.unknown(upto).floor(), trace_id.0.as_bytes()])
-            .during(operation)?,
-    )?;
+    let wanted = trace_id.0.as_bytes().as_slice();
+    let number = first_number(connection, hint.unknown(upto), |fields| {
+        fields.get(Field::Trace) == Some(wanted)
+    })?;
     match unfiled_at(connection, number)? {
         Some(folded) => folded.row(trace_id).map(Some),
         None => Ok(None),
@@ -111,22 +109,11 @@ pub fn key(
     {
         return Ok(Some(record));
     }
-    let operation = "look for a key";
-    let number = first_number(
-        connection
-            .prepare_cached(
-                "SELECT id FROM entries WHERE id >= ?1 AND server_id = ?2 AND tool_name = ?3
-                     AND idempotency_key = ?4 LIMIT 1",
-            )
-            .during(operation)?
-            .query(params![
-                hint.unknown(upto).floor(),
-                slot.server_id,
-                slot.tool_name,
-                slot.idempotency_key
-            ])
-            .during(operation)?,
-    )?;
+    let number = first_number(connection, hint.unknown(upto), |fields| {
+        fields.text(Field::Server) == Some(&slot.server_id)
+            && fields.text(Field::Tool) == Some(&slot.tool_name)
+            && fields.text(Field::Key) == Some(&slot.idempotency_key)
+    })?;
     match unfiled_at(connection, number)? {
         Some(folded) => folded.record(slot),
         None => Ok(None),
@@ -135,7 +122,7 @@ pub fn key(
 
 /// All unfiled traces, by their numbers.
 pub fn unfiled(connection: &Connection) -> Result<BTreeMap<TraceNumber, Folded>, StoreError> {
-    let all = fold::fold(connection, fold::filed_upto(connection)?, None)?;
+    let all = fold::fold(connection, fold::filed_upto(connection)?.next(), None)?;
     Ok(all.into_iter().map(|folded| (folded.number, folded)).collect())
 }
 
@@ -144,11 +131,22 @@ fn unfiled_at(
     number: Option<TraceNumber>,
 ) -> Result<Option<Folded>, StoreError> {
     let Some(number) = number else { return Ok(None) };
-    Ok(fold::fold(connection, TraceNumber(number.0 - 1), Some(number))?.pop())
+    Ok(fold::fold(connection, number, Some(number))?.pop())
 }
 
-fn first_number(mut rows: rusqlite::Rows<'_>) -> Result<Option<TraceNumber>, StoreError> {
-    let operation = "read what is not filed";
-    let Some(row) = rows.next().during(operation)? else { return Ok(None) };
-    row.get(0).map(TraceNumber::of_entry).map(Some).during(operation)
+/// The first trace from a number on with an entry that is wanted.
+fn first_number(
+    connection: &Connection,
+    from: TraceNumber,
+    wanted: impl Fn(&Fields<'_>) -> bool,
+) -> Result<Option<TraceNumber>, StoreError> {
+    let mut found = None;
+    lines::of_traces(connection, from, None, |line| {
+        if line.fields.as_ref().is_ok_and(&wanted) {
+            found = Some(line.number);
+            return Ok(ControlFlow::Break(()));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(found)
 }

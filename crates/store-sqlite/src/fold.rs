@@ -1,14 +1,16 @@
 //! Where a trace stands by its entries alone: the traces that are not filed yet.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use rusqlite::types::ValueRef;
-use rusqlite::{Connection, Row};
-use windlass_kernel::{ChainError, Digest, Head, HolderId, PlanId, ToolCallId, TraceId};
+use rusqlite::Connection;
+use windlass_kernel::{ChainError, Digest, Head, ToolCallId, TraceId};
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError, TraceState};
 
 use crate::error::During;
-use crate::rows::{self, TraceNumber, TraceRow, Unreadable, column, digest, optional_uuid, uuid};
+use crate::lines;
+use crate::rows::{self, TraceNumber, TraceRow};
+use crate::sheet::{Field, Fields, Line, malformed};
 
 /// The fence of a trace that nobody has taken over: one that is taken over is filed first.
 pub const FIRST_FENCE: u64 = 1;
@@ -97,34 +99,23 @@ pub fn filed_upto(connection: &Connection) -> Result<TraceNumber, StoreError> {
         .during(operation)
 }
 
-/// Folds the traces whose numbers are above `after` and not above `last`.
+/// Folds the traces from a number on, up to the last if one is given.
 pub fn fold(
     connection: &Connection,
-    after: TraceNumber,
+    first: TraceNumber,
     last: Option<TraceNumber>,
 ) -> Result<Vec<Folded>, StoreError> {
-    let operation = "read what is not filed";
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT trace_id, id, prev_entry_digest, ts, from_state, to_state, artifact_type,
-                    artifact_id, artifact_digest, tool_call_id, idempotency_key, entry_digest,
-                    plan_id, holder, released, server_id, tool_name, request_digest
-             FROM entries WHERE id >= ?1 AND id < ?2 ORDER BY id",
-        )
-        .during(operation)?;
-    let end = last.map_or(i64::MAX, |last| last.next().floor());
-    let mut rows = statement.query([after.next().floor(), end]).during(operation)?;
     let mut all: Vec<Folded> = Vec::new();
     let mut buffer = Vec::with_capacity(1024);
-    while let Some(row) = rows.next().during(operation)? {
-        let number = TraceNumber::of_entry(row.get(1).during(operation)?);
-        if all.last().is_none_or(|folded| folded.number != number) {
-            all.push(begin(number, row));
+    lines::of_traces(connection, first, last, |line| {
+        if all.last().is_none_or(|folded| folded.number != line.number) {
+            all.push(begin(line));
         }
         if let Some(folded) = all.last_mut() {
-            add(folded, row, &mut buffer);
+            add(folded, line, &mut buffer);
         }
-    }
+        Ok(ControlFlow::Continue(()))
+    })?;
     for folded in &mut all {
         if let Ok(Unfiled { damage: Some(damage), state, .. }) = &folded.trace
             && state.head.sequence_number == 0
@@ -135,38 +126,43 @@ pub fn fold(
     Ok(all)
 }
 
-/// A trace before its first entry: the row of that has its plan and its holder.
-fn begin(number: TraceNumber, row: &Row<'_>) -> Folded {
-    let trace_id = column(row, 0).and_then(|value| uuid(value, "trace_id")).map(TraceId);
-    let start = || -> Result<Unfiled, Unreadable> {
+/// A trace before its first entry, which has its plan and its holder.
+fn begin(line: &Line<'_>) -> Folded {
+    let trace_id = line.fields.and_then(|fields| fields.trace_id());
+    let genesis = line.fields.and_then(|fields| fields.genesis());
+    let trace = trace_id.and_then(|trace_id| {
+        let (plan_id, holder) = genesis?;
         Ok(Unfiled {
             state: TraceState {
-                head: Head::empty(trace_id?),
-                plan_id: PlanId(uuid(column(row, 12)?, "plan_id")?),
-                holder: Some(HolderId(uuid(column(row, 13)?, "holder")?)),
+                head: Head::empty(trace_id),
+                plan_id,
+                holder: Some(holder),
                 fence: FIRST_FENCE,
             },
             last_artifact: Digest::GENESIS,
             damage: None,
             entries: 0,
         })
-    };
-    let trace = start().map_err(|what| ChainError::Malformed {
-        sequence_number: 1,
-        reason: format!("its column {what} is unreadable"),
     });
-    Folded { number, trace_id: trace_id.ok(), trace, keys: Vec::new() }
+    Folded {
+        number: line.number,
+        trace_id: trace_id.ok(),
+        trace: trace.map_err(|what| malformed(1, what)),
+        keys: Vec::new(),
+    }
 }
 
-/// Adds a row to its trace.
-fn add(folded: &mut Folded, row: &Row<'_>, buffer: &mut Vec<u8>) {
-    folded.keys.extend(read_key(row));
+/// Adds an entry to its trace.
+fn add(folded: &mut Folded, line: &Line<'_>, buffer: &mut Vec<u8>) {
+    if let Ok(fields) = &line.fields {
+        folded.keys.extend(read_key(fields));
+    }
     let Ok(trace) = &mut folded.trace else { return };
     trace.entries += 1;
-    if column(row, 14).is_ok_and(|released| released != ValueRef::Null) {
+    if line.fields.is_ok_and(|fields| fields.get(Field::Released).is_some()) {
         trace.state.holder = None;
     }
-    let entry = match rows::read_entry(row) {
+    let entry = match line.entry() {
         Ok(entry) => entry,
         Err(error) => {
             trace.damage.get_or_insert(error);
@@ -187,14 +183,13 @@ fn add(folded: &mut Folded, row: &Row<'_>, buffer: &mut Vec<u8>) {
     trace.last_artifact = entry.artifact_digest;
 }
 
-/// The key that a row reserves, if it does.
-fn read_key(row: &Row<'_>) -> Option<Key> {
-    let text = |index| column(row, index).ok()?.as_str().ok().map(str::to_owned);
-    let slot = Slot { server_id: text(15)?, tool_name: text(16)?, idempotency_key: text(10)? };
-    let bound = || -> Result<_, Unreadable> {
-        let digest = digest(column(row, 17)?, "request_digest")?;
-        let call = optional_uuid(column(row, 9)?, "tool_call_id")?.ok_or("tool_call_id")?;
-        Ok((digest, ToolCallId(call)))
+/// The key that is reserved with an entry, if one is.
+fn read_key(fields: &Fields<'_>) -> Option<Key> {
+    let text = |field| fields.text(field).map(str::to_owned);
+    let slot = Slot {
+        server_id: text(Field::Server)?,
+        tool_name: text(Field::Tool)?,
+        idempotency_key: text(Field::Key)?,
     };
-    Some(Key { slot: Arc::new(slot), bound: bound().ok() })
+    Some(Key { slot: Arc::new(slot), bound: fields.bound().ok() })
 }

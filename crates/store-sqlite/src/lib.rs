@@ -9,11 +9,14 @@ mod error;
 mod find;
 mod fold;
 mod holder;
+mod lines;
 mod open;
 mod rows;
 mod scan;
+mod sheet;
 mod store;
 mod tail;
+mod takeover;
 mod writer;
 
 pub use open::{MIGRATIONS, Settings, format_version};

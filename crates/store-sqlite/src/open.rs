@@ -10,11 +10,13 @@ use rustix::io::Errno;
 use windlass_store::StoreError;
 
 use crate::error::During;
+use crate::takeover;
 
 /// Every migration there is; the last one's number is the format's version.
 pub const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_initial.sql"),
     include_str!("../migrations/0002_two_trees.sql"),
+    include_str!("../migrations/0003_sheets.sql"),
 ];
 
 /// Marks a database as ours ("WNDL").
@@ -177,8 +179,11 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
     // Another process may have been faster.
     let version = check_format(&transaction)?;
     let done = usize::try_from(version).unwrap_or_default();
-    for migration in MIGRATIONS.iter().skip(done) {
+    for (number, migration) in MIGRATIONS.iter().enumerate().skip(done) {
         transaction.execute_batch(migration).during("migrate")?;
+        if number + 1 == takeover::SHEETS {
+            takeover::entries(&transaction)?;
+        }
     }
     transaction
         .execute_batch(&format!(

@@ -1,26 +1,18 @@
 //! Rows to values and back.
 
+use std::ops::ControlFlow;
+
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use windlass_kernel::{
-    ArtifactId, ChainError, Digest, Entry, Head, HolderId, PlanId, SCHEMA_VERSION, State,
-    Timestamp, ToolCallId, TraceId, Uuid7,
-};
+use windlass_kernel::{Digest, Head, HolderId, PlanId, State, ToolCallId, TraceId, Uuid7};
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError, TraceState};
 
 use crate::error::During;
+use crate::lines;
 
 /// The columns that [`read_trace`] expects, in their order.
 pub const TRACE_COLUMNS: &str = "trace_id, plan_id, state, last_sequence_number, \
      last_entry_digest, tool_call_id, holder, fence, trace_number, open";
-
-/// The columns that [`read_entry`] expects, in their order; the artifact's body comes last.
-pub const ENTRY_COLUMNS: &str = "trace_id, id, prev_entry_digest, ts, from_state, to_state, \
-     artifact_type, artifact_id, artifact_digest, tool_call_id, idempotency_key, entry_digest, \
-     body";
-
-/// Where the body stands among [`ENTRY_COLUMNS`].
-pub const BODY_COLUMN: usize = 12;
 
 /// How many entries a trace can have, as a power of two.
 const SEQUENCE_BITS: u32 = 24;
@@ -40,9 +32,10 @@ impl TraceNumber {
         self.0 << SEQUENCE_BITS
     }
 
-    /// The number of the trace that an entry is filed under.
-    pub const fn of_entry(entry_id: i64) -> Self {
-        Self(entry_id >> SEQUENCE_BITS)
+    /// The number of the trace that an entry is filed under, and the entry's place in it.
+    pub const fn of_entry(entry_id: i64) -> (Self, u64) {
+        let place = entry_id & ((1 << SEQUENCE_BITS) - 1);
+        (Self(entry_id >> SEQUENCE_BITS), place.unsigned_abs())
     }
 
     /// The key of one of its entries.
@@ -72,19 +65,19 @@ pub struct TraceRow {
 }
 
 /// A column that does not hold what it must.
-pub type Unreadable = &'static str;
+type Unreadable = &'static str;
 
-pub fn uuid(value: ValueRef<'_>, what: Unreadable) -> Result<Uuid7, Unreadable> {
+fn uuid(value: ValueRef<'_>, what: Unreadable) -> Result<Uuid7, Unreadable> {
     let bytes: [u8; 16] =
         value.as_blob().ok().and_then(|bytes| bytes.try_into().ok()).ok_or(what)?;
     Uuid7::from_bytes(bytes).map_err(|_| what)
 }
 
-pub fn optional_uuid(value: ValueRef<'_>, what: Unreadable) -> Result<Option<Uuid7>, Unreadable> {
+fn optional_uuid(value: ValueRef<'_>, what: Unreadable) -> Result<Option<Uuid7>, Unreadable> {
     if value == ValueRef::Null { Ok(None) } else { uuid(value, what).map(Some) }
 }
 
-pub fn digest(value: ValueRef<'_>, what: Unreadable) -> Result<Digest, Unreadable> {
+fn digest(value: ValueRef<'_>, what: Unreadable) -> Result<Digest, Unreadable> {
     let bytes: [u8; 32] =
         value.as_blob().ok().and_then(|bytes| bytes.try_into().ok()).ok_or(what)?;
     Ok(Digest::from_bytes(bytes))
@@ -98,47 +91,8 @@ fn name<T: std::str::FromStr>(value: ValueRef<'_>, what: Unreadable) -> Result<T
     value.as_str().ok().and_then(|text| text.parse().ok()).ok_or(what)
 }
 
-pub fn column<'a>(row: &'a Row<'_>, index: usize) -> Result<ValueRef<'a>, Unreadable> {
+fn column<'a>(row: &'a Row<'_>, index: usize) -> Result<ValueRef<'a>, Unreadable> {
     row.get_ref(index).map_err(|_| "a column is missing")
-}
-
-/// The place in its trace that an entry's key stands for.
-const fn sequence_number(id: i64) -> u64 {
-    (id & ((1 << SEQUENCE_BITS) - 1)).unsigned_abs()
-}
-
-/// Reads an entry from a row of [`ENTRY_COLUMNS`].
-pub fn read_entry(row: &Row<'_>) -> Result<Entry, ChainError> {
-    read_entry_columns(row).map_err(|what| ChainError::Malformed {
-        sequence_number: row.get::<_, i64>(1).map(sequence_number).unwrap_or_default(),
-        reason: format!("its column {what} is unreadable"),
-    })
-}
-
-fn read_entry_columns(row: &Row<'_>) -> Result<Entry, Unreadable> {
-    let from_state: windlass_kernel::State = name(column(row, 4)?, "from_state")?;
-    let key = column(row, 10)?;
-    let ts = column(row, 3)?.as_i64().map_err(|_| "ts")?;
-    Ok(Entry {
-        schema_id: from_state.machine().schema_id().into(),
-        schema_version: SCHEMA_VERSION.into(),
-        trace_id: TraceId(uuid(column(row, 0)?, "trace_id")?),
-        sequence_number: sequence_number(column(row, 1)?.as_i64().map_err(|_| "id")?),
-        prev_entry_digest: digest(column(row, 2)?, "prev_entry_digest")?,
-        ts: Timestamp::from_unix_ms(ts).map_err(|_| "ts")?,
-        from_state,
-        to_state: name(column(row, 5)?, "to_state")?,
-        artifact_type: name(column(row, 6)?, "artifact_type")?,
-        artifact_id: ArtifactId(uuid(column(row, 7)?, "artifact_id")?),
-        artifact_digest: digest(column(row, 8)?, "artifact_digest")?,
-        tool_call_id: optional_uuid(column(row, 9)?, "tool_call_id")?.map(ToolCallId),
-        idempotency_key: if key == ValueRef::Null {
-            None
-        } else {
-            Some(key.as_str().map_err(|_| "idempotency_key")?.to_owned())
-        },
-        entry_digest: digest(column(row, 11)?, "entry_digest")?,
-    })
 }
 
 /// Reads a trace from a row of [`TRACE_COLUMNS`].
@@ -218,19 +172,19 @@ pub fn load_effect(
     connection: &Connection,
     trace: &TraceRow,
 ) -> Result<Option<Digest>, StoreError> {
+    let last = trace.state.head.sequence_number;
     if is_open(&trace.state) {
         return Ok(None);
     }
-    let id = trace.number.entry_id(trace.state.head.sequence_number)?;
-    let effect = connection
-        .prepare_cached("SELECT artifact_digest FROM entries WHERE id = ?1")
-        .during("read an effect")?
-        .query_row([id], |row| Ok(digest(row.get_ref(0)?, "artifact_digest")))
-        .optional()
-        .during("read an effect")?;
-    effect.transpose().map_err(|what| StoreError::Corrupt {
-        reason: format!("an entry's column {what} is unreadable"),
-    })
+    let mut effect = None;
+    lines::of_trace(connection, trace.number, last, |line| {
+        let digest = line.fields.and_then(|fields| fields.artifact_digest());
+        effect = (line.sequence_number == last).then_some(digest);
+        Ok(ControlFlow::Break(()))
+    })?;
+    effect
+        .transpose()
+        .map_err(|what| StoreError::Corrupt { reason: format!("an entry's {what} is unreadable") })
 }
 
 fn read_key(row: &Row<'_>, slot: &Slot) -> Result<IdempotencyRecord, Unreadable> {

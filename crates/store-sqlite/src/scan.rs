@@ -1,39 +1,34 @@
 //! Reading everything once, in memory that does not grow.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use rusqlite::{Connection, Rows, params};
-use windlass_kernel::{ChainError, State, TraceId, Uuid7};
+use windlass_kernel::{State, TraceId, Uuid7};
 use windlass_store::{Counts, Record, StoreError, TraceFilter, TraceState, Visitor};
 
 use crate::error::During;
 use crate::find;
-use crate::rows::{
-    BODY_COLUMN, ENTRY_COLUMNS, TRACE_COLUMNS, TraceNumber, TraceRow, is_open, load_trace,
-    read_entry, read_trace,
-};
+use crate::lines;
+use crate::rows::{TRACE_COLUMNS, TraceNumber, TraceRow, is_open, load_trace, read_trace};
+use crate::sheet::Line;
 
 /// Walks all entries in the order they are filed, looking up each trace as it begins; then names
 /// the traces that have lost all of theirs.
 pub fn scan(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), StoreError> {
     let operation = "read the journal";
     let unfiled = find::unfiled(connection)?;
-    let mut statement = connection
-        .prepare(&format!("SELECT {ENTRY_COLUMNS} FROM entries ORDER BY id"))
-        .during(operation)?;
-    let mut rows = statement.query([]).during(operation)?;
     let mut recorded = connection
         .prepare(&format!("SELECT {TRACE_COLUMNS} FROM traces ORDER BY trace_id"))
         .during(operation)?;
     let mut heads = Heads::new(recorded.query([]).during(operation)?);
     let mut current: Option<TraceNumber> = None;
     let mut seen = 0_i64;
-    while let Some(row) = rows.next().during(operation)? {
-        let id: i64 = row.get(1).during(operation)?;
-        let number = TraceNumber::of_entry(id);
-        // A row of a trace's range belongs to it, whatever else it says.
+    lines::of_all(connection, |line| {
+        let number = line.number;
+        // What is in a trace's range belongs to it, whatever else it says.
         if current != Some(number) {
-            let named = raw_trace_id(row.get_ref(0).during(operation)?);
+            let named = named_by(line);
             if let Some(folded) = unfiled.get(&number) {
                 let trace_id = named.or_else(|_| named_later(connection, number))?;
                 visitor.trace(trace_id, folded.trace.as_ref().ok().map(|trace| &trace.state));
@@ -49,9 +44,9 @@ pub fn scan(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), St
             }
             current = Some(number);
         }
-        let body = row.get_ref(BODY_COLUMN).during(operation)?.as_blob().ok();
-        visitor.entry(read_entry(row), body);
-    }
+        visitor.entry(line.entry(), line.body());
+        Ok(ControlFlow::Continue(()))
+    })?;
     let traces: i64 = connection
         .query_row("SELECT count(*) FROM traces", [], |row| row.get(0))
         .during(operation)?;
@@ -106,18 +101,19 @@ impl<'a> Heads<'a> {
     }
 }
 
+/// The id that an entry names.
+fn named_by(line: &Line<'_>) -> Result<TraceId, StoreError> {
+    line.fields.and_then(|fields| fields.trace_id()).map_err(|_| nameless())
+}
+
 /// The id that some entry of a trace names, whose first one names none.
 fn named_later(connection: &Connection, number: TraceNumber) -> Result<TraceId, StoreError> {
-    let operation = "read the journal";
-    let mut statement = connection
-        .prepare("SELECT trace_id FROM entries WHERE id >= ?1 AND id < ?2 ORDER BY id")
-        .during(operation)?;
-    let mut rows = statement.query([number.floor(), number.next().floor()]).during(operation)?;
-    let mut named = None;
-    while let (Some(row), None) = (rows.next().during(operation)?, &named) {
-        named = raw_trace_id(row.get_ref(0).during(operation)?).ok();
-    }
-    named.ok_or_else(nameless)
+    let mut named = Err(nameless());
+    lines::of_trace(connection, number, 0, |line| {
+        named = named_by(line);
+        Ok(if named.is_ok() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    named
 }
 
 /// Finds the trace that entries are filed under; its head is `None` when there is no such trace, or
@@ -148,21 +144,24 @@ fn begin(
     }
 }
 
-/// Shows the traces that have a head but no entries.
+/// Shows the traces that have a head but no entries that name them.
 fn scan_empty(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), StoreError> {
     let operation = "read the journal";
     let mut statement = connection
-        .prepare(&format!(
-            "SELECT {TRACE_COLUMNS} FROM traces WHERE NOT EXISTS (
-                 SELECT 1 FROM entries WHERE id BETWEEN trace_number << 24
-                     AND (trace_number << 24) + 16777215 AND entries.trace_id = traces.trace_id)
-             ORDER BY trace_id"
-        ))
+        .prepare(&format!("SELECT {TRACE_COLUMNS} FROM traces ORDER BY trace_id"))
         .during(operation)?;
     let mut rows = statement.query([]).during(operation)?;
     while let Some(row) = rows.next().during(operation)? {
         let trace_id = raw_trace_id(row.get_ref(0).during(operation)?)?;
-        visitor.trace(trace_id, read_trace(row).ok().map(|trace| trace.state).as_ref());
+        let number = TraceNumber(row.get(8).during(operation)?);
+        let mut named = false;
+        lines::of_trace(connection, number, 0, |line| {
+            named = named_by(line).is_ok_and(|name| name == trace_id);
+            Ok(if named { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        if !named {
+            visitor.trace(trace_id, read_trace(row).ok().map(|trace| trace.state).as_ref());
+        }
     }
     Ok(())
 }
@@ -263,26 +262,15 @@ pub fn list(
     after_sequence_number: u64,
     limit: usize,
 ) -> Result<Vec<Record>, StoreError> {
-    let operation = "read a trace's entries";
     let trace_id = trace.state.head.trace_id;
-    let first = trace.number.entry_id(after_sequence_number).map_or(i64::MAX, |id| id);
-    let last = TraceNumber(trace.number.0 + 1).entry_id(0)?;
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT trace_id, id, prev_entry_digest, ts, from_state, to_state, artifact_type,
-                    artifact_id, artifact_digest, tool_call_id, idempotency_key, entry_digest,
-                    body
-             FROM entries WHERE id > ?1 AND id < ?2 ORDER BY id LIMIT ?3",
-        )
-        .during(operation)?;
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut rows = statement.query(params![first, last, limit]).during(operation)?;
     let mut records = Vec::new();
-    while let Some(row) = rows.next().during(operation)? {
-        let entry = read_entry(row)
-            .map_err(|source: ChainError| StoreError::CorruptTrace { trace_id, source })?;
-        let body = row.get_ref(BODY_COLUMN).during(operation)?.as_blob().ok();
-        records.push(Record { entry, body: body.map(<[u8]>::to_vec) });
-    }
+    lines::of_trace(connection, trace.number, after_sequence_number.saturating_add(1), |line| {
+        if records.len() == limit {
+            return Ok(ControlFlow::Break(()));
+        }
+        let entry = line.entry().map_err(|source| StoreError::CorruptTrace { trace_id, source })?;
+        records.push(Record { entry, body: line.body().map(<[u8]>::to_vec) });
+        Ok(ControlFlow::Continue(()))
+    })?;
     Ok(records)
 }

@@ -17,6 +17,7 @@ use crate::find::Index;
 use crate::holder::Holder;
 use crate::open::{self, Settings};
 use crate::rows::TraceRow;
+use crate::sheet::Sheet;
 use crate::writer::{Desk, Writer, run};
 use crate::{append, find, rows, scan};
 
@@ -155,6 +156,7 @@ impl Store for SqliteStore {
             Claim::New { plan_id, .. } => Some(plan_id),
             Claim::Held(_) => None,
         };
+        let sheet = Sheet::of(&append, me);
         let (entries, key) = (append.entries, append.key);
         let mut parts = Some((entries, key));
         let fence = lease.as_ref().map_or(1, Lease::fence);
@@ -172,7 +174,7 @@ impl Store for SqliteStore {
                 }
             };
             let append = Append { claim, entries, key, after };
-            let result = append::append(desk, &append, me, digests);
+            let result = append::append(desk, &append, &sheet, me, digests);
             parts = Some((append.entries, append.key));
             // Noted before it is durable, and by none but the one that makes the trace: nobody may
             // find it durable and not noted.

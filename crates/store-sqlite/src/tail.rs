@@ -5,9 +5,10 @@
 //! more trees and an index would double that. So they wait, and cost a fraction of a page each.
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, params};
 use windlass_kernel::{ChainError, Digest, TraceId};
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError, TraceState, fault};
 
@@ -15,7 +16,9 @@ use crate::append::{KeyFiler, TraceFiler};
 use crate::error::During;
 use crate::find::Index;
 use crate::fold::{self, Folded, Key, Unfiled};
+use crate::lines;
 use crate::rows::TraceNumber;
+use crate::sheet::Field;
 
 /// From so many unfiled traces on, the older half is filed: the newer are still being written to.
 const TRACES_MAX: usize = 512;
@@ -99,8 +102,8 @@ impl Tail {
         let upto = fold::filed_upto(connection)?;
         let last: Option<i64> = connection
             .prepare_cached(
-                "SELECT max(ifnull((SELECT max(id) FROM entries_opening), 0),
-                     ifnull((SELECT max(id) FROM entries_later), 0))",
+                "SELECT max(ifnull((SELECT max(id) FROM sheets_opening), 0),
+                     ifnull((SELECT max(id) FROM sheets_later), 0))",
             )
             .during(operation)?
             .query_row([], |row| row.get(0))
@@ -113,13 +116,13 @@ impl Tail {
         let index = Arc::clone(&self.index);
         *self = Self {
             upto,
-            last: TraceNumber::of_entry(last.unwrap_or_default()).max(upto),
+            last: TraceNumber::of_entry(last.unwrap_or_default()).0.max(upto),
             // One that is no id is greater than all, so that the table is asked.
             newest_filed: newest.map(|id| id.try_into().unwrap_or([0xff; 16])),
             index,
             ..Self::default()
         };
-        for folded in fold::fold(connection, upto, None)? {
+        for folded in fold::fold(connection, upto.next(), None)? {
             self.learn(folded);
         }
         // All of this is committed, whatever becomes of this transaction.
@@ -311,21 +314,33 @@ impl Tail {
     }
 }
 
-/// Files the keys of a trace from its rows as they are, readable or not: no key may get lost.
+/// Files the keys of a trace from its entries as they are, readable or not: no key may get lost.
 fn copy_keys(connection: &Connection, number: TraceNumber) -> Result<(), StoreError> {
     let operation = "file a key";
-    connection
-        .prepare_cached(
-            "INSERT INTO idempotency (server_id, tool_name, idempotency_key, request_digest,
-                 trace_id, tool_call_id)
-             SELECT server_id, tool_name, idempotency_key, ifnull(request_digest, x''), trace_id,
-                 ifnull(tool_call_id, x'')
-             FROM entries WHERE id >= ?1 AND id < ?2 AND server_id IS NOT NULL
-                 AND tool_name IS NOT NULL AND idempotency_key IS NOT NULL
-             ON CONFLICT DO NOTHING",
-        )
-        .during(operation)?
-        .execute([number.floor(), number.next().floor()])
-        .during(operation)?;
-    Ok(())
+    lines::of_trace(connection, number, 0, |line| {
+        let Ok(fields) = line.fields else { return Ok(ControlFlow::Continue(())) };
+        let text = |field| fields.text(field);
+        if let (Some(server), Some(tool), Some(key)) =
+            (text(Field::Server), text(Field::Tool), text(Field::Key))
+        {
+            let bytes = |field| fields.get(field).unwrap_or_default();
+            connection
+                .prepare_cached(
+                    "INSERT INTO idempotency (server_id, tool_name, idempotency_key,
+                         request_digest, trace_id, tool_call_id)
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
+                )
+                .during(operation)?
+                .execute(params![
+                    server,
+                    tool,
+                    key,
+                    bytes(Field::Request),
+                    bytes(Field::Trace),
+                    bytes(Field::Call)
+                ])
+                .during(operation)?;
+        }
+        Ok(ControlFlow::Continue(()))
+    })
 }

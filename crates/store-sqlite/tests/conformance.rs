@@ -72,7 +72,7 @@ impl Harness for SqliteHarness {
         for (name, _) in &triggers {
             connection.execute_batch(&format!("DROP TRIGGER {name}")).unwrap();
         }
-        connection.execute_batch(windlass_testkit::TAMPER).unwrap();
+        windlass_testkit::tamper(&connection).unwrap();
         let done = change(&connection, what);
         for (_, sql) in &triggers {
             connection.execute_batch(sql).unwrap();

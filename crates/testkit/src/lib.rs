@@ -10,10 +10,11 @@ use std::path::PathBuf;
 pub mod gateway;
 #[cfg(feature = "mcp-server")]
 pub mod mcp_server;
+#[cfg(feature = "tamper")]
+mod tamper;
 
-/// SQL that lets a test change the journal in SQLite behind the product's back, as if `entries` were
-/// one plain table; of the connection that runs it, nothing else is to be asked.
-pub const TAMPER: &str = include_str!("tamper.sql");
+#[cfg(feature = "tamper")]
+pub use tamper::tamper;
 
 /// Finds an example that cargo built in the same profile as the running test.
 ///

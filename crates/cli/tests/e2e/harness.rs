@@ -279,7 +279,7 @@ impl Place {
     /// Opens the journal's file behind the binary's back, with nothing that would stop a change.
     pub fn tamper(&self) -> rusqlite::Connection {
         let database = rusqlite::Connection::open(self.database()).expect("a database");
-        database.execute_batch(windlass_testkit::TAMPER).expect("no triggers");
+        windlass_testkit::tamper(&database).expect("no triggers");
         database
     }
 

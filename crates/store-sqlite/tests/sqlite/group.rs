@@ -57,8 +57,8 @@ fn what_the_database_refuses_fails_alone_in_its_group() {
     place
         .connect()
         .execute_batch(&format!(
-            "CREATE TRIGGER taster BEFORE INSERT ON entries_opening
-             WHEN instr(CAST(NEW.body AS TEXT), '{POISON}')
+            "CREATE TRIGGER taster BEFORE INSERT ON sheets_opening
+             WHEN instr(NEW.sheet, CAST('{POISON}' AS BLOB))
              BEGIN SELECT RAISE(ABORT, 'poisoned'); END"
         ))
         .unwrap();
@@ -76,7 +76,6 @@ fn what_the_database_refuses_fails_alone_in_its_group() {
     for (thread, (mine, results)) in traces.iter().zip(results).enumerate() {
         for (round, (trace, result)) in mine.iter().zip(results).enumerate() {
             if bad(thread, round) {
-                // Three entries were written before the fourth was refused.
                 assert_eq!(result.unwrap_err().code(), Code::StoreUnavailable);
                 let error = store.load_state(trace.trace_id).unwrap_err();
                 assert_eq!(error.code(), Code::TraceNotFound);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 use windlass_store::conformance::fixture::{Ending, Fixture};
-use windlass_store::{After, Append, Store};
+use windlass_store::{After, Append, Store, StoreError};
 
 use crate::support::{Place, put};
 
@@ -63,13 +63,13 @@ fn the_database_itself_refuses_to_change_what_is_append_only() {
     store.append(ended.append(&held, 3, 1)).unwrap();
     let connection = place.connect();
     let refused = [
-        ("UPDATE entries SET body = NULL", "it is a view"),
-        ("DELETE FROM entries", "it is a view"),
-        ("UPDATE entries_opening SET body = NULL", "entries are append-only"),
-        ("UPDATE entries_opening SET ts = ts + 1 WHERE false OR id > 0", "entries are append-only"),
-        ("DELETE FROM entries_opening", "entries are append-only"),
-        ("UPDATE entries_later SET body = NULL", "entries are append-only"),
-        ("DELETE FROM entries_later", "entries are append-only"),
+        ("UPDATE sheets SET sheet = x''", "it is a view"),
+        ("DELETE FROM sheets", "it is a view"),
+        ("UPDATE sheets_opening SET sheet = x''", "entries are append-only"),
+        ("UPDATE sheets_opening SET id = id + 1 WHERE false OR id > 0", "entries are append-only"),
+        ("DELETE FROM sheets_opening", "entries are append-only"),
+        ("UPDATE sheets_later SET sheet = x''", "entries are append-only"),
+        ("DELETE FROM sheets_later", "entries are append-only"),
         ("UPDATE idempotency SET tool_name = 'other'", "idempotency records are kept"),
         ("DELETE FROM idempotency", "idempotency records are kept"),
         ("UPDATE redispatches SET attempt = 7", "dispatches are append-only"),
@@ -81,8 +81,8 @@ fn the_database_itself_refuses_to_change_what_is_append_only() {
     }
     // A row cannot be put in the place of another one either.
     let copies = [
-        "INSERT OR REPLACE INTO entries_opening SELECT * FROM entries_opening",
-        "INSERT OR REPLACE INTO entries_later SELECT * FROM entries_later",
+        "INSERT OR REPLACE INTO sheets_opening SELECT * FROM sheets_opening",
+        "INSERT OR REPLACE INTO sheets_later SELECT * FROM sheets_later",
         "INSERT OR REPLACE INTO idempotency SELECT * FROM idempotency",
         "INSERT OR REPLACE INTO redispatches SELECT * FROM redispatches",
     ];
@@ -128,45 +128,81 @@ fn open_traces_are_found_by_their_index() {
     assert!(plan.contains("traces_open"), "{plan}");
 }
 
-/// What a database of the first version had in one tree is read, verified and added to.
-#[test]
-fn a_database_of_the_first_version_is_taken_over_as_it_is() {
-    let place = Place::new();
-    let make = Fixture::new();
-    let store = place.open();
-    let ended = make.call(Ending::Completed);
-    store.append(ended.create(4, After::Release)).unwrap();
-    let open = make.call(Ending::Completed);
-    let lease = store.append(open.create(2, After::Keep)).unwrap().lease.unwrap();
-    store.append(open.append(&lease, 2, 1)).unwrap();
-    drop(store);
-    place
-        .connect()
-        .execute_batch(
-            "DROP VIEW entries;
-             DROP TRIGGER opening_entries_are_never_updated;
-             DROP TRIGGER opening_entries_are_never_deleted;
-             INSERT INTO entries_opening SELECT * FROM entries_later;
-             DROP TABLE entries_later;
-             ALTER TABLE entries_opening RENAME TO entries;
-             CREATE TRIGGER entries_are_never_updated BEFORE UPDATE ON entries
-             BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
-             CREATE TRIGGER entries_are_never_deleted BEFORE DELETE ON entries
-             BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
-             PRAGMA user_version = 1;",
-        )
-        .unwrap();
-    let store = place.open();
-    crate::support::assert_reads_back(&store, &ended, 4);
-    crate::support::assert_reads_back(&store, &open, 3);
-    let lease = store.acquire(open.trace_id).unwrap();
-    store.append(open.append(&lease, 3, 1)).unwrap();
-    crate::support::assert_reads_back(&store, &open, 4);
-    assert_eq!(crate::support::verify(&store), (2, 8));
-    let connection = place.connect();
-    let count = |table: &str| -> i64 {
-        let sql = format!("SELECT count(*) FROM {table}");
-        connection.query_row(&sql, [], |row| row.get(0)).unwrap()
+/// The same database as an older version had it: with a row for each entry, in two tables or in one.
+fn aged(place: &Place, version: usize) -> Place {
+    let aged = Place::new();
+    let old = aged.connect();
+    for migration in windlass_store_sqlite::MIGRATIONS.iter().take(version) {
+        old.execute_batch(migration).unwrap();
+    }
+    let mark = format!("PRAGMA application_id = 0x574e444c; PRAGMA user_version = {version}");
+    old.execute_batch(&mark).unwrap();
+    drop(old);
+    let connection = place.tamper();
+    connection.execute("ATTACH ?1 AS old", [aged.path().to_str().unwrap()]).unwrap();
+    let entries = match version {
+        1 => "INSERT INTO old.entries SELECT * FROM temp.entries;",
+        _ => {
+            "INSERT INTO old.entries_opening SELECT * FROM temp.entries
+                 WHERE id IN (SELECT id FROM sheets_opening);
+             INSERT INTO old.entries_later SELECT * FROM temp.entries
+                 WHERE id IN (SELECT id FROM sheets_later);"
+        }
     };
-    assert_eq!((count("entries_opening"), count("entries_later")), (7, 1));
+    connection
+        .execute_batch(&format!(
+            "{entries}
+             INSERT INTO old.traces SELECT * FROM main.traces;
+             INSERT INTO old.idempotency SELECT * FROM main.idempotency;
+             UPDATE old.filed SET upto = (SELECT upto FROM main.filed);"
+        ))
+        .unwrap();
+    aged
+}
+
+/// What a database of an older version has is read, verified and added to, whether filed or not.
+#[test]
+fn a_database_of_an_older_version_is_taken_over_as_it_is() {
+    for (version, filed) in [(1, true), (1, false), (2, true), (2, false)] {
+        let place = Place::new();
+        let make = Fixture::new();
+        let store = place.open();
+        let ended = make.call(Ending::Completed);
+        store.append(ended.create(4, After::Release)).unwrap();
+        let open = make.call(Ending::Completed);
+        let append = Append { key: open.reserve(), ..open.create(2, After::Keep) };
+        let lease = store.append(append).unwrap().lease.unwrap();
+        store.append(open.append(&lease, 2, 1)).unwrap();
+        let damaged = make.call(Ending::Completed);
+        store.append(damaged.create(4, After::Release)).unwrap();
+        let reserved = store.load_idempotency(&open.slot()).unwrap();
+        assert!(reserved.is_some());
+        if filed {
+            drop(store);
+        } else {
+            std::mem::forget(store);
+        }
+        let sql = "UPDATE entries SET from_state = 'DREAMING' WHERE id = (3 << 24) + 2";
+        assert_eq!(crate::support::meddle(&place.tamper(), sql), 1);
+        let place = aged(&place, version);
+        let store = place.open();
+        crate::support::assert_reads_back(&store, &ended, 4);
+        crate::support::assert_reads_back(&store, &open, 3);
+        assert_eq!(store.load_idempotency(&open.slot()).unwrap(), reserved);
+        let error = store.list_log_entries(damaged.trace_id, 1, 9).unwrap_err();
+        let StoreError::CorruptTrace { source, .. } = error else { panic!("{error}") };
+        assert!(source.to_string().contains("from_state"), "{source}");
+        assert_eq!(store.list_log_entries(damaged.trace_id, 2, 9).unwrap().len(), 2);
+        let lease = store.acquire(open.trace_id).unwrap();
+        store.append(open.append(&lease, 3, 1)).unwrap();
+        crate::support::assert_reads_back(&store, &open, 4);
+        drop(store);
+        let sql = "DELETE FROM entries WHERE id >> 24 = 3;
+                   DELETE FROM traces WHERE trace_number = 3;";
+        place.tamper().execute_batch(sql).unwrap();
+        assert_eq!(crate::support::verify(&place.open()), (2, 8), "version {version}");
+        let tables = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'entries%'";
+        let left: i64 = place.connect().query_row(tables, [], |row| row.get(0)).unwrap();
+        assert_eq!(left, 0);
+    }
 }

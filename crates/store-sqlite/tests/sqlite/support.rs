@@ -43,14 +43,14 @@ impl Place {
         Connection::open(self.path()).unwrap()
     }
 
-    /// The lock files there are.
     /// A connection that can change what is append-only.
     pub fn tamper(&self) -> Connection {
         let connection = self.connect();
-        connection.execute_batch(windlass_testkit::TAMPER).unwrap();
+        windlass_testkit::tamper(&connection).unwrap();
         connection
     }
 
+    /// The lock files there are.
     pub fn locks(&self) -> Vec<PathBuf> {
         let folder = self.folder().join("windlass.db.locks");
         let files = std::fs::read_dir(folder).into_iter().flatten();
@@ -62,7 +62,6 @@ pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
     SqliteStore::open(path, Settings::default())
 }
 
-/// A fixture whose ids no other number's fixture makes.
 /// Changes rows and says how many.
 pub fn meddle(connection: &Connection, sql: &str) -> usize {
     let before = connection.total_changes();
