@@ -12,7 +12,7 @@ use windlass_store::{
 
 use crate::bound::Bound;
 use crate::error::During;
-use crate::rows::{self, TraceNumber};
+use crate::rows::{self, KeyFinder, TraceNumber};
 use crate::sheet::Sheet;
 use crate::tail::Tail;
 use crate::writer::Desk;
@@ -29,7 +29,7 @@ pub fn append(
     digests: Digests,
 ) -> Result<Result<TraceState, AppendError>, StoreError> {
     let trace_id = append.claim.trace_id();
-    let Desk { connection, tail, inserter } = desk;
+    let Desk { connection, tail, statements } = desk;
     let connection = *connection;
     let unfiled = tail.get(trace_id);
     if let Some((_, _, Some(damage))) = unfiled {
@@ -46,7 +46,7 @@ pub fn append(
         Err(error) => return Ok(Err(error)),
     };
     if let KeyAction::Reserve(reservation) = &append.key
-        && let Some(existing) = load_key(connection, tail, &reservation.slot)?
+        && let Some(existing) = statements.load_key(connection, tail, &reservation.slot)?
         && let Err(error) = rules::decide_key(Some(existing), &append.key)
     {
         return Ok(Err(error));
@@ -57,7 +57,7 @@ pub fn append(
         (None, None) => tail.next(),
     };
     let new = matches!(append.claim, Claim::New { .. });
-    inserter.insert(connection, new, number.entry_id(sheet.first)?, &sheet.bytes)?;
+    statements.insert(connection, new, number.entry_id(sheet.first)?, &sheet.bytes)?;
     if filed.is_some() {
         update_trace(connection, &state)?;
     } else {
@@ -76,33 +76,18 @@ pub fn append(
     Ok(Ok(state))
 }
 
-/// The record of a key, wherever it stands.
-fn load_key(
-    connection: &Connection,
-    tail: &Tail,
-    slot: &Slot,
-) -> Result<Option<IdempotencyRecord>, StoreError> {
-    if let Some(record) = tail.key(slot)? {
-        return Ok(Some(record));
-    }
-    let Some(mut record) = rows::load_key(connection, slot)? else { return Ok(None) };
-    record.effect_digest = match rows::load_trace(connection, record.trace_id)? {
-        Some(trace) => rows::load_effect(connection, &trace)?,
-        None => tail.effect(record.trace_id),
-    };
-    Ok(Some(record))
-}
-
-/// Inserts sheets: the statements, compiled and at hand for all of a batch.
+/// The statements of an append, compiled and at hand for all of a batch.
 #[derive(Default)]
-pub struct Inserter<'a> {
-    /// For what a trace begins with.
+pub struct Statements<'a> {
+    /// Inserts what a trace begins with.
     opening: Option<Bound<'a>>,
-    /// For what is added to it.
+    /// Inserts what is added to it.
     later: Option<Bound<'a>>,
+    /// Finds a key.
+    key: Option<KeyFinder<'a>>,
 }
 
-impl<'a> Inserter<'a> {
+impl<'a> Statements<'a> {
     fn insert(
         &mut self,
         connection: &'a Connection,
@@ -122,6 +107,28 @@ impl<'a> Inserter<'a> {
         };
         row.bind(1, id).and_then(|()| row.bind(2, sheet)).during(operation)?;
         row.run().during(operation)
+    }
+
+    /// The record of a key, wherever it stands.
+    fn load_key(
+        &mut self,
+        connection: &'a Connection,
+        tail: &Tail,
+        slot: &Slot,
+    ) -> Result<Option<IdempotencyRecord>, StoreError> {
+        if let Some(record) = tail.key(slot)? {
+            return Ok(Some(record));
+        }
+        let finder = match &mut self.key {
+            Some(finder) => finder,
+            none => none.insert(KeyFinder::new(connection)?),
+        };
+        let Some(mut record) = finder.find(slot)? else { return Ok(None) };
+        record.effect_digest = match rows::load_trace(connection, record.trace_id)? {
+            Some(trace) => rows::load_effect(connection, &trace)?,
+            None => tail.effect(record.trace_id),
+        };
+        Ok(Some(record))
     }
 }
 

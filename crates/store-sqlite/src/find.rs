@@ -14,7 +14,7 @@ use windlass_store::{IdempotencyRecord, Slot, StoreError};
 
 use crate::fold::{self, Folded};
 use crate::lines;
-use crate::rows::{self, TraceNumber, TraceRow};
+use crate::rows::{self, KeyFinder, TraceNumber, TraceRow};
 use crate::sheet::{Field, Fields};
 
 /// Where the unfiled traces and keys stand that this process knows of, as of some commit.
@@ -90,7 +90,7 @@ pub fn key(
     slot: &Slot,
     hint: Hint,
 ) -> Result<Option<IdempotencyRecord>, StoreError> {
-    if let Some(mut record) = rows::load_key(connection, slot)? {
+    if let Some(mut record) = KeyFinder::new(connection)?.find(slot)? {
         record.effect_digest = match rows::load_trace(connection, record.trace_id)? {
             Some(trace) => rows::load_effect(connection, &trace)?,
             // A key can be filed before its trace is.

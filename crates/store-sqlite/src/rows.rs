@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use rusqlite::types::ValueRef;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
 use windlass_kernel::{Digest, Head, HolderId, PlanId, State, ToolCallId, TraceId, Uuid7};
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError, TraceState};
 
@@ -144,27 +144,36 @@ pub fn load_trace(
     }
 }
 
-/// Loads one idempotency record, without its effect.
-pub fn load_key(
-    connection: &Connection,
-    slot: &Slot,
-) -> Result<Option<IdempotencyRecord>, StoreError> {
-    let mut statement = connection
-        .prepare_cached(
-            "SELECT request_digest, trace_id, tool_call_id FROM idempotency
-             WHERE server_id = ?1 AND tool_name = ?2 AND idempotency_key = ?3",
-        )
-        .during("read a key")?;
-    let row = statement
-        .query_row(params![slot.server_id, slot.tool_name, slot.idempotency_key], |row| {
-            Ok(read_key(row, slot))
+/// Finds filed idempotency records, without their effects.
+pub struct KeyFinder<'a>(CachedStatement<'a>);
+
+impl<'a> KeyFinder<'a> {
+    const OPERATION: &'static str = "read a key";
+
+    /// Prepares to find.
+    pub fn new(connection: &'a Connection) -> Result<Self, StoreError> {
+        connection
+            .prepare_cached(
+                "SELECT request_digest, trace_id, tool_call_id FROM idempotency
+                 WHERE server_id = ?1 AND tool_name = ?2 AND idempotency_key = ?3",
+            )
+            .during(Self::OPERATION)
+            .map(Self)
+    }
+
+    /// The record of one key.
+    pub fn find(&mut self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError> {
+        let row = self
+            .0
+            .query_row(params![slot.server_id, slot.tool_name, slot.idempotency_key], |row| {
+                Ok(read_key(row, slot))
+            })
+            .optional()
+            .during(Self::OPERATION)?;
+        row.transpose().map_err(|what| StoreError::Corrupt {
+            reason: format!("an idempotency record's column {what} is unreadable"),
         })
-        .optional()
-        .during("read a key")?;
-    let record = row.transpose().map_err(|what| StoreError::Corrupt {
-        reason: format!("an idempotency record's column {what} is unreadable"),
-    })?;
-    Ok(record)
+    }
 }
 
 /// The digest of a filed trace's effect: that of its last entry's artifact, once it has ended.

@@ -14,7 +14,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use windlass_store::{StoreError, fault};
 
-use crate::append::Inserter;
+use crate::append::Statements;
 use crate::error::During;
 use crate::find::Index;
 use crate::tail::Tail;
@@ -97,8 +97,8 @@ pub struct Desk<'a> {
     pub connection: &'a Connection,
     /// The traces that are not filed.
     pub tail: &'a mut Tail,
-    /// Inserts entries.
-    pub inserter: Inserter<'a>,
+    /// The statements of appends.
+    pub statements: Statements<'a>,
 }
 
 /// The database's only writing connection in this process.
@@ -286,7 +286,7 @@ fn commit_together(books: &mut Books, batch: &[Arc<Ticket>]) -> Result<(), Store
 fn perform(books: &mut Books, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
     let Books { connection, tail } = books;
     tail.refresh(connection)?;
-    let mut desk = Desk { connection, tail, inserter: Inserter::default() };
+    let mut desk = Desk { connection, tail, statements: Statements::default() };
     for ticket in batch {
         let mut work = lock(&ticket.work);
         let Some(work) = work.as_mut() else { continue };
