@@ -7,6 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use crate::canon::{Canonical, write_plain};
+
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
@@ -152,6 +154,12 @@ impl FromStr for Digest {
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.hex().as_str())
+    }
+}
+
+impl Canonical for Digest {
+    fn write(&self, out: &mut Vec<u8>) {
+        write_plain(self.hex().as_bytes(), out);
     }
 }
 

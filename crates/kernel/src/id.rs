@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
+use crate::canon::{Canonical, write_plain};
 use crate::digest::{read_hex, write_hex};
 
 /// Text that is not a lower-case UUID of version 7.
@@ -107,6 +108,12 @@ impl Serialize for Uuid7 {
     }
 }
 
+impl Canonical for Uuid7 {
+    fn write(&self, out: &mut Vec<u8>) {
+        write_plain(&self.text(), out);
+    }
+}
+
 impl<'de> Deserialize<'de> for Uuid7 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         crate::text::parse(deserializer)
@@ -143,6 +150,12 @@ macro_rules! ids {
         impl fmt::Display for $name {
             fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 fmt::Display::fmt(&self.0, formatter)
+            }
+        }
+
+        impl Canonical for $name {
+            fn write(&self, out: &mut Vec<u8>) {
+                self.0.write(out);
             }
         }
 
