@@ -49,6 +49,8 @@ impl Uuid7 {
 
     /// Writes the 36 characters of the text form.
     #[must_use]
+    // Within another function the compiler would make the digits one by one.
+    #[inline(never)]
     pub fn text(&self) -> [u8; 36] {
         let mut hex = [0; 32];
         write_hex(&self.0, &mut hex);
