@@ -3,8 +3,10 @@
 //! A body is stored without a digest field; its digest is the SHA-256 of its canonical bytes and
 //! stands in the entry that carries it.
 //!
-//! INVARIANT: fields are declared in the order of their names, so that writing them in declaration
-//! order is canonical; a property test holds each artifact against the general encoder.
+//! INVARIANT: fields are written in the order of their names, which is canonical; a property test
+//! holds each artifact against the general encoder.
+
+mod write;
 
 use std::borrow::Cow;
 
@@ -35,7 +37,6 @@ pub struct Resource {
 #[serde(deny_unknown_fields)]
 pub struct Proposal {
     /// Its arguments.
-    #[serde(serialize_with = "canon::ordered")]
     pub args: Value,
     /// The tool.
     #[schemars(regex(pattern = r"^[a-z0-9_-]+$"), length(max = 64))]
@@ -93,6 +94,18 @@ pub enum Decision {
     Deny,
     /// A person must decide; the call stays pending.
     NeedsApproval,
+}
+
+impl Decision {
+    /// The decision as artifacts write it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "APPROVE",
+            Self::Deny => "DENY",
+            Self::NeedsApproval => "NEEDS_APPROVAL",
+        }
+    }
 }
 
 /// Who decided.
@@ -180,6 +193,19 @@ pub enum Outcome {
     Error,
 }
 
+impl Outcome {
+    /// The outcome as artifacts write it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "SUCCESS",
+            Self::Failure => "FAILURE",
+            Self::Denied => "DENIED",
+            Self::Error => "ERROR",
+        }
+    }
+}
+
 /// What went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -252,7 +278,6 @@ pub struct ToolEffect {
     /// The dispatches after the first.
     pub redispatches: Vec<Redispatch>,
     /// What the tool answered.
-    #[serde(serialize_with = "canon::ordered")]
     pub result: Value,
     /// What kind of document this is.
     pub schema_id: Cow<'static, str>,
@@ -358,18 +383,18 @@ impl Artifact {
     /// # Errors
     /// [`CanonError`] when arguments or result hold what canonical JSON would change.
     pub fn to_bytes(&self) -> Result<Vec<u8>, CanonError> {
-        match self {
+        Ok(match self {
             Self::Request(request) => {
                 canon::check(&request.proposal.args)?;
-                canon::ordered_to_bytes(request)
+                canon::written(request)
             }
-            Self::Decision(decision) => canon::ordered_to_bytes(decision),
-            Self::Call(call) => canon::ordered_to_bytes(call),
+            Self::Decision(decision) => canon::written(decision),
+            Self::Call(call) => canon::written(call),
             Self::Effect(effect) => {
                 canon::check(&effect.result)?;
-                canon::ordered_to_bytes(effect)
+                canon::written(effect)
             }
-        }
+        })
     }
 }
 
@@ -380,7 +405,7 @@ impl Proposal {
     /// [`CanonError`] when the arguments hold what canonical JSON would change.
     pub fn digest(&self) -> Result<Digest, CanonError> {
         canon::check(&self.args)?;
-        Ok(Digest::of(&canon::ordered_to_bytes(self)?))
+        Ok(Digest::of(&canon::written(self)))
     }
 }
 

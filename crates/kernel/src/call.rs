@@ -42,6 +42,7 @@ pub enum Next {
 impl Call {
     /// A call of which nothing is recorded.
     #[must_use]
+    #[inline]
     pub fn empty(trace_id: TraceId) -> Self {
         Self {
             head: Head::empty(trace_id),

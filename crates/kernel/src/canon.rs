@@ -4,7 +4,7 @@
 //! same digest. They are refused on input, as are duplicate keys and lone surrogates.
 
 pub(crate) mod text;
-mod writer;
+mod write;
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use serde::de::{DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use self::writer::Writer;
+pub(crate) use self::write::{Canonical, canonical, canonical_names, write_object, write_plain};
 use crate::{Code, Digest};
 
 /// The largest integer that every JSON reader keeps exact: 2^53 − 1.
@@ -103,54 +103,14 @@ pub fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>, CanonError> {
 /// As [`to_bytes`].
 pub fn value_to_bytes(value: &Value) -> Result<Vec<u8>, CanonError> {
     check(value)?;
-    ordered_to_bytes(&Ordered(value))
+    Ok(written(value))
 }
 
-/// Returns the canonical bytes of a structure that keeps the canonical order by itself: its fields
-/// are declared in the order of their names, and every free-form part of it is written with
-/// [`ordered`]. A test must hold each such structure against [`to_bytes`].
-///
-/// # Errors
-/// [`CanonError`] when the structure cannot be written.
-pub(crate) fn ordered_to_bytes(value: &impl Serialize) -> Result<Vec<u8>, CanonError> {
+/// Returns the canonical bytes of what needs no check.
+pub(crate) fn written(value: &impl Canonical) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
-    value
-        .serialize(&mut Writer::new(&mut out))
-        .map_err(|error| CanonError::Invalid(error.to_string()))?;
-    Ok(out)
-}
-
-/// Writes a JSON value with the keys of its objects in canonical order.
-///
-/// # Errors
-/// Those of the serializer.
-pub(crate) fn ordered<S: serde::Serializer>(
-    value: &Value,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    Ordered(value).serialize(serializer)
-}
-
-/// A value whose objects are written in the order of RFC 8785: by UTF-16 code units.
-struct Ordered<'a>(&'a Value);
-
-impl Serialize for Ordered<'_> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self.0 {
-            Value::Null => serializer.serialize_unit(),
-            Value::Bool(value) => serializer.serialize_bool(*value),
-            Value::Number(number) => number.serialize(serializer),
-            Value::String(text) => serializer.serialize_str(text),
-            Value::Array(items) => serializer.collect_seq(items.iter().map(Ordered)),
-            Value::Object(map) => {
-                let mut pairs: Vec<(&String, &Value)> = map.iter().collect();
-                if !pairs.is_sorted_by(|(a, _), (b, _)| utf16_order(a, b).is_lt()) {
-                    pairs.sort_by(|(a, _), (b, _)| utf16_order(a, b));
-                }
-                serializer.collect_map(pairs.into_iter().map(|(key, value)| (key, Ordered(value))))
-            }
-        }
-    }
+    value.write(&mut out);
+    out
 }
 
 /// Compares as UTF-16 does; only characters beyond the basic plane make that differ from bytes.
@@ -177,8 +137,7 @@ fn length(value: &Value) -> usize {
         Value::Bool(false) => 5,
         Value::Number(number) => {
             let mut out = Vec::with_capacity(32);
-            // Writing a number into memory cannot fail.
-            drop(number.serialize(&mut Writer::new(&mut out)));
+            number.write(&mut out);
             out.len()
         }
         Value::String(text) => text::string_length(text),

@@ -179,6 +179,7 @@ impl Head {
     ///
     /// # Errors
     /// [`ChainError`] when the draft is not allowed here.
+    #[inline]
     pub fn append(&self, draft: Draft) -> Result<(Entry, Self), ChainError> {
         let mut entry = Entry {
             schema_id: draft.transition.from.machine().schema_id().into(),

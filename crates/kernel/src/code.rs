@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::canon::canonical_names;
+
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal),* $(,)?) => {
         /// A stable error code: the contract with people, scripts and other programs.
@@ -224,6 +226,8 @@ impl fmt::Display for Code {
         formatter.write_str(self.as_str())
     }
 }
+
+canonical_names! { Code }
 
 impl serde::Serialize for Code {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

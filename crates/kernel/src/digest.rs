@@ -7,6 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
+use crate::canon::{Canonical, write_plain};
+
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest([u8; 32]);
@@ -65,9 +67,8 @@ impl HexDigest {
     }
 }
 
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
 /// Writes `bytes` as hex into `out`, which is twice as long.
+#[inline]
 pub(crate) fn write_hex(bytes: &[u8], out: &mut [u8]) {
     for (pair, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
         *pair = hex_pair(*byte);
@@ -75,23 +76,16 @@ pub(crate) fn write_hex(bytes: &[u8], out: &mut [u8]) {
 }
 
 /// The two digits of a byte.
-pub(crate) fn hex_pair(byte: u8) -> [u8; 2] {
-    PAIRS.get(usize::from(byte)).copied().unwrap_or(*b"??")
+#[inline]
+pub(crate) const fn hex_pair(byte: u8) -> [u8; 2] {
+    [digit(byte >> 4), digit(byte & 15)]
 }
 
-/// The two digits of each byte.
-static PAIRS: [[u8; 2]; 256] = {
-    let mut table = [[0; 2]; 256];
-    let mut value = 0;
-    while value < 256 {
-        #[expect(clippy::indexing_slicing, reason = "computed at compile time, checked there")]
-        {
-            table[value] = [HEX[value >> 4], HEX[value & 15]];
-        }
-        value += 1;
-    }
-    table
-};
+/// The digit of a number below 16. It is computed: many can be at once, unlike looked up in a table.
+const fn digit(number: u8) -> u8 {
+    const LETTERS: u8 = b'a' - b'0' - 10;
+    b'0' + number + if number > 9 { LETTERS } else { 0 }
+}
 
 /// Reads lower-case hex into `out`; `None` when the text is anything else.
 pub(crate) fn read_hex(text: &[u8], out: &mut [u8]) -> Option<()> {
@@ -115,7 +109,7 @@ static NIBBLES: [u8; 256] = {
     while value < 16 {
         #[expect(clippy::indexing_slicing, reason = "computed at compile time, checked there")]
         {
-            table[HEX[value] as usize] = value as u8;
+            table[digit(value) as usize] = value;
         }
         value += 1;
     }
@@ -155,6 +149,12 @@ impl Serialize for Digest {
     }
 }
 
+impl Canonical for Digest {
+    fn write(&self, out: &mut Vec<u8>) {
+        write_plain(self.hex().as_bytes(), out);
+    }
+}
+
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         crate::text::parse(deserializer)
@@ -189,6 +189,13 @@ mod tests {
             Digest::of(b"abc").to_string(),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
         );
+    }
+
+    #[test]
+    fn every_byte_is_written_as_by_a_general_writer() {
+        for byte in 0..=u8::MAX {
+            assert_eq!(hex_pair(byte), *format!("{byte:02x}").as_bytes());
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::canon::text::{write_number, write_string};
+use crate::canon::{Canonical, canonical};
 use crate::{ArtifactId, ArtifactType, Digest, State, Timestamp, ToolCallId, TraceId, Transition};
 
 /// The version of the envelope.
@@ -76,6 +76,16 @@ pub struct Draft {
     pub idempotency_key: Option<String>,
 }
 
+// The envelope's keys are fixed, so they are written in their canonical order instead of being sorted
+// each time; a property test holds this against the general encoder.
+canonical! {
+    Entry {
+        artifact_digest, artifact_id, artifact_type, from_state, idempotency_key, prev_entry_digest,
+        schema_id, schema_version, sequence_number, to_state, tool_call_id, trace_id, ts;
+        but entry_digest
+    }
+}
+
 impl Entry {
     /// The transition that the entry claims.
     #[must_use]
@@ -84,48 +94,9 @@ impl Entry {
     }
 
     /// Writes the canonical JSON of everything but `entry_digest` into `out`, emptying it first.
-    ///
-    /// The envelope's keys are fixed, so they are written in their canonical order instead of being
-    /// sorted each time; a property test holds this against the general encoder.
     pub fn write_canonical(&self, out: &mut Vec<u8>) {
         out.clear();
-        out.extend_from_slice(b"{\"artifact_digest\":\"");
-        out.extend_from_slice(self.artifact_digest.hex().as_bytes());
-        out.extend_from_slice(b"\",\"artifact_id\":\"");
-        out.extend_from_slice(&self.artifact_id.0.text());
-        out.extend_from_slice(b"\",\"artifact_type\":\"");
-        out.extend_from_slice(self.artifact_type.as_str().as_bytes());
-        out.extend_from_slice(b"\",\"from_state\":\"");
-        out.extend_from_slice(self.from_state.as_str().as_bytes());
-        out.extend_from_slice(b"\",\"idempotency_key\":");
-        match &self.idempotency_key {
-            Some(key) => write_string(key, out),
-            None => out.extend_from_slice(b"null"),
-        }
-        out.extend_from_slice(b",\"prev_entry_digest\":\"");
-        out.extend_from_slice(self.prev_entry_digest.hex().as_bytes());
-        out.extend_from_slice(b"\",\"schema_id\":");
-        write_string(&self.schema_id, out);
-        out.extend_from_slice(b",\"schema_version\":");
-        write_string(&self.schema_version, out);
-        out.extend_from_slice(b",\"sequence_number\":");
-        write_number(self.sequence_number, out);
-        out.extend_from_slice(b",\"to_state\":\"");
-        out.extend_from_slice(self.to_state.as_str().as_bytes());
-        out.extend_from_slice(b"\",\"tool_call_id\":");
-        match &self.tool_call_id {
-            Some(id) => {
-                out.push(b'"');
-                out.extend_from_slice(&id.0.text());
-                out.push(b'"');
-            }
-            None => out.extend_from_slice(b"null"),
-        }
-        out.extend_from_slice(b",\"trace_id\":\"");
-        out.extend_from_slice(&self.trace_id.0.text());
-        out.extend_from_slice(b"\",\"ts\":\"");
-        out.extend_from_slice(&self.ts.text());
-        out.extend_from_slice(b"\"}");
+        self.write(out);
     }
 
     /// Computes what `entry_digest` must be; `buffer` is scratch space.

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::canon::canonical_names;
+
 /// The class of a tool, from harmless to dangerous.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
@@ -33,3 +35,5 @@ impl RiskLevel {
         }
     }
 }
+
+canonical_names! { RiskLevel }

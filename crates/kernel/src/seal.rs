@@ -60,6 +60,7 @@ impl Head {
     ///
     /// # Errors
     /// [`ChainError`] when the draft is not allowed here, or names another artifact's digest.
+    #[inline]
     pub fn seal(&self, draft: Draft, body: Body) -> Result<(Sealed, Self), ChainError> {
         if draft.artifact_digest != body.digest {
             return Err(ChainError::Artifact {

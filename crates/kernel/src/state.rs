@@ -9,6 +9,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::canon::canonical_names;
+
 macro_rules! names {
     ($(#[$doc:meta])* $type:ident, $what:literal { $($(#[$vdoc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[$doc])*
@@ -36,6 +38,8 @@ macro_rules! names {
                 formatter.write_str(self.as_str())
             }
         }
+
+        canonical_names! { $type }
 
         impl FromStr for $type {
             type Err = UnknownName;

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
+use crate::canon::{Canonical, write_plain};
+
 /// Milliseconds since 1970, between the years 0000 and 9999.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
@@ -46,7 +48,7 @@ impl Timestamp {
     #[must_use]
     pub fn text(self) -> [u8; 24] {
         let (year, month, day) = civil(self.0.div_euclid(DAY_MS));
-        let ms = self.0.rem_euclid(DAY_MS);
+        let ms = small(self.0.rem_euclid(DAY_MS));
         let (seconds, thousandths) = (ms / 1000, ms % 1000);
         let [y0, y1] = digits(year / 100);
         let [y2, y3] = digits(year % 100);
@@ -65,23 +67,27 @@ impl Timestamp {
 }
 
 /// The two decimal digits of a number below 100.
-fn digits(number: i64) -> [u8; 2] {
-    let number = u8::try_from(number).unwrap_or_default();
-    [b'0' + number / 10, b'0' + number % 10]
+const fn digits(number: u32) -> [u8; 2] {
+    [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]
 }
 
-/// Year, month and day of a day counted from 1970-01-01 (proleptic Gregorian).
-const fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
+/// A number that is known to be small and not negative: reckoning with these is cheaper.
+fn small(number: i64) -> u32 {
+    u32::try_from(number).unwrap_or_default()
+}
+
+/// Year, month and day of a day counted from 1970-01-01 (proleptic Gregorian), within [`DAYS`].
+fn civil(days: i64) -> (u32, u32, u32) {
+    // Counted from 1 March of the year -400, so that nothing is negative and leap days come last.
+    let shifted = small(days + 719_468 + 146_097);
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era =
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
     let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
-    (year_of_era + era * 400 + if month <= 2 { 1 } else { 0 }, month, day)
+    (year_of_era + era * 400 + u32::from(month <= 2) - 400, month, day)
 }
 
 /// The inverse of [`civil`].
@@ -134,6 +140,12 @@ impl fmt::Debug for Timestamp {
 impl Serialize for Timestamp {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(std::str::from_utf8(&self.text()).unwrap_or_default())
+    }
+}
+
+impl Canonical for Timestamp {
+    fn write(&self, out: &mut Vec<u8>) {
+        write_plain(&self.text(), out);
     }
 }
 

@@ -87,7 +87,7 @@ impl Gateway {
         if answer == Answer::Deny {
             let code = Some(Code::DeniedByPerson);
             let ruling = Ruling { verdict: Verdict::Deny, code, reason, rules: Vec::new() };
-            self.add_decision(&mut ledger, Decision::Deny, &ruling, Some(voice.by))?;
+            self.add_decision(&mut ledger, Decision::Deny, ruling, Some(voice.by))?;
             ledger.commit(KeyAction::None, After::Release)?;
             return Ok(CallReport::of(ledger.into_call(), Vec::new()));
         }
@@ -104,7 +104,7 @@ impl Gateway {
         }
         let preparation = self.prepare(&ledger)?;
         let ruling = Ruling { verdict: Verdict::Allow, code: None, reason, rules: judged.rules };
-        self.add_decision(&mut ledger, Decision::Approve, &ruling, Some(voice.by))?;
+        self.add_decision(&mut ledger, Decision::Approve, ruling, Some(voice.by))?;
         let key = self.add_tool_call(&mut ledger)?;
         match ledger.commit(key, After::Keep) {
             Ok(()) => self.hand_over(ledger, &preparation, Vec::new()),

@@ -94,20 +94,20 @@ impl Gateway {
         let request = request.compose(self.source.as_ref())?;
         let ruling = self.supervisor.judge(&request);
         match ruling.verdict {
-            Verdict::Deny => self.deny(request, &ruling),
+            Verdict::Deny => self.deny(request, ruling),
             Verdict::Ask => match self.key_record(&request)? {
                 // Nobody is asked about what has been decided and is only told again.
                 Some(record) => {
                     let timeout = self.supervisor.prepare(&request).map(|how| how.limits.timeout);
                     self.repeat(request, record, timeout.unwrap_or_default())
                 }
-                None => self.ask(request, &ruling),
+                None => self.ask(request, ruling),
             },
             Verdict::Allow => match self.supervisor.prepare(&request) {
-                Ok(preparation) => self.start(request, &ruling, &preparation),
+                Ok(preparation) => self.start(request, ruling, &preparation),
                 Err(refusal) => {
                     let (code, reason) = (Some(refusal.code), refusal.reason);
-                    self.deny(request, &Ruling { verdict: Verdict::Deny, code, reason, ..ruling })
+                    self.deny(request, Ruling { verdict: Verdict::Deny, code, reason, ..ruling })
                 }
             },
         }
@@ -125,7 +125,7 @@ impl Gateway {
     ) -> Result<CallReport, GatewayError> {
         let request = request.compose(self.source.as_ref())?;
         let (verdict, code, rules) = (Verdict::Deny, Some(code), Vec::new());
-        self.deny(request, &Ruling { verdict, code, reason, rules })
+        self.deny(request, Ruling { verdict, code, reason, rules })
     }
 
     /// Shows a call as recorded.
@@ -164,11 +164,7 @@ impl Gateway {
     }
 
     /// Records a refusal. What is never handed over is recorded without the secrets in it.
-    fn deny(
-        &self,
-        mut request: ActionRequest,
-        ruling: &Ruling,
-    ) -> Result<CallReport, GatewayError> {
+    fn deny(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
         request::redact(&mut request, |value| self.supervisor.redact(value));
         let mut ledger = self.open(request)?;
         self.add_decision(&mut ledger, Decision::Deny, ruling, None)?;
@@ -177,19 +173,19 @@ impl Gateway {
     }
 
     /// Records a request that a person must decide.
-    fn ask(&self, request: ActionRequest, ruling: &Ruling) -> Result<CallReport, GatewayError> {
+    fn ask(&self, request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
         let mut ledger = self.open(request)?;
         ledger.commit(KeyAction::None, After::Keep)?;
         ledger.checkpoint(self.source.now())?;
         let report = CallReport::of(ledger.into_call(), Vec::new());
-        Ok(report.on_hold(Question::MayItRun, ruling.reason.clone()))
+        Ok(report.on_hold(Question::MayItRun, ruling.reason))
     }
 
     /// Records and makes a call that policy allows.
     fn start(
         &self,
         request: ActionRequest,
-        ruling: &Ruling,
+        ruling: Ruling,
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
         let single = self.settings.reads == Reads::WithEffect
@@ -227,7 +223,7 @@ impl Gateway {
         &self,
         ledger: &mut Ledger,
         decision: Decision,
-        ruling: &Ruling,
+        ruling: Ruling,
         by: Option<&str>,
     ) -> Result<Digest, GatewayError> {
         let ts = self.source.now();
@@ -236,7 +232,7 @@ impl Gateway {
             ledger.call().request.as_ref().map_or(Digest::GENESIS, |(_, digest)| *digest);
         let decided_by = match by {
             Some(name) => DecidedBy::Person { name: name.to_owned() },
-            None => DecidedBy::Policy { rules: ruling.rules.clone() },
+            None => DecidedBy::Policy { rules: ruling.rules },
         };
         let decision = SupervisorDecision {
             schema_id: SupervisorDecision::SCHEMA_ID.into(),
@@ -246,7 +242,7 @@ impl Gateway {
             ts,
             request_digest,
             decision,
-            rationale: ruling.reason.clone(),
+            rationale: ruling.reason,
             decided_by,
             policy_hash: self.supervisor.policy_hash(),
             code: ruling.code,
@@ -320,7 +316,7 @@ impl Gateway {
             );
             let code = Some(Code::IdempotencyConflict);
             let rules = Vec::new();
-            return self.deny(request, &Ruling { verdict: Verdict::Deny, code, reason, rules });
+            return self.deny(request, Ruling { verdict: Verdict::Deny, code, reason, rules });
         }
         self.await_effect(&slot, record, timeout + self.settings.key_wait)
     }

@@ -74,7 +74,7 @@ impl CallReport {
     pub fn of(call: Call, redispatches: Vec<Redispatch>) -> Self {
         let request = call.request.map(|(request, _)| request);
         let tool = request.as_ref().map(|request| {
-            format!("{}/{}", request.proposal.tool_server, request.proposal.tool_name)
+            [&*request.proposal.tool_server, "/", &*request.proposal.tool_name].concat()
         });
         let (outcome, result, error) = match call.effect {
             Some(ToolEffect { outcome, result, error, .. }) => (Some(outcome), result, error),

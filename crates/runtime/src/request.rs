@@ -113,7 +113,7 @@ impl CallRequest {
             return Err(RequestError::Args(CanonError::TooLarge { bytes, bytes_max }));
         }
         let resources = if self.resources.is_empty() {
-            vec![Resource { kind: "tool".into(), id: format!("{}/{}", self.server, self.tool) }]
+            vec![Resource { kind: "tool".into(), id: [&*self.server, "/", &*self.tool].concat() }]
         } else {
             self.resources
         };

@@ -104,9 +104,24 @@ fn general(artifact: &Artifact) -> Result<Vec<u8>, CanonError> {
     }
 }
 
+#[test]
+fn names_are_written_as_by_a_general_writer() {
+    fn check<T: canon::Canonical + Serialize>(names: &[T]) {
+        for name in names {
+            assert_eq!(canon::written(name), serde_json::to_vec(name).unwrap());
+        }
+    }
+    check(&[Decision::Approve, Decision::Deny, Decision::NeedsApproval]);
+    check(&[Outcome::Success, Outcome::Failure, Outcome::Denied, Outcome::Error]);
+    check(&[RiskLevel::Read, RiskLevel::Write, RiskLevel::HighRisk]);
+    check(ArtifactType::ALL);
+    check(crate::State::ALL);
+    check(Code::ALL);
+}
+
 proptest! {
     #[test]
-    fn declaration_order_is_canonical_order(
+    fn fields_are_written_in_canonical_order(
         ms in 0_u64..1 << 48, text: String, number in -1e9..1e9_f64, key: Option<String>,
     ) {
         for artifact in artifacts(ms, &text, number, key) {

@@ -30,22 +30,27 @@ pub(crate) fn plain_length(text: &[u8]) -> usize {
             return index * 8 + escaped.trailing_zeros() as usize / 8;
         }
     }
-    let last = rest.iter().position(|byte| is_escaped(*byte)).unwrap_or(rest.len());
-    words.len() * 8 + last
+    match text.last_chunk() {
+        // The last eight bytes again take in those before them, which have been found plain.
+        Some(word) => match escaped_in(u64::from_le_bytes(*word)) {
+            0 => text.len(),
+            escaped => text.len() - 8 + escaped.trailing_zeros() as usize / 8,
+        },
+        None => rest.iter().position(|byte| is_escaped(*byte)).unwrap_or(rest.len()),
+    }
 }
 
 /// Sets the upper bit of the lowest of eight bytes that must be escaped; those above it may be wrong.
 ///
 /// A byte below another wraps around when that is taken from it, which shows in its upper bit unless
-/// it was set before. Only what a wrapping byte borrows can disturb the next one.
+/// it was set before. Only what a wrapping byte borrows can disturb the next one. Neither a quote nor a
+/// backslash has that bit, so what is compared with them keeps it.
 const fn escaped_in(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
-    let quote = word ^ u64::from_le_bytes([b'"'; 8]);
-    let backslash = word ^ u64::from_le_bytes([b'\\'; 8]);
-    let below = word.wrapping_sub(ONES * 0x20) & !word;
-    let quotes = quote.wrapping_sub(ONES) & !quote;
-    let backslashes = backslash.wrapping_sub(ONES) & !backslash;
-    (below | quotes | backslashes) & (ONES << 7)
+    let below = word.wrapping_sub(ONES * 0x20);
+    let quotes = (word ^ (ONES * b'"' as u64)).wrapping_sub(ONES);
+    let backslashes = (word ^ (ONES * b'\\' as u64)).wrapping_sub(ONES);
+    (below | quotes | backslashes) & !word & (ONES << 7)
 }
 
 /// Writes a JSON string as RFC 8785 does: only what must be escaped is.
@@ -70,7 +75,8 @@ pub(super) fn string_length(text: &str) -> usize {
         0..0x20 => 5,
         _ => 0,
     };
-    text.len() + 2 + text.as_bytes().iter().map(escape).sum::<usize>()
+    let (_, rest) = text.as_bytes().split_at(plain_length(text.as_bytes()));
+    text.len() + 2 + rest.iter().map(escape).sum::<usize>()
 }
 
 fn write_escape(byte: u8, out: &mut Vec<u8>) {
