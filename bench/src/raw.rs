@@ -13,11 +13,10 @@ use crate::{Rate, process};
 pub fn rate(folder: &Path, commits: &[usize], shared: u32, seconds: f64) -> Result<Rate> {
     let path = folder.join("raw.db");
     let connection = Connection::open(&path)?;
-    let pages = windlass_store_sqlite::Settings::default().wal_pages_max;
-    connection.execute_batch(&format!(
-        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = {pages};
+    connection.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
          CREATE TABLE log (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT",
-    ))?;
+    )?;
     let rows: Vec<Vec<u8>> = commits.iter().map(|bytes| vec![b'x'; *bytes]).collect();
     let mut insert = connection.prepare("INSERT INTO log (body) VALUES (?1)")?;
     let mut begin = connection.prepare("BEGIN IMMEDIATE")?;

@@ -27,16 +27,17 @@ const APPLICATION_ID: i64 = 0x574e_444c;
 pub struct Settings {
     /// How long to wait for another process's transaction.
     pub busy_timeout: Duration,
-    /// After how many pages the write-ahead log is folded into the database.
-    pub wal_pages_max: u32,
+    /// From so many pages on, the write-ahead log is folded into the database when nobody waits.
+    pub log_pages: u32,
+    /// From so many pages on, it is folded whoever waits.
+    pub log_pages_max: u32,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        // SQLite finds the pages of its log in a table where those that are written again and again
-        // stand in each other's way, and a process that opens the store reads all of the log: it is
-        // kept short.
-        Self { busy_timeout: Duration::from_secs(30), wal_pages_max: 1000 }
+        // A process that opens the store reads all of the log, but to fold it makes all who wait wait
+        // longer.
+        Self { busy_timeout: Duration::from_secs(30), log_pages: 1000, log_pages_max: 8192 }
     }
 }
 
@@ -136,13 +137,11 @@ pub fn connect(path: &Path, settings: Settings) -> Result<Connection, StoreError
         .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
         .during("set its plans")?;
     connection
-        .execute_batch(&format!(
+        .execute_batch(
             "PRAGMA synchronous = FULL;
              PRAGMA foreign_keys = ON;
-             PRAGMA trusted_schema = OFF;
-             PRAGMA wal_autocheckpoint = {};",
-            settings.wal_pages_max
-        ))
+             PRAGMA trusted_schema = OFF;",
+        )
         .during("set its durability")?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
@@ -202,7 +201,8 @@ mod tests {
     fn writing_and_reading_connections_have_their_settings() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("windlass.db");
-        let settings = Settings { busy_timeout: Duration::from_millis(1_234), wal_pages_max: 77 };
+        let busy_timeout = Duration::from_millis(1_234);
+        let settings = Settings { busy_timeout, ..Settings::default() };
         let writing = open(&path, settings).unwrap();
         let reading = connect(&path, settings).unwrap();
         for connection in [writing, reading] {
@@ -217,7 +217,6 @@ mod tests {
             let number = |name: &str| -> i64 {
                 connection.query_row(&format!("PRAGMA {name}"), [], |row| row.get(0)).unwrap()
             };
-            assert_eq!(number("wal_autocheckpoint"), 77);
             assert_eq!(number("busy_timeout"), 1_234);
         }
     }

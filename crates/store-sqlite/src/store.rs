@@ -66,7 +66,7 @@ impl SqliteStore {
         let mut locks = path.as_os_str().to_owned();
         locks.push(".locks");
         let holder = Holder::register(Path::new(&locks))?;
-        let writer = Writer::new(connection);
+        let writer = Writer::new(connection, settings)?;
         Ok(Self {
             path: path.to_owned(),
             settings,

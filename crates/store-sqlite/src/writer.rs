@@ -4,19 +4,22 @@
 //! single caller pays no thread switch. If others have queued up meanwhile, a thread of the writer's
 //! own takes over and commits all that waits, in one transaction with one sync, until nothing does.
 //! It wakes only the first of a batch, who wakes two more, and so on: the thread that all wait for has
-//! something better to do.
+//! something better to do. The write-ahead log is folded into the database between two batches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rusqlite::hooks::Wal;
 use windlass_store::{StoreError, fault};
 
 use crate::append::Statements;
 use crate::error::During;
 use crate::find::Index;
+use crate::open::Settings;
 use crate::tail::Tail;
 
 /// How long a store that is being closed waits for other processes.
@@ -42,6 +45,10 @@ struct End {
 }
 
 impl Ticket {
+    fn perform(&self, desk: &mut Desk<'_>) -> Result<(), StoreError> {
+        lock(&self.work).as_mut().map_or(Ok(()), |work| work(desk))
+    }
+
     fn wait(&self) -> Result<(), StoreError> {
         let mut end = lock(&self.end);
         let End { result, next } = loop {
@@ -83,6 +90,9 @@ struct Shared {
     queue: Mutex<Queue>,
     turn: Condvar,
     books: Mutex<Books>,
+    /// How many pages the write-ahead log has.
+    log: Arc<AtomicU32>,
+    settings: Settings,
 }
 
 /// What only one may have at a time: whoever writes.
@@ -113,13 +123,23 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Writer {
     /// Takes a connection for writing.
-    pub fn new(connection: Connection) -> Self {
+    pub fn new(mut connection: Connection, settings: Settings) -> Result<Self, StoreError> {
+        let log = Arc::new(AtomicU32::new(0));
+        let pages_of_log = Arc::clone(&log);
+        // In the place of SQLite's own, which folds the log inside the commit that makes it long.
+        let note = move |_: &mut Wal, pages: i32| {
+            pages_of_log.store(pages.unsigned_abs(), Ordering::Relaxed);
+            Ok(())
+        };
+        connection.wal_hook(Some(note)).during("watch its log")?;
         let shared = Shared {
             queue: Mutex::default(),
             turn: Condvar::new(),
             books: Mutex::new(Books { connection, tail: Tail::default() }),
+            log,
+            settings,
         };
-        Self { shared: Arc::new(shared), thread: OnceLock::new() }
+        Ok(Self { shared: Arc::new(shared), thread: OnceLock::new() })
     }
 
     /// Runs `work` in a transaction; returns once it is durable, or has failed.
@@ -127,23 +147,38 @@ impl Writer {
         &self,
         mut work: impl FnMut(&mut Desk<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let answer = Arc::new(Mutex::new(None));
-        let slot = Arc::clone(&answer);
-        let ticket = Arc::new(Ticket {
-            work: Mutex::new(Some(Box::new(move |desk: &mut Desk<'_>| {
-                *lock(&slot) = Some(work(desk)?);
-                Ok(())
-            }))),
-            end: Mutex::new(None),
-            ended: Condvar::new(),
+        let mut queue = lock(&self.shared.queue);
+        if queue.busy {
+            let answer = Arc::new(Mutex::new(None));
+            let slot = Arc::clone(&answer);
+            let ticket = Arc::new(Ticket {
+                work: Mutex::new(Some(Box::new(move |desk: &mut Desk<'_>| {
+                    *lock(&slot) = Some(work(desk)?);
+                    Ok(())
+                }))),
+                end: Mutex::new(None),
+                ended: Condvar::new(),
+            });
+            queue.waiting.push(Arc::clone(&ticket));
+            drop(queue);
+            let result = ticket.wait();
+            // The writer may still have the ticket in its hand; what the work carries was made on
+            // this thread and goes back to its memory.
+            drop(lock(&ticket.work).take());
+            result?;
+            return lock(&answer).take().ok_or_else(unanswered);
+        }
+        queue.busy = true;
+        drop(queue);
+        let mut answer = None;
+        let result = commit(&mut lock(&self.shared.books), |desk| {
+            answer = Some(work(desk)?);
+            Ok(())
         });
-        let result = self.run(&ticket);
-        // The writer may still have the ticket in its hand; what the work carries was made on this
-        // thread and goes back to its memory.
-        drop(lock(&ticket.work).take());
+        self.shared.fold_log();
+        self.hand_over();
         result?;
-        let answer = lock(&answer).take();
-        answer.ok_or_else(|| StoreError::Corrupt { reason: "a write gave no answer".to_owned() })
+        answer.ok_or_else(unanswered)
     }
 
     /// What readers know of the unfiled traces.
@@ -154,6 +189,7 @@ impl Writer {
     /// Files what this process knows to be unfiled, if that can be had at once. It says nothing new,
     /// so it need not be durable: if the power fails, the next process files it.
     pub fn close(&self) {
+        self.shared.fold_log();
         let mut books = lock(&self.shared.books);
         let Books { connection, tail } = &mut *books;
         if tail.is_empty() {
@@ -170,23 +206,6 @@ impl Writer {
             // Nobody is left to be told.
             drop(conclude(&mut books, filed));
         }
-    }
-
-    fn run(&self, ticket: &Arc<Ticket>) -> Result<(), StoreError> {
-        {
-            let mut queue = lock(&self.shared.queue);
-            if queue.busy {
-                queue.waiting.push(Arc::clone(ticket));
-                drop(queue);
-                return ticket.wait();
-            }
-            queue.busy = true;
-        }
-        let result = self.shared.commit(std::slice::from_ref(ticket)).pop();
-        self.hand_over();
-        result.unwrap_or_else(|| {
-            Err(StoreError::Corrupt { reason: "a writer lost its own work".to_owned() })
-        })
     }
 
     /// Leaves what has queued up to the writer's own thread.
@@ -252,50 +271,72 @@ impl Shared {
                 std::mem::take(&mut queue.waiting)
             };
             tell(&batch, self.commit(&batch));
+            self.fold_log();
         }
+    }
+
+    /// Folds the log into the database if it is long. Those who have been told go on meanwhile.
+    fn fold_log(&self) {
+        let pages = self.log.load(Ordering::Relaxed);
+        if pages < self.settings.log_pages {
+            return;
+        }
+        if pages < self.settings.log_pages_max && !lock(&self.queue).waiting.is_empty() {
+            return;
+        }
+        self.log.store(0, Ordering::Relaxed);
+        let books = lock(&self.books);
+        let folded = books
+            .connection
+            .prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")
+            .and_then(|mut statement| statement.query_row([], |_| Ok(())));
+        // All that is in the log is durable. What could not be folded now, because others read it or
+        // the disk is full, is tried again after the next commit.
+        drop(folded);
     }
 
     /// Commits a batch together; if that fails, each piece of it alone, so that one piece that
     /// cannot be written does not take the others with it.
     fn commit(&self, batch: &[Arc<Ticket>]) -> Vec<Result<(), StoreError>> {
         let mut books = lock(&self.books);
-        match commit_together(&mut books, batch) {
+        let mut together = |batch: &[Arc<Ticket>]| {
+            commit(&mut books, |desk| batch.iter().try_for_each(|ticket| ticket.perform(desk)))
+        };
+        match together(batch) {
             Ok(()) => batch.iter().map(|_| Ok(())).collect(),
             Err(error) if batch.len() == 1 => vec![Err(error)],
-            Err(_) => batch
-                .iter()
-                .map(|ticket| commit_together(&mut books, std::slice::from_ref(ticket)))
-                .collect(),
+            Err(_) => batch.iter().map(|ticket| together(std::slice::from_ref(ticket))).collect(),
         }
     }
 }
 
-fn commit_together(books: &mut Books, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
+/// Does work inside one transaction.
+fn commit(
+    books: &mut Books,
+    mut work: impl FnMut(&mut Desk<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     fault::point("append.before");
     run(&books.connection, "BEGIN IMMEDIATE", "begin a transaction")?;
-    let result = perform(books, batch).and_then(|()| {
+    let Books { connection, tail } = books;
+    let mut perform = || {
+        tail.refresh(connection)?;
+        let mut desk = Desk { connection, tail, statements: Statements::default() };
+        // What panics must fail: nobody may wait for it for ever.
+        catch_unwind(AssertUnwindSafe(|| work(&mut desk))).unwrap_or_else(|_| {
+            Err(StoreError::Corrupt { reason: "a write failed inside Windlass".to_owned() })
+        })?;
+        desk.tail.file_if_full(desk.connection)?;
         fault::point("append.inside");
-        run(&books.connection, "COMMIT", "commit")
-    });
+        run(desk.connection, "COMMIT", "commit")
+    };
+    let result = perform();
     conclude(books, result)?;
     fault::point("append.after");
     Ok(())
 }
 
-/// Does all work of a batch inside its transaction.
-fn perform(books: &mut Books, batch: &[Arc<Ticket>]) -> Result<(), StoreError> {
-    let Books { connection, tail } = books;
-    tail.refresh(connection)?;
-    let mut desk = Desk { connection, tail, statements: Statements::default() };
-    for ticket in batch {
-        let mut work = lock(&ticket.work);
-        let Some(work) = work.as_mut() else { continue };
-        // One that panics must fail alone: nobody may wait for it for ever.
-        catch_unwind(AssertUnwindSafe(|| work(&mut desk))).unwrap_or_else(|_| {
-            Err(StoreError::Corrupt { reason: "a write failed inside Windlass".to_owned() })
-        })?;
-    }
-    desk.tail.file_if_full(desk.connection)
+fn unanswered() -> StoreError {
+    StoreError::Corrupt { reason: "a write gave no answer".to_owned() }
 }
 
 /// Makes memory follow what has become of a transaction.
@@ -327,7 +368,7 @@ mod tests {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch(&crate::MIGRATIONS.concat()).unwrap();
         connection.execute_batch("CREATE TABLE log (id INTEGER PRIMARY KEY)").unwrap();
-        let writer = Writer::new(connection);
+        let writer = Writer::new(connection, Settings::default()).unwrap();
         let results: Vec<bool> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..32)
                 .map(|number| {

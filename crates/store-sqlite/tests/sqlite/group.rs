@@ -5,8 +5,9 @@ use std::sync::Barrier;
 use windlass_kernel::Code;
 use windlass_store::conformance::fixture::{CallSpec, Ending, Trace};
 use windlass_store::{After, AppendError, Store};
+use windlass_store_sqlite::{Settings, SqliteStore};
 
-use crate::support::{Place, assert_reads_back, fixture, verify};
+use crate::support::{Place, assert_reads_back, fixture, put, verify};
 
 const THREADS: usize = 32;
 const ROUNDS: usize = 10;
@@ -113,4 +114,65 @@ fn what_the_rules_refuse_leaves_the_group_as_it_was() {
         }
     });
     assert_eq!(verify(&store), (1 + THREADS / 2, 4 + THREADS / 2 * 4));
+}
+
+/// How many pages the write-ahead log has, and how many of them are in the database too.
+fn log(place: &Place) -> (i64, i64) {
+    let sql = "PRAGMA wal_checkpoint(NOOP)";
+    place.connect().query_row(sql, [], |row| Ok((row.get(1)?, row.get(2)?))).unwrap()
+}
+
+#[test]
+fn the_log_is_folded_when_it_is_long() {
+    const PAGES: i64 = 40;
+    let make = fixture(0);
+    let longest = |log_pages| {
+        let place = Place::new();
+        let settings = Settings { log_pages, ..Settings::default() };
+        let store = SqliteStore::open(&place.path(), settings).unwrap();
+        let pages = (0..100).map(|_| {
+            put(&store, &make.call(Ending::Completed));
+            log(&place).0
+        });
+        pages.max().unwrap()
+    };
+    assert!(longest(40) < PAGES + 10);
+    assert!(longest(1000) > 2 * PAGES);
+}
+
+/// While others wait it may grow, but not for ever.
+#[test]
+fn the_log_is_folded_at_the_end_of_a_crowd() {
+    let place = Place::new();
+    let settings = Settings { log_pages: 1, ..Settings::default() };
+    let store = SqliteStore::open(&place.path(), settings).unwrap();
+    let make = fixture(0);
+    let traces: Vec<Vec<Trace>> =
+        (0..THREADS).map(|_| (0..ROUNDS).map(|_| make.call(Ending::Completed)).collect()).collect();
+    for result in append_all(&store, &traces).into_iter().flatten() {
+        result.unwrap();
+    }
+    drop(store);
+    put(&place.open(), &make.call(Ending::Completed));
+    let (pages, _) = log(&place);
+    assert!(pages < 30, "{pages} pages are left");
+}
+
+/// What somebody still reads is folded later.
+#[test]
+fn a_log_that_is_read_is_folded_when_it_is_not() {
+    let place = Place::new();
+    let settings = Settings { log_pages: 10, log_pages_max: 10, ..Settings::default() };
+    let store = SqliteStore::open(&place.path(), settings).unwrap();
+    let make = fixture(0);
+    let reader = place.connect();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM sheets").unwrap();
+    (0..50).for_each(|_| put(&store, &make.call(Ending::Completed)));
+    let (pages, folded) = log(&place);
+    assert!(pages > 50 && folded < pages, "{folded} of {pages}");
+    drop(reader);
+    (0..3).for_each(|_| put(&store, &make.call(Ending::Completed)));
+    let (pages, _) = log(&place);
+    assert!(pages < 20, "{pages} pages are left");
+    assert_eq!(verify(&store), (53, 53 * 4));
 }
