@@ -184,28 +184,16 @@ pub fn pages(folder: &Path, kind: Kind) -> Result<f64> {
 
 /// How many bytes of entries and artifacts each commit of a call holds.
 pub fn payload(folder: &Path, kind: Kind) -> Result<Vec<usize>> {
-    /// The columns of an entry beside its artifact, roughly.
-    const ENTRY_BYTES: usize = 220;
+    let path = folder.join("bench.db");
     let gateway = gateway(folder, kind)?;
     call(&gateway, kind, "payload".to_owned())?;
-    let store = gateway.store();
-    let traces = store.list_traces(&windlass_store::TraceFilter {
-        open_only: false,
-        state: None,
-        before: None,
-        limit: 1,
-    })?;
-    let trace = traces.first().ok_or_else(|| anyhow!("no call was recorded"))?;
-    let bytes: Vec<usize> = store
-        .list_log_entries(trace.head.trace_id, 0, 10)?
-        .iter()
-        .map(|record| ENTRY_BYTES + record.body.as_ref().map_or(0, Vec::len))
-        .collect();
     drop(gateway);
-    crate::remove(&folder.join("bench.db"));
-    let (effect, first) = bytes.split_last().ok_or_else(|| anyhow!("no entries"))?;
-    Ok(match kind {
-        Kind::Write | Kind::Read => vec![first.iter().sum(), *effect],
-        Kind::ReadWithEffect => vec![bytes.iter().sum()],
-    })
+    let connection = rusqlite::Connection::open(&path)?;
+    let mut statement = connection.prepare("SELECT length(sheet) FROM sheets ORDER BY id")?;
+    let bytes = statement.query_map([], |row| row.get::<_, i64>(0))?;
+    let bytes = bytes.map(|bytes| Ok(usize::try_from(bytes?)?)).collect::<Result<_>>()?;
+    drop(statement);
+    drop(connection);
+    crate::remove(&path);
+    Ok(bytes)
 }

@@ -21,3 +21,24 @@ CREATE TRIGGER later_sheets_are_never_deleted BEFORE DELETE ON sheets_later
 BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
 
 CREATE VIEW sheets AS SELECT * FROM sheets_opening UNION ALL SELECT * FROM sheets_later;
+
+-- Keys in the order of what tells them apart: all those of one tool begin alike.
+DROP TRIGGER keys_are_never_updated;
+DROP TRIGGER keys_are_never_deleted;
+ALTER TABLE idempotency RENAME TO idempotency_by_server;
+CREATE TABLE idempotency (
+    server_id       TEXT NOT NULL,
+    tool_name       TEXT NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    request_digest  BLOB NOT NULL,
+    trace_id        BLOB NOT NULL,
+    tool_call_id    BLOB NOT NULL,
+    PRIMARY KEY (idempotency_key, tool_name, server_id)
+) STRICT, WITHOUT ROWID;
+INSERT INTO idempotency SELECT * FROM idempotency_by_server;
+DROP TABLE idempotency_by_server;
+
+CREATE TRIGGER keys_are_never_updated BEFORE UPDATE ON idempotency
+BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
+CREATE TRIGGER keys_are_never_deleted BEFORE DELETE ON idempotency
+BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;

@@ -270,7 +270,7 @@ impl Tail {
         let mut filer = KeyFiler::new(connection)?;
         let mut keys: Vec<_> = self.keys.values().filter(|(number, _)| *number <= upto).collect();
         // In the order of their tree, so that neighbours find their page at hand.
-        keys.sort_unstable_by(|(_, a), (_, b)| a.slot.cmp(&b.slot));
+        keys.sort_unstable_by(|(_, a), (_, b)| place_of(&a.slot).cmp(&place_of(&b.slot)));
         for (number, key) in keys {
             let trace = self.traces.get(number);
             match (key.bound, trace.map(|trace| trace.state.head.trace_id)) {
@@ -312,6 +312,11 @@ impl Tail {
         self.version = None;
         self.news = News::default();
     }
+}
+
+/// Where a key stands in its tree.
+fn place_of(slot: &Slot) -> [&str; 3] {
+    [&slot.idempotency_key, &slot.tool_name, &slot.server_id]
 }
 
 /// Files the keys of a trace from its entries as they are, readable or not: no key may get lost.
