@@ -24,22 +24,6 @@ CREATE TABLE filed (
     upto INTEGER NOT NULL
 ) STRICT;
 
-CREATE TABLE idempotency (
-    server_id       TEXT NOT NULL,
-    tool_name       TEXT NOT NULL,
-    idempotency_key TEXT NOT NULL,
-    request_digest  BLOB NOT NULL,
-    trace_id        BLOB NOT NULL,
-    tool_call_id    BLOB NOT NULL,
-    PRIMARY KEY (server_id, tool_name, idempotency_key)
-) STRICT, WITHOUT ROWID;
-
-CREATE TRIGGER keys_are_never_updated BEFORE UPDATE ON idempotency
-BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
-
-CREATE TRIGGER keys_are_never_deleted BEFORE DELETE ON idempotency
-BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
-
 CREATE TABLE checkpoints (
     trace_id        BLOB    NOT NULL,
     sequence_number INTEGER NOT NULL,
@@ -83,3 +67,19 @@ CREATE TRIGGER later_sheets_are_never_deleted BEFORE DELETE ON sheets_later
 BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
 
 CREATE VIEW sheets AS SELECT * FROM sheets_opening UNION ALL SELECT * FROM sheets_later;
+
+CREATE TABLE idempotency (
+    server_id       TEXT NOT NULL,
+    tool_name       TEXT NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    request_digest  BLOB NOT NULL,
+    trace_id        BLOB NOT NULL,
+    tool_call_id    BLOB NOT NULL,
+    PRIMARY KEY (idempotency_key, tool_name, server_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER keys_are_never_updated BEFORE UPDATE ON idempotency
+BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
+
+CREATE TRIGGER keys_are_never_deleted BEFORE DELETE ON idempotency
+BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;

@@ -4,8 +4,8 @@
 //! No transition rule lives here: the kernel and the store crate's shared checks decide.
 
 mod append;
-mod bound;
 mod error;
+mod filing;
 mod find;
 mod fold;
 mod holder;

@@ -19,7 +19,7 @@ use crate::open::{self, Settings};
 use crate::rows::TraceRow;
 use crate::sheet::Sheet;
 use crate::writer::{Desk, Writer, run};
-use crate::{append, find, rows, scan};
+use crate::{append, filing, find, rows, scan};
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
@@ -122,7 +122,7 @@ impl SqliteStore {
         }
         state.fence += 1;
         state.holder = Some(me);
-        append::update_trace(desk.connection, &state)?;
+        filing::update_trace(desk.connection, &state)?;
         Ok(Ok(state.fence))
     }
 }
@@ -274,7 +274,7 @@ impl Store for SqliteStore {
                 && rules::holds(&lease, &state)
             {
                 state.holder = None;
-                append::update_trace(connection, &state)?;
+                filing::update_trace(connection, &state)?;
             }
             Ok(())
         });

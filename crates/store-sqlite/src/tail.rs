@@ -12,8 +12,8 @@ use rusqlite::{Connection, params};
 use windlass_kernel::{ChainError, Digest, TraceId};
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError, TraceState, fault};
 
-use crate::append::{KeyFiler, TraceFiler};
 use crate::error::During;
+use crate::filing::{self, KeyToFile, TraceToFile};
 use crate::find::Index;
 use crate::fold::{self, Folded, Key, Unfiled};
 use crate::lines;
@@ -259,26 +259,28 @@ impl Tail {
         if upto <= self.upto {
             return Ok(());
         }
-        let mut filer = TraceFiler::new(connection)?;
-        for (number, trace) in self.traces.range(..=upto) {
-            filer.file(*number, &trace.state)?;
-            let id = *trace.state.head.trace_id.0.as_bytes();
-            self.newest_filed = self.newest_filed.max(Some(id));
-        }
-        drop(filer);
+        let traces = self.traces.range(..=upto);
+        let traces: Vec<TraceToFile> = traces
+            .map(|(number, trace)| TraceToFile::new(*number, &trace.state))
+            .collect::<Result<_, _>>()?;
+        filing::insert(connection, &traces)?;
+        let ids =
+            self.traces.range(..=upto).map(|(_, trace)| *trace.state.head.trace_id.0.as_bytes());
+        self.newest_filed = self.newest_filed.max(ids.max());
         fault::point("file.inside");
-        let mut filer = KeyFiler::new(connection)?;
-        let mut keys: Vec<_> = self.keys.values().filter(|(number, _)| *number <= upto).collect();
-        // In the order of their tree, so that neighbours find their page at hand.
-        keys.sort_unstable_by(|(_, a), (_, b)| place_of(&a.slot).cmp(&place_of(&b.slot)));
-        for (number, key) in keys {
+        let mut keys = Vec::with_capacity(traces.len());
+        for (number, key) in self.keys.values().filter(|(number, _)| *number <= upto) {
             let trace = self.traces.get(number);
             match (key.bound, trace.map(|trace| trace.state.head.trace_id)) {
-                (Some(bound), Some(trace_id)) => filer.file(&key.slot, bound, trace_id)?,
+                (Some(bound), Some(trace_id)) => {
+                    keys.push(KeyToFile { slot: &key.slot, bound, trace_id });
+                }
                 _ => copy_keys(connection, *number)?,
             }
         }
-        drop(filer);
+        // In the order of their tree, so that neighbours find their page at hand.
+        keys.sort_unstable_by(|a, b| place_of(a.slot).cmp(&place_of(b.slot)));
+        filing::insert(connection, &keys)?;
         connection
             .prepare_cached("UPDATE filed SET upto = ?1")
             .during(operation)?
