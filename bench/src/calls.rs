@@ -130,8 +130,9 @@ pub fn rate(folder: &Path, kind: Kind, callers: usize, seconds: f64) -> Result<R
             .map(|worker| worker.join().map_err(|_| anyhow!("a caller panicked"))?)
             .sum()
     });
-    let rate = Rate::new(made?, started, cpu)?;
+    // What is put off until a store is closed belongs to the calls.
     drop(gateway);
+    let rate = Rate::new(made?, started, cpu)?;
     crate::remove(&folder.join("bench.db"));
     Ok(rate)
 }
@@ -151,8 +152,8 @@ pub fn count(folder: &Path, kind: Kind, calls: u32, callers: u32) -> Result<Rate
             .into_iter()
             .try_for_each(|other| other.join().map_err(|_| anyhow!("a caller panicked"))?)
     })?;
-    let rate = Rate::new(each * callers, started, cpu)?;
     drop(gateway);
+    let rate = Rate::new(each * callers, started, cpu)?;
     crate::remove(&folder.join("bench.db"));
     Ok(rate)
 }

@@ -76,8 +76,8 @@ fn main() -> Result<()> {
         }
     } else {
         Effort {
-            rounds: 15,
-            seconds: 0.7,
+            rounds: 31,
+            seconds: 0.4,
             entries: 1_000_000,
             lengths: &[1_000, 10_000, 100_000, 1_000_000],
             phases: &[1_000, 10_000],
