@@ -54,6 +54,8 @@ pub fn append(
         (None, None) => tail.next(),
     };
     let new = matches!(append.claim, Claim::New { .. });
+    // All of the entries must have a place, not only the first.
+    number.entry_id(state.head.sequence_number)?;
     statements.insert(connection, new, number.entry_id(sheet.first)?, &sheet.bytes)?;
     if filed.is_some() {
         filing::update_trace(connection, &state)?;
