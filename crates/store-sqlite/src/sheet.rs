@@ -469,5 +469,10 @@ mod tests {
         let mut damaged = whole.clone();
         damaged[4] = 0x80;
         assert_eq!(good(&damaged), [false, false], "the second refers to the first");
+        let second = whole.len() - SECOND;
+        let mut damaged = [whole.as_slice(), &whole[second..]].concat();
+        assert_eq!(good(&damaged), [true; 3]);
+        damaged[second + 4] = 0x80;
+        assert_eq!(good(&damaged), [true, false, false], "the third refers to the second");
     }
 }

@@ -175,6 +175,10 @@ fn a_database_of_an_older_version_is_taken_over_as_it_is() {
         store.append(open.append(&lease, 2, 1)).unwrap();
         let damaged = make.call(Ending::Completed);
         store.append(damaged.create(4, After::Release)).unwrap();
+        let states = |store: &dyn Store| {
+            [&ended, &open].map(|trace| store.load_state(trace.trace_id).unwrap())
+        };
+        let before = states(&store);
         let reserved = store.load_idempotency(&open.slot()).unwrap();
         assert!(reserved.is_some());
         if filed {
@@ -188,6 +192,7 @@ fn a_database_of_an_older_version_is_taken_over_as_it_is() {
         let store = place.open();
         crate::support::assert_reads_back(&store, &ended, 4);
         crate::support::assert_reads_back(&store, &open, 3);
+        assert_eq!(states(&store), before);
         assert_eq!(store.load_idempotency(&open.slot()).unwrap(), reserved);
         let error = store.list_log_entries(damaged.trace_id, 1, 9).unwrap_err();
         let StoreError::CorruptTrace { source, .. } = error else { panic!("{error}") };
