@@ -16,9 +16,6 @@ use crate::watch::Watch;
 
 /// The most entries a call can have: request, decision, call, effect.
 const CALL_ENTRIES_MAX: usize = 4;
-/// How many of them most calls commit before they are handed over: all but the effect. They fit into
-/// a kilobyte, up to which memory is had cheaply.
-const FIRST_ENTRIES: usize = 3;
 
 /// A call and the right to write it, which is given back when it is dropped.
 pub struct Ledger {
@@ -42,7 +39,7 @@ impl Ledger {
             guard: None,
             plan_id,
             call,
-            pending: Vec::with_capacity(FIRST_ENTRIES),
+            pending: Vec::with_capacity(CALL_ENTRIES_MAX),
             recorded,
             checkpointed: 0,
         }
@@ -105,7 +102,6 @@ impl Ledger {
         };
         let (sealed, head) = self.call.head.seal(draft, body).map_err(corrupt)?;
         self.call.apply(sealed.entry(), artifact, head).map_err(corrupt)?;
-        self.pending.reserve_exact(1);
         self.pending.push(sealed.into());
         Ok(artifact_digest)
     }

@@ -69,8 +69,8 @@ pub fn append(
         if filed.is_none() && sheet.reserves {
             tail.note_key(number, reservation);
         } else {
-            let bound = (reservation.request_digest, reservation.tool_call_id);
-            filing::insert(connection, &[KeyToFile { slot: &reservation.slot, bound, trace_id }])?;
+            let bound = (&reservation.request_digest, &reservation.tool_call_id);
+            filing::insert(connection, &[KeyToFile::new(&reservation.slot, bound, &trace_id)])?;
         }
     }
     Ok(Ok(state))

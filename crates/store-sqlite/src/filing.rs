@@ -90,30 +90,48 @@ impl Row for TraceToFile {
     }
 }
 
-/// The record of a key, to be filed.
+/// The record of a key, to be filed as it is, readable or not.
 pub struct KeyToFile<'a> {
-    /// The key.
-    pub slot: &'a Slot,
-    /// The request's digest and the call.
-    pub bound: (Digest, ToolCallId),
+    /// The key, its tool and its server, as they stand in their tree.
+    pub place: [&'a str; 3],
+    /// The digest of server, tool and arguments.
+    pub request_digest: &'a [u8],
     /// The trace that has reserved it.
-    pub trace_id: TraceId,
+    pub trace_id: &'a [u8],
+    /// The call.
+    pub tool_call_id: &'a [u8],
+}
+
+impl<'a> KeyToFile<'a> {
+    /// A key that a trace has reserved for a request and a call.
+    pub fn new(
+        slot: &'a Slot,
+        (request_digest, tool_call_id): (&'a Digest, &'a ToolCallId),
+        trace_id: &'a TraceId,
+    ) -> Self {
+        Self {
+            place: [&slot.idempotency_key, &slot.tool_name, &slot.server_id],
+            request_digest: request_digest.as_bytes(),
+            trace_id: trace_id.0.as_bytes(),
+            tool_call_id: tool_call_id.0.as_bytes(),
+        }
+    }
 }
 
 impl Row for KeyToFile<'_> {
     const OPERATION: &'static str = "reserve keys";
-    const INTO: &'static str = "idempotency (server_id, tool_name, idempotency_key,
+    const INTO: &'static str = "idempotency (idempotency_key, tool_name, server_id,
         request_digest, trace_id, tool_call_id)";
     const COLUMNS: usize = 6;
 
     fn bind(&self, statement: &mut CachedStatement<'_>, first: usize) -> rusqlite::Result<()> {
-        let (request_digest, tool_call_id) = &self.bound;
-        statement.raw_bind_parameter(first, self.slot.server_id.as_str())?;
-        statement.raw_bind_parameter(first + 1, self.slot.tool_name.as_str())?;
-        statement.raw_bind_parameter(first + 2, self.slot.idempotency_key.as_str())?;
-        statement.raw_bind_parameter(first + 3, request_digest.as_bytes())?;
-        statement.raw_bind_parameter(first + 4, self.trace_id.0.as_bytes())?;
-        statement.raw_bind_parameter(first + 5, tool_call_id.0.as_bytes())
+        let [key, tool, server] = self.place;
+        statement.raw_bind_parameter(first, key)?;
+        statement.raw_bind_parameter(first + 1, tool)?;
+        statement.raw_bind_parameter(first + 2, server)?;
+        statement.raw_bind_parameter(first + 3, self.request_digest)?;
+        statement.raw_bind_parameter(first + 4, self.trace_id)?;
+        statement.raw_bind_parameter(first + 5, self.tool_call_id)
     }
 }
 

@@ -4,11 +4,12 @@
 //! that order. A field is a number, seven bits to a byte and the lowest first: 0 if there is none, 1
 //! if it is as in the entry before it in the sheet, or its length plus two; then its bytes. The
 //! digest of the entry before is "as in the entry before" if it is that entry's own. Ids and digests
-//! are binary, whole numbers are eight bytes, big-endian, and all else is text.
+//! are binary, times are eight bytes, big-endian, the mark of a lease that is given back is a byte, and
+//! all else is text.
 
 use windlass_kernel::{
-    ArtifactId, ChainError, Digest, Entry, HolderId, SCHEMA_VERSION, State, Timestamp, ToolCallId,
-    TraceId, Uuid7,
+    ArtifactId, ChainError, Digest, Entry, HolderId, PlanId, SCHEMA_VERSION, State, Timestamp,
+    ToolCallId, TraceId, Uuid7,
 };
 use windlass_store::{After, Append, Claim, KeyAction, NewEntry, Reservation};
 
@@ -115,8 +116,8 @@ impl<'a> Fields<'a> {
     }
 
     /// The plan and the holder of its trace.
-    pub fn genesis(&self) -> Result<(windlass_kernel::PlanId, HolderId), Unreadable> {
-        let plan_id = windlass_kernel::PlanId(self.uuid(Field::Plan, "plan_id")?);
+    pub fn genesis(&self) -> Result<(PlanId, HolderId), Unreadable> {
+        let plan_id = PlanId(self.uuid(Field::Plan, "plan_id")?);
         Ok((plan_id, HolderId(self.uuid(Field::Holder, "holder")?)))
     }
 

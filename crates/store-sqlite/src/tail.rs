@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use windlass_kernel::{ChainError, Digest, TraceId};
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError, TraceState, fault};
 
@@ -271,15 +271,15 @@ impl Tail {
         let mut keys = Vec::with_capacity(traces.len());
         for (number, key) in self.keys.values().filter(|(number, _)| *number <= upto) {
             let trace = self.traces.get(number);
-            match (key.bound, trace.map(|trace| trace.state.head.trace_id)) {
-                (Some(bound), Some(trace_id)) => {
-                    keys.push(KeyToFile { slot: &key.slot, bound, trace_id });
+            match (&key.bound, trace.map(|trace| &trace.state.head.trace_id)) {
+                (Some((request, call)), Some(trace_id)) => {
+                    keys.push(KeyToFile::new(&key.slot, (request, call), trace_id));
                 }
                 _ => copy_keys(connection, *number)?,
             }
         }
         // In the order of their tree, so that neighbours find their page at hand.
-        keys.sort_unstable_by(|a, b| place_of(a.slot).cmp(&place_of(b.slot)));
+        keys.sort_unstable_by_key(|key| key.place);
         filing::insert(connection, &keys)?;
         connection
             .prepare_cached("UPDATE filed SET upto = ?1")
@@ -316,37 +316,21 @@ impl Tail {
     }
 }
 
-/// Where a key stands in its tree.
-fn place_of(slot: &Slot) -> [&str; 3] {
-    [&slot.idempotency_key, &slot.tool_name, &slot.server_id]
-}
-
 /// Files the keys of a trace from its entries as they are, readable or not: no key may get lost.
 fn copy_keys(connection: &Connection, number: TraceNumber) -> Result<(), StoreError> {
-    let operation = "file a key";
     lines::of_trace(connection, number, 0, |line| {
         let Ok(fields) = line.fields else { return Ok(ControlFlow::Continue(())) };
-        let text = |field| fields.text(field);
-        if let (Some(server), Some(tool), Some(key)) =
-            (text(Field::Server), text(Field::Tool), text(Field::Key))
+        let bytes = |field| fields.get(field).unwrap_or_default();
+        if let [Some(key), Some(tool), Some(server)] =
+            [Field::Key, Field::Tool, Field::Server].map(|field| fields.text(field))
         {
-            let bytes = |field| fields.get(field).unwrap_or_default();
-            connection
-                .prepare_cached(
-                    "INSERT INTO idempotency (server_id, tool_name, idempotency_key,
-                         request_digest, trace_id, tool_call_id)
-                     VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO NOTHING",
-                )
-                .during(operation)?
-                .execute(params![
-                    server,
-                    tool,
-                    key,
-                    bytes(Field::Request),
-                    bytes(Field::Trace),
-                    bytes(Field::Call)
-                ])
-                .during(operation)?;
+            let key = KeyToFile {
+                place: [key, tool, server],
+                request_digest: bytes(Field::Request),
+                trace_id: bytes(Field::Trace),
+                tool_call_id: bytes(Field::Call),
+            };
+            filing::insert(connection, &[key])?;
         }
         Ok(ControlFlow::Continue(()))
     })
