@@ -146,11 +146,11 @@ pub fn count(folder: &Path, kind: Kind, calls: u32, callers: u32) -> Result<Rate
         (0..each).try_for_each(|made| call(&gateway, kind, format!("key-{caller}-{made}")))
     };
     std::thread::scope(|scope| -> Result<()> {
-        let others: Vec<_> = (1..callers).map(|caller| scope.spawn(move || work(caller))).collect();
-        work(0)?;
-        others
+        let workers: Vec<_> =
+            (0..callers).map(|caller| scope.spawn(move || work(caller))).collect();
+        workers
             .into_iter()
-            .try_for_each(|other| other.join().map_err(|_| anyhow!("a caller panicked"))?)
+            .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a caller panicked"))?)
     })?;
     drop(gateway);
     let rate = Rate::new(each * callers, started, cpu)?;

@@ -12,12 +12,13 @@ use crate::filing::{self, KeyToFile};
 use crate::rows::{self, KeyFinder};
 use crate::sheet::Sheet;
 use crate::tail::Tail;
-use crate::writer::Desk;
+use crate::writer::{self, Desk};
 
 /// Checks an append and writes it. A refusal leaves the transaction, which others may share, as it
 /// was: everything is checked before anything is written.
 ///
-/// Of a trace that is not filed its sheet is all that is written.
+/// Of a trace that is not filed its sheet is all that is written. If there is more to write, and no
+/// transaction, one is begun.
 pub fn append(
     desk: &mut Desk<'_>,
     append: &Append<'_>,
@@ -56,22 +57,30 @@ pub fn append(
     let new = matches!(append.claim, Claim::New { .. });
     // All of the entries must have a place, not only the first.
     number.entry_id(state.head.sequence_number)?;
+    // A key that none of the entries names has its record at once.
+    let key_to_file = match &append.key {
+        KeyAction::Reserve(reservation) if filed.is_some() || !sheet.reserves => Some(reservation),
+        KeyAction::Reserve(_) | KeyAction::None => None,
+    };
+    if connection.is_autocommit() && (filed.is_some() || key_to_file.is_some()) {
+        writer::begin(connection)?;
+    }
     statements.insert(connection, new, number.entry_id(sheet.first)?, &sheet.bytes)?;
     if filed.is_some() {
         filing::update_trace(connection, &state)?;
-    } else {
+    }
+    if let Some(reservation) = key_to_file {
+        let bound = (&reservation.request_digest, &reservation.tool_call_id);
+        filing::insert(connection, &[KeyToFile::new(&reservation.slot, bound, &trace_id)])?;
+    }
+    // Noted when nothing can fail any more.
+    if filed.is_none() {
         let last = append.entries.last();
         let artifact = last.map_or(Digest::GENESIS, |new| new.entry.artifact_digest);
         tail.note(number, state, artifact, append.entries.len());
     }
-    if let KeyAction::Reserve(reservation) = &append.key {
-        // A key that none of the entries names has its record at once.
-        if filed.is_none() && sheet.reserves {
-            tail.note_key(number, reservation);
-        } else {
-            let bound = (&reservation.request_digest, &reservation.tool_call_id);
-            filing::insert(connection, &[KeyToFile::new(&reservation.slot, bound, &trace_id)])?;
-        }
+    if let (KeyAction::Reserve(reservation), None) = (&append.key, key_to_file) {
+        tail.note_key(number, reservation);
     }
     Ok(Ok(state))
 }

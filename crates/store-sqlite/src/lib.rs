@@ -14,6 +14,7 @@ mod open;
 mod rows;
 mod scan;
 mod sheet;
+mod snapshot;
 mod store;
 mod tail;
 mod takeover;

@@ -162,7 +162,7 @@ impl Store for SqliteStore {
         let fence = lease.as_ref().map_or(1, Lease::fence);
         let kept = made && after == After::Keep;
         let held = self.held.clone();
-        let state = self.writer.write(move |desk| {
+        let state = self.writer.append(move |desk| {
             let Some((entries, key)) = parts.take() else {
                 return Err(StoreError::Corrupt { reason: "an append ran twice".to_owned() });
             };

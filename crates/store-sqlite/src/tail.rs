@@ -21,9 +21,9 @@ use crate::rows::TraceNumber;
 use crate::sheet::Field;
 
 /// From so many unfiled traces on, the older half is filed: the newer are still being written to.
-const TRACES_MAX: usize = 512;
+const TRACES_MAX: usize = 2048;
 /// From so many unfiled entries on, all are filed.
-const ENTRIES_MAX: usize = 4096;
+const ENTRIES_MAX: usize = 16384;
 /// A trace with more entries than this, which no call has, is filed: to read of an unfiled trace is to
 /// fold all of it.
 const LENGTH_MAX: usize = 8;
@@ -54,6 +54,8 @@ pub struct Tail {
 
 #[derive(Default)]
 struct News {
+    /// It has made anything of it.
+    any: bool,
     traces: Vec<(TraceId, TraceNumber)>,
     keys: Vec<(Arc<Slot>, TraceNumber)>,
     filed: bool,
@@ -74,8 +76,8 @@ impl Tail {
         self.traces.is_empty()
     }
 
-    /// Brings it up to date; the first thing in every transaction.
-    pub fn refresh(&mut self, connection: &Connection) -> Result<(), StoreError> {
+    /// Brings it up to date; the first thing in every transaction. Says whether it was.
+    pub fn refresh(&mut self, connection: &Connection) -> Result<bool, StoreError> {
         let operation = "read its version";
         let version: i64 = connection
             .prepare_cached("PRAGMA data_version")
@@ -83,7 +85,7 @@ impl Tail {
             .query_row([], |row| row.get(0))
             .during(operation)?;
         if self.version == Some(version) {
-            return Ok(());
+            return Ok(true);
         }
         // After a rollback, what is in memory is not what was there.
         let shared = self.version.is_some();
@@ -94,7 +96,7 @@ impl Tail {
         if shared && self.traces.len() > SHARED_MAX {
             self.file_all(connection)?;
         }
-        Ok(())
+        Ok(false)
     }
 
     fn read(&mut self, connection: &Connection) -> Result<(), StoreError> {
@@ -203,6 +205,7 @@ impl Tail {
         last_artifact: Digest,
         entries: usize,
     ) {
+        self.news.any = true;
         let before = self.traces.get(&number).map_or(0, |trace| trace.entries);
         if number > self.last {
             self.last = number;
@@ -231,6 +234,11 @@ impl Tail {
             self.file_all(connection)?;
         }
         Ok(())
+    }
+
+    /// Whether there is so much that some of it is to be filed.
+    pub fn is_full(&self) -> bool {
+        self.entries >= ENTRIES_MAX || self.long.is_some() || self.traces.len() >= TRACES_MAX
     }
 
     /// Files what has become too much; the last thing in every transaction.
@@ -291,6 +299,7 @@ impl Tail {
         self.keys.retain(|_, (number, _)| *number > upto);
         self.entries = self.traces.values().map(|trace| trace.entries).sum();
         self.upto = upto;
+        self.news.any = true;
         self.news.filed = true;
         Ok(())
     }
@@ -309,10 +318,12 @@ impl Tail {
         }
     }
 
-    /// The transaction was rolled back: what is in memory is not what is there.
+    /// The transaction was rolled back: if it has made anything of what is in memory, that is not what
+    /// is there.
     pub fn forget(&mut self) {
-        self.version = None;
-        self.news = News::default();
+        if std::mem::take(&mut self.news).any {
+            self.version = None;
+        }
     }
 }
 

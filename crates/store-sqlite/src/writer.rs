@@ -5,12 +5,14 @@
 //! own takes over and commits all that waits, in one transaction with one sync, until nothing does.
 //! It wakes only the first of a batch, who wakes two more, and so on: the thread that all wait for has
 //! something better to do. The write-ahead log is folded into the database between two batches.
+//!
+//! A single caller that appends in quick succession pays even less: see [`snapshot`].
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
@@ -20,10 +22,14 @@ use crate::append::Statements;
 use crate::error::During;
 use crate::find::Index;
 use crate::open::Settings;
+use crate::snapshot;
 use crate::tail::Tail;
 
 /// How long a store that is being closed waits for other processes.
 const CLOSING_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// A snapshot is kept for one who comes back within this time, and not for longer.
+const KEPT: Duration = Duration::from_millis(50);
 
 /// One piece of work: checked and written inside a transaction that others may share.
 ///
@@ -83,6 +89,8 @@ struct Queue {
     busy: bool,
     /// It is the writer's own thread's turn.
     relayed: bool,
+    /// A snapshot may be kept, which that thread is to give up.
+    kept: bool,
     closed: bool,
 }
 
@@ -99,6 +107,9 @@ struct Shared {
 struct Books {
     connection: Connection,
     tail: Tail,
+    /// When a caller last committed alone, and kept its snapshot if it did.
+    last: Option<Instant>,
+    kept: bool,
 }
 
 /// What the work of a batch is done with, inside its transaction.
@@ -135,7 +146,7 @@ impl Writer {
         let shared = Shared {
             queue: Mutex::default(),
             turn: Condvar::new(),
-            books: Mutex::new(Books { connection, tail: Tail::default() }),
+            books: Mutex::new(Books { connection, tail: Tail::default(), last: None, kept: false }),
             log,
             settings,
         };
@@ -145,7 +156,26 @@ impl Writer {
     /// Runs `work` in a transaction; returns once it is durable, or has failed.
     pub fn write<T: Send + 'static>(
         &self,
+        work: impl FnMut(&mut Desk<'_>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.perform(work, None)
+    }
+
+    /// The same for work that writes one row, or begins a transaction itself, and writes nothing when
+    /// it refuses.
+    pub fn append<T: Send + 'static, E: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut Desk<'_>) -> Result<Result<T, E>, StoreError> + Send + 'static,
+    ) -> Result<Result<T, E>, StoreError> {
+        self.perform(work, Some(Result::is_ok))
+    }
+
+    /// Runs `work`. If a function is given, the work needs no transaction around it in a snapshot that
+    /// is kept, and the function tells whether its answer then stands.
+    fn perform<T: Send + 'static>(
+        &self,
         mut work: impl FnMut(&mut Desk<'_>) -> Result<T, StoreError> + Send + 'static,
+        stands: Option<fn(&T) -> bool>,
     ) -> Result<T, StoreError> {
         let mut queue = lock(&self.shared.queue);
         if queue.busy {
@@ -170,14 +200,36 @@ impl Writer {
         }
         queue.busy = true;
         drop(queue);
+        let mut books = lock(&self.shared.books);
+        let result = self.commit_one(&mut books, work, stands);
+        let kept = books.kept;
+        drop(books);
+        self.shared.fold_log();
+        self.hand_over(kept);
+        result
+    }
+
+    /// Commits the work of a caller who is alone.
+    fn commit_one<T>(
+        &self,
+        books: &mut Books,
+        mut work: impl FnMut(&mut Desk<'_>) -> Result<T, StoreError>,
+        stands: Option<fn(&T) -> bool>,
+    ) -> Result<T, StoreError> {
+        let now = Instant::now();
+        let quick = books.last.replace(now).is_some_and(|last| now - last < KEPT);
+        if let Some(stands) = stands
+            && let Some(answer) = books.commit_row(&mut work, stands)
+        {
+            return Ok(answer);
+        }
+        // Only if there is somebody to give it up.
+        let keep = stands.is_some() && quick && self.thread().is_ok();
         let mut answer = None;
-        let result = commit(&mut lock(&self.shared.books), |desk| {
+        commit(books, keep, |desk| {
             answer = Some(work(desk)?);
             Ok(())
-        });
-        self.shared.fold_log();
-        self.hand_over();
-        result?;
+        })?;
         answer.ok_or_else(unanswered)
     }
 
@@ -191,43 +243,53 @@ impl Writer {
     pub fn close(&self) {
         self.shared.fold_log();
         let mut books = lock(&self.shared.books);
-        let Books { connection, tail } = &mut *books;
+        books.give_up();
+        let Books { connection, tail, .. } = &mut *books;
         if tail.is_empty() {
             return;
         }
         let ready = connection.execute_batch("PRAGMA synchronous = NORMAL").is_ok()
             && connection.busy_timeout(CLOSING_TIMEOUT).is_ok()
-            && run(connection, "BEGIN IMMEDIATE", "begin a transaction").is_ok();
+            && begin(connection).is_ok();
         if ready {
             let filed = tail
                 .refresh(connection)
-                .and_then(|()| tail.file_all(connection))
+                .and_then(|_| tail.file_all(connection))
                 .and_then(|()| run(connection, "COMMIT", "commit"));
             // Nobody is left to be told.
             drop(conclude(&mut books, filed));
         }
     }
 
-    /// Leaves what has queued up to the writer's own thread.
-    fn hand_over(&self) {
+    /// Leaves what has queued up to the writer's own thread, and the snapshot, if one is kept.
+    fn hand_over(&self, kept: bool) {
         let mut queue = lock(&self.shared.queue);
+        let told = !kept || std::mem::replace(&mut queue.kept, true);
         if queue.waiting.is_empty() {
             queue.busy = false;
+            drop(queue);
+            if !told {
+                self.shared.turn.notify_one();
+            }
             return;
         }
         queue.relayed = true;
         drop(queue);
-        let thread = self.thread.get_or_init(|| {
-            let shared = Arc::clone(&self.shared);
-            std::thread::Builder::new()
-                .name("windlass-writer".to_owned())
-                .spawn(move || shared.relay())
-        });
-        match thread {
+        match self.thread() {
             Ok(_) => self.shared.turn.notify_one(),
             // Without a thread of its own this one does the work.
             Err(_) => self.shared.drain(),
         }
+    }
+
+    /// The writer's own thread.
+    fn thread(&self) -> &std::io::Result<JoinHandle<()>> {
+        self.thread.get_or_init(|| {
+            let shared = Arc::clone(&self.shared);
+            std::thread::Builder::new()
+                .name("windlass-writer".to_owned())
+                .spawn(move || shared.relay())
+        })
     }
 }
 
@@ -251,12 +313,32 @@ impl Shared {
                 if queue.closed {
                     return;
                 }
-                queue = self.turn.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                if !queue.kept {
+                    queue = self.turn.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                let woken = self.turn.wait_timeout(queue, KEPT);
+                let (woken, waited) = woken.unwrap_or_else(PoisonError::into_inner);
+                queue = woken;
+                if waited.timed_out() {
+                    drop(queue);
+                    self.rest();
+                    queue = lock(&self.queue);
+                }
             }
             queue.relayed = false;
             drop(queue);
             self.drain();
         }
+    }
+
+    /// Gives up the snapshot if its keeper has not come back.
+    fn rest(&self) {
+        let mut books = lock(&self.books);
+        if books.last.is_none_or(|last| last.elapsed() >= KEPT) {
+            books.give_up();
+        }
+        lock(&self.queue).kept = books.kept;
     }
 
     /// Commits what waits, batch after batch, until nothing does.
@@ -285,7 +367,8 @@ impl Shared {
             return;
         }
         self.log.store(0, Ordering::Relaxed);
-        let books = lock(&self.books);
+        let mut books = lock(&self.books);
+        books.give_up();
         let folded = books
             .connection
             .prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")
@@ -300,7 +383,9 @@ impl Shared {
     fn commit(&self, batch: &[Arc<Ticket>]) -> Vec<Result<(), StoreError>> {
         let mut books = lock(&self.books);
         let mut together = |batch: &[Arc<Ticket>]| {
-            commit(&mut books, |desk| batch.iter().try_for_each(|ticket| ticket.perform(desk)))
+            commit(&mut books, false, |desk| {
+                batch.iter().try_for_each(|ticket| ticket.perform(desk))
+            })
         };
         match together(batch) {
             Ok(()) => batch.iter().map(|_| Ok(())).collect(),
@@ -310,22 +395,73 @@ impl Shared {
     }
 }
 
-/// Does work inside one transaction.
+impl Books {
+    /// Does work that writes one row, or begins a transaction itself, in the snapshot that is kept.
+    /// `None` if that cannot be had: then nothing is written.
+    fn commit_row<T>(
+        &mut self,
+        work: impl FnOnce(&mut Desk<'_>) -> Result<T, StoreError>,
+        stands: fn(&T) -> bool,
+    ) -> Option<T> {
+        if !self.kept || self.tail.is_full() || !snapshot::is_kept(&self.connection) {
+            return None;
+        }
+        fault::point("append.before");
+        fault::point("append.inside");
+        let Self { connection, tail, .. } = self;
+        let mut desk = Desk { connection, tail, statements: Statements::default() };
+        let answer = guarded(|| work(&mut desk)).and_then(|answer| {
+            if !desk.connection.is_autocommit() {
+                run(desk.connection, "COMMIT", "commit")?;
+            }
+            Ok(answer)
+        });
+        drop(desk);
+        match answer {
+            // What is refused may be refused because the snapshot is old.
+            Ok(answer) => stands(&answer).then(|| {
+                self.tail.publish();
+                fault::point("append.after");
+                answer
+            }),
+            // Somebody else has written, or is writing, or it cannot be written at all: a transaction
+            // waits for others, reads what they have done, and says what is wrong.
+            Err(error) => {
+                drop(conclude(self, Err(error)));
+                None
+            }
+        }
+    }
+
+    /// Gives up the snapshot that is kept.
+    fn give_up(&mut self) {
+        if self.kept {
+            self.kept = false;
+            // What cannot be given up is not used, and ends with the connection.
+            drop(snapshot::give_up(&self.connection));
+        }
+    }
+}
+
+/// Does work inside one transaction. If it is wanted, and nobody else writes, its snapshot is kept.
 fn commit(
     books: &mut Books,
+    keep: bool,
     mut work: impl FnMut(&mut Desk<'_>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     fault::point("append.before");
-    run(&books.connection, "BEGIN IMMEDIATE", "begin a transaction")?;
-    let Books { connection, tail } = books;
+    books.give_up();
+    begin(&books.connection)?;
+    let Books { connection, tail, kept, .. } = books;
     let mut perform = || {
-        tail.refresh(connection)?;
+        let alone = tail.refresh(connection)?;
         let mut desk = Desk { connection, tail, statements: Statements::default() };
-        // What panics must fail: nobody may wait for it for ever.
-        catch_unwind(AssertUnwindSafe(|| work(&mut desk))).unwrap_or_else(|_| {
-            Err(StoreError::Corrupt { reason: "a write failed inside Windlass".to_owned() })
-        })?;
+        guarded(|| work(&mut desk))?;
         desk.tail.file_if_full(desk.connection)?;
+        if keep && alone {
+            snapshot::keep(desk.connection)?;
+            *kept = true;
+        }
         fault::point("append.inside");
         run(desk.connection, "COMMIT", "commit")
     };
@@ -333,6 +469,13 @@ fn commit(
     conclude(books, result)?;
     fault::point("append.after");
     Ok(())
+}
+
+/// What panics must fail: nobody may wait for it for ever.
+fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(StoreError::Corrupt { reason: "a write failed inside Windlass".to_owned() })
+    })
 }
 
 fn unanswered() -> StoreError {
@@ -346,10 +489,16 @@ fn conclude(books: &mut Books, result: Result<(), StoreError>) -> Result<(), Sto
         return Ok(());
     }
     books.tail.forget();
+    books.give_up();
     if !books.connection.is_autocommit() {
         run(&books.connection, "ROLLBACK", "roll back")?;
     }
     result
+}
+
+/// Begins a transaction that writes.
+pub fn begin(connection: &Connection) -> Result<(), StoreError> {
+    run(connection, "BEGIN IMMEDIATE", "begin a transaction")
 }
 
 /// Runs a statement that is compiled once.

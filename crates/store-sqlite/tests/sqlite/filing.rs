@@ -108,7 +108,7 @@ fn an_acquire_that_is_refused_leaves_the_holder_its_trace() {
     assert_reads_back(&two, &call, 4);
 }
 
-const MANY: usize = 700;
+const MANY: usize = 2_800;
 
 #[test]
 fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
@@ -122,7 +122,7 @@ fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
         store.append(Append { key: call.reserve(), ..whole }).unwrap();
     }
     let (upto, traces, keys) = filed(&place);
-    assert!(upto > 200 && upto < 500, "{upto}");
+    assert!(upto > 1_000 && upto < 1_500, "{upto}");
     assert_eq!((traces, keys), (upto, upto));
     // The first one was filed as it was, and ends as a filed one.
     assert_eq!(ids(&store, true, 9), [calls[0].trace_id]);
@@ -207,13 +207,13 @@ fn a_process_killed_while_it_files_leaves_all_it_has_told() {
     assert_eq!(succeeds(&whole.output().unwrap()).len(), MANY);
     assert_eq!(verify(&place.open()), (MANY, MANY * 4));
     // The first time inside an append, the second time as the process ends.
-    for (at, mark) in [(1, 0), (2, 257)] {
+    for (at, mark) in [(1, 0), (2, 1_025)] {
         let place = Place::new();
         let mut child = player(&[], "makes many", &place.path());
         let output = child.env(fault::VARIABLE, format!("file.inside:{at}")).output().unwrap();
         assert!(!output.status.success(), "{at} did not kill");
         let done = lines(&output.stdout).len();
-        assert_eq!(done, if at == 1 { 511 } else { MANY });
+        assert_eq!(done, if at == 1 { 2_048 } else { MANY });
         assert_eq!(filed(&place), (mark, mark, mark));
         let store = place.open();
         assert_eq!(verify(&store), (done, done * 4));
