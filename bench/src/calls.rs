@@ -165,11 +165,7 @@ pub fn pages(folder: &Path, kind: Kind) -> Result<f64> {
     const CALLS: u32 = 1_000;
     let path = folder.join("bench.db");
     let settings = windlass_store_sqlite::Settings::default();
-    let settings = windlass_store_sqlite::Settings {
-        log_pages: u32::MAX,
-        log_pages_max: u32::MAX,
-        ..settings
-    };
+    let settings = windlass_store_sqlite::Settings { log_pages: u32::MAX, ..settings };
     let gateway = gateway_over(folder, kind, settings)?;
     let size = || -> Result<u64> { Ok(std::fs::metadata(folder.join("bench.db-wal"))?.len()) };
     call(&gateway, kind, "pages".to_owned())?;

@@ -2,7 +2,7 @@
 -- UPDATE_SCHEMA=1 cargo test -p windlass-store-sqlite schema writes it anew.
 
 PRAGMA application_id = 1464747084;
-PRAGMA user_version = 3;
+PRAGMA user_version = 4;
 
 CREATE TABLE traces (
     trace_id             BLOB    NOT NULL PRIMARY KEY,
@@ -82,4 +82,16 @@ CREATE TRIGGER keys_are_never_updated BEFORE UPDATE ON idempotency
 BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
 
 CREATE TRIGGER keys_are_never_deleted BEFORE DELETE ON idempotency
+BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
+
+CREATE TABLE keys (
+    hash         INTEGER NOT NULL,
+    trace_number INTEGER NOT NULL,
+    PRIMARY KEY (hash, trace_number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER places_of_keys_are_never_updated BEFORE UPDATE ON keys
+BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
+
+CREATE TRIGGER places_of_keys_are_never_deleted BEFORE DELETE ON keys
 BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;

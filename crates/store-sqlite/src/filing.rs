@@ -1,10 +1,11 @@
 //! Writing the rows of traces and keys, many at once.
 
 use rusqlite::{CachedStatement, Connection, params};
-use windlass_kernel::{Digest, State, ToolCallId, TraceId};
-use windlass_store::{Slot, StoreError, TraceState};
+use windlass_kernel::{State, TraceId};
+use windlass_store::{Reservation, StoreError, TraceState};
 
 use crate::error::During;
+use crate::keys::KeyHash;
 use crate::rows::{self, TraceNumber};
 
 /// So many rows are inserted by one statement, and what is left by one each.
@@ -90,48 +91,40 @@ impl Row for TraceToFile {
     }
 }
 
-/// The record of a key, to be filed as it is, readable or not.
-pub struct KeyToFile<'a> {
-    /// The key, its tool and its server, as they stand in their tree.
-    pub place: [&'a str; 3],
-    /// The digest of server, tool and arguments.
-    pub request_digest: &'a [u8],
-    /// The trace that has reserved it.
-    pub trace_id: &'a [u8],
-    /// The call.
-    pub tool_call_id: &'a [u8],
-}
+/// Where a key is found, to be filed.
+impl Row for (KeyHash, TraceNumber) {
+    const OPERATION: &'static str = "file keys";
+    const INTO: &'static str = "keys (hash, trace_number)";
+    const COLUMNS: usize = 2;
 
-impl<'a> KeyToFile<'a> {
-    /// A key that a trace has reserved for a request and a call.
-    pub fn new(
-        slot: &'a Slot,
-        (request_digest, tool_call_id): (&'a Digest, &'a ToolCallId),
-        trace_id: &'a TraceId,
-    ) -> Self {
-        Self {
-            place: [&slot.idempotency_key, &slot.tool_name, &slot.server_id],
-            request_digest: request_digest.as_bytes(),
-            trace_id: trace_id.0.as_bytes(),
-            tool_call_id: tool_call_id.0.as_bytes(),
-        }
+    fn bind(&self, statement: &mut CachedStatement<'_>, first: usize) -> rusqlite::Result<()> {
+        statement.raw_bind_parameter(first, self.0.0)?;
+        statement.raw_bind_parameter(first + 1, self.1.0)
     }
 }
 
-impl Row for KeyToFile<'_> {
-    const OPERATION: &'static str = "reserve keys";
+/// The record of a key that a trace has reserved, to be written in full.
+pub struct KeyRecord<'a> {
+    /// What is reserved.
+    pub reservation: &'a Reservation,
+    /// By which trace.
+    pub trace_id: &'a TraceId,
+}
+
+impl Row for KeyRecord<'_> {
+    const OPERATION: &'static str = "reserve a key";
     const INTO: &'static str = "idempotency (idempotency_key, tool_name, server_id,
         request_digest, trace_id, tool_call_id)";
     const COLUMNS: usize = 6;
 
     fn bind(&self, statement: &mut CachedStatement<'_>, first: usize) -> rusqlite::Result<()> {
-        let [key, tool, server] = self.place;
-        statement.raw_bind_parameter(first, key)?;
-        statement.raw_bind_parameter(first + 1, tool)?;
-        statement.raw_bind_parameter(first + 2, server)?;
-        statement.raw_bind_parameter(first + 3, self.request_digest)?;
-        statement.raw_bind_parameter(first + 4, self.trace_id)?;
-        statement.raw_bind_parameter(first + 5, self.tool_call_id)
+        let Reservation { slot, request_digest, tool_call_id } = self.reservation;
+        statement.raw_bind_parameter(first, &slot.idempotency_key)?;
+        statement.raw_bind_parameter(first + 1, &slot.tool_name)?;
+        statement.raw_bind_parameter(first + 2, &slot.server_id)?;
+        statement.raw_bind_parameter(first + 3, request_digest.as_bytes())?;
+        statement.raw_bind_parameter(first + 4, self.trace_id.0.as_bytes())?;
+        statement.raw_bind_parameter(first + 5, tool_call_id.0.as_bytes())
     }
 }
 

@@ -4,15 +4,16 @@
 //! mark; [`Index`] tells where, as far as this process knows, and what it does not know of stands
 //! behind all that it knows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
+use foldhash::HashMap;
 use rusqlite::Connection;
 use windlass_kernel::TraceId;
 use windlass_store::{IdempotencyRecord, Slot, StoreError};
 
 use crate::fold::{self, Folded};
+use crate::keys::{self, Finder, KeyHash};
 use crate::lines;
 use crate::rows::{self, KeyFinder, TraceNumber, TraceRow};
 use crate::sheet::{Field, Fields};
@@ -25,22 +26,22 @@ pub struct Index {
     /// The numbers of the traces.
     pub traces: HashMap<TraceId, TraceNumber>,
     /// The numbers of the traces that have reserved the keys.
-    pub keys: HashMap<Arc<Slot>, TraceNumber>,
+    pub keys: BTreeSet<(KeyHash, TraceNumber)>,
 }
 
 /// What an [`Index`] says about one thing. Taken before the snapshot begins: what came later then has
 /// a number that is not below `next`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Hint {
-    /// The number that it is known under.
-    pub number: Option<TraceNumber>,
+    /// The numbers that it may be known under.
+    pub numbers: Vec<TraceNumber>,
     /// The number from which on nothing is known.
     pub next: Option<TraceNumber>,
 }
 
 impl Hint {
     /// The number from which on there may be unfiled traces that are not known.
-    fn unknown(self, upto: TraceNumber) -> TraceNumber {
+    fn unknown(&self, upto: TraceNumber) -> TraceNumber {
         self.next.map_or(upto.next(), |next| next.max(upto.next()))
     }
 }
@@ -48,13 +49,19 @@ impl Hint {
 impl Index {
     /// Where a trace stands.
     pub fn trace(&self, trace_id: TraceId) -> Hint {
-        Hint { number: self.traces.get(&trace_id).copied(), next: self.next }
+        Hint { numbers: self.traces.get(&trace_id).copied().into_iter().collect(), next: self.next }
     }
 
     /// Where a key was reserved.
     pub fn key(&self, slot: &Slot) -> Hint {
-        Hint { number: self.keys.get(slot).copied(), next: self.next }
+        Hint { numbers: numbers_of(&self.keys, KeyHash::of(slot)), next: self.next }
     }
+}
+
+/// The traces that have reserved keys of this number.
+pub fn numbers_of(keys: &BTreeSet<(KeyHash, TraceNumber)>, hash: KeyHash) -> Vec<TraceNumber> {
+    let all = (hash, TraceNumber(i64::MIN))..=(hash, TraceNumber(i64::MAX));
+    keys.range(all).map(|(_, number)| *number).collect()
 }
 
 /// Finds a trace.
@@ -67,7 +74,8 @@ pub fn trace(
         return Ok(Some(row));
     }
     let upto = fold::filed_upto(connection)?;
-    let known = unfiled_at(connection, hint.number.filter(|number| *number > upto))?;
+    let known = hint.numbers.iter().copied().find(|number| *number > upto);
+    let known = unfiled_at(connection, known)?;
     // One whose first entry names nobody is still the one that is known to stand there.
     if let Some(folded) =
         known.filter(|folded| folded.trace_id.is_none_or(|named| named == trace_id))
@@ -90,34 +98,42 @@ pub fn key(
     slot: &Slot,
     hint: Hint,
 ) -> Result<Option<IdempotencyRecord>, StoreError> {
-    if let Some(mut record) = KeyFinder::new(connection)?.find(slot)? {
-        record.effect_digest = match rows::load_trace(connection, record.trace_id)? {
-            Some(trace) => rows::load_effect(connection, &trace)?,
-            // A key can be filed before its trace is.
-            None => {
-                let hint = Hint { number: None, next: None };
-                let number = trace(connection, record.trace_id, hint)?.map(|row| row.number);
-                let folded = unfiled_at(connection, number)?;
-                folded.and_then(|folded| folded.trace.ok()).and_then(|trace| trace.effect())
-            }
-        };
-        return Ok(Some(record));
-    }
     let upto = fold::filed_upto(connection)?;
-    if let Some(folded) = unfiled_at(connection, hint.number.filter(|number| *number > upto))?
-        && let Some(record) = folded.record(slot)?
-    {
-        return Ok(Some(record));
+    let unknown = hint.unknown(upto);
+    let hash = KeyHash::of(slot);
+    let mut numbers = Finder::new(connection)?.numbers(hash)?;
+    numbers.extend(hint.numbers.into_iter().filter(|number| *number > upto));
+    for number in numbers {
+        if let Some(record) = keys::read(connection, number, (slot, hash))? {
+            return with_effect(connection, record, Some(number)).map(Some);
+        }
     }
-    let number = first_number(connection, hint.unknown(upto), |fields| {
-        fields.text(Field::Server) == Some(&slot.server_id)
-            && fields.text(Field::Tool) == Some(&slot.tool_name)
-            && fields.text(Field::Key) == Some(&slot.idempotency_key)
-    })?;
-    match unfiled_at(connection, number)? {
-        Some(folded) => folded.record(slot),
-        None => Ok(None),
+    if let Some(record) = KeyFinder::new(connection)?.find(slot)? {
+        // It can be there before its trace is filed.
+        let hint = Hint { numbers: Vec::new(), next: None };
+        let number = trace(connection, record.trace_id, hint)?.map(|row| row.number);
+        return with_effect(connection, record, number).map(Some);
     }
+    let reserved = |fields: &Fields<'_>| keys::is_reserved(fields, slot);
+    let Some(number) = first_number(connection, unknown, reserved)? else { return Ok(None) };
+    let record = keys::read(connection, number, (slot, hash))?;
+    record.map(|record| with_effect(connection, record, Some(number))).transpose()
+}
+
+/// The record of a key that a trace with this number has reserved, with its effect.
+fn with_effect(
+    connection: &Connection,
+    mut record: IdempotencyRecord,
+    number: Option<TraceNumber>,
+) -> Result<IdempotencyRecord, StoreError> {
+    record.effect_digest = match rows::load_trace(connection, record.trace_id)? {
+        Some(trace) => rows::load_effect(connection, &trace)?,
+        None => {
+            let folded = unfiled_at(connection, number)?;
+            folded.and_then(|folded| folded.trace.ok()).and_then(|trace| trace.effect())
+        }
+    };
+    Ok(record)
 }
 
 /// All unfiled traces, by their numbers.

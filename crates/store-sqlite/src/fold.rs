@@ -1,28 +1,19 @@
 //! Where a trace stands by its entries alone: the traces that are not filed yet.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use rusqlite::Connection;
-use windlass_kernel::{ChainError, Digest, Head, ToolCallId, TraceId};
-use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError, TraceState};
+use windlass_kernel::{ChainError, Digest, Head, TraceId};
+use windlass_store::{StoreError, TraceState};
 
 use crate::error::During;
+use crate::keys::KeyHash;
 use crate::lines;
 use crate::rows::{self, TraceNumber, TraceRow};
-use crate::sheet::{Field, Fields, Line, malformed};
+use crate::sheet::{Field, Line, malformed};
 
 /// The fence of a trace that nobody has taken over: one that is taken over is filed first.
 pub const FIRST_FENCE: u64 = 1;
-
-/// A key's record as the reserving entry's row has it; `None` where that cannot be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Key {
-    /// What it is reserved for.
-    pub slot: Arc<Slot>,
-    /// The digest of server, tool and arguments, and the call.
-    pub bound: Option<(Digest, ToolCallId)>,
-}
 
 /// A trace that is not filed, as its entries tell it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,8 +45,8 @@ pub struct Folded {
     pub trace_id: Option<TraceId>,
     /// The trace, or why there is nowhere that it could stand.
     pub trace: Result<Unfiled, ChainError>,
-    /// The keys that its rows reserve.
-    pub keys: Vec<Key>,
+    /// The numbers of the keys that its rows reserve.
+    pub keys: Vec<KeyHash>,
 }
 
 impl Folded {
@@ -66,27 +57,6 @@ impl Folded {
             Err(source) => Err(StoreError::CorruptTrace { trace_id, source: source.clone() }),
         }
     }
-
-    /// The record of one of its keys.
-    pub fn record(&self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError> {
-        let Some(key) = self.keys.iter().find(|key| *key.slot == *slot) else { return Ok(None) };
-        let effect = self.trace.as_ref().ok().and_then(Unfiled::effect);
-        record(key, self.trace_id, effect).map(Some)
-    }
-}
-
-/// A key's record in full.
-pub fn record(
-    key: &Key,
-    trace_id: Option<TraceId>,
-    effect_digest: Option<Digest>,
-) -> Result<IdempotencyRecord, StoreError> {
-    let (Some((request_digest, tool_call_id)), Some(trace_id)) = (key.bound, trace_id) else {
-        let reason = "an idempotency record of a trace that is not filed is unreadable".to_owned();
-        return Err(StoreError::Corrupt { reason });
-    };
-    let reservation = Reservation { slot: Slot::clone(&key.slot), request_digest, tool_call_id };
-    Ok(IdempotencyRecord { reservation, trace_id, effect_digest })
 }
 
 /// The highest number whose rows are written; only what is above it is known by its entries alone.
@@ -155,7 +125,7 @@ fn begin(line: &Line<'_>) -> Folded {
 /// Adds an entry to its trace.
 fn add(folded: &mut Folded, line: &Line<'_>, buffer: &mut Vec<u8>) {
     if let Ok(fields) = &line.fields {
-        folded.keys.extend(read_key(fields));
+        folded.keys.extend(KeyHash::in_entry(fields));
     }
     let Ok(trace) = &mut folded.trace else { return };
     trace.entries += 1;
@@ -181,15 +151,4 @@ fn add(folded: &mut Folded, line: &Line<'_>, buffer: &mut Vec<u8>) {
         }
     });
     trace.last_artifact = entry.artifact_digest;
-}
-
-/// The key that is reserved with an entry, if one is.
-fn read_key(fields: &Fields<'_>) -> Option<Key> {
-    let text = |field| fields.text(field).map(str::to_owned);
-    let slot = Slot {
-        server_id: text(Field::Server)?,
-        tool_name: text(Field::Tool)?,
-        idempotency_key: text(Field::Key)?,
-    };
-    Some(Key { slot: Arc::new(slot), bound: fields.bound().ok() })
 }

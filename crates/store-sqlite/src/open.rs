@@ -17,27 +17,32 @@ pub const MIGRATIONS: &[&str] = &[
     include_str!("../migrations/0001_initial.sql"),
     include_str!("../migrations/0002_two_trees.sql"),
     include_str!("../migrations/0003_sheets.sql"),
+    include_str!("../migrations/0004_keys.sql"),
 ];
 
 /// Marks a database as ours ("WNDL").
 const APPLICATION_ID: i64 = 0x574e_444c;
 
-/// How a connection waits and how large the write-ahead log may grow.
+/// How a connection waits, how large the write-ahead log may grow, and how much is left unfiled.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How long to wait for another process's transaction.
     pub busy_timeout: Duration,
-    /// From so many pages on, the write-ahead log is folded into the database when nobody waits.
+    /// From so many pages on, the write-ahead log is folded into the database.
     pub log_pages: u32,
-    /// From so many pages on, it is folded whoever waits.
-    pub log_pages_max: u32,
+    /// From so many traces on that are not filed, the older half of them is.
+    pub unfiled_max: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        // A process that opens the store reads all of the log, but to fold it makes all who wait wait
-        // longer.
-        Self { busy_timeout: Duration::from_secs(30), log_pages: 1000, log_pages_max: 8192 }
+        Self {
+            busy_timeout: Duration::from_secs(30),
+            log_pages: 1000,
+            // Another process that reads must read all that is not filed, but keys that are filed
+            // together share pages.
+            unfiled_max: 2048,
+        }
     }
 }
 

@@ -144,7 +144,7 @@ pub fn load_trace(
     }
 }
 
-/// Finds filed idempotency records, without their effects.
+/// Finds idempotency records that are written in full, without their effects.
 pub struct KeyFinder<'a>(CachedStatement<'a>);
 
 impl<'a> KeyFinder<'a> {

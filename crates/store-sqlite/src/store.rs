@@ -8,13 +8,14 @@ use rusqlite::{Connection, OptionalExtension, params};
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{Checkpoint, HolderId, TraceId, canon};
 use windlass_store::{
-    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord, Lease,
-    Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
+    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord,
+    KeyAction, Lease, Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
 };
 
 use crate::error::During;
 use crate::find::Index;
 use crate::holder::Holder;
+use crate::keys::KeyHash;
 use crate::open::{self, Settings};
 use crate::rows::TraceRow;
 use crate::sheet::Sheet;
@@ -111,7 +112,7 @@ impl SqliteStore {
         me: HolderId,
         free: impl Fn(&TraceState) -> bool,
     ) -> Result<Result<u64, AcquireError>, StoreError> {
-        desk.tail.settle(desk.connection, trace_id)?;
+        desk.settle(trace_id)?;
         let Some(TraceRow { mut state, .. }) = rows::load_trace(desk.connection, trace_id)? else {
             return Err(StoreError::NotFound { trace_id });
         };
@@ -156,7 +157,11 @@ impl Store for SqliteStore {
             Claim::New { plan_id, .. } => Some(plan_id),
             Claim::Held(_) => None,
         };
-        let sheet = Sheet::of(&append, me);
+        let sheet = Arc::new(Sheet::of(&append, me));
+        let hash = match &append.key {
+            KeyAction::Reserve(reservation) => Some(KeyHash::of(&reservation.slot)),
+            KeyAction::None => None,
+        };
         let (entries, key) = (append.entries, append.key);
         let mut parts = Some((entries, key));
         let fence = lease.as_ref().map_or(1, Lease::fence);
@@ -174,7 +179,7 @@ impl Store for SqliteStore {
                 }
             };
             let append = Append { claim, entries, key, after };
-            let result = append::append(desk, &append, &sheet, me, digests);
+            let result = append::append(desk, &append, (&sheet, hash), me, digests);
             parts = Some((append.entries, append.key));
             // Noted before it is durable, and by none but the one that makes the trace: nobody may
             // find it durable and not noted.
@@ -207,9 +212,10 @@ impl Store for SqliteStore {
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let checkpoint = checkpoint.clone();
         let document = document(&checkpoint)?;
-        self.writer.write(move |Desk { connection, tail, .. }| {
+        self.writer.write(move |desk| {
             let trace_id = lease.trace_id();
-            tail.settle(connection, trace_id)?;
+            desk.settle(trace_id)?;
+            let connection = desk.connection;
             let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
             if let Err(error) = rules::decide_checkpoint(current.as_ref(), &lease, me, &checkpoint)
             {
@@ -267,8 +273,9 @@ impl Store for SqliteStore {
 
     fn release(&self, lease: Lease) -> Result<(), StoreError> {
         let (trace_id, fence) = (lease.trace_id(), lease.fence());
-        let result = self.writer.write(move |Desk { connection, tail, .. }| {
-            tail.settle(connection, lease.trace_id())?;
+        let result = self.writer.write(move |desk| {
+            desk.settle(lease.trace_id())?;
+            let connection = desk.connection;
             if let Some(TraceRow { mut state, .. }) =
                 rows::load_trace(connection, lease.trace_id())?
                 && rules::holds(&lease, &state)
@@ -293,9 +300,10 @@ impl Store for SqliteStore {
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let attempt = redispatch.attempt;
         let document = document(redispatch)?;
-        self.writer.write(move |Desk { connection, tail, .. }| {
+        self.writer.write(move |desk| {
             let trace_id = lease.trace_id();
-            tail.settle(connection, trace_id)?;
+            desk.settle(trace_id)?;
+            let connection = desk.connection;
             let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
             let recorded: u32 = connection
                 .prepare_cached("SELECT count(*) FROM redispatches WHERE trace_id = ?1")

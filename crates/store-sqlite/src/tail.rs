@@ -1,29 +1,26 @@
 //! The traces that are known by their entries alone, as the writer has them in memory, and their
-//! filing: writing their rows in `traces` and `idempotency`, many at once.
+//! filing: writing their rows in `traces` and `keys`, many at once.
 //!
 //! A commit that only adds entries at the end of one tree touches two or three pages; rows in two
 //! more trees and an index would double that. So they wait, and cost a fraction of a page each.
 
-use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldhash::HashMap;
 use rusqlite::Connection;
 use windlass_kernel::{ChainError, Digest, TraceId};
-use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError, TraceState, fault};
+use windlass_store::{StoreError, TraceState, fault};
 
 use crate::error::During;
-use crate::filing::{self, KeyToFile, TraceToFile};
-use crate::find::Index;
-use crate::fold::{self, Folded, Key, Unfiled};
-use crate::lines;
+use crate::filing::{self, TraceToFile};
+use crate::find::{Index, numbers_of};
+use crate::fold::{self, Folded, Unfiled};
+use crate::keys::KeyHash;
 use crate::rows::TraceNumber;
-use crate::sheet::Field;
 
-/// From so many unfiled traces on, the older half is filed: the newer are still being written to.
-const TRACES_MAX: usize = 2048;
-/// From so many unfiled entries on, all are filed.
-const ENTRIES_MAX: usize = 16384;
+/// From so many unfiled entries on, for each trace that may be unfiled, all are filed.
+const ENTRIES: usize = 8;
 /// A trace with more entries than this, which no call has, is filed: to read of an unfiled trace is to
 /// fold all of it.
 const LENGTH_MAX: usize = 8;
@@ -35,6 +32,8 @@ const SHARED_MAX: usize = 16;
 /// has changed what is there.
 #[derive(Default)]
 pub struct Tail {
+    /// From so many unfiled traces on, the older half is filed: the newer are still being written to.
+    max: usize,
     /// SQLite's number for the state that this was read from, or follows from by own commits.
     version: Option<i64>,
     upto: TraceNumber,
@@ -46,7 +45,9 @@ pub struct Tail {
     long: Option<TraceNumber>,
     traces: BTreeMap<TraceNumber, Unfiled>,
     numbers: HashMap<TraceId, TraceNumber>,
-    keys: HashMap<Arc<Slot>, (TraceNumber, Key)>,
+    keys: BTreeSet<(KeyHash, TraceNumber)>,
+    /// There are records of keys that have to be looked for by name.
+    records: bool,
     /// What this transaction has made of it, for the index.
     news: News,
     index: Arc<Mutex<Index>>,
@@ -57,7 +58,7 @@ struct News {
     /// It has made anything of it.
     any: bool,
     traces: Vec<(TraceId, TraceNumber)>,
-    keys: Vec<(Arc<Slot>, TraceNumber)>,
+    keys: Vec<(KeyHash, TraceNumber)>,
     filed: bool,
 }
 
@@ -66,6 +67,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Tail {
+    /// One that nothing is known of yet.
+    pub fn new(max: usize) -> Self {
+        Self { max, ..Self::default() }
+    }
+
     /// What readers look into.
     pub fn index(&self) -> Arc<Mutex<Index>> {
         Arc::clone(&self.index)
@@ -115,12 +121,19 @@ impl Tail {
             .during(operation)?
             .query_row([], |row| row.get(0))
             .during(operation)?;
+        let records: bool = connection
+            .prepare_cached("SELECT EXISTS (SELECT 1 FROM idempotency)")
+            .during(operation)?
+            .query_row([], |row| row.get(0))
+            .during(operation)?;
         let index = Arc::clone(&self.index);
         *self = Self {
+            max: self.max,
             upto,
             last: TraceNumber::of_entry(last.unwrap_or_default()).0.max(upto),
             // One that is no id is greater than all, so that the table is asked.
             newest_filed: newest.map(|id| id.try_into().unwrap_or([0xff; 16])),
+            records,
             index,
             ..Self::default()
         };
@@ -131,8 +144,7 @@ impl Tail {
         let mut index = lock(&self.index);
         index.next = Some(self.last.next());
         index.traces = self.numbers.clone();
-        index.keys =
-            self.keys.iter().map(|(slot, (number, _))| (Arc::clone(slot), *number)).collect();
+        index.keys.clone_from(&self.keys);
         Ok(())
     }
 
@@ -157,9 +169,7 @@ impl Tail {
     /// Takes over what was read.
     fn learn(&mut self, folded: Folded) {
         let number = folded.number;
-        for key in folded.keys {
-            self.keys.entry(Arc::clone(&key.slot)).or_insert((number, key));
-        }
+        self.keys.extend(folded.keys.into_iter().map(|hash| (hash, number)));
         if let Ok(trace) = folded.trace {
             self.entries += trace.entries;
             self.numbers.entry(trace.state.head.trace_id).or_insert(number);
@@ -179,12 +189,14 @@ impl Tail {
         self.newest_filed.is_some_and(|newest| *trace_id.0.as_bytes() <= newest)
     }
 
-    /// The record of a key, if an unfiled trace has reserved it.
-    pub fn key(&self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError> {
-        let Some((number, key)) = self.keys.get(slot) else { return Ok(None) };
-        let trace = self.traces.get(number);
-        let trace_id = trace.map(|trace| trace.state.head.trace_id);
-        fold::record(key, trace_id, trace.and_then(Unfiled::effect)).map(Some)
+    /// The unfiled traces that may have reserved a key of this number.
+    pub fn key(&self, hash: KeyHash) -> Vec<TraceNumber> {
+        numbers_of(&self.keys, hash)
+    }
+
+    /// Whether there are records of keys that have to be looked for by name.
+    pub const fn has_records(&self) -> bool {
+        self.records
     }
 
     /// The digest of an unfiled trace's effect, once it has ended.
@@ -221,11 +233,16 @@ impl Tail {
     }
 
     /// Notes that an unfiled trace has reserved a key in one of its entries.
-    pub fn note_key(&mut self, number: TraceNumber, reservation: &Reservation) {
-        let slot = Arc::new(reservation.slot.clone());
-        let bound = Some((reservation.request_digest, reservation.tool_call_id));
-        self.news.keys.push((Arc::clone(&slot), number));
-        self.keys.insert(Arc::clone(&slot), (number, Key { slot, bound }));
+    pub fn note_key(&mut self, number: TraceNumber, hash: KeyHash) {
+        self.news.any = true;
+        self.news.keys.push((hash, number));
+        self.keys.insert((hash, number));
+    }
+
+    /// Notes that a key's record has been written in full.
+    pub const fn note_record(&mut self) {
+        self.news.any = true;
+        self.records = true;
     }
 
     /// Files all if this trace is not filed: what follows works on the tables.
@@ -238,17 +255,21 @@ impl Tail {
 
     /// Whether there is so much that some of it is to be filed.
     pub fn is_full(&self) -> bool {
-        self.entries >= ENTRIES_MAX || self.long.is_some() || self.traces.len() >= TRACES_MAX
+        self.has_too_many_entries() || self.long.is_some() || self.traces.len() >= self.max
+    }
+
+    const fn has_too_many_entries(&self) -> bool {
+        self.entries >= self.max.saturating_mul(ENTRIES)
     }
 
     /// Files what has become too much; the last thing in every transaction.
     pub fn file_if_full(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        if self.entries >= ENTRIES_MAX {
+        if self.has_too_many_entries() {
             self.file_all(connection)
         } else if let Some(long) = self.long.take() {
             self.file(connection, long)
-        } else if self.traces.len() >= TRACES_MAX {
-            let middle = self.traces.keys().nth(TRACES_MAX / 2).copied();
+        } else if self.traces.len() >= self.max {
+            let middle = self.traces.keys().nth(self.max / 2).copied();
             self.file(connection, middle.unwrap_or(self.last))
         } else {
             Ok(())
@@ -267,6 +288,7 @@ impl Tail {
         if upto <= self.upto {
             return Ok(());
         }
+        self.news.any = true;
         let traces = self.traces.range(..=upto);
         let traces: Vec<TraceToFile> = traces
             .map(|(number, trace)| TraceToFile::new(*number, &trace.state))
@@ -276,19 +298,9 @@ impl Tail {
             self.traces.range(..=upto).map(|(_, trace)| *trace.state.head.trace_id.0.as_bytes());
         self.newest_filed = self.newest_filed.max(ids.max());
         fault::point("file.inside");
-        let mut keys = Vec::with_capacity(traces.len());
-        for (number, key) in self.keys.values().filter(|(number, _)| *number <= upto) {
-            let trace = self.traces.get(number);
-            match (&key.bound, trace.map(|trace| &trace.state.head.trace_id)) {
-                (Some((request, call)), Some(trace_id)) => {
-                    keys.push(KeyToFile::new(&key.slot, (request, call), trace_id));
-                }
-                _ => copy_keys(connection, *number)?,
-            }
-        }
         // In the order of their tree, so that neighbours find their page at hand.
-        keys.sort_unstable_by_key(|key| key.place);
-        filing::insert(connection, &keys)?;
+        let keys = self.keys.iter().copied().filter(|(_, number)| *number <= upto);
+        filing::insert(connection, &Vec::from_iter(keys))?;
         connection
             .prepare_cached("UPDATE filed SET upto = ?1")
             .during(operation)?
@@ -296,10 +308,9 @@ impl Tail {
             .during(operation)?;
         self.traces = self.traces.split_off(&upto.next());
         self.numbers.retain(|_, number| *number > upto);
-        self.keys.retain(|_, (number, _)| *number > upto);
+        self.keys.retain(|(_, number)| *number > upto);
         self.entries = self.traces.values().map(|trace| trace.entries).sum();
         self.upto = upto;
-        self.news.any = true;
         self.news.filed = true;
         Ok(())
     }
@@ -314,7 +325,7 @@ impl Tail {
         if news.filed {
             let upto = self.upto;
             index.traces.retain(|_, number| *number > upto);
-            index.keys.retain(|_, number| *number > upto);
+            index.keys.retain(|(_, number)| *number > upto);
         }
     }
 
@@ -325,24 +336,4 @@ impl Tail {
             self.version = None;
         }
     }
-}
-
-/// Files the keys of a trace from its entries as they are, readable or not: no key may get lost.
-fn copy_keys(connection: &Connection, number: TraceNumber) -> Result<(), StoreError> {
-    lines::of_trace(connection, number, 0, |line| {
-        let Ok(fields) = line.fields else { return Ok(ControlFlow::Continue(())) };
-        let bytes = |field| fields.get(field).unwrap_or_default();
-        if let [Some(key), Some(tool), Some(server)] =
-            [Field::Key, Field::Tool, Field::Server].map(|field| fields.text(field))
-        {
-            let key = KeyToFile {
-                place: [key, tool, server],
-                request_digest: bytes(Field::Request),
-                trace_id: bytes(Field::Trace),
-                tool_call_id: bytes(Field::Call),
-            };
-            filing::insert(connection, &[key])?;
-        }
-        Ok(ControlFlow::Continue(()))
-    })
 }

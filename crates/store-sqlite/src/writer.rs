@@ -16,13 +16,14 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 use rusqlite::hooks::Wal;
+use windlass_kernel::TraceId;
 use windlass_store::{StoreError, fault};
 
-use crate::append::Statements;
 use crate::error::During;
 use crate::find::Index;
 use crate::open::Settings;
 use crate::snapshot;
+use crate::statements::Statements;
 use crate::tail::Tail;
 
 /// How long a store that is being closed waits for other processes.
@@ -132,6 +133,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Desk<'_> {
+    /// Makes sure that a trace is filed: what follows works on the tables.
+    pub fn settle(&mut self, trace_id: TraceId) -> Result<(), StoreError> {
+        self.statements.insert_rest(self.connection)?;
+        self.tail.settle(self.connection, trace_id)
+    }
+}
+
 impl Writer {
     /// Takes a connection for writing.
     pub fn new(mut connection: Connection, settings: Settings) -> Result<Self, StoreError> {
@@ -146,7 +155,12 @@ impl Writer {
         let shared = Shared {
             queue: Mutex::default(),
             turn: Condvar::new(),
-            books: Mutex::new(Books { connection, tail: Tail::default(), last: None, kept: false }),
+            books: Mutex::new(Books {
+                connection,
+                tail: Tail::new(settings.unfiled_max),
+                last: None,
+                kept: false,
+            }),
             log,
             settings,
         };
@@ -363,9 +377,6 @@ impl Shared {
         if pages < self.settings.log_pages {
             return;
         }
-        if pages < self.settings.log_pages_max && !lock(&self.queue).waiting.is_empty() {
-            return;
-        }
         self.log.store(0, Ordering::Relaxed);
         let mut books = lock(&self.books);
         books.give_up();
@@ -412,6 +423,7 @@ impl Books {
         let mut desk = Desk { connection, tail, statements: Statements::default() };
         let answer = guarded(|| work(&mut desk)).and_then(|answer| {
             if !desk.connection.is_autocommit() {
+                desk.statements.insert_rest(desk.connection)?;
                 run(desk.connection, "COMMIT", "commit")?;
             }
             Ok(answer)
@@ -457,6 +469,7 @@ fn commit(
         let alone = tail.refresh(connection)?;
         let mut desk = Desk { connection, tail, statements: Statements::default() };
         guarded(|| work(&mut desk))?;
+        desk.statements.insert_rest(desk.connection)?;
         desk.tail.file_if_full(desk.connection)?;
         if keep && alone {
             snapshot::keep(desk.connection)?;
@@ -496,9 +509,12 @@ fn conclude(books: &mut Books, result: Result<(), StoreError>) -> Result<(), Sto
     result
 }
 
-/// Begins a transaction that writes.
+/// Begins a transaction that writes, if there is none.
 pub fn begin(connection: &Connection) -> Result<(), StoreError> {
-    run(connection, "BEGIN IMMEDIATE", "begin a transaction")
+    if connection.is_autocommit() {
+        run(connection, "BEGIN IMMEDIATE", "begin a transaction")?;
+    }
+    Ok(())
 }
 
 /// Runs a statement that is compiled once.

@@ -199,7 +199,7 @@ fn sqlite_answers_every_history_as_memory_does() {
 
 /// What is not filed, by number of rows: traces in `traces`, keys in `idempotency`, the mark.
 fn filed(harness: &SqliteHarness) -> [i64; 3] {
-    ["SELECT count(*) FROM traces", "SELECT count(*) FROM idempotency", "SELECT upto FROM filed"]
+    ["SELECT count(*) FROM traces", "SELECT count(*) FROM keys", "SELECT upto FROM filed"]
         .map(|sql| harness.connect().query_row(sql, [], |row| row.get(0)).unwrap())
 }
 

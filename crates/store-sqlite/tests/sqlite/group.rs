@@ -140,7 +140,7 @@ fn the_log_is_folded_when_it_is_long() {
     assert!(longest(1000) > 2 * PAGES);
 }
 
-/// While others wait it may grow, but not for ever.
+/// Many callers at once leave no more of it than one.
 #[test]
 fn the_log_is_folded_at_the_end_of_a_crowd() {
     let place = Place::new();
@@ -162,7 +162,7 @@ fn the_log_is_folded_at_the_end_of_a_crowd() {
 #[test]
 fn a_log_that_is_read_is_folded_when_it_is_not() {
     let place = Place::new();
-    let settings = Settings { log_pages: 10, log_pages_max: 10, ..Settings::default() };
+    let settings = Settings { log_pages: 10, ..Settings::default() };
     let store = SqliteStore::open(&place.path(), settings).unwrap();
     let make = fixture(0);
     let reader = place.connect();

@@ -17,4 +17,5 @@ mod opening;
 mod processes;
 mod schema;
 mod sizes;
+mod snapshot;
 mod support;

@@ -61,6 +61,9 @@ fn the_database_itself_refuses_to_change_what_is_append_only() {
     let ended = make.call(Ending::Completed);
     let held = store.append(ended.create(3, After::Keep)).unwrap().lease.unwrap();
     store.append(ended.append(&held, 3, 1)).unwrap();
+    // None of its entries names its key.
+    let early = make.call(Ending::Completed);
+    store.append(Append { key: early.reserve(), ..early.create(2, After::Keep) }).unwrap();
     let connection = place.connect();
     let refused = [
         ("UPDATE sheets SET sheet = x''", "it is a view"),
@@ -72,6 +75,8 @@ fn the_database_itself_refuses_to_change_what_is_append_only() {
         ("DELETE FROM sheets_later", "entries are append-only"),
         ("UPDATE idempotency SET tool_name = 'other'", "idempotency records are kept"),
         ("DELETE FROM idempotency", "idempotency records are kept"),
+        ("UPDATE keys SET trace_number = 7", "idempotency records are kept"),
+        ("DELETE FROM keys", "idempotency records are kept"),
         ("UPDATE redispatches SET attempt = 7", "dispatches are append-only"),
         ("DELETE FROM redispatches", "dispatches are append-only"),
     ];
@@ -84,6 +89,7 @@ fn the_database_itself_refuses_to_change_what_is_append_only() {
         "INSERT OR REPLACE INTO sheets_opening SELECT * FROM sheets_opening",
         "INSERT OR REPLACE INTO sheets_later SELECT * FROM sheets_later",
         "INSERT OR REPLACE INTO idempotency SELECT * FROM idempotency",
+        "INSERT OR REPLACE INTO keys SELECT * FROM keys",
         "INSERT OR REPLACE INTO redispatches SELECT * FROM redispatches",
     ];
     for sql in copies {
@@ -128,12 +134,17 @@ fn open_traces_are_found_by_their_index() {
     assert!(plan.contains("traces_open"), "{plan}");
 }
 
-/// The same database as an older version had it: with a row for each entry, in two tables or in one.
+/// The same database as an older version had it: with a row for each entry, in two tables or in one, and
+/// with all that is filed of keys in full.
 fn aged(place: &Place, version: usize) -> Place {
     let aged = Place::new();
     let old = aged.connect();
     for migration in windlass_store_sqlite::MIGRATIONS.iter().take(version) {
         old.execute_batch(migration).unwrap();
+    }
+    if version == 3 {
+        let old_tables = "DROP VIEW entries; DROP TABLE entries_opening; DROP TABLE entries_later";
+        old.execute_batch(old_tables).unwrap();
     }
     let mark = format!("PRAGMA application_id = 0x574e444c; PRAGMA user_version = {version}");
     old.execute_batch(&mark).unwrap();
@@ -142,6 +153,10 @@ fn aged(place: &Place, version: usize) -> Place {
     connection.execute("ATTACH ?1 AS old", [aged.path().to_str().unwrap()]).unwrap();
     let entries = match version {
         1 => "INSERT INTO old.entries SELECT * FROM temp.entries;",
+        3 => {
+            "INSERT INTO old.sheets_opening SELECT * FROM main.sheets_opening;
+             INSERT INTO old.sheets_later SELECT * FROM main.sheets_later;"
+        }
         _ => {
             "INSERT INTO old.entries_opening SELECT * FROM temp.entries
                  WHERE id IN (SELECT id FROM sheets_opening);
@@ -154,6 +169,10 @@ fn aged(place: &Place, version: usize) -> Place {
             "{entries}
              INSERT INTO old.traces SELECT * FROM main.traces;
              INSERT INTO old.idempotency SELECT * FROM main.idempotency;
+             INSERT INTO old.idempotency
+                 SELECT server_id, tool_name, idempotency_key, request_digest, trace_id, tool_call_id
+                 FROM temp.entries WHERE server_id IS NOT NULL
+                 AND id >> 24 <= (SELECT upto FROM main.filed);
              UPDATE old.filed SET upto = (SELECT upto FROM main.filed);"
         ))
         .unwrap();
@@ -163,12 +182,13 @@ fn aged(place: &Place, version: usize) -> Place {
 /// What a database of an older version has is read, verified and added to, whether filed or not.
 #[test]
 fn a_database_of_an_older_version_is_taken_over_as_it_is() {
-    for (version, filed) in [(1, true), (1, false), (2, true), (2, false)] {
+    for (version, filed) in (1..=3).flat_map(|version| [(version, true), (version, false)]) {
         let place = Place::new();
         let make = Fixture::new();
         let store = place.open();
         let ended = make.call(Ending::Completed);
-        store.append(ended.create(4, After::Release)).unwrap();
+        let append = Append { key: ended.reserve(), ..ended.create(4, After::Release) };
+        store.append(append).unwrap();
         let open = make.call(Ending::Completed);
         let append = Append { key: open.reserve(), ..open.create(2, After::Keep) };
         let lease = store.append(append).unwrap().lease.unwrap();
@@ -179,8 +199,10 @@ fn a_database_of_an_older_version_is_taken_over_as_it_is() {
             [&ended, &open].map(|trace| store.load_state(trace.trace_id).unwrap())
         };
         let before = states(&store);
-        let reserved = store.load_idempotency(&open.slot()).unwrap();
-        assert!(reserved.is_some());
+        let reserved = |store: &dyn Store| {
+            [&ended, &open].map(|trace| store.load_idempotency(&trace.slot()).unwrap().unwrap())
+        };
+        let keys = reserved(&store);
         if filed {
             drop(store);
         } else {
@@ -193,7 +215,13 @@ fn a_database_of_an_older_version_is_taken_over_as_it_is() {
         crate::support::assert_reads_back(&store, &ended, 4);
         crate::support::assert_reads_back(&store, &open, 3);
         assert_eq!(states(&store), before);
-        assert_eq!(store.load_idempotency(&open.slot()).unwrap(), reserved);
+        assert_eq!(reserved(&store), keys);
+        // A key that is taken stays taken.
+        for trace in [&ended, &open] {
+            let other = Fixture::new().call(Ending::Completed);
+            let append = Append { key: trace.reserve(), ..other.create(3, After::Release) };
+            assert!(store.append(append).is_err(), "version {version}");
+        }
         let error = store.list_log_entries(damaged.trace_id, 1, 9).unwrap_err();
         let StoreError::CorruptTrace { source, .. } = error else { panic!("{error}") };
         assert!(source.to_string().contains("from_state"), "{source}");

@@ -59,7 +59,7 @@ impl Place {
 }
 
 pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
-    SqliteStore::open(path, Settings::default())
+    SqliteStore::open(path, Settings { unfiled_max: 512, ..Settings::default() })
 }
 
 /// Changes rows and says how many.
