@@ -8,11 +8,11 @@ use windlass_store::{
     rules::{self, Digests},
 };
 
+use crate::books::{self, Desk};
 use crate::filing::{self, KeyRecord};
 use crate::keys::KeyHash;
 use crate::rows;
 use crate::sheet::Sheet;
-use crate::writer::{self, Desk};
 
 /// Checks an append and writes it. A refusal leaves the transaction, which others may share, as it
 /// was: everything is checked before anything is written.
@@ -70,11 +70,11 @@ pub fn append(
         }
         // Nobody reads of it here before all of the batch is written.
         None => {
-            writer::begin(connection)?;
+            books::begin(connection)?;
             statements.put_off(new, id, sheet);
         }
         Some(_) => {
-            writer::begin(connection)?;
+            books::begin(connection)?;
             statements.insert(connection, new, id, sheet)?;
         }
     }

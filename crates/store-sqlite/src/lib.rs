@@ -4,6 +4,7 @@
 //! No transition rule lives here: the kernel and the store crate's shared checks decide.
 
 mod append;
+mod books;
 mod error;
 mod filing;
 mod find;

@@ -12,6 +12,7 @@ use windlass_store::{
     KeyAction, Lease, Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
 };
 
+use crate::books::{Desk, run};
 use crate::error::During;
 use crate::find::Index;
 use crate::holder::Holder;
@@ -19,7 +20,7 @@ use crate::keys::KeyHash;
 use crate::open::{self, Settings};
 use crate::rows::TraceRow;
 use crate::sheet::Sheet;
-use crate::writer::{Desk, Writer, run};
+use crate::writer::Writer;
 use crate::{append, filing, find, rows, scan};
 
 /// A store in one SQLite file.

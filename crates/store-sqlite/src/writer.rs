@@ -6,31 +6,17 @@
 //! It wakes only the first of a batch, who wakes two more, and so on: the thread that all wait for has
 //! something better to do. The write-ahead log is folded into the database between two batches.
 //!
-//! A single caller that appends in quick succession pays even less: see [`snapshot`].
+//! A single caller that appends in quick succession pays even less: see [`crate::snapshot`].
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use rusqlite::hooks::Wal;
-use windlass_kernel::TraceId;
-use windlass_store::{StoreError, fault};
+use windlass_store::StoreError;
 
-use crate::error::During;
+use crate::books::{Books, Desk, KEPT};
 use crate::find::Index;
 use crate::open::Settings;
-use crate::snapshot;
-use crate::statements::Statements;
-use crate::tail::Tail;
-
-/// How long a store that is being closed waits for other processes.
-const CLOSING_TIMEOUT: Duration = Duration::from_millis(100);
-
-/// A snapshot is kept for one who comes back within this time, and not for longer.
-const KEPT: Duration = Duration::from_millis(50);
 
 /// One piece of work: checked and written inside a transaction that others may share.
 ///
@@ -99,28 +85,6 @@ struct Shared {
     queue: Mutex<Queue>,
     turn: Condvar,
     books: Mutex<Books>,
-    /// How many pages the write-ahead log has.
-    log: Arc<AtomicU32>,
-    settings: Settings,
-}
-
-/// What only one may have at a time: whoever writes.
-struct Books {
-    connection: Connection,
-    tail: Tail,
-    /// When a caller last committed alone, and kept its snapshot if it did.
-    last: Option<Instant>,
-    kept: bool,
-}
-
-/// What the work of a batch is done with, inside its transaction.
-pub struct Desk<'a> {
-    /// The connection.
-    pub connection: &'a Connection,
-    /// The traces that are not filed.
-    pub tail: &'a mut Tail,
-    /// The statements of appends.
-    pub statements: Statements<'a>,
 }
 
 /// The database's only writing connection in this process.
@@ -133,37 +97,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Desk<'_> {
-    /// Makes sure that a trace is filed: what follows works on the tables.
-    pub fn settle(&mut self, trace_id: TraceId) -> Result<(), StoreError> {
-        self.statements.insert_rest(self.connection)?;
-        self.tail.settle(self.connection, trace_id)
-    }
-}
-
 impl Writer {
     /// Takes a connection for writing.
-    pub fn new(mut connection: Connection, settings: Settings) -> Result<Self, StoreError> {
-        let log = Arc::new(AtomicU32::new(0));
-        let pages_of_log = Arc::clone(&log);
-        // In the place of SQLite's own, which folds the log inside the commit that makes it long.
-        let note = move |_: &mut Wal, pages: i32| {
-            pages_of_log.store(pages.unsigned_abs(), Ordering::Relaxed);
-            Ok(())
-        };
-        connection.wal_hook(Some(note)).during("watch its log")?;
-        let shared = Shared {
-            queue: Mutex::default(),
-            turn: Condvar::new(),
-            books: Mutex::new(Books {
-                connection,
-                tail: Tail::new(settings.unfiled_max),
-                last: None,
-                kept: false,
-            }),
-            log,
-            settings,
-        };
+    pub fn new(connection: Connection, settings: Settings) -> Result<Self, StoreError> {
+        let books = Mutex::new(Books::new(connection, settings)?);
+        let shared = Shared { queue: Mutex::default(), turn: Condvar::new(), books };
         Ok(Self { shared: Arc::new(shared), thread: OnceLock::new() })
     }
 
@@ -216,9 +154,9 @@ impl Writer {
         drop(queue);
         let mut books = lock(&self.shared.books);
         let result = self.commit_one(&mut books, work, stands);
-        let kept = books.kept;
+        books.fold_log();
+        let kept = books.has_kept();
         drop(books);
-        self.shared.fold_log();
         self.hand_over(kept);
         result
     }
@@ -230,17 +168,16 @@ impl Writer {
         mut work: impl FnMut(&mut Desk<'_>) -> Result<T, StoreError>,
         stands: Option<fn(&T) -> bool>,
     ) -> Result<T, StoreError> {
-        let now = Instant::now();
-        let quick = books.last.replace(now).is_some_and(|last| now - last < KEPT);
+        let hurried = books.is_hurried();
         if let Some(stands) = stands
             && let Some(answer) = books.commit_row(&mut work, stands)
         {
             return Ok(answer);
         }
         // Only if there is somebody to give it up.
-        let keep = stands.is_some() && quick && self.thread().is_ok();
+        let keep = stands.is_some() && hurried && self.thread().is_ok();
         let mut answer = None;
-        commit(books, keep, |desk| {
+        books.commit(keep, |desk| {
             answer = Some(work(desk)?);
             Ok(())
         })?;
@@ -249,30 +186,12 @@ impl Writer {
 
     /// What readers know of the unfiled traces.
     pub fn index(&self) -> Arc<Mutex<Index>> {
-        lock(&self.shared.books).tail.index()
+        lock(&self.shared.books).tail().index()
     }
 
-    /// Files what this process knows to be unfiled, if that can be had at once. It says nothing new,
-    /// so it need not be durable: if the power fails, the next process files it.
+    /// Files what is not filed, if that can be had at once.
     pub fn close(&self) {
-        self.shared.fold_log();
-        let mut books = lock(&self.shared.books);
-        books.give_up();
-        let Books { connection, tail, .. } = &mut *books;
-        if tail.is_empty() {
-            return;
-        }
-        let ready = connection.execute_batch("PRAGMA synchronous = NORMAL").is_ok()
-            && connection.busy_timeout(CLOSING_TIMEOUT).is_ok()
-            && begin(connection).is_ok();
-        if ready {
-            let filed = tail
-                .refresh(connection)
-                .and_then(|_| tail.file_all(connection))
-                .and_then(|()| run(connection, "COMMIT", "commit"));
-            // Nobody is left to be told.
-            drop(conclude(&mut books, filed));
-        }
+        lock(&self.shared.books).close();
     }
 
     /// Leaves what has queued up to the writer's own thread, and the snapshot, if one is kept.
@@ -349,10 +268,8 @@ impl Shared {
     /// Gives up the snapshot if its keeper has not come back.
     fn rest(&self) {
         let mut books = lock(&self.books);
-        if books.last.is_none_or(|last| last.elapsed() >= KEPT) {
-            books.give_up();
-        }
-        lock(&self.queue).kept = books.kept;
+        books.rest();
+        lock(&self.queue).kept = books.has_kept();
     }
 
     /// Commits what waits, batch after batch, until nothing does.
@@ -367,26 +284,9 @@ impl Shared {
                 std::mem::take(&mut queue.waiting)
             };
             tell(&batch, self.commit(&batch));
-            self.fold_log();
+            // Those who have been told go on meanwhile.
+            lock(&self.books).fold_log();
         }
-    }
-
-    /// Folds the log into the database if it is long. Those who have been told go on meanwhile.
-    fn fold_log(&self) {
-        let pages = self.log.load(Ordering::Relaxed);
-        if pages < self.settings.log_pages {
-            return;
-        }
-        self.log.store(0, Ordering::Relaxed);
-        let mut books = lock(&self.books);
-        books.give_up();
-        let folded = books
-            .connection
-            .prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")
-            .and_then(|mut statement| statement.query_row([], |_| Ok(())));
-        // All that is in the log is durable. What could not be folded now, because others read it or
-        // the disk is full, is tried again after the next commit.
-        drop(folded);
     }
 
     /// Commits a batch together; if that fails, each piece of it alone, so that one piece that
@@ -394,9 +294,7 @@ impl Shared {
     fn commit(&self, batch: &[Arc<Ticket>]) -> Vec<Result<(), StoreError>> {
         let mut books = lock(&self.books);
         let mut together = |batch: &[Arc<Ticket>]| {
-            commit(&mut books, false, |desk| {
-                batch.iter().try_for_each(|ticket| ticket.perform(desk))
-            })
+            books.commit(false, |desk| batch.iter().try_for_each(|ticket| ticket.perform(desk)))
         };
         match together(batch) {
             Ok(()) => batch.iter().map(|_| Ok(())).collect(),
@@ -406,126 +304,14 @@ impl Shared {
     }
 }
 
-impl Books {
-    /// Does work that writes one row, or begins a transaction itself, in the snapshot that is kept.
-    /// `None` if that cannot be had: then nothing is written.
-    fn commit_row<T>(
-        &mut self,
-        work: impl FnOnce(&mut Desk<'_>) -> Result<T, StoreError>,
-        stands: fn(&T) -> bool,
-    ) -> Option<T> {
-        if !self.kept || self.tail.is_full() || !snapshot::is_kept(&self.connection) {
-            return None;
-        }
-        fault::point("append.before");
-        fault::point("append.inside");
-        let Self { connection, tail, .. } = self;
-        let mut desk = Desk { connection, tail, statements: Statements::default() };
-        let answer = guarded(|| work(&mut desk)).and_then(|answer| {
-            if !desk.connection.is_autocommit() {
-                desk.statements.insert_rest(desk.connection)?;
-                run(desk.connection, "COMMIT", "commit")?;
-            }
-            Ok(answer)
-        });
-        drop(desk);
-        match answer {
-            // What is refused may be refused because the snapshot is old.
-            Ok(answer) => stands(&answer).then(|| {
-                self.tail.publish();
-                fault::point("append.after");
-                answer
-            }),
-            // Somebody else has written, or is writing, or it cannot be written at all: a transaction
-            // waits for others, reads what they have done, and says what is wrong.
-            Err(error) => {
-                drop(conclude(self, Err(error)));
-                None
-            }
-        }
-    }
-
-    /// Gives up the snapshot that is kept.
-    fn give_up(&mut self) {
-        if self.kept {
-            self.kept = false;
-            // What cannot be given up is not used, and ends with the connection.
-            drop(snapshot::give_up(&self.connection));
-        }
-    }
-}
-
-/// Does work inside one transaction. If it is wanted, and nobody else writes, its snapshot is kept.
-fn commit(
-    books: &mut Books,
-    keep: bool,
-    mut work: impl FnMut(&mut Desk<'_>) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    fault::point("append.before");
-    books.give_up();
-    begin(&books.connection)?;
-    let Books { connection, tail, kept, .. } = books;
-    let mut perform = || {
-        let alone = tail.refresh(connection)?;
-        let mut desk = Desk { connection, tail, statements: Statements::default() };
-        guarded(|| work(&mut desk))?;
-        desk.statements.insert_rest(desk.connection)?;
-        desk.tail.file_if_full(desk.connection)?;
-        if keep && alone {
-            snapshot::keep(desk.connection)?;
-            *kept = true;
-        }
-        fault::point("append.inside");
-        run(desk.connection, "COMMIT", "commit")
-    };
-    let result = perform();
-    conclude(books, result)?;
-    fault::point("append.after");
-    Ok(())
-}
-
-/// What panics must fail: nobody may wait for it for ever.
-fn guarded<T>(work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
-        Err(StoreError::Corrupt { reason: "a write failed inside Windlass".to_owned() })
-    })
-}
-
 fn unanswered() -> StoreError {
     StoreError::Corrupt { reason: "a write gave no answer".to_owned() }
-}
-
-/// Makes memory follow what has become of a transaction.
-fn conclude(books: &mut Books, result: Result<(), StoreError>) -> Result<(), StoreError> {
-    if result.is_ok() {
-        books.tail.publish();
-        return Ok(());
-    }
-    books.tail.forget();
-    books.give_up();
-    if !books.connection.is_autocommit() {
-        run(&books.connection, "ROLLBACK", "roll back")?;
-    }
-    result
-}
-
-/// Begins a transaction that writes, if there is none.
-pub fn begin(connection: &Connection) -> Result<(), StoreError> {
-    if connection.is_autocommit() {
-        run(connection, "BEGIN IMMEDIATE", "begin a transaction")?;
-    }
-    Ok(())
-}
-
-/// Runs a statement that is compiled once.
-pub fn run(connection: &Connection, sql: &str, operation: &'static str) -> Result<(), StoreError> {
-    connection.prepare_cached(sql).during(operation)?.execute([]).during(operation)?;
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::During;
 
     /// Many at once, some of which panic or are refused: each gets its own answer.
     #[test]
