@@ -22,7 +22,7 @@ use crate::sheet::Sheet;
 pub fn append(
     desk: &mut Desk<'_>,
     append: &Append<'_>,
-    (sheet, key): (&Arc<Sheet>, Option<KeyHash>),
+    sheet: &Arc<Sheet>,
     me: HolderId,
     digests: Digests,
 ) -> Result<Result<TraceState, AppendError>, StoreError> {
@@ -43,9 +43,15 @@ pub fn append(
         Ok(state) => state,
         Err(error) => return Ok(Err(error)),
     };
-    if let KeyAction::Reserve(reservation) = &append.key
-        && let Some(hash) = key
-        && let Some(existing) = statements.load_key(connection, tail, (&reservation.slot, hash))?
+    let key = match &append.key {
+        KeyAction::Reserve(reservation) => {
+            let slot = &reservation.slot;
+            Some((slot, sheet.key.unwrap_or_else(|| KeyHash::of(slot))))
+        }
+        KeyAction::None => None,
+    };
+    if let Some(key) = key
+        && let Some(existing) = statements.load_key(connection, tail, key)?
         && let Err(error) = rules::decide_key(Some(existing), &append.key)
     {
         return Ok(Err(error));
@@ -92,8 +98,57 @@ pub fn append(
     }
     match (key, record) {
         (Some(_), Some(_)) => tail.note_record(),
-        (Some(hash), None) => tail.note_key(number, hash),
+        (Some((_, hash)), None) => tail.note_key(number, hash),
         (None, _) => {}
     }
     Ok(Ok(state))
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+    use windlass_kernel::Uuid7;
+    use windlass_store::conformance::fixture::{Ending, Fixture};
+    use windlass_store::{After, Lease};
+
+    use super::*;
+    use crate::books::Books;
+    use crate::open::Settings;
+
+    /// What is put off to the end of a group is there for the rest of the group.
+    #[test]
+    fn appends_of_one_group_see_each_other() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(&crate::MIGRATIONS.concat()).unwrap();
+        let mut books = Books::new(connection, Settings::default()).unwrap();
+        let me = HolderId(Uuid7::from_parts(1, [7; 10]));
+        let make = Fixture::new();
+        let [one, two, three] = [(); 3].map(|()| make.call(Ending::Completed));
+        let add = |desk: &mut Desk<'_>, what: Append<'_>| {
+            let (sheet, digests) = (Arc::new(Sheet::of(&what, me)), Digests::of(&what));
+            append(desk, &what, &sheet, me, digests).unwrap()
+        };
+        let taken = |desk: &mut Desk<'_>, key: KeyAction| {
+            let error = add(desk, Append { key, ..two.create(3, After::Keep) }).unwrap_err();
+            let AppendError::KeyTaken(record) = error else { panic!("{error}") };
+            (record.trace_id, record.effect_digest)
+        };
+        let group = |desk: &mut Desk<'_>| {
+            let begun = Append { key: one.reserve(), ..one.create(3, After::Keep) };
+            let fence = add(desk, begun).unwrap().fence;
+            assert_eq!(taken(desk, one.reserve()), (one.trace_id, None));
+            let lease = Lease::grant(one.trace_id, me, fence);
+            add(desk, one.append(&lease, 3, 1)).unwrap();
+            // Filed in the middle of the group, and its last sheet is read.
+            desk.settle(one.trace_id)?;
+            let effect = one.entry(4).entry.artifact_digest;
+            assert_eq!(taken(desk, one.reserve()), (one.trace_id, Some(effect)));
+            // A key that none of the entries names.
+            let early = Append { key: three.reserve(), ..three.create(2, After::Keep) };
+            add(desk, early).unwrap();
+            assert_eq!(taken(desk, three.reserve()), (three.trace_id, None));
+            Ok(())
+        };
+        books.commit(false, group).unwrap();
+    }
 }

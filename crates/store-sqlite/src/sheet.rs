@@ -13,6 +13,7 @@ use windlass_kernel::{
 };
 use windlass_store::{After, Append, Claim, KeyAction, NewEntry, Reservation};
 
+use crate::keys::KeyHash;
 use crate::rows::TraceNumber;
 
 /// What is kept of an entry. From [`Field::Plan`] to [`Field::Request`] nothing is part of it: it is
@@ -311,6 +312,8 @@ pub struct Sheet {
     pub first: u64,
     /// Whether one of its entries has what the record of the key is made of, if one is reserved.
     pub reserves: bool,
+    /// The number of that key.
+    pub key: Option<KeyHash>,
 }
 
 impl Sheet {
@@ -349,7 +352,8 @@ impl Sheet {
             before = Some(fields);
         }
         let first = entries.first().map_or(0, |new| new.entry.sequence_number);
-        Self { bytes, first, reserves: carrier.is_some() }
+        let key = reserved.map(|key| KeyHash::of(&key.slot));
+        Self { bytes, first, reserves: carrier.is_some(), key }
     }
 }
 

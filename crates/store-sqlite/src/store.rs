@@ -8,15 +8,14 @@ use rusqlite::{Connection, OptionalExtension, params};
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{Checkpoint, HolderId, TraceId, canon};
 use windlass_store::{
-    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord,
-    KeyAction, Lease, Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
+    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord, Lease,
+    Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
 };
 
 use crate::books::{Desk, run};
 use crate::error::During;
 use crate::find::Index;
 use crate::holder::Holder;
-use crate::keys::KeyHash;
 use crate::open::{self, Settings};
 use crate::rows::TraceRow;
 use crate::sheet::Sheet;
@@ -159,10 +158,6 @@ impl Store for SqliteStore {
             Claim::Held(_) => None,
         };
         let sheet = Arc::new(Sheet::of(&append, me));
-        let hash = match &append.key {
-            KeyAction::Reserve(reservation) => Some(KeyHash::of(&reservation.slot)),
-            KeyAction::None => None,
-        };
         let (entries, key) = (append.entries, append.key);
         let mut parts = Some((entries, key));
         let fence = lease.as_ref().map_or(1, Lease::fence);
@@ -180,7 +175,7 @@ impl Store for SqliteStore {
                 }
             };
             let append = Append { claim, entries, key, after };
-            let result = append::append(desk, &append, (&sheet, hash), me, digests);
+            let result = append::append(desk, &append, &sheet, me, digests);
             parts = Some((append.entries, append.key));
             // Noted before it is durable, and by none but the one that makes the trace: nobody may
             // find it durable and not noted.
