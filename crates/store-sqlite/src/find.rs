@@ -16,17 +16,33 @@ use crate::fold::{self, Folded};
 use crate::keys::{self, Finder, KeyHash};
 use crate::lines;
 use crate::rows::{self, KeyFinder, TraceNumber, TraceRow};
-use crate::sheet::{Field, Fields};
+use crate::sheet::Fields;
 
 /// Where the unfiled traces and keys stand that this process knows of, as of some commit.
 #[derive(Debug, Default)]
 pub struct Index {
     /// The number after the newest trace that was there; `None` before anything was looked at.
     pub next: Option<TraceNumber>,
+    /// The number before which all traces are known since somebody has read there, if not all keys.
+    pub read: Option<TraceNumber>,
     /// The numbers of the traces.
     pub traces: HashMap<TraceId, TraceNumber>,
     /// The numbers of the traces that have reserved the keys.
     pub keys: BTreeSet<(KeyHash, TraceNumber)>,
+}
+
+/// From so many traces on, those that are filed are forgotten.
+const TRACES_MAX: usize = 8192;
+
+/// What has come of looking for a trace.
+#[derive(Debug)]
+pub struct Found {
+    /// The trace.
+    pub row: Option<TraceRow>,
+    /// Up to which number traces are filed.
+    upto: TraceNumber,
+    /// Where others stand that were come across.
+    others: Vec<(TraceId, TraceNumber)>,
 }
 
 /// What an [`Index`] says about one thing. Taken before the snapshot begins: what came later then has
@@ -49,7 +65,19 @@ impl Hint {
 impl Index {
     /// Where a trace stands.
     pub fn trace(&self, trace_id: TraceId) -> Hint {
-        Hint { numbers: self.traces.get(&trace_id).copied().into_iter().collect(), next: self.next }
+        let numbers = self.traces.get(&trace_id).copied().into_iter().collect();
+        Hint { numbers, next: self.next.max(self.read) }
+    }
+
+    /// Takes over where traces stand that were not known, so that nobody has to look there again.
+    pub fn learn(&mut self, found: &Found) {
+        if self.traces.len() > TRACES_MAX {
+            self.traces.retain(|_, number| *number > found.upto);
+        }
+        for (trace_id, number) in &found.others {
+            self.traces.entry(*trace_id).or_insert(*number);
+        }
+        self.read = self.read.max(found.others.iter().map(|(_, number)| number.next()).max());
     }
 
     /// Where a key was reserved.
@@ -65,31 +93,36 @@ pub fn numbers_of(keys: &BTreeSet<(KeyHash, TraceNumber)>, hash: KeyHash) -> Vec
 }
 
 /// Finds a trace.
-pub fn trace(
-    connection: &Connection,
-    trace_id: TraceId,
-    hint: Hint,
-) -> Result<Option<TraceRow>, StoreError> {
-    if let Some(row) = rows::load_trace(connection, trace_id)? {
-        return Ok(Some(row));
+pub fn trace(connection: &Connection, trace_id: TraceId, hint: Hint) -> Result<Found, StoreError> {
+    let row = rows::load_trace(connection, trace_id)?;
+    let mut found = Found { row, upto: TraceNumber::default(), others: Vec::new() };
+    if found.row.is_some() {
+        return Ok(found);
     }
     let upto = fold::filed_upto(connection)?;
+    found.upto = upto;
     let known = hint.numbers.iter().copied().find(|number| *number > upto);
     let known = unfiled_at(connection, known)?;
     // One whose first entry names nobody is still the one that is known to stand there.
     if let Some(folded) =
         known.filter(|folded| folded.trace_id.is_none_or(|named| named == trace_id))
     {
-        return folded.row(trace_id).map(Some);
+        found.row = Some(folded.row(trace_id)?);
+        return Ok(found);
     }
-    let wanted = trace_id.0.as_bytes().as_slice();
-    let number = first_number(connection, hint.unknown(upto), |fields| {
-        fields.get(Field::Trace) == Some(wanted)
+    lines::of_traces(connection, hint.unknown(upto), None, |line| {
+        if let Ok(Ok(trace_id)) = line.fields.as_ref().map(Fields::trace_id)
+            && found.others.last() != Some(&(trace_id, line.number))
+        {
+            found.others.push((trace_id, line.number));
+        }
+        Ok(ControlFlow::Continue(()))
     })?;
-    match unfiled_at(connection, number)? {
-        Some(folded) => folded.row(trace_id).map(Some),
-        None => Ok(None),
+    let number = found.others.iter().find(|(other, _)| *other == trace_id).map(|found| found.1);
+    if let Some(folded) = unfiled_at(connection, number)? {
+        found.row = Some(folded.row(trace_id)?);
     }
+    Ok(found)
 }
 
 /// Finds a key's record.
@@ -111,7 +144,7 @@ pub fn key(
     if let Some(record) = KeyFinder::new(connection)?.find(slot)? {
         // It can be there before its trace is filed.
         let hint = Hint { numbers: Vec::new(), next: None };
-        let number = trace(connection, record.trace_id, hint)?.map(|row| row.number);
+        let number = trace(connection, record.trace_id, hint)?.row.map(|row| row.number);
         return with_effect(connection, record, number).map(Some);
     }
     let reserved = |fields: &Fields<'_>| keys::is_reserved(fields, slot);

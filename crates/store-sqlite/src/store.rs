@@ -105,6 +105,20 @@ impl SqliteStore {
         result
     }
 
+    /// Runs `work` in a snapshot, with a trace as it stands there.
+    fn read_trace<T>(
+        &self,
+        trace_id: TraceId,
+        work: impl FnOnce(&Connection, Option<TraceRow>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let hint = lock(&self.index).trace(trace_id);
+        self.read(|connection| {
+            let found = find::trace(connection, trace_id, hint)?;
+            lock(&self.index).learn(&found);
+            work(connection, found.row)
+        })
+    }
+
     /// Decides and takes a lease inside a transaction.
     fn take(
         desk: &mut Desk<'_>,
@@ -136,8 +150,7 @@ impl Drop for SqliteStore {
 
 impl Store for SqliteStore {
     fn load_state(&self, trace_id: TraceId) -> Result<TraceState, StoreError> {
-        let hint = lock(&self.index).trace(trace_id);
-        self.read(|connection| find::trace(connection, trace_id, hint))?
+        self.read_trace(trace_id, |_, row| Ok(row))?
             .map(|row| row.state)
             .ok_or(StoreError::NotFound { trace_id })
     }
@@ -196,8 +209,7 @@ impl Store for SqliteStore {
         after_sequence_number: u64,
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
-        let hint = lock(&self.index).trace(trace_id);
-        self.read(|connection| match find::trace(connection, trace_id, hint)? {
+        self.read_trace(trace_id, |connection, row| match row {
             Some(row) => scan::list(connection, row, after_sequence_number, limit),
             None => Ok(Vec::new()),
         })

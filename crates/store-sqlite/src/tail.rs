@@ -143,6 +143,7 @@ impl Tail {
         // All of this is committed, whatever becomes of this transaction.
         let mut index = lock(&self.index);
         index.next = Some(self.last.next());
+        index.read = None;
         index.traces = self.numbers.clone();
         index.keys.clone_from(&self.keys);
         Ok(())

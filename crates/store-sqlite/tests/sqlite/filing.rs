@@ -159,6 +159,33 @@ fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
 }
 
 #[test]
+fn a_process_that_only_reads_finds_what_another_adds_to() {
+    let place = Place::new();
+    let (writer, reader) = (place.open(), place.open());
+    let make = fixture(0);
+    let calls: Vec<Trace> = (0..60).map(|_| make.call(Ending::Completed)).collect();
+    let mut leases = Vec::new();
+    for (number, call) in calls.iter().enumerate() {
+        assert!(matches!(reader.load_state(call.trace_id), Err(StoreError::NotFound { .. })));
+        leases.push(hold(&writer, call));
+        assert_reads_back(&reader, &calls[number / 2], 3);
+        assert_reads_back(&reader, call, 3);
+    }
+    // The last ones first: some are known by now, and some are filed before they are asked for.
+    for (call, lease) in calls.iter().zip(&leases).rev() {
+        writer.append(call.append(lease, 3, 1)).unwrap();
+        assert_reads_back(&reader, call, 4);
+    }
+    assert_eq!(filed(&place).0, 0);
+    drop(writer);
+    assert_eq!(filed(&place), (60, 60, 60));
+    for call in &calls {
+        assert_reads_back(&reader, call, 4);
+        assert!(reader.load_idempotency(&call.slot()).unwrap().is_some());
+    }
+}
+
+#[test]
 fn a_trace_that_grows_long_is_filed_and_reads_the_same() {
     let place = Place::new();
     let store = place.open();
