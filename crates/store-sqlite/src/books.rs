@@ -51,6 +51,8 @@ pub struct Books {
     tried: Option<u32>,
     /// When a caller last committed alone.
     last: Option<Instant>,
+    /// How often one has come back within a moment, in a row.
+    hurry: u32,
     /// It has kept its snapshot.
     kept: bool,
 }
@@ -73,6 +75,7 @@ impl Books {
             log_pages: settings.log_pages,
             tried: None,
             last: None,
+            hurry: 0,
             kept: false,
         })
     }
@@ -87,10 +90,13 @@ impl Books {
         self.kept
     }
 
-    /// Notes that a caller commits alone, and says whether the last one did so a moment ago.
+    /// Notes that a caller commits alone, and says whether there is a hurry: the third commit in a row
+    /// with no more than a moment between. A single call makes two.
     pub fn is_hurried(&mut self) -> bool {
         let now = Instant::now();
-        self.last.replace(now).is_some_and(|last| now.duration_since(last) < KEPT)
+        let soon = self.last.replace(now).is_some_and(|last| now.duration_since(last) < KEPT);
+        self.hurry = if soon { self.hurry.saturating_add(1) } else { 0 };
+        self.hurry > 1
     }
 
     /// Gives up the snapshot if its keeper has not come back.
