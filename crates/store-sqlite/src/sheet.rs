@@ -17,7 +17,7 @@ use crate::keys::KeyHash;
 use crate::rows::TraceNumber;
 
 /// What is kept of an entry. From [`Field::Plan`] to [`Field::Request`] nothing is part of it: it is
-/// what the rows in `traces` and `idempotency` are made of when the trace is filed.
+/// what its row in `traces` is made of when the trace is filed, and the record of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// The trace.
