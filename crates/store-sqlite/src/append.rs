@@ -70,19 +70,15 @@ pub fn append(
         KeyAction::Reserve(_) | KeyAction::None => None,
     };
     let id = number.entry_id(sheet.first)?;
-    match filed {
-        None if record.is_none() && connection.is_autocommit() => {
-            statements.insert(connection, new, id, sheet)?;
-        }
-        // Nobody reads of it here before all of the batch is written.
-        None => {
-            books::begin(connection)?;
-            statements.put_off(new, id, sheet);
-        }
-        Some(_) => {
-            books::begin(connection)?;
-            statements.insert(connection, new, id, sheet)?;
-        }
+    let alone = connection.is_autocommit() && filed.is_none() && record.is_none();
+    if !alone {
+        books::begin(connection)?;
+    }
+    if alone || filed.is_some() {
+        statements.insert(connection, new, id, sheet)?;
+    } else {
+        // It is inserted before anybody reads it.
+        statements.put_off(new, id, sheet);
     }
     if filed.is_some() {
         filing::update_trace(connection, &state)?;
@@ -90,7 +86,7 @@ pub fn append(
     if let Some(reservation) = record {
         filing::insert(connection, &[KeyRecord { reservation, trace_id: &trace_id }])?;
     }
-    // Noted when nothing can fail any more.
+    // Noted last: what fails before this has changed nothing in memory.
     if filed.is_none() {
         let last = append.entries.last();
         let artifact = last.map_or(Digest::GENESIS, |new| new.entry.artifact_digest);
