@@ -141,6 +141,25 @@ fn hostile_lines_neither_overflow_nor_pass() {
     }
 }
 
+/// The grammar's scanner looks characters up in a table of 256 entries: what stands behind a `{`
+/// once took the process down, with everything that it guarded.
+#[test]
+fn no_character_takes_the_parser_down() {
+    let set = shipped();
+    let planes = (0x80..=0x10_FFFF).step_by(0x3F1).filter_map(char::from_u32);
+    for char in planes.chain(['\u{80}', '\u{FF}', '\u{3A9C6}', '\u{10FFFF}']) {
+        for line in [
+            format!("{{{char}"),
+            format!("{{1{char}..3}}"),
+            format!("{{1..2{char}}}"),
+            format!("{{ls {char},{char}<<{char}"),
+        ] {
+            let judgement = set.judge(&question("run", &line), &LexicalWorkspace::default());
+            assert_ne!(judgement.verdict, Verdict::Allow, "{line}");
+        }
+    }
+}
+
 /// Ways to put a command into a line.
 const FRAMES: &[&str] = &[
     "@",

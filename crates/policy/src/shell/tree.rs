@@ -1,6 +1,8 @@
 //! The second of two readings of a shell line: by its syntax tree.
 //!
 //! It finds commands wherever they stand: in substitutions, conditions, functions and here-documents.
+//!
+//! The grammar is C code. INVARIANT: it is given printable ASCII, tabs and newlines, nothing else.
 
 use std::ops::ControlFlow;
 
@@ -48,15 +50,27 @@ pub(super) fn read(line: &str) -> Reading {
     reading
 }
 
+/// The line as the grammar gets it: a capital letter in place of every byte that is not printable
+/// ASCII, tab or newline.
+///
+/// The grammar's scanner reads past its tables at some characters. To bash, whatever is replaced
+/// here is a part of a word and no more; words are taken from the line itself, by their place.
+/// Unlike characters mostly become unlike letters, so that a here-document ends where it should.
+fn plain(line: &str) -> Vec<u8> {
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n');
+    line.bytes().map(|byte| if is_plain(byte) { byte } else { b'A' + byte % 26 }).collect()
+}
+
 /// Parses within a budget of steps: some broken lines would keep the parser busy for minutes.
 fn parse(parser: &mut Parser, line: &str) -> Option<Tree> {
+    let plain = plain(line);
     let mut steps = 0_usize;
     let mut budget = |_: &ParseState| {
         steps += 1;
         if steps > STEPS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let options = ParseOptions::new().progress_callback(&mut budget);
-    let mut text = |at: usize, _: Point| line.as_bytes().get(at..).unwrap_or_default();
+    let mut text = |at: usize, _: Point| plain.get(at..).unwrap_or_default();
     parser.parse_with_options(&mut text, None, Some(options))
 }
 
