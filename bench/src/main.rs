@@ -5,8 +5,8 @@
 //! meanwhile disturbs both alike; the processor's time for a call, which others disturb less, stands
 //! beside each. `--quick` makes a short run of it; `pages`, `rates`, `verify`, `recover`, `runs` and
 //! `checkpoints` name parts. `count write 10000` (or `read`, or `ahead`) makes so many calls and nothing
-//! else, for a profiler; one more number says by how many callers. `count verify 10000` verifies so
-//! many entries.
+//! else, for a profiler; one more number says by how many callers; `raw-` before the kind makes the
+//! commits of such calls by SQLite alone. `count verify 10000` verifies so many entries.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -207,13 +207,17 @@ fn counting(folder: &Path, kind: &str, calls: &str, callers: &str) -> Result<()>
         line("entries", Rate { per_second, cpu_micros }, "");
         return Ok(());
     }
-    let kind = match kind {
+    let raw = kind.strip_prefix("raw-");
+    let kind = match raw.unwrap_or(kind) {
         "write" => Kind::Write,
         "read" => Kind::ReadWithEffect,
         "ahead" => Kind::Read,
         other => return Err(anyhow!("`{other}` is none of write, read, ahead, verify")),
     };
-    let rate = calls::count(folder, kind, calls.parse()?, callers.parse()?)?;
+    let rate = match raw {
+        Some(_) => raw::count(folder, &calls::payload(folder, kind)?, calls.parse()?)?,
+        None => calls::count(folder, kind, calls.parse()?, callers.parse()?)?,
+    };
     line("calls", rate, "");
     Ok(())
 }

@@ -11,6 +11,22 @@ use crate::{Rate, process};
 /// The rate of calls if each made these commits of one row with so many bytes, and nothing more, and
 /// so many of them shared each commit.
 pub fn rate(folder: &Path, commits: &[usize], shared: u32, seconds: f64) -> Result<Rate> {
+    let started = Instant::now();
+    make(folder, commits, shared, |_| started.elapsed().as_secs_f64() < seconds)
+}
+
+/// The same for so many calls, for a profiler to look at.
+pub fn count(folder: &Path, commits: &[usize], calls: u32) -> Result<Rate> {
+    make(folder, commits, 1, |made| made < calls)
+}
+
+/// Makes calls for as long as there are more to make.
+fn make(
+    folder: &Path,
+    commits: &[usize],
+    shared: u32,
+    more: impl Fn(u32) -> bool,
+) -> Result<Rate> {
     let path = folder.join("raw.db");
     let connection = Connection::open(&path)?;
     connection.execute_batch(
@@ -23,7 +39,7 @@ pub fn rate(folder: &Path, commits: &[usize], shared: u32, seconds: f64) -> Resu
     let mut commit = connection.prepare("COMMIT")?;
     let (started, cpu) = (Instant::now(), process::cpu_seconds()?);
     let mut calls = 0_u32;
-    while started.elapsed().as_secs_f64() < seconds {
+    while more(calls) {
         for row in &rows {
             // A row alone needs no transaction around it.
             if shared == 1 {
@@ -38,9 +54,10 @@ pub fn rate(folder: &Path, commits: &[usize], shared: u32, seconds: f64) -> Resu
         }
         calls += shared;
     }
-    let rate = Rate::new(calls, started, cpu)?;
+    // What SQLite puts off until it is closed belongs to the calls, as with Windlass.
     drop((insert, begin, commit));
     drop(connection);
+    let rate = Rate::new(calls, started, cpu)?;
     crate::remove(&path);
     Ok(rate)
 }
