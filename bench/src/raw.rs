@@ -21,12 +21,7 @@ pub fn count(folder: &Path, commits: &[usize], calls: u32) -> Result<Rate> {
 }
 
 /// Makes calls for as long as there are more to make.
-fn make(
-    folder: &Path,
-    commits: &[usize],
-    shared: u32,
-    more: impl Fn(u32) -> bool,
-) -> Result<Rate> {
+fn make(folder: &Path, commits: &[usize], shared: u32, more: impl Fn(u32) -> bool) -> Result<Rate> {
     let path = folder.join("raw.db");
     let connection = Connection::open(&path)?;
     connection.execute_batch(

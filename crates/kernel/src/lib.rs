@@ -32,7 +32,7 @@ pub use code::Code;
 pub use digest::{Digest, DigestError, HexDigest};
 pub use entry::{Draft, Entry, KEY_CHARS_MAX, SCHEMA_VERSION};
 pub use id::{ArtifactId, CheckpointId, HolderId, IdError, PlanId, ToolCallId, TraceId, Uuid7};
-pub use link::{Link, Links};
+pub use link::{Link, Links, Reserved};
 pub use risk::RiskLevel;
 pub use seal::{Body, Sealed};
 pub use state::{ArtifactType, Machine, State, Transition, UnknownName};

@@ -21,7 +21,7 @@ pub struct Link {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Tie {
-    Request { idempotency_key: Option<String>, proposal_digest: Digest },
+    Request { key: Option<Key>, proposal_digest: Digest },
     Decision { request_digest: Digest, decision: Decision },
     Call(CallTie),
     Effect { tool_call_digest: Digest, tool_call_id: ToolCallId, outcome: Outcome },
@@ -35,6 +35,27 @@ struct CallTie {
     idempotency_key: Option<String>,
 }
 
+/// A request's idempotency key, and of what it is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Key {
+    server_id: String,
+    tool_name: String,
+    idempotency_key: String,
+}
+
+/// A key that is reserved, as the artifacts of its call say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reserved<'a> {
+    /// The server.
+    pub server_id: &'a str,
+    /// The tool.
+    pub tool_name: &'a str,
+    /// The key.
+    pub idempotency_key: &'a str,
+    /// The digest of server, tool and arguments.
+    pub request_digest: Digest,
+}
+
 impl Link {
     /// The ties of an artifact.
     ///
@@ -43,7 +64,11 @@ impl Link {
     pub fn of(artifact: &Artifact) -> Result<Self, CanonError> {
         let tie = match artifact {
             Artifact::Request(request) => Tie::Request {
-                idempotency_key: request.idempotency_key.clone(),
+                key: request.idempotency_key.clone().map(|idempotency_key| Key {
+                    server_id: request.proposal.tool_server.clone(),
+                    tool_name: request.proposal.tool_name.clone(),
+                    idempotency_key,
+                }),
                 proposal_digest: request.proposal.digest()?,
             },
             Artifact::Decision(decision) => Tie::Decision {
@@ -81,8 +106,18 @@ impl Link {
                 let names = ["artifact_id", "trace_id", "idempotency_key", "proposal"];
                 let [artifact_id, trace_id, key, proposal] = scan::members(body, names)?;
                 let proposal_digest = Digest::of(proposal);
-                let idempotency_key = optional(key)?;
-                (artifact_id, trace_id, Tie::Request { idempotency_key, proposal_digest })
+                let key = match optional(key)? {
+                    None => None,
+                    Some(idempotency_key) => {
+                        let [tool, server] = scan::members(proposal, ["tool_name", "tool_server"])?;
+                        Some(Key {
+                            server_id: scan::plain(server)?.to_owned(),
+                            tool_name: scan::plain(tool)?.to_owned(),
+                            idempotency_key,
+                        })
+                    }
+                };
+                (artifact_id, trace_id, Tie::Request { key, proposal_digest })
             }
             ArtifactType::SupervisorDecision => {
                 let names = ["artifact_id", "trace_id", "request_digest", "decision"];
@@ -131,15 +166,19 @@ impl Link {
 
     fn parse(artifact_type: ArtifactType, body: &[u8]) -> Result<Self, CanonError> {
         match artifact_type {
-            ArtifactType::ActionRequest => read(body).map(|wire: RequestWire<'_>| Self {
-                artifact_id: wire.artifact_id,
-                trace_id: wire.trace_id,
-                tie: Tie::Request {
-                    idempotency_key: wire.idempotency_key,
-                    // A stored body is canonical, and so is every part of it.
-                    proposal_digest: Digest::of(wire.proposal.get().as_bytes()),
-                },
-            }),
+            ArtifactType::ActionRequest => {
+                let wire: RequestWire<'_> = read(body)?;
+                // A stored body is canonical, and so is every part of it.
+                let proposal = wire.proposal.get().as_bytes();
+                let names: NamesWire = read(proposal)?;
+                let key = wire.idempotency_key.map(|idempotency_key| Key {
+                    server_id: names.tool_server,
+                    tool_name: names.tool_name,
+                    idempotency_key,
+                });
+                let tie = Tie::Request { key, proposal_digest: Digest::of(proposal) };
+                Ok(Self { artifact_id: wire.artifact_id, trace_id: wire.trace_id, tie })
+            }
             ArtifactType::SupervisorDecision => read(body).map(|wire: DecisionWire| Self {
                 artifact_id: wire.artifact_id,
                 trace_id: wire.trace_id,
@@ -204,6 +243,12 @@ struct RequestWire<'a> {
 }
 
 #[derive(Deserialize)]
+struct NamesWire {
+    tool_name: String,
+    tool_server: String,
+}
+
+#[derive(Deserialize)]
 struct DecisionWire {
     artifact_id: ArtifactId,
     trace_id: TraceId,
@@ -244,13 +289,28 @@ pub struct Links {
 struct RequestSeen {
     digest: Digest,
     proposal_digest: Digest,
-    idempotency_key: Option<String>,
+    key: Option<Key>,
+}
+
+impl RequestSeen {
+    fn idempotency_key(&self) -> Option<&str> {
+        self.key.as_ref().map(|key| key.idempotency_key.as_str())
+    }
 }
 
 impl Links {
     /// The digest of the request's proposal, once there is a request.
     pub(crate) fn proposal_digest(&self) -> Option<Digest> {
         self.request.as_ref().map(|request| request.proposal_digest)
+    }
+
+    /// The key that is reserved with the call, once there is a call, if it has one.
+    #[must_use]
+    pub fn reserved(&self) -> Option<Reserved<'_>> {
+        let RequestSeen { key, proposal_digest, .. } = self.request.as_ref()?;
+        let Key { server_id, tool_name, idempotency_key } = key.as_ref()?;
+        let request_digest = *proposal_digest;
+        self.tool_call.map(|_| Reserved { server_id, tool_name, idempotency_key, request_digest })
     }
 
     /// Checks that an artifact is the one its entry names and follows from those before it.
@@ -270,12 +330,13 @@ impl Links {
         require(link.trace_id == entry.trace_id, "the artifact is of another trace")?;
         let digest = entry.artifact_digest;
         match link.tie {
-            Tie::Request { idempotency_key, proposal_digest } => {
+            Tie::Request { key, proposal_digest } => {
+                let request = RequestSeen { digest, proposal_digest, key };
                 require(
-                    idempotency_key == entry.idempotency_key,
+                    request.idempotency_key() == entry.idempotency_key.as_deref(),
                     "the request has another idempotency key",
                 )?;
-                self.request = Some(RequestSeen { digest, proposal_digest, idempotency_key });
+                self.request = Some(request);
             }
             Tie::Decision { request_digest, decision } => {
                 let request = self.request.as_ref().map(|request| request.digest);
@@ -317,7 +378,7 @@ impl Links {
         )?;
         let request = self.request.as_ref().ok_or("the call follows no request")?;
         require(
-            request.idempotency_key == call.idempotency_key,
+            request.idempotency_key() == call.idempotency_key.as_deref(),
             "the call has another key than its request",
         )?;
         require(request.proposal_digest == call.proposal_digest, "the call is for another proposal")

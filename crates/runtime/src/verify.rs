@@ -4,9 +4,10 @@ use serde::Serialize;
 use windlass_kernel::recovery::Finding;
 use windlass_kernel::run::Run;
 use windlass_kernel::{
-    ChainError, Digest, Entry, Head, Link, Links, Machine, State, TraceId, is_call_artifact,
+    ArtifactType, ChainError, Digest, Entry, Head, Link, Links, Machine, Reserved, State, TraceId,
+    is_call_artifact,
 };
-use windlass_store::{Store, StoreError, TraceState, Visitor};
+use windlass_store::{Store, StoreError, TraceState, Unreserved, Visitor};
 
 /// How many broken traces are described; the others are only counted.
 const PROBLEMS_MAX: usize = 1000;
@@ -52,12 +53,24 @@ pub fn verify(
         report: Verification::default(),
         current: None,
         open: Vec::new(),
+        unreserved: Vec::new(),
         buffer: Vec::with_capacity(1024),
         progress,
     };
     store.scan(&mut verifier)?;
     verifier.finish();
-    let Verifier { mut report, open, .. } = verifier;
+    let Verifier { mut report, open, unreserved, .. } = verifier;
+    for Unreserved { trace_id, sequence_number, reason } in unreserved {
+        // What is broken already is not more so.
+        if !report.problems.iter().any(|problem| problem.trace_id == trace_id) {
+            let head = match store.load_state(trace_id) {
+                Ok(state) => state.head,
+                Err(_) => Head::empty(trace_id),
+            };
+            let error = ChainError::Link { sequence_number, reason };
+            report.add_problem(trace_id, &head, head.sequence_number, &error);
+        }
+    }
     for (trace_id, entries) in open {
         if let Some((error, head)) = verify_checkpoint(store, trace_id)? {
             report.add_problem(trace_id, &head, entries, &error);
@@ -110,6 +123,8 @@ struct Current {
     run: Option<Box<Run>>,
     entries: u64,
     bodies_missing: bool,
+    /// Whether the entry just seen reserves a key, if the call has one.
+    reserves: bool,
     error: Option<ChainError>,
 }
 
@@ -118,6 +133,8 @@ struct Verifier<'a> {
     current: Option<Current>,
     /// Traces whose checkpoints are still to be checked, with their numbers of entries.
     open: Vec<(TraceId, u64)>,
+    /// Keys that are on record otherwise than the entries say.
+    unreserved: Vec<Unreserved>,
     buffer: Vec<u8>,
     progress: &'a mut dyn FnMut(u64),
 }
@@ -173,6 +190,7 @@ impl Current {
         } else if is_call_artifact(entry.artifact_type) {
             let link = Link::read(entry.artifact_type, body).map_err(|_| mismatch)?;
             self.links.follow(&entry, link)?;
+            self.reserves = entry.artifact_type == ArtifactType::ToolCall;
         } else {
             let run = self.run.get_or_insert_with(|| Box::new(Run::empty(entry.trace_id)));
             run.follow(&entry, body, head)?;
@@ -193,6 +211,7 @@ impl Visitor for Verifier<'_> {
             run: None,
             entries: 0,
             bodies_missing: false,
+            reserves: false,
             error: None,
         });
     }
@@ -204,6 +223,7 @@ impl Visitor for Verifier<'_> {
         }
         let Some(current) = &mut self.current else { return };
         current.entries += 1;
+        current.reserves = false;
         if current.error.is_some() {
             return;
         }
@@ -211,6 +231,18 @@ impl Visitor for Verifier<'_> {
             Ok(true) => {}
             Ok(false) => self.report.missing_artifacts += 1,
             Err(error) => current.error = Some(error),
+        }
+    }
+
+    fn reserved(&self) -> Option<Reserved<'_>> {
+        self.current.as_ref().filter(|current| current.reserves)?.links.reserved()
+    }
+
+    fn unreserved(&mut self, what: Unreserved) {
+        if self.unreserved.len() < PROBLEMS_MAX {
+            self.unreserved.push(what);
+        } else {
+            self.report.broken += 1;
         }
     }
 }

@@ -7,13 +7,13 @@
 use std::ops::ControlFlow;
 
 use rusqlite::{CachedStatement, Connection};
-use windlass_kernel::Digest;
+use windlass_kernel::{Digest, Reserved};
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError};
 
 use crate::error::During;
 use crate::lines;
 use crate::rows::TraceNumber;
-use crate::sheet::{Field, Fields};
+use crate::sheet::{Field, Fields, Line};
 
 /// A key's number: the beginning of the digest of its server, its tool and itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +56,14 @@ fn reserved<'a>(fields: &Fields<'a>) -> Option<[&'a str; 3]> {
 /// Whether a key is reserved with an entry.
 pub fn is_reserved(fields: &Fields<'_>, slot: &Slot) -> bool {
     reserved(fields) == Some(names(slot))
+}
+
+/// The key that is reserved with an entry, if one is and its record can be made of it.
+pub fn in_line<'a>(line: &Line<'a>) -> Option<Reserved<'a>> {
+    let fields = line.fields.as_ref().ok()?;
+    let [server_id, tool_name, idempotency_key] = reserved(fields)?;
+    let (request_digest, _) = fields.bound().ok()?;
+    Some(Reserved { server_id, tool_name, idempotency_key, request_digest })
 }
 
 /// Finds the traces that have reserved keys and are filed.

@@ -13,6 +13,7 @@ mod holder;
 mod keys;
 mod lines;
 mod open;
+mod reserved;
 mod rows;
 mod scan;
 mod sheet;

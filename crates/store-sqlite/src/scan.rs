@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 
 use rusqlite::{Connection, Rows, params};
 use windlass_kernel::{State, TraceId, Uuid7};
-use windlass_store::{Counts, Record, StoreError, TraceFilter, TraceState, Visitor};
+use windlass_store::{Counts, Record, StoreError, TraceFilter, TraceState, Unreserved, Visitor};
 
 use crate::error::During;
 use crate::find;
 use crate::lines;
+use crate::reserved::Check;
 use crate::rows::{TRACE_COLUMNS, TraceNumber, TraceRow, is_open, load_trace, read_trace};
 use crate::sheet::Line;
 
@@ -22,31 +23,44 @@ pub fn scan(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), St
         .prepare(&format!("SELECT {TRACE_COLUMNS} FROM traces ORDER BY trace_id"))
         .during(operation)?;
     let mut heads = Heads::new(recorded.query([]).during(operation)?);
-    let mut current: Option<TraceNumber> = None;
+    let mut keys = Check::new(connection)?;
+    let mut current: Option<(TraceNumber, TraceId)> = None;
     let mut seen = 0_i64;
     lines::of_all(connection, |line| {
         let number = line.number;
         // What is in a trace's range belongs to it, whatever else it says.
-        if current != Some(number) {
-            let named = named_by(line);
-            if let Some(folded) = unfiled.get(&number) {
-                let trace_id = named.or_else(|_| named_later(connection, number))?;
-                visitor.trace(trace_id, folded.trace.as_ref().ok().map(|trace| &trace.state));
-            } else if let Ok(trace_id) = named
-                && let Some(state) = heads.find(trace_id, number)?
-            {
-                seen += 1;
-                visitor.trace(trace_id, Some(&state));
-            } else {
-                let (trace_id, trace) = begin(connection, number, named)?;
-                seen += i64::from(trace.is_some());
-                visitor.trace(trace_id, trace.as_ref());
+        let trace_id = match current {
+            Some((before, trace_id)) if before == number => trace_id,
+            Some(_) | None => {
+                let named = named_by(line);
+                let trace_id = if let Some(folded) = unfiled.get(&number) {
+                    let trace_id = named.or_else(|_| named_later(connection, number))?;
+                    visitor.trace(trace_id, folded.trace.as_ref().ok().map(|trace| &trace.state));
+                    trace_id
+                } else if let Ok(trace_id) = named
+                    && let Some(state) = heads.find(trace_id, number)?
+                {
+                    seen += 1;
+                    visitor.trace(trace_id, Some(&state));
+                    trace_id
+                } else {
+                    let (trace_id, trace) = begin(connection, number, named)?;
+                    seen += i64::from(trace.is_some());
+                    visitor.trace(trace_id, trace.as_ref());
+                    trace_id
+                };
+                current = Some((number, trace_id));
+                trace_id
             }
-            current = Some(number);
-        }
+        };
         visitor.entry(line.entry(), line.body());
+        if !keys.entry(line, visitor.reserved())? {
+            let (sequence_number, reason) = (line.sequence_number, Unreserved::LOST);
+            visitor.unreserved(Unreserved { trace_id, sequence_number, reason });
+        }
         Ok(ControlFlow::Continue(()))
     })?;
+    keys.finish(visitor)?;
     let traces: i64 = connection
         .query_row("SELECT count(*) FROM traces", [], |row| row.get(0))
         .during(operation)?;
@@ -164,6 +178,19 @@ fn scan_empty(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), 
         }
     }
     Ok(())
+}
+
+/// The id of the trace that is filed under a number, and has no entries that name it.
+pub fn filed_under(connection: &Connection, number: TraceNumber) -> Result<TraceId, StoreError> {
+    let operation = "read the journal";
+    let mut statement = connection
+        .prepare("SELECT trace_id FROM traces WHERE trace_number = ?1")
+        .during(operation)?;
+    let mut rows = statement.query([number.0]).during(operation)?;
+    let row = rows.next().during(operation)?.ok_or_else(|| StoreError::Corrupt {
+        reason: format!("a key is filed for trace number {}, of which nothing is left", number.0),
+    })?;
+    raw_trace_id(row.get_ref(0).during(operation)?)
 }
 
 fn raw_trace_id(value: rusqlite::types::ValueRef<'_>) -> Result<TraceId, StoreError> {

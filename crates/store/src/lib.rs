@@ -19,5 +19,5 @@ pub use memory::{MemoryStore, Shared, Tables};
 pub use store::{Appended, Store};
 pub use types::{
     After, Append, Claim, Counts, IdempotencyRecord, KeyAction, Lease, NewEntry, Parts, Record,
-    Reservation, Slot, TraceFilter, TraceState, Visitor,
+    Reservation, Slot, TraceFilter, TraceState, Unreserved, Visitor,
 };

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Checkpoint, HolderId, TraceId};
+use windlass_kernel::{Checkpoint, Entry, HolderId, Reserved, TraceId};
 
 use crate::error::{AcquireError, AppendError, StoreError};
 use crate::rules::{self, Digests};
 use crate::store::{Appended, Store};
 use crate::types::{
     After, Append, Claim, Counts, IdempotencyRecord, KeyAction, Lease, Record, Slot, TraceFilter,
-    TraceState, Visitor,
+    TraceState, Unreserved, Visitor,
 };
 
 /// What survives when a process dies: the database.
@@ -41,6 +41,20 @@ impl Tables {
             record.effect_digest = last.map(|record| record.entry.artifact_digest);
         }
         Some(record)
+    }
+
+    /// Whether a key is on record as an entry says.
+    fn has(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
+        let slot = Slot {
+            server_id: key.server_id.to_owned(),
+            tool_name: key.tool_name.to_owned(),
+            idempotency_key: key.idempotency_key.to_owned(),
+        };
+        self.keys.get(&slot).is_some_and(|record| {
+            record.trace_id == entry.trace_id
+                && record.reservation.request_digest == key.request_digest
+                && Some(record.reservation.tool_call_id) == entry.tool_call_id
+        })
     }
 }
 
@@ -243,6 +257,11 @@ impl Store for MemoryStore {
             visitor.trace(trace_id, tables.traces.get(&trace_id));
             for record in tables.entries.get(&trace_id).into_iter().flatten() {
                 visitor.entry(Ok(record.entry.clone()), record.body.as_deref());
+                if visitor.reserved().is_some_and(|key| !tables.has(&key, &record.entry)) {
+                    let sequence_number = record.entry.sequence_number;
+                    let reason = Unreserved::LOST;
+                    visitor.unreserved(Unreserved { trace_id, sequence_number, reason });
+                }
             }
         }
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use windlass_kernel::{
-    ChainError, Digest, Entry, Head, HolderId, PlanId, Sealed, State, ToolCallId, TraceId,
+    ChainError, Digest, Entry, Head, HolderId, PlanId, Reserved, Sealed, State, ToolCallId, TraceId,
 };
 
 /// The right to append to one trace, until it is given back or its holder dies.
@@ -269,4 +269,29 @@ pub trait Visitor {
     fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>);
     /// The next entry of that trace, or what makes its row unreadable.
     fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>);
+    /// The key that must be reserved with the entry just seen, if the visitor can tell. The store
+    /// answers with [`Visitor::unreserved`] if it is not.
+    fn reserved(&self) -> Option<Reserved<'_>> {
+        None
+    }
+    /// What the store has on record for keys does not match an entry of a trace.
+    fn unreserved(&mut self, _: Unreserved) {}
+}
+
+/// A key that is on record otherwise than the entries say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unreserved {
+    /// The trace.
+    pub trace_id: TraceId,
+    /// Its entry; the first, if none of them has reserved the key.
+    pub sequence_number: u64,
+    /// What does not match.
+    pub reason: &'static str,
+}
+
+impl Unreserved {
+    /// The key of an entry is not on record.
+    pub const LOST: &'static str = "its idempotency key is not reserved";
+    /// A key is on record that none of the entries has reserved.
+    pub const EXTRA: &'static str = "an idempotency key is reserved for it that it does not have";
 }

@@ -56,6 +56,8 @@ pub fn tamper(connection: &Connection) -> Result<()> {
         "later_sheets_are_never_deleted",
         "keys_are_never_updated",
         "keys_are_never_deleted",
+        "places_of_keys_are_never_updated",
+        "places_of_keys_are_never_deleted",
     ] {
         connection.execute_batch(&format!("DROP TRIGGER IF EXISTS {trigger}"))?;
     }

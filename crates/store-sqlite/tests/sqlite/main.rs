@@ -15,6 +15,7 @@ mod filing;
 mod group;
 mod opening;
 mod processes;
+mod reserved;
 mod schema;
 mod sizes;
 mod snapshot;
