@@ -122,6 +122,14 @@ pub enum ChainError {
         /// Why not.
         why: String,
     },
+    /// An idempotency key is on record otherwise than the entries say.
+    #[error("entry {sequence_number}: {reason}")]
+    Key {
+        /// The entry that reserves it.
+        sequence_number: u64,
+        /// What does not match.
+        reason: &'static str,
+    },
     /// A checkpoint does not match its digest or the entries it summarises.
     #[error("the checkpoint at entry {sequence_number} does not match {what}")]
     Checkpoint {
@@ -157,6 +165,7 @@ impl ChainError {
             | Self::Malformed { .. }
             | Self::Artifact { .. }
             | Self::Link { .. }
+            | Self::Key { .. }
             | Self::Checkpoint { .. } => Code::StateChecksumMismatch,
         }
     }

@@ -109,12 +109,9 @@ impl Link {
                 let key = match optional(key)? {
                     None => None,
                     Some(idempotency_key) => {
-                        let [tool, server] = scan::members(proposal, ["tool_name", "tool_server"])?;
-                        Some(Key {
-                            server_id: scan::plain(server)?.to_owned(),
-                            tool_name: scan::plain(tool)?.to_owned(),
-                            idempotency_key,
-                        })
+                        let (tool_name, server_id) = tool_and_server(proposal)?;
+                        let [tool_name, server_id] = [tool_name, server_id].map(str::to_owned);
+                        Some(Key { server_id, tool_name, idempotency_key })
                     }
                 };
                 (artifact_id, trace_id, Tie::Request { key, proposal_digest })
@@ -217,6 +214,16 @@ impl Link {
             Tie::Effect { .. } => ArtifactType::ToolEffect,
         }
     }
+}
+
+/// The tool and the server of a proposal, which come last in its canonical text. A quote within a
+/// string has a backslash before it, so none of these is in one.
+fn tool_and_server(proposal: &[u8]) -> Option<(&str, &str)> {
+    let text = std::str::from_utf8(proposal).ok()?.strip_suffix("\"}")?;
+    let (text, server) = text.rsplit_once('"')?;
+    let (text, tool) = text.strip_suffix("\",\"tool_server\":")?.rsplit_once('"')?;
+    let plain = text.ends_with("\"tool_name\":") && !tool.contains('\\') && !server.contains('\\');
+    plain.then_some((tool, server))
 }
 
 /// A value that is written as a string.

@@ -87,6 +87,7 @@ impl Finding {
             error_code: error.map(ChainError::code),
             divergence_point: error.map(|error| match error {
                 ChainError::Checkpoint { sequence_number, .. }
+                | ChainError::Key { sequence_number, .. }
                 | ChainError::HeadMismatch { sequence_number } => *sequence_number,
                 ChainError::Truncated { expected, found } => expected.min(found).saturating_add(1),
                 ChainError::SequenceGap { .. }

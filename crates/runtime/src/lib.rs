@@ -32,5 +32,5 @@ pub use request::{CallRequest, REQUEST_BYTES_MAX, RequestError};
 pub use secrets::Secrets;
 pub use source::{Source, System};
 pub use supervisor::{Preparation, Refusal, Ruling, Supervisor};
-pub use verify::{Problem, Verification, verify};
+pub use verify::{Problem, Verification, verify, verify_key};
 pub use workspace::FileWorkspace;

@@ -4,10 +4,12 @@ use serde::Serialize;
 use windlass_kernel::recovery::Finding;
 use windlass_kernel::run::Run;
 use windlass_kernel::{
-    ArtifactType, ChainError, Digest, Entry, Head, Link, Links, Machine, Reserved, State, TraceId,
-    is_call_artifact,
+    ArtifactType, Call, ChainError, Digest, Entry, Head, Link, Links, Machine, Reserved, State,
+    TraceId, is_call_artifact,
 };
 use windlass_store::{Store, StoreError, TraceState, Unreserved, Visitor};
+
+use crate::gateway::slot_of;
 
 /// How many broken traces are described; the others are only counted.
 const PROBLEMS_MAX: usize = 1000;
@@ -67,7 +69,7 @@ pub fn verify(
                 Ok(state) => state.head,
                 Err(_) => Head::empty(trace_id),
             };
-            let error = ChainError::Link { sequence_number, reason };
+            let error = ChainError::Key { sequence_number, reason };
             report.add_problem(trace_id, &head, head.sequence_number, &error);
         }
     }
@@ -77,6 +79,32 @@ pub fn verify(
         }
     }
     Ok(report)
+}
+
+/// What is wrong with the record of a call's key, if anything: without it the call could run again.
+///
+/// # Errors
+/// [`StoreError`] when the store cannot be read.
+pub fn verify_key(store: &dyn Store, call: &Call) -> Result<Option<ChainError>, StoreError> {
+    let (Some((request, _)), Some((tool_call, _))) = (&call.request, &call.tool_call) else {
+        return Ok(None);
+    };
+    let Some(key) = request.idempotency_key.clone() else { return Ok(None) };
+    let record = match store.load_idempotency(&slot_of(request, key)) {
+        // A record that leads to nothing is none.
+        Err(StoreError::Corrupt { .. }) => None,
+        found => found?,
+    };
+    let holds = record.is_some_and(|record| {
+        record.trace_id == call.head.trace_id
+            && record.reservation.tool_call_id == tool_call.tool_call_id
+            && record.reservation.request_digest == tool_call.proposal_digest
+    });
+    // The call is the last entry, or its effect is.
+    let sequence_number =
+        call.head.sequence_number.saturating_sub(u64::from(call.effect.is_some()));
+    let reason = Unreserved::LOST;
+    Ok((!holds).then_some(ChainError::Key { sequence_number, reason }))
 }
 
 /// Checks the newest checkpoint of a trace against its entry.

@@ -38,6 +38,21 @@ type Tamper = fn(&mut Tables, TraceId);
 
 /// What is done to the call of four entries, the code, and the first entry that is not right.
 const TAMPERS: &[(&str, Tamper, Code, u64)] = &[
+    (
+        "its key is lost",
+        |tables, id| tables.keys.retain(|_, record| record.trace_id != id),
+        Code::StateChecksumMismatch,
+        3,
+    ),
+    (
+        "its key is another's",
+        |tables, id| {
+            let records = tables.keys.values_mut().filter(|record| record.trace_id == id);
+            records.for_each(|record| record.reservation.request_digest = Digest::GENESIS);
+        },
+        Code::StateChecksumMismatch,
+        3,
+    ),
     ("cut off", |tables, id| drop(records(tables, id).pop()), Code::StateSequenceGap, 4),
     ("all entries gone", |tables, id| records(tables, id).clear(), Code::StateSequenceGap, 1),
     ("first gone", |tables, id| drop(records(tables, id).remove(0)), Code::StateSequenceGap, 1),

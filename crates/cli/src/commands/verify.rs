@@ -96,6 +96,10 @@ fn one(store: &dyn Store, id: TraceId, output: &Output) -> Done {
         None => fold.call.head.matches(&state.head).err(),
         broken => broken,
     };
+    let error = match error {
+        None => windlass_runtime::verify_key(store, &fold.call)?,
+        broken => broken,
+    };
     let (error, head) = match error {
         None => match broken_checkpoint(store, id)? {
             Some(error) => (Some(error), state.head),

@@ -148,6 +148,30 @@ fn every_tampering_is_found_and_nothing_is_repaired() {
     }
 }
 
+/// With its key's record gone, the same call would run again.
+#[test]
+fn a_key_that_is_not_on_record_is_found() {
+    for sql in [
+        "DELETE FROM keys",
+        "UPDATE keys SET hash = hash + 1",
+        "UPDATE keys SET trace_number = trace_number + 1",
+        "UPDATE entries SET server_id = 'other' WHERE id % 16777216 = 3",
+        "UPDATE entries SET request_digest = zeroblob(32) WHERE id % 16777216 = 3",
+    ] {
+        let place = Place::with_project();
+        let outcome = place.shell("shell/read", "echo one", &["--key", "k-1", "--json"]).exit(0);
+        let id = outcome.json()["trace_id"].as_str().unwrap().to_owned();
+        place.completed();
+        place.run(&["verify"]).exit(0);
+        place.tamper().execute_batch(sql).unwrap();
+        for words in [&["verify"][..], &["verify", &id]] {
+            let verified = place.run(words).exit(5).quiet();
+            let verified = verified.says(&id).says("its idempotency key is not reserved");
+            verified.says("[STATE_CHECKSUM_MISMATCH]");
+        }
+    }
+}
+
 #[test]
 fn a_trace_without_its_head_is_found() {
     let place = Place::with_project();

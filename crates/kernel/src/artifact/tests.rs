@@ -119,6 +119,26 @@ fn names_are_written_as_by_a_general_writer() {
     check(Code::ALL);
 }
 
+/// Names that look like the text around them are read as they are.
+#[test]
+fn hostile_names_are_read_as_they_are() {
+    for text in [
+        "",
+        "\\",
+        "\"}",
+        "x\",\"tool_server\":\"y",
+        "\\\",\"tool_server\":\"y",
+        "\",\"tool_name\":\"z\",\"tool_server\":\"y\"}",
+        "tool_name\":",
+    ] {
+        for artifact in artifacts(1, text, 1.0, Some(text.to_owned())) {
+            let bytes = artifact.to_bytes().unwrap();
+            let read = crate::Link::read(artifact.artifact_type(), &bytes).unwrap();
+            assert_eq!(read, crate::Link::of(&artifact).unwrap(), "{text}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn fields_are_written_in_canonical_order(
