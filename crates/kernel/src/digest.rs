@@ -137,8 +137,15 @@ impl FromStr for Digest {
     type Err = DigestError;
 
     fn from_str(text: &str) -> Result<Self, DigestError> {
+        Self::parse(text.as_bytes())
+    }
+}
+
+impl Digest {
+    /// Reads the text of a digest.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, DigestError> {
         let mut bytes = [0; 32];
-        read_hex(text.as_bytes(), &mut bytes).ok_or(DigestError)?;
+        read_hex(text, &mut bytes).ok_or(DigestError)?;
         Ok(Self(bytes))
     }
 }

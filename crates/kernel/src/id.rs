@@ -77,7 +77,13 @@ impl FromStr for Uuid7 {
     type Err = IdError;
 
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let text = text.as_bytes();
+        Self::parse(text.as_bytes())
+    }
+}
+
+impl Uuid7 {
+    /// Reads the text of an id.
+    pub(crate) fn parse(text: &[u8]) -> Result<Self, IdError> {
         if text.len() != 36 {
             return Err(IdError);
         }

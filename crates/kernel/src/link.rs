@@ -8,7 +8,7 @@ use crate::artifact::{Artifact, Decision};
 use crate::canon::CanonError;
 use crate::scan;
 use crate::{
-    ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, State, ToolCallId, TraceId,
+    ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, State, ToolCallId, TraceId, Uuid7,
 };
 
 /// The ties of one artifact.
@@ -119,7 +119,7 @@ impl Link {
             ArtifactType::SupervisorDecision => {
                 let names = ["artifact_id", "trace_id", "request_digest", "decision"];
                 let [artifact_id, trace_id, request, decision] = scan::members(body, names)?;
-                let request_digest = parsed(request)?;
+                let request_digest = digest(request)?;
                 let decision = serde_json::from_slice(decision).ok()?;
                 (artifact_id, trace_id, Tie::Decision { request_digest, decision })
             }
@@ -136,9 +136,9 @@ impl Link {
                     ],
                 )?;
                 let tie = CallTie {
-                    decision_digest: parsed(decision)?,
-                    tool_call_id: ToolCallId(parsed(call)?),
-                    proposal_digest: parsed(proposal)?,
+                    decision_digest: digest(decision)?,
+                    tool_call_id: ToolCallId(id(call)?),
+                    proposal_digest: digest(proposal)?,
                     idempotency_key: optional(key)?,
                 };
                 (artifact_id, trace_id, Tie::Call(tie))
@@ -146,18 +146,18 @@ impl Link {
             ArtifactType::ToolEffect => {
                 let names =
                     ["artifact_id", "trace_id", "tool_call_digest", "tool_call_id", "outcome"];
-                let [artifact_id, trace_id, digest, call, outcome] = scan::members(body, names)?;
+                let [artifact_id, trace_id, call_digest, call, outcome] =
+                    scan::members(body, names)?;
                 let tie = Tie::Effect {
-                    tool_call_digest: parsed(digest)?,
-                    tool_call_id: ToolCallId(parsed(call)?),
+                    tool_call_digest: digest(call_digest)?,
+                    tool_call_id: ToolCallId(id(call)?),
                     outcome: serde_json::from_slice(outcome).ok()?,
                 };
                 (artifact_id, trace_id, tie)
             }
             ArtifactType::RunEvent => return None,
         };
-        let (artifact_id, trace_id) =
-            (ArtifactId(parsed(artifact_id)?), TraceId(parsed(trace_id)?));
+        let (artifact_id, trace_id) = (ArtifactId(id(artifact_id)?), TraceId(id(trace_id)?));
         Some(Self { artifact_id, trace_id, tie })
     }
 
@@ -226,9 +226,14 @@ fn tool_and_server(proposal: &[u8]) -> Option<(&str, &str)> {
     plain.then_some((tool, server))
 }
 
-/// A value that is written as a string.
-fn parsed<T: std::str::FromStr>(value: &[u8]) -> Option<T> {
-    scan::plain(value)?.parse().ok()
+/// An id; none of its letters is ever written otherwise.
+fn id(value: &[u8]) -> Option<Uuid7> {
+    Uuid7::parse(scan::quoted(value)?).ok()
+}
+
+/// A digest, likewise.
+fn digest(value: &[u8]) -> Option<Digest> {
+    Digest::parse(scan::quoted(value)?).ok()
 }
 
 /// A string, or null.

@@ -47,15 +47,22 @@ pub(crate) fn plain(value: &[u8]) -> Option<&str> {
     text.0.is_empty().then(|| std::str::from_utf8(letters).ok())?
 }
 
+/// What stands between the quotes of a value that [`members`] has found, if it is a string.
+pub(crate) fn quoted(value: &[u8]) -> Option<&[u8]> {
+    value.strip_prefix(b"\"")?.strip_suffix(b"\"")
+}
+
 /// What is left to read.
 struct Text<'a>(&'a [u8]);
 
 impl<'a> Text<'a> {
+    #[inline]
     fn eat(&mut self, byte: u8) -> Option<()> {
         let (first, rest) = self.0.split_first()?;
         (*first == byte).then(|| self.0 = rest)
     }
 
+    #[inline]
     fn skip(&mut self, count: usize) -> Option<()> {
         self.0 = self.0.get(count..)?;
         Some(())
@@ -101,6 +108,7 @@ impl<'a> Text<'a> {
     }
 
     /// A string whose letters stand for themselves.
+    #[inline]
     fn plain_string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"')?;
         let before = self.0;
@@ -110,6 +118,7 @@ impl<'a> Text<'a> {
         before.get(..length)
     }
 
+    #[inline]
     fn string(&mut self) -> Option<()> {
         self.eat(b'"')?;
         loop {
@@ -156,6 +165,7 @@ impl<'a> Text<'a> {
 }
 
 /// How many letters that stand for themselves a text begins with; `None` when it has no others.
+#[inline]
 fn run_length(text: &[u8]) -> Option<usize> {
     let length = plain_length(text);
     (length < text.len()).then_some(length)

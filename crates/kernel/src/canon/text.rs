@@ -22,6 +22,7 @@ pub(super) const fn is_escaped(byte: u8) -> bool {
 }
 
 /// How many bytes from the beginning on stand for themselves in a string.
+#[inline]
 pub(crate) fn plain_length(text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
     for (index, word) in words.iter().enumerate() {
