@@ -18,7 +18,7 @@ mod raw;
 mod runs;
 
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
@@ -290,7 +290,8 @@ fn checkpointing(folder: &Path, effort: &Effort) -> Result<()> {
     Ok(())
 }
 
-/// Removes a database and what lies beside it.
+/// Removes a database and what lies beside it, and lets the disk come to rest: to free what was
+/// written costs it time, which is not that of what is measured next.
 fn remove(path: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
@@ -298,4 +299,9 @@ fn remove(path: &Path) {
         // What is not there need not be removed.
         drop(std::fs::remove_file(name));
     }
+    if let Some(folder) = path.parent() {
+        // Where folders cannot be synced, the pause must do.
+        drop(std::fs::File::open(folder).and_then(|folder| folder.sync_all()));
+    }
+    std::thread::sleep(Duration::from_millis(50));
 }

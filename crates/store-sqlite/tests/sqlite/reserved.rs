@@ -37,7 +37,8 @@ impl Visitor for Keys {
     }
 }
 
-fn told(store: &dyn Store) -> Result<BTreeSet<(TraceId, u64, &'static str)>, StoreError> {
+/// What a scan tells of keys.
+pub fn told(store: &dyn Store) -> Result<BTreeSet<(TraceId, u64, &'static str)>, StoreError> {
     let mut keys = Keys::default();
     store.scan(&mut keys)?;
     Ok(keys.unreserved)

@@ -234,6 +234,7 @@ fn a_database_of_an_older_version_is_taken_over_as_it_is() {
                    DELETE FROM traces WHERE trace_number = 3;";
         place.tamper().execute_batch(sql).unwrap();
         assert_eq!(crate::support::verify(&place.open()), (2, 8), "version {version}");
+        assert!(crate::reserved::told(&place.open()).unwrap().is_empty(), "version {version}");
         let tables = "SELECT count(*) FROM sqlite_schema WHERE name LIKE 'entries%'";
         let left: i64 = place.connect().query_row(tables, [], |row| row.get(0)).unwrap();
         assert_eq!(left, 0);
