@@ -51,7 +51,7 @@ fn run(root: &Path, arguments: &[&str]) -> Result<Option<()>> {
         ["vectors"] => settle(root, &vectors::files()?, Mode::Write, "vectors"),
         ["vectors", "--check"] => settle(root, &vectors::files()?, Mode::Check, "vectors"),
         ["bench", rest @ ..] => {
-            let mut all = vec!["run", "--release", "-p", "windlass-bench", "--"];
+            let mut all = vec!["run", "--profile", "dist", "-p", "windlass-bench", "--"];
             all.extend(rest);
             check::cargo(root, &all)
         }
