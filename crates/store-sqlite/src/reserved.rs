@@ -40,19 +40,22 @@ impl<'a> Check<'a> {
         Ok(Self { connection, upto, seed: RandomState::default(), sum: 0 })
     }
 
-    /// Takes an entry into account. Says whether it has, or its record in full has, what the visitor
+    /// Takes an entry into account. Tells if neither it nor a record in full has what the visitor
     /// says must be reserved with it.
     pub fn entry(
         &mut self,
         line: &Line<'_>,
         promised: Option<Reserved<'_>>,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<Unreserved>, StoreError> {
         if let Some(hash) = self.filed_hash(line) {
             self.sum = self.sum.wrapping_add(self.mix(hash, line.number));
         }
-        promised.map_or(Ok(true), |key| {
-            Ok(keys::in_line(line) == Some(key) || self.recorded(line, &key)?)
-        })
+        let Some(key) = promised else { return Ok(None) };
+        if keys::in_line(line) == Some(key) || self.recorded(line, &key)? {
+            return Ok(None);
+        }
+        let (sequence_number, reason) = (line.sequence_number, Unreserved::LOST);
+        Ok(trace_of(line).map(|trace_id| Unreserved { trace_id, sequence_number, reason }))
     }
 
     /// The number of the key that must be filed for an entry.
@@ -68,23 +71,12 @@ impl<'a> Check<'a> {
 
     /// Whether a key has a record in full that says what it must.
     fn recorded(&self, line: &Line<'_>, key: &Reserved<'_>) -> Result<bool, StoreError> {
-        let slot = Slot {
-            server_id: key.server_id.to_owned(),
-            tool_name: key.tool_name.to_owned(),
-            idempotency_key: key.idempotency_key.to_owned(),
-        };
-        let record = match KeyFinder::new(self.connection)?.find(&slot) {
+        let record = match KeyFinder::new(self.connection)?.find(&Slot::from(key)) {
             // One that cannot be read says nothing.
             Err(StoreError::Corrupt { .. }) => None,
             found => found?,
         };
-        Ok(record.is_some_and(|record| {
-            line.entry().is_ok_and(|entry| {
-                record.trace_id == entry.trace_id
-                    && record.reservation.request_digest == key.request_digest
-                    && Some(record.reservation.tool_call_id) == entry.tool_call_id
-            })
-        }))
+        Ok(record.is_some_and(|record| line.entry().is_ok_and(|entry| record.is_for(key, &entry))))
     }
 
     /// Ends, after the last entry, and tells the visitor what does not match.

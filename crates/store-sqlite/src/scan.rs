@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::{Connection, Rows, params};
 use windlass_kernel::{State, TraceId, Uuid7};
-use windlass_store::{Counts, Record, StoreError, TraceFilter, TraceState, Unreserved, Visitor};
+use windlass_store::{Counts, Record, StoreError, TraceFilter, TraceState, Visitor};
 
 use crate::error::During;
 use crate::find;
@@ -24,39 +24,31 @@ pub fn scan(connection: &Connection, visitor: &mut dyn Visitor) -> Result<(), St
         .during(operation)?;
     let mut heads = Heads::new(recorded.query([]).during(operation)?);
     let mut keys = Check::new(connection)?;
-    let mut current: Option<(TraceNumber, TraceId)> = None;
+    let mut current: Option<TraceNumber> = None;
     let mut seen = 0_i64;
     lines::of_all(connection, |line| {
         let number = line.number;
         // What is in a trace's range belongs to it, whatever else it says.
-        let trace_id = match current {
-            Some((before, trace_id)) if before == number => trace_id,
-            Some(_) | None => {
-                let named = named_by(line);
-                let trace_id = if let Some(folded) = unfiled.get(&number) {
-                    let trace_id = named.or_else(|_| named_later(connection, number))?;
-                    visitor.trace(trace_id, folded.trace.as_ref().ok().map(|trace| &trace.state));
-                    trace_id
-                } else if let Ok(trace_id) = named
-                    && let Some(state) = heads.find(trace_id, number)?
-                {
-                    seen += 1;
-                    visitor.trace(trace_id, Some(&state));
-                    trace_id
-                } else {
-                    let (trace_id, trace) = begin(connection, number, named)?;
-                    seen += i64::from(trace.is_some());
-                    visitor.trace(trace_id, trace.as_ref());
-                    trace_id
-                };
-                current = Some((number, trace_id));
-                trace_id
+        if current != Some(number) {
+            let named = named_by(line);
+            if let Some(folded) = unfiled.get(&number) {
+                let trace_id = named.or_else(|_| named_later(connection, number))?;
+                visitor.trace(trace_id, folded.trace.as_ref().ok().map(|trace| &trace.state));
+            } else if let Ok(trace_id) = named
+                && let Some(state) = heads.find(trace_id, number)?
+            {
+                seen += 1;
+                visitor.trace(trace_id, Some(&state));
+            } else {
+                let (trace_id, trace) = begin(connection, number, named)?;
+                seen += i64::from(trace.is_some());
+                visitor.trace(trace_id, trace.as_ref());
             }
-        };
+            current = Some(number);
+        }
         visitor.entry(line.entry(), line.body());
-        if !keys.entry(line, visitor.reserved())? {
-            let (sequence_number, reason) = (line.sequence_number, Unreserved::LOST);
-            visitor.unreserved(Unreserved { trace_id, sequence_number, reason });
+        if let Some(lost) = keys.entry(line, visitor.reserved())? {
+            visitor.unreserved(lost);
         }
         Ok(ControlFlow::Continue(()))
     })?;

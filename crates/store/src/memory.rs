@@ -45,16 +45,7 @@ impl Tables {
 
     /// Whether a key is on record as an entry says.
     fn has(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
-        let slot = Slot {
-            server_id: key.server_id.to_owned(),
-            tool_name: key.tool_name.to_owned(),
-            idempotency_key: key.idempotency_key.to_owned(),
-        };
-        self.keys.get(&slot).is_some_and(|record| {
-            record.trace_id == entry.trace_id
-                && record.reservation.request_digest == key.request_digest
-                && Some(record.reservation.tool_call_id) == entry.tool_call_id
-        })
+        self.keys.get(&Slot::from(key)).is_some_and(|record| record.is_for(key, entry))
     }
 }
 

@@ -201,6 +201,16 @@ pub struct Slot {
     pub idempotency_key: String,
 }
 
+impl From<&Reserved<'_>> for Slot {
+    fn from(key: &Reserved<'_>) -> Self {
+        Self {
+            server_id: key.server_id.to_owned(),
+            tool_name: key.tool_name.to_owned(),
+            idempotency_key: key.idempotency_key.to_owned(),
+        }
+    }
+}
+
 /// A key bound to what it was first used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
@@ -221,6 +231,16 @@ pub struct IdempotencyRecord {
     pub trace_id: TraceId,
     /// The digest of the recorded effect: that of the trace's last artifact, once it has ended.
     pub effect_digest: Option<Digest>,
+}
+
+impl IdempotencyRecord {
+    /// Whether it is what a key is reserved for with an entry.
+    #[must_use]
+    pub fn is_for(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
+        self.trace_id == entry.trace_id
+            && self.reservation.request_digest == key.request_digest
+            && Some(self.reservation.tool_call_id) == entry.tool_call_id
+    }
 }
 
 /// Which traces to list.
