@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use windlass_kernel::{
-    ArtifactId, ArtifactType, Checkpoint, CheckpointState, Digest, Draft, Head, PlanId, State,
+    ArtifactId, ArtifactType, Digest, Draft, Head, PlanId, ReplayPoint, ReplayPointState, State,
     Timestamp, TraceId, Transition, Uuid7,
 };
 use windlass_runtime::{Source as _, System};
@@ -83,9 +83,9 @@ pub fn recover(folder: &Path, length: u64, behind: u64) -> Result<f64> {
         let appended = store.append(append)?;
         lease = appended.lease.or(lease);
         if head.sequence_number == length - behind
-            && let (Some(lease), Some(state)) = (&lease, CheckpointState::of(&head, plan_id))
+            && let (Some(lease), Some(state)) = (&lease, ReplayPointState::of(&head, plan_id))
         {
-            store.write_checkpoint(lease, &Checkpoint::new(state, Timestamp::EPOCH))?;
+            store.write_replay_point(lease, &ReplayPoint::new(state, Timestamp::EPOCH))?;
         }
     }
     let mut best = f64::MAX;

@@ -6,7 +6,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use windlass_kernel::artifact::{ActionRequest, SupervisorDecision, ToolCall, ToolEffect};
 use windlass_kernel::{
-    Checkpoint, Entry, ExecutionState, Machine, SCHEMA_VERSION, State, is_call_artifact,
+    Entry, ExecutionState, Machine, ReplayPoint, SCHEMA_VERSION, State, is_call_artifact,
 };
 
 use crate::generated::Generated;
@@ -18,7 +18,7 @@ pub fn files() -> Result<Vec<Generated>> {
     Ok(vec![
         file::<ExecutionState>("execution_state", ExecutionState::SCHEMA_ID)?,
         file::<Entry>("execution_log_entry", Machine::Call.schema_id())?,
-        file::<Checkpoint>("execution_checkpoint", Checkpoint::SCHEMA_ID)?,
+        file::<ReplayPoint>("execution_checkpoint", ReplayPoint::SCHEMA_ID)?,
         file::<ActionRequest>("action_request", ActionRequest::SCHEMA_ID)?,
         file::<SupervisorDecision>("supervisor_decision", SupervisorDecision::SCHEMA_ID)?,
         file::<ToolCall>("tool_call", ToolCall::SCHEMA_ID)?,

@@ -204,15 +204,16 @@ impl Book {
 
     /// Makes the checkpoint that is owed by what was just added, to be recorded with it.
     fn keep(&mut self) -> Result<Option<NewEntry>, EngineError> {
-        let (Some(owed), Some(State::Running)) = (self.run.owed(), self.run.head.state) else {
+        let (Some(owed), Some(State::Running)) = (self.run.due_checkpoint(), self.run.head.state)
+        else {
             return Ok(None);
         };
         let Some(keeper) = &self.keeper else {
             let what = "the loop wants checkpoints, and nothing keeps them here".to_owned();
             return Err(EngineError::NoCheckpoint { what });
         };
-        let cut = keeper.cut(&self.run, owed)?;
-        let (entry, event) = self.add(Event::Checkpointed(Box::new(cut)))?;
+        let checkpoint = keeper.checkpoint(&self.run, owed)?;
+        let (entry, event) = self.add(Event::Checkpointed(Box::new(checkpoint)))?;
         self.last.push(event);
         Ok(Some(entry))
     }

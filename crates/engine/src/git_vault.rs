@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_blobs::{BlobError, Blobs};
 use windlass_connect::{ChangeKind, FaultKind, Merged, Resume, SnapshotError, Snapshots, TreeId};
-use windlass_kernel::run::CutArtifact;
+use windlass_kernel::run::CheckpointArtifact;
 use windlass_kernel::{Code, Digest};
 
 use crate::error::EngineError;
@@ -74,11 +74,11 @@ impl Vault for GitVault {
         present.map(|one| one.tree.as_str().to_owned()).map_err(|error| trouble(&error))
     }
 
-    fn keep(&self, workspace: &Path, path: &str) -> Result<CutArtifact, EngineError> {
+    fn keep(&self, workspace: &Path, path: &str) -> Result<CheckpointArtifact, EngineError> {
         let file = workspace.join(path);
         let kept = self.opened()?.blobs.put_file(&file, BYTES_MAX).map_err(|error| lost(&error))?;
         let ending = Path::new(path).extension().and_then(|ending| ending.to_str());
-        Ok(CutArtifact {
+        Ok(CheckpointArtifact {
             artifact_type: ending.unwrap_or("file").to_owned(),
             digest: kept.digest,
             size_bytes: kept.bytes,

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use windlass_kernel::CheckpointId;
 use windlass_kernel::run::plan::{Concurrency, Doer, Phase};
-use windlass_kernel::run::{Cut, CutAt, CutKind, Owed, Run, Workspace};
+use windlass_kernel::run::{
+    Checkpoint, CheckpointKind, CheckpointSide, DueCheckpoint, Run, Workspace,
+};
 use windlass_runtime::Source;
 
 use crate::error::EngineError;
@@ -49,13 +51,17 @@ impl Keeper {
     }
 
     /// Makes the checkpoint that is owed.
-    pub(crate) fn cut(&self, run: &Run, owed: Owed) -> Result<Cut, EngineError> {
+    pub(crate) fn checkpoint(
+        &self,
+        run: &Run,
+        owed: DueCheckpoint,
+    ) -> Result<Checkpoint, EngineError> {
         let id = CheckpointId(self.source.fresh_id());
         let Some((phase, state)) = run.phase(owed.phase) else {
             return Err(EngineError::NoCheckpoint { what: "its phase is not in the plan".into() });
         };
-        let done = state.done.as_ref().filter(|_| owed.at == CutAt::Post);
-        let own = branch_path(run, phase, owed.attempt).filter(|_| owed.at == CutAt::Post);
+        let done = state.done.as_ref().filter(|_| owed.at == CheckpointSide::Post);
+        let own = branch_path(run, phase, owed.attempt).filter(|_| owed.at == CheckpointSide::Post);
         let workspace = self.workspace(run);
         let tree = self.tree(run, owed, phase, &reference(run, id, "tree"))?;
         let branch = match &own {
@@ -70,7 +76,7 @@ impl Keeper {
         for path in done.iter().flat_map(|done| done.outputs.keys()) {
             artifacts.insert(path.clone(), self.vault.keep(&folder, path)?);
         }
-        Ok(Cut {
+        Ok(Checkpoint {
             artifacts,
             at: owed.at,
             attempt: owed.attempt,
@@ -95,14 +101,15 @@ impl Keeper {
     fn tree(
         &self,
         run: &Run,
-        owed: Owed,
+        owed: DueCheckpoint,
         phase: &Phase,
         reference: &str,
     ) -> Result<String, EngineError> {
         let workspace = self.workspace(run);
         let mut lately = self.lately.lock().unwrap_or_else(PoisonError::into_inner);
         let known = lately.get(&workspace).filter(|known| {
-            let idle = !known.worked || (owed.at == CutAt::Post && wrote_nothing(run, phase, owed));
+            let idle = !known.worked
+                || (owed.at == CheckpointSide::Post && wrote_nothing(run, phase, owed));
             idle && known.at.elapsed() < FRESH
         });
         let tree = match known {
@@ -126,7 +133,7 @@ impl Keeper {
 }
 
 /// Whether a phase that has ended cannot have changed the workspace, nor anything beside it.
-fn wrote_nothing(run: &Run, phase: &Phase, owed: Owed) -> bool {
+fn wrote_nothing(run: &Run, phase: &Phase, owed: DueCheckpoint) -> bool {
     let alone = run.plan().is_some_and(|plan| plan.concurrency == Concurrency::Serial);
     let done = run.phase(owed.phase).and_then(|(_, state)| state.done.as_ref());
     let calls = done.is_none_or(|done| !done.calls.is_empty() || done.failure.is_some());
@@ -146,20 +153,20 @@ pub(crate) fn branch_path(run: &Run, phase: &Phase, attempt: u32) -> Option<Stri
 }
 
 /// What is to be known of a checkpoint beyond its fields.
-fn metadata(run: &Run, owed: Owed) -> Value {
+fn metadata(run: &Run, owed: DueCheckpoint) -> Value {
     let done = run.phase(owed.phase).and_then(|(_, state)| state.done.as_ref());
     match owed.kind {
-        CutKind::Started => {
+        CheckpointKind::Started => {
             let findings = run.phase(owed.phase).map(|(_, state)| state.findings.clone());
             json!({"findings": findings})
         }
-        CutKind::Succeeded => json!({}),
-        CutKind::Failed => match done.and_then(|done| done.failure.as_ref()) {
+        CheckpointKind::Succeeded => json!({}),
+        CheckpointKind::Failed => match done.and_then(|done| done.failure.as_ref()) {
             Some(failure) => json!({"error": {"class": failure.class, "reason": failure.reason}}),
             None => json!({"rejection": done.map(|done| done.answer.clone())}),
         },
-        CutKind::Approved => json!({"approval": done.map(|done| done.answer.clone())}),
-        CutKind::Rollback => match run.taken_back.as_deref() {
+        CheckpointKind::Approved => json!({"approval": done.map(|done| done.answer.clone())}),
+        CheckpointKind::Rollback => match run.taken_back.as_deref() {
             Some(rollback) => json!({
                 "archived": rollback.archived,
                 "by": rollback.by,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use windlass_kernel::run::{CutNote, Event, Next, PhaseStatus, Rollback, Run};
+use windlass_kernel::run::{CheckpointRecord, Event, Next, PhaseStatus, Rollback, Run};
 use windlass_kernel::{CheckpointId, Code, State, TraceId};
 
 use crate::book::Book;
@@ -35,7 +35,7 @@ pub struct RollbackRequest {
 #[derive(Clone, Debug)]
 pub struct RollbackPlan {
     /// The checkpoint.
-    pub to: CutNote,
+    pub to: CheckpointRecord,
     /// The phases whose work is put aside.
     pub archived: Vec<String>,
     /// The files that would become others.
@@ -63,12 +63,12 @@ impl Engine {
         checkpoint: CheckpointId,
     ) -> Result<RollbackPlan, EngineError> {
         let run = self.read(trace_id)?;
-        let cut = target(&run, checkpoint)?;
-        let Some(workspace) = &cut.workspace else {
-            return Ok(bare(&run, cut));
+        let checkpoint = target(&run, checkpoint)?;
+        let Some(workspace) = &checkpoint.workspace else {
+            return Ok(bare(&run, checkpoint));
         };
         let now = self.keeper()?.vault().present(&self.workspace(&run))?;
-        self.compare(&run, cut, &workspace.tree, &now).map(|(plan, _)| plan)
+        self.compare(&run, checkpoint, &workspace.tree, &now).map(|(plan, _)| plan)
     }
 
     /// Takes a run back and, if told so, on from there.
@@ -109,8 +109,8 @@ impl Engine {
             let message = message.to_owned();
             return Err(EngineError::Requirement { code: Code::PolicyChangedMidRun, message });
         }
-        let cut = target(&run, request.checkpoint)?.clone();
-        let rollback = self.prepare(&run, &cut, request)?;
+        let checkpoint = target(&run, request.checkpoint)?.clone();
+        let rollback = self.prepare(&run, &checkpoint, request)?;
         let mut events = Vec::new();
         if run.head.state == Some(State::Init) {
             events.push(Event::Begun {});
@@ -125,28 +125,28 @@ impl Engine {
     fn prepare(
         &self,
         run: &Run,
-        cut: &CutNote,
+        checkpoint: &CheckpointRecord,
         request: &RollbackRequest,
     ) -> Result<Rollback, EngineError> {
         let mut rollback = Rollback {
-            archived: run.archived_by(cut),
+            archived: run.archived_by(checkpoint),
             by: request.by.clone(),
-            checkpoint: cut.id,
-            from: run.cuts.last().map(|cut| cut.id),
+            checkpoint: checkpoint.id,
+            from: run.checkpoints.last().map(|checkpoint| checkpoint.id),
             reason: request.reason.clone(),
             resume: request.resume,
             snapshot: None,
             target: None,
             tree: None,
         };
-        let Some(workspace) = &cut.workspace else { return Ok(rollback) };
+        let Some(workspace) = &checkpoint.workspace else { return Ok(rollback) };
         let keeper = self.keeper()?;
         let place = self.workspace(run);
         // Every rollback keeps what it found under a name of its own.
         let number = run.head.sequence_number;
         let kept = format!("{}/rollback-{number}/before", name(run));
         let now = keeper.vault().capture(&place, &kept)?;
-        let (plan, trees) = self.compare(run, cut, &workspace.tree, &now)?;
+        let (plan, trees) = self.compare(run, checkpoint, &workspace.tree, &now)?;
         if !plan.changed.is_empty() && !request.force {
             let paths = plan.changed.iter().map(|path| path.to_string_lossy().into_owned());
             return Err(EngineError::Changed { run: name(run), paths: paths.collect() });
@@ -165,7 +165,7 @@ impl Engine {
     fn compare(
         &self,
         run: &Run,
-        cut: &CutNote,
+        checkpoint: &CheckpointRecord,
         tree: &str,
         now: &str,
     ) -> Result<(RollbackPlan, Trees), EngineError> {
@@ -196,7 +196,7 @@ impl Engine {
             changed: since.into_iter().map(|one| one.path).collect(),
             changes,
             left,
-            ..bare(run, cut)
+            ..bare(run, checkpoint)
         };
         Ok((plan, Trees { tree: tree.to_owned(), target }))
     }
@@ -237,17 +237,17 @@ impl Engine {
     }
 }
 
-fn target(run: &Run, checkpoint: CheckpointId) -> Result<&CutNote, EngineError> {
+fn target(run: &Run, checkpoint: CheckpointId) -> Result<&CheckpointRecord, EngineError> {
     run.may_roll_back(checkpoint).map_err(|why| EngineError::NoCheckpoint {
         what: format!("run `{}` cannot be taken back to {checkpoint}: {why}", name(run)),
     })
 }
 
 /// A rollback of which only the run's state is known.
-fn bare(run: &Run, cut: &CutNote) -> RollbackPlan {
+fn bare(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
     RollbackPlan {
-        to: cut.clone(),
-        archived: run.archived_by(cut),
+        to: checkpoint.clone(),
+        archived: run.archived_by(checkpoint),
         changes: Vec::new(),
         changed: Vec::new(),
         left: Vec::new(),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use windlass_kernel::Digest;
-use windlass_kernel::run::CutArtifact;
+use windlass_kernel::run::CheckpointArtifact;
 
 use crate::error::EngineError;
 
@@ -27,7 +27,7 @@ pub trait Vault: Send + Sync {
     ///
     /// # Errors
     /// [`EngineError`] when it cannot be kept.
-    fn keep(&self, workspace: &Path, path: &str) -> Result<CutArtifact, EngineError>;
+    fn keep(&self, workspace: &Path, path: &str) -> Result<CheckpointArtifact, EngineError>;
 
     /// Keeps a tree that is known under a reference more.
     ///

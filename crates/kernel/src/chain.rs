@@ -132,7 +132,7 @@ pub enum ChainError {
     },
     /// A checkpoint does not match its digest or the entries it summarises.
     #[error("the checkpoint at entry {sequence_number} does not match {what}")]
-    Checkpoint {
+    ReplayPoint {
         /// The entry it was made at.
         sequence_number: u64,
         /// What it does not match.
@@ -166,7 +166,7 @@ impl ChainError {
             | Self::Artifact { .. }
             | Self::Link { .. }
             | Self::Key { .. }
-            | Self::Checkpoint { .. } => Code::StateChecksumMismatch,
+            | Self::ReplayPoint { .. } => Code::StateChecksumMismatch,
         }
     }
 }

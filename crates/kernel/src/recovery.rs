@@ -86,7 +86,7 @@ impl Finding {
             chain_valid: error.is_none(),
             error_code: error.map(ChainError::code),
             divergence_point: error.map(|error| match error {
-                ChainError::Checkpoint { sequence_number, .. }
+                ChainError::ReplayPoint { sequence_number, .. }
                 | ChainError::Key { sequence_number, .. }
                 | ChainError::HeadMismatch { sequence_number } => *sequence_number,
                 ChainError::Truncated { expected, found } => expected.min(found).saturating_add(1),

@@ -4,8 +4,8 @@
 
 mod branch;
 mod check;
+mod checkpoint;
 mod consensus;
-mod cut;
 mod due;
 mod effect;
 mod event;
@@ -23,8 +23,11 @@ mod rewind;
 mod state;
 
 pub use branch::{Branch, Conflict, Merging};
+pub use checkpoint::{
+    Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointRecord, CheckpointSide,
+    DueCheckpoint, Rollback, Workspace,
+};
 pub use consensus::{APPROVED, CONDITIONAL, REJECTED, Review};
-pub use cut::{Cut, CutArtifact, CutAt, CutKind, CutNote, Owed, Rollback, Workspace};
 pub use event::{Event, Note, RunEvent};
 pub use fold::RunError;
 pub use govern::{ComplianceResult, GateResult, GateStatus, Governed};

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use windlass_kernel::recovery::{Plan, UncertainRule, plan};
 use windlass_kernel::verify::Chain;
 use windlass_kernel::{
-    ArtifactId, ArtifactType, Call, Checkpoint, CheckpointState, Code, Digest, Draft, Entry,
-    ExecutionState, Head, PlanId, State, Timestamp, ToolCallId, TraceId, Transition, Uuid7, canon,
+    ArtifactId, ArtifactType, Call, Code, Digest, Draft, Entry, ExecutionState, Head, PlanId,
+    ReplayPoint, ReplayPointState, State, Timestamp, ToolCallId, TraceId, Transition, Uuid7, canon,
 };
 
 const CHAIN_CODES: [Code; 3] =
@@ -160,10 +160,10 @@ fn invariant_replay_ends_at_the_head(entries: &[Entry], head: &Head) {
 
 fn invariant_a_checkpoint_agrees_with_its_head(head: &Head) {
     let plan_id = PlanId(id(4, 4));
-    let Some(state) = CheckpointState::of(head, plan_id) else { return };
-    let checkpoint = Checkpoint::new(state, Timestamp::from_unix_ms(0).unwrap());
+    let Some(state) = ReplayPointState::of(head, plan_id) else { return };
+    let checkpoint = ReplayPoint::new(state, Timestamp::from_unix_ms(0).unwrap());
     let text = serde_json::to_string(&checkpoint).unwrap();
-    let read: Checkpoint = serde_json::from_str(&text).unwrap();
+    let read: ReplayPoint = serde_json::from_str(&text).unwrap();
     assert_eq!(read.agrees_with(head), Ok(()));
     assert_eq!(Some(ExecutionState::of(head, plan_id).current_state), head.state);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use windlass_kernel::artifact::Artifact;
 use windlass_kernel::{
-    Body, Call, ChainError, Checkpoint, CheckpointState, Digest, Draft, Head, PlanId, Timestamp,
+    Body, Call, ChainError, Digest, Draft, Head, PlanId, ReplayPoint, ReplayPointState, Timestamp,
     TraceId, transition_of,
 };
 use windlass_store::{
@@ -152,9 +152,9 @@ impl Ledger {
             return Ok(());
         }
         if let (Some(lease), Some(state)) =
-            (self.lease(), CheckpointState::of(&self.recorded, self.plan_id))
+            (self.lease(), ReplayPointState::of(&self.recorded, self.plan_id))
         {
-            self.store.write_checkpoint(lease, &Checkpoint::new(state, ts))?;
+            self.store.write_replay_point(lease, &ReplayPoint::new(state, ts))?;
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ pub struct Loaded {
 pub fn load(store: &dyn Store, trace_id: TraceId) -> Result<Loaded, GatewayError> {
     let corrupt = |source| GatewayError::Corrupt { trace_id, source };
     let state = store.load_state(trace_id)?;
-    let checkpoint = store.load_latest_checkpoint(trace_id)?;
+    let checkpoint = store.load_latest_replay_point(trace_id)?;
     if let Some(checkpoint) = &checkpoint {
         checkpoint.validate().map_err(corrupt)?;
         if checkpoint.checkpoint_sequence_number > state.head.sequence_number {

@@ -25,7 +25,7 @@ pub struct Replayed {
 pub fn replay(store: &dyn Store, trace_id: TraceId) -> Result<Replayed, GatewayError> {
     let corrupt = |source| GatewayError::Corrupt { trace_id, source };
     let recorded = store.load_state(trace_id)?;
-    let (mut head, mut entries_read) = match store.load_latest_checkpoint(trace_id)? {
+    let (mut head, mut entries_read) = match store.load_latest_replay_point(trace_id)? {
         None => (Head::empty(trace_id), 0),
         Some(checkpoint) => {
             let at = checkpoint.checkpoint_sequence_number;
@@ -44,7 +44,7 @@ pub fn replay(store: &dyn Store, trace_id: TraceId) -> Result<Replayed, GatewayE
             checkpoint.agrees_with(&head).map_err(corrupt)?;
             if checkpoint.checkpoint_state.plan_id != recorded.plan_id {
                 let what = "its trace's plan";
-                return Err(corrupt(ChainError::Checkpoint { sequence_number: at, what }));
+                return Err(corrupt(ChainError::ReplayPoint { sequence_number: at, what }));
             }
             (head, 1)
         }

@@ -112,7 +112,7 @@ fn verify_checkpoint(
     store: &dyn Store,
     trace_id: TraceId,
 ) -> Result<Option<(ChainError, Head)>, StoreError> {
-    let Some(checkpoint) = store.load_latest_checkpoint(trace_id)? else { return Ok(None) };
+    let Some(checkpoint) = store.load_latest_replay_point(trace_id)? else { return Ok(None) };
     let sequence_number = checkpoint.checkpoint_sequence_number;
     let before = sequence_number.saturating_sub(1);
     let entry = match store.list_log_entries(trace_id, before, 1) {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use windlass_kernel::{
-    Checkpoint, CheckpointState, Code, Digest, Entry, PlanId, State, ToolCallId, TraceId, Uuid7,
+    Code, Digest, Entry, PlanId, ReplayPoint, ReplayPointState, State, ToolCallId, TraceId, Uuid7,
 };
 use windlass_runtime::{Answer, Gateway, Voice};
 use windlass_store::{
@@ -111,12 +111,12 @@ const DAMAGES: &[(&str, Code, Tamper)] = &[
     }),
 ];
 
-fn checkpoint(tables: &mut Tables, id: TraceId, change: fn(&mut CheckpointState)) {
+fn checkpoint(tables: &mut Tables, id: TraceId, change: fn(&mut ReplayPointState)) {
     let trace = tables.traces[&id];
-    let mut state = CheckpointState::of(&trace.head, trace.plan_id).unwrap();
+    let mut state = ReplayPointState::of(&trace.head, trace.plan_id).unwrap();
     change(&mut state);
     let ts = windlass_kernel::Timestamp::EPOCH;
-    tables.checkpoints.entry(id).or_default().push(Checkpoint::new(state, ts));
+    tables.checkpoints.entry(id).or_default().push(ReplayPoint::new(state, ts));
 }
 
 fn gateway(world: &World) -> Gateway {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Checkpoint, Code, State, TraceId};
+use windlass_kernel::{Code, ReplayPoint, State, TraceId};
 use windlass_runtime::{Answer, CallReport, Gateway, GatewayError, Voice};
 use windlass_store::{
     AcquireError, Append, AppendError, Appended, IdempotencyRecord, Lease, Record, Slot, Store,
@@ -69,8 +69,8 @@ failing! {
     append(append: Append<'_>) -> Result<Appended, AppendError>;
     list_log_entries(trace_id: TraceId, after: u64, limit: usize)
         -> Result<Vec<Record>, StoreError>;
-    write_checkpoint(lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError>;
-    load_latest_checkpoint(trace_id: TraceId) -> Result<Option<Checkpoint>, StoreError>;
+    write_replay_point(lease: &Lease, checkpoint: &ReplayPoint) -> Result<(), AppendError>;
+    load_latest_replay_point(trace_id: TraceId) -> Result<Option<ReplayPoint>, StoreError>;
     acquire(trace_id: TraceId) -> Result<Lease, AcquireError>;
     release(lease: Lease) -> Result<(), StoreError>;
     load_idempotency(slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError>;

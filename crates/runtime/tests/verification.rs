@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use windlass_kernel::{Checkpoint, CheckpointState, Code, Digest, State, TraceId, Uuid7};
+use windlass_kernel::{Code, Digest, ReplayPoint, ReplayPointState, State, TraceId, Uuid7};
 use windlass_runtime::{Verification, verify};
 use windlass_store::{Record, Tables};
 use windlass_testkit::gateway::{TestSupervisor, World, call};
@@ -215,7 +215,7 @@ fn a_removed_body_is_counted_and_the_chain_still_holds() {
 
 #[test]
 fn the_checkpoint_of_an_open_trace_is_checked() {
-    let changes: [fn(&mut CheckpointState); 3] = [
+    let changes: [fn(&mut ReplayPointState); 3] = [
         |state| state.last_sequence_number = 9,
         |state| state.current_state = State::Completed,
         |state| state.last_entry_digest = Digest::of(b"other"),
@@ -226,7 +226,7 @@ fn the_checkpoint_of_an_open_trace_is_checked() {
             let kept = tables.checkpoints.get_mut(&asked).unwrap().last_mut().unwrap();
             let mut state = kept.checkpoint_state;
             change(&mut state);
-            *kept = Checkpoint::new(state, kept.ts);
+            *kept = ReplayPoint::new(state, kept.ts);
         });
         let report = verified(&world);
         assert_eq!((report.broken, report.problems[0].trace_id), (1, asked), "{report:?}");

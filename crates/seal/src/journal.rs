@@ -223,8 +223,8 @@ pub fn calls_of(artifact_type: ArtifactType, body: &[u8]) -> Result<BTreeSet<Tra
 /// [`CanonError`] when the body is not an event of a run.
 pub fn contents_of(body: &[u8]) -> Result<BTreeSet<Digest>, CanonError> {
     let event = RunEvent::read(body)?.event;
-    if let Event::Checkpointed(cut) = event {
-        return Ok(cut.artifacts.values().map(|kept| kept.digest).collect());
+    if let Event::Checkpointed(checkpoint) = event {
+        return Ok(checkpoint.artifacts.values().map(|kept| kept.digest).collect());
     }
     let Event::PhaseDone { done, .. } = event else { return Ok(BTreeSet::new()) };
     Ok(done.outputs.into_values().collect())

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OptionalExtension, params};
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Checkpoint, HolderId, TraceId, canon};
+use windlass_kernel::{HolderId, ReplayPoint, TraceId, canon};
 use windlass_store::{
     AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord, Lease,
     Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
@@ -215,7 +215,11 @@ impl Store for SqliteStore {
         })
     }
 
-    fn write_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError> {
+    fn write_replay_point(
+        &self,
+        lease: &Lease,
+        checkpoint: &ReplayPoint,
+    ) -> Result<(), AppendError> {
         let me = self.holder.id();
         let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
         let checkpoint = checkpoint.clone();
@@ -239,7 +243,10 @@ impl Store for SqliteStore {
         })?
     }
 
-    fn load_latest_checkpoint(&self, trace_id: TraceId) -> Result<Option<Checkpoint>, StoreError> {
+    fn load_latest_replay_point(
+        &self,
+        trace_id: TraceId,
+    ) -> Result<Option<ReplayPoint>, StoreError> {
         let operation = "read a checkpoint";
         self.read(|connection| {
             let document: Option<Vec<u8>> = connection

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tempfile::TempDir;
-use windlass_kernel::{Checkpoint, Entry, Head, HolderId, TraceId, canon};
+use windlass_kernel::{Entry, Head, HolderId, ReplayPoint, TraceId, canon};
 use windlass_store::conformance::fixture::{Ending, Fixture};
 use windlass_store::conformance::history::assert_same_history;
 use windlass_store::conformance::memory::MemoryHarness;
@@ -136,8 +136,8 @@ fn change(connection: &Connection, what: &Tamper) -> Option<()> {
             write_entry(connection, id, entry, Some(body))
         }
         Tamper::ChangeHead(head) => write_head(connection, head),
-        Tamper::ChangeCheckpoint(trace_id, checkpoint) => {
-            write_checkpoint(connection, *trace_id, checkpoint)
+        Tamper::ChangeReplayPoint(trace_id, checkpoint) => {
+            write_replay_point(connection, *trace_id, checkpoint)
         }
         Tamper::DeleteTraceRow(trace_id) => {
             let sql = "DELETE FROM traces WHERE trace_id = ?1";
@@ -183,7 +183,11 @@ fn write_head(connection: &Connection, head: &Head) -> usize {
     connection.execute(sql, values).unwrap()
 }
 
-fn write_checkpoint(connection: &Connection, trace_id: TraceId, checkpoint: &Checkpoint) -> usize {
+fn write_replay_point(
+    connection: &Connection,
+    trace_id: TraceId,
+    checkpoint: &ReplayPoint,
+) -> usize {
     let sql = "UPDATE checkpoints SET document = ?2 WHERE trace_id = ?1 AND sequence_number = (
         SELECT max(sequence_number) FROM checkpoints WHERE trace_id = ?1)";
     let document = canon::to_bytes(checkpoint).unwrap();

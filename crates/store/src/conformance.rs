@@ -31,7 +31,7 @@ mod replay;
 mod tampering;
 mod watch;
 
-use windlass_kernel::{Checkpoint, Entry, Head, TraceId};
+use windlass_kernel::{Entry, Head, ReplayPoint, TraceId};
 
 use crate::store::Store;
 use crate::types::NewEntry;
@@ -75,7 +75,7 @@ pub enum Tamper {
     /// Puts another head in the place of the trace's.
     ChangeHead(Box<Head>),
     /// Puts another checkpoint in the place of the trace's newest.
-    ChangeCheckpoint(TraceId, Box<Checkpoint>),
+    ChangeReplayPoint(TraceId, Box<ReplayPoint>),
     /// Takes away what is kept of a trace apart from its entries, and leaves those.
     DeleteTraceRow(TraceId),
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Checkpoint, Entry, HolderId, Reserved, TraceId};
+use windlass_kernel::{Entry, HolderId, ReplayPoint, Reserved, TraceId};
 
 use crate::error::{AcquireError, AppendError, StoreError};
 use crate::rules::{self, Digests};
@@ -22,7 +22,7 @@ pub struct Tables {
     /// Each trace's entries, in the order they were appended.
     pub entries: BTreeMap<TraceId, Vec<Record>>,
     /// Each trace's checkpoints.
-    pub checkpoints: BTreeMap<TraceId, Vec<Checkpoint>>,
+    pub checkpoints: BTreeMap<TraceId, Vec<ReplayPoint>>,
     /// The keys.
     pub keys: BTreeMap<Slot, IdempotencyRecord>,
     /// Each call's dispatches after its first.
@@ -157,7 +157,11 @@ impl Store for MemoryStore {
         Ok(after.take(limit).cloned().collect())
     }
 
-    fn write_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError> {
+    fn write_replay_point(
+        &self,
+        lease: &Lease,
+        checkpoint: &ReplayPoint,
+    ) -> Result<(), AppendError> {
         let trace_id = lease.trace_id();
         let mut world = self.shared.lock();
         let current = world.tables.traces.get(&trace_id);
@@ -166,7 +170,10 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn load_latest_checkpoint(&self, trace_id: TraceId) -> Result<Option<Checkpoint>, StoreError> {
+    fn load_latest_replay_point(
+        &self,
+        trace_id: TraceId,
+    ) -> Result<Option<ReplayPoint>, StoreError> {
         let world = self.shared.lock();
         Ok(world.tables.checkpoints.get(&trace_id).and_then(|all| all.last().cloned()))
     }

@@ -1,6 +1,6 @@
 //! The checks that every store makes, in one place, so that no two stores can differ.
 
-use windlass_kernel::{ChainError, Checkpoint, Digest, Head, HolderId, State, StateOrEmpty};
+use windlass_kernel::{ChainError, Digest, Head, HolderId, ReplayPoint, State, StateOrEmpty};
 
 use crate::error::AppendError;
 use crate::types::{After, Append, Claim, IdempotencyRecord, KeyAction, Lease, TraceState};
@@ -120,7 +120,7 @@ pub fn decide_checkpoint(
     current: Option<&TraceState>,
     lease: &Lease,
     me: HolderId,
-    checkpoint: &Checkpoint,
+    checkpoint: &ReplayPoint,
 ) -> Result<(), AppendError> {
     let trace_id = lease.trace_id();
     let chain = |source| AppendError::Chain { trace_id, source };
@@ -128,7 +128,7 @@ pub fn decide_checkpoint(
     checkpoint.agrees_with(&current.head).map_err(chain)?;
     if checkpoint.checkpoint_state.plan_id != current.plan_id {
         let sequence_number = checkpoint.checkpoint_sequence_number;
-        return Err(chain(ChainError::Checkpoint { sequence_number, what: "the trace's plan" }));
+        return Err(chain(ChainError::ReplayPoint { sequence_number, what: "the trace's plan" }));
     }
     Ok(())
 }

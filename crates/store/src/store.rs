@@ -1,7 +1,7 @@
 //! The contract of a store.
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Checkpoint, TraceId};
+use windlass_kernel::{ReplayPoint, TraceId};
 
 use crate::error::{AcquireError, AppendError, StoreError};
 use crate::types::{
@@ -45,13 +45,20 @@ pub trait Store: Send + Sync {
     ///
     /// # Errors
     /// [`AppendError`] when the lease is lost or the checkpoint does not match the head.
-    fn write_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError>;
+    fn write_replay_point(
+        &self,
+        lease: &Lease,
+        checkpoint: &ReplayPoint,
+    ) -> Result<(), AppendError>;
 
     /// Loads a trace's newest checkpoint, unvalidated.
     ///
     /// # Errors
     /// [`StoreError`].
-    fn load_latest_checkpoint(&self, trace_id: TraceId) -> Result<Option<Checkpoint>, StoreError>;
+    fn load_latest_replay_point(
+        &self,
+        trace_id: TraceId,
+    ) -> Result<Option<ReplayPoint>, StoreError>;
 
     /// Takes the lease of an existing trace; a dead holder's is free at once.
     ///

@@ -82,7 +82,7 @@ impl Raw {
         self.tamper(place, field, value)?.seal(place)
     }
 
-    fn cut(mut self, length: usize) -> Self {
+    fn checkpoint(mut self, length: usize) -> Self {
         self.0.truncate(length);
         self
     }
@@ -171,7 +171,7 @@ fn order(cases: &mut Cases<'_>) -> Result<()> {
         ("reordered", whole().map(|raw| raw.swap(2, 3)), 2, Good),
         ("reversed", whole().map(|raw| raw.swap(1, 4).swap(2, 3)), 1, Good),
         ("starts-at-2", whole().map(|raw| raw.drop(1)), 1, Good),
-        ("starts-at-0", whole()?.cut(1).redigest(1, "sequence_number", json!(0)), 1, Bad(1)),
+        ("starts-at-0", whole()?.checkpoint(1).redigest(1, "sequence_number", json!(0)), 1, Bad(1)),
         ("skips-a-number", whole()?.redigest(4, "sequence_number", json!(5)), 4, Good),
         (
             "largest-safe-sequence-number",

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use windlass_kernel::{
-    Checkpoint, CheckpointState, Code, Digest, PlanId, SCHEMA_VERSION, State, canon,
+    Code, Digest, PlanId, ReplayPoint, ReplayPointState, SCHEMA_VERSION, State, canon,
 };
 
 use super::fixture::{Told, id, named, time};
@@ -112,11 +112,11 @@ pub fn checkpoints(told: &[Told]) -> Result<Value> {
     Ok(Value::Array(rows))
 }
 
-fn made(chain: &Told, at: usize) -> Result<Checkpoint> {
+fn made(chain: &Told, at: usize) -> Result<ReplayPoint> {
     let head = chain.heads.get(at).context("the chain has that entry")?;
     let plan_id = PlanId(id(4, 10));
-    let state = CheckpointState::of(head, plan_id).context("the chain has entries")?;
-    Ok(Checkpoint::new(state, time(4, 100)?))
+    let state = ReplayPointState::of(head, plan_id).context("the chain has entries")?;
+    Ok(ReplayPoint::new(state, time(4, 100)?))
 }
 
 fn set(value: &Value, pointer: &str, new: Value) -> Result<Value> {

@@ -6,9 +6,9 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::{Resource, RunOutcome, Trigger};
 use windlass_kernel::run::{
-    Base, Call, Change, ComplianceResult, Cut, CutArtifact, CutAt, CutKind, Decision, Done, Event,
-    Failure, GateResult, GateStatus, Governed, Held, InvocationResult, Note, Rollback, RunEvent,
-    Started, Usage, Vote, Workspace,
+    Base, Call, Change, Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointSide,
+    ComplianceResult, Decision, Done, Event, Failure, GateResult, GateStatus, Governed, Held,
+    InvocationResult, Note, Rollback, RunEvent, Started, Usage, Vote, Workspace,
 };
 use windlass_kernel::{
     ArtifactId, CheckpointId, Digest, SCHEMA_VERSION, State, Timestamp, TraceId, Uuid7,
@@ -128,22 +128,25 @@ fn governed() -> Governed {
     }
 }
 
-fn checkpoint(number: u8) -> CheckpointId {
+fn checkpoint_id(number: u8) -> CheckpointId {
     CheckpointId(id(number))
 }
 
-fn cut() -> Cut {
-    let artifact =
-        CutArtifact { artifact_type: "rs".to_owned(), digest: Digest::of(b"a"), size_bytes: 1 };
-    Cut {
+fn checkpoint() -> Checkpoint {
+    let artifact = CheckpointArtifact {
+        artifact_type: "rs".to_owned(),
+        digest: Digest::of(b"a"),
+        size_bytes: 1,
+    };
+    Checkpoint {
         artifacts: [("src/a.rs".to_owned(), artifact)].into(),
-        at: CutAt::Post,
+        at: CheckpointSide::Post,
         attempt: 1,
         duration_ms: 1500,
-        id: checkpoint(0xc2),
-        kind: CutKind::Succeeded,
+        id: checkpoint_id(0xc2),
+        kind: CheckpointKind::Succeeded,
         metadata: json!({"note": "kept"}),
-        parent: Some(checkpoint(0xc1)),
+        parent: Some(checkpoint_id(0xc1)),
         phase: "build".to_owned(),
         version: 1,
         workspace: Some(Workspace {
@@ -157,8 +160,8 @@ fn rollback() -> Rollback {
     Rollback {
         archived: vec!["build".to_owned(), "review".to_owned()],
         by: "ann".to_owned(),
-        checkpoint: checkpoint(0xc1),
-        from: Some(checkpoint(0xc2)),
+        checkpoint: checkpoint_id(0xc1),
+        from: Some(checkpoint_id(0xc2)),
         reason: "another way".to_owned(),
         resume: false,
         snapshot: Some("5ca1ab1e".to_owned()),
@@ -250,7 +253,7 @@ fn samples() -> Result<Vec<Event>> {
             usage,
             duration_ms,
         },
-        Event::Checkpointed(Box::new(cut())),
+        Event::Checkpointed(Box::new(checkpoint())),
         Event::MergePrepared {
             phase: phase(),
             attempt,

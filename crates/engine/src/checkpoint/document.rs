@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use windlass_kernel::run::plan::{Doer, Phase, Reviewer};
 use windlass_kernel::run::{
-    ComplianceResult, Cut, CutAt, CutKind, GateResult, PhaseState, PhaseStatus, Run, Usage,
+    Checkpoint, CheckpointKind, CheckpointSide, ComplianceResult, GateResult, PhaseState,
+    PhaseStatus, Run, Usage,
 };
 use windlass_kernel::{CheckpointId, Digest, Timestamp};
 use windlass_store::Store;
@@ -40,7 +41,7 @@ pub struct Document {
     pub phase: String,
     /// Before or after it.
     #[serde(rename = "type")]
-    pub side: CutAt,
+    pub side: CheckpointSide,
     /// Its place among those of its phase and side, from 1.
     pub version: u32,
 }
@@ -165,16 +166,23 @@ impl Document {
 
 /// The name of a checkpoint in its run.
 #[must_use]
-pub fn name_of(side: CutAt, phase: &str, version: u32) -> String {
+pub fn name_of(side: CheckpointSide, phase: &str, version: u32) -> String {
     format!("{}_{phase}_v{version}", side.as_str())
 }
 
 /// Puts a checkpoint together from its entry and the run as it was just after it.
-pub(crate) fn document(run: &Run, cut: &Cut, created_at: Timestamp, store: &dyn Store) -> Document {
+pub(crate) fn document(
+    run: &Run,
+    checkpoint: &Checkpoint,
+    created_at: Timestamp,
+    store: &dyn Store,
+) -> Document {
     let started = run.started.as_deref();
-    let done = run.position(&cut.phase).and_then(|at| run.phase(at)?.1.done.clone());
-    let governed = done.filter(|_| cut.at == CutAt::Post).and_then(|done| done.governance.clone());
-    let failed = cut.kind == CutKind::Failed;
+    let done = run.position(&checkpoint.phase).and_then(|at| run.phase(at)?.1.done.clone());
+    let governed = done
+        .filter(|_| checkpoint.at == CheckpointSide::Post)
+        .and_then(|done| done.governance.clone());
+    let failed = checkpoint.kind == CheckpointKind::Failed;
     let governance_results = match governed {
         Some(governed) => GovernanceResults {
             compliance_checks: governed.compliance_checks,
@@ -187,7 +195,7 @@ pub(crate) fn document(run: &Run, cut: &Cut, created_at: Timestamp, store: &dyn 
             quality_gates: Vec::new(),
         },
     };
-    let artifacts = cut.artifacts.iter().map(|(path, kept)| {
+    let artifacts = checkpoint.artifacts.iter().map(|(path, kept)| {
         let info = ArtifactInfo {
             artifact_type: kept.artifact_type.clone(),
             hash: kept.digest,
@@ -201,27 +209,27 @@ pub(crate) fn document(run: &Run, cut: &Cut, created_at: Timestamp, store: &dyn 
         agent_states: agent_states(run, store),
         artifacts: artifacts.collect(),
         created_at,
-        duration_ms: cut.duration_ms,
+        duration_ms: checkpoint.duration_ms,
         governance_results,
-        id: cut.id,
-        metadata: metadata(run, cut),
+        id: checkpoint.id,
+        metadata: metadata(run, checkpoint),
         orchestrator_state: OrchestratorState {
             completed_phases: run
                 .all_phases()
                 .filter(|(_, state)| complete(state))
                 .map(|(phase, _)| phase.id.clone())
                 .collect(),
-            current_phase: cut.phase.clone(),
+            current_phase: checkpoint.phase.clone(),
             intake_summary: json!({
                 "answer": intake(run),
                 "task": started.map(|started| started.task.clone()),
             }),
             run_id: started.map(|started| started.run_id.clone()).unwrap_or_default(),
         },
-        parent_checkpoint_id: cut.parent,
-        phase: cut.phase.clone(),
-        side: cut.at,
-        version: cut.version,
+        parent_checkpoint_id: checkpoint.parent,
+        phase: checkpoint.phase.clone(),
+        side: checkpoint.at,
+        version: checkpoint.version,
     }
 }
 
@@ -232,12 +240,12 @@ fn intake(run: &Run) -> Value {
     done.map_or(Value::Null, |done| done.answer.clone())
 }
 
-fn metadata(run: &Run, cut: &Cut) -> Value {
-    let mut all: Map<String, Value> = cut.metadata.as_object().cloned().unwrap_or_default();
-    all.insert("attempt".to_owned(), json!(cut.attempt));
+fn metadata(run: &Run, checkpoint: &Checkpoint) -> Value {
+    let mut all: Map<String, Value> = checkpoint.metadata.as_object().cloned().unwrap_or_default();
+    all.insert("attempt".to_owned(), json!(checkpoint.attempt));
     all.insert("facts".to_owned(), json!(run.facts));
-    all.insert("kind".to_owned(), json!(cut.kind));
-    all.insert("workspace".to_owned(), json!(cut.workspace));
+    all.insert("kind".to_owned(), json!(checkpoint.kind));
+    all.insert("workspace".to_owned(), json!(checkpoint.workspace));
     all.insert("wall_ms".to_owned(), json!(run.spent.wall_ms));
     all.insert(
         "entry".to_owned(),

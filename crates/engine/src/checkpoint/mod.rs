@@ -14,7 +14,7 @@ pub use document::{
 pub use invocation::ToolInvocation;
 pub use purge::{Purged, PurgedOne, Retention};
 
-use windlass_kernel::run::{CutAt, CutKind, CutNote, Event, Run};
+use windlass_kernel::run::{CheckpointKind, CheckpointRecord, CheckpointSide, Event, Run};
 use windlass_kernel::{CheckpointId, Timestamp, TraceId};
 
 use crate::book::{PAGE, fold, open_record};
@@ -34,7 +34,7 @@ pub struct Summary {
     /// Its name.
     pub id: CheckpointId,
     /// What it was made for.
-    pub kind: CutKind,
+    pub kind: CheckpointKind,
     /// Its name in its run.
     pub name: String,
     /// The checkpoint that it goes on from.
@@ -45,7 +45,7 @@ pub struct Summary {
     pub phase: String,
     /// Before or after it.
     #[serde(rename = "type")]
-    pub side: CutAt,
+    pub side: CheckpointSide,
     /// Its place among those of its phase and side.
     pub version: u32,
 }
@@ -58,24 +58,25 @@ impl Engine {
     pub fn checkpoints(&self, trace_id: TraceId) -> Result<Vec<Summary>, EngineError> {
         let mut summaries = Vec::new();
         let run = self.walk(trace_id, |run, event, ts| {
-            let Event::Checkpointed(cut) = event else { return Ok(true) };
+            let Event::Checkpointed(checkpoint) = event else { return Ok(true) };
             summaries.push(Summary {
-                artifact_count: cut.artifacts.len(),
+                artifact_count: checkpoint.artifacts.len(),
                 archived: true,
                 created_at: ts,
-                id: cut.id,
-                kind: cut.kind,
-                name: name_of(cut.at, &cut.phase, cut.version),
-                parent_checkpoint_id: cut.parent,
-                passed: cut.kind != CutKind::Failed && governed(run, &cut.phase, cut.at),
-                phase: cut.phase.clone(),
-                side: cut.at,
-                version: cut.version,
+                id: checkpoint.id,
+                kind: checkpoint.kind,
+                name: name_of(checkpoint.at, &checkpoint.phase, checkpoint.version),
+                parent_checkpoint_id: checkpoint.parent,
+                passed: checkpoint.kind != CheckpointKind::Failed
+                    && governed(run, &checkpoint.phase, checkpoint.at),
+                phase: checkpoint.phase.clone(),
+                side: checkpoint.at,
+                version: checkpoint.version,
             });
             Ok(true)
         })?;
         let live: std::collections::BTreeSet<CheckpointId> =
-            run.lineage().map(|cut| cut.id).collect();
+            run.lineage().map(|checkpoint| checkpoint.id).collect();
         for summary in &mut summaries {
             summary.archived = !live.contains(&summary.id);
         }
@@ -89,10 +90,10 @@ impl Engine {
     pub fn checkpoint(&self, trace_id: TraceId, id: CheckpointId) -> Result<Document, EngineError> {
         let mut found = None;
         self.walk(trace_id, |run, event, ts| {
-            if let Event::Checkpointed(cut) = event
-                && cut.id == id
+            if let Event::Checkpointed(checkpoint) = event
+                && checkpoint.id == id
             {
-                found = Some(document(run, cut, ts, self.store.as_ref()));
+                found = Some(document(run, checkpoint, ts, self.store.as_ref()));
             }
             Ok(found.is_none())
         })?;
@@ -109,7 +110,7 @@ impl Engine {
             for found in self.list(&filter)? {
                 let trace_id = found.trace.head.trace_id;
                 // A run that does not hold together must not hide the others.
-                if self.read(trace_id).is_ok_and(|run| run.cut(id).is_some()) {
+                if self.read(trace_id).is_ok_and(|run| run.checkpoint(id).is_some()) {
                     return Ok((trace_id, id));
                 }
             }
@@ -118,15 +119,15 @@ impl Engine {
         let Some((run, name)) = named.rsplit_once('/') else { return Err(no_such(named)) };
         let trace_id = self.find(run)?;
         let run = self.read(trace_id)?;
-        let of = |cut: &&CutNote| {
-            let phase = run.phase(cut.phase).map(|(phase, _)| phase.id.as_str());
+        let of = |checkpoint: &&CheckpointRecord| {
+            let phase = run.phase(checkpoint.phase).map(|(phase, _)| phase.id.as_str());
             phase.is_some_and(|phase| {
-                name == name_of(cut.at, phase, cut.version)
-                    || name == format!("{}_{phase}", cut.at.as_str())
+                name == name_of(checkpoint.at, phase, checkpoint.version)
+                    || name == format!("{}_{phase}", checkpoint.at.as_str())
             })
         };
-        match run.cuts.iter().rev().find(of) {
-            Some(cut) => Ok((trace_id, cut.id)),
+        match run.checkpoints.iter().rev().find(of) {
+            Some(checkpoint) => Ok((trace_id, checkpoint.id)),
             None => Err(no_such(named)),
         }
     }
@@ -181,9 +182,10 @@ impl Engine {
 }
 
 /// Whether nothing blocks in what the measuring of a phase said.
-fn governed(run: &Run, phase: &str, side: CutAt) -> bool {
+fn governed(run: &Run, phase: &str, side: CheckpointSide) -> bool {
     let done = run.position(phase).and_then(|at| run.phase(at)?.1.done.as_ref());
-    let governed = done.filter(|_| side == CutAt::Post).and_then(|done| done.governance.as_ref());
+    let governed =
+        done.filter(|_| side == CheckpointSide::Post).and_then(|done| done.governance.as_ref());
     governed.is_none_or(|governed| governed.passed)
 }
 

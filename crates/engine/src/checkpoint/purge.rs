@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use windlass_kernel::run::{CutKind, Event, Run};
+use windlass_kernel::run::{CheckpointKind, Event, Run};
 use windlass_kernel::{CheckpointId, Digest, State, Timestamp, TraceId};
 
 use super::name_of;
@@ -62,7 +62,7 @@ pub struct PurgedOne {
 struct Seen {
     id: CheckpointId,
     name: String,
-    kind: CutKind,
+    kind: CheckpointKind,
     at: Timestamp,
     files: BTreeSet<Digest>,
 }
@@ -106,7 +106,7 @@ impl Engine {
                     && wanted
                     && at < newest
                     && one.at.unix_ms() < before
-                    && (retention.approved || one.kind != CutKind::Approved)
+                    && (retention.approved || one.kind != CheckpointKind::Approved)
                     && !mine.is_empty();
                 if !old {
                     if !mine.is_empty() {
@@ -143,13 +143,13 @@ impl Engine {
     fn seen(&self, trace_id: TraceId) -> Result<(Run, Vec<Seen>), EngineError> {
         let mut seen = Vec::new();
         let run = self.walk(trace_id, |_, event, ts| {
-            if let Event::Checkpointed(cut) = event {
+            if let Event::Checkpointed(checkpoint) = event {
                 seen.push(Seen {
-                    id: cut.id,
-                    name: name_of(cut.at, &cut.phase, cut.version),
-                    kind: cut.kind,
+                    id: checkpoint.id,
+                    name: name_of(checkpoint.at, &checkpoint.phase, checkpoint.version),
+                    kind: checkpoint.kind,
                     at: ts,
-                    files: cut.artifacts.values().map(|one| one.digest).collect(),
+                    files: checkpoint.artifacts.values().map(|one| one.digest).collect(),
                 });
             }
             Ok(true)
@@ -167,6 +167,6 @@ impl Engine {
             let prefix = format!("{}/{id}/", name(run));
             kept.range(prefix.clone()..).next().is_some_and(|one| one.starts_with(&prefix))
         };
-        Ok(run.cuts.iter().map(|cut| (cut.id, there(cut.id))).collect())
+        Ok(run.checkpoints.iter().map(|checkpoint| (checkpoint.id, there(checkpoint.id))).collect())
     }
 }

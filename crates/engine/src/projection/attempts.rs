@@ -13,7 +13,7 @@ use windlass_kernel::run::plan::{RunOutcome, Trigger};
 use windlass_kernel::run::{Done, Event, PhaseState, PhaseStatus, Run, Source};
 use windlass_kernel::{Digest, Timestamp, canon};
 
-use super::story::cut;
+use super::story::shortened;
 use crate::error::EngineError;
 
 /// How much a list of names may take up in a file.
@@ -157,7 +157,7 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
         Event::SentBack { phase, source, verdict, to, .. } => {
             let why =
                 format!("`{source}` of `{phase}` said `{verdict}`: the run goes back to `{to}`");
-            Some((Some(phase), NextAction::Retry, cut(&why)))
+            Some((Some(phase), NextAction::Retry, shortened(&why)))
         }
         Event::Held(held) => {
             let action = match held.trigger {
@@ -173,14 +173,14 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
                 | Trigger::UncertainEffect => NextAction::Escalate,
             };
             let why = format!("a person is asked: {}", held.question);
-            Some((Some(&held.phase), action, cut(&why)))
+            Some((Some(&held.phase), action, shortened(&why)))
         }
         Event::Ended { outcome, reason, detail } => {
             let mut why = format!("the run ends {}: {reason}", outcome.as_str());
             if !detail.is_empty() {
                 why = format!("{why}: {detail}");
             }
-            Some((None, NextAction::Terminate, cut(&why)))
+            Some((None, NextAction::Terminate, shortened(&why)))
         }
         Event::Started(_)
         | Event::Begun {}

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use windlass_kernel::run::{CutAt, CutKind};
+use windlass_kernel::run::{CheckpointKind, CheckpointSide};
 use windlass_kernel::{CheckpointId, Timestamp};
 
 use super::folder::Folder;
@@ -32,14 +32,14 @@ struct Listed {
     artifact_count: usize,
     created_at: Timestamp,
     id: CheckpointId,
-    kind: CutKind,
+    kind: CheckpointKind,
     parent_checkpoint_id: Option<CheckpointId>,
     passed: bool,
     path: String,
     phase: String,
     run_id: String,
     #[serde(rename = "type")]
-    side: CutAt,
+    side: CheckpointSide,
     version: u32,
 }
 
@@ -74,14 +74,14 @@ fn path_of(document: &Document) -> String {
 
 fn entry(document: &Document, path: String) -> Listed {
     let kind = document.metadata.get("kind").cloned().unwrap_or_default();
-    let kind = serde_json::from_value(kind).unwrap_or(CutKind::Started);
+    let kind = serde_json::from_value(kind).unwrap_or(CheckpointKind::Started);
     Listed {
         artifact_count: document.artifacts.len(),
         created_at: document.created_at,
         id: document.id,
         kind,
         parent_checkpoint_id: document.parent_checkpoint_id,
-        passed: kind != CutKind::Failed && document.governance_results.passed,
+        passed: kind != CheckpointKind::Failed && document.governance_results.passed,
         path,
         phase: document.phase.clone(),
         run_id: document.orchestrator_state.run_id.clone(),

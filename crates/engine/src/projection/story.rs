@@ -131,9 +131,9 @@ impl Story {
                 self.identity = Some(Identity { name, chain, lines: vec![header], written: 0 });
             }
             Event::PhaseStarted { phase, .. } => self.attempts.begin(&self.run, phase)?,
-            Event::Checkpointed(cut) => {
+            Event::Checkpointed(checkpoint) => {
                 if self.tells_all || self.run.phases.len() <= PHASES_MAX {
-                    let told = document(&self.run, cut, ts, store);
+                    let told = document(&self.run, checkpoint, ts, store);
                     self.changed.checkpoints.push(told);
                 }
             }
@@ -152,7 +152,7 @@ impl Story {
                     duration_ms: 0,
                     outcome: StepOutcome::Skipped,
                     step_name: phase.clone(),
-                    summary: Some(cut(reason)).filter(|text| !text.is_empty()),
+                    summary: Some(shortened(reason)).filter(|text| !text.is_empty()),
                 };
                 self.add_step(phase, step);
             }
@@ -356,7 +356,7 @@ fn waived(phase: &Phase, judged: &Judged, hold: &Hold) -> Option<GateResult> {
     };
     let people: Vec<String> =
         hold.votes.iter().map(|(vote, _)| format!("{}: {}", vote.by, vote.reason)).collect();
-    let reason = cut(&format!("let pass by {}", people.join("; ")));
+    let reason = shortened(&format!("let pass by {}", people.join("; ")));
     Some(GateResult { name, pass: true, phase: phase.id.clone(), reason })
 }
 
@@ -372,21 +372,21 @@ fn summary(phase: &str, attempt: u32, done: &Done) -> StepSummary {
         duration_ms: done.duration_ms,
         outcome,
         step_name: phase.to_owned(),
-        summary: Some(cut(text)).filter(|text| !text.is_empty()),
+        summary: Some(shortened(text)).filter(|text| !text.is_empty()),
     }
 }
 
 /// A verdict and its reason as one text.
 fn because(verdict: &str, reason: &str) -> String {
     match (verdict, reason) {
-        ("", reason) => cut(reason),
-        (verdict, "") => cut(verdict),
-        (verdict, reason) => cut(&format!("{verdict}: {reason}")),
+        ("", reason) => shortened(reason),
+        (verdict, "") => shortened(verdict),
+        (verdict, reason) => shortened(&format!("{verdict}: {reason}")),
     }
 }
 
 /// The beginning of a text that may be too long for a file.
-pub(super) fn cut(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(TEXT_CHARS_MAX) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text.to_owned(),

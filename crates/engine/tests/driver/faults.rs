@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Checkpoint, TraceId};
+use windlass_kernel::{ReplayPoint, TraceId};
 use windlass_store::{
     AcquireError, Append, AppendError, Appended, IdempotencyRecord, Lease, Record, Slot, Store,
     StoreError, TraceFilter, TraceState, Visitor,
@@ -102,11 +102,11 @@ impl Store for Faulty {
     ) -> Result<Vec<Record>, StoreError> {
         self.inner.list_log_entries(id, after, n)
     }
-    fn write_checkpoint(&self, lease: &Lease, one: &Checkpoint) -> Result<(), AppendError> {
-        self.inner.write_checkpoint(lease, one)
+    fn write_replay_point(&self, lease: &Lease, one: &ReplayPoint) -> Result<(), AppendError> {
+        self.inner.write_replay_point(lease, one)
     }
-    fn load_latest_checkpoint(&self, id: TraceId) -> Result<Option<Checkpoint>, StoreError> {
-        self.inner.load_latest_checkpoint(id)
+    fn load_latest_replay_point(&self, id: TraceId) -> Result<Option<ReplayPoint>, StoreError> {
+        self.inner.load_latest_replay_point(id)
     }
     fn acquire(&self, trace_id: TraceId) -> Result<Lease, AcquireError> {
         self.inner.acquire(trace_id)

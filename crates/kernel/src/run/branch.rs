@@ -1,6 +1,6 @@
 //! The fold of branches: a phase's own work tree becomes part of the run's workspace.
 
-use super::cut::CutAt;
+use super::checkpoint::CheckpointSide;
 use super::parts::{Change, Held};
 use super::plan::Trigger;
 use super::state::{PhaseState, Run, Stage};
@@ -54,8 +54,9 @@ impl Run {
         let due = |at: &&usize| of(**at).is_some_and(|state| state.stage == Stage::Merge);
         let order = |at: &&usize| {
             let begun = of(**at).is_some_and(|state| state.branch.merging.is_some());
-            let ended =
-                self.cuts.iter().rposition(|cut| cut.phase == **at && cut.at == CutAt::Post);
+            let ended = self.checkpoints.iter().rposition(|checkpoint| {
+                checkpoint.phase == **at && checkpoint.at == CheckpointSide::Post
+            });
             (!begun, ended.unwrap_or(usize::MAX))
         };
         self.index.at_work.iter().filter(due).min_by_key(order).copied()

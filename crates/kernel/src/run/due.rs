@@ -12,9 +12,9 @@ impl Run {
         // Nothing is kept of a run that has not gone on, and it must be possible to end it.
         let gives_up = matches!(event, Event::Ended { outcome, .. } if *outcome != RunOutcome::Pass)
             && self.head.state == Some(State::Resumed);
-        let cut =
+        let keeps =
             matches!(event, Event::Checkpointed(_) | Event::Continued {} | Event::RollbackBegun(_));
-        if self.owed.is_some() && !cut && !gives_up {
+        if self.due_checkpoint.is_some() && !keeps && !gives_up {
             return Err("a checkpoint is owed".to_owned());
         }
         let restores = matches!(event, Event::RolledBack { .. } | Event::Restarted { .. });

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::cut::{Cut, Rollback};
+use super::checkpoint::{Checkpoint, Rollback};
 use super::parts::{Change, Done, Held, InvocationResult, Started, Usage, Vote};
 use super::plan::{Resource, RunOutcome};
 use crate::canon::{self, CanonError};
@@ -151,7 +151,7 @@ pub enum Event {
         duration_ms: u64,
     },
     /// The run's state and workspace were kept.
-    Checkpointed(Box<Cut>),
+    Checkpointed(Box<Checkpoint>),
     /// A branch has been merged, and the workspace is about to become what came of it.
     MergePrepared {
         /// The phase.

@@ -6,8 +6,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::branch::Conflict;
+use super::checkpoint::{CheckpointKind, CheckpointSide};
 use super::consensus::{APPROVED, CONDITIONAL, Review};
-use super::cut::{CutAt, CutKind};
 use super::due::{is_pause, may_follow};
 use super::event::Event;
 use super::index::{Graph, Index};
@@ -133,7 +133,7 @@ impl Run {
                 self.owe_end(at);
                 Ok(())
             }
-            Event::Checkpointed(cut) => self.cut_made(cut),
+            Event::Checkpointed(checkpoint) => self.checkpoint_made(checkpoint),
             Event::MergePrepared { phase, attempt, ours, theirs, tree } => {
                 self.prepare_merge(phase, *attempt, ours, theirs, tree)
             }
@@ -228,7 +228,7 @@ impl Run {
         if self.plan().is_some_and(|plan| plan.checkpoints) {
             self.ends.insert((at, state.attempt), Arc::new(state.clone()));
         }
-        self.owe_post(at);
+        self.require_post_checkpoint(at);
     }
 
     pub(super) fn see(&mut self, change: Option<&Change>) {
@@ -320,7 +320,7 @@ impl Run {
             state.reviews.clear();
             state.agents.clear();
         });
-        self.owe(at, CutAt::Pre, CutKind::Started);
+        self.require_checkpoint(at, CheckpointSide::Pre, CheckpointKind::Started);
         self.advance(at);
         Ok(())
     }

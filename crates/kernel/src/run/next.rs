@@ -214,11 +214,14 @@ impl Run {
 
     /// The hold of a run that a person has taken back.
     fn rollback_hold(&self) -> Event {
-        let cut = self.cuts.last();
-        let at = cut.map_or(0, |cut| cut.phase);
+        let checkpoint = self.checkpoints.last();
+        let at = checkpoint.map_or(0, |checkpoint| checkpoint.phase);
         let name = self.phase(at).map(|(phase, _)| phase.id.as_str()).unwrap_or_default();
-        let source = cut.and_then(|cut| cut.parent).and_then(|parent| self.cut(parent));
-        let to = source.map(|cut| format!("{}_{name}_v{}", cut.at.as_str(), cut.version));
+        let source = checkpoint
+            .and_then(|checkpoint| checkpoint.parent)
+            .and_then(|parent| self.checkpoint(parent));
+        let to = source
+            .map(|checkpoint| format!("{}_{name}_v{}", checkpoint.at.as_str(), checkpoint.version));
         let question = format!(
             "the run was taken back to {}; approve to go on from there",
             to.unwrap_or_else(|| name.to_owned())

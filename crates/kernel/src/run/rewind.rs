@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::cut::{CutAt, CutKind, CutNote, Rollback};
+use super::checkpoint::{CheckpointKind, CheckpointRecord, CheckpointSide, Rollback};
 use super::parts::Change;
 use super::state::{PhaseState, PhaseStatus, Run, SentBack, Source, Stage};
 use crate::CheckpointId;
@@ -106,9 +106,9 @@ impl Run {
 
     /// The phases that were not done at a checkpoint and have been begun, by name.
     #[must_use]
-    pub fn archived_by(&self, cut: &CutNote) -> Vec<String> {
-        let line = self.past.line(cut.sequence_number);
-        let origin = self.origin(cut);
+    pub fn archived_by(&self, checkpoint: &CheckpointRecord) -> Vec<String> {
+        let line = self.past.line(checkpoint.sequence_number);
+        let origin = self.origin(checkpoint);
         let gone = |at: usize, state: &PhaseState| {
             let kept = self.past.phase(at, &line).is_some_and(PhaseState::settled)
                 || (at == origin.phase && restores_end(origin));
@@ -122,30 +122,30 @@ impl Run {
     }
 
     /// The checkpoint whose state one has: that of a rollback has the state it was taken back to.
-    fn origin<'a>(&'a self, cut: &'a CutNote) -> &'a CutNote {
-        let mut cut = cut;
-        while cut.kind == CutKind::Rollback
-            && let Some(source) = cut.parent.and_then(|parent| self.cut(parent))
+    fn origin<'a>(&'a self, checkpoint: &'a CheckpointRecord) -> &'a CheckpointRecord {
+        let mut checkpoint = checkpoint;
+        while checkpoint.kind == CheckpointKind::Rollback
+            && let Some(source) = checkpoint.parent.and_then(|parent| self.checkpoint(parent))
         {
-            cut = source;
+            checkpoint = source;
         }
-        cut
+        checkpoint
     }
 
     /// What keeps a rollback to a checkpoint from being recorded, in words.
     ///
     /// # Errors
     /// The words.
-    pub fn may_roll_back(&self, to: CheckpointId) -> Result<&CutNote, String> {
+    pub fn may_roll_back(&self, to: CheckpointId) -> Result<&CheckpointRecord, String> {
         if self.rollback.is_some() {
             return Err("a rollback is under way".to_owned());
         }
-        self.cut(to).ok_or_else(|| "it is none of this run's checkpoints".to_owned())
+        self.checkpoint(to).ok_or_else(|| "it is none of this run's checkpoints".to_owned())
     }
 
     pub(super) fn begin_rollback(&mut self, rollback: &Rollback) -> Result<(), String> {
-        let cut = self.may_roll_back(rollback.checkpoint)?;
-        let tree = cut.workspace.as_ref().map(|workspace| &workspace.tree);
+        let checkpoint = self.may_roll_back(rollback.checkpoint)?;
+        let tree = checkpoint.workspace.as_ref().map(|workspace| &workspace.tree);
         if tree != rollback.tree.as_ref() {
             return Err("the checkpoint has another workspace".to_owned());
         }
@@ -153,17 +153,17 @@ impl Run {
         {
             return Err("its workspace is not told".to_owned());
         }
-        if rollback.from != self.cuts.last().map(|cut| cut.id) {
+        if rollback.from != self.checkpoints.last().map(|checkpoint| checkpoint.id) {
             return Err("the run was at another checkpoint".to_owned());
         }
-        if rollback.archived != self.archived_by(cut) {
+        if rollback.archived != self.archived_by(checkpoint) {
             return Err("other phases are put aside by it".to_owned());
         }
         if rollback.by.trim().is_empty() {
             return Err("nobody has asked for it".to_owned());
         }
         self.interrupted();
-        self.owed = None;
+        self.due_checkpoint = None;
         self.hold = None;
         self.ended = None;
         self.rollback = Some(Arc::new(rollback.clone()));
@@ -172,8 +172,9 @@ impl Run {
 
     pub(super) fn end_rollback(&mut self, change: Option<&Change>) -> Result<(), String> {
         let rollback = self.rollback.take().ok_or("no rollback is under way")?;
-        let cut = self.cut(rollback.checkpoint).cloned().ok_or("its checkpoint is gone")?;
-        let line = self.past.line(cut.sequence_number);
+        let checkpoint =
+            self.checkpoint(rollback.checkpoint).cloned().ok_or("its checkpoint is gone")?;
+        let line = self.past.line(checkpoint.sequence_number);
         for at in 0..self.phases.len() {
             let then = self.past.phase(at, &line).cloned().unwrap_or_else(PhaseState::new);
             self.change(at, |state| {
@@ -190,8 +191,8 @@ impl Run {
         self.facts = self.past.facts(&line);
         self.sent_back = self.past.sent_back(&line);
         let now = self.head.sequence_number.saturating_add(1);
-        self.past.turns.push((now, cut.sequence_number));
-        let origin = self.origin(&cut).clone();
+        self.past.turns.push((now, checkpoint.sequence_number));
+        let origin = self.origin(&checkpoint).clone();
         if restores_end(&origin) {
             self.restore_end(&origin);
         }
@@ -200,27 +201,29 @@ impl Run {
         self.tree.clone_from(&rollback.target);
         self.paused = !rollback.resume;
         self.taken_back = Some(Arc::clone(&rollback));
-        self.owe(cut.phase, CutAt::Pre, CutKind::Rollback);
-        if let Some(owed) = &mut self.owed {
-            owed.parent = Some(cut.id);
+        self.require_checkpoint(checkpoint.phase, CheckpointSide::Pre, CheckpointKind::Rollback);
+        if let Some(owed) = &mut self.due_checkpoint {
+            owed.parent = Some(checkpoint.id);
         }
         Ok(())
     }
 
     /// A phase that had just ended is to be judged once more.
-    fn restore_end(&mut self, cut: &CutNote) {
-        let Some(end) = self.ends.get(&(cut.phase, cut.attempt)).cloned() else { return };
-        let merge = self.phase(cut.phase).is_some_and(|(phase, _)| phase.branch);
-        let fork = self.cuts.iter().rev().find(|other| {
-            other.phase == cut.phase
-                && other.at == CutAt::Pre
-                && other.kind == CutKind::Started
-                && other.attempt == cut.attempt
+    fn restore_end(&mut self, checkpoint: &CheckpointRecord) {
+        let Some(end) = self.ends.get(&(checkpoint.phase, checkpoint.attempt)).cloned() else {
+            return;
+        };
+        let merge = self.phase(checkpoint.phase).is_some_and(|(phase, _)| phase.branch);
+        let fork = self.checkpoints.iter().rev().find(|other| {
+            other.phase == checkpoint.phase
+                && other.at == CheckpointSide::Pre
+                && other.kind == CheckpointKind::Started
+                && other.attempt == checkpoint.attempt
         });
-        let fork = fork.filter(|_| merge).and_then(|cut| cut.workspace.as_ref());
+        let fork = fork.filter(|_| merge).and_then(|checkpoint| checkpoint.workspace.as_ref());
         let fork = fork.map(|kept| kept.tree.clone());
-        let theirs = cut.workspace.as_ref().and_then(|workspace| workspace.branch.clone());
-        self.change(cut.phase, |state| {
+        let theirs = checkpoint.workspace.as_ref().and_then(|workspace| workspace.branch.clone());
+        self.change(checkpoint.phase, |state| {
             let (attempt, forced, after) = (state.attempt, state.forced, state.after);
             *state = PhaseState { attempt, forced, after, ..PhaseState::new() };
             state.status = PhaseStatus::Running;
@@ -232,11 +235,12 @@ impl Run {
             state.branch.fork = fork;
             state.branch.theirs = theirs;
         });
-        self.advance(cut.phase);
+        self.advance(checkpoint.phase);
     }
 }
 
 /// Whether going back to a checkpoint leaves its phase done.
-fn restores_end(cut: &CutNote) -> bool {
-    cut.at == CutAt::Post && matches!(cut.kind, CutKind::Succeeded | CutKind::Approved)
+fn restores_end(checkpoint: &CheckpointRecord) -> bool {
+    checkpoint.at == CheckpointSide::Post
+        && matches!(checkpoint.kind, CheckpointKind::Succeeded | CheckpointKind::Approved)
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::branch::Branch;
+use super::checkpoint::{CheckpointRecord, CheckpointSide, DueCheckpoint, Rollback};
 use super::consensus::Review;
-use super::cut::{CutAt, CutNote, Owed, Rollback};
 use super::event::Note;
 use super::index::Index;
 use super::parts::{Change, Decision, Done, Held, Started, Usage, Vote};
@@ -301,16 +301,16 @@ pub struct Run {
     /// How it ended.
     pub ended: Option<Ended>,
     /// Its checkpoints, oldest first.
-    pub cuts: Vec<CutNote>,
+    pub checkpoints: Vec<CheckpointRecord>,
     /// The workspace as the run last left it, where it is kept.
     pub tree: Option<String>,
     /// The rollback that it goes on from, if it does.
     pub taken_back: Option<Arc<Rollback>>,
     /// A person has taken it back and has not said that it goes on.
     pub(super) paused: bool,
-    pub(super) owed: Option<Owed>,
+    pub(super) due_checkpoint: Option<DueCheckpoint>,
     pub(super) rollback: Option<Arc<Rollback>>,
-    pub(super) versions: BTreeMap<(usize, CutAt), u32>,
+    pub(super) versions: BTreeMap<(usize, CheckpointSide), u32>,
     /// How each try stood when its work had ended, for those that can be gone back to.
     pub(super) ends: BTreeMap<(usize, u32), Arc<PhaseState>>,
     pub(super) past: Past,
@@ -348,11 +348,11 @@ impl Run {
             commit_at: None,
             notes: Vec::new(),
             ended: None,
-            cuts: Vec::new(),
+            checkpoints: Vec::new(),
             tree: None,
             taken_back: None,
             paused: false,
-            owed: None,
+            due_checkpoint: None,
             rollback: None,
             versions: BTreeMap::new(),
             ends: BTreeMap::new(),

@@ -5,7 +5,7 @@ use windlass_kernel::run::Decision::{Approved, Rejected};
 use windlass_kernel::run::plan::{At, Concurrency, Effect, Plan};
 use windlass_kernel::run::{Branch, Event, Next, PhaseStatus, Stage, Work};
 
-use crate::cuts::kept;
+use crate::checkpoints::kept;
 use crate::harness::{Act, Lab, Script, done, failure, started};
 use crate::plans::{
     agreed, builtin, check, command, consensus, gate, person, phase, plan, redo, serial, with,
@@ -83,14 +83,14 @@ fn a_branch_is_merged_before_it_is_judged() {
         ]
     );
     assert_eq!(lab.run.phases[0].branch, Branch::default());
-    let last = lab.run.cuts.last().unwrap().workspace.clone().unwrap();
+    let last = lab.run.checkpoints.last().unwrap().workspace.clone().unwrap();
     assert_eq!(lab.run.tree, Some(format!("{} merged", last.branch.unwrap())));
 }
 
 #[test]
 fn a_branch_knows_where_it_began_and_what_came_of_it() {
     let lab = both();
-    let tree = |name: &str| lab.cut(name).workspace.unwrap();
+    let tree = |name: &str| lab.checkpoint(name).workspace.unwrap();
     for (at, name) in [(1, "b"), (2, "c")] {
         let branch = &lab.run.phases[at].branch;
         assert_eq!(branch.fork, Some(tree(&format!("PRE_{name}_v1")).tree));

@@ -5,7 +5,7 @@ use windlass_kernel::canon;
 use windlass_kernel::run::plan::{Compare, Evidence, Governance, Level, OnFailure, Rule};
 use windlass_kernel::run::{ComplianceResult, Event, GateResult, GateStatus, Governed};
 
-use crate::cuts::kept;
+use crate::checkpoints::kept;
 use crate::harness::{Lab, done};
 use crate::plans::{agreed, consensus, phase, serial, with};
 
@@ -123,7 +123,7 @@ fn what_was_measured_stays_with_the_work() {
     let held = &lab.run.hold.as_ref().unwrap().held;
     assert_eq!(held.evidence["phases"]["a"]["governance"], json!(governed));
     assert_eq!(lab.reread(), lab.run);
-    let post = lab.cut("POST_a_v1");
+    let post = lab.checkpoint("POST_a_v1");
     lab.roll_back(&post, true);
     assert_eq!(lab.run.phases[0].done.as_ref().unwrap().governance, Some(governed));
 }

@@ -89,8 +89,8 @@ impl Lab {
     /// Records an event that must be possible, and the checkpoint that it owes.
     pub fn record(&mut self, event: Event) {
         self.record_only(event);
-        if let Some(cut) = self.cut_owed() {
-            self.record_only(cut);
+        if let Some(checkpoint) = self.cut_owed() {
+            self.record_only(checkpoint);
         }
     }
 

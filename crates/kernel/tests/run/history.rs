@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{Doer, Phase, Trigger};
 use windlass_kernel::run::{
-    Cut, CutAt, CutKind, CutNote, Decision, Event, PhaseStatus, Review, Run, Stage,
+    Checkpoint, CheckpointKind, CheckpointRecord, CheckpointSide, Decision, Event, PhaseStatus,
+    Review, Run, Stage,
 };
 use windlass_kernel::{CheckpointId, State};
 
@@ -25,30 +26,30 @@ pub fn tallied(phase: &Phase, reviews: &[Review]) -> Option<&'static str> {
 }
 
 /// The checkpoint that goes with an event: of which phase, on which side, why, of which try.
-type Expected = (String, CutAt, CutKind, u32);
+type Expected = (String, CheckpointSide, CheckpointKind, u32);
 
 /// All checkpoints of a run as they were when they were made.
 #[derive(Default)]
 pub struct History {
     then: BTreeMap<CheckpointId, Run>,
-    versions: BTreeMap<(String, CutAt), u32>,
+    versions: BTreeMap<(String, CheckpointSide), u32>,
     tip: Option<CheckpointId>,
     expected: Option<Expected>,
 }
 
 /// The checkpoint whose state a checkpoint has: one made by a rollback has that of its source.
-pub fn origin<'a>(run: &'a Run, cut: &'a CutNote) -> &'a CutNote {
-    let mut cut = cut;
-    while cut.kind == CutKind::Rollback {
-        cut = run.cut(cut.parent.unwrap()).unwrap();
+pub fn origin<'a>(run: &'a Run, checkpoint: &'a CheckpointRecord) -> &'a CheckpointRecord {
+    let mut checkpoint = checkpoint;
+    while checkpoint.kind == CheckpointKind::Rollback {
+        checkpoint = run.checkpoint(checkpoint.parent.unwrap()).unwrap();
     }
-    cut
+    checkpoint
 }
 
 impl History {
     pub fn watch(&mut self, before: &Run, event: &Event, after: &Run) {
         if !after.plan().unwrap().checkpoints {
-            assert!(after.cuts.is_empty() && after.owed().is_none());
+            assert!(after.checkpoints.is_empty() && after.due_checkpoint().is_none());
             return;
         }
         let passes =
@@ -62,12 +63,12 @@ impl History {
             self.expected
         );
         match event {
-            Event::Checkpointed(cut) => self.made(cut, before, after),
+            Event::Checkpointed(checkpoint) => self.made(checkpoint, before, after),
             Event::RollbackBegun(_) => self.expected = None,
             Event::RolledBack { .. } => self.restored(before, after),
             _ => self.expected = expected(before, event, after).or(self.expected.take()),
         }
-        let owed = after.owed().map(|owed| {
+        let owed = after.due_checkpoint().map(|owed| {
             let phase = after.phase(owed.phase).unwrap().0.id.clone();
             assert_eq!(owed.parent, self.tip);
             (phase, owed.at, owed.kind, owed.attempt)
@@ -75,19 +76,22 @@ impl History {
         assert_eq!(owed, self.expected);
     }
 
-    fn made(&mut self, cut: &Cut, before: &Run, after: &Run) {
+    fn made(&mut self, checkpoint: &Checkpoint, before: &Run, after: &Run) {
         let expected = self.expected.take().unwrap();
-        assert_eq!(expected, (cut.phase.clone(), cut.at, cut.kind, cut.attempt));
-        let version = self.versions.entry((cut.phase.clone(), cut.at)).or_default();
+        assert_eq!(
+            expected,
+            (checkpoint.phase.clone(), checkpoint.at, checkpoint.kind, checkpoint.attempt)
+        );
+        let version = self.versions.entry((checkpoint.phase.clone(), checkpoint.at)).or_default();
         *version += 1;
-        assert_eq!((cut.version, cut.parent), (*version, self.tip));
-        self.tip = Some(cut.id);
-        let noted = after.cuts.last().unwrap();
-        assert_eq!((noted.id, noted.sequence_number), (cut.id, after.head.sequence_number));
-        assert_eq!(after.cuts.len(), before.cuts.len() + 1);
+        assert_eq!((checkpoint.version, checkpoint.parent), (*version, self.tip));
+        self.tip = Some(checkpoint.id);
+        let noted = after.checkpoints.last().unwrap();
+        assert_eq!((noted.id, noted.sequence_number), (checkpoint.id, after.head.sequence_number));
+        assert_eq!(after.checkpoints.len(), before.checkpoints.len() + 1);
         assert_eq!(after.lineage().next(), Some(noted));
         assert_eq!(after.lineage().last().unwrap().parent, None);
-        self.then.insert(cut.id, after.clone());
+        self.then.insert(checkpoint.id, after.clone());
     }
 
     /// The run is what it was at its checkpoint, but for what cannot be taken back.
@@ -95,11 +99,12 @@ impl History {
         let rollback = before.rolling_back().unwrap();
         assert_eq!(after.rolling_back(), None);
         assert_eq!(after.taken_back.as_deref(), Some(rollback));
-        let (then, cut) = (&self.then[&rollback.checkpoint], before.cut(rollback.checkpoint));
-        let cut = cut.unwrap();
-        let origin = origin(before, cut);
-        let ends = origin.at == CutAt::Post
-            && matches!(origin.kind, CutKind::Succeeded | CutKind::Approved);
+        let (then, checkpoint) =
+            (&self.then[&rollback.checkpoint], before.checkpoint(rollback.checkpoint));
+        let checkpoint = checkpoint.unwrap();
+        let origin = origin(before, checkpoint);
+        let ends = origin.at == CheckpointSide::Post
+            && matches!(origin.kind, CheckpointKind::Succeeded | CheckpointKind::Approved);
         assert_eq!(after.facts, then.facts);
         for (at, now) in after.phases.iter().enumerate() {
             let (then, name) = (&then.phases[at], &after.phase(at).unwrap().0.id);
@@ -136,9 +141,14 @@ impl History {
         ] {
             assert!(now >= old, "{now} is less than {old}");
         }
-        self.tip = Some(cut.id);
-        let (phase, state) = after.phase(cut.phase).unwrap();
-        self.expected = Some((phase.id.clone(), CutAt::Pre, CutKind::Rollback, state.attempt + 1));
+        self.tip = Some(checkpoint.id);
+        let (phase, state) = after.phase(checkpoint.phase).unwrap();
+        self.expected = Some((
+            phase.id.clone(),
+            CheckpointSide::Pre,
+            CheckpointKind::Rollback,
+            state.attempt + 1,
+        ));
     }
 }
 
@@ -148,18 +158,18 @@ fn expected(before: &Run, event: &Event, after: &Run) -> Option<Expected> {
         let (phase, state) = after.phase(after.position(name).unwrap()).unwrap();
         let done = state.done.as_ref()?;
         let kind = match phase.doer {
-            _ if done.failure.is_some() => CutKind::Failed,
+            _ if done.failure.is_some() => CheckpointKind::Failed,
             Doer::Person { .. } | Doer::Consensus { .. } => {
                 let no = done.answer["verdict"] == "rejected";
-                if no { CutKind::Failed } else { CutKind::Approved }
+                if no { CheckpointKind::Failed } else { CheckpointKind::Approved }
             }
-            _ => CutKind::Succeeded,
+            _ => CheckpointKind::Succeeded,
         };
-        Some((name.clone(), CutAt::Post, kind, state.attempt))
+        Some((name.clone(), CheckpointSide::Post, kind, state.attempt))
     };
     match event {
         Event::PhaseStarted { phase, attempt } => {
-            Some((phase.clone(), CutAt::Pre, CutKind::Started, *attempt))
+            Some((phase.clone(), CheckpointSide::Pre, CheckpointKind::Started, *attempt))
         }
         Event::PhaseDone { phase, .. } | Event::Reviewed { phase, .. } => ended(phase),
         Event::Resumed { .. } => {

@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 use windlass_kernel::CheckpointId;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Doer, Reviewer};
-use windlass_kernel::run::{Cut, CutAt, CutNote, Event, Rollback, Run, Usage, Workspace};
+use windlass_kernel::run::{
+    Checkpoint, CheckpointRecord, CheckpointSide, Event, Rollback, Run, Usage, Workspace,
+};
 
 use crate::harness::{Lab, id};
 
@@ -22,17 +24,19 @@ pub fn reviewer_name(run: &Run, at: usize, reviewer: usize) -> String {
 }
 
 /// A checkpoint in a word, as `PRE_a_v1`.
-pub fn label(run: &Run, cut: &CutNote) -> String {
-    format!("{}_{}_v{}", cut.at.as_str(), name_of(run, cut.phase), cut.version)
+pub fn label(run: &Run, checkpoint: &CheckpointRecord) -> String {
+    format!("{}_{}_v{}", checkpoint.at.as_str(), name_of(run, checkpoint.phase), checkpoint.version)
 }
 
 impl Lab {
     /// The checkpoint that the run owes and that can be recorded now.
     pub fn cut_owed(&self) -> Option<Event> {
-        let owed = self.run.owed().filter(|_| self.run.head.state == Some(State::Running))?;
+        let owed =
+            self.run.due_checkpoint().filter(|_| self.run.head.state == Some(State::Running))?;
         let number = self.run.head.sequence_number;
-        let branch = self.run.phase(owed.phase).unwrap().0.branch && owed.at == CutAt::Post;
-        Some(Event::Checkpointed(Box::new(Cut {
+        let branch =
+            self.run.phase(owed.phase).unwrap().0.branch && owed.at == CheckpointSide::Post;
+        Some(Event::Checkpointed(Box::new(Checkpoint {
             artifacts: BTreeMap::new(),
             at: owed.at,
             attempt: owed.attempt,
@@ -51,30 +55,34 @@ impl Lab {
     }
 
     /// A checkpoint by its label.
-    pub fn cut(&self, name: &str) -> CutNote {
-        let cuts = self.run.cuts.iter();
-        let found = cuts.clone().find(|cut| label(&self.run, cut) == name);
+    pub fn checkpoint(&self, name: &str) -> CheckpointRecord {
+        let checkpoints = self.run.checkpoints.iter();
+        let found = checkpoints.clone().find(|checkpoint| label(&self.run, checkpoint) == name);
         let Some(found) = found else {
-            panic!("no {name} in {:?}", cuts.map(|cut| label(&self.run, cut)).collect::<Vec<_>>())
+            panic!(
+                "no {name} in {:?}",
+                checkpoints.map(|checkpoint| label(&self.run, checkpoint)).collect::<Vec<_>>()
+            )
         };
         found.clone()
     }
 
     /// The labels of the checkpoints that the run goes back to, oldest first.
     pub fn line(&self) -> Vec<String> {
-        let mut line: Vec<String> = self.run.lineage().map(|cut| label(&self.run, cut)).collect();
+        let mut line: Vec<String> =
+            self.run.lineage().map(|checkpoint| label(&self.run, checkpoint)).collect();
         line.reverse();
         line
     }
 
     /// A wish to go back to a checkpoint, as it must be told.
-    pub fn wish(&self, cut: &CutNote, resume: bool) -> Rollback {
-        let tree = cut.workspace.as_ref().map(|workspace| workspace.tree.clone());
+    pub fn wish(&self, checkpoint: &CheckpointRecord, resume: bool) -> Rollback {
+        let tree = checkpoint.workspace.as_ref().map(|workspace| workspace.tree.clone());
         Rollback {
-            archived: self.run.archived_by(cut),
+            archived: self.run.archived_by(checkpoint),
             by: "ann".into(),
-            checkpoint: cut.id,
-            from: self.run.cuts.last().map(|cut| cut.id),
+            checkpoint: checkpoint.id,
+            from: self.run.checkpoints.last().map(|checkpoint| checkpoint.id),
             reason: "try again".into(),
             resume,
             snapshot: tree.as_ref().map(|_| "as it was".into()),
@@ -84,8 +92,8 @@ impl Lab {
     }
 
     /// Takes the run back to a checkpoint.
-    pub fn roll_back(&mut self, cut: &CutNote, resume: bool) {
-        self.record(Event::RollbackBegun(Box::new(self.wish(cut, resume))));
+    pub fn roll_back(&mut self, checkpoint: &CheckpointRecord, resume: bool) {
+        self.record(Event::RollbackBegun(Box::new(self.wish(checkpoint, resume))));
         self.record(Event::RolledBack { change: None });
     }
 

@@ -14,7 +14,7 @@
 mod agreements;
 mod branches;
 mod budgets;
-mod cuts;
+mod checkpoints;
 mod governance;
 mod harness;
 mod history;

@@ -86,8 +86,8 @@ impl Model {
                 self.used(phase, *usage);
                 self.agreed(&lab.run, phase, *attempt);
             }
-            Event::Checkpointed(cut) => {
-                self.backs.insert(cut.id, self.back.clone());
+            Event::Checkpointed(checkpoint) => {
+                self.backs.insert(checkpoint.id, self.back.clone());
             }
             Event::RollbackBegun(_) => {
                 self.died();

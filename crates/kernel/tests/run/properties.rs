@@ -14,8 +14,8 @@ use crate::ride::Ride;
 /// After the end nothing can be recorded but that a person takes it back.
 fn nothing_follows(lab: &Lab) {
     assert_eq!(lab.run.next(), Next::Done);
-    for cut in &lab.run.cuts {
-        assert_eq!(lab.takes(&Event::RollbackBegun(Box::new(lab.wish(cut, true)))), Ok(()));
+    for checkpoint in &lab.run.checkpoints {
+        assert_eq!(lab.takes(&Event::RollbackBegun(Box::new(lab.wish(checkpoint, true)))), Ok(()));
     }
     let back = |event: &Event| matches!(event, Event::RollbackBegun(_));
     for (event, _) in lab.events.iter().filter(|(event, _)| !back(event)) {

@@ -38,8 +38,8 @@ impl Ride {
 
     fn record(&mut self, event: Event) {
         self.record_only(event);
-        if let Some(cut) = self.lab.cut_owed() {
-            self.record_only(cut);
+        if let Some(checkpoint) = self.lab.cut_owed() {
+            self.record_only(checkpoint);
         }
     }
 
@@ -196,15 +196,15 @@ impl Ride {
 
     /// Takes the run back to any of its checkpoints, if it has some.
     fn roll_back(&mut self) -> bool {
-        let count = self.lab.run.cuts.len();
+        let count = self.lab.run.checkpoints.len();
         if count == 0 || self.lab.run.rolling_back().is_some() {
             return false;
         }
         self.idle();
         self.under_way.clear();
         self.rollbacks += 1;
-        let cut = self.lab.run.cuts[self.choices.pick(count)].clone();
-        let wish = self.lab.wish(&cut, self.choices.chance(2));
+        let checkpoint = self.lab.run.checkpoints[self.choices.pick(count)].clone();
+        let wish = self.lab.wish(&checkpoint, self.choices.chance(2));
         self.record(Event::RollbackBegun(Box::new(wish)));
         true
     }

@@ -7,7 +7,7 @@ use windlass_kernel::run::{
     Event, InvocationResult, Next, Note, PhaseStatus, Rollback, Usage, Work,
 };
 
-use crate::cuts::kept;
+use crate::checkpoints::kept;
 use crate::harness::{Lab, Script, ended, invoke};
 use crate::keeping::foreign;
 use crate::plans::{agreed, consensus, diamond, phase, serial, with};
@@ -35,10 +35,10 @@ fn begin(rollback: Rollback) -> Event {
 #[test]
 fn a_rollback_says_what_it_does() {
     let lab = through(two());
-    let cut = lab.cut("PRE_b_v1");
-    let good = lab.wish(&cut, true);
+    let checkpoint = lab.checkpoint("PRE_b_v1");
+    let good = lab.wish(&checkpoint, true);
     assert_eq!(lab.takes(&begin(good.clone())), Ok(()));
-    assert_eq!(lab.run.may_roll_back(cut.id), Ok(&cut));
+    assert_eq!(lab.run.may_roll_back(checkpoint.id), Ok(&checkpoint));
     let text = |text: &str| Some(text.to_owned());
     for (bad, why) in [
         (Rollback { checkpoint: foreign(), ..good.clone() }, "none of this run's"),
@@ -46,7 +46,7 @@ fn a_rollback_says_what_it_does() {
         (Rollback { tree: None, ..good.clone() }, "another workspace"),
         (Rollback { target: None, ..good.clone() }, "workspace is not told"),
         (Rollback { snapshot: None, ..good.clone() }, "workspace is not told"),
-        (Rollback { from: Some(cut.id), ..good.clone() }, "at another checkpoint"),
+        (Rollback { from: Some(checkpoint.id), ..good.clone() }, "at another checkpoint"),
         (Rollback { from: None, ..good.clone() }, "at another checkpoint"),
         (Rollback { archived: vec![], ..good.clone() }, "other phases"),
         (Rollback { archived: vec!["a".into(), "b".into()], ..good.clone() }, "other phases"),
@@ -55,8 +55,8 @@ fn a_rollback_says_what_it_does() {
     ] {
         refused(&lab, &begin(bad), why);
     }
-    let other = lab.cut("PRE_a_v1");
-    let mixed = Rollback { checkpoint: other.id, ..lab.wish(&cut, true) };
+    let other = lab.checkpoint("PRE_a_v1");
+    let mixed = Rollback { checkpoint: other.id, ..lab.wish(&checkpoint, true) };
     refused(&lab, &begin(mixed), "another workspace");
 }
 
@@ -67,8 +67,8 @@ fn a_run_without_files_is_taken_back_without_them() {
     lab.record_only(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
     let Some(Event::Checkpointed(mut cut)) = lab.cut_owed() else { panic!() };
     cut.workspace = None;
-    lab.record(Event::Checkpointed(cut));
-    let first = lab.run.cuts[0].clone();
+    lab.record(Event::Checkpointed(checkpoint));
+    let first = lab.run.checkpoints[0].clone();
     let good = lab.wish(&first, true);
     assert_eq!((&good.tree, &good.target, &good.snapshot), (&None, &None, &None));
     let bad = Rollback { target: Some("t".into()), ..good.clone() };
@@ -84,19 +84,19 @@ fn a_run_without_files_is_taken_back_without_them() {
 #[test]
 fn nothing_else_happens_while_one_is_under_way() {
     let mut lab = through(two());
-    let cut = lab.cut("POST_a_v1");
+    let checkpoint = lab.checkpoint("POST_a_v1");
     refused(&lab, &Event::RolledBack { change: None }, "does not follow");
-    lab.record(begin(lab.wish(&cut, true)));
-    assert_eq!(lab.run.rolling_back().unwrap().checkpoint, cut.id);
+    lab.record(begin(lab.wish(&checkpoint, true)));
+    assert_eq!(lab.run.rolling_back().unwrap().checkpoint, checkpoint.id);
     assert_eq!(lab.run.next(), Next::Perform(vec![Work::Restore]));
-    assert!(lab.run.may_roll_back(cut.id).is_err());
+    assert!(lab.run.may_roll_back(checkpoint.id).is_err());
     for (_, event) in scenes() {
         match event.kind() {
             "rolled_back" | "restarted" => assert_eq!(lab.takes(&event), Ok(())),
             _ => assert!(lab.takes(&event).is_err(), "{event:?}"),
         }
     }
-    refused(&lab, &begin(lab.wish(&cut, true)), "under way");
+    refused(&lab, &begin(lab.wish(&checkpoint, true)), "under way");
     refused(&lab, &ended("stop"), "under way");
     refused(&lab, &Event::PhaseStarted { phase: "b".into(), attempt: 2 }, "under way");
     refused(&lab, &lab.run.restart_hold(), "under way");
@@ -115,7 +115,7 @@ fn an_invocation_that_was_under_way_is_over() {
     lab.record(Event::Begun {});
     lab.record(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
     lab.record(invoke(&lab, "a", 1));
-    lab.roll_back(&lab.cut("PRE_a_v1"), true);
+    lab.roll_back(&lab.checkpoint("PRE_a_v1"), true);
     lab.record(Event::PhaseStarted { phase: "a".into(), attempt: 2 });
     let late = Event::InvocationEnded {
         invocation: 1,
@@ -131,8 +131,8 @@ fn an_invocation_that_was_under_way_is_over() {
 #[test]
 fn one_that_does_not_go_on_at_once_waits_for_a_person() {
     let mut lab = through(two());
-    let cut = lab.cut("PRE_b_v1");
-    lab.roll_back(&cut, false);
+    let checkpoint = lab.checkpoint("PRE_b_v1");
+    lab.roll_back(&checkpoint, false);
     let start = Event::PhaseStarted { phase: "b".into(), attempt: 2 };
     refused(&lab, &start, "nobody has said that it goes on");
     for event in [
@@ -140,7 +140,7 @@ fn one_that_does_not_go_on_at_once_waits_for_a_person() {
         Event::Noted { what: Note::Memory, body: json!({}) },
         lab.run.restart_hold(),
         ended("stop"),
-        begin(lab.wish(&cut, true)),
+        begin(lab.wish(&checkpoint, true)),
     ] {
         assert_eq!(lab.takes(&event), Ok(()), "{event:?}");
     }
@@ -150,12 +150,12 @@ fn one_that_does_not_go_on_at_once_waits_for_a_person() {
     let told = Script::new().votes(&[("ann", Rejected)]).walk(&mut rejected);
     assert_eq!(told.last().unwrap(), "ended BLOCKED checkpoint_rejected");
     // Taken back once more, it goes on.
-    rejected.roll_back(&cut, true);
+    rejected.roll_back(&checkpoint, true);
     let told = Script::new().walk(&mut rejected);
     assert_eq!(told.first().unwrap(), "start b 2");
     // From the hold too.
     let mut again = lab.clone();
-    again.roll_back(&cut, true);
+    again.roll_back(&checkpoint, true);
     assert_eq!(again.run.hold, None);
     assert_eq!(again.takes(&start), Ok(()));
     let told = Script::new().votes(&[("ann", Approved)]).walk(&mut lab);
@@ -174,7 +174,7 @@ fn one_that_does_not_go_on_at_once_waits_for_a_person() {
 #[test]
 fn a_process_may_die_while_a_person_is_asked() {
     let mut lab = through(two());
-    lab.roll_back(&lab.cut("PRE_b_v1"), false);
+    lab.roll_back(&lab.checkpoint("PRE_b_v1"), false);
     lab.record(lab.run.restart_hold());
     let told = Script::new().votes(&[("ann", Approved), ("bob", Approved)]).walk(&mut lab);
     assert_eq!(
@@ -198,10 +198,10 @@ fn what_was_under_way_beside_it_is_begun_anew() {
     let mut lab = Lab::new(kept(diamond()));
     Script::new().walk(&mut lab);
     // b was done, c was under way.
-    let cut = lab.cut("POST_b_v1");
-    let names: Vec<String> = lab.run.archived_by(&cut);
+    let checkpoint = lab.checkpoint("POST_b_v1");
+    let names: Vec<String> = lab.run.archived_by(&checkpoint);
     assert_eq!(names, ["c", "d"]);
-    lab.roll_back(&cut, true);
+    lab.roll_back(&checkpoint, true);
     let statuses: Vec<_> = lab.run.phases.iter().map(|state| state.status.as_str()).collect();
     assert_eq!(statuses, ["complete", "complete", "pending", "pending"]);
     let told = Script::new().walk(&mut lab);
@@ -216,11 +216,11 @@ fn skipped_phases_stay_skipped_and_are_not_put_aside() {
         phase("b", &["m"]),
     ]));
     let mut lab = through(plan);
-    assert_eq!(lab.run.archived_by(&lab.cut("PRE_a_v1")), ["a", "b"]);
-    assert_eq!(lab.run.archived_by(&lab.cut("PRE_b_v1")), ["b"]);
-    lab.roll_back(&lab.cut("PRE_b_v1"), true);
+    assert_eq!(lab.run.archived_by(&lab.checkpoint("PRE_a_v1")), ["a", "b"]);
+    assert_eq!(lab.run.archived_by(&lab.checkpoint("PRE_b_v1")), ["b"]);
+    lab.roll_back(&lab.checkpoint("PRE_b_v1"), true);
     assert_eq!(lab.run.phases[1].status, PhaseStatus::Skipped);
-    lab.roll_back(&lab.cut("PRE_a_v1"), true);
+    lab.roll_back(&lab.checkpoint("PRE_a_v1"), true);
     assert_eq!(lab.run.phases[1].status, PhaseStatus::Pending);
 }
 
@@ -237,10 +237,10 @@ fn what_was_agreed_on_is_not_asked_again() {
     Script::new().votes(&[("bob", Approved)]).walk(&mut lab);
     let (done, reviews) = (lab.run.phases[0].done.clone(), lab.run.phases[0].reviews.clone());
     assert_eq!(reviews.len(), 2);
-    lab.roll_back(&lab.cut("POST_a_v1"), true);
+    lab.roll_back(&lab.checkpoint("POST_a_v1"), true);
     assert_eq!((&lab.run.phases[0].done, &lab.run.phases[0].reviews), (&done, &reviews));
     assert_eq!(lab.run.phases[0].status, PhaseStatus::Complete);
-    lab.roll_back(&lab.cut("PRE_a_v1"), true);
+    lab.roll_back(&lab.checkpoint("PRE_a_v1"), true);
     assert_eq!(lab.run.phases[0].reviews, []);
     let told = Script::new().votes(&[("bob", Approved)]).walk(&mut lab);
     assert_eq!(told[2], "reviewed a/a1 2 approved");
@@ -254,7 +254,7 @@ fn a_branch_that_is_taken_back_is_merged_from_where_it_began() {
     plan.phases[2].branch = true;
     let mut lab = Lab::new(plan);
     Script::new().walk(&mut lab);
-    let (pre, post) = (lab.cut("PRE_c_v1"), lab.cut("POST_c_v1"));
+    let (pre, post) = (lab.checkpoint("PRE_c_v1"), lab.checkpoint("POST_c_v1"));
     lab.roll_back(&post, true);
     let branch = lab.run.phases[2].branch.clone();
     assert_eq!(branch.fork, pre.workspace.map(|kept| kept.tree));
@@ -262,9 +262,9 @@ fn a_branch_that_is_taken_back_is_merged_from_where_it_began() {
     assert_ne!(branch.theirs, None);
     assert_eq!(lab.run.next(), Next::Perform(vec![Work::Merge { phase: 2, attempt: 1 }]));
     // Another try's beginning is not its own.
-    lab.roll_back(&lab.cut("PRE_c_v1"), true);
+    lab.roll_back(&lab.checkpoint("PRE_c_v1"), true);
     Script::new().walk(&mut lab);
-    lab.roll_back(&lab.cut("POST_c_v1"), true);
+    lab.roll_back(&lab.checkpoint("POST_c_v1"), true);
     assert_eq!(lab.run.phases[2].branch, branch);
     let told = Script::new().walk(&mut lab);
     assert_eq!(told.last().unwrap(), "ended PASS pass");

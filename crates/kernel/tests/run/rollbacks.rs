@@ -4,9 +4,9 @@ use serde_json::json;
 use windlass_kernel::State;
 use windlass_kernel::run::Decision::{Approved, Rejected};
 use windlass_kernel::run::plan::{At, Effect, Plan, When};
-use windlass_kernel::run::{CutKind, Event, Next, Rollback, Stage, Work};
+use windlass_kernel::run::{CheckpointKind, Event, Next, Rollback, Stage, Work};
 
-use crate::cuts::kept;
+use crate::checkpoints::kept;
 use crate::harness::{Act, Lab, Script, changed, done, ended, failure};
 use crate::plans::{check, gate, hold, person, phase, redo, serial, stop, with};
 
@@ -33,9 +33,9 @@ fn begin(rollback: Rollback) -> Event {
 #[test]
 fn a_run_goes_back_to_before_a_phase_and_does_it_again() {
     let mut lab = through(three());
-    let cut = lab.cut("PRE_b_v1");
-    assert_eq!(lab.run.archived_by(&cut), ["b", "c"]);
-    lab.roll_back(&cut, true);
+    let checkpoint = lab.checkpoint("PRE_b_v1");
+    assert_eq!(lab.run.archived_by(&checkpoint), ["b", "c"]);
+    lab.roll_back(&checkpoint, true);
     assert_eq!(statuses(&lab), ["complete", "pending", "pending"]);
     assert_eq!(lab.run.ended, None);
     let told = Script::new().walk(&mut lab);
@@ -66,17 +66,17 @@ fn a_run_goes_back_to_before_a_phase_and_does_it_again() {
             "POST_c_v2"
         ]
     );
-    let marker = lab.cut("PRE_b_v2");
-    assert_eq!((marker.kind, marker.parent), (CutKind::Rollback, Some(cut.id)));
+    let marker = lab.checkpoint("PRE_b_v2");
+    assert_eq!((marker.kind, marker.parent), (CheckpointKind::Rollback, Some(checkpoint.id)));
 }
 
 #[test]
 fn a_run_goes_back_to_after_a_phase_and_keeps_its_work() {
     let mut lab = through(three());
     let before = lab.run.phases[1].clone();
-    let cut = lab.cut("POST_b_v1");
-    assert_eq!(lab.run.archived_by(&cut), ["c"]);
-    lab.roll_back(&cut, true);
+    let checkpoint = lab.checkpoint("POST_b_v1");
+    assert_eq!(lab.run.archived_by(&checkpoint), ["c"]);
+    lab.roll_back(&checkpoint, true);
     assert_eq!(statuses(&lab), ["complete", "complete", "pending"]);
     assert_eq!(lab.run.phases[1], before);
     let told = Script::new().walk(&mut lab);
@@ -108,8 +108,8 @@ fn from_wherever_it_stands() {
         lab.record(ended("checkpoint_rejected"));
     });
     let working = with(resumed.clone(), |lab| {
-        let cut = lab.cut("PRE_b_v1");
-        lab.roll_back(&cut, true);
+        let checkpoint = lab.checkpoint("PRE_b_v1");
+        lab.roll_back(&checkpoint, true);
         lab.record(Event::PhaseStarted { phase: "b".into(), attempt: 2 });
         lab.record(crate::harness::invoke(lab, "b", 2));
     });
@@ -125,8 +125,8 @@ fn from_wherever_it_stands() {
         assert_eq!(lab.run.head.state, Some(state));
         for name in ["PRE_a_v1", "POST_a_v1", "PRE_b_v1", "POST_b_v1"] {
             let mut lab = lab.clone();
-            let (cut, spent) = (lab.cut(name), lab.run.spent);
-            lab.roll_back(&cut, true);
+            let (checkpoint, spent) = (lab.checkpoint(name), lab.run.spent);
+            lab.roll_back(&checkpoint, true);
             assert_eq!((&lab.run.hold, &lab.run.ended), (&None, &None));
             assert_eq!(lab.run.spent, spent);
             assert!(lab.run.phases.iter().all(|phase| !phase.uncertain));
@@ -168,8 +168,8 @@ fn facts_and_the_workspace_are_as_they_were() {
         ("POST_c_v1", "1 2 3 f", Some("3")),
         ("POST_a_v1", "1 f", Some("1")),
     ] {
-        let cut = lab.cut(name);
-        lab.record(begin(lab.wish(&cut, true)));
+        let checkpoint = lab.checkpoint(name);
+        lab.record(begin(lab.wish(&checkpoint, true)));
         lab.record(Event::RolledBack { change: Some(changed("then", 7)) });
         assert_eq!(
             (facts(&lab).as_str(), lab.run.facts.get("f").map(String::as_str)),
@@ -179,15 +179,18 @@ fn facts_and_the_workspace_are_as_they_were() {
             (lab.run.change.clone(), lab.run.spent.changed_lines),
             (Some(changed("then", 7)), 7)
         );
-        assert_eq!(lab.run.cuts.last().unwrap().kind, CutKind::Rollback);
+        assert_eq!(lab.run.checkpoints.last().unwrap().kind, CheckpointKind::Rollback);
     }
-    lab.record(begin(lab.wish(&lab.cut("PRE_a_v1"), true)));
-    assert_eq!(lab.run.tree, lab.run.cuts.last().unwrap().workspace.clone().map(|kept| kept.tree));
+    lab.record(begin(lab.wish(&lab.checkpoint("PRE_a_v1"), true)));
+    assert_eq!(
+        lab.run.tree,
+        lab.run.checkpoints.last().unwrap().workspace.clone().map(|kept| kept.tree)
+    );
     lab.record_only(Event::RolledBack { change: None });
     assert_eq!((&lab.run.change, lab.run.spent.changed_lines), (&None, 0));
     assert_eq!(
         lab.run.tree,
-        Some(format!("{} and more", lab.cut("PRE_a_v1").workspace.unwrap().tree))
+        Some(format!("{} and more", lab.checkpoint("PRE_a_v1").workspace.unwrap().tree))
     );
 }
 
@@ -197,12 +200,12 @@ fn back_twice_and_forward_again() {
     let say = |text: &str| Act::Done(done(json!({"text": text})));
     let mut lab = Lab::new(three());
     Script::new().at("a", 1, say("first")).walk(&mut lab);
-    lab.roll_back(&lab.cut("PRE_a_v1"), true);
+    lab.roll_back(&lab.checkpoint("PRE_a_v1"), true);
     Script::new().at("a", 2, say("second")).walk(&mut lab);
     let text = |lab: &Lab| lab.run.phases[0].done.as_ref().unwrap().answer["text"].clone();
     assert_eq!(text(&lab), "second");
     // To the line that was put aside.
-    lab.roll_back(&lab.cut("PRE_b_v1"), true);
+    lab.roll_back(&lab.checkpoint("PRE_b_v1"), true);
     assert_eq!(
         (text(&lab), statuses(&lab)),
         (json!("first"), vec!["complete", "pending", "pending"])
@@ -210,8 +213,8 @@ fn back_twice_and_forward_again() {
     // From there on, nothing of the other line counts.
     Script::new().walk(&mut lab);
     assert_eq!(text(&lab), "first");
-    let later = lab.run.cuts.last().unwrap().clone();
-    lab.roll_back(&lab.cut("POST_a_v2"), true);
+    let later = lab.run.checkpoints.last().unwrap().clone();
+    lab.roll_back(&lab.checkpoint("POST_a_v2"), true);
     assert_eq!(text(&lab), "second");
     lab.roll_back(&later, true);
     assert_eq!((text(&lab), statuses(&lab)), (json!("first"), vec!["complete"; 3]));
@@ -228,7 +231,7 @@ fn how_often_it_was_sent_back_is_as_it_was() {
     let told = Script::new().at("c", 1, Act::Say("no")).walk(&mut lab);
     assert_eq!(told.iter().filter(|line| line.starts_with("back")).count(), 1);
     // Before it was sent back, it may be sent back twice again.
-    lab.roll_back(&lab.cut("PRE_c_v1"), true);
+    lab.roll_back(&lab.checkpoint("PRE_c_v1"), true);
     let say = |attempt| format!("{attempt}");
     let no = |text: u32| Act::Done(done(json!({"verdict": "no", "text": say(text)})));
     let mut twice = lab.clone();
@@ -242,7 +245,7 @@ fn how_often_it_was_sent_back_is_as_it_was() {
     assert!(told.contains(&"back c/gate no -> b 2".to_owned()), "{told:#?}");
     assert_eq!(told.last().unwrap(), "ended BLOCKED enough");
     // After it, once; on the line that was put aside too.
-    twice.roll_back(&twice.cut("PRE_b_v2"), true);
+    twice.roll_back(&twice.checkpoint("PRE_b_v2"), true);
     let told = Script::new()
         .at("b", 5, no(1))
         .at("c", 6, no(6))
@@ -259,11 +262,11 @@ fn what_a_judge_found_is_found_again() {
     plan.phases[2].gate = gate(&[("ok", Effect::Continue), ("no", redo("b", 1, stop("enough")))]);
     let mut lab = Lab::new(plan);
     Script::new().at("c", 1, Act::Say("no")).walk(&mut lab);
-    lab.roll_back(&lab.cut("PRE_b_v2"), true);
+    lab.roll_back(&lab.checkpoint("PRE_b_v2"), true);
     assert_eq!(lab.run.phases[1].findings, json!(["c 1"]));
-    lab.roll_back(&lab.cut("PRE_b_v1"), true);
+    lab.roll_back(&lab.checkpoint("PRE_b_v1"), true);
     assert_eq!(lab.run.phases[1].findings, json!(null));
-    lab.roll_back(&lab.cut("PRE_c_v2"), true);
+    lab.roll_back(&lab.checkpoint("PRE_c_v2"), true);
     assert_eq!(lab.run.phases[2].findings, json!(null));
 }
 
@@ -280,7 +283,7 @@ fn what_was_tried_since_is_not_found_again() {
         .votes(&[("ann", Approved)])
         .walk(&mut lab);
     for (name, findings) in [("PRE_b_v2", json!(["c 1"])), ("PRE_b_v3", json!(null))] {
-        lab.roll_back(&lab.cut(name), true);
+        lab.roll_back(&lab.checkpoint(name), true);
         assert_eq!(lab.run.phases[1].findings, findings, "{name}");
     }
 }
@@ -305,7 +308,7 @@ fn an_intervention_is_done_again() {
         ("PRE_b_v2", &["start b 5", "start c 4"]),
         ("POST_a_v1", &["start b 6", "start c 5"]),
     ] {
-        lab.roll_back(&lab.cut(name), true);
+        lab.roll_back(&lab.checkpoint(name), true);
         let walked = Script::new().walk(&mut lab);
         let started: Vec<&String> =
             walked.iter().filter(|line| line.starts_with("start")).collect();
@@ -313,7 +316,7 @@ fn an_intervention_is_done_again() {
         assert_eq!(walked.last().unwrap(), "ended PASS pass");
     }
     // Before it was judged, it may be mended once more.
-    lab.roll_back(&lab.cut("PRE_b_v1"), true);
+    lab.roll_back(&lab.checkpoint("PRE_b_v1"), true);
     let walked = Script::new().at("b", 7, Act::Say("mend")).walk(&mut lab);
     assert!(walked.contains(&"start mend 3".to_owned()), "{walked:#?}");
 }
@@ -326,13 +329,13 @@ fn what_had_just_ended_is_judged_again() {
         check("y", At::After, &[("ok", Effect::Continue), ("no", stop("bad"))]),
     ];
     let mut lab = through(plan);
-    let cut = lab.cut("POST_b_v1");
-    lab.roll_back(&cut, true);
+    let checkpoint = lab.checkpoint("POST_b_v1");
+    lab.roll_back(&checkpoint, true);
     assert_eq!(lab.run.next(), Next::Perform(vec![Work::Check { phase: 1, check: 1, attempt: 1 }]));
     let again = Script::new().at("b/y", 1, Act::Say("no")).walk(&mut lab.clone());
     assert_eq!(again, ["checked b/y 1 no", "ended BLOCKED bad"]);
     // Nothing is done before somebody says so.
-    lab.roll_back(&cut, false);
+    lab.roll_back(&checkpoint, false);
     let told = Script::new().walk(&mut lab);
     assert_eq!(told, ["held 1 ROLLED_BACK at b for 1"]);
     let question = &lab.run.hold.as_ref().unwrap().held.question;
@@ -348,8 +351,8 @@ fn a_rollback_can_itself_be_gone_back_to() {
     let mut plan = three();
     plan.phases[1].checks = vec![check("y", At::After, &[("ok", Effect::Continue)])];
     let mut lab = through(plan);
-    lab.roll_back(&lab.cut("POST_b_v1"), true);
-    let marker = lab.run.cuts.last().unwrap().clone();
+    lab.roll_back(&lab.checkpoint("POST_b_v1"), true);
+    let marker = lab.run.checkpoints.last().unwrap().clone();
     Script::new().walk(&mut lab);
     assert_eq!(lab.run.archived_by(&marker), ["c"]);
     lab.roll_back(&marker, true);

@@ -60,7 +60,7 @@ pub fn scenes() -> Vec<(Lab, Event)> {
     let owing = with(running(|plan| plan.checkpoints = true), |lab| {
         lab.record_only(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
     });
-    let wish = Event::RollbackBegun(Box::new(kept.wish(&kept.run.cuts[0], true)));
+    let wish = Event::RollbackBegun(Box::new(kept.wish(&kept.run.checkpoints[0], true)));
     let rolling = with(kept.clone(), |lab| lab.record(wish.clone()));
     let forked = trying(|plan| {
         plan.checkpoints = true;

@@ -34,9 +34,10 @@ pub fn tell(event: &Event) -> String {
         Event::Reviewed { phase, attempt, reviewer, verdict, .. } => {
             format!("reviewed {phase}/{reviewer} {attempt} {verdict}")
         }
-        Event::Checkpointed(cut) => {
-            let (at, version, kind) = (cut.at.as_str(), cut.version, cut.kind.as_str());
-            format!("{at}_{}_v{version} {kind}", cut.phase)
+        Event::Checkpointed(checkpoint) => {
+            let (at, version, kind) =
+                (checkpoint.at.as_str(), checkpoint.version, checkpoint.kind.as_str());
+            format!("{at}_{}_v{version} {kind}", checkpoint.phase)
         }
         Event::MergePrepared { phase, attempt, .. } => format!("merge {phase} {attempt}"),
         Event::Merged { phase, attempt, .. } => format!("merged {phase} {attempt}"),

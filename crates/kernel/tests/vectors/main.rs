@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use windlass_kernel::recovery::{Finding, UncertainRule, plan};
 use windlass_kernel::verify::Chain;
 use windlass_kernel::{
-    Artifact, ArtifactType, Call, Checkpoint, Code, Digest, Entry, ExecutionState, Head, PlanId,
+    Artifact, ArtifactType, Call, Code, Digest, Entry, ExecutionState, Head, PlanId, ReplayPoint,
     State, Transition, canon,
 };
 
@@ -297,7 +297,7 @@ fn checkpoints_hold_or_are_refused() {
         let name = &row.name;
         let head = head_at(&machine, &row.chain, row.entries_applied);
         // What is not exactly a checkpoint matches nothing.
-        let found = match serde_json::from_value::<Checkpoint>(row.checkpoint.clone()) {
+        let found = match serde_json::from_value::<ReplayPoint>(row.checkpoint.clone()) {
             Ok(checkpoint) => checkpoint.agrees_with(&head).err().map(|error| error.code()),
             Err(_) => Some(Code::StateChecksumMismatch),
         };

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use windlass_kernel::{Checkpoint, CheckpointState, RiskLevel, TraceId, Uuid7};
+use windlass_kernel::{ReplayPoint, ReplayPointState, RiskLevel, TraceId, Uuid7};
 use windlass_store::Tables;
 
 fn each_trace(tables: &mut Tables, change: impl Fn(&mut Vec<windlass_store::Record>)) {
@@ -50,7 +50,7 @@ pub fn rewrite(tables: &mut Tables) {
     });
 }
 
-fn each_checkpoint(tables: &mut Tables, change: impl Fn(&mut Checkpoint)) {
+fn each_checkpoint(tables: &mut Tables, change: impl Fn(&mut ReplayPoint)) {
     tables.checkpoints.values_mut().flatten().for_each(change);
 }
 
@@ -58,8 +58,8 @@ pub fn future_checkpoint(tables: &mut Tables) {
     each_checkpoint(tables, |checkpoint| {
         let state = checkpoint.checkpoint_state;
         let last_sequence_number = state.last_sequence_number + 5;
-        let state = CheckpointState { last_sequence_number, ..state };
-        *checkpoint = Checkpoint::new(state, checkpoint.ts);
+        let state = ReplayPointState { last_sequence_number, ..state };
+        *checkpoint = ReplayPoint::new(state, checkpoint.ts);
     });
 }
 

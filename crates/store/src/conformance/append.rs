@@ -99,7 +99,7 @@ pub(super) fn a_lease_on_a_trace_that_does_not_exist_is_fenced(harness: &dyn Har
     let fenced = Refusal::Fenced(unknown.trace_id);
     assert_eq!(watch.refused(|| store.append(unknown.append(&lease, 0, 1))), fenced);
     let checkpoint = make.checkpoint(&unknown, 1);
-    assert_eq!(watch.refused(|| store.write_checkpoint(&lease, &checkpoint)), fenced);
+    assert_eq!(watch.refused(|| store.write_replay_point(&lease, &checkpoint)), fenced);
     let redispatch = make.redispatch(2);
     assert_eq!(watch.refused(|| store.record_redispatch(&lease, &redispatch)), fenced);
 }

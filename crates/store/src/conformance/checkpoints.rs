@@ -1,6 +1,6 @@
 //! Checkpoints: the newest counts, and only the holder can write one, of the trace as it is.
 
-use windlass_kernel::{Checkpoint, CheckpointState, Code, Digest, PlanId, State};
+use windlass_kernel::{Code, Digest, PlanId, ReplayPoint, ReplayPointState, State};
 
 use super::Harness;
 use super::fixture::{Ending, Fixture};
@@ -11,9 +11,9 @@ pub(super) fn a_trace_without_checkpoints_has_none(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
     let trace = make.run_long(2);
-    assert_eq!(store.load_latest_checkpoint(trace.trace_id).unwrap(), None);
+    assert_eq!(store.load_latest_replay_point(trace.trace_id).unwrap(), None);
     hold(&*store, &trace, 2);
-    assert_eq!(store.load_latest_checkpoint(trace.trace_id).unwrap(), None);
+    assert_eq!(store.load_latest_replay_point(trace.trace_id).unwrap(), None);
 }
 
 pub(super) fn the_latest_checkpoint_is_loaded(harness: &dyn Harness) {
@@ -28,11 +28,11 @@ pub(super) fn the_latest_checkpoint_is_loaded(harness: &dyn Harness) {
         }
         if count % 3 != 0 {
             let checkpoint = make.checkpoint(&trace, count);
-            store.write_checkpoint(&lease, &checkpoint).unwrap();
-            assert_eq!(other.load_latest_checkpoint(trace.trace_id).unwrap(), Some(checkpoint));
+            store.write_replay_point(&lease, &checkpoint).unwrap();
+            assert_eq!(other.load_latest_replay_point(trace.trace_id).unwrap(), Some(checkpoint));
         }
     }
-    let latest = other.load_latest_checkpoint(trace.trace_id).unwrap().unwrap();
+    let latest = other.load_latest_replay_point(trace.trace_id).unwrap().unwrap();
     assert_eq!(latest.checkpoint_sequence_number, 11);
 }
 
@@ -43,8 +43,8 @@ pub(super) fn a_later_checkpoint_of_the_same_entry_wins(harness: &dyn Harness) {
     let lease = hold(&*store, &trace, 2);
     for _ in 0..3 {
         let checkpoint = make.checkpoint(&trace, 2);
-        store.write_checkpoint(&lease, &checkpoint).unwrap();
-        assert_eq!(store.load_latest_checkpoint(trace.trace_id).unwrap(), Some(checkpoint));
+        store.write_replay_point(&lease, &checkpoint).unwrap();
+        assert_eq!(store.load_latest_replay_point(trace.trace_id).unwrap(), Some(checkpoint));
     }
 }
 
@@ -54,11 +54,11 @@ pub(super) fn checkpoints_of_one_trace_are_not_anothers(harness: &dyn Harness) {
     let (one, two) = (make.run_long(2), make.run_long(3));
     let (lease, _) = (hold(&*store, &one, 2), hold(&*store, &two, 3));
     let checkpoint = make.checkpoint(&one, 2);
-    store.write_checkpoint(&lease, &checkpoint).unwrap();
-    assert_eq!(store.load_latest_checkpoint(one.trace_id).unwrap(), Some(checkpoint));
-    assert_eq!(store.load_latest_checkpoint(two.trace_id).unwrap(), None);
+    store.write_replay_point(&lease, &checkpoint).unwrap();
+    assert_eq!(store.load_latest_replay_point(one.trace_id).unwrap(), Some(checkpoint));
+    assert_eq!(store.load_latest_replay_point(two.trace_id).unwrap(), None);
     let foreign = make.checkpoint(&two, 3);
-    let refusal = Watch::new(&*store, &[]).refused(|| store.write_checkpoint(&lease, &foreign));
+    let refusal = Watch::new(&*store, &[]).refused(|| store.write_replay_point(&lease, &foreign));
     assert!(matches!(refusal, Refusal::Chain(id, _) if id == one.trace_id), "{refusal:?}");
 }
 
@@ -67,22 +67,22 @@ pub(super) fn a_checkpoint_must_agree_with_the_head(harness: &dyn Harness) {
     let store = harness.open();
     let trace = make.call(Ending::Completed);
     let lease = hold(&*store, &trace, 3);
-    let honest = CheckpointState::of(&trace.head_after(3), trace.plan_id).unwrap();
-    let told = |state| Checkpoint::new(state, make.ts());
+    let honest = ReplayPointState::of(&trace.head_after(3), trace.plan_id).unwrap();
+    let told = |state| ReplayPoint::new(state, make.ts());
     let liars = [
         make.checkpoint(&trace, 2),
         make.checkpoint(&trace, 4),
-        told(CheckpointState { current_state: State::Completed, ..honest }),
-        told(CheckpointState { last_sequence_number: 4, ..honest }),
-        told(CheckpointState { last_entry_digest: Digest::of(b"another"), ..honest }),
+        told(ReplayPointState { current_state: State::Completed, ..honest }),
+        told(ReplayPointState { last_sequence_number: 4, ..honest }),
+        told(ReplayPointState { last_entry_digest: Digest::of(b"another"), ..honest }),
     ];
     for liar in liars {
         let source = liar.agrees_with(&trace.head_after(3)).unwrap_err();
         assert_eq!(source.code(), Code::StateChecksumMismatch);
-        let refusal = Watch::new(&*store, &[]).refused(|| store.write_checkpoint(&lease, &liar));
+        let refusal = Watch::new(&*store, &[]).refused(|| store.write_replay_point(&lease, &liar));
         assert_eq!(refusal, Refusal::Chain(trace.trace_id, source));
     }
-    store.write_checkpoint(&lease, &told(honest)).expect("the truth");
+    store.write_replay_point(&lease, &told(honest)).expect("the truth");
 }
 
 pub(super) fn a_checkpoint_with_a_wrong_digest_is_refused(harness: &dyn Harness) {
@@ -97,7 +97,7 @@ pub(super) fn a_checkpoint_with_a_wrong_digest_is_refused(harness: &dyn Harness)
     number.checkpoint_sequence_number = 2;
     for bad in [digest, number] {
         let source = bad.validate().unwrap_err();
-        let refusal = Watch::new(&*store, &[]).refused(|| store.write_checkpoint(&lease, &bad));
+        let refusal = Watch::new(&*store, &[]).refused(|| store.write_replay_point(&lease, &bad));
         assert_eq!(refusal, Refusal::Chain(trace.trace_id, source));
     }
 }
@@ -113,12 +113,12 @@ pub(super) fn a_checkpoint_without_the_lease_is_refused(harness: &dyn Harness) {
     let fenced = Refusal::Fenced(trace.trace_id);
     for checkpoint in [&good, &bad] {
         let refusal =
-            Watch::new(&*store, &[]).refused(|| store.write_checkpoint(&stale, checkpoint));
+            Watch::new(&*store, &[]).refused(|| store.write_replay_point(&stale, checkpoint));
         assert_eq!(refusal, fenced, "the fence comes first");
     }
     let copy = Lease::grant(trace.trace_id, lease.holder(), lease.fence());
     store.release(lease).unwrap();
-    let refusal = Watch::new(&*store, &[]).refused(|| store.write_checkpoint(&copy, &good));
+    let refusal = Watch::new(&*store, &[]).refused(|| store.write_replay_point(&copy, &good));
     assert_eq!(refusal, fenced, "a released lease");
 }
 
@@ -127,13 +127,13 @@ pub(super) fn checkpoints_survive_a_restart(harness: &dyn Harness) {
     let store = harness.open();
     let trace = make.run_long(5);
     let lease = hold(&*store, &trace, 4);
-    store.write_checkpoint(&lease, &make.checkpoint(&trace, 4)).unwrap();
+    store.write_replay_point(&lease, &make.checkpoint(&trace, 4)).unwrap();
     store.append(trace.append(&lease, 4, 1)).unwrap();
     let checkpoint = make.checkpoint(&trace, 5);
-    store.write_checkpoint(&lease, &checkpoint).unwrap();
+    store.write_replay_point(&lease, &checkpoint).unwrap();
     drop(store);
     harness.reopen_all();
-    let latest = harness.open().load_latest_checkpoint(trace.trace_id).unwrap();
+    let latest = harness.open().load_latest_replay_point(trace.trace_id).unwrap();
     assert_eq!(latest, Some(checkpoint));
 }
 
@@ -142,9 +142,9 @@ pub(super) fn a_checkpoint_must_name_its_traces_plan(harness: &dyn Harness) {
     let store = harness.open();
     let trace = make.call(Ending::Completed);
     let lease = hold(&*store, &trace, 3);
-    let state = CheckpointState::of(&trace.head_after(3), PlanId(make.uuid())).unwrap();
-    let liar = Checkpoint::new(state, make.ts());
-    let refusal = Watch::new(&*store, &[]).refused(|| store.write_checkpoint(&lease, &liar));
+    let state = ReplayPointState::of(&trace.head_after(3), PlanId(make.uuid())).unwrap();
+    let liar = ReplayPoint::new(state, make.ts());
+    let refusal = Watch::new(&*store, &[]).refused(|| store.write_replay_point(&lease, &liar));
     let Refusal::Chain(id, source) = refusal else { panic!("refused otherwise: {refusal:?}") };
     assert_eq!((id, source.code()), (trace.trace_id, Code::StateChecksumMismatch), "{source}");
 }

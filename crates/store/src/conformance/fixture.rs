@@ -7,9 +7,9 @@ use windlass_kernel::artifact::{
     SupervisorDecision, ToolCall, ToolEffect,
 };
 use windlass_kernel::{
-    Artifact, ArtifactId, ArtifactType, Body, Checkpoint, CheckpointState, Code, Digest, Draft,
-    Head, Outcome, PlanId, RiskLevel, SCHEMA_VERSION, State, Timestamp, ToolCallId, TraceId,
-    Transition, Uuid7, canon, transition_of,
+    Artifact, ArtifactId, ArtifactType, Body, Code, Digest, Draft, Head, Outcome, PlanId,
+    ReplayPoint, ReplayPointState, RiskLevel, SCHEMA_VERSION, State, Timestamp, ToolCallId,
+    TraceId, Transition, Uuid7, canon, transition_of,
 };
 
 use crate::types::{After, Append, Claim, KeyAction, Lease, NewEntry, Record, Reservation, Slot};
@@ -193,9 +193,9 @@ impl Fixture {
     }
 
     /// A checkpoint of a trace after so many of its entries.
-    pub fn checkpoint(&self, trace: &Trace, count: usize) -> Checkpoint {
-        let state = CheckpointState::of(&trace.head_after(count), trace.plan_id).unwrap();
-        Checkpoint::new(state, self.ts())
+    pub fn checkpoint(&self, trace: &Trace, count: usize) -> ReplayPoint {
+        let state = ReplayPointState::of(&trace.head_after(count), trace.plan_id).unwrap();
+        ReplayPoint::new(state, self.ts())
     }
 
     /// A further dispatch with this number.

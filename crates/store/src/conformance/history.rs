@@ -74,7 +74,7 @@ pub enum Op {
         process: usize,
     },
     /// Writes a checkpoint.
-    Checkpoint {
+    ReplayPoint {
         /// The process.
         process: usize,
         /// The trace.
@@ -274,7 +274,7 @@ fn step(random: &mut Random) -> Op {
         20 if random.one_in(2) => Op::Close { process },
         20..22 => Op::LoadKey { process, key: random.below(KEYS) },
         22..24 => {
-            Op::Checkpoint { process, trace, lease: random.lease(), honest: !random.one_in(4) }
+            Op::ReplayPoint { process, trace, lease: random.lease(), honest: !random.one_in(4) }
         }
         24..26 => {
             let off = u32::from(random.one_in(4));

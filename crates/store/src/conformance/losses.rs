@@ -72,10 +72,10 @@ pub(super) fn a_lost_lease_cannot_write_a_checkpoint(harness: &dyn Harness) {
     let checkpoint = make.checkpoint(&trace, 3);
     for handle in [&heir, &third] {
         let refusal =
-            Watch::new(&*third, &[]).refused(|| handle.write_checkpoint(&lost, &checkpoint));
+            Watch::new(&*third, &[]).refused(|| handle.write_replay_point(&lost, &checkpoint));
         assert_eq!(refusal, Refusal::Fenced(trace.trace_id));
     }
-    heir.write_checkpoint(&lease, &checkpoint).expect("the heir may");
+    heir.write_replay_point(&lease, &checkpoint).expect("the heir may");
 }
 
 pub(super) fn a_lost_lease_cannot_record_a_redispatch(harness: &dyn Harness) {
@@ -113,13 +113,13 @@ pub(super) fn a_killed_process_loses_nothing_it_was_told_is_durable(harness: &dy
     let append = Append { key: trace.reserve(), ..trace.append(&lease, 2, 1) };
     dying.append(append).unwrap();
     let (checkpoint, redispatch) = (make.checkpoint(&trace, 3), make.redispatch(2));
-    dying.write_checkpoint(&lease, &checkpoint).unwrap();
+    dying.write_replay_point(&lease, &checkpoint).unwrap();
     dying.record_redispatch(&lease, &redispatch).unwrap();
     harness.kill(dying);
     harness.reopen_all();
     let heir = harness.open();
     assert_reads_back(&*heir, &trace, 3);
-    assert_eq!(heir.load_latest_checkpoint(trace.trace_id).unwrap(), Some(checkpoint));
+    assert_eq!(heir.load_latest_replay_point(trace.trace_id).unwrap(), Some(checkpoint));
     assert_eq!(heir.list_redispatches(trace.trace_id).unwrap(), [redispatch]);
     let record = heir.load_idempotency(&trace.slot()).unwrap().expect("the reservation");
     assert_eq!((record.trace_id, record.effect_digest), (trace.trace_id, None));

@@ -70,7 +70,7 @@ fn change(tables: &mut Tables, what: &Tamper) -> Option<()> {
             find(tables.entries.get_mut(trace_id)?, *number)?.body = None;
         }
         Tamper::ChangeHead(head) => tables.traces.get_mut(&head.trace_id)?.head = **head,
-        Tamper::ChangeCheckpoint(trace_id, checkpoint) => {
+        Tamper::ChangeReplayPoint(trace_id, checkpoint) => {
             *tables.checkpoints.get_mut(trace_id)?.last_mut()? = (**checkpoint).clone();
         }
         Tamper::DeleteTraceRow(trace_id) => {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use windlass_kernel::{
-    Checkpoint, CheckpointState, Code, Digest, HolderId, State, ToolCallId, TraceId,
+    Code, Digest, HolderId, ReplayPoint, ReplayPointState, State, ToolCallId, TraceId,
 };
 
 use super::Harness;
@@ -102,7 +102,7 @@ impl<'a> Replay<'a> {
             Op::Release { process, trace, lease } => self.release(process, trace, lease),
             Op::Kill { process } => self.end(process, |harness, store| harness.kill(store)),
             Op::Close { process } => self.end(process, |_, store| drop(store)),
-            Op::Checkpoint { process, trace, lease, honest } => {
+            Op::ReplayPoint { process, trace, lease, honest } => {
                 self.checkpoint(process, trace, lease, honest)
             }
             Op::Redispatch { process, trace, lease, off } => {
@@ -279,12 +279,12 @@ impl<'a> Replay<'a> {
         let Ok(state) = self.store(process).load_state(self.trace(trace).trace_id) else {
             return Code::TraceNotFound.to_string();
         };
-        let mut told = CheckpointState::of(&state.head, state.plan_id).unwrap();
+        let mut told = ReplayPointState::of(&state.head, state.plan_id).unwrap();
         if !honest {
             told.last_entry_digest = Digest::of(b"another");
         }
-        let checkpoint = Checkpoint::new(told, self.make.ts());
-        let work = |store: &dyn Store, lease: &Lease| store.write_checkpoint(lease, &checkpoint);
+        let checkpoint = ReplayPoint::new(told, self.make.ts());
+        let work = |store: &dyn Store, lease: &Lease| store.write_replay_point(lease, &checkpoint);
         self.with_lease(process, trace, which, work)
             .map_or_else(no_lease, |result| result.map_or_else(refused, |()| "kept".into()))
     }
@@ -303,7 +303,7 @@ impl<'a> Replay<'a> {
         let state = self.said(store.load_state(id), |state| self.state(process, &state));
         let entries = store.list_log_entries(id, after, limit);
         let entries = self.said(entries, |all| all.iter().map(told_record).collect());
-        let checkpoint = self.said(store.load_latest_checkpoint(id), |it| format!("{it:?}"));
+        let checkpoint = self.said(store.load_latest_replay_point(id), |it| format!("{it:?}"));
         let redispatches = self.said(store.list_redispatches(id), |all| format!("{all:?}"));
         format!("{state} {entries} {checkpoint} {redispatches}")
     }

@@ -159,15 +159,15 @@ pub(super) fn a_changed_checkpoint_is_loaded_as_it_is(harness: &dyn Harness) {
     let store = harness.open();
     let lease = hold(&*store, &trace, 3);
     let mut checkpoint = make.checkpoint(&trace, 3);
-    store.write_checkpoint(&lease, &checkpoint).unwrap();
+    store.write_replay_point(&lease, &checkpoint).unwrap();
     drop(store);
     checkpoint.checkpoint_state.current_state = State::Completed;
-    let tamper = Tamper::ChangeCheckpoint(trace.trace_id, Box::new(checkpoint.clone()));
+    let tamper = Tamper::ChangeReplayPoint(trace.trace_id, Box::new(checkpoint.clone()));
     if harness.tamper(&tamper).is_none() {
         return;
     }
     harness.reopen_all();
-    let latest = harness.open().load_latest_checkpoint(trace.trace_id).unwrap().unwrap();
+    let latest = harness.open().load_latest_replay_point(trace.trace_id).unwrap().unwrap();
     assert_eq!(latest, checkpoint, "a store does not judge what it loads");
     assert!(latest.validate().is_err());
 }

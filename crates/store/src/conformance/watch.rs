@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{ChainError, Checkpoint, Code, Entry, TraceId};
+use windlass_kernel::{ChainError, Code, Entry, ReplayPoint, TraceId};
 
 use super::fixture::Trace;
 use crate::error::AppendError;
@@ -96,7 +96,7 @@ pub(super) struct Picture {
     traces: Vec<TraceState>,
     scanned: Vec<Scanned>,
     records: BTreeMap<TraceId, Vec<Record>>,
-    checkpoints: BTreeMap<TraceId, Option<Checkpoint>>,
+    checkpoints: BTreeMap<TraceId, Option<ReplayPoint>>,
     redispatches: BTreeMap<TraceId, Vec<Redispatch>>,
     keys: Vec<Option<IdempotencyRecord>>,
 }
@@ -117,7 +117,7 @@ impl<'a> Watch<'a> {
         let scanned = scan(store);
         let ids: Vec<TraceId> = scanned.iter().map(|trace| trace.trace_id).collect();
         let records = |id: &TraceId| (*id, store.list_log_entries(*id, 0, usize::MAX).unwrap());
-        let latest = |id: &TraceId| (*id, store.load_latest_checkpoint(*id).unwrap());
+        let latest = |id: &TraceId| (*id, store.load_latest_replay_point(*id).unwrap());
         let redispatches = |id: &TraceId| (*id, store.list_redispatches(*id).unwrap());
         Picture {
             traces: store.list_traces(&ALL).unwrap(),

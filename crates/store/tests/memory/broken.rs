@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{
-    ChainError, Checkpoint, Digest, Entry, Head, HolderId, PlanId, State, TraceId, Uuid7,
+    ChainError, Digest, Entry, Head, HolderId, PlanId, ReplayPoint, State, TraceId, Uuid7,
 };
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
@@ -331,8 +331,12 @@ impl Store for Broken {
         self.inner.list_log_entries(trace_id, after, limit)
     }
 
-    fn write_checkpoint(&self, lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError> {
-        let result = self.inner.write_checkpoint(lease, checkpoint);
+    fn write_replay_point(
+        &self,
+        lease: &Lease,
+        checkpoint: &ReplayPoint,
+    ) -> Result<(), AppendError> {
+        let result = self.inner.write_replay_point(lease, checkpoint);
         match (self.bug, &result) {
             (Bug::BelievesCheckpoints, Err(AppendError::Chain { .. }))
             | (Bug::UnfencedCheckpoints, Err(AppendError::Fenced { .. })) => {
@@ -345,12 +349,15 @@ impl Store for Broken {
         }
     }
 
-    fn load_latest_checkpoint(&self, trace_id: TraceId) -> Result<Option<Checkpoint>, StoreError> {
+    fn load_latest_replay_point(
+        &self,
+        trace_id: TraceId,
+    ) -> Result<Option<ReplayPoint>, StoreError> {
         if self.is(Bug::OldestCheckpointWins) {
             let tables = self.shared.tables();
             return Ok(tables.checkpoints.get(&trace_id).and_then(|all| all.first().cloned()));
         }
-        let latest = self.inner.load_latest_checkpoint(trace_id)?;
+        let latest = self.inner.load_latest_replay_point(trace_id)?;
         Ok(latest.filter(|it| !self.is(Bug::HidesBadCheckpoints) || it.validate().is_ok()))
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_connect::{Connect, Job, Reply};
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Checkpoint, TraceId};
+use windlass_kernel::{ReplayPoint, TraceId};
 use windlass_store::{
     AcquireError, Append, AppendError, Appended, Lease, Store, StoreError, TraceFilter, TraceState,
 };
@@ -116,14 +116,14 @@ impl Meddle for CrashingStore {
         self.around(["release.before", "release.after"], || inner.release(lease))
     }
 
-    fn write_checkpoint(
+    fn write_replay_point(
         &self,
         inner: &dyn Store,
         lease: &Lease,
-        checkpoint: &Checkpoint,
+        checkpoint: &ReplayPoint,
     ) -> Result<(), AppendError> {
-        let points = ["write_checkpoint.before", "write_checkpoint.after"];
-        self.around(points, || inner.write_checkpoint(lease, checkpoint))
+        let points = ["write_replay_point.before", "write_replay_point.after"];
+        self.around(points, || inner.write_replay_point(lease, checkpoint))
     }
 
     fn record_redispatch(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Checkpoint, TraceId};
+use windlass_kernel::{ReplayPoint, TraceId};
 use windlass_store::{
     AcquireError, Append, AppendError, Appended, Counts, IdempotencyRecord, Lease, Record, Slot,
     Store, StoreError, TraceFilter, TraceState, Visitor,
@@ -48,10 +48,10 @@ meddle! {
     /// See [`Store::list_log_entries`].
     list_log_entries(trace_id: TraceId, after: u64, limit: usize)
         -> Result<Vec<Record>, StoreError>;
-    /// See [`Store::write_checkpoint`].
-    write_checkpoint(lease: &Lease, checkpoint: &Checkpoint) -> Result<(), AppendError>;
-    /// See [`Store::load_latest_checkpoint`].
-    load_latest_checkpoint(trace_id: TraceId) -> Result<Option<Checkpoint>, StoreError>;
+    /// See [`Store::write_replay_point`].
+    write_replay_point(lease: &Lease, checkpoint: &ReplayPoint) -> Result<(), AppendError>;
+    /// See [`Store::load_latest_replay_point`].
+    load_latest_replay_point(trace_id: TraceId) -> Result<Option<ReplayPoint>, StoreError>;
     /// See [`Store::acquire`].
     acquire(trace_id: TraceId) -> Result<Lease, AcquireError>;
     /// See [`Store::release`].

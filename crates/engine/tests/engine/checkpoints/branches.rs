@@ -3,7 +3,7 @@
 use windlass_kernel::run::Decision;
 use windlass_kernel::run::plan::{Concurrency, Phase, Plan, Trigger};
 
-use super::{calm, cut, files, git, kept, to, world};
+use super::{calm, checkpoint, files, git, kept, to, world};
 use crate::doers::{sh, write};
 use crate::holds::approve;
 use crate::plans::{phase, plan};
@@ -96,13 +96,17 @@ fn going_back_to_the_end_of_a_branch_merges_it_again() {
     let run = engine.start(new_run(plan)).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
     let all = files(root);
-    let request =
-        windlass_engine::RollbackRequest { resume: true, ..to(cut(&engine, &run, "POST_left_v1")) };
+    let request = windlass_engine::RollbackRequest {
+        resume: true,
+        ..to(checkpoint(&engine, &run, "POST_left_v1"))
+    };
     let run = engine.roll_back(trace(&run), &request).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
     assert_eq!(files(root), all);
-    let before =
-        windlass_engine::RollbackRequest { resume: true, ..to(cut(&engine, &run, "PRE_right_v1")) };
+    let before = windlass_engine::RollbackRequest {
+        resume: true,
+        ..to(checkpoint(&engine, &run, "PRE_right_v1"))
+    };
     let run = engine.roll_back(trace(&run), &before).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
     assert_eq!(files(root), all);
@@ -117,7 +121,7 @@ fn a_branch_that_fails_is_not_merged() {
     let run = engine.start(new_run(plan)).unwrap();
     assert_eq!(end(&run).0, "BLOCKED");
     assert!(!world.root().join("r").exists());
-    let post = engine.checkpoint(trace(&run), cut(&engine, &run, "POST_right_v1")).unwrap();
+    let post = engine.checkpoint(trace(&run), checkpoint(&engine, &run, "POST_right_v1")).unwrap();
     let tree = post.metadata["workspace"]["branch"].as_str().unwrap().to_owned();
     assert_eq!(git(world.root(), &["show", &format!("{tree}:r")]), "r");
 }

@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::{Doer, Effect, Phase, Plan, Reviewer, Trigger};
-use windlass_kernel::run::{CutKind, Decision};
+use windlass_kernel::run::{CheckpointKind, Decision};
 
-use super::{calm, cut, kept, names, world};
+use super::{calm, checkpoint, kept, names, world};
 use crate::doers::{sh, with_answers};
 use crate::plans::{gate, phase, plan, redo};
 use crate::world::{end, trace};
@@ -60,7 +60,7 @@ fn agents_and_people_agree_with_conditions() {
     assert_eq!(answer["verdict"], "approved_with_conditions");
     assert_eq!(answer["conditions"], json!(["add a test"]));
     assert_eq!(answer["reviews"][1]["by"], "bob");
-    let post = engine.checkpoint(id, cut(&engine, &run, "POST_consensus_v1")).unwrap();
+    let post = engine.checkpoint(id, checkpoint(&engine, &run, "POST_consensus_v1")).unwrap();
     assert_eq!(post.metadata["kind"], "approved");
     assert_eq!(post.metadata["approval"]["reviews"][0]["verdict"], "approved");
     world.verify();
@@ -89,7 +89,7 @@ fn a_rejection_leads_to_revision_and_everybody_is_asked_again() {
     let run = engine.resume(id).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
     let kinds: Vec<_> = engine.checkpoints(id).unwrap().iter().map(|one| one.kind).collect();
-    assert_eq!(kinds.iter().filter(|kind| **kind == CutKind::Failed).count(), 1);
+    assert_eq!(kinds.iter().filter(|kind| **kind == CheckpointKind::Failed).count(), 1);
     assert!(names(&engine, &run).contains(&"POST_consensus_v2".to_owned()));
     world.verify();
 }

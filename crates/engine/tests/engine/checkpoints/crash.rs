@@ -4,7 +4,7 @@ use windlass_engine::RollbackRequest;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Concurrency, OnRestart, Plan};
 
-use super::{calm, cut, engine, files, kept, to, world};
+use super::{calm, checkpoint, engine, files, kept, to, world};
 use crate::crash::Life;
 use crate::doers::sh;
 use crate::holds::approve;
@@ -30,7 +30,7 @@ fn a_rollback_that_is_cut_off_comes_to_its_end() {
             let first = calm(&world);
             let run = first.start(new_run(steps(on_restart))).unwrap();
             let old = files(world.root());
-            let request: RollbackRequest = to(cut(&first, &run, "POST_one_v1"));
+            let request: RollbackRequest = to(checkpoint(&first, &run, "POST_one_v1"));
             drop(first);
             let life = Life::until(Some(at));
             let cut_off = engine(&world, &life).roll_back(trace(&run), &request);
@@ -39,7 +39,7 @@ fn a_rollback_that_is_cut_off_comes_to_its_end() {
             let after = next.read(trace(&run)).unwrap();
             assert_eq!(after.head.state, Some(State::Checkpoint), "{on_restart:?} {at}");
             assert!(after.rolling_back().is_none());
-            if after.cuts.len() == run.cuts.len() {
+            if after.checkpoints.len() == run.checkpoints.len() {
                 assert_eq!(files(world.root()), old, "{on_restart:?} {at}: half of the old state");
                 assert_eq!(after.facts, run.facts);
             } else {
@@ -111,7 +111,7 @@ fn approval_after_a_death_is_taken_up() {
     let world = world();
     let first = calm(&world);
     let run = first.start(new_run(steps(OnRestart::Hold))).unwrap();
-    first.roll_back(trace(&run), &to(cut(&first, &run, "PRE_two_v1"))).unwrap();
+    first.roll_back(trace(&run), &to(checkpoint(&first, &run, "PRE_two_v1"))).unwrap();
     drop(first);
     let next = calm(&world);
     let back = next.read(trace(&run)).unwrap();

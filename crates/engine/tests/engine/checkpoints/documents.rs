@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use windlass_engine::checkpoint::{AgentStatus, Retention};
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::Effect;
-use windlass_kernel::run::{CutAt, CutKind};
+use windlass_kernel::run::{CheckpointKind, CheckpointSide};
 
-use super::{calm, cut, kept, names, to, world};
+use super::{calm, checkpoint, kept, names, to, world};
 use crate::doers::{sh, with_answers};
 use crate::holds::approve;
 use crate::plans::{agent, gate, person, phase, plan};
@@ -36,12 +36,12 @@ fn each_trigger_makes_its_checkpoint() {
     assert_eq!(
         told,
         [
-            ("PRE_plan_v1", CutKind::Started, true),
-            ("POST_plan_v1", CutKind::Succeeded, true),
-            ("PRE_build_v1", CutKind::Started, true),
-            ("POST_build_v1", CutKind::Succeeded, true),
-            ("PRE_sign_v1", CutKind::Started, true),
-            ("POST_sign_v1", CutKind::Approved, true),
+            ("PRE_plan_v1", CheckpointKind::Started, true),
+            ("POST_plan_v1", CheckpointKind::Succeeded, true),
+            ("PRE_build_v1", CheckpointKind::Started, true),
+            ("POST_build_v1", CheckpointKind::Succeeded, true),
+            ("PRE_sign_v1", CheckpointKind::Started, true),
+            ("POST_sign_v1", CheckpointKind::Approved, true),
         ]
     );
     let parents: Vec<_> = all.iter().map(|one| one.parent_checkpoint_id).collect();
@@ -66,11 +66,11 @@ fn a_failure_keeps_its_error_and_what_was_half_done() {
     let run = engine.start(new_run(kept(plan(vec![broken])))).unwrap();
     assert_eq!(end(&run).0, "BLOCKED");
     assert_eq!(names(&engine, &run), ["PRE_build_v1", "POST_build_v1"]);
-    let post = engine.checkpoint(trace(&run), cut(&engine, &run, "POST_build_v1")).unwrap();
+    let post = engine.checkpoint(trace(&run), checkpoint(&engine, &run, "POST_build_v1")).unwrap();
     assert_eq!(post.metadata["kind"], "failed");
     assert!(post.metadata["error"]["reason"].as_str().unwrap().contains('3'), "{post:#?}");
     assert!(!post.governance_results.passed);
-    let pre = cut(&engine, &run, "PRE_build_v1");
+    let pre = checkpoint(&engine, &run, "PRE_build_v1");
     let (from, other) = ((trace(&run), pre), (trace(&run), post.id));
     let diff = engine.compare_checkpoints(from, other).unwrap();
     let paths: Vec<_> = diff.files.iter().map(|one| one.path.to_str().unwrap()).collect();
@@ -90,9 +90,12 @@ fn a_checkpoint_has_every_field() {
          "usage": {"input_tokens": 120, "output_tokens": 30}}]}});
     let run = engine.start(with_answers(plan, answers)).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
-    let id = cut(&engine, &run, "POST_build");
+    let id = checkpoint(&engine, &run, "POST_build");
     let one = engine.checkpoint(trace(&run), id).unwrap();
-    assert_eq!((one.id, one.phase.as_str(), one.side, one.version), (id, "build", CutAt::Post, 1));
+    assert_eq!(
+        (one.id, one.phase.as_str(), one.side, one.version),
+        (id, "build", CheckpointSide::Post, 1)
+    );
     let state = &one.orchestrator_state;
     assert_eq!(state.run_id, run.started.as_ref().unwrap().run_id);
     assert_eq!(state.current_phase, "build");
@@ -107,7 +110,7 @@ fn a_checkpoint_has_every_field() {
     assert_eq!((artifact.size_bytes, artifact.artifact_type.as_str()), (5, "txt"));
     assert_eq!(artifact.hash, windlass_kernel::Digest::of(b"base\n"));
     assert!(one.governance_results.passed);
-    assert_eq!(one.parent_checkpoint_id, Some(cut(&engine, &run, "PRE_build")));
+    assert_eq!(one.parent_checkpoint_id, Some(checkpoint(&engine, &run, "PRE_build")));
     assert_eq!(one.metadata["facts"]["size"], "s");
     // The file is the document, with its keys sorted.
     let value: Value = serde_json::from_slice(&one.to_bytes()).unwrap();
@@ -163,7 +166,7 @@ fn a_redone_phase_has_a_second_version() {
             "POST_review_v2",
         ]
     );
-    let second = engine.checkpoint(trace(&run), cut(&engine, &run, "PRE_build_v2")).unwrap();
+    let second = engine.checkpoint(trace(&run), checkpoint(&engine, &run, "PRE_build_v2")).unwrap();
     assert_eq!(second.metadata["findings"], json!(["again"]));
 }
 
@@ -189,7 +192,7 @@ fn what_is_old_is_given_up_and_the_rest_still_works() {
     world.verify();
     let there = engine.kept(&run).unwrap();
     assert_eq!(there.values().filter(|there| **there).count(), 2);
-    engine.roll_back(trace(&run), &to(cut(&engine, &run, "PRE_sign_v1"))).unwrap();
+    engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "PRE_sign_v1"))).unwrap();
     let lost = calm(&world).faults().unwrap();
     assert_eq!(lost, Vec::<String>::new());
 }

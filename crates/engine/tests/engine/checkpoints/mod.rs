@@ -16,7 +16,7 @@ use windlass_engine::{
     Altered, Engine, EngineError, GitPlace, GitVault, Joined, Keeper, RollbackRequest, Vault, Way,
 };
 use windlass_kernel::run::plan::Plan;
-use windlass_kernel::run::{CutArtifact, Run};
+use windlass_kernel::run::{CheckpointArtifact, Run};
 use windlass_kernel::{CheckpointId, Digest};
 use windlass_runtime::System;
 
@@ -73,7 +73,7 @@ pub fn names(engine: &Engine, run: &Run) -> Vec<String> {
     all.iter().map(|one| one.name.clone()).collect()
 }
 
-pub fn cut(engine: &Engine, run: &Run, name: &str) -> CheckpointId {
+pub fn checkpoint(engine: &Engine, run: &Run, name: &str) -> CheckpointId {
     let run_id = &run.started.as_ref().unwrap().run_id;
     engine.find_checkpoint(&format!("{run_id}/{name}")).unwrap().1
 }
@@ -149,7 +149,7 @@ impl Vault for MortalVault {
         self.inner.present(workspace)
     }
 
-    fn keep(&self, workspace: &Path, path: &str) -> Result<CutArtifact, EngineError> {
+    fn keep(&self, workspace: &Path, path: &str) -> Result<CheckpointArtifact, EngineError> {
         self.around(|| self.inner.keep(workspace, path))
     }
 

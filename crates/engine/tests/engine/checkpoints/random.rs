@@ -112,12 +112,13 @@ fn check(phases: &[Vec<Deed>], order: &[usize]) {
     let run = engine.start(new_run(kept(plan(list)))).unwrap();
     let id = trace(&run);
     assert!(run.hold.is_some(), "{:?}", run.ended);
-    let cuts: Vec<CheckpointId> = run.cuts.iter().map(|cut| cut.id).collect();
+    let checkpoints: Vec<CheckpointId> =
+        run.checkpoints.iter().map(|checkpoint| checkpoint.id).collect();
     // What git itself says that each had, read without any of our code.
     let mut seen: BTreeMap<CheckpointId, BTreeMap<PathBuf, (Vec<u8>, bool)>> = BTreeMap::new();
-    for cut in &run.cuts {
+    for checkpoint in &run.checkpoints {
         let out = tempfile::tempdir().unwrap();
-        let tree = &cut.workspace.as_ref().unwrap().tree;
+        let tree = &checkpoint.workspace.as_ref().unwrap().tree;
         let index = out.path().join("index");
         let place = out.path().join("tree");
         std::fs::create_dir(&place).unwrap();
@@ -132,10 +133,10 @@ fn check(phases: &[Vec<Deed>], order: &[usize]) {
                 .unwrap();
             assert!(status.success());
         }
-        seen.insert(cut.id, files(&place));
+        seen.insert(checkpoint.id, files(&place));
     }
     for pick in order {
-        let target = cuts[pick % cuts.len()];
+        let target = checkpoints[pick % checkpoints.len()];
         let back = engine.roll_back(id, &to(target)).unwrap();
         assert_eq!(files(root), seen[&target], "after going back to {target}");
         let document = engine.checkpoint(id, target).unwrap();

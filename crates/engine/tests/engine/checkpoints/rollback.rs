@@ -2,10 +2,10 @@
 
 use windlass_engine::Engine;
 use windlass_kernel::run::plan::{OnRestart, Plan, Trigger};
-use windlass_kernel::run::{CutKind, PhaseStatus, Run};
+use windlass_kernel::run::{CheckpointKind, PhaseStatus, Run};
 use windlass_kernel::{Code, State};
 
-use super::{calm, cut, files, git, kept, names, to, world};
+use super::{calm, checkpoint, files, git, kept, names, to, world};
 use crate::doers::{named, sh, write};
 use crate::holds::approve;
 use crate::plans::{person, phase, plan};
@@ -41,7 +41,8 @@ fn files_and_state_come_back_together() {
     let world = world();
     let (engine, run) = stopped(&world);
     let last = files(world.root());
-    let back = engine.roll_back(trace(&run), &to(cut(&engine, &run, "POST_one_v1"))).unwrap();
+    let back =
+        engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "POST_one_v1"))).unwrap();
     assert_eq!(status(&back), ["complete", "pending", "pending", "pending"]);
     assert_eq!(back.facts["at"], "one");
     assert_eq!(back.head.state, Some(State::Checkpoint));
@@ -52,13 +53,13 @@ fn files_and_state_come_back_together() {
     assert_eq!(now[std::path::Path::new("a.txt")].0, b"base\n");
     assert!(!now[std::path::Path::new("d/one.txt")].1);
     let newest = engine.checkpoints(trace(&run)).unwrap().pop().unwrap();
-    assert_eq!((newest.kind, newest.name.as_str()), (CutKind::Rollback, "PRE_one_v2"));
-    assert_eq!(newest.parent_checkpoint_id, Some(cut(&engine, &run, "POST_one_v1")));
+    assert_eq!((newest.kind, newest.name.as_str()), (CheckpointKind::Rollback, "PRE_one_v2"));
+    assert_eq!(newest.parent_checkpoint_id, Some(checkpoint(&engine, &run, "POST_one_v1")));
     let told = engine.checkpoint(trace(&run), newest.id).unwrap();
     assert_eq!(told.metadata["archived"], serde_json::json!(["two", "three", "sign"]));
     assert_eq!(
         told.metadata["rollback_from"],
-        serde_json::json!(cut(&engine, &run, "PRE_sign_v1"))
+        serde_json::json!(checkpoint(&engine, &run, "PRE_sign_v1"))
     );
     // It goes on from there, under new versions.
     approve(&engine, &back, "ann");
@@ -81,8 +82,8 @@ fn a_rollback_can_be_taken_back() {
     let world = world();
     let (engine, run) = stopped(&world);
     let last = files(world.root());
-    let before = cut(&engine, &run, "POST_three_v1");
-    engine.roll_back(trace(&run), &to(cut(&engine, &run, "PRE_one_v1"))).unwrap();
+    let before = checkpoint(&engine, &run, "POST_three_v1");
+    engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "PRE_one_v1"))).unwrap();
     assert_eq!(files(world.root()).len(), 1);
     let forward = engine.roll_back(trace(&run), &to(before)).unwrap();
     assert_eq!(files(world.root()), last);
@@ -98,8 +99,10 @@ fn a_run_that_has_ended_goes_on_from_an_earlier_state() {
     approve(&engine, &run, "ann");
     let run = engine.resume(trace(&run)).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"));
-    let request =
-        windlass_engine::RollbackRequest { resume: true, ..to(cut(&engine, &run, "PRE_three_v1")) };
+    let request = windlass_engine::RollbackRequest {
+        resume: true,
+        ..to(checkpoint(&engine, &run, "PRE_three_v1"))
+    };
     let again = engine.roll_back(trace(&run), &request).unwrap();
     assert!(again.ended.is_none());
     assert_eq!(again.hold.as_ref().unwrap().held.trigger, Trigger::PersonRequested);
@@ -118,7 +121,7 @@ fn what_people_have_changed_refuses_it_and_is_kept_when_forced() {
     write(root, "ignored", "never seen\n");
     let before = files(root);
     let entries = world.events(trace(&run)).len();
-    let target = cut(&engine, &run, "POST_one_v1");
+    let target = checkpoint(&engine, &run, "POST_one_v1");
     let error = engine.roll_back(trace(&run), &to(target)).unwrap_err();
     assert_eq!(error.code(), Code::WorkspaceChanged);
     assert!(error.to_string().contains("`a.txt`, `notes/new.txt`"), "{error}");
@@ -151,13 +154,13 @@ fn it_is_refused_where_it_makes_no_sense() {
     let other = calm(&world)
         .start(new_run(kept(plan(vec![named("h", &[], "hydrate", serde_json::json!({}))]))))
         .unwrap();
-    let foreign = other.cuts[0].id;
+    let foreign = other.checkpoints[0].id;
     let code = engine.roll_back(trace(&run), &to(foreign)).unwrap_err().code();
     assert_eq!(code, Code::CheckpointUnavailable);
-    let mut nobody = to(cut(&engine, &run, "PRE_one_v1"));
+    let mut nobody = to(checkpoint(&engine, &run, "PRE_one_v1"));
     nobody.by = "  ".to_owned();
     assert!(engine.roll_back(trace(&run), &nobody).is_err());
-    let mut pointless = to(cut(&engine, &run, "PRE_one_v1"));
+    let mut pointless = to(checkpoint(&engine, &run, "PRE_one_v1"));
     pointless.reason = String::new();
     assert!(engine.roll_back(trace(&run), &pointless).is_err());
     assert_eq!(status(&engine.read(trace(&run)).unwrap())[0], "complete");
@@ -167,13 +170,15 @@ fn it_is_refused_where_it_makes_no_sense() {
 fn a_rejected_rollback_ends_the_run() {
     let world = world();
     let (engine, run) = stopped(&world);
-    let back = engine.roll_back(trace(&run), &to(cut(&engine, &run, "POST_one_v1"))).unwrap();
+    let back =
+        engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "POST_one_v1"))).unwrap();
     engine
         .answer(trace(&back), windlass_kernel::run::Decision::Rejected, "ann", "no use", None)
         .unwrap();
     assert_eq!(end(&engine.read(trace(&run)).unwrap()), ("BLOCKED", "checkpoint_rejected"));
     // And even that can be taken back.
-    let again = engine.roll_back(trace(&run), &to(cut(&engine, &run, "POST_two_v1"))).unwrap();
+    let again =
+        engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "POST_two_v1"))).unwrap();
     assert_eq!(status(&again), ["complete", "complete", "pending", "pending"]);
 }
 
@@ -187,8 +192,10 @@ fn a_failed_phase_is_done_again_on_what_it_left() {
     plan.on_restart = OnRestart::Terminate;
     let run = engine.start(new_run(plan)).unwrap();
     assert_eq!(end(&run).0, "BLOCKED");
-    let request =
-        windlass_engine::RollbackRequest { resume: true, ..to(cut(&engine, &run, "POST_two_v1")) };
+    let request = windlass_engine::RollbackRequest {
+        resume: true,
+        ..to(checkpoint(&engine, &run, "POST_two_v1"))
+    };
     let run = engine.roll_back(trace(&run), &request).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
     assert_eq!(run.phases[1].status, PhaseStatus::Complete);

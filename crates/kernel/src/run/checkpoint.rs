@@ -13,11 +13,11 @@ use crate::{CheckpointId, Digest};
 /// One checkpoint: what is not in the run's other entries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Cut {
+pub struct Checkpoint {
     /// The files that the phase leaves behind, by path.
-    pub artifacts: BTreeMap<String, CutArtifact>,
+    pub artifacts: BTreeMap<String, CheckpointArtifact>,
     /// Before or after its phase.
-    pub at: CutAt,
+    pub at: CheckpointSide,
     /// The try of the phase; the one to come after a rollback.
     pub attempt: u32,
     /// How long the phase took.
@@ -26,7 +26,7 @@ pub struct Cut {
     pub id: CheckpointId,
     /// What it was made for. The event has a `kind` of its own.
     #[serde(rename = "made_for")]
-    pub kind: CutKind,
+    pub kind: CheckpointKind,
     /// What else is to be known.
     pub metadata: Value,
     /// The checkpoint that it goes on from.
@@ -44,7 +44,7 @@ pub struct Cut {
 /// A file that a phase leaves behind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct CutArtifact {
+pub struct CheckpointArtifact {
     /// What it is, by its name's ending.
     pub artifact_type: String,
     /// The digest of its content.
@@ -67,14 +67,14 @@ pub struct Workspace {
 /// On which side of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-pub enum CutAt {
+pub enum CheckpointSide {
     /// Before.
     Pre,
     /// After.
     Post,
 }
 
-impl CutAt {
+impl CheckpointSide {
     /// The name in files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -88,7 +88,7 @@ impl CutAt {
 /// What a checkpoint was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum CutKind {
+pub enum CheckpointKind {
     /// A try begins.
     Started,
     /// It has succeeded.
@@ -101,7 +101,7 @@ pub enum CutKind {
     Rollback,
 }
 
-impl CutKind {
+impl CheckpointKind {
     /// The name in files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -145,15 +145,15 @@ pub struct Rollback {
 
 /// A checkpoint as a run remembers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CutNote {
+pub struct CheckpointRecord {
     /// Before or after its phase.
-    pub at: CutAt,
+    pub at: CheckpointSide,
     /// The try of the phase.
     pub attempt: u32,
     /// Its name.
     pub id: CheckpointId,
     /// What it was made for.
-    pub kind: CutKind,
+    pub kind: CheckpointKind,
     /// The checkpoint that it goes on from.
     pub parent: Option<CheckpointId>,
     /// The phase, by its place in the plan.
@@ -168,13 +168,13 @@ pub struct CutNote {
 
 /// A checkpoint that must be made next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owed {
+pub struct DueCheckpoint {
     /// Before or after its phase.
-    pub at: CutAt,
+    pub at: CheckpointSide,
     /// The try of the phase.
     pub attempt: u32,
     /// What for.
-    pub kind: CutKind,
+    pub kind: CheckpointKind,
     /// The checkpoint that it goes on from.
     pub parent: Option<CheckpointId>,
     /// The phase, by its place in the plan.
@@ -186,92 +186,100 @@ pub struct Owed {
 impl Run {
     /// The checkpoint that must be recorded together with what was just recorded.
     #[must_use]
-    pub const fn owed(&self) -> Option<Owed> {
-        self.owed
+    pub const fn due_checkpoint(&self) -> Option<DueCheckpoint> {
+        self.due_checkpoint
     }
 
     /// A checkpoint by its name.
     #[must_use]
-    pub fn cut(&self, id: CheckpointId) -> Option<&CutNote> {
-        self.cuts.iter().find(|cut| cut.id == id)
+    pub fn checkpoint(&self, id: CheckpointId) -> Option<&CheckpointRecord> {
+        self.checkpoints.iter().find(|checkpoint| checkpoint.id == id)
     }
 
     /// The checkpoints that the run as it stands goes back to, newest first.
-    pub fn lineage(&self) -> impl Iterator<Item = &CutNote> {
-        let mut next = self.cuts.last();
+    pub fn lineage(&self) -> impl Iterator<Item = &CheckpointRecord> {
+        let mut next = self.checkpoints.last();
         std::iter::from_fn(move || {
-            let cut = next?;
-            next = cut.parent.and_then(|parent| self.cut(parent));
-            Some(cut)
+            let checkpoint = next?;
+            next = checkpoint.parent.and_then(|parent| self.checkpoint(parent));
+            Some(checkpoint)
         })
     }
 
     /// Notes that a checkpoint is owed, if this run makes them.
-    pub(super) fn owe(&mut self, phase: usize, at: CutAt, kind: CutKind) {
+    pub(super) fn require_checkpoint(
+        &mut self,
+        phase: usize,
+        at: CheckpointSide,
+        kind: CheckpointKind,
+    ) {
         let Some(attempt) = self.phases.get(phase).map(|state| state.attempt) else { return };
         if !self.plan().is_some_and(|plan| plan.checkpoints) {
             return;
         }
-        let attempt = if kind == CutKind::Rollback { attempt.saturating_add(1) } else { attempt };
-        let parent = self.cuts.last().map(|cut| cut.id);
+        let attempt =
+            if kind == CheckpointKind::Rollback { attempt.saturating_add(1) } else { attempt };
+        let parent = self.checkpoints.last().map(|checkpoint| checkpoint.id);
         let version = self.versions.get(&(phase, at)).copied().unwrap_or_default();
         let version = version.saturating_add(1);
-        self.owed = Some(Owed { at, attempt, kind, parent, phase, version });
+        self.due_checkpoint = Some(DueCheckpoint { at, attempt, kind, parent, phase, version });
     }
 
     /// A phase has ended: what is kept of it says how.
-    pub(super) fn owe_post(&mut self, phase: usize) {
+    pub(super) fn require_post_checkpoint(&mut self, phase: usize) {
         let Some((planned, state)) = self.phase(phase) else { return };
         let done = state.done.as_ref();
         let failed = done.is_none_or(|done| done.failure.is_some());
         let verdict = done.and_then(|done| done.answer.get("verdict")).and_then(Value::as_str);
         let kind = match &planned.doer {
-            _ if failed => CutKind::Failed,
+            _ if failed => CheckpointKind::Failed,
             Doer::Person { .. } | Doer::Consensus { .. } if verdict == Some("rejected") => {
-                CutKind::Failed
+                CheckpointKind::Failed
             }
-            Doer::Person { .. } | Doer::Consensus { .. } => CutKind::Approved,
-            Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => CutKind::Succeeded,
+            Doer::Person { .. } | Doer::Consensus { .. } => CheckpointKind::Approved,
+            Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => {
+                CheckpointKind::Succeeded
+            }
         };
-        self.owe(phase, CutAt::Post, kind);
+        self.require_checkpoint(phase, CheckpointSide::Post, kind);
     }
 
-    pub(super) fn cut_made(&mut self, cut: &Cut) -> Result<(), String> {
-        let owed = self.owed.ok_or("no checkpoint is owed")?;
-        let phase = self.place_of(&cut.phase)?;
-        let Cut { at, attempt, kind, parent, version, .. } = *cut;
-        if (Owed { at, attempt, kind, parent, phase, version }) != owed {
+    pub(super) fn checkpoint_made(&mut self, checkpoint: &Checkpoint) -> Result<(), String> {
+        let owed = self.due_checkpoint.ok_or("no checkpoint is owed")?;
+        let phase = self.place_of(&checkpoint.phase)?;
+        let Checkpoint { at, attempt, kind, parent, version, .. } = *checkpoint;
+        if (DueCheckpoint { at, attempt, kind, parent, phase, version }) != owed {
             return Err("another checkpoint is owed".to_owned());
         }
-        if self.cut(cut.id).is_some() {
+        if self.checkpoint(checkpoint.id).is_some() {
             return Err("its name is taken".to_owned());
         }
         let planned = self.phase(phase).map(|(planned, _)| planned);
         let branch = planned.is_some_and(|planned| planned.branch);
-        if branch && let Some(workspace) = &cut.workspace {
+        if branch && let Some(workspace) = &checkpoint.workspace {
             let (tree, theirs) = (workspace.tree.clone(), workspace.branch.clone());
             self.change(phase, |state| match (at, kind) {
                 // What was taken back to its end began elsewhere.
-                (CutAt::Pre, CutKind::Rollback) => {}
-                (CutAt::Pre, _) => state.branch.fork = Some(tree),
-                (CutAt::Post, _) => state.branch.theirs = theirs,
+                (CheckpointSide::Pre, CheckpointKind::Rollback) => {}
+                (CheckpointSide::Pre, _) => state.branch.fork = Some(tree),
+                (CheckpointSide::Post, _) => state.branch.theirs = theirs,
             });
         }
-        if let Some(workspace) = &cut.workspace {
+        if let Some(workspace) = &checkpoint.workspace {
             self.tree = Some(workspace.tree.clone());
         }
-        self.owed = None;
+        self.due_checkpoint = None;
         self.versions.insert((phase, at), version);
-        self.cuts.push(CutNote {
+        self.checkpoints.push(CheckpointRecord {
             at,
             attempt,
-            id: cut.id,
+            id: checkpoint.id,
             kind,
             parent,
             phase,
             sequence_number: self.head.sequence_number.saturating_add(1),
             version,
-            workspace: cut.workspace.clone(),
+            workspace: checkpoint.workspace.clone(),
         });
         Ok(())
     }

@@ -10,7 +10,7 @@ use crate::{ChainError, Digest, Head, PlanId, State, Timestamp, TraceId, canon};
 /// What a checkpoint covers: exactly these five fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CheckpointState {
+pub struct ReplayPointState {
     /// The trace.
     pub trace_id: TraceId,
     /// The plan it belongs to.
@@ -27,7 +27,7 @@ pub struct CheckpointState {
 /// A point from which a trace can be replayed without its earlier entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Checkpoint {
+pub struct ReplayPoint {
     /// What kind of document this is.
     pub schema_id: Cow<'static, str>,
     /// Its version.
@@ -36,7 +36,7 @@ pub struct Checkpoint {
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
     pub checkpoint_sequence_number: u64,
     /// The state at that entry.
-    pub checkpoint_state: CheckpointState,
+    pub checkpoint_state: ReplayPointState,
     /// SHA-256 of the canonical JSON of `checkpoint_state`.
     pub checkpoint_digest: Digest,
     /// When it was made.
@@ -66,7 +66,7 @@ pub struct ExecutionState {
     pub state_digest: Digest,
 }
 
-impl CheckpointState {
+impl ReplayPointState {
     /// The state that a head stands for; `None` while the trace has no entries.
     #[must_use]
     pub fn of(head: &Head, plan_id: PlanId) -> Option<Self> {
@@ -85,13 +85,13 @@ impl CheckpointState {
     }
 }
 
-impl Checkpoint {
+impl ReplayPoint {
     /// The `schema_id` of checkpoints.
     pub const SCHEMA_ID: &'static str = "tga.execution_checkpoint";
 
     /// Makes a checkpoint of `state`.
     #[must_use]
-    pub fn new(state: CheckpointState, ts: Timestamp) -> Self {
+    pub fn new(state: ReplayPointState, ts: Timestamp) -> Self {
         Self {
             schema_id: Self::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
@@ -105,18 +105,18 @@ impl Checkpoint {
     /// Checks that this is a checkpoint of this version, and matches its own digest.
     ///
     /// # Errors
-    /// [`ChainError::Checkpoint`] when it has been changed.
+    /// [`ChainError::ReplayPoint`] when it has been changed.
     pub fn validate(&self) -> Result<(), ChainError> {
         let sequence_number = self.checkpoint_sequence_number;
         // The digest covers the state only.
         if self.schema_id != Self::SCHEMA_ID || self.schema_version != SCHEMA_VERSION {
-            return Err(ChainError::Checkpoint { sequence_number, what: "its schema" });
+            return Err(ChainError::ReplayPoint { sequence_number, what: "its schema" });
         }
         if self.checkpoint_state.digest() != self.checkpoint_digest {
-            return Err(ChainError::Checkpoint { sequence_number, what: "its digest" });
+            return Err(ChainError::ReplayPoint { sequence_number, what: "its digest" });
         }
         if self.checkpoint_state.last_sequence_number != sequence_number {
-            return Err(ChainError::Checkpoint { sequence_number, what: "its sequence number" });
+            return Err(ChainError::ReplayPoint { sequence_number, what: "its sequence number" });
         }
         Ok(())
     }
@@ -124,12 +124,12 @@ impl Checkpoint {
     /// Checks the checkpoint against the head that its entries fold to.
     ///
     /// # Errors
-    /// [`ChainError::Checkpoint`] when it tells of another state.
+    /// [`ChainError::ReplayPoint`] when it tells of another state.
     pub fn agrees_with(&self, head: &Head) -> Result<(), ChainError> {
         self.validate()?;
         let state = &self.checkpoint_state;
-        if CheckpointState::of(head, state.plan_id) != Some(*state) {
-            return Err(ChainError::Checkpoint {
+        if ReplayPointState::of(head, state.plan_id) != Some(*state) {
+            return Err(ChainError::ReplayPoint {
                 sequence_number: self.checkpoint_sequence_number,
                 what: "the entries",
             });

@@ -3,7 +3,7 @@
 use serde_json::json;
 use windlass_kernel::run::Decision::{Approved, Rejected};
 use windlass_kernel::run::plan::{At, Doer, Effect, Plan, RunOutcome};
-use windlass_kernel::run::{Cut, CutAt, CutKind, Event, Workspace};
+use windlass_kernel::run::{Checkpoint, CheckpointKind, CheckpointSide, Event, Workspace};
 
 use crate::harness::{Act, Lab, Script, done, ended, failure, invoke};
 use crate::keeping::foreign;
@@ -13,9 +13,9 @@ pub fn kept(plan: Plan) -> Plan {
     with(plan, |plan| plan.checkpoints = true)
 }
 
-fn cut(lab: &Lab) -> Cut {
+fn checkpoint(lab: &Lab) -> Checkpoint {
     match lab.cut_owed() {
-        Some(Event::Checkpointed(cut)) => *cut,
+        Some(Event::Checkpointed(checkpoint)) => *checkpoint,
         other => panic!("{other:?}"),
     }
 }
@@ -70,17 +70,20 @@ fn each_try_begins_and_ends_with_one() {
             "ended PASS pass",
         ]
     );
-    let parents: Vec<_> = lab.run.cuts.iter().map(|cut| cut.parent).collect();
-    let ids: Vec<_> = lab.run.cuts.iter().map(|cut| Some(cut.id)).collect();
+    let parents: Vec<_> = lab.run.checkpoints.iter().map(|checkpoint| checkpoint.parent).collect();
+    let ids: Vec<_> = lab.run.checkpoints.iter().map(|checkpoint| Some(checkpoint.id)).collect();
     assert_eq!(parents[0], None);
     assert_eq!(parents[1..], ids[..ids.len() - 1]);
-    for cut in &lab.run.cuts {
-        let event = &lab.events[usize::try_from(cut.sequence_number).unwrap() - 1].0;
-        assert!(matches!(event, Event::Checkpointed(made) if made.id == cut.id));
-        assert_eq!(lab.run.cut(cut.id), Some(cut));
+    for checkpoint in &lab.run.checkpoints {
+        let event = &lab.events[usize::try_from(checkpoint.sequence_number).unwrap() - 1].0;
+        assert!(matches!(event, Event::Checkpointed(made) if made.id == checkpoint.id));
+        assert_eq!(lab.run.checkpoint(checkpoint.id), Some(checkpoint));
     }
-    assert_eq!(lab.run.cut(foreign()), None);
-    assert_eq!(lab.run.tree, lab.run.cuts.last().unwrap().workspace.clone().map(|kept| kept.tree));
+    assert_eq!(lab.run.checkpoint(foreign()), None);
+    assert_eq!(
+        lab.run.tree,
+        lab.run.checkpoints.last().unwrap().workspace.clone().map(|kept| kept.tree)
+    );
 }
 
 #[test]
@@ -88,7 +91,7 @@ fn a_loop_without_checkpoints_owes_none() {
     let mut lab = Lab::new(serial(vec![phase("a", &[])]));
     let told = Script::new().walk(&mut lab);
     assert_eq!(told, ["begun", "start a 1", "done a 1", "ended PASS pass"]);
-    assert_eq!((lab.run.cuts.len(), lab.run.owed()), (0, None));
+    assert_eq!((lab.run.checkpoints.len(), lab.run.due_checkpoint()), (0, None));
 }
 
 #[test]
@@ -125,7 +128,7 @@ fn the_end_of_a_phase_says_how_it_ended() {
         let mut lab = Lab::new(plan);
         let told = script.walk(&mut lab);
         assert!(told.contains(&format!("POST_a_v1 {kind}")), "{name}: {told:#?}");
-        assert_eq!(lab.run.cuts.len(), 2);
+        assert_eq!(lab.run.checkpoints.len(), 2);
     }
 }
 
@@ -149,45 +152,48 @@ fn nothing_comes_before_one_that_is_owed() {
 #[test]
 fn it_is_just_the_one_that_is_owed() {
     let mut lab = owing(serial(vec![phase("a", &[]), phase("b", &["a"])]));
-    let good = cut(&lab);
-    assert_eq!((good.at, good.kind, good.version), (CutAt::Pre, CutKind::Started, 1));
+    let good = checkpoint(&lab);
+    assert_eq!(
+        (good.at, good.kind, good.version),
+        (CheckpointSide::Pre, CheckpointKind::Started, 1)
+    );
     for bad in [
-        Cut { at: CutAt::Post, ..good.clone() },
-        Cut { attempt: 2, ..good.clone() },
-        Cut { kind: CutKind::Succeeded, ..good.clone() },
-        Cut { kind: CutKind::Rollback, ..good.clone() },
-        Cut { parent: Some(foreign()), ..good.clone() },
-        Cut { phase: "b".into(), ..good.clone() },
-        Cut { version: 0, ..good.clone() },
-        Cut { version: 2, ..good.clone() },
+        Checkpoint { at: CheckpointSide::Post, ..good.clone() },
+        Checkpoint { attempt: 2, ..good.clone() },
+        Checkpoint { kind: CheckpointKind::Succeeded, ..good.clone() },
+        Checkpoint { kind: CheckpointKind::Rollback, ..good.clone() },
+        Checkpoint { parent: Some(foreign()), ..good.clone() },
+        Checkpoint { phase: "b".into(), ..good.clone() },
+        Checkpoint { version: 0, ..good.clone() },
+        Checkpoint { version: 2, ..good.clone() },
     ] {
         refused(&lab, &Event::Checkpointed(Box::new(bad)), "another checkpoint is owed");
     }
-    let nowhere = Cut { phase: "z".into(), ..good.clone() };
+    let nowhere = Checkpoint { phase: "z".into(), ..good.clone() };
     refused(&lab, &Event::Checkpointed(Box::new(nowhere)), "no phase");
     lab.record(Event::Checkpointed(Box::new(good.clone())));
     refused(&lab, &Event::Checkpointed(Box::new(good.clone())), "no checkpoint is owed");
     let done = Box::new(done(json!({})));
     lab.record_only(Event::PhaseDone { phase: "a".into(), attempt: 1, done });
-    let next = cut(&lab);
-    assert_eq!((next.at, next.parent), (CutAt::Post, Some(good.id)));
-    let same = Cut { id: good.id, ..next.clone() };
+    let next = checkpoint(&lab);
+    assert_eq!((next.at, next.parent), (CheckpointSide::Post, Some(good.id)));
+    let same = Checkpoint { id: good.id, ..next.clone() };
     refused(&lab, &Event::Checkpointed(Box::new(same)), "its name is taken");
-    let orphan = Cut { parent: None, ..next };
+    let orphan = Checkpoint { parent: None, ..next };
     refused(&lab, &Event::Checkpointed(Box::new(orphan)), "another checkpoint is owed");
 }
 
 #[test]
 fn files_need_not_be_kept() {
     let mut lab = owing(serial(vec![phase("a", &[])]));
-    let bare = Cut { workspace: None, ..cut(&lab) };
+    let bare = Checkpoint { workspace: None, ..checkpoint(&lab) };
     lab.record(Event::Checkpointed(Box::new(bare)));
-    assert_eq!((lab.run.tree.clone(), lab.run.cuts[0].workspace.clone()), (None, None));
+    assert_eq!((lab.run.tree.clone(), lab.run.checkpoints[0].workspace.clone()), (None, None));
     let done = Box::new(done(json!({})));
     lab.record_only(Event::PhaseDone { phase: "a".into(), attempt: 1, done });
     let workspace = Some(Workspace { branch: None, tree: "t2".into() });
-    let cut = Cut { workspace, ..cut(&lab) };
-    lab.record(Event::Checkpointed(Box::new(cut)));
+    let checkpoint = Checkpoint { workspace, ..checkpoint(&lab) };
+    lab.record(Event::Checkpointed(Box::new(checkpoint)));
     assert_eq!(lab.run.tree.as_deref(), Some("t2"));
 }
 
@@ -199,8 +205,8 @@ fn an_answer_is_kept_when_the_run_goes_on() {
     Script::new().walk(&mut lab);
     lab.record(lab.vote("ann", Approved));
     lab.record(Event::Resumed { by: "ann".into() });
-    let owed = lab.run.owed().unwrap();
-    assert_eq!((owed.at, owed.kind), (CutAt::Post, CutKind::Approved));
+    let owed = lab.run.due_checkpoint().unwrap();
+    assert_eq!((owed.at, owed.kind), (CheckpointSide::Post, CheckpointKind::Approved));
     assert_eq!(lab.cut_owed(), None);
     let early = with(lab.clone(), |lab| lab.run.head.state = Some(windlass_kernel::State::Running));
     assert!(lab.takes(&early.cut_owed().unwrap()).is_err());
@@ -210,11 +216,11 @@ fn an_answer_is_kept_when_the_run_goes_on() {
     refused(&lab, &pass, "a checkpoint is owed");
     let mut gone = lab.clone();
     gone.record(ended("POLICY_CHANGED_MID_RUN"));
-    assert_eq!(gone.run.cuts.len(), 1);
+    assert_eq!(gone.run.checkpoints.len(), 1);
     lab.record(Event::Continued {});
     assert_eq!(lab.told().last().unwrap(), "POST_a_v1 approved");
     // One that ended without it can still be taken back.
-    let first = gone.run.cuts[0].clone();
+    let first = gone.run.checkpoints[0].clone();
     gone.roll_back(&first, true);
     let told = Script::new().votes(&[("bob", Approved)]).walk(&mut gone);
     assert_eq!(told.last().unwrap(), "ended PASS pass");
