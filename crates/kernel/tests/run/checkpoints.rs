@@ -14,7 +14,7 @@ pub fn kept(plan: Plan) -> Plan {
 }
 
 fn checkpoint(lab: &Lab) -> Checkpoint {
-    match lab.cut_owed() {
+    match lab.due_checkpoint() {
         Some(Event::Checkpointed(checkpoint)) => *checkpoint,
         other => panic!("{other:?}"),
     }
@@ -135,7 +135,7 @@ fn the_end_of_a_phase_says_how_it_ended() {
 #[test]
 fn nothing_comes_before_one_that_is_owed() {
     let lab = owing(serial(vec![phase("a", &[])]));
-    assert_eq!(lab.takes(&lab.cut_owed().unwrap()), Ok(()));
+    assert_eq!(lab.takes(&lab.due_checkpoint().unwrap()), Ok(()));
     let done = Box::new(done(json!({})));
     for event in [
         Event::PhaseDone { phase: "a".into(), attempt: 1, done },
@@ -207,9 +207,9 @@ fn an_answer_is_kept_when_the_run_goes_on() {
     lab.record(Event::Resumed { by: "ann".into() });
     let owed = lab.run.due_checkpoint().unwrap();
     assert_eq!((owed.at, owed.kind), (CheckpointSide::Post, CheckpointKind::Approved));
-    assert_eq!(lab.cut_owed(), None);
+    assert_eq!(lab.due_checkpoint(), None);
     let early = with(lab.clone(), |lab| lab.run.head.state = Some(windlass_kernel::State::Running));
-    assert!(lab.takes(&early.cut_owed().unwrap()).is_err());
+    assert!(lab.takes(&early.due_checkpoint().unwrap()).is_err());
     assert_eq!(lab.takes(&ended("POLICY_CHANGED_MID_RUN")), Ok(()));
     let pass =
         Event::Ended { outcome: RunOutcome::Pass, reason: "p".into(), detail: String::new() };

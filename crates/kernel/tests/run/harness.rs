@@ -89,7 +89,7 @@ impl Lab {
     /// Records an event that must be possible, and the checkpoint that it owes.
     pub fn record(&mut self, event: Event) {
         self.record_only(event);
-        if let Some(checkpoint) = self.cut_owed() {
+        if let Some(checkpoint) = self.due_checkpoint() {
             self.record_only(checkpoint);
         }
     }

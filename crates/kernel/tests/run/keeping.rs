@@ -30,7 +30,7 @@ pub fn label(run: &Run, checkpoint: &CheckpointRecord) -> String {
 
 impl Lab {
     /// The checkpoint that the run owes and that can be recorded now.
-    pub fn cut_owed(&self) -> Option<Event> {
+    pub fn due_checkpoint(&self) -> Option<Event> {
         let owed =
             self.run.due_checkpoint().filter(|_| self.run.head.state == Some(State::Running))?;
         let number = self.run.head.sequence_number;

@@ -38,7 +38,7 @@ impl Ride {
 
     fn record(&mut self, event: Event) {
         self.record_only(event);
-        if let Some(checkpoint) = self.lab.cut_owed() {
+        if let Some(checkpoint) = self.lab.due_checkpoint() {
             self.record_only(checkpoint);
         }
     }

@@ -65,8 +65,8 @@ fn a_run_without_files_is_taken_back_without_them() {
     let mut lab = Lab::new(two());
     lab.record(Event::Begun {});
     lab.record_only(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
-    let Some(Event::Checkpointed(mut cut)) = lab.cut_owed() else { panic!() };
-    cut.workspace = None;
+    let Some(Event::Checkpointed(mut checkpoint)) = lab.due_checkpoint() else { panic!() };
+    checkpoint.workspace = None;
     lab.record(Event::Checkpointed(checkpoint));
     let first = lab.run.checkpoints[0].clone();
     let good = lab.wish(&first, true);
@@ -105,7 +105,7 @@ fn nothing_else_happens_while_one_is_under_way() {
     lab.record_only(Event::RolledBack { change: None });
     assert_eq!(lab.run.rolling_back(), None);
     refused(&lab, &Event::RolledBack { change: None }, "a checkpoint is owed");
-    lab.record(lab.cut_owed().unwrap());
+    lab.record(lab.due_checkpoint().unwrap());
     refused(&lab, &Event::RolledBack { change: None }, "no rollback is under way");
 }
 

@@ -110,7 +110,7 @@ pub fn scenes() -> Vec<(Lab, Event)> {
             Event::PhaseDone { phase: name(), attempt, done: Box::new(done(json!({}))) },
         ),
         (reviewing.clone(), reviewing.review(0, "a1", "approved")),
-        (owing.clone(), owing.cut_owed().unwrap()),
+        (owing.clone(), owing.due_checkpoint().unwrap()),
         (forked.clone(), forked.merge_prepared(0)),
         (merging.clone(), merging.merged(0)),
         (forked.clone(), forked.conflicted(0)),
