@@ -367,6 +367,17 @@ impl Artifact {
         }
     }
 
+    /// When the artifact was made.
+    #[must_use]
+    pub const fn ts(&self) -> Timestamp {
+        match self {
+            Self::Request(request) => request.ts,
+            Self::Decision(decision) => decision.ts,
+            Self::Call(call) => call.ts,
+            Self::Effect(effect) => effect.ts,
+        }
+    }
+
     /// The trace that the artifact belongs to.
     #[must_use]
     pub const fn trace_id(&self) -> TraceId {

@@ -184,6 +184,18 @@ impl Head {
         }
     }
 
+    /// The head after an entry, as far as the entry itself tells: nothing is verified.
+    #[must_use]
+    pub const fn after(entry: &Entry) -> Self {
+        Self {
+            trace_id: entry.trace_id,
+            sequence_number: entry.sequence_number,
+            entry_digest: entry.entry_digest,
+            state: Some(entry.to_state),
+            tool_call_id: entry.tool_call_id,
+        }
+    }
+
     /// Makes the entry that comes next and the head after it.
     ///
     /// # Errors

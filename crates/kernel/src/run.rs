@@ -29,7 +29,6 @@ pub use checkpoint::{
 };
 pub use consensus::{APPROVED, CONDITIONAL, REJECTED, Review};
 pub use event::{Event, Note, RunEvent};
-pub use fold::RunError;
 pub use govern::{ComplianceResult, GateResult, GateStatus, Governed};
 pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};

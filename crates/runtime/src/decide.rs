@@ -1,5 +1,6 @@
 //! A person's answer to a call that waits for one. It is given once.
 
+use windlass_journal::JournalError;
 use windlass_kernel::artifact::{Decision, EffectError, SettledBy};
 use windlass_kernel::{Code, Next, Outcome, State, TraceId};
 use windlass_policy::Verdict;
@@ -7,8 +8,7 @@ use windlass_store::{After, AppendError, KeyAction};
 
 use crate::dispatch::Settled;
 use crate::error::GatewayError;
-use crate::gateway::Gateway;
-use crate::ledger::Ledger;
+use crate::gateway::{CallRecorder, Gateway};
 use crate::report::CallReport;
 use crate::request::RequestError;
 use crate::supervisor::Ruling;
@@ -63,13 +63,12 @@ impl Gateway {
         voice.check()?;
         let reason = self.redacted(voice.reason);
         let voice = Voice { reason: &reason, ..voice };
-        let lease = self.store.acquire(trace_id)?;
-        let ledger = Ledger::resume(&self.store, lease)?;
-        match ledger.call().next() {
-            Next::Judge => self.decide_request(ledger, answer, voice),
-            Next::Settle => self.decide_uncertain(ledger, answer, voice),
+        let recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
+        match recorder.state().next() {
+            Next::Judge => self.decide_request(recorder, answer, voice),
+            Next::Settle => self.decide_uncertain(recorder, answer, voice),
             Next::Start | Next::Nothing | Next::Done => {
-                let state = ledger.call().head.state.unwrap_or(State::Pending);
+                let state = recorder.state().head.state.unwrap_or(State::Pending);
                 Err(GatewayError::AlreadyDecided { trace_id, state })
             }
         }
@@ -78,20 +77,20 @@ impl Gateway {
     /// Answers "may it run?".
     fn decide_request(
         &self,
-        mut ledger: Ledger,
+        mut recorder: CallRecorder,
         answer: Answer,
         voice: Voice<'_>,
     ) -> Result<CallReport, GatewayError> {
-        let trace_id = ledger.call().head.trace_id;
+        let trace_id = recorder.state().head.trace_id;
         let reason = voice.reason.to_owned();
         if answer == Answer::Deny {
             let code = Some(Code::DeniedByPerson);
             let ruling = Ruling { verdict: Verdict::Deny, code, reason, rules: Vec::new() };
-            self.add_decision(&mut ledger, Decision::Deny, ruling, Some(voice.by))?;
-            ledger.commit(KeyAction::None, After::Release)?;
-            return Ok(CallReport::of(ledger.into_call(), Vec::new()));
+            self.add_decision(&mut recorder, Decision::Deny, ruling, Some(voice.by))?;
+            recorder.commit(KeyAction::None, After::Release)?;
+            return Ok(CallReport::of(recorder.into_state(), Vec::new()));
         }
-        let judged = match &ledger.call().request {
+        let judged = match &recorder.state().request {
             Some((request, _)) => self.supervisor.judge(request),
             None => {
                 let reason = "its request is not recorded".to_owned();
@@ -102,14 +101,14 @@ impl Gateway {
             let code = judged.code.unwrap_or(Code::PolicyDenied);
             return Err(GatewayError::Refused { trace_id, code, reason: judged.reason });
         }
-        let preparation = self.prepare(&ledger)?;
+        let preparation = self.prepare(&recorder)?;
         let ruling = Ruling { verdict: Verdict::Allow, code: None, reason, rules: judged.rules };
-        self.add_decision(&mut ledger, Decision::Approve, ruling, Some(voice.by))?;
-        let key = self.add_tool_call(&mut ledger)?;
-        match ledger.commit(key, After::Keep) {
-            Ok(()) => self.hand_over(ledger, &preparation, Vec::new()),
+        self.add_decision(&mut recorder, Decision::Approve, ruling, Some(voice.by))?;
+        let key = self.add_tool_call(&mut recorder)?;
+        match recorder.commit(key, After::Keep) {
+            Ok(()) => self.hand_over(recorder, &preparation, Vec::new()),
             // Meanwhile the key was used by another call: this one can only be refused.
-            Err(AppendError::KeyTaken(record)) => {
+            Err(JournalError::Append(AppendError::KeyTaken(record))) => {
                 let code = Code::IdempotencyConflict;
                 let reason = format!("its key has been used by trace {}", record.trace_id);
                 Err(GatewayError::Refused { trace_id, code, reason })
@@ -121,16 +120,16 @@ impl Gateway {
     /// Answers "run it again, or give it up?".
     fn decide_uncertain(
         &self,
-        ledger: Ledger,
+        recorder: CallRecorder,
         answer: Answer,
         voice: Voice<'_>,
     ) -> Result<CallReport, GatewayError> {
-        let redispatches = self.store.list_redispatches(ledger.call().head.trace_id)?;
+        let redispatches = self.store.list_redispatches(recorder.state().head.trace_id)?;
         match answer {
             Answer::Approve => {
-                let preparation = self.prepare(&ledger)?;
+                let preparation = self.prepare(&recorder)?;
                 let reason = voice.reason.to_owned();
-                self.redispatch(ledger, &preparation, redispatches, Some(voice.by), reason)
+                self.redispatch(recorder, &preparation, redispatches, Some(voice.by), reason)
             }
             Answer::Deny => {
                 let error = EffectError {
@@ -145,7 +144,7 @@ impl Gateway {
                     duration_ms: 0,
                     by: SettledBy::Person { name: voice.by.to_owned() },
                 };
-                self.settle(ledger, settled, redispatches)
+                self.settle(recorder, settled, redispatches)
             }
         }
     }

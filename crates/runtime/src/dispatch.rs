@@ -9,8 +9,7 @@ use windlass_kernel::{ArtifactId, Code, Outcome, SCHEMA_VERSION, Timestamp, cano
 use windlass_store::fault;
 
 use crate::error::GatewayError;
-use crate::gateway::Gateway;
-use crate::ledger::Ledger;
+use crate::gateway::{CallRecorder, Gateway};
 use crate::supervisor::Preparation;
 
 /// What became known about a call.
@@ -29,13 +28,13 @@ pub struct Settled {
 }
 
 impl Gateway {
-    /// Performs the ledger's call, which is recorded as handed over.
+    /// Performs the recorder's call, which is recorded as handed over.
     pub(crate) fn dispatch(
         &self,
-        ledger: &Ledger,
+        recorder: &CallRecorder,
         preparation: &Preparation,
     ) -> Result<Settled, GatewayError> {
-        let call = ledger.call();
+        let call = recorder.state();
         let (Some((request, _)), Some((tool_call, _))) = (&call.request, &call.tool_call) else {
             return Err(GatewayError::Recovery {
                 trace_id: call.head.trace_id,
@@ -106,13 +105,13 @@ impl Gateway {
     /// Makes the effect that records what became known.
     pub(crate) fn effect(
         &self,
-        ledger: &Ledger,
+        recorder: &CallRecorder,
         settled: Settled,
         redispatches: Vec<Redispatch>,
         ts: Timestamp,
     ) -> Result<ToolEffect, GatewayError> {
-        let trace_id = ledger.call().head.trace_id;
-        let Some((tool_call, tool_call_digest)) = &ledger.call().tool_call else {
+        let trace_id = recorder.state().head.trace_id;
+        let Some((tool_call, tool_call_digest)) = &recorder.state().tool_call else {
             let reason = "its call is not recorded".to_owned();
             return Err(GatewayError::Recovery { trace_id, reason });
         };

@@ -1,9 +1,9 @@
 //! What can go wrong in the gateway.
 
 use thiserror::Error;
-use windlass_kernel::canon::CanonError;
-use windlass_kernel::{ChainError, Code, State, TraceId};
-use windlass_store::{AcquireError, AppendError, StoreError};
+use windlass_journal::JournalError;
+use windlass_kernel::{Code, State, TraceId};
+use windlass_store::StoreError;
 
 use crate::request::RequestError;
 
@@ -13,33 +13,9 @@ pub enum GatewayError {
     /// The request is not one; nothing was recorded.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The store failed.
+    /// The call's trace could not be read or written.
     #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The trace is in use by a live process.
-    #[error(transparent)]
-    Acquire(AcquireError),
-    /// An append was refused.
-    #[error(transparent)]
-    Append(AppendError),
-    /// An artifact could not be written.
-    #[error("an artifact of trace `{trace_id}` has no canonical form")]
-    Artifact {
-        /// The trace.
-        trace_id: TraceId,
-        /// Why.
-        #[source]
-        source: CanonError,
-    },
-    /// The trace does not hold together. It is left as it is.
-    #[error("trace `{trace_id}` does not hold together")]
-    Corrupt {
-        /// The trace.
-        trace_id: TraceId,
-        /// What does not hold.
-        #[source]
-        source: ChainError,
-    },
+    Journal(#[from] JournalError),
     /// The trace holds together, but what is needed to go on is gone.
     #[error("trace `{trace_id}` cannot go on: {reason}")]
     Recovery {
@@ -66,49 +42,30 @@ pub enum GatewayError {
         /// The policy's reason.
         reason: String,
     },
-    /// The trace is not a call.
-    #[error("trace `{trace_id}` is not a call")]
-    NotACall {
-        /// The trace.
-        trace_id: TraceId,
-    },
 }
 
 impl GatewayError {
+    /// Whether a live process holds the trace.
+    #[must_use]
+    pub const fn is_held(&self) -> bool {
+        matches!(self, Self::Journal(JournalError::Held(_)))
+    }
+
     /// The stable code of this error.
     #[must_use]
     pub const fn code(&self) -> Code {
         match self {
             Self::Request(error) => error.code(),
-            Self::Store(error) => error.code(),
-            Self::Acquire(error) => error.code(),
-            Self::Append(error) => error.code(),
-            Self::Artifact { source, .. } => source.code(),
-            Self::Corrupt { source, .. } => source.code(),
+            Self::Journal(error) => error.code(),
             Self::Recovery { .. } => Code::StateRecoveryFailed,
             Self::AlreadyDecided { .. } => Code::DecisionAlreadyMade,
             Self::Refused { code, .. } => *code,
-            Self::NotACall { .. } => Code::RequestInvalid,
         }
     }
 }
 
-impl From<AcquireError> for GatewayError {
-    fn from(error: AcquireError) -> Self {
-        match error {
-            AcquireError::Store(error) => Self::Store(error),
-            held @ AcquireError::Held { .. } => Self::Acquire(held),
-        }
-    }
-}
-
-impl From<AppendError> for GatewayError {
-    fn from(error: AppendError) -> Self {
-        match error {
-            AppendError::Store(error) => Self::Store(error),
-            other @ (AppendError::Fenced { .. }
-            | AppendError::Chain { .. }
-            | AppendError::KeyTaken(_)) => Self::Append(other),
-        }
+impl From<StoreError> for GatewayError {
+    fn from(error: StoreError) -> Self {
+        Self::Journal(error.into())
     }
 }

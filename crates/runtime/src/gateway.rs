@@ -4,25 +4,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_connect::Connect;
+use windlass_journal::{Check, JournalError, Reader, Recorder};
 use windlass_kernel::artifact::{
     ActionRequest, Artifact, DecidedBy, Decision, SupervisorDecision, ToolCall,
 };
 use windlass_kernel::recovery::Plan;
 use windlass_kernel::{
-    ArtifactId, Code, Digest, RiskLevel, SCHEMA_VERSION, State, ToolCallId, TraceId,
+    ArtifactId, Call, Code, Digest, RiskLevel, SCHEMA_VERSION, State, ToolCallId, TraceId,
 };
 use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, Reservation, Slot, Store};
 
 use crate::dispatch::Settled;
 use crate::error::GatewayError;
-use crate::ledger::{Ledger, load};
 use crate::recover::Recovery;
 use crate::report::{CallReport, Question};
 use crate::request::{self, CallRequest};
 use crate::source::Source;
 use crate::supervisor::{Preparation, Ruling, Supervisor};
 use crate::watch::Watch;
+
+/// Writes the trace of one call.
+pub(crate) type CallRecorder = Recorder<Call>;
 
 /// When the entries of a read become durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,7 +136,7 @@ impl Gateway {
     /// # Errors
     /// [`GatewayError`] when there is none, or its trace does not hold together.
     pub fn show(&self, trace_id: TraceId) -> Result<CallReport, GatewayError> {
-        let call = load(self.store.as_ref(), trace_id)?.call;
+        let call = Reader::<Call>::state_of(self.store.as_ref(), trace_id, Check::Verified)?;
         let redispatches = self.store.list_redispatches(trace_id)?;
         let held = self.store.is_held(&self.store.load_state(trace_id)?)?;
         let question = match &call.request {
@@ -166,18 +169,18 @@ impl Gateway {
     /// Records a refusal. What is never handed over is recorded without the secrets in it.
     fn deny(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
         request::redact(&mut request, |value| self.supervisor.redact(value));
-        let mut ledger = self.open(request)?;
-        self.add_decision(&mut ledger, Decision::Deny, ruling, None)?;
-        ledger.commit(KeyAction::None, After::Release)?;
-        Ok(CallReport::of(ledger.into_call(), Vec::new()))
+        let mut recorder = self.open(request)?;
+        self.add_decision(&mut recorder, Decision::Deny, ruling, None)?;
+        recorder.commit(KeyAction::None, After::Release)?;
+        Ok(CallReport::of(recorder.into_state(), Vec::new()))
     }
 
     /// Records a request that a person must decide.
     fn ask(&self, request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
-        let mut ledger = self.open(request)?;
-        ledger.commit(KeyAction::None, After::Keep)?;
-        ledger.checkpoint(self.source.now())?;
-        let report = CallReport::of(ledger.into_call(), Vec::new());
+        let mut recorder = self.open(request)?;
+        recorder.commit(KeyAction::None, After::Keep)?;
+        recorder.write_replay_point(self.source.now())?;
+        let report = CallReport::of(recorder.into_state(), Vec::new());
         Ok(report.on_hold(Question::MayItRun, ruling.reason))
     }
 
@@ -191,45 +194,45 @@ impl Gateway {
         let single = self.settings.reads == Reads::WithEffect
             && preparation.class == RiskLevel::Read
             && request.idempotency_key.is_none();
-        let mut ledger = self.open(request)?;
-        self.add_decision(&mut ledger, Decision::Approve, ruling, None)?;
-        let key = self.add_tool_call(&mut ledger)?;
+        let mut recorder = self.open(request)?;
+        self.add_decision(&mut recorder, Decision::Approve, ruling, None)?;
+        let key = self.add_tool_call(&mut recorder)?;
         if !single {
-            match ledger.commit(key, After::Keep) {
+            match recorder.commit(key, After::Keep) {
                 Ok(()) => {}
-                Err(AppendError::KeyTaken(record)) => {
+                Err(JournalError::Append(AppendError::KeyTaken(record))) => {
                     // Nothing was recorded of this call: its request is still only this one's.
-                    let Some((request, _)) = ledger.into_call().request else {
-                        return Err(AppendError::KeyTaken(record).into());
+                    let Some((request, _)) = recorder.into_state().request else {
+                        return Err(JournalError::Append(AppendError::KeyTaken(record)).into());
                     };
                     return self.repeat(request, *record, preparation.limits.timeout);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        self.hand_over(ledger, preparation, Vec::new())
+        self.hand_over(recorder, preparation, Vec::new())
     }
 
     /// Begins a trace with its request.
-    fn open(&self, request: ActionRequest) -> Result<Ledger, GatewayError> {
-        let mut ledger = Ledger::begin(&self.store, request.trace_id, request.plan_id);
-        let ts = request.ts;
-        ledger.add(Artifact::Request(request), ts)?;
-        Ok(ledger)
+    fn open(&self, request: ActionRequest) -> Result<CallRecorder, GatewayError> {
+        let mut recorder =
+            CallRecorder::begin(&self.store, request.trace_id, request.plan_id, Vec::new());
+        recorder.add(&Artifact::Request(request))?;
+        Ok(recorder)
     }
 
-    /// Adds a decision about the ledger's request; a person's when `by` names one.
+    /// Adds a decision about the recorder's request; a person's when `by` names one.
     pub(crate) fn add_decision(
         &self,
-        ledger: &mut Ledger,
+        recorder: &mut CallRecorder,
         decision: Decision,
         ruling: Ruling,
         by: Option<&str>,
     ) -> Result<Digest, GatewayError> {
         let ts = self.source.now();
-        let trace_id = ledger.call().head.trace_id;
+        let trace_id = recorder.state().head.trace_id;
         let request_digest =
-            ledger.call().request.as_ref().map_or(Digest::GENESIS, |(_, digest)| *digest);
+            recorder.state().request.as_ref().map_or(Digest::GENESIS, |(_, digest)| *digest);
         let decided_by = match by {
             Some(name) => DecidedBy::Person { name: name.to_owned() },
             None => DecidedBy::Policy { rules: ruling.rules },
@@ -247,21 +250,25 @@ impl Gateway {
             policy_hash: self.supervisor.policy_hash(),
             code: ruling.code,
         };
-        ledger.add(Artifact::Decision(decision), ts)
+        Ok(recorder.add(&Artifact::Decision(decision))?)
     }
 
     /// Adds the call itself; returns what is to be done with its key in the same transaction.
-    pub(crate) fn add_tool_call(&self, ledger: &mut Ledger) -> Result<KeyAction, GatewayError> {
+    pub(crate) fn add_tool_call(
+        &self,
+        recorder: &mut CallRecorder,
+    ) -> Result<KeyAction, GatewayError> {
         let ts = self.source.now();
-        let trace_id = ledger.call().head.trace_id;
+        let trace_id = recorder.state().head.trace_id;
         let missing = |what: &str| GatewayError::Recovery {
             trace_id,
             reason: format!("its {what} is not recorded"),
         };
-        let (request, _) = ledger.call().request.as_ref().ok_or_else(|| missing("request"))?;
+        let (request, _) = recorder.state().request.as_ref().ok_or_else(|| missing("request"))?;
         let (_, decision_digest) =
-            ledger.call().decision.as_ref().ok_or_else(|| missing("decision"))?;
-        let proposal_digest = ledger.call().proposal_digest().ok_or_else(|| missing("request"))?;
+            recorder.state().decision.as_ref().ok_or_else(|| missing("decision"))?;
+        let proposal_digest =
+            recorder.state().proposal_digest().ok_or_else(|| missing("request"))?;
         let tool_call_id = ToolCallId(self.source.fresh_id());
         let key = request.idempotency_key.clone().map_or(KeyAction::None, |idempotency_key| {
             KeyAction::Reserve(Reservation {
@@ -281,7 +288,7 @@ impl Gateway {
             proposal_digest,
             idempotency_key: request.idempotency_key.clone(),
         };
-        ledger.add(Artifact::Call(call), ts)?;
+        recorder.add(&Artifact::Call(call))?;
         Ok(key)
     }
 
@@ -305,10 +312,11 @@ impl Gateway {
         timeout: Duration,
     ) -> Result<CallReport, GatewayError> {
         let slot = record.reservation.slot.clone();
+        let trace_id = request.trace_id;
         let digest = request
             .proposal
             .digest()
-            .map_err(|source| GatewayError::Artifact { trace_id: request.trace_id, source })?;
+            .map_err(|source| JournalError::NotCanonical { trace_id, source })?;
         if record.reservation.request_digest != digest {
             let reason = format!(
                 "the key was used for another request, in trace {}; use a new key for a new request",
@@ -341,9 +349,8 @@ impl Gateway {
                 Ok(Recovery { plan, report }) => {
                     return Ok(CallReport { replayed: plan == Plan::Nothing, ..report });
                 }
-                Err(GatewayError::Acquire(error)) if waited >= wait_max => return Err(error.into()),
-                Err(GatewayError::Acquire(_)) => {}
-                Err(other) => return Err(other),
+                Err(error) if !error.is_held() || waited >= wait_max => return Err(error),
+                Err(_) => {}
             }
             std::thread::sleep(pause);
             waited += pause;
@@ -357,26 +364,26 @@ impl Gateway {
     /// Hands a recorded call over, then records what came of it.
     pub(crate) fn hand_over(
         &self,
-        ledger: Ledger,
+        recorder: CallRecorder,
         preparation: &Preparation,
         redispatches: Vec<windlass_kernel::artifact::Redispatch>,
     ) -> Result<CallReport, GatewayError> {
-        let settled = self.dispatch(&ledger, preparation)?;
-        self.settle(ledger, settled, redispatches)
+        let settled = self.dispatch(&recorder, preparation)?;
+        self.settle(recorder, settled, redispatches)
     }
 
     /// Records the effect of a call, and gives its trace back, in one transaction.
     pub(crate) fn settle(
         &self,
-        mut ledger: Ledger,
+        mut recorder: CallRecorder,
         settled: Settled,
         redispatches: Vec<windlass_kernel::artifact::Redispatch>,
     ) -> Result<CallReport, GatewayError> {
         let ts = self.source.now();
-        let effect = self.effect(&ledger, settled, redispatches.clone(), ts)?;
-        ledger.add(Artifact::Effect(effect), ts)?;
-        ledger.commit(KeyAction::None, After::Release)?;
-        Ok(CallReport::of(ledger.into_call(), redispatches))
+        let effect = self.effect(&recorder, settled, redispatches.clone(), ts)?;
+        recorder.add(&Artifact::Effect(effect))?;
+        recorder.commit(KeyAction::None, After::Release)?;
+        Ok(CallReport::of(recorder.into_state(), redispatches))
     }
 }
 

@@ -3,16 +3,16 @@
 
 use serde::Serialize;
 use serde_json::Value;
+use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::{EffectError, Redispatch, SettledBy};
 use windlass_kernel::recovery::{Plan, UncertainRule, plan};
-use windlass_kernel::{Code, Machine, Outcome, RiskLevel, State, TraceId};
+use windlass_kernel::{Call, Code, Machine, Outcome, RiskLevel, State, TraceId};
 use windlass_policy::OnUncertain;
 use windlass_store::{After, AppendError, TraceFilter, TraceState};
 
 use crate::dispatch::Settled;
 use crate::error::GatewayError;
-use crate::gateway::Gateway;
-use crate::ledger::Ledger;
+use crate::gateway::{CallRecorder, Gateway};
 use crate::report::{CallReport, Question};
 use crate::request::CallRequest;
 use crate::supervisor::Preparation;
@@ -89,7 +89,7 @@ impl Gateway {
     /// Whether recovery could do something with a call without a person.
     fn has_way_on(&self, trace_id: TraceId) -> bool {
         let plan = || -> Result<Plan, GatewayError> {
-            let call = crate::ledger::load(self.store.as_ref(), trace_id)?.call;
+            let call = Reader::<Call>::state_of(self.store.as_ref(), trace_id, Check::Verified)?;
             let Some((request, _)) = &call.request else { return Ok(Plan::Nothing) };
             let Ok(preparation) = self.supervisor.prepare(request) else { return Ok(Plan::Hold) };
             let count = self.store.list_redispatches(trace_id)?.len();
@@ -113,33 +113,32 @@ impl Gateway {
     }
 
     fn take_up(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
-        let lease = self.store.acquire(trace_id)?;
-        let ledger = Ledger::resume(&self.store, lease)?;
+        let recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
         let redispatches = self.store.list_redispatches(trace_id)?;
-        let preparation = self.prepare(&ledger);
+        let preparation = self.prepare(&recorder);
         let (rule, retries_max) = match &preparation {
             Ok(preparation) => (preparation.uncertain_rule(), preparation.retries_max),
             // A tool that is gone cannot be called; a person must look.
             Err(_) => (UncertainRule::Hold, 0),
         };
         let count = u32::try_from(redispatches.len()).unwrap_or(u32::MAX);
-        let plan = plan(ledger.call(), rule, count, retries_max);
+        let plan = plan(recorder.state(), rule, count, retries_max);
         let report = match plan {
-            Plan::Nothing => self.rest(ledger, redispatches, None)?,
+            Plan::Nothing => self.rest(recorder, redispatches, None)?,
             Plan::Judge => {
-                let reason = match &ledger.call().request {
+                let reason = match &recorder.state().request {
                     Some((request, _)) => self.supervisor.judge(request).reason,
                     None => String::new(),
                 };
-                self.rest(ledger, redispatches, Some((Question::MayItRun, reason)))?
+                self.rest(recorder, redispatches, Some((Question::MayItRun, reason)))?
             }
-            Plan::Start => self.start_recorded(ledger, &preparation?)?,
+            Plan::Start => self.start_recorded(recorder, &preparation?)?,
             Plan::Redispatch => {
                 let reason = "its process died before the effect was recorded".to_owned();
-                self.redispatch(ledger, &preparation?, redispatches, None, reason)?
+                self.redispatch(recorder, &preparation?, redispatches, None, reason)?
             }
-            Plan::Probe => self.probe(ledger, &preparation?, redispatches)?,
-            Plan::Compensate => self.compensate(ledger, &preparation?, redispatches)?,
+            Plan::Probe => self.probe(recorder, &preparation?, redispatches)?,
+            Plan::Compensate => self.compensate(recorder, &preparation?, redispatches)?,
             Plan::Hold => {
                 let reason = match &preparation {
                     Err(GatewayError::Recovery { reason, .. }) => reason.clone(),
@@ -149,16 +148,16 @@ impl Gateway {
                     }
                     Ok(_) => format!("it was handed over {} times without an answer", count + 1),
                 };
-                self.rest(ledger, redispatches, Some((Question::RunItAgain, reason)))?
+                self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)))?
             }
         };
         Ok(Recovery { plan, report })
     }
 
-    /// How the ledger's call is handed over.
-    pub(crate) fn prepare(&self, ledger: &Ledger) -> Result<Preparation, GatewayError> {
-        let trace_id = ledger.call().head.trace_id;
-        let Some((request, _)) = &ledger.call().request else {
+    /// How the recorder's call is handed over.
+    pub(crate) fn prepare(&self, recorder: &CallRecorder) -> Result<Preparation, GatewayError> {
+        let trace_id = recorder.state().head.trace_id;
+        let Some((request, _)) = &recorder.state().request else {
             let reason = "its request is not recorded".to_owned();
             return Err(GatewayError::Recovery { trace_id, reason });
         };
@@ -171,12 +170,12 @@ impl Gateway {
     /// Leaves a call as it is, with a checkpoint if it will be looked at again.
     fn rest(
         &self,
-        ledger: Ledger,
+        recorder: CallRecorder,
         redispatches: Vec<Redispatch>,
         hold: Option<(Question, String)>,
     ) -> Result<CallReport, GatewayError> {
-        ledger.checkpoint(self.source.now())?;
-        let report = CallReport::of(ledger.into_call(), redispatches);
+        recorder.write_replay_point(self.source.now())?;
+        let report = CallReport::of(recorder.into_state(), redispatches);
         Ok(match hold {
             Some((question, reason)) => report.on_hold(question, reason),
             None => report,
@@ -186,16 +185,18 @@ impl Gateway {
     /// Hands over a call that was allowed and never handed over.
     pub(crate) fn start_recorded(
         &self,
-        mut ledger: Ledger,
+        mut recorder: CallRecorder,
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
-        let key = self.add_tool_call(&mut ledger)?;
-        match ledger.commit(key, After::Keep) {
-            Ok(()) => self.hand_over(ledger, preparation, Vec::new()),
-            Err(AppendError::KeyTaken(record)) => Err(GatewayError::Recovery {
-                trace_id: ledger.call().head.trace_id,
-                reason: format!("its key has been used by trace {}", record.trace_id),
-            }),
+        let key = self.add_tool_call(&mut recorder)?;
+        match recorder.commit(key, After::Keep) {
+            Ok(()) => self.hand_over(recorder, preparation, Vec::new()),
+            Err(JournalError::Append(AppendError::KeyTaken(record))) => {
+                Err(GatewayError::Recovery {
+                    trace_id: recorder.state().head.trace_id,
+                    reason: format!("its key has been used by trace {}", record.trace_id),
+                })
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -203,7 +204,7 @@ impl Gateway {
     /// Hands the same call over once more, having recorded that it will.
     pub(crate) fn redispatch(
         &self,
-        ledger: Ledger,
+        recorder: CallRecorder,
         preparation: &Preparation,
         mut redispatches: Vec<Redispatch>,
         by: Option<&str>,
@@ -212,25 +213,23 @@ impl Gateway {
         let attempt = u32::try_from(redispatches.len()).unwrap_or(u32::MAX).saturating_add(2);
         let by = by.map(str::to_owned);
         let redispatch = Redispatch { attempt, ts: self.source.now(), by, reason };
-        if let Some(lease) = ledger.lease() {
-            self.store.record_redispatch(lease, &redispatch)?;
-        }
+        recorder.record_redispatch(&redispatch)?;
         redispatches.push(redispatch);
-        self.hand_over(ledger, preparation, redispatches)
+        self.hand_over(recorder, preparation, redispatches)
     }
 
     /// Asks the server whether the call's key took effect, then goes on from the recorded answer.
     fn probe(
         &self,
-        ledger: Ledger,
+        recorder: CallRecorder,
         preparation: &Preparation,
         redispatches: Vec<Redispatch>,
     ) -> Result<CallReport, GatewayError> {
         let OnUncertain::Probe { tool, args, found, result } = &preparation.on_uncertain else {
-            return self.rest(ledger, redispatches, None);
+            return self.rest(recorder, redispatches, None);
         };
         let intent = "find out whether an interrupted call took effect";
-        let answer = self.side_call(&ledger, tool, args, RiskLevel::Read, None, intent)?;
+        let answer = self.side_call(&recorder, tool, args, RiskLevel::Read, None, intent)?;
         match (answer.state, found.first(&answer.result)) {
             (State::Completed, Some(Value::Bool(true))) => {
                 let result = match result {
@@ -243,24 +242,24 @@ impl Gateway {
                 };
                 let settled =
                     Settled { outcome: Outcome::Success, result, error: None, duration_ms: 0, by };
-                self.settle(ledger, settled, redispatches)
+                self.settle(recorder, settled, redispatches)
             }
             (State::Completed, Some(Value::Bool(false))) => {
                 let count = u32::try_from(redispatches.len()).unwrap_or(u32::MAX);
                 let next =
-                    plan(ledger.call(), UncertainRule::Retry, count, preparation.retries_max);
+                    plan(recorder.state(), UncertainRule::Retry, count, preparation.retries_max);
                 if next != Plan::Redispatch {
                     let reason = format!("it was handed over {} times in vain", count + 1);
-                    return self.rest(ledger, redispatches, Some((Question::RunItAgain, reason)));
+                    return self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)));
                 }
                 let reason =
                     format!("the server says in trace {} that it did not run", answer.trace_id);
-                self.redispatch(ledger, preparation, redispatches, None, reason)
+                self.redispatch(recorder, preparation, redispatches, None, reason)
             }
             _ => {
                 let reason =
                     format!("whether it ran could not be found out, see trace {}", answer.trace_id);
-                self.rest(ledger, redispatches, Some((Question::RunItAgain, reason)))
+                self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)))
             }
         }
     }
@@ -268,19 +267,19 @@ impl Gateway {
     /// Undoes the call, under a key of its own that is always the same, then lets it end as failed.
     fn compensate(
         &self,
-        ledger: Ledger,
+        recorder: CallRecorder,
         preparation: &Preparation,
         redispatches: Vec<Redispatch>,
     ) -> Result<CallReport, GatewayError> {
         let OnUncertain::Compensate { tool, args } = &preparation.on_uncertain else {
-            return self.rest(ledger, redispatches, None);
+            return self.rest(recorder, redispatches, None);
         };
-        let key = ledger.call().head.tool_call_id.map(|id| format!("windlass-undo-{id}"));
+        let key = recorder.state().head.tool_call_id.map(|id| format!("windlass-undo-{id}"));
         let intent = "undo an interrupted call whose effect is unknown";
-        let undo = self.side_call(&ledger, tool, args, RiskLevel::Write, key, intent)?;
+        let undo = self.side_call(&recorder, tool, args, RiskLevel::Write, key, intent)?;
         if undo.state != State::Completed {
             let reason = format!("undoing it came to {}, see trace {}", undo.state, undo.trace_id);
-            return self.rest(ledger, redispatches, Some((Question::RunItAgain, reason)));
+            return self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)));
         }
         let error = EffectError {
             code: Code::ToolCompensated,
@@ -293,20 +292,20 @@ impl Gateway {
         };
         let (outcome, result) = (Outcome::Error, Value::Null);
         let settled = Settled { outcome, result, error: Some(error), duration_ms: 0, by };
-        self.settle(ledger, settled, redispatches)
+        self.settle(recorder, settled, redispatches)
     }
 
     /// Makes a call on behalf of another one: judged and recorded like any call.
     fn side_call(
         &self,
-        ledger: &Ledger,
+        recorder: &CallRecorder,
         tool: &str,
         args: &Value,
         declared_class: RiskLevel,
         key: Option<String>,
         intent: &str,
     ) -> Result<CallReport, GatewayError> {
-        let call = ledger.call();
+        let call = recorder.state();
         let trace_id = call.head.trace_id;
         let Some((request, _)) = &call.request else {
             let reason = "its request is not recorded".to_owned();

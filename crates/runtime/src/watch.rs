@@ -6,8 +6,8 @@
 use std::time::Instant;
 
 use tracing::{debug, enabled, info, warn};
+use windlass_journal::JournalError;
 use windlass_kernel::TraceId;
-use windlass_store::AppendError;
 
 use crate::error::GatewayError;
 use crate::recover::Recovery;
@@ -46,18 +46,6 @@ impl Watch {
         }
     }
 
-    /// Tells of an append.
-    pub(crate) fn append(&self, trace_id: TraceId, entries: usize, error: Option<&AppendError>) {
-        let Some(duration_ms) = self.ms() else { return };
-        match error {
-            None => debug!(%trace_id, entries, duration_ms, "append"),
-            Some(error) => {
-                let code = error.code().as_str();
-                warn!(%trace_id, entries, code, duration_ms, "append refused");
-            }
-        }
-    }
-
     /// Tells of a call that was taken up.
     pub(crate) fn recovery(&self, trace_id: TraceId, result: &Result<Recovery, GatewayError>) {
         let Some(duration_ms) = self.ms() else { return };
@@ -73,7 +61,7 @@ impl Watch {
                 "call recovered"
             ),
             // Another process is at work on it, which is as it should be.
-            Err(GatewayError::Acquire(error)) => {
+            Err(GatewayError::Journal(error @ JournalError::Held(_))) => {
                 debug!(%trace_id, code = error.code().as_str(), duration_ms, "call not recovered");
             }
             Err(error) => {

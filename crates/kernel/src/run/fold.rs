@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use thiserror::Error;
 
 use super::branch::Conflict;
 use super::checkpoint::{CheckpointKind, CheckpointSide};
@@ -16,43 +15,26 @@ use super::plan::{Concurrency, Doer, Resource, RunOutcome, Trigger};
 use super::state::{
     Commit, Ended, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
 };
-use crate::{Code, Digest, Head, State, Timestamp};
-
-/// A recorded event that cannot have happened where it stands.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("entry {sequence_number} says `{kind}`, which cannot be: {why}")]
-pub struct RunError {
-    /// The entry.
-    pub sequence_number: u64,
-    /// The event.
-    pub kind: &'static str,
-    /// Why not.
-    pub why: String,
-}
-
-impl RunError {
-    /// The stable code.
-    #[must_use]
-    pub const fn code(&self) -> Code {
-        Code::StateRecoveryFailed
-    }
-}
+use crate::{ChainError, Digest, Head, State, Timestamp};
 
 impl Run {
     /// Adds one event whose entry, with its chain position `head`, has been checked.
     ///
     /// # Errors
-    /// [`RunError`] when it cannot have happened; then the run must be given up.
+    /// [`ChainError::Impossible`] when it cannot follow; then this state must not be used any more.
     pub fn apply(
         &mut self,
         event: &Event,
         artifact_digest: Digest,
         ts: Timestamp,
         head: Head,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), ChainError> {
         let before = self.head.state;
-        let error =
-            |why| RunError { sequence_number: head.sequence_number, kind: event.kind(), why };
+        let error = |why| ChainError::Impossible {
+            sequence_number: head.sequence_number,
+            kind: event.kind(),
+            why,
+        };
         if head.state != Some(event.to_state_from(before.unwrap_or(State::Init))) {
             return Err(error("its entry leads to another state".to_owned()));
         }

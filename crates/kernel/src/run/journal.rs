@@ -1,9 +1,8 @@
-//! A run read back from its journal: an event must be what its entry says it is.
+//! Reading events back from the journal.
 
 use super::event::RunEvent;
-use super::state::Run;
 use crate::canon::CanonError;
-use crate::{ArtifactType, ChainError, Digest, Entry, Head, canon};
+use crate::{ArtifactType, ChainError, Entry, canon};
 
 impl RunEvent {
     /// Reads an event from its stored body, which must be canonical to the byte.
@@ -24,30 +23,23 @@ impl RunEvent {
         }
         Ok(event)
     }
-}
 
-impl Run {
-    /// Adds one entry whose chain position `head` has been checked, with its artifact's body.
-    ///
-    /// The same checks serve recovery and verification.
+    /// Reads the event of an entry whose artifact's digest was verified: it must agree with the entry.
     ///
     /// # Errors
-    /// [`ChainError`] when the body is not the one that the entry names, says something else than
-    /// the entry, or tells of something that cannot have happened.
-    pub fn follow(&mut self, entry: &Entry, body: &[u8], head: Head) -> Result<(), ChainError> {
+    /// [`ChainError`] when the body is not an event, or not this entry's.
+    pub fn of_entry(entry: &Entry, body: &[u8]) -> Result<Self, ChainError> {
         let sequence_number = entry.sequence_number;
         let artifact = entry.artifact_type.as_str();
         let mismatch = || ChainError::Artifact { sequence_number, artifact };
-        if entry.artifact_type != ArtifactType::RunEvent
-            || Digest::of(body) != entry.artifact_digest
-        {
+        if entry.artifact_type != ArtifactType::RunEvent {
             return Err(mismatch());
         }
-        let event = RunEvent::read(body).map_err(|_| mismatch())?;
+        let event = Self::read(body).map_err(|_| mismatch())?;
         if event.artifact_id != entry.artifact_id {
             return Err(mismatch());
         }
-        for (holds, reason) in [
+        for (agrees, reason) in [
             (event.trace_id == entry.trace_id, "the event is of another run"),
             (event.ts == entry.ts, "the event is of another time"),
             (
@@ -55,12 +47,10 @@ impl Run {
                 "the event leads to another state",
             ),
         ] {
-            if !holds {
+            if !agrees {
                 return Err(ChainError::Link { sequence_number, reason });
             }
         }
-        self.apply(&event.event, entry.artifact_digest, entry.ts, head).map_err(|error| {
-            ChainError::Impossible { sequence_number, kind: error.kind, why: error.why }
-        })
+        Ok(event)
     }
 }

@@ -9,7 +9,7 @@ use windlass_kernel::run::{
     Work,
 };
 use windlass_kernel::{
-    ArtifactId, ArtifactType, Digest, Draft, Entry, Head, State, Timestamp, TraceId, Transition,
+    ArtifactId, ArtifactType, ChainError, Digest, Draft, Entry, Head, State, Timestamp, TraceId, Transition,
     Uuid7,
 };
 
@@ -45,6 +45,13 @@ pub struct Lab {
     pub entries: Vec<(Entry, Vec<u8>)>,
     pub events: Vec<(Event, Digest)>,
     pub now: i64,
+}
+
+/// Folds one more entry from the journal's bytes.
+fn follow(run: &mut Run, entry: &Entry, body: &[u8], head: Head) -> Result<(), ChainError> {
+    assert_eq!(Digest::of(body), entry.artifact_digest);
+    let event = RunEvent::of_entry(entry, body)?;
+    run.apply(&event.event, entry.artifact_digest, entry.ts, head)
 }
 
 impl Lab {
@@ -97,7 +104,7 @@ impl Lab {
     /// Records an event that must be possible.
     pub fn record_only(&mut self, event: Event) {
         let (entry, body, head) = self.entry(&event).unwrap();
-        if let Err(error) = self.run.follow(&entry, &body, head) {
+        if let Err(error) = follow(&mut self.run, &entry, &body, head) {
             panic!("{error}\nafter {:#?}", self.told());
         }
         self.events.push((event, entry.artifact_digest));
@@ -107,7 +114,7 @@ impl Lab {
     /// Whether an event can be recorded now.
     pub fn takes(&self, event: &Event) -> Result<(), String> {
         let (entry, body, head) = self.entry(event)?;
-        self.run.clone().follow(&entry, &body, head).map_err(|error| error.to_string())
+        follow(&mut self.run.clone(), &entry, &body, head).map_err(|error| error.to_string())
     }
 
     /// The whole run folded anew from its events.
@@ -125,7 +132,7 @@ impl Lab {
         let mut run = Run::empty(self.run.head.trace_id);
         for (entry, body) in &self.entries {
             let head = run.head.admit(entry, &mut Vec::new()).unwrap();
-            run.follow(entry, body, head).unwrap();
+            follow(&mut run, entry, body, head).unwrap();
         }
         run
     }

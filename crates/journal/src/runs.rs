@@ -1,4 +1,4 @@
-//! Finding runs by their names, and listing them.
+//! Finding runs by name, and listing them.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use windlass_kernel::run::{Run, RunName};
 use windlass_kernel::{Machine, State, TraceId};
 use windlass_store::{Store, StoreError, TraceFilter, TraceState};
 
-use crate::book::Book;
-use crate::error::EngineError;
+use crate::error::JournalError;
+use crate::reader::{Check, Reader};
 
-/// How many traces are looked at in one go.
+/// The most traces that are listed at once.
 const PAGE: usize = 512;
-/// And at least so many.
+/// The fewest traces that are listed at once.
 const PAGE_MIN: usize = 32;
 
 /// Which runs to list.
@@ -25,9 +25,9 @@ pub struct RunFilter {
     pub limit: usize,
 }
 
-/// A run in a list: where it stands, without its history.
+/// A run in a list: its head, without its history.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct RunListing {
     /// Its name.
     pub name: RunName,
     /// Its trace.
@@ -36,10 +36,10 @@ pub struct Found {
     pub live: bool,
 }
 
-/// Reads runs from the journal, and needs nothing else.
+/// The runs of a store.
 #[derive(Clone)]
 pub struct Runs {
-    pub(crate) store: Arc<dyn Store>,
+    store: Arc<dyn Store>,
 }
 
 impl Runs {
@@ -49,28 +49,35 @@ impl Runs {
         Self { store }
     }
 
-    /// Finds a run by its name or its trace's id.
+    /// The store that they are in.
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    /// Finds a run by its name or the id of its trace.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is none.
-    pub fn find(&self, name: &str) -> Result<TraceId, EngineError> {
-        let not_found = || EngineError::NotFound { name: name.chars().take(80).collect() };
+    /// [`JournalError`] when the store cannot be read.
+    pub fn find(&self, name: &str) -> Result<Option<TraceId>, JournalError> {
         if let Ok(trace_id) = name.parse::<TraceId>() {
             return match self.store.load_state(trace_id) {
-                Ok(state) if is_run(&state) => Ok(trace_id),
-                Ok(_) | Err(StoreError::NotFound { .. }) => Err(not_found()),
+                Ok(state) => Ok(is_run(&state).then_some(trace_id)),
+                Err(StoreError::NotFound { .. }) => Ok(None),
                 Err(error) => Err(error.into()),
             };
         }
-        let name: RunName = name.parse().map_err(|_| not_found())?;
-        find_named(self.store.as_ref(), &name)?.ok_or_else(not_found)
+        match name.parse() {
+            Ok(name) => self.find_named(&name),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Lists runs, newest first.
     ///
     /// # Errors
-    /// [`EngineError`] when the store cannot be read.
-    pub fn list(&self, filter: &RunFilter) -> Result<Vec<Found>, EngineError> {
+    /// [`JournalError`] when the store cannot be read.
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<RunListing>, JournalError> {
         // Calls that have ended are by far the most: they are never asked for.
         let mut traces = match filter.state {
             Some(State::Terminal) => Vec::new(),
@@ -85,7 +92,7 @@ impl Runs {
         traces.truncate(filter.limit);
         let found = |trace: TraceState| {
             let live = self.store.is_held(&trace)?;
-            Ok(Found { name: RunName::of(trace.head.trace_id), trace, live })
+            Ok(RunListing { name: RunName::of(trace.head.trace_id), trace, live })
         };
         traces.into_iter().map(found).collect()
     }
@@ -96,7 +103,7 @@ impl Runs {
         open_only: bool,
         state: Option<State>,
         limit: usize,
-    ) -> Result<Vec<TraceState>, EngineError> {
+    ) -> Result<Vec<TraceState>, JournalError> {
         let mut found = Vec::new();
         let mut before = None;
         while found.len() < limit {
@@ -113,40 +120,42 @@ impl Runs {
         Ok(found)
     }
 
-    /// Reads a run as recorded.
+    /// Reads a run and verifies it.
     ///
     /// # Errors
-    /// [`EngineError`] when there is none, or its trace does not hold together.
-    pub fn read(&self, trace_id: TraceId) -> Result<Run, EngineError> {
-        Book::read(self.store.as_ref(), trace_id)
+    /// [`JournalError`] when there is none, or it fails verification.
+    pub fn read(&self, trace_id: TraceId) -> Result<Run, JournalError> {
+        Reader::state_of(self.store(), trace_id, Check::Verified)
+    }
+
+    /// The trace of the run with this name.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the store cannot be read.
+    pub fn find_named(&self, name: &RunName) -> Result<Option<TraceId>, JournalError> {
+        let mut before = Some(name.upper_bound());
+        loop {
+            let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
+            let page = self.store.list_traces(&filter)?;
+            for state in &page {
+                let trace_id = state.head.trace_id;
+                if trace_id < name.lower_bound() {
+                    return Ok(None);
+                }
+                if name.names(trace_id) && is_run(state) {
+                    return Ok(Some(trace_id));
+                }
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE => before = Some(last.head.trace_id),
+                _ => return Ok(None),
+            }
+        }
     }
 }
 
-/// The trace of the run with this name.
-pub(crate) fn find_named(
-    store: &dyn Store,
-    name: &RunName,
-) -> Result<Option<TraceId>, EngineError> {
-    let mut before = Some(name.upper_bound());
-    loop {
-        let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
-        let page = store.list_traces(&filter)?;
-        for state in &page {
-            let trace_id = state.head.trace_id;
-            if trace_id < name.lower_bound() {
-                return Ok(None);
-            }
-            if name.names(trace_id) && is_run(state) {
-                return Ok(Some(trace_id));
-            }
-        }
-        match page.last() {
-            Some(last) if page.len() == PAGE => before = Some(last.head.trace_id),
-            _ => return Ok(None),
-        }
-    }
-}
-
-pub(crate) fn is_run(state: &TraceState) -> bool {
+/// Whether a trace is a run.
+#[must_use]
+pub fn is_run(state: &TraceState) -> bool {
     state.head.state.is_some_and(|state| state.machine() == Machine::Run)
 }

@@ -1,0 +1,103 @@
+//! Verifying a trace of either machine, entry by entry.
+
+use windlass_kernel::run::{Run, RunEvent};
+use windlass_kernel::{
+    ArtifactType, ChainError, Digest, Entry, Head, Link, Links, Reserved, ToolCallId, TraceId,
+    is_call_artifact,
+};
+
+use crate::fold::{Fold, admit, mismatch};
+
+/// Verifies a trace as it is read, wherever it comes from.
+///
+/// Artifacts may have been purged: the chain still holds without them, but artifacts after a purged one
+/// can no longer be linked to it, so only their digests are compared.
+pub struct TraceVerifier {
+    head: Head,
+    purged: u64,
+    links: Links,
+    run: Option<Box<Run>>,
+    /// The entry that handed the call over: its number and the call's id.
+    tool_call: Option<(u64, Option<ToolCallId>)>,
+    buffer: Vec<u8>,
+}
+
+impl TraceVerifier {
+    /// A verifier at the beginning of a trace.
+    #[must_use]
+    pub fn new(trace_id: TraceId) -> Self {
+        Self {
+            head: Head::empty(trace_id),
+            purged: 0,
+            links: Links::default(),
+            run: None,
+            tool_call: None,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Begins another trace, reusing the buffers.
+    pub fn restart(&mut self, trace_id: TraceId) {
+        let buffer = std::mem::take(&mut self.buffer);
+        *self = Self { buffer, ..Self::new(trace_id) };
+    }
+
+    /// Verifies that an entry comes next, with its artifact unless that was purged.
+    ///
+    /// # Errors
+    /// [`ChainError`] for the first thing that is wrong; then nothing more can be verified.
+    pub fn push(&mut self, entry: &Entry, body: Option<&[u8]>) -> Result<(), ChainError> {
+        let head = admit(&self.head, entry, body, &mut self.buffer)?;
+        match body {
+            None => self.purged += 1,
+            Some(body) if is_call_artifact(entry.artifact_type) => {
+                let link = Link::read(entry.artifact_type, body).map_err(|_| mismatch(entry))?;
+                if self.purged == 0 {
+                    self.links.follow(entry, link)?;
+                }
+                if entry.artifact_type == ArtifactType::ToolCall {
+                    self.tool_call = Some((entry.sequence_number, entry.tool_call_id));
+                }
+            }
+            Some(body) if self.purged == 0 => {
+                let run = self.run.get_or_insert_with(|| Box::new(Run::empty(entry.trace_id)));
+                Fold::apply(run.as_mut(), entry, &RunEvent::of_entry(entry, body)?, head)?;
+            }
+            Some(_) => {}
+        }
+        self.head = head;
+        Ok(())
+    }
+
+    /// The end of what was verified.
+    #[must_use]
+    pub const fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// How many artifacts were purged.
+    #[must_use]
+    pub const fn purged(&self) -> u64 {
+        self.purged
+    }
+
+    /// The run; `None` when the trace is a call, or an event was purged.
+    #[must_use]
+    pub fn run(&self) -> Option<&Run> {
+        if self.purged == 0 { self.run.as_deref() } else { None }
+    }
+
+    /// The idempotency key that the call was handed over with, if it was, with the number of that
+    /// entry and the id of the call.
+    #[must_use]
+    pub fn reserved_key(&self) -> Option<(Reserved<'_>, u64, Option<ToolCallId>)> {
+        let (sequence_number, tool_call_id) = self.tool_call?;
+        Some((self.links.reserved()?, sequence_number, tool_call_id))
+    }
+
+    /// The digest of the last entry that was verified.
+    #[must_use]
+    pub const fn last_digest(&self) -> Digest {
+        self.head.entry_digest
+    }
+}

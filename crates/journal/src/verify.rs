@@ -1,0 +1,287 @@
+//! StoreReport of a whole store: every chain, every artifact, every link, every recorded head.
+
+use serde::Serialize;
+use windlass_kernel::recovery::Finding;
+use windlass_kernel::{ChainError, Entry, Head, Machine, Reserved, State, TraceId, Uuid7};
+use windlass_store::{Slot, Store, StoreError, TraceState, Unreserved, Visitor};
+
+use crate::verifier::TraceVerifier;
+
+/// How many broken traces are described; the others are only counted.
+const PROBLEMS_MAX: usize = 1000;
+/// After how many entries progress is reported.
+const PROGRESS_EVERY: u64 = 4096;
+/// How many entries of one trace are read at once.
+const PAGE: usize = 512;
+/// Before the first trace is shown.
+const NO_TRACE: TraceId = TraceId(Uuid7::from_parts(0, [0; 10]));
+
+/// What verification of a store found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StoreReport {
+    /// How many traces there are.
+    pub traces: u64,
+    /// How many entries.
+    pub entries: u64,
+    /// How many artifacts are gone; their chains still hold.
+    pub missing_artifacts: u64,
+    /// How many traces do not hold together.
+    pub broken: u64,
+    /// What is wrong with them, up to a thousand.
+    pub problems: Vec<Problem>,
+}
+
+/// A trace that does not hold together.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The trace.
+    pub trace_id: TraceId,
+    /// What was found.
+    #[serde(flatten)]
+    pub finding: Finding,
+    /// In words.
+    pub message: String,
+}
+
+/// Verifies everything in a store, telling `progress` the number of entries now and then.
+///
+/// # Errors
+/// [`StoreError`] when the store itself cannot be read; a broken trace is a finding.
+pub fn verify_store(
+    store: &dyn Store,
+    progress: &mut dyn FnMut(u64),
+) -> Result<StoreReport, StoreError> {
+    let mut verifier = Verifier {
+        report: StoreReport::default(),
+        trace: TraceVerifier::new(NO_TRACE),
+        current: None,
+        open: Vec::new(),
+        unreserved: Vec::new(),
+        progress,
+    };
+    store.scan(&mut verifier)?;
+    verifier.finish();
+    let Verifier { mut report, open, unreserved, .. } = verifier;
+    for Unreserved { trace_id, sequence_number, reason } in unreserved {
+        // What is broken already is not more so.
+        if !report.problems.iter().any(|problem| problem.trace_id == trace_id) {
+            let head = match store.load_state(trace_id) {
+                Ok(state) => state.head,
+                Err(_) => Head::empty(trace_id),
+            };
+            let error = ChainError::Key { sequence_number, reason };
+            report.add_problem(trace_id, &head, head.sequence_number, &error);
+        }
+    }
+    for (trace_id, entries) in open {
+        if let Some((error, head)) = verify_replay_point(store, trace_id)? {
+            report.add_problem(trace_id, &head, entries, &error);
+        }
+    }
+    Ok(report)
+}
+
+/// What verification of one trace found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceReport {
+    /// What was found.
+    pub finding: Finding,
+    /// The first thing that is wrong.
+    pub error: Option<ChainError>,
+}
+
+/// Verifies one trace, in constant memory, as strictly as [`verify_store`].
+///
+/// # Errors
+/// [`StoreError`] when there is no such trace or the store cannot be read; a broken trace is a finding.
+pub fn verify_trace(store: &dyn Store, trace_id: TraceId) -> Result<TraceReport, StoreError> {
+    let recorded = store.load_state(trace_id)?;
+    let mut verifier = TraceVerifier::new(trace_id);
+    let (entries, mut error) = verify_entries(store, &mut verifier)?;
+    if error.is_none() {
+        error = verifier.head().matches(&recorded.head).err();
+    }
+    if error.is_none() {
+        error = verify_key(store, &verifier)?;
+    }
+    let mut head = *verifier.head();
+    if error.is_none() {
+        error = verify_replay_point(store, trace_id)?.map(|(error, _)| error);
+        if error.is_some() {
+            head = recorded.head;
+        }
+    }
+    let finding = Finding::new(&head, entries, error.as_ref());
+    Ok(TraceReport { finding, error })
+}
+
+/// Verifies the entries of a trace; returns how many there are and the first thing that is wrong.
+fn verify_entries(
+    store: &dyn Store,
+    verifier: &mut TraceVerifier,
+) -> Result<(u64, Option<ChainError>), StoreError> {
+    let trace_id = verifier.head().trace_id;
+    let (mut entries, mut broken) = (0, None);
+    let (mut after, mut limit) = (0, PAGE);
+    loop {
+        let page = match store.list_log_entries(trace_id, after, limit) {
+            Ok(page) => page,
+            // One entry of the page cannot be read: find out which.
+            Err(StoreError::CorruptTrace { .. }) if limit > 1 => {
+                limit = 1;
+                continue;
+            }
+            Err(StoreError::CorruptTrace { source, .. }) => {
+                return Ok((entries + 1, broken.or(Some(source))));
+            }
+            Err(error) => return Err(error),
+        };
+        for record in &page {
+            after = record.entry.sequence_number;
+            entries += 1;
+            if broken.is_none() {
+                broken = verifier.push(&record.entry, record.body.as_deref()).err();
+            }
+        }
+        if page.len() < limit {
+            return Ok((entries, broken));
+        }
+    }
+}
+
+/// Compares the store's record of a call's idempotency key with the entries: without the record the
+/// call could run again.
+fn verify_key(
+    store: &dyn Store,
+    verifier: &TraceVerifier,
+) -> Result<Option<ChainError>, StoreError> {
+    let Some((key, sequence_number, tool_call_id)) = verifier.reserved_key() else {
+        return Ok(None);
+    };
+    let record = match store.load_idempotency(&Slot::from(&key)) {
+        // A record that leads to no trace counts as missing.
+        Err(StoreError::Corrupt { .. }) => None,
+        found => found?,
+    };
+    let matches = record.is_some_and(|record| {
+        record.trace_id == verifier.head().trace_id
+            && Some(record.reservation.tool_call_id) == tool_call_id
+            && record.reservation.request_digest == key.request_digest
+    });
+    let reason = Unreserved::LOST;
+    Ok((!matches).then_some(ChainError::Key { sequence_number, reason }))
+}
+
+/// Verifies the newest replay point of a trace against its entry.
+fn verify_replay_point(
+    store: &dyn Store,
+    trace_id: TraceId,
+) -> Result<Option<(ChainError, Head)>, StoreError> {
+    let point = match store.load_latest_replay_point(trace_id) {
+        Ok(Some(point)) => point,
+        Ok(None) => return Ok(None),
+        Err(StoreError::CorruptTrace { source, .. }) => {
+            return Ok(Some((source, Head::empty(trace_id))));
+        }
+        Err(error) => return Err(error),
+    };
+    let before = point.checkpoint_sequence_number.saturating_sub(1);
+    let entry = match store.list_log_entries(trace_id, before, 1) {
+        Ok(records) => records.into_iter().next().map(|record| record.entry),
+        Err(StoreError::CorruptTrace { .. }) => None,
+        Err(error) => return Err(error),
+    };
+    let head = entry.map_or(Head::empty(trace_id), |entry| Head::after(&entry));
+    Ok(point.agrees_with(&head).err().map(|error| (error, head)))
+}
+
+impl StoreReport {
+    fn add_problem(&mut self, trace_id: TraceId, head: &Head, entries: u64, error: &ChainError) {
+        self.broken += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Problem {
+                trace_id,
+                finding: Finding::new(head, entries, Some(error)),
+                message: error.to_string(),
+            });
+        }
+    }
+}
+
+/// The trace that is being shown.
+struct Current {
+    recorded: Option<TraceState>,
+    entries: u64,
+    error: Option<ChainError>,
+}
+
+struct Verifier<'a> {
+    report: StoreReport,
+    trace: TraceVerifier,
+    current: Option<Current>,
+    /// Traces whose replay points are still to be verified, with their numbers of entries.
+    open: Vec<(TraceId, u64)>,
+    /// Keys whose records do not match the entries.
+    unreserved: Vec<Unreserved>,
+    progress: &'a mut dyn FnMut(u64),
+}
+
+impl Verifier<'_> {
+    /// Reports on the trace whose entries have all been shown.
+    fn finish(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        let head = *self.trace.head();
+        self.report.missing_artifacts += self.trace.purged();
+        let error = current.error.or_else(|| match &current.recorded {
+            Some(recorded) => head.matches(&recorded.head).err(),
+            None => Some(ChainError::Truncated { expected: 0, found: head.sequence_number }),
+        });
+        match (error, current.recorded) {
+            (Some(error), _) => {
+                self.report.add_problem(head.trace_id, &head, current.entries, &error);
+            }
+            (None, Some(recorded)) => {
+                let run = head.state.is_some_and(|state| state.machine() == Machine::Run);
+                if run || !head.state.is_some_and(State::is_terminal) {
+                    self.open.push((recorded.head.trace_id, recorded.head.sequence_number));
+                }
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+impl Visitor for Verifier<'_> {
+    fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>) {
+        self.finish();
+        self.report.traces += 1;
+        self.trace.restart(trace_id);
+        self.current = Some(Current { recorded: recorded.copied(), entries: 0, error: None });
+    }
+
+    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+        self.report.entries += 1;
+        if self.report.entries.is_multiple_of(PROGRESS_EVERY) {
+            (self.progress)(self.report.entries);
+        }
+        let Some(current) = &mut self.current else { return };
+        current.entries += 1;
+        if current.error.is_none() {
+            current.error = entry.and_then(|entry| self.trace.push(&entry, body)).err();
+        }
+    }
+
+    fn reserved(&self) -> Option<Reserved<'_>> {
+        let current = self.current.as_ref().filter(|current| current.error.is_none())?;
+        let (key, sequence_number, _) = self.trace.reserved_key()?;
+        (sequence_number == current.entries).then_some(key)
+    }
+
+    fn unreserved(&mut self, what: Unreserved) {
+        if self.unreserved.len() < PROBLEMS_MAX {
+            self.unreserved.push(what);
+        } else {
+            self.report.broken += 1;
+        }
+    }
+}
