@@ -50,7 +50,7 @@ pub fn verify(folder: &Path, entries: u64) -> Result<Verified> {
     let before = crate::process::resident_kib()?;
     let cpu = crate::process::cpu_seconds()?;
     let started = Instant::now();
-    let report = windlass_runtime::verify(gateway.store(), &mut |_| {})?;
+    let report = windlass_journal::verify_store(gateway.store(), &mut |_| {})?;
     let seconds = started.elapsed().as_secs_f64();
     let cpu_seconds = crate::process::cpu_seconds()? - cpu;
     let grown_kib = crate::process::resident_kib()? - before;
@@ -91,7 +91,7 @@ pub fn recover(folder: &Path, length: u64, behind: u64) -> Result<f64> {
     let mut best = f64::MAX;
     for _ in 0..50 {
         let started = Instant::now();
-        let replayed = windlass_runtime::replay(&store, trace_id)?;
+        let replayed = windlass_journal::replay(&store, trace_id)?;
         best = best.min(started.elapsed().as_secs_f64() * 1e6);
         if replayed.head != head || replayed.entries_read != behind + 1 {
             return Err(anyhow!("the replay went wrong: {replayed:?}"));

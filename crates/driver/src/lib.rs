@@ -15,6 +15,7 @@ mod check;
 mod classify;
 mod config;
 mod error;
+pub mod executor;
 mod facts;
 mod intervention;
 mod memory;

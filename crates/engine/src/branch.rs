@@ -6,12 +6,12 @@ use std::sync::Mutex;
 use windlass_kernel::run::plan::Phase;
 use windlass_kernel::run::{Event, Run};
 
-use crate::book::Book;
 use crate::drive::lock;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::keeper::{Keeper, branch_path};
 use crate::resume::name;
+use crate::run_recorder::RunRecorder;
 use crate::vault::{Joined, Way};
 
 /// The largest file in which marks of a conflict are looked for.
@@ -31,7 +31,7 @@ impl Engine {
     pub(crate) fn keeper(&self) -> Result<&Keeper, EngineError> {
         let missing =
             || EngineError::NoCheckpoint { what: "nothing keeps checkpoints here".into() };
-        self.keeper.as_deref().ok_or_else(missing)
+        self.recording.keeper.as_deref().ok_or_else(missing)
     }
 
     /// Makes the work tree of a try, as the run's workspace was when the try began. One that is there
@@ -71,11 +71,11 @@ impl Engine {
     /// Makes a branch part of the run's workspace; on record before and after.
     pub(crate) fn merge(
         &self,
-        book: &Mutex<Book>,
+        recorder: &Mutex<RunRecorder>,
         at: usize,
         attempt: u32,
     ) -> Result<(), EngineError> {
-        let run = lock(book).snapshot();
+        let run = lock(recorder).snapshot();
         let Some((phase, state)) = run.phase(at) else { return Ok(()) };
         let vault = self.keeper()?.vault();
         let (workspace, own) = (self.workspace(&run), self.workplace(&run, phase, attempt));
@@ -109,7 +109,7 @@ impl Engine {
                             theirs,
                             tree: tree.clone(),
                         };
-                        self.record(book, event)?;
+                        self.record(recorder, event)?;
                         (ours, tree, false)
                     }
                     Joined::Conflict { marked, paths, messages } => {
@@ -118,16 +118,16 @@ impl Engine {
                         let way = Way { from: &from, to: &marked, resuming: true, aside: &aside };
                         vault.restore(&own, &way)?;
                         let event = Event::Conflicted { phase: id, attempt, ours, paths, messages };
-                        return self.record(book, event);
+                        return self.record(recorder, event);
                     }
                 }
             }
         };
         let (ours, tree, resuming) = merging;
         vault.restore(&workspace, &Way { from: &ours, to: &tree, resuming, aside: &aside })?;
-        let run = lock(book).snapshot();
+        let run = lock(recorder).snapshot();
         let change = self.place.change(&workspace, &run)?;
-        self.record(book, Event::Merged { phase: id, attempt, change })?;
+        self.record(recorder, Event::Merged { phase: id, attempt, change })?;
         self.drop_branch(&run, phase, attempt)
     }
 
@@ -158,9 +158,12 @@ impl Engine {
         self.place.drop_branch(&path)
     }
 
-    pub(crate) fn record(&self, book: &Mutex<Book>, event: Event) -> Result<(), EngineError> {
-        let mut book = lock(book);
-        book.append(vec![event])?;
-        self.show(&book)
+    pub(crate) fn record(
+        &self,
+        recorder: &Mutex<RunRecorder>,
+        event: Event,
+    ) -> Result<(), EngineError> {
+        let mut recorder = lock(recorder);
+        recorder.append(vec![event])
     }
 }

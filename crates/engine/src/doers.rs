@@ -4,7 +4,6 @@ mod agent;
 mod brief;
 mod builtin;
 mod command;
-pub mod driver;
 mod governance;
 mod outputs;
 mod script;
@@ -22,7 +21,7 @@ use windlass_kernel::run::{Done, Failure, Usage};
 use windlass_runtime::Source;
 
 pub use agent::{Agent, AgentJob, AgentReply, Runner, RunnerChoice};
-pub use builtin::{BUILTINS, Builtin, Deed};
+pub use builtin::{BUILTINS, Builtin, Deed, Job, texts};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
 pub use toolbox::{Guard, ToolReply, ToolRequest, Toolbox};
 

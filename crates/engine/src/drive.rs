@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use windlass_kernel::run::plan::{Resource, RunOutcome};
 use windlass_kernel::run::{Done, Event, Failure, Next, Run, Usage, Work};
 
-use crate::book::Book;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::hands::{Assignment, Desk, Outcome, Subject, Verdict};
 use crate::review::{review_of, reviewer_of};
+use crate::run_recorder::RunRecorder;
 use crate::stop::StopRequest;
 
 /// What came of a piece of work, and the events that become durable with it.
@@ -34,7 +34,7 @@ enum Switch {
 /// A piece of a loop that a run is taken through.
 struct Drive<'a> {
     engine: &'a Engine,
-    book: &'a Mutex<Book>,
+    recorder: &'a Mutex<RunRecorder>,
     /// What is being done, each in a thread of its own.
     under_way: BTreeSet<Work>,
 }
@@ -44,11 +44,11 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError`] when something cannot be recorded; the run stays where the journal has it.
-    pub fn drive(&self, book: Book) -> Result<Run, EngineError> {
-        let book = Mutex::new(book);
+    pub fn drive(&self, recorder: RunRecorder) -> Result<Run, EngineError> {
+        let recorder = Mutex::new(recorder);
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
-            let mut drive = Drive { engine: self, book: &book, under_way: BTreeSet::new() };
+            let mut drive = Drive { engine: self, recorder: &recorder, under_way: BTreeSet::new() };
             let result = drive.run(scope, &sender, &receiver);
             // What the others have done meanwhile is not lost because one of them was.
             while result.is_err() && !drive.under_way.is_empty() {
@@ -56,7 +56,7 @@ impl Engine {
             }
             result
         })?;
-        Ok(lock(&book).run().clone())
+        Ok(lock(&recorder).run().clone())
     }
 
     /// A hold with the workspace as it is now, so that a person is shown just what will be gone on
@@ -74,8 +74,8 @@ impl Engine {
     }
 }
 
-pub(crate) fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
-    book.lock().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn lock(recorder: &Mutex<RunRecorder>) -> MutexGuard<'_, RunRecorder> {
+    recorder.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<'a> Drive<'a> {
@@ -89,7 +89,7 @@ impl<'a> Drive<'a> {
         'a: 'scope,
     {
         loop {
-            let next = lock(self.book).run().next();
+            let next = lock(self.recorder).run().next();
             match next {
                 Next::Record(event) if !matches!(*event, Event::PhaseStarted { .. }) => {
                     self.append(*event)?;
@@ -101,7 +101,7 @@ impl<'a> Drive<'a> {
                 },
                 // A person has asked for it; a switch that stops runs does not leave it half done.
                 Next::Perform(works) if works == [Work::Restore] => {
-                    self.engine.restore(self.book)?;
+                    self.engine.restore(self.recorder)?;
                 }
                 Next::Perform(works) => match self.stop()? {
                     Switch::Off => self.perform(works, scope, sender, receiver)?,
@@ -125,26 +125,26 @@ impl<'a> Drive<'a> {
     {
         let new: Vec<Work> =
             works.into_iter().filter(|work| !self.under_way.contains(work)).collect();
-        if let Some(keeper) = &self.engine.keeper {
+        if let Some(keeper) = &self.engine.recording.keeper {
             keeper.worked();
         }
         // Merges are made here, so one at a time.
         if let Some(Work::Merge { phase, attempt }) =
             new.iter().find(|work| matches!(work, Work::Merge { .. }))
         {
-            return self.engine.merge(self.book, *phase, *attempt);
+            return self.engine.merge(self.recorder, *phase, *attempt);
         }
         // One thing at a time needs no thread.
         if let ([work], true) = (new.as_slice(), self.under_way.is_empty()) {
-            let report = perform(self.engine, self.book, *work);
+            let report = perform(self.engine, self.recorder, *work);
             return self.report(*work, report);
         }
         for work in new {
             self.under_way.insert(work);
-            let (engine, book, sender) = (self.engine, self.book, sender.clone());
+            let (engine, recorder, sender) = (self.engine, self.recorder, sender.clone());
             scope.spawn(move || {
                 // Nobody listens any more only when the run has been given up.
-                drop(sender.send((work, perform(engine, book, work))));
+                drop(sender.send((work, perform(engine, recorder, work))));
             });
         }
         self.wait(receiver)
@@ -171,8 +171,8 @@ impl<'a> Drive<'a> {
             Work::Restore => return Ok(()),
         };
         let (phase, check) = {
-            let book = lock(self.book);
-            let Some((phase, _)) = book.run().phase(at) else { return Ok(()) };
+            let recorder = lock(self.recorder);
+            let Some((phase, _)) = recorder.run().phase(at) else { return Ok(()) };
             let check = match work {
                 Work::Check { check, .. } => phase.checks.get(check).map(|check| check.id.clone()),
                 Work::Review { reviewer, .. } => reviewer_of(phase, reviewer),
@@ -230,23 +230,21 @@ impl<'a> Drive<'a> {
     }
 
     fn append(&self, event: Event) -> Result<(), EngineError> {
-        let mut book = lock(self.book);
-        let event = self.engine.measured(event, book.run())?;
-        book.append(vec![event])?;
-        self.engine.show(&book)
+        let mut recorder = lock(self.recorder);
+        let event = self.engine.measured(event, recorder.run())?;
+        recorder.append(vec![event])
     }
 
     fn append_all(&self, events: Vec<Event>) -> Result<(), EngineError> {
-        let mut book = lock(self.book);
-        book.append(events)?;
-        self.engine.show(&book)
+        let mut recorder = lock(self.recorder);
+        recorder.append(events)
     }
 
     /// Ends the run if the switch is on and nothing is under way any more.
     fn stop(&self) -> Result<Switch, EngineError> {
         let request = {
-            let book = lock(self.book);
-            self.engine.stop.requested(Engine::run_name(book.run()))
+            let recorder = lock(self.recorder);
+            self.engine.stop.requested(Engine::run_name(recorder.run()))
         };
         match request {
             Some(StopRequest { by, reason }) if self.under_way.is_empty() => {
@@ -264,16 +262,16 @@ impl<'a> Drive<'a> {
 /// Has one piece of work done; one that panics has failed.
 fn perform(
     engine: &Engine,
-    book: &Mutex<Book>,
+    recorder: &Mutex<RunRecorder>,
     work: Work,
 ) -> Result<(Outcome, Vec<Event>), EngineError> {
-    let Some(assignment) = assign(engine, book, work) else {
+    let Some(assignment) = assign(engine, recorder, work) else {
         return Ok((Outcome::Stopped, Vec::new()));
     };
     if let Work::Do { phase, attempt } = work {
         engine.prepare_branch(&assignment.run, phase, attempt)?;
     }
-    let desk = Desk::new(book, engine.projector.as_ref());
+    let desk = Desk::new(recorder);
     let done = catch_unwind(AssertUnwindSafe(|| engine.hands.perform(&assignment, &desk)));
     let outcome = done.unwrap_or_else(|_| {
         let reason = "the work failed inside Windlass";
@@ -292,9 +290,9 @@ fn perform(
     Ok((outcome, desk.ended()))
 }
 
-fn assign(engine: &Engine, book: &Mutex<Book>, work: Work) -> Option<Assignment> {
-    let book = lock(book);
-    let run = book.snapshot();
+fn assign(engine: &Engine, recorder: &Mutex<RunRecorder>, work: Work) -> Option<Assignment> {
+    let recorder = lock(recorder);
+    let run = recorder.snapshot();
     let (at, attempt) = match work {
         Work::Check { phase, attempt, .. }
         | Work::Review { phase, attempt, .. }
@@ -319,7 +317,7 @@ fn assign(engine: &Engine, book: &Mutex<Book>, work: Work) -> Option<Assignment>
     };
     Some(Assignment {
         workspace,
-        plan_id: book.plan_id(),
+        plan_id: recorder.plan_id(),
         run,
         phase,
         at,

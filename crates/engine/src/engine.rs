@@ -4,41 +4,32 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use windlass_connect::Confinement;
-use windlass_kernel::run::{Base, Change, Commit, Event, Run};
+use windlass_journal::{Check, JournalError, Reader, RunFilter, RunListing, Runs};
+use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Digest, RiskLevel, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{Gateway, Source};
 use windlass_store::Store;
 
-use crate::book::Book;
 use crate::error::EngineError;
-use crate::find::{Found, RunFilter, Runs};
 use crate::hands::Hands;
 use crate::keeper::Keeper;
+use crate::run_recorder::{EventExpander, Recording, RunObservers, RunRecorder};
 use crate::stop::Stop;
 
-/// Writes the files that show a run. They follow the journal; nothing is ever decided by them.
-pub trait Projector: Send + Sync {
-    /// Writes what the newest events of a run have changed; it may be shown the same ones again.
+/// The files in which people see the holds of runs.
+pub trait HoldPackets: Send + Sync {
+    /// Checks that the packet of a run's hold says what the journal says.
     ///
     /// # Errors
-    /// [`EngineError::Unwritable`].
-    fn show(&self, run: &Run, events: &[Event]) -> Result<(), EngineError>;
+    /// [`EngineError::Packet`] when it is missing, corrupt or was edited.
+    fn check(&self, run: &Run) -> Result<(), EngineError>;
 
-    /// Removes the files of a run's answered holds, or only names them.
+    /// Removes the packets of a run's answered holds, or only names them.
     ///
     /// # Errors
-    /// [`EngineError::Unwritable`].
-    fn drop_holds(&self, run: &Run, dry_run: bool) -> Result<Vec<String>, EngineError> {
-        let _ = (run, dry_run);
-        Ok(Vec::new())
-    }
-
-    /// Checks that the packet of the hold that a run is on is the journal's.
-    ///
-    /// # Errors
-    /// [`EngineError::Packet`] when it is missing, corrupt or edited by hand.
-    fn check_hold(&self, run: &Run) -> Result<(), EngineError>;
+    /// [`EngineError`] when a file cannot be removed.
+    fn remove(&self, run: &Run, dry_run: bool) -> Result<Vec<String>, EngineError>;
 }
 
 /// The project's repository, as far as runs need it.
@@ -112,16 +103,6 @@ pub trait Place: Send + Sync {
     }
 }
 
-/// Adds what a loop's own rules want on record together with an event.
-pub trait Escort: Send + Sync {
-    /// The events to record in place of `event`, which is among them. They become durable in one
-    /// transaction, all of them or none.
-    ///
-    /// # Errors
-    /// [`EngineError`] when they cannot be told: then the event is not recorded either.
-    fn escort(&self, run: &Run, event: Event, now: Timestamp) -> Result<Vec<Event>, EngineError>;
-}
-
 /// A commit that is made, or nothing to commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prepared {
@@ -140,19 +121,13 @@ pub trait Workshop: Send + Sync {
     fn gateway(&self, workspace: &Path) -> Result<Arc<Gateway>, EngineError>;
 
     /// What the programs of loops are confined to in this folder, if they are.
-    fn confinement(&self, workspace: &Path) -> Option<Confinement> {
-        let _ = workspace;
-        None
-    }
+    fn confinement(&self, workspace: &Path) -> Option<Confinement>;
 
     /// The registry's class of a tool.
     fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel>;
 
     /// What policy says to a call, without it being made; `None` when that cannot be told.
-    fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement> {
-        let _ = (workspace, question);
-        None
-    }
+    fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement>;
 
     /// How many rules and tools there are.
     fn sizes(&self) -> (usize, usize);
@@ -180,8 +155,10 @@ pub struct Parts {
     pub source: Arc<dyn Source>,
     /// Perform phases and checks.
     pub hands: Arc<dyn Hands>,
-    /// Writes the files that show runs.
-    pub projector: Arc<dyn Projector>,
+    /// See every entry of a run as it is recorded.
+    pub observers: Vec<Arc<dyn RunObservers>>,
+    /// The files that show holds.
+    pub packets: Arc<dyn HoldPackets>,
     /// The repository.
     pub place: Arc<dyn Place>,
     /// Brings gateways.
@@ -192,41 +169,28 @@ pub struct Parts {
 
 /// Takes runs through their loops.
 pub struct Engine {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) source: Arc<dyn Source>,
+    pub(crate) recording: Recording,
     pub(crate) hands: Arc<dyn Hands>,
-    pub(crate) projector: Arc<dyn Projector>,
+    pub(crate) packets: Arc<dyn HoldPackets>,
     pub(crate) place: Arc<dyn Place>,
     pub(crate) workshop: Arc<dyn Workshop>,
     pub(crate) stop: Stop,
     pub(crate) settings: Settings,
-    pub(crate) escort: Option<Arc<dyn Escort>>,
-    pub(crate) keeper: Option<Arc<Keeper>>,
 }
 
 impl Engine {
-    /// Puts an engine together.
+    /// Makes an engine of its parts.
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
-        let Parts { store, source, hands, projector, place, workshop, stop } = parts;
-        Self {
-            store,
-            source,
-            hands,
-            projector,
-            place,
-            workshop,
-            stop,
-            settings,
-            escort: None,
-            keeper: None,
-        }
+        let Parts { store, source, hands, observers, packets, place, workshop, stop } = parts;
+        let recording = Recording { store, source, observers, expander: None, keeper: None };
+        Self { recording, hands, packets, place, workshop, stop, settings }
     }
 
     /// Reads runs.
     #[must_use]
     pub fn runs(&self) -> Runs {
-        Runs::new(Arc::clone(&self.store))
+        Runs::new(Arc::clone(&self.recording.store))
     }
 
     /// Finds a run by its name or its trace's id.
@@ -234,15 +198,16 @@ impl Engine {
     /// # Errors
     /// [`EngineError::NotFound`] when there is none.
     pub fn find(&self, name: &str) -> Result<TraceId, EngineError> {
-        self.runs().find(name)
+        let not_found = || EngineError::NotFound { name: name.chars().take(80).collect() };
+        self.runs().find(name)?.ok_or_else(not_found)
     }
 
     /// Lists runs, newest first.
     ///
     /// # Errors
     /// [`EngineError`] when the store cannot be read.
-    pub fn list(&self, filter: &RunFilter) -> Result<Vec<Found>, EngineError> {
-        self.runs().list(filter)
+    pub fn list(&self, filter: &RunFilter) -> Result<Vec<RunListing>, EngineError> {
+        Ok(self.runs().list(filter)?)
     }
 
     /// Reads a run as recorded.
@@ -250,32 +215,41 @@ impl Engine {
     /// # Errors
     /// [`EngineError`] when there is none, or its trace does not hold together.
     pub fn read(&self, trace_id: TraceId) -> Result<Run, EngineError> {
-        self.runs().read(trace_id)
+        Ok(self.runs().read(trace_id)?)
     }
 
-    /// Has every event recorded with what the escort adds to it.
+    /// Records every event together with what the expander adds to it.
     #[must_use]
-    pub fn with_escort(mut self, escort: Arc<dyn Escort>) -> Self {
-        self.escort = Some(escort);
+    pub fn with_expander(mut self, expander: Arc<dyn EventExpander>) -> Self {
+        self.recording.expander = Some(expander);
         self
     }
 
-    /// Has the checkpoints of runs kept.
+    /// Makes the checkpoints of runs with `keeper`.
     #[must_use]
     pub fn with_keeper(mut self, keeper: Arc<Keeper>) -> Self {
-        self.keeper = Some(keeper);
+        self.recording.keeper = Some(keeper);
         self
     }
 
-    /// Writes the files that show what was appended last.
-    pub(crate) fn show(&self, book: &Book) -> Result<(), EngineError> {
-        self.projector.show(book.run(), book.last())
+    pub(crate) fn store(&self) -> &dyn Store {
+        self.recording.store.as_ref()
     }
 
-    /// Takes a recorded run over.
-    pub(crate) fn open(&self, trace_id: TraceId) -> Result<Book, EngineError> {
-        let book = Book::open(&self.store, &self.source, trace_id)?;
-        Ok(book.with_escort(self.escort.clone()).with_keeper(self.keeper.clone()))
+    /// Shows a recorded run to the observers: its process may have died before they had seen its end.
+    pub(crate) fn refresh(&self, trace_id: TraceId) -> Result<(), EngineError> {
+        let mut observers = self.recording.observers(trace_id);
+        let mut reader = Reader::<Run>::new(trace_id, Check::Verified);
+        reader.read(self.store(), &mut observers)?;
+        for observer in &mut observers {
+            observer.durable(reader.state()).map_err(JournalError::Observer)?;
+        }
+        Ok(())
+    }
+
+    /// Acquires a recorded run.
+    pub(crate) fn open(&self, trace_id: TraceId) -> Result<RunRecorder, EngineError> {
+        RunRecorder::open(&self.recording, trace_id)
     }
 
     /// The stop switch.

@@ -1,10 +1,10 @@
 //! What can keep a run from starting or going on.
 
 use thiserror::Error;
-use windlass_kernel::run::RunError;
-use windlass_kernel::{ChainError, Code, TraceId, canon::CanonError};
+use windlass_journal::{JournalError, ObserverError};
+use windlass_kernel::Code;
 use windlass_runtime::GatewayError;
-use windlass_store::{AcquireError, AppendError, StoreError};
+use windlass_store::StoreError;
 
 /// Why a run cannot start or go on. Nothing was recorded unless the variant says so.
 #[derive(Debug, Error)]
@@ -14,12 +14,6 @@ pub enum EngineError {
     NotFound {
         /// What was asked for.
         name: String,
-    },
-    /// The trace is a call's.
-    #[error("trace {trace_id} is not a run")]
-    NotARun {
-        /// The trace.
-        trace_id: TraceId,
     },
     /// The run has ended.
     #[error("run `{run}` has ended: {outcome}, {reason}")]
@@ -138,70 +132,32 @@ pub enum EngineError {
         /// What to do.
         hint: Option<String>,
     },
-    /// The run's trace does not hold together.
-    #[error("the journal of run {trace_id} is corrupt")]
-    Corrupt {
-        /// The trace.
-        trace_id: TraceId,
-        /// What is wrong.
-        #[source]
-        source: ChainError,
-    },
-    /// The run's events cannot have happened.
-    #[error("the journal of run {trace_id} tells what cannot be")]
-    Impossible {
-        /// The trace.
-        trace_id: TraceId,
-        /// What.
-        #[source]
-        source: RunError,
-    },
-    /// An earlier event could not be recorded.
-    #[error("run {trace_id} cannot be written any more: an earlier entry was refused")]
-    Lost {
-        /// The trace.
-        trace_id: TraceId,
-    },
-    /// An event has no canonical form.
-    #[error("an event of run {trace_id} cannot be recorded")]
-    Artifact {
-        /// The trace.
-        trace_id: TraceId,
-        /// Why.
-        #[source]
-        source: CanonError,
-    },
     /// A call of the run.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
-    /// The store refused an append.
+    /// The run's trace could not be read or written.
     #[error(transparent)]
-    Append(#[from] AppendError),
-    /// Another process has the run.
-    #[error(transparent)]
-    Acquire(#[from] AcquireError),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
+    Journal(#[from] JournalError),
+}
+
+impl From<StoreError> for EngineError {
+    fn from(error: StoreError) -> Self {
+        Self::Journal(error.into())
+    }
 }
 
 impl EngineError {
     /// Whether a trace does not hold together: others may be whole.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
-        matches!(
-            self,
-            Self::Impossible { .. }
-                | Self::Corrupt { .. }
-                | Self::Store(windlass_store::StoreError::CorruptTrace { .. })
-        )
+        matches!(self, Self::Journal(error) if error.is_damage())
     }
 
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::NotFound { .. } | Self::NotARun { .. } => Code::RunNotFound,
+            Self::NotFound { .. } => Code::RunNotFound,
             Self::Ended { .. } => Code::RunEnded,
             Self::NoCheckpoint { .. } => Code::CheckpointUnavailable,
             Self::Changed { .. } => Code::WorkspaceChanged,
@@ -216,15 +172,17 @@ impl EngineError {
             Self::Requirement { code, .. }
             | Self::Packet { code, .. }
             | Self::Invalid { code, .. } => *code,
-            Self::Corrupt { source, .. } => source.code(),
-            Self::Impossible { source, .. } => source.code(),
-            Self::Artifact { source, .. } => source.code(),
-            Self::Lost { .. } => Code::StateConcurrentExecution,
             Self::Gateway(error) => error.code(),
-            Self::Append(error) => error.code(),
-            Self::Acquire(error) => error.code(),
-            Self::Store(error) => error.code(),
+            Self::Journal(error) => error.code(),
         }
+    }
+
+    /// This error as an observer reports it: the entries are durable, but a view could not follow them.
+    #[must_use]
+    pub fn into_observer_error(self) -> ObserverError {
+        let (code, message) = (self.code(), self.to_string());
+        let source = if let Self::Unwritable { source, .. } = self { Some(source) } else { None };
+        ObserverError { code, message, source }
     }
 
     /// What to do, where the code's own hint is not enough.

@@ -9,9 +9,8 @@ use windlass_kernel::run::plan::{Check, Phase};
 use windlass_kernel::run::{Change, Done, Event, InvocationResult, Note, Run, Usage};
 use windlass_kernel::{PlanId, TraceId};
 
-use crate::book::Book;
-use crate::engine::Projector;
 use crate::error::EngineError;
+use crate::run_recorder::RunRecorder;
 
 /// Performs the work of phases and checks.
 pub trait Hands: Send + Sync {
@@ -91,15 +90,14 @@ pub struct Verdict {
 
 /// Where those at work put things on record.
 pub struct Desk<'a> {
-    book: &'a Mutex<Book>,
-    projector: &'a dyn Projector,
+    recorder: &'a Mutex<RunRecorder>,
     /// Ends of invocations that become durable together with what comes next.
     ended: Mutex<Vec<Event>>,
 }
 
 impl<'a> Desk<'a> {
-    pub(crate) const fn new(book: &'a Mutex<Book>, projector: &'a dyn Projector) -> Self {
-        Self { book, projector, ended: Mutex::new(Vec::new()) }
+    pub(crate) const fn new(recorder: &'a Mutex<RunRecorder>) -> Self {
+        Self { recorder, ended: Mutex::new(Vec::new()) }
     }
 
     /// Records one event of a phase at work.
@@ -112,12 +110,11 @@ impl<'a> Desk<'a> {
 
     /// Records the event that follows from the run as it is, after what has ended before it.
     fn with(&self, event: impl FnOnce(&Run) -> Event) -> Result<Arc<Run>, EngineError> {
-        let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
         let mut events = self.ended();
-        events.push(event(book.run()));
-        book.append(events)?;
-        self.projector.show(book.run(), book.last())?;
-        Ok(book.snapshot())
+        events.push(event(recorder.run()));
+        recorder.append(events)?;
+        Ok(recorder.snapshot())
     }
 
     /// The ends of invocations that are not on record yet.
@@ -173,6 +170,6 @@ impl<'a> Desk<'a> {
     /// The run as it is now.
     #[must_use]
     pub fn run(&self) -> Arc<Run> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner).snapshot()
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner).snapshot()
     }
 }

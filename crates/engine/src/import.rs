@@ -9,9 +9,9 @@ use windlass_kernel::run::plan::{Plan, RunOutcome};
 use windlass_kernel::run::{Done, Event, Run, Usage};
 use windlass_kernel::{Code, Digest};
 
-use crate::book::Book;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::run_recorder::RunRecorder;
 use crate::start::NewRun;
 
 /// The largest file that is digested.
@@ -80,25 +80,24 @@ impl Engine {
     /// Puts a run that was just begun on hold, or ends it, before anything of it is done.
     pub(crate) fn stay(
         &self,
-        book: &mut Book,
+        recorder: &mut RunRecorder,
         wait: Option<String>,
         end: Option<(RunOutcome, String, String)>,
     ) -> Result<(), EngineError> {
         if let Some((outcome, reason, detail)) = end {
-            book.append(vec![Event::Begun {}, Event::Ended { outcome, reason, detail }])?;
-            return self.show(book);
+            recorder.append(vec![Event::Begun {}, Event::Ended { outcome, reason, detail }])?;
+            return Ok(());
         }
         let Some(why) = wait else { return Ok(()) };
-        book.append(vec![Event::Begun {}])?;
+        recorder.append(vec![Event::Begun {}])?;
         // With nothing left to do it just ends.
-        let left = book.run().all_phases().find(|(_, state)| state.done.is_none());
-        let Some(at) = left.map(|(phase, _)| phase.id.clone()) else { return self.show(book) };
-        let mut hold = self.measured(book.run().restart_hold(), book.run())?;
+        let left = recorder.run().all_phases().find(|(_, state)| state.done.is_none());
+        let Some(at) = left.map(|(phase, _)| phase.id.clone()) else { return Ok(()) };
+        let mut hold = self.measured(recorder.run().restart_hold(), recorder.run())?;
         if let Event::Held(held) = &mut hold {
             held.question = format!("{why}; approve to go on at phase `{at}`");
         }
-        book.append(vec![hold])?;
-        self.show(book)
+        recorder.append(vec![hold])
     }
 }
 

@@ -1,52 +1,41 @@
-//! Takes runs through their loops: asks the machine what comes next, records it, has it done.
+//! Takes runs through their loops: asks the machine what comes next, records it, performs it.
 //!
-//! No SQL, no HTTP, no terminal here. What is done outside is behind [`Hands`]; what files are written
-//! from the journal is behind [`Projector`]. Order, always: lease, load, `next`, append, then perform.
+//! No SQL, no HTTP, no terminal, no views here. The order is always: lease, load, `next`, append, then
+//! perform. Work is performed by [`Hands`]; observers ([`RunObservers`]) see what is recorded.
 
-mod book;
 mod branch;
-pub mod checkpoint;
 pub mod doers;
 mod drive;
 mod engine;
 mod error;
-mod find;
 mod git_vault;
-mod glance;
 mod hands;
 mod import;
 mod keeper;
-mod log;
 mod place;
-mod projection;
+mod purge;
 mod queue;
 mod recover;
 mod resume;
 mod review;
 mod rollback;
+mod run_recorder;
 mod start;
 mod stop;
-mod tally;
-pub mod telemetry;
 mod vault;
-mod watch;
 
-pub use book::Book;
-pub use engine::{Engine, Escort, Parts, Place, Prepared, Projector, Settings, Workshop};
+pub use engine::{Engine, HoldPackets, Parts, Place, Prepared, Settings, Workshop};
 pub use error::EngineError;
-pub use find::{Found, RunFilter, Runs};
 pub use git_vault::GitVault;
-pub use glance::Glance;
 pub use hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};
 pub use import::Imported;
 pub use keeper::Keeper;
 pub use place::GitPlace;
-pub use projection::Files;
+pub use purge::{Purged, PurgedOne, Retention};
 pub use queue::{Answered, Queue, Waiting};
 pub use recover::Recovered;
 pub use rollback::{RollbackPlan, RollbackRequest};
+pub use run_recorder::{EventExpander, RunObservers, RunRecorder};
 pub use start::NewRun;
 pub use stop::{Stop, StopRequest};
-pub use tally::{Standing, Tally};
 pub use vault::{Altered, How, Joined, Vault, Way};
-pub use watch::{Follower, Look, Step, Watcher};

@@ -1,12 +1,12 @@
 //! The queue of holds, and people's answers to them.
 
+use windlass_journal::{JournalError, RunFilter, Runs};
 use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Decision, Event, Hold, Resolution, Run, RunName, Vote};
 use windlass_kernel::{Code, Digest, State, TraceId};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::find::{RunFilter, Runs};
 use crate::resume::{name, refuse_ended};
 
 /// The longest name of a person and the longest reason, in bytes.
@@ -34,7 +34,7 @@ pub struct Queue {
     /// How many there are.
     pub count: usize,
     /// Those among the oldest whose traces do not hold together.
-    pub damaged: Vec<(RunName, EngineError)>,
+    pub damaged: Vec<(RunName, JournalError)>,
 }
 
 /// What an answer came to.
@@ -46,21 +46,21 @@ pub struct Answered {
     pub resolution: Resolution,
 }
 
-impl Runs {
+impl Queue {
     /// Lists the holds that wait, oldest first, at most `limit`, and how many there are. One that is
     /// damaged does not hide the others.
     ///
     /// # Errors
-    /// [`EngineError`] when the store cannot be read.
-    pub fn waiting(&self, limit: usize) -> Result<Queue, EngineError> {
+    /// [`JournalError`] when the store cannot be read.
+    pub fn read(runs: &Runs, limit: usize) -> Result<Self, JournalError> {
         let filter =
             RunFilter { open_only: true, state: Some(State::Checkpoint), limit: usize::MAX };
-        let found = self.list(&filter)?;
-        let mut queue = Queue { count: found.len(), ..Queue::default() };
+        let found = runs.list(&filter)?;
+        let mut queue = Self { count: found.len(), ..Self::default() };
         // Those that are older began earlier; only what is shown is read.
         for one in found.iter().rev().take(limit) {
             let trace_id = one.trace.head.trace_id;
-            let run = match self.read(trace_id) {
+            let run = match runs.read(trace_id) {
                 Ok(run) => run,
                 Err(error) if error.is_damage() => {
                     queue.damaged.push((one.name, error));
@@ -121,10 +121,10 @@ impl Engine {
             return Err(invalid("the name must be one line".to_owned()));
         }
         check("reason", reason, REASON_BYTES_MAX, "why")?;
-        let mut book = self.open(trace_id)?;
-        refuse_ended(book.run())?;
-        let run = name(book.run());
-        let Some(hold) = book.run().hold.clone() else {
+        let mut recorder = self.open(trace_id)?;
+        refuse_ended(recorder.run())?;
+        let run = name(recorder.run());
+        let Some(hold) = recorder.run().hold.clone() else {
             return Err(EngineError::NotOnHold { run });
         };
         match hold.resolution() {
@@ -136,8 +136,8 @@ impl Engine {
                 return Err(EngineError::AlreadyResolved { run, decision: "REJECTED" });
             }
         }
-        if hold.is_expired(self.source.now()) {
-            self.expire(&mut book)?;
+        if hold.is_expired(self.recording.source.now()) {
+            self.expire(&mut recorder)?;
         }
         if shown.is_some_and(|shown| shown != hold.shown) {
             return Err(EngineError::Stale { run });
@@ -160,17 +160,17 @@ impl Engine {
             reason: reason.to_owned(),
             shown: hold.shown,
         };
-        book.append(vec![Event::Voted(vote)])?;
-        self.show(&book)?;
-        let resolution = book
+        recorder.append(vec![Event::Voted(vote)])?;
+        let resolution = recorder
             .run()
             .hold
             .as_ref()
             .map_or(Resolution::Open, windlass_kernel::run::Hold::resolution);
-        if resolution == Resolution::Rejected && !book.run().rejection_is_a_verdict(&hold.held) {
-            self.end_rejected(&mut book)?;
+        if resolution == Resolution::Rejected && !recorder.run().rejection_is_a_verdict(&hold.held)
+        {
+            self.end_rejected(&mut recorder)?;
         }
-        Ok(Answered { run: book.run().clone(), resolution })
+        Ok(Answered { run: recorder.run().clone(), resolution })
     }
 }
 

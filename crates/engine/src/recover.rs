@@ -1,15 +1,14 @@
 //! What becomes of runs whose processes died: as their loops say.
 
+use tracing::{info, warn};
+use windlass_journal::{JournalError, RunFilter};
 use windlass_kernel::run::plan::{OnRestart, Plan, Requirement};
-use windlass_kernel::run::{Event, Run};
+use windlass_kernel::run::{Event, Run, RunName};
 use windlass_kernel::{State, TraceId};
-use windlass_store::AcquireError;
 
-use crate::book::Book;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::find::RunFilter;
-use crate::log::Watch;
+use crate::run_recorder::RunRecorder;
 
 /// How many of the newest runs are looked at for one whose end was not shown.
 const LATELY: usize = 20;
@@ -40,11 +39,10 @@ impl Engine {
                 continue;
             }
             let trace_id = found.trace.head.trace_id;
-            let watch = Watch::start();
             let one = self.take_up(trace_id);
-            watch.recovery(trace_id, &one);
+            log(trace_id, &one);
             match one {
-                Ok(None) | Err((_, EngineError::Acquire(AcquireError::Held { .. }))) => {}
+                Ok(None) | Err((_, EngineError::Journal(JournalError::Held(_)))) => {}
                 Ok(Some((on_restart, run))) => {
                     recovered.push(Recovered { trace_id, on_restart, result: Ok(run) });
                 }
@@ -81,10 +79,11 @@ impl Engine {
     fn show_ends(&self) -> Result<(), EngineError> {
         let filter = RunFilter { open_only: false, state: None, limit: LATELY };
         for found in self.list(&filter)? {
-            if found.trace.head.state == Some(State::Terminal)
-                && let Ok(run) = self.read(found.trace.head.trace_id)
-            {
-                self.projector.show(&run, &[])?;
+            if found.trace.head.state == Some(State::Terminal) {
+                match self.refresh(found.trace.head.trace_id) {
+                    Err(EngineError::Journal(error)) if error.is_damage() => {}
+                    shown => shown?,
+                }
             }
         }
         Ok(())
@@ -118,36 +117,50 @@ impl Engine {
         if on_restart == OnRestart::Resume {
             return self.resume(trace_id).map(|run| Some((on_restart, run))).map_err(fail);
         }
-        let mut book = self.open(trace_id).map_err(fail)?;
+        let mut recorder = self.open(trace_id).map_err(fail)?;
         // It may have gone on since it was listed.
-        if matches!(book.run().head.state, Some(State::Checkpoint | State::Terminal)) {
+        if matches!(recorder.run().head.state, Some(State::Checkpoint | State::Terminal)) {
             return Ok(None);
         }
-        if book.run().is_being_taken_back() {
-            let run = self.finish_rollback(book).map_err(fail)?;
+        if recorder.run().is_being_taken_back() {
+            let run = self.finish_rollback(recorder).map_err(fail)?;
             if run.hold.is_some() {
                 return Ok(Some((on_restart, run)));
             }
-            book = self.open(trace_id).map_err(fail)?;
+            recorder = self.open(trace_id).map_err(fail)?;
         }
         if on_restart == OnRestart::Terminate {
-            self.terminate(&mut book).map_err(fail)?;
+            self.terminate(&mut recorder).map_err(fail)?;
         } else {
-            self.ask_to_go_on(&mut book).map_err(fail)?;
+            self.ask_to_go_on(&mut recorder).map_err(fail)?;
         }
-        Ok(Some((on_restart, book.run().clone())))
+        Ok(Some((on_restart, recorder.run().clone())))
     }
 
     /// Puts a run whose process died on hold.
-    fn ask_to_go_on(&self, book: &mut Book) -> Result<(), EngineError> {
-        let hold = self.measured(book.run().restart_hold(), book.run())?;
-        let mut events = match book.run().head.state {
+    fn ask_to_go_on(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
+        let hold = self.measured(recorder.run().restart_hold(), recorder.run())?;
+        let mut events = match recorder.run().head.state {
             Some(State::Init) => vec![Event::Begun {}],
             Some(State::Resumed) => vec![Event::Continued {}],
             Some(_) | None => Vec::new(),
         };
         events.push(hold);
-        book.append(events)?;
-        self.show(book)
+        recorder.append(events)
+    }
+}
+
+fn log(trace_id: TraceId, result: &Result<Option<(OnRestart, Run)>, (OnRestart, EngineError)>) {
+    let run_id = RunName::of(trace_id);
+    match result {
+        Ok(None) => {}
+        Ok(Some((on_restart, run))) => {
+            let state = run.head.state.map(State::as_str);
+            info!(%run_id, %trace_id, ?on_restart, state, "run recovered");
+        }
+        Err((on_restart, error)) => {
+            let code = error.code().as_str();
+            warn!(%run_id, %trace_id, ?on_restart, code, "run not recovered");
+        }
     }
 }

@@ -1,17 +1,15 @@
 //! Taking a run up again: after a person's answer, or after its process died.
 
+use windlass_journal::{Check, Reader};
 use windlass_kernel::run::plan::{OnRestart, Requirement, RunOutcome, Trigger};
 use windlass_kernel::run::{Event, Held, Hold, Resolution, Run};
-use windlass_kernel::{State, Timestamp, TraceId};
+use windlass_kernel::{Call, State, Timestamp, TraceId};
 use windlass_runtime::{Answer, GatewayError, Voice};
 
-use crate::book::Book;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::queue::{NAME_BYTES_MAX, REASON_BYTES_MAX};
-
-/// More than a call ever has.
-const CALL_ENTRIES_MAX: usize = 64;
+use crate::run_recorder::RunRecorder;
 
 impl Engine {
     /// Takes a run up again and takes it as far as it goes.
@@ -27,7 +25,7 @@ impl Engine {
         self.stop.check(Some(&run_id))?;
         if seen.ended.is_some() {
             // Its process may have died before the files that show its end were written.
-            self.projector.show(&seen, &[])?;
+            self.refresh(trace_id)?;
         }
         refuse_ended(&seen)?;
         let plan = seen.plan().cloned();
@@ -36,26 +34,26 @@ impl Engine {
             Some(plan) => self.lock_for(plan, own)?,
             None => Vec::new(),
         };
-        let mut book = self.open(trace_id)?;
-        refuse_ended(book.run())?;
-        if book.run().is_being_taken_back() && book.run().head.state == Some(State::Running) {
+        let mut recorder = self.open(trace_id)?;
+        refuse_ended(recorder.run())?;
+        if recorder.run().is_being_taken_back() && recorder.run().head.state == Some(State::Running)
+        {
             // A person has asked for it: it comes to its end whatever else is to be said.
-            let run = self.finish_rollback(book)?;
+            let run = self.finish_rollback(recorder)?;
             if run.hold.is_some() {
                 return Ok(run);
             }
-            book = self.open(trace_id)?;
+            recorder = self.open(trace_id)?;
         }
-        match book.run().head.state {
-            Some(State::Checkpoint) => self.take_up_hold(&mut book)?,
-            Some(_) | None => self.take_up_interrupted(&mut book)?,
+        match recorder.run().head.state {
+            Some(State::Checkpoint) => self.take_up_hold(&mut recorder)?,
+            Some(_) | None => self.take_up_interrupted(&mut recorder)?,
         }
-        self.show(&book)?;
-        self.drive(book)
+        self.drive(recorder)
     }
 
-    fn take_up_hold(&self, book: &mut Book) -> Result<(), EngineError> {
-        let run = book.snapshot();
+    fn take_up_hold(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
+        let run = recorder.snapshot();
         let run_id = name(&run);
         let Some(hold) = &run.hold else {
             return Err(EngineError::NotOnHold { run: run_id });
@@ -65,17 +63,17 @@ impl Engine {
         if requires_clean {
             self.place.require_as_left(&self.workspace(&run), &run)?;
         }
-        self.projector.check_hold(&run)?;
-        self.require_policy(book)?;
-        if hold.is_expired(self.source.now()) {
-            return self.expire(book);
+        self.packets.check(&run)?;
+        self.require_policy(recorder)?;
+        if hold.is_expired(self.recording.source.now()) {
+            return self.expire(recorder);
         }
         match hold.resolution() {
             Resolution::Open => {
                 Err(EngineError::Unresolved { run: run_id, question: hold.held.question.clone() })
             }
             Resolution::Rejected if !run.rejection_is_a_verdict(&hold.held) => {
-                self.end_rejected(book)?;
+                self.end_rejected(recorder)?;
                 let ended = EngineError::Ended {
                     run: run_id,
                     outcome: RunOutcome::Blocked.as_str(),
@@ -86,7 +84,7 @@ impl Engine {
             Resolution::Approved | Resolution::Rejected => {
                 self.decide_call(&run, hold, Answer::Approve)?;
                 let by = self.settings.by.clone();
-                book.append(vec![Event::Resumed { by }])
+                recorder.append(vec![Event::Resumed { by }])
             }
         }
     }
@@ -118,55 +116,54 @@ impl Engine {
         }
     }
 
-    /// When a call was handed over the last time, if it was.
+    /// When a call was dispatched last, if it was.
     fn last_dispatch(&self, call: TraceId) -> Result<Option<Timestamp>, EngineError> {
-        let entries = self.store.list_log_entries(call, 0, CALL_ENTRIES_MAX)?;
-        let first = entries.iter().rev().find(|one| one.entry.to_state == State::Executing);
-        let again = self.store.list_redispatches(call)?.last().map(|again| again.ts);
-        Ok(again.or(first.map(|one| one.entry.ts)))
+        let state = Reader::<Call>::state_of(self.store(), call, Check::Verified)?;
+        let again = self.store().list_redispatches(call)?.last().map(|again| again.ts);
+        Ok(again.or(state.tool_call.map(|(tool_call, _)| tool_call.ts)))
     }
 
-    fn take_up_interrupted(&self, book: &mut Book) -> Result<(), EngineError> {
-        self.require_policy(book)?;
-        let on_restart = book.run().plan().map(|plan| plan.on_restart);
+    fn take_up_interrupted(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
+        self.require_policy(recorder)?;
+        let on_restart = recorder.run().plan().map(|plan| plan.on_restart);
         if on_restart == Some(OnRestart::Terminate) {
-            let run = name(book.run());
-            self.terminate(book)?;
+            let run = name(recorder.run());
+            self.terminate(recorder)?;
             let (outcome, reason) = (RunOutcome::Blocked.as_str(), TERMINATED.to_owned());
             return Err(EngineError::Ended { run, outcome, reason });
         }
-        if matches!(book.run().head.state, Some(State::Running)) {
+        if matches!(recorder.run().head.state, Some(State::Running)) {
             let by = self.settings.by.clone();
-            book.append(vec![Event::Restarted { by }])?;
+            recorder.append(vec![Event::Restarted { by }])?;
         }
         Ok(())
     }
 
     /// Ends a run whose policy is not the one in force.
-    fn require_policy(&self, book: &mut Book) -> Result<(), EngineError> {
-        let recorded = book.run().started.as_ref().map(|started| started.policy_hash);
+    fn require_policy(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
+        let recorded = recorder.run().started.as_ref().map(|started| started.policy_hash);
         if recorded == Some(self.settings.policy_hash) {
             return Ok(());
         }
-        let run = name(book.run());
-        self.end(book, POLICY_CHANGED, "the policy has changed since the run began")?;
+        let run = name(recorder.run());
+        self.end(recorder, POLICY_CHANGED, "the policy has changed since the run began")?;
         Err(EngineError::PolicyChanged { run })
     }
 
     /// Ends a run whose hold nobody answered in time.
-    pub(crate) fn expire(&self, book: &mut Book) -> Result<(), EngineError> {
-        let run = name(book.run());
-        self.end(book, EXPIRED, "nobody answered the hold in time")?;
+    pub(crate) fn expire(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
+        let run = name(recorder.run());
+        self.end(recorder, EXPIRED, "nobody answered the hold in time")?;
         Err(EngineError::Expired { run })
     }
 
     /// Ends a run whose hold was rejected.
-    pub(crate) fn end_rejected(&self, book: &mut Book) -> Result<(), EngineError> {
-        let run = book.snapshot();
+    pub(crate) fn end_rejected(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
+        let run = recorder.snapshot();
         if let Some(hold) = &run.hold {
             self.decide_call(&run, hold, Answer::Deny)?;
         }
-        let detail = book
+        let detail = recorder
             .run()
             .hold
             .as_ref()
@@ -174,18 +171,26 @@ impl Engine {
             .map_or_else(String::new, |(vote, _)| {
                 format!("rejected by {}: {}", vote.by, vote.reason)
             });
-        self.end(book, REJECTED, &detail)
+        self.end(recorder, REJECTED, &detail)
     }
 
     /// Ends a run whose loop does not go on after a death.
-    pub(crate) fn terminate(&self, book: &mut Book) -> Result<(), EngineError> {
-        self.end(book, TERMINATED, "the run's process died, and the loop does not go on by itself")
+    pub(crate) fn terminate(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
+        self.end(
+            recorder,
+            TERMINATED,
+            "the run's process died, and the loop does not go on by itself",
+        )
     }
 
-    fn end(&self, book: &mut Book, reason: &str, detail: &str) -> Result<(), EngineError> {
+    fn end(
+        &self,
+        recorder: &mut RunRecorder,
+        reason: &str,
+        detail: &str,
+    ) -> Result<(), EngineError> {
         let (reason, detail) = (reason.to_owned(), detail.to_owned());
-        book.append(vec![Event::Ended { outcome: RunOutcome::Blocked, reason, detail }])?;
-        self.show(book)
+        recorder.append(vec![Event::Ended { outcome: RunOutcome::Blocked, reason, detail }])
     }
 }
 

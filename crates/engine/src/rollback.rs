@@ -7,13 +7,13 @@ use std::sync::Mutex;
 use windlass_kernel::run::{CheckpointRecord, Event, Next, PhaseStatus, Rollback, Run};
 use windlass_kernel::{CheckpointId, Code, State, TraceId};
 
-use crate::book::Book;
 use crate::drive::lock;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::keeper::Keeper;
 use crate::queue::{NAME_BYTES_MAX, REASON_BYTES_MAX};
 use crate::resume::name;
+use crate::run_recorder::RunRecorder;
 use crate::vault::{Altered, How, Way};
 
 /// What a person asks for.
@@ -94,14 +94,14 @@ impl Engine {
             Some(plan) => self.lock_for(plan, own)?,
             None => Vec::new(),
         };
-        let mut book = self.open(trace_id)?;
-        if book.run().rolling_back().is_some() {
+        let mut recorder = self.open(trace_id)?;
+        if recorder.run().rolling_back().is_some() {
             // One that was cut off comes to its end first.
-            let run = self.finish_rollback(book)?;
+            let run = self.finish_rollback(recorder)?;
             drop(run);
-            book = self.open(trace_id)?;
+            recorder = self.open(trace_id)?;
         }
-        let run = book.snapshot();
+        let run = recorder.snapshot();
         let policy = run.started.as_ref().map(|started| started.policy_hash);
         if request.resume && policy != Some(self.settings.policy_hash) {
             let message = "the policy has changed since the run began: it can be taken back, and not \
@@ -116,9 +116,8 @@ impl Engine {
             events.push(Event::Begun {});
         }
         events.push(Event::RollbackBegun(Box::new(rollback)));
-        book.append(events)?;
-        self.show(&book)?;
-        self.drive(book)
+        recorder.append(events)?;
+        self.drive(recorder)
     }
 
     /// Keeps the present and says from where to where the run is taken.
@@ -202,11 +201,10 @@ impl Engine {
     }
 
     /// Restores the files of a rollback that is on record.
-    pub(crate) fn restore(&self, book: &Mutex<Book>) -> Result<(), EngineError> {
+    pub(crate) fn restore(&self, recorder: &Mutex<RunRecorder>) -> Result<(), EngineError> {
         let (run, resuming) = {
-            let book = lock(book);
-            let begun = book.last().iter().any(|event| matches!(event, Event::RollbackBegun(_)));
-            (book.snapshot(), !begun)
+            let recorder = lock(recorder);
+            (recorder.snapshot(), !recorder.has_just_begun_rollback())
         };
         let Some(rollback) = run.rolling_back() else { return Ok(()) };
         let workspace = self.workspace(&run);
@@ -217,22 +215,22 @@ impl Engine {
             self.keeper().map(Keeper::worked)?;
         }
         let change = self.place.change(&workspace, &run)?;
-        self.record(book, Event::RolledBack { change })
+        self.record(recorder, Event::RolledBack { change })
     }
 
     /// Brings a rollback to its end that its process was cut off from.
-    pub(crate) fn finish_rollback(&self, book: Book) -> Result<Run, EngineError> {
-        let book = Mutex::new(book);
+    pub(crate) fn finish_rollback(&self, recorder: RunRecorder) -> Result<Run, EngineError> {
+        let recorder = Mutex::new(recorder);
         // With nothing to restore it does nothing.
-        self.restore(&book)?;
-        let next = lock(&book).run().next();
+        self.restore(&recorder)?;
+        let next = lock(&recorder).run().next();
         let held = if let Next::Record(event) = next { Some(*event) } else { None };
         let held = held.filter(|event| matches!(event, Event::Held(_)));
         if let Some(held) = held {
-            let held = self.measured(held, lock(&book).run())?;
-            self.record(&book, held)?;
+            let held = self.measured(held, lock(&recorder).run())?;
+            self.record(&recorder, held)?;
         }
-        let run = lock(&book).run().clone();
+        let run = lock(&recorder).run().clone();
         Ok(run)
     }
 }

@@ -8,9 +8,9 @@ use windlass_kernel::run::plan::{Plan, Requirement, RunOutcome};
 use windlass_kernel::run::{Done, Run, RunName, Started};
 use windlass_kernel::{Code, Digest, TraceId};
 
-use crate::book::Book;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::run_recorder::RunRecorder;
 
 /// What a run is started with.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl Engine {
         if new.plan.require.contains(&Requirement::CleanRepo) {
             self.place.require_clean(root)?;
         }
-        let trace_id = TraceId(self.source.fresh_id());
+        let trace_id = TraceId(self.recording.source.fresh_id());
         let run_id = RunName::of(trace_id).to_string();
         let worktree = match (&base, new.worktree) {
             (Some(base), true) => {
@@ -119,12 +119,9 @@ impl Engine {
             task: new.task,
             worktree,
         };
-        let mut book = Book::begin(&self.store, &self.source, trace_id, started)?
-            .with_escort(self.escort.clone())
-            .with_keeper(self.keeper.clone());
-        self.show(&book)?;
-        self.stay(&mut book, new.wait, new.end)?;
-        self.drive(book)
+        let mut recorder = RunRecorder::begin(&self.recording, trace_id, started)?;
+        self.stay(&mut recorder, new.wait, new.end)?;
+        self.drive(recorder)
     }
 
     /// Takes the locks that a loop needs: the workspace unless it has its own, and the loop itself

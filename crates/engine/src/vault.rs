@@ -2,6 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
+use serde_json::json;
+
 use windlass_kernel::Digest;
 use windlass_kernel::run::CheckpointArtifact;
 
@@ -161,4 +164,20 @@ pub enum Joined {
         /// What git said.
         messages: Vec<String>,
     },
+}
+
+impl Serialize for Altered {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        json!({
+            "path": self.path.to_string_lossy(),
+            "change": match self.how {
+                How::Added => "added",
+                How::Removed => "removed",
+                How::Modified => "modified",
+            },
+            "bytes_before": self.before,
+            "bytes_after": self.after,
+        })
+        .serialize(serializer)
+    }
 }

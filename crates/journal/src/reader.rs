@@ -1,5 +1,7 @@
 //! Folding a trace from a store.
 
+use std::ops::ControlFlow;
+
 use windlass_kernel::{ChainError, Head, ReplayPoint, TraceId};
 use windlass_store::{Record, Store, TraceState};
 
@@ -77,16 +79,16 @@ impl<F: Fold> Reader<F> {
         self.state
     }
 
-    /// Reads to the end of the trace, calling `each` for every entry.
+    /// Reads to the end of the trace, or until `each` breaks, calling it for every entry.
     ///
     /// # Errors
-    /// As [`Reader::read`].
+    /// As [`Reader::read`]; what comes after a break is not read and not verified.
     pub fn for_each(
         &mut self,
         store: &dyn Store,
-        each: &mut (dyn FnMut(&Step<'_, F>) + Send),
+        each: &mut dyn FnMut(&Step<'_, F>) -> ControlFlow<()>,
     ) -> Result<(), JournalError> {
-        self.read(store, &mut [Box::new(Each(each))])
+        self.read_with(store, &mut [], each)
     }
 
     /// Reads to the end of the trace, showing every entry to the observers.
@@ -99,6 +101,15 @@ impl<F: Fold> Reader<F> {
         store: &dyn Store,
         observers: &mut [Box<dyn Observer<F> + '_>],
     ) -> Result<(), JournalError> {
+        self.read_with(store, observers, &mut |_| ControlFlow::Continue(()))
+    }
+
+    fn read_with(
+        &mut self,
+        store: &dyn Store,
+        observers: &mut [Box<dyn Observer<F> + '_>],
+        each: &mut dyn FnMut(&Step<'_, F>) -> ControlFlow<()>,
+    ) -> Result<(), JournalError> {
         if self.check == Check::Verified {
             self.load_recorded(store)?;
         }
@@ -108,13 +119,14 @@ impl<F: Fold> Reader<F> {
             let after = self.state.head().sequence_number;
             let page = store.list_log_entries(trace_id, after, PAGE)?;
             for record in &page {
-                self.fold(record, &mut buffer, observers)?;
+                if self.fold(record, &mut buffer, observers, each)?.is_break() {
+                    return Ok(());
+                }
             }
             if page.len() < PAGE {
-                break;
+                return self.compare_end();
             }
         }
-        self.compare_end()
     }
 
     /// Loads what a verified trace is compared with.
@@ -143,7 +155,8 @@ impl<F: Fold> Reader<F> {
         record: &Record,
         buffer: &mut Vec<u8>,
         observers: &mut [Box<dyn Observer<F> + '_>],
-    ) -> Result<(), JournalError> {
+        each: &mut dyn FnMut(&Step<'_, F>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, JournalError> {
         let Record { entry, body } = record;
         let trace_id = self.state.head().trace_id;
         let corrupt = |source| JournalError::Corrupt { trace_id, source };
@@ -172,16 +185,17 @@ impl<F: Fold> Reader<F> {
             observer.before(&self.state, &artifact);
         }
         self.state.apply(entry, &artifact, head).map_err(corrupt)?;
-        let state = &self.state;
+        if let Some(point) = &self.replay_point
+            && point.checkpoint_sequence_number == head.sequence_number
+        {
+            point.agrees_with(&head).map_err(corrupt)?;
+        }
+        let (artifact, state) = (&artifact, &self.state);
+        let step = Step { entry, artifact, state, origin: Origin::Read };
         for observer in observers.iter_mut() {
-            observer.after(&Step { entry, artifact: &artifact, state, origin: Origin::Read });
+            observer.after(&step);
         }
-        match &self.replay_point {
-            Some(point) if point.checkpoint_sequence_number == head.sequence_number => {
-                point.agrees_with(&head).map_err(corrupt)
-            }
-            Some(_) | None => Ok(()),
-        }
+        Ok(each(&step))
     }
 
     /// Compares the end of a verified trace with what was recorded apart from its entries.
@@ -194,20 +208,6 @@ impl<F: Fold> Reader<F> {
             let (sequence_number, reason) = (1, "the trace is recorded under another plan");
             return Err(corrupt(ChainError::Link { sequence_number, reason }));
         }
-        Ok(())
-    }
-}
-
-struct Each<'a, F: Fold>(&'a mut (dyn FnMut(&Step<'_, F>) + Send));
-
-impl<F: Fold> Observer<F> for Each<'_, F> {
-    fn before(&mut self, _: &F, _: &F::Artifact) {}
-
-    fn after(&mut self, step: &Step<'_, F>) {
-        (self.0)(step);
-    }
-
-    fn durable(&mut self, _: &F) -> Result<(), crate::observer::ObserverError> {
         Ok(())
     }
 }

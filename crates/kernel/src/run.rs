@@ -25,7 +25,7 @@ mod state;
 pub use branch::{Branch, Conflict, Merging};
 pub use checkpoint::{
     Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointRecord, CheckpointSide,
-    DueCheckpoint, Rollback, Workspace,
+    DueCheckpoint, Rollback, Workspace, checkpoint_name,
 };
 pub use consensus::{APPROVED, CONDITIONAL, REJECTED, Review};
 pub use event::{Event, Note, RunEvent};

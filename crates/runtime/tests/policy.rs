@@ -130,7 +130,7 @@ fn a_secret_in_a_request_is_refused_and_not_stored() {
         assert!(!stored(&world).contains(SECRET), "{request:?}");
         assert!(stored(&world).contains("[redacted:WORLD_"), "{request:?}");
         assert_eq!(world.tools.lock().dispatches, []);
-        let verified = windlass_runtime::verify(&world.store(), &mut |_| {}).unwrap();
+        let verified = windlass_journal::verify_store(&world.store(), &mut |_| {}).unwrap();
         assert_eq!((verified.broken, verified.traces), (0, 1));
     }
 }

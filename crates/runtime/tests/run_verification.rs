@@ -1,8 +1,9 @@
-//! Verification of runs: an event must be what its entry says, and must be able to have happened.
+//! StoreReport of runs: an event must be what its entry says, and must be able to have happened.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
+use windlass_journal::{StoreReport, verify_store};
 use windlass_kernel::run::plan::{
     Budget, Concurrency, Doer, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
 };
@@ -11,7 +12,6 @@ use windlass_kernel::{
     ArtifactId, ArtifactType, Code, Digest, Draft, Entry, Head, HolderId, PlanId, State, Timestamp,
     TraceId, Transition, Uuid7, canon,
 };
-use windlass_runtime::{Verification, verify};
 use windlass_store::{MemoryStore, Record, Shared, TraceState};
 
 fn id(number: u64) -> Uuid7 {
@@ -131,7 +131,7 @@ impl Writer {
     }
 }
 
-fn verified(runs: &[Writer]) -> Verification {
+fn verified(runs: &[Writer]) -> StoreReport {
     let shared = Shared::default();
     shared.tamper(|tables| {
         for run in runs {
@@ -142,7 +142,7 @@ fn verified(runs: &[Writer]) -> Verification {
             tables.entries.insert(trace_id, run.records.clone());
         }
     });
-    verify(&MemoryStore::open(&shared, HolderId(id(1))), &mut |_| {}).unwrap()
+    verify_store(&MemoryStore::open(&shared, HolderId(id(1))), &mut |_| {}).unwrap()
 }
 
 #[track_caller]
@@ -182,8 +182,10 @@ fn whole(number: u64) -> Writer {
 fn hold_of(run: &Writer) -> Event {
     let mut folded = windlass_kernel::run::Run::empty(run.head.trace_id);
     for record in &run.records {
-        let head = folded.head.admit(&record.entry, &mut Vec::new()).unwrap();
-        folded.follow(&record.entry, record.body.as_deref().unwrap(), head).unwrap();
+        let entry = &record.entry;
+        let head = folded.head.admit(entry, &mut Vec::new()).unwrap();
+        let event = RunEvent::of_entry(entry, record.body.as_deref().unwrap()).unwrap();
+        folded.apply(&event.event, entry.artifact_digest, entry.ts, head).unwrap();
     }
     let next = folded.next();
     let windlass_kernel::run::Next::Record(event) = next else { unreachable!("{next:?}") };
@@ -193,7 +195,7 @@ fn hold_of(run: &Writer) -> Event {
 #[test]
 fn runs_that_hold_are_found_to_hold() {
     let runs: Vec<Writer> = (1..200).map(whole).collect();
-    let expected = Verification { traces: 199, entries: 1990, ..Verification::default() };
+    let expected = StoreReport { traces: 199, entries: 1990, ..StoreReport::default() };
     assert_eq!(verified(&runs), expected);
     assert_eq!(verified(&[half(1)]).broken, 0);
 }

@@ -109,7 +109,7 @@ fn fail_at_each_call(
             if let Ok(told) = told {
                 assert_eq!((told.state, &told.result), (end.state, &end.result), "{at}");
             }
-            let verified = windlass_runtime::verify(&world.store(), &mut |_| {}).unwrap();
+            let verified = windlass_journal::verify_store(&world.store(), &mut |_| {}).unwrap();
             assert_eq!(verified.broken, 0);
             let tools = world.tools.lock();
             assert!(tools.runs.values().all(|run| run.executed - run.undone <= 1), "{tools:?}");

@@ -1,11 +1,11 @@
-//! Verification of a whole store finds every kind of tampering, and says where it begins.
+//! StoreReport of a whole store finds every kind of tampering, and says where it begins.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
+use windlass_journal::{StoreReport, verify_store};
 use windlass_kernel::{Code, Digest, ReplayPoint, ReplayPointState, State, TraceId, Uuid7};
-use windlass_runtime::{Verification, verify};
 use windlass_store::{Record, Tables};
 use windlass_testkit::gateway::{TestSupervisor, World, call};
 
@@ -18,8 +18,8 @@ fn world() -> (World, [TraceId; 3]) {
     (world, traces)
 }
 
-fn verified(world: &World) -> Verification {
-    verify(&world.store(), &mut |_| {}).unwrap()
+fn verified(world: &World) -> StoreReport {
+    verify_store(&world.store(), &mut |_| {}).unwrap()
 }
 
 fn records(tables: &mut Tables, trace_id: TraceId) -> &mut Vec<Record> {
@@ -29,9 +29,9 @@ fn records(tables: &mut Tables, trace_id: TraceId) -> &mut Vec<Record> {
 #[test]
 fn an_untouched_store_holds_together() {
     let (world, _) = world();
-    let expected = Verification { traces: 3, entries: 7, ..Verification::default() };
+    let expected = StoreReport { traces: 3, entries: 7, ..StoreReport::default() };
     assert_eq!(verified(&world), expected);
-    assert_eq!(verified(&World::default()), Verification::default());
+    assert_eq!(verified(&World::default()), StoreReport::default());
 }
 
 type Tamper = fn(&mut Tables, TraceId);

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use windlass_journal::TraceVerifier;
 use windlass_kernel::artifact::SettledBy;
 use windlass_kernel::canon::CanonError;
 use windlass_kernel::run::{self, Event, Run, RunEvent};
 use windlass_kernel::{
-    Artifact, ArtifactType, ChainError, Digest, Entry, Head, Link, Links, PlanId, State, TraceId,
-    is_call_artifact,
+    Artifact, ArtifactType, ChainError, Digest, Entry, Head, PlanId, State, TraceId, is_call_artifact,
 };
 
 /// The longest line.
@@ -64,75 +64,53 @@ pub(crate) struct Named {
     pub(crate) state: Option<State>,
 }
 
-/// A trace that is being read.
+/// A trace of a bundle that is being verified.
 pub(crate) struct Trace {
-    /// The end of what holds so far.
-    pub(crate) head: Head,
-    /// How many artifacts were purged.
-    pub(crate) purged: u64,
+    verifier: TraceVerifier,
     /// The digests of a call's entries: never more than four.
     pub(crate) digests: Vec<Digest>,
     /// The calls that it names.
     pub(crate) calls: Vec<Named>,
     /// The plan that a call says it belongs to.
     pub(crate) plan_id: Option<PlanId>,
-    links: Links,
-    run: Option<Box<Run>>,
-    buffer: Vec<u8>,
 }
 
 impl Trace {
     pub(crate) fn new(trace_id: TraceId) -> Self {
-        Self {
-            head: Head::empty(trace_id),
-            purged: 0,
-            digests: Vec::new(),
-            calls: Vec::new(),
-            plan_id: None,
-            links: Links::default(),
-            run: None,
-            buffer: Vec::new(),
-        }
+        let verifier = TraceVerifier::new(trace_id);
+        Self { verifier, digests: Vec::new(), calls: Vec::new(), plan_id: None }
     }
 
-    /// The run as all its events tell it; `None` when it is a call, or an event was purged.
+    /// The end of what was verified.
+    pub(crate) const fn head(&self) -> &Head {
+        self.verifier.head()
+    }
+
+    /// How many artifacts were purged.
+    pub(crate) const fn purged(&self) -> u64 {
+        self.verifier.purged()
+    }
+
+    /// The run; `None` when it is a call, or an event was purged.
     pub(crate) fn run(&self) -> Option<&Run> {
-        if self.purged == 0 { self.run.as_deref() } else { None }
+        self.verifier.run()
     }
 
-    /// Checks that an entry with its artifact comes next.
+    /// Verifies that an entry with its artifact comes next.
     pub(crate) fn push(&mut self, entry: &Entry, body: Option<&[u8]>) -> Result<(), ChainError> {
-        let head = self.head.admit(entry, &mut self.buffer)?;
+        self.verifier.push(entry, body)?;
         if is_call_artifact(entry.artifact_type) {
             self.digests.push(entry.entry_digest);
         }
-        let Some(body) = body else {
-            // The chain holds without its artifacts; what follows cannot be linked to them.
-            self.purged += 1;
-            self.head = head;
-            return Ok(());
-        };
-        let mismatch = || ChainError::Artifact {
+        let Some(body) = body else { return Ok(()) };
+        if entry.artifact_type == ArtifactType::ActionRequest {
+            self.plan_id = plan_of(body);
+        }
+        let named = named(entry.artifact_type, body).map_err(|_| ChainError::Artifact {
             sequence_number: entry.sequence_number,
             artifact: entry.artifact_type.as_str(),
-        };
-        if Digest::of(body) != entry.artifact_digest {
-            return Err(mismatch());
-        }
-        if is_call_artifact(entry.artifact_type) {
-            let link = Link::read(entry.artifact_type, body).map_err(|_| mismatch())?;
-            if self.purged == 0 {
-                self.links.follow(entry, link)?;
-            }
-            if entry.artifact_type == ArtifactType::ActionRequest {
-                self.plan_id = plan_of(body);
-            }
-        } else if self.purged == 0 {
-            let run = self.run.get_or_insert_with(|| Box::new(Run::empty(entry.trace_id)));
-            run.follow(entry, body, head)?;
-        }
-        self.calls.extend(named(entry.artifact_type, body).map_err(|_| mismatch())?);
-        self.head = head;
+        })?;
+        self.calls.extend(named);
         Ok(())
     }
 }

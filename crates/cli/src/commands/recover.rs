@@ -98,7 +98,7 @@ fn what_happened(recovered: &Recovered) -> String {
             (None, Plan::Compensate) => format!("{}, undone", report.state),
             (None, Plan::Judge | Plan::Hold) => report.state.to_string(),
         },
-        Err(GatewayError::Acquire(_)) => "in use by a live process".to_owned(),
+        Err(GatewayError::Journal(JournalError::Held(_))) => "in use by a live process".to_owned(),
         Err(error) => {
             let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
             format!("{error}{} [{}]", cause.unwrap_or_default(), error.code())
@@ -109,7 +109,7 @@ fn what_happened(recovered: &Recovered) -> String {
 fn print(recovered: &Recovered, output: &Output) -> Result<(), Failure> {
     let ink = match &recovered.result {
         Ok(recovery) if recovery.report.hold.is_some() => Ink::Warn,
-        Ok(_) | Err(GatewayError::Acquire(_)) => Ink::Good,
+        Ok(_) | Err(GatewayError::Journal(JournalError::Held(_))) => Ink::Good,
         Err(_) => Ink::Bad,
     };
     let what = output.paint(&plain(&what_happened(recovered)), ink);
@@ -166,7 +166,7 @@ fn exit_of_run(recovered: &RecoveredRun) -> u8 {
 fn exit_of_call(recovered: &Recovered) -> u8 {
     match &recovered.result {
         Ok(recovery) if recovery.report.hold.is_some() => exit_of(Code::CallOnHold),
-        Ok(_) | Err(GatewayError::Acquire(_)) => 0,
+        Ok(_) | Err(GatewayError::Journal(JournalError::Held(_))) => 0,
         Err(error) => exit_of(error.code()),
     }
 }

@@ -52,7 +52,7 @@ pub(super) fn count(number: u64, one: &str, many: &str) -> String {
 
 fn all(store: &dyn Store, output: &Output) -> Done {
     let bar = output.progress("verifying", "entries");
-    let report = windlass_runtime::verify(store, &mut |entries| bar.set_position(entries))?;
+    let report = windlass_journal::verify_store(store, &mut |entries| bar.set_position(entries))?;
     bar.finish_and_clear();
     if output.json {
         let mut value = serde_json::to_value(&report).unwrap_or_default();

@@ -113,8 +113,11 @@ pub(super) fn shipped() -> BTreeMap<String, Box<dyn Builtin>> {
     list.into_iter().map(|(name, builtin)| (name.to_owned(), builtin)).collect()
 }
 
-/// A list of texts in a task; absent is empty, and anything else is a fault.
-pub(crate) fn texts<'a>(task: &'a Value, pointer: &str) -> Result<Vec<&'a str>, String> {
+/// A list of texts in a task; an absent list is empty.
+///
+/// # Errors
+/// A message when the value is something else.
+pub fn texts<'a>(task: &'a Value, pointer: &str) -> Result<Vec<&'a str>, String> {
     let fault = || format!("the task's `{}` is not a list of texts", pointer.trim_matches('/'));
     match task.pointer(pointer) {
         None | Some(Value::Null) => Ok(Vec::new()),

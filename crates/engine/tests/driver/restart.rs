@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use windlass_journal::verify_store;
 use windlass_kernel::Code;
 use windlass_kernel::run::{Event, Run};
-use windlass_runtime::verify;
 
 use crate::faults::Fault;
 use crate::telemetry::check;
@@ -42,7 +42,7 @@ fn timeless(events: &[Event]) -> Vec<Value> {
 
 fn whole(world: &World) {
     let process = world.process(Fault::None);
-    let report = verify(process.store.as_ref(), &mut |_| {}).unwrap();
+    let report = verify_store(process.store.as_ref(), &mut |_| {}).unwrap();
     assert_eq!(report.broken, 0, "{:?}", report.problems);
 }
 

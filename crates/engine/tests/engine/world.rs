@@ -330,7 +330,7 @@ impl World {
     /// Every trace of the store holds together.
     pub fn verify(&self) {
         let store = self.base.store();
-        let verification = windlass_runtime::verify(&store, &mut |_| {}).unwrap();
+        let verification = windlass_journal::verify_store(&store, &mut |_| {}).unwrap();
         assert_eq!(verification.problems, Vec::new());
         let runs = Runs::new(Arc::new(store));
         let all = RunFilter { open_only: false, state: None, limit: usize::MAX };

@@ -64,6 +64,12 @@ pub struct Workspace {
     pub tree: String,
 }
 
+/// The name of a checkpoint in its run.
+#[must_use]
+pub fn checkpoint_name(side: CheckpointSide, phase: &str, version: u32) -> String {
+    format!("{}_{phase}_v{version}", side.as_str())
+}
+
 /// On which side of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]

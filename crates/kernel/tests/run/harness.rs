@@ -9,8 +9,8 @@ use windlass_kernel::run::{
     Work,
 };
 use windlass_kernel::{
-    ArtifactId, ArtifactType, ChainError, Digest, Draft, Entry, Head, State, Timestamp, TraceId, Transition,
-    Uuid7,
+    ArtifactId, ArtifactType, ChainError, Digest, Draft, Entry, Head, State, Timestamp, TraceId,
+    Transition, Uuid7,
 };
 
 use crate::keeping::{name_of, reviewer_name};

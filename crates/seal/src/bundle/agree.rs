@@ -45,7 +45,7 @@ impl<R: std::io::Read + std::io::Seek> Checker<'_, R> {
         let mut faults = Vec::new();
         for (trace_id, trace) in &self.traces {
             let of_run = signed.get(trace_id).is_some_and(|signed| {
-                signed.is_of(&trace.head)
+                signed.is_of(trace.head())
                     && signed.run_id.as_deref() == Some(&manifest.run_id)
                     && signed.policy_hash == manifest.policy_hash
             });
@@ -85,12 +85,12 @@ impl<R: std::io::Read + std::io::Seek> Checker<'_, R> {
                 left.extend(call.into_iter().flat_map(|call| &call.calls));
             }
         }
-        let plan_id = PlanId(run.head.trace_id.0);
+        let plan_id = PlanId(run.head().trace_id.0);
         for (trace_id, trace) in &self.traces {
             // A call that was under way when the run died is named by nobody, but names the run.
             let belongs = names.contains(trace_id)
                 || trace.plan_id == Some(plan_id)
-                || (trace.plan_id.is_none() && trace.purged > 0);
+                || (trace.plan_id.is_none() && trace.purged() > 0);
             if !belongs {
                 faults.push(Fault::TraceForeign { trace_id: *trace_id });
             }
@@ -100,7 +100,7 @@ impl<R: std::io::Read + std::io::Seek> Checker<'_, R> {
 
     /// The manifest and the statement say of the run what its journal says.
     fn agree_run(&mut self, manifest: &Manifest, trace: &Trace, signer: Option<&PublicKey>) {
-        let is_run = trace.head.state.is_some_and(|state| state.machine() == Machine::Run);
+        let is_run = trace.head().state.is_some_and(|state| state.machine() == Machine::Run);
         let run = trace.run();
         let started = run.and_then(|run| run.started.as_deref());
         let same = started.is_none_or(|started| {
@@ -109,7 +109,7 @@ impl<R: std::io::Read + std::io::Seek> Checker<'_, R> {
         if !is_run || !same {
             self.fault(Fault::Disagrees { name: MANIFEST.to_owned() });
         }
-        let expected = statement::write(&manifest.run_id, manifest.policy_hash, &trace.head, run);
+        let expected = statement::write(&manifest.run_id, manifest.policy_hash, trace.head(), run);
         let Some(statement) = self.documents.get(STATEMENT).cloned() else { return };
         if expected.as_ref() != Ok(&statement) {
             self.fault(Fault::Disagrees { name: STATEMENT.to_owned() });
@@ -131,7 +131,7 @@ fn is_named(call: &Trace, named: &Named) -> bool {
     let Some(digest) = named.entry_digest else { return !call.digests.is_empty() };
     match named.state {
         Some(state) if state.is_terminal() => {
-            call.head.entry_digest == digest && call.head.state == Some(state)
+            call.head().entry_digest == digest && call.head().state == Some(state)
         }
         Some(_) | None => call.digests.contains(&digest),
     }

@@ -98,7 +98,7 @@ fn journal(
         let pushed = match read_line(&line) {
             Ok((entry, body)) => trace.push(&entry, body),
             Err(reason) => {
-                let sequence_number = trace.head.sequence_number.saturating_add(1);
+                let sequence_number = trace.head().sequence_number.saturating_add(1);
                 Err(ChainError::Malformed { sequence_number, reason })
             }
         };

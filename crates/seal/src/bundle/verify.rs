@@ -84,8 +84,8 @@ impl<'a, R: Read + Seek> Checker<'a, R> {
             self.agree(manifest, signer.as_ref());
         }
         self.report.traces = u64::try_from(self.traces.len()).unwrap_or(u64::MAX);
-        self.report.entries = self.traces.values().map(|trace| trace.head.sequence_number).sum();
-        self.report.purged = self.traces.values().map(|trace| trace.purged).sum();
+        self.report.entries = self.traces.values().map(|trace| trace.head().sequence_number).sum();
+        self.report.purged = self.traces.values().map(|trace| trace.purged()).sum();
         Ok(self.report)
     }
 

@@ -168,7 +168,7 @@ impl Writing<'_> {
     /// Writes what comes after the journals, the manifest among it.
     fn documents(mut self, bundle: &Bundle<'_>, run: &Trace) -> Result<Manifest, BundleError> {
         let rotations = document::write(&bundle.rotations).map_err(input)?;
-        let statement = statement::write(bundle.run_id, bundle.policy_hash, &run.head, run.run())
+        let statement = statement::write(bundle.run_id, bundle.policy_hash, &run.head(), run.run())
             .map_err(input)?;
         let envelope = document::write(&Envelope::sign(self.signer, &statement)).map_err(input)?;
         let later = [(ROTATIONS, &rotations), (ENVELOPE, &envelope), (STATEMENT, &statement)];
@@ -219,8 +219,8 @@ impl Writing<'_> {
         self.packed(&journal_name(trace_id), |target| {
             let mut plain = Hashed::new(packer(target)?);
             let mut trace = Trace::new(trace_id);
-            while trace.head.sequence_number < head.sequence_number {
-                let after = trace.head.sequence_number;
+            while trace.head().sequence_number < head.sequence_number {
+                let after = trace.head().sequence_number;
                 let page = entries(trace_id, after)
                     .map_err(|source| BundleError::Source { trace_id, source })?;
                 if page.is_empty() {
@@ -229,7 +229,7 @@ impl Writing<'_> {
                     return Err(BundleError::Chain { trace_id, source }.into());
                 }
                 for Recorded { entry, body } in page {
-                    if trace.head.sequence_number >= head.sequence_number {
+                    if trace.head().sequence_number >= head.sequence_number {
                         break;
                     }
                     trace
@@ -238,7 +238,7 @@ impl Writing<'_> {
                     plain.write_all(&write_line(&entry, body.as_deref()).map_err(input)?)?;
                 }
             }
-            trace.head.matches(head).map_err(|source| BundleError::Chain { trace_id, source })?;
+            trace.head().matches(head).map_err(|source| BundleError::Chain { trace_id, source })?;
             let length = plain.length();
             plain.into_inner().finish()?;
             Ok((trace, length))

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
+use windlass_journal::verify_store;
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{ArtifactType, Code, Entry, State, TraceId};
 use windlass_policy::{OnUncertain, Verdict};
-use windlass_runtime::{CallReport, verify};
+use windlass_runtime::CallReport;
 use windlass_store::{IdempotencyRecord, Slot};
 
 use super::explore::Violation;
@@ -177,7 +178,8 @@ pub fn check(outcome: &Outcome<'_>, calm: &Outcome<'_>) -> Option<Violation> {
 
 /// Every chain, artifact, link and recorded head holds together.
 fn invariant_journals_verify(outcome: &Outcome<'_>, _: &Outcome<'_>) -> Result<(), String> {
-    let report = verify(&outcome.world.store(), &mut |_| {}).map_err(|error| error.to_string())?;
+    let report =
+        verify_store(&outcome.world.store(), &mut |_| {}).map_err(|error| error.to_string())?;
     require(report.broken == 0 && report.missing_artifacts == 0, || format!("{report:?}"))
 }
 

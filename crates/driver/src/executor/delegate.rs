@@ -1,0 +1,47 @@
+//! Phase 4: what the model is told, and what its output must hold.
+
+use crate::Outcome;
+use serde_json::{Value, json};
+use windlass_kernel::canon;
+
+use super::facts::{allowed, denied};
+use super::{Driver, answer, recorded};
+use windlass_engine::EngineError;
+use windlass_engine::doers::{Deed, Job};
+
+/// How many bytes a token is taken to have.
+const TOKEN_BYTES: u64 = 4;
+/// What every output must hold.
+const KEYS: [&str; 4] = ["claims", "intent", "questions", "summary"];
+
+/// Writes the order: role, model, scope, the keys of the output, and an estimate of its size.
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
+    let run = job.desk.run();
+    let halt = |reason: &str| Ok(answer(Outcome::Halt, reason, json!({})));
+    let Some(intent) = recorded::intent(&run) else { return halt("the intent is not known") };
+    let Some(selection) = recorded::selection(&run) else { return halt("no model was selected") };
+    let saves = driver.config().intent(&intent).is_some_and(|declared| declared.save_allowed);
+    let mut declares: Vec<&str> = KEYS.to_vec();
+    if saves {
+        declares.push("memory");
+    }
+    let told = json!({
+        "task": job.task(),
+        "context": recorded::answer_of(&run, "context"),
+    });
+    let bytes = canon::value_to_bytes(&told).map_or(0, |bytes| bytes.len());
+    let file = recorded::answer_of(&run, "context").and_then(|context| context.get("bytes"));
+    let file = file.and_then(Value::as_u64).unwrap_or_default();
+    let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(file);
+    let more = json!({
+        "summary": format!("`{}` is told to work on `{intent}`", selection.resolved),
+        "declares": declares,
+        "intent": intent,
+        "model": selection.resolved,
+        "paths_allowed": allowed(job),
+        "paths_denied": denied(job),
+        "role": selection.role,
+        "token_estimate": bytes.div_ceil(TOKEN_BYTES),
+    });
+    Ok(answer(Outcome::Pass, "", more))
+}

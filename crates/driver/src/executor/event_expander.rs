@@ -1,0 +1,300 @@
+//! What goes on record together with the events of a task: telemetry, and what becomes of the sandbox.
+
+use crate::{Event as Happening, Outcome, Phase, Recorded, TaskResult};
+use serde_json::{Value, json};
+use windlass_kernel::run::plan::{Doer, RunOutcome, Trigger};
+use windlass_kernel::run::{Event, InvocationResult, Run};
+use windlass_kernel::{State, Timestamp};
+
+use super::report::{Report, TEXT_CHARS_MAX, result_named, result_of, seal, telemetry_note};
+use super::{Driver, invalid, is_driven, phase_of, recorded, sandbox_note, task_id, to_value};
+use windlass_engine::EngineError;
+use windlass_engine::EventExpander;
+
+impl EventExpander for Driver {
+    fn expand(&self, run: &Run, event: Event, now: Timestamp) -> Result<Vec<Event>, EngineError> {
+        if !is_driven(run) {
+            return Ok(vec![event]);
+        }
+        match &event {
+            Event::Begun {} => self.begun(run),
+            Event::InvocationStarted { phase, attempt, invocation, model, .. } => {
+                let note = self.admitted(run, phase, *attempt, *invocation, model.as_deref())?;
+                Ok(vec![note, event])
+            }
+            Event::InvocationEnded { .. } => self.invocation_ended(run, event, now),
+            Event::PhaseDone { .. } => self.phase_done(run, event, now),
+            Event::Checked { .. } => self.checked(run, event, now),
+            Event::Held(_) => self.held(run, event, now),
+            Event::Ended { .. } => self.ended(run, event),
+            Event::Started(_)
+            | Event::PhaseStarted { .. }
+            | Event::PhaseSkipped { .. }
+            | Event::Waiting { .. }
+            | Event::SentBack { .. }
+            | Event::Warned { .. }
+            | Event::Voted(_)
+            | Event::Resumed { .. }
+            | Event::Continued {}
+            | Event::Reviewed { .. }
+            | Event::Checkpointed(_)
+            | Event::MergePrepared { .. }
+            | Event::Merged { .. }
+            | Event::Conflicted { .. }
+            | Event::RollbackBegun(_)
+            | Event::RolledBack { .. }
+            | Event::Restarted { .. }
+            | Event::CommitPrepared { .. }
+            | Event::Noted { .. } => Ok(vec![event]),
+        }
+    }
+}
+
+impl Driver {
+    /// Telemetry and the sandbox stand on record before phase 0.
+    fn begun(&self, run: &Run) -> Result<Vec<Event>, EngineError> {
+        let task = run.head.trace_id;
+        self.confinement.confine(task, true);
+        let opened = json!({
+            "kind": "opened",
+            "project_id": self.settings.project_id,
+            "session_id": self.settings.session_id,
+            "task_id": task_id(run),
+            "config": self.config().digest(),
+        });
+        let mut events = vec![Event::Begun {}, telemetry_note(opened)];
+        let mut recorded = recorded::unknown();
+        recorded.sandbox = recorded.sandbox.apply(Happening::TaskBoundary);
+        events.push(sandbox_note(Happening::TaskBoundary, &recorded, "the task begins")?);
+        if self.is_first(task)? {
+            recorded.sandbox = recorded.sandbox.apply(Happening::FirstRunInProject);
+            let why = "no task of the project has ended before";
+            events.push(sandbox_note(Happening::FirstRunInProject, &recorded, why)?);
+        }
+        Ok(events)
+    }
+
+    /// A call of a model is counted before it is made.
+    fn admitted(
+        &self,
+        run: &Run,
+        phase: &str,
+        attempt: u32,
+        invocation: u64,
+        model: Option<&str>,
+    ) -> Result<Event, EngineError> {
+        let refuse = |why: String| invalid(run.head.trace_id, why);
+        let next = recorded::next_call(run, attempt);
+        let next =
+            next.ok_or_else(|| refuse(format!("nothing was delegated to phase `{phase}`")))?;
+        let usage = recorded::usage(run);
+        let mut usage = usage.ok_or_else(|| refuse("what it has spent is not known".to_owned()))?;
+        usage.begin(self.config(), next).map_err(|error| EngineError::Invalid {
+            code: error.code(),
+            message: error.to_string(),
+            hint: None,
+        })?;
+        let sandbox = recorded::sandbox(run).unwrap_or_else(recorded::unknown);
+        Ok(telemetry_note(json!({
+            "kind": "invocation",
+            "invocation": invocation,
+            "model": model,
+            "call": to_value(&next)?,
+            "usage": to_value(&usage)?,
+            "sandbox": to_value(&sandbox)?,
+        })))
+    }
+
+    fn invocation_ended(
+        &self,
+        run: &Run,
+        event: Event,
+        now: Timestamp,
+    ) -> Result<Vec<Event>, EngineError> {
+        let Event::InvocationEnded { invocation, result, usage: used, note, .. } = &event else {
+            return Ok(vec![event]);
+        };
+        let admitted = recorded::invocation(run).filter(|one| one.number == *invocation);
+        let admitted = admitted.ok_or_else(|| {
+            invalid(run.head.trace_id, format!("invocation {invocation} was not admitted"))
+        })?;
+        let result = match result {
+            InvocationResult::Success => TaskResult::Success,
+            InvocationResult::Failure => TaskResult::Halt,
+            InvocationResult::OnHold => TaskResult::AskUser,
+        };
+        let record = self.record(
+            run,
+            now,
+            Report {
+                result,
+                reason: note,
+                notes: format!("invocation {invocation}, {} tokens", used.tokens()),
+                call: Some((*invocation, admitted.call.token_estimate)),
+                model: admitted.model,
+                ..Report::of(run, Phase::Execution)
+            },
+        )?;
+        let mut events = vec![record];
+        if !used.unaccounted
+            && let Some(mut usage) = recorded::usage(run)
+        {
+            usage.settle(admitted.call, used.tokens());
+            events.push(telemetry_note(json!({ "kind": "settled", "usage": to_value(&usage)? })));
+        }
+        if result != TaskResult::Success {
+            events.push(self.failure(run, note)?);
+        }
+        events.insert(0, event);
+        Ok(events)
+    }
+
+    fn phase_done(
+        &self,
+        run: &Run,
+        event: Event,
+        now: Timestamp,
+    ) -> Result<Vec<Event>, EngineError> {
+        let Event::PhaseDone { phase, attempt, done } = &event else { return Ok(vec![event]) };
+        let Some(stage) = doer_of(run, phase).and_then(phase_of) else { return Ok(vec![event]) };
+        let (result, reason) = result_of(done);
+        let report = Report {
+            result,
+            reason: &reason,
+            notes: format!("phase `{phase}`, try {attempt}"),
+            escalated: done.answer.get("escalate").and_then(Value::as_bool) == Some(true),
+            ..Report::of(run, stage)
+        };
+        // What the phase itself has found is not yet part of the run.
+        let stated = |key| recorded::part(&done.answer, key);
+        let intent = if stage == Phase::IntentClassification { stated("intent") } else { None };
+        let report = Report { intent: intent.or(report.intent), ..report };
+        let selected = match stage {
+            Phase::ModelSelection => recorded::part(&done.answer, "selection"),
+            Phase::StateValidation
+            | Phase::IntentClassification
+            | Phase::ContextAssembly
+            | Phase::ContextBootstrap
+            | Phase::Delegation
+            | Phase::Execution
+            | Phase::Verification
+            | Phase::Intervention
+            | Phase::TelemetryFinalization
+            | Phase::MemorySync
+            | Phase::TaskTermination => None,
+        };
+        let report = Report { selection: selected.or(report.selection), ..report };
+        let record = self.record(run, now, report)?;
+        let mut events = vec![record];
+        if result != TaskResult::Success {
+            events.push(self.failure(run, &reason)?);
+        }
+        events.insert(0, event);
+        Ok(events)
+    }
+
+    fn checked(&self, run: &Run, event: Event, now: Timestamp) -> Result<Vec<Event>, EngineError> {
+        let Event::Checked { phase, attempt, check, verdict, reason, .. } = &event else {
+            return Ok(vec![event]);
+        };
+        let Some(doer) = doer_of(run, phase) else { return Ok(vec![event]) };
+        let Some(stage) = phase_of(doer) else { return Ok(vec![event]) };
+        let result = result_named(verdict);
+        // A phase that a person does has no end but its check.
+        if result == TaskResult::Success && !matches!(doer, Doer::Person { .. }) {
+            return Ok(vec![event]);
+        }
+        let record = self.record(
+            run,
+            now,
+            Report {
+                result,
+                reason,
+                notes: format!("check `{check}` of phase `{phase}`, try {attempt}"),
+                ..Report::of(run, stage)
+            },
+        )?;
+        let mut events = vec![record];
+        if result != TaskResult::Success {
+            events.push(self.failure(run, reason)?);
+        }
+        events.insert(0, event);
+        Ok(events)
+    }
+
+    fn held(&self, run: &Run, event: Event, now: Timestamp) -> Result<Vec<Event>, EngineError> {
+        let Event::Held(held) = &event else { return Ok(vec![event]) };
+        let stage = doer_of(run, &held.phase).and_then(phase_of).unwrap_or(Phase::Execution);
+        let result = match held.trigger {
+            Trigger::PersonRequested => TaskResult::Intervention,
+            Trigger::BudgetExhausted
+            | Trigger::CallApproval
+            | Trigger::ConsensusRequested
+            | Trigger::EscalationRequested
+            | Trigger::MergeConflict
+            | Trigger::RestartRequested
+            | Trigger::RolledBack
+            | Trigger::UncertainEffect
+            | Trigger::WaiverRequested => TaskResult::AskUser,
+        };
+        let record = self.record(
+            run,
+            now,
+            Report {
+                result,
+                reason: &held.question,
+                notes: format!("phase `{}` waits for a person", held.phase),
+                ..Report::of(run, stage)
+            },
+        )?;
+        Ok(vec![record, event])
+    }
+
+    /// Every end is a task boundary, and closes what was recorded.
+    fn ended(&self, run: &Run, event: Event) -> Result<Vec<Event>, EngineError> {
+        let Event::Ended { outcome, reason, detail } = &event else { return Ok(vec![event]) };
+        let mut events = match run.head.state {
+            // It was started and never begun: it is opened, so that it can be closed.
+            Some(State::Init) | None => self.begun(run)?,
+            Some(State::Resumed) => vec![Event::Continued {}],
+            Some(_) => Vec::new(),
+        };
+        let begun = recorded::sandbox(run);
+        if begun.is_none() || !recorded::is_over(run) {
+            let mut recorded = begun.unwrap_or_else(recorded::unknown);
+            self.confinement.confine(run.head.trace_id, true);
+            recorded.sandbox = recorded.sandbox.apply(Happening::TaskBoundary);
+            let (context, intent) = (recorded.context, None);
+            let recorded = Recorded { sandbox: recorded.sandbox, context, intent };
+            events.push(sandbox_note(Happening::TaskBoundary, &recorded, recorded::TASK_ENDS)?);
+        }
+        let came_to = match (outcome, Outcome::ALL.iter().find(|one| one.as_str() == reason)) {
+            (RunOutcome::Pass, _) => Outcome::Pass,
+            (_, Some(named)) if !named.is_success() => *named,
+            (_, _) => Outcome::Halt,
+        };
+        let mut seal = seal(run, "closed")?;
+        if let Some(object) = seal.as_object_mut() {
+            object.insert("outcome".to_owned(), json!(came_to.as_str()));
+            object.insert("reason".to_owned(), json!(reason));
+            object.insert("detail".to_owned(), json!(detail));
+        }
+        events.push(telemetry_note(seal));
+        events.push(event);
+        Ok(events)
+    }
+
+    /// The sandbox is on again after a failure.
+    fn failure(&self, run: &Run, why: &str) -> Result<Event, EngineError> {
+        self.confinement.confine(run.head.trace_id, true);
+        let mut recorded = recorded::sandbox(run).unwrap_or_else(recorded::unknown);
+        recorded.sandbox = recorded.sandbox.apply(Happening::Failure);
+        let why: String = why.chars().take(TEXT_CHARS_MAX).collect();
+        sandbox_note(Happening::Failure, &recorded, &why)
+    }
+}
+
+fn doer_of<'a>(run: &'a Run, phase: &str) -> Option<&'a Doer> {
+    let at = run.position(phase)?;
+    run.phase(at).map(|(phase, _)| &phase.doer)
+}

@@ -1,0 +1,109 @@
+//! What is known of a task: from the record, and from what can be seen.
+
+use std::collections::BTreeSet;
+
+use crate::{
+    CONTEXT_INTENT, ContextFacts, Event as Happening, Facts, IntentId, Observed, SandboxFacts,
+};
+use serde_json::Value;
+use windlass_kernel::Digest;
+use windlass_kernel::run::Note;
+
+use super::{Driver, observe, output, recorded};
+use windlass_engine::EngineError;
+use windlass_engine::doers::{Job, texts};
+
+/// What the driver's own files and git's are kept under.
+const ALWAYS_DENIED: [&str; 2] = [".windlass/", ".git/"];
+
+impl Driver {
+    /// Gathers the facts; what is not known stays `None`.
+    pub(super) fn facts(&self, job: &Job<'_>) -> Result<Facts, EngineError> {
+        let run = job.desk.run();
+        let workspace = &job.assignment.workspace;
+        let intent = recorded::intent(&run);
+        let file = self.context_file(workspace)?;
+        let assembled: Option<Digest> = recorded::answer_of(&run, "context")
+            .and_then(|context| recorded::part(context, "digest"));
+        let task = run.head.trace_id;
+        let context = ContextFacts {
+            is_present: file.digest.is_some(),
+            is_valid: Some(file.is_valid),
+            digest: file.digest,
+            digest_assembled: assembled,
+            was_asked: self.was_asked(task)?,
+        };
+        let sandbox = recorded::sandbox(&run).map(|recorded| SandboxFacts {
+            recorded,
+            observed: Observed {
+                confined: self.confinement.is_confined(task),
+                context: file.digest,
+                intent: intent.clone(),
+            },
+        });
+        let output = recorded::output(&run);
+        let is_bootstrap = intent.as_ref().map(|intent| intent.as_str() == CONTEXT_INTENT);
+        let well_formed = output.map(|output| {
+            output::is_well_formed(output) && (is_bootstrap != Some(true) || file.is_valid)
+        });
+        let restored = recorded::notes(&run, Note::Memory)
+            .any(|body| recorded::text(body, "kind") == Some("restored"));
+        let changed = observe::changed(job)?;
+        let missing = |find: fn(&Value, &std::path::Path) -> Option<BTreeSet<String>>| {
+            output.and_then(|output| find(output, workspace))
+        };
+        Ok(Facts {
+            output_intent: output.and_then(|output| recorded::part::<IntentId>(output, "intent")),
+            questions_open: match output {
+                Some(output) => output::list(output, "/questions"),
+                None => Some(Vec::new()),
+            },
+            selection: recorded::selection(&run),
+            model_invoked: recorded::invocation(&run).and_then(|invocation| invocation.model),
+            context: Some(context),
+            memory_restored: Some(restored),
+            sandbox,
+            is_bootstrap,
+            is_first_run: Some(recorded::happened(&run, Happening::FirstRunInProject)),
+            has_failed: Some(recorded::happened(&run, Happening::Failure)),
+            paths_changed: changed.map(|changed| changed.into_keys().collect()),
+            paths_allowed: allowed(job),
+            paths_denied: denied(job),
+            usage: recorded::usage(&run),
+            next_call: recorded::next_call(&run, job.assignment.attempt),
+            telemetry_writable: None,
+            output_well_formed: well_formed,
+            claimed_paths_missing: missing(output::paths_missing),
+            claimed_symbols_missing: missing(output::symbols_missing),
+            claimed_citations_missing: missing(output::citations_missing),
+            output_keys_declared: recorded::answer_of(&run, "delegate")
+                .and_then(|delegated| output::list(delegated, "/declares"))
+                .map(|keys| keys.into_iter().collect()),
+            output_keys: output
+                .and_then(Value::as_object)
+                .map(|object| object.keys().cloned().collect()),
+            verification: recorded::verification(&run),
+            intent,
+        })
+    }
+}
+
+/// Where the task may change files, in the driver's form: everywhere when it does not say.
+pub(super) fn allowed(job: &Job<'_>) -> Option<BTreeSet<String>> {
+    let paths = texts(job.task(), "/constraints/allowed_paths").ok()?;
+    if paths.is_empty() {
+        return Some(BTreeSet::from([".".to_owned()]));
+    }
+    // A folder stands for all that is in it; a pattern stands for nothing here, and so allows nothing.
+    let both = |path: &str| [path.to_owned(), format!("{}/", path.trim_end_matches('/'))];
+    Some(paths.into_iter().flat_map(both).collect())
+}
+
+/// Where it may not in any case; not known where that is a pattern.
+pub(super) fn denied(job: &Job<'_>) -> Option<BTreeSet<String>> {
+    let paths = texts(job.task(), "/constraints/denied_paths").ok()?;
+    if paths.iter().any(|path| path.contains(['*', '?', '[', '{'])) {
+        return None;
+    }
+    Some(ALWAYS_DENIED.into_iter().chain(paths).map(str::to_owned).collect())
+}

@@ -1,0 +1,78 @@
+//! Phase 7: what a person has made of the output is looked at, and put on record.
+
+use std::path::PathBuf;
+
+use crate::{InterventionFacts, Outcome, check_intervention};
+use serde_json::{Value, json};
+use windlass_kernel::run::Note;
+use windlass_kernel::{Code, canon};
+
+use super::{Driver, answer, observe, recorded, task_id};
+use windlass_engine::EngineError;
+use windlass_engine::doers::{Deed, Job};
+
+/// The largest output that is read back.
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
+
+fn path(driver: &Driver, task_id: &str) -> PathBuf {
+    driver.settings.edits.join(format!("{task_id}.json"))
+}
+
+/// Writes the output where a person can edit it; returns where.
+pub(super) fn lay_out(
+    driver: &Driver,
+    task_id: &str,
+    output: Option<&Value>,
+) -> Result<String, EngineError> {
+    let path = path(driver, task_id);
+    let shown = path.display().to_string();
+    let unwritable = |source| EngineError::Unwritable { path: shown.clone(), source };
+    let text = serde_json::to_string_pretty(output.unwrap_or(&Value::Null)).unwrap_or_default();
+    std::fs::create_dir_all(&driver.settings.edits).map_err(unwritable)?;
+    std::fs::write(&path, format!("{text}\n")).map_err(unwritable)?;
+    Ok(shown)
+}
+
+/// Checks that only the output was edited, and records what it is now.
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
+    let run = job.desk.run();
+    let verified = recorded::answer_of(&run, "verify");
+    let before: Option<std::collections::BTreeMap<String, windlass_kernel::Digest>> =
+        verified.and_then(|answer| recorded::part(answer, "changed"));
+    let output_paths = before.as_ref().map(|before| before.keys().cloned().collect());
+    let facts = InterventionFacts {
+        output_paths,
+        changed_before: before,
+        changed_after: observe::changed(job)?,
+        usage_before: verified.and_then(|answer| recorded::part(answer, "usage")),
+        usage_after: recorded::usage(&run),
+        sandbox: recorded::sandbox(&run).map(|recorded| recorded.sandbox),
+    };
+    let result = check_intervention(driver.config(), &facts);
+    if !result.outcome.is_success() {
+        let reason = result.reason.unwrap_or_default();
+        return Ok(answer(result.outcome, reason, json!({})));
+    }
+    let edited = match read(driver, &task_id(&run)) {
+        Ok(edited) => edited,
+        Err(reason) => return Ok(answer(Outcome::Halt, reason, json!({}))),
+    };
+    let body = json!({
+        "kind": "edited",
+        "before": recorded::output(&run).and_then(|output| canon::digest(output).ok()),
+        "after": canon::digest(&edited).ok(),
+        "output": edited,
+    });
+    job.desk.note(Note::Telemetry, body)?;
+    Ok(answer(Outcome::Pass, "", json!({ "summary": "only the output was edited" })))
+}
+
+fn read(driver: &Driver, task_id: &str) -> Result<Value, String> {
+    let path = path(driver, task_id);
+    let bytes = std::fs::read(&path).map_err(|error| {
+        format!("[{}] the edited output cannot be read: {error}", Code::FileUnreadable)
+    })?;
+    let value = canon::parse(&bytes, OUTPUT_BYTES_MAX)
+        .map_err(|error| format!("[{}] the edited output is not JSON: {error}", error.code()))?;
+    if value.is_object() { Ok(value) } else { Err("the edited output is not an object".to_owned()) }
+}

@@ -1,0 +1,143 @@
+//! What is so in the workspace.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Deserialize;
+use windlass_kernel::run::Run;
+use windlass_kernel::{Digest, canon};
+
+use super::{Driver, recorded};
+use windlass_engine::EngineError;
+use windlass_engine::doers::Job;
+
+/// The largest context file.
+const CONTEXT_BYTES_MAX: usize = 1 << 20;
+/// The most files that are compared, and the largest of them.
+const FILES_MAX: usize = 5000;
+const FILE_BYTES_MAX: u64 = 64 << 20;
+/// The digest that stands for a file that is gone.
+const GONE: Digest = Digest::GENESIS;
+
+/// The context file as it is.
+pub(super) struct ContextFile {
+    pub digest: Option<Digest>,
+    pub is_valid: bool,
+    pub bytes: u64,
+}
+
+impl Driver {
+    /// Looks at the project's context file: a JSON object that is not empty is valid.
+    pub(super) fn context_file(&self, workspace: &Path) -> Result<ContextFile, EngineError> {
+        let path = workspace.join(self.config().context_file());
+        let read = std::fs::symlink_metadata(&path).and_then(|metadata| {
+            if !metadata.is_file() {
+                return Err(std::io::Error::other("it is no plain file"));
+            }
+            std::fs::read(&path)
+        });
+        match read {
+            Ok(bytes) => {
+                let parsed = canon::parse(&bytes, CONTEXT_BYTES_MAX).ok();
+                let object = parsed.as_ref().and_then(serde_json::Value::as_object);
+                Ok(ContextFile {
+                    digest: Some(Digest::of(&bytes)),
+                    is_valid: object.is_some_and(|object| !object.is_empty()),
+                    bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+                })
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Ok(ContextFile { digest: None, is_valid: false, bytes: 0 })
+            }
+            Err(error) => Err(EngineError::Invalid {
+                code: windlass_kernel::Code::FileUnreadable,
+                message: format!("`{}` cannot be read: {error}", path.display()),
+                hint: None,
+            }),
+        }
+    }
+}
+
+/// The files that differ from where the run started, with their digests; `None` when that cannot be
+/// told, as with too many of them.
+pub(super) fn files(job: &Job<'_>) -> Result<Option<BTreeMap<String, Digest>>, EngineError> {
+    let run = job.desk.run();
+    let workspace = &job.assignment.workspace;
+    let names = match job.place.change(workspace, &run)? {
+        Some(change) => change.files,
+        None => match walk(workspace) {
+            Some(names) => names,
+            None => return Ok(None),
+        },
+    };
+    if names.len() > FILES_MAX {
+        return Ok(None);
+    }
+    let digests = names.into_iter().map(|name| {
+        let digest = digest(&workspace.join(&name))?;
+        Some((name, digest))
+    });
+    Ok(digests.collect())
+}
+
+fn digest(path: &Path) -> Option<Digest> {
+    match std::fs::symlink_metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(GONE),
+        Ok(metadata) if metadata.is_symlink() => {
+            let target = std::fs::read_link(path).ok()?;
+            Some(Digest::of(target.to_string_lossy().as_bytes()))
+        }
+        Ok(metadata) if metadata.is_file() && metadata.len() <= FILE_BYTES_MAX => {
+            std::fs::read(path).ok().map(|bytes| Digest::of(&bytes))
+        }
+        Ok(_) | Err(_) => None,
+    }
+}
+
+/// All files of a folder that is no repository; `None` when there are too many.
+fn walk(root: &Path) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    let mut open = vec![String::new()];
+    while let Some(prefix) = open.pop() {
+        for entry in std::fs::read_dir(root.join(&prefix)).ok()? {
+            let entry = entry.ok()?;
+            let name = format!("{prefix}{}", entry.file_name().into_string().ok()?);
+            if matches!(name.as_str(), ".git" | ".windlass") {
+                continue;
+            }
+            if entry.file_type().ok()?.is_dir() {
+                open.push(format!("{name}/"));
+            } else {
+                names.push(name);
+            }
+            if names.len() > FILES_MAX {
+                return None;
+            }
+        }
+    }
+    names.sort();
+    Some(names)
+}
+
+/// What has changed since the task began, by path; `None` when that is not known.
+pub(super) fn changed(job: &Job<'_>) -> Result<Option<BTreeMap<String, Digest>>, EngineError> {
+    let Some(before) = baseline(&job.desk.run()) else { return Ok(None) };
+    let Some(now) = files(job)? else { return Ok(None) };
+    let mut changed: BTreeMap<String, Digest> = BTreeMap::new();
+    for (path, digest) in &now {
+        if before.get(path) != Some(digest) {
+            changed.insert(path.clone(), *digest);
+        }
+    }
+    // What differed before and does no more was changed too.
+    for path in before.keys().filter(|path| !now.contains_key(*path)) {
+        let digest = digest(&job.assignment.workspace.join(path));
+        changed.insert(path.clone(), digest.unwrap_or(GONE));
+    }
+    Ok(Some(changed))
+}
+
+fn baseline(run: &Run) -> Option<BTreeMap<String, Digest>> {
+    let state = recorded::answer_of(run, "state")?;
+    BTreeMap::deserialize(state.get("baseline")?).ok()
+}

@@ -1,0 +1,138 @@
+//! What the journal says of a task.
+
+use crate::{Event as Happening, IntentId, NextCall, Outcome, Recorded, Sandbox, Selection, Usage};
+use serde::Deserialize;
+use serde_json::Value;
+use windlass_kernel::run::plan::Doer;
+use windlass_kernel::run::{Note, Run};
+
+use super::PREFIX;
+
+/// Before anything is recorded the sandbox is on, for nobody knows what.
+pub(super) fn unknown() -> Recorded {
+    Recorded { sandbox: Sandbox::default(), context: None, intent: None }
+}
+
+/// The bodies of one kind of note, newest first.
+pub(super) fn notes(run: &Run, what: Note) -> impl Iterator<Item = &Value> {
+    run.notes.iter().rev().filter(move |note| note.what == what).map(|note| note.body.as_ref())
+}
+
+/// The bodies of telemetry notes of one kind, newest first.
+pub(super) fn telemetry<'a>(run: &'a Run, kind: &'a str) -> impl Iterator<Item = &'a Value> {
+    notes(run, Note::Telemetry).filter(move |body| text(body, "kind") == Some(kind))
+}
+
+pub(super) fn text<'a>(body: &'a Value, key: &str) -> Option<&'a str> {
+    body.get(key).and_then(Value::as_str)
+}
+
+/// A part of a body, if it is what it must be.
+pub(super) fn part<T: for<'de> Deserialize<'de>>(body: &Value, key: &str) -> Option<T> {
+    T::deserialize(body.get(key)?).ok()
+}
+
+/// The sandbox as its newest entry has it; `None` when there is none that can be read.
+pub(super) fn sandbox(run: &Run) -> Option<Recorded> {
+    let body = notes(run, Note::Sandbox).next()?;
+    Some(Recorded {
+        sandbox: part(body, "sandbox")?,
+        context: part(body, "context").unwrap_or_default(),
+        intent: part(body, "intent").unwrap_or_default(),
+    })
+}
+
+/// Whether something has happened to the sandbox in this task.
+pub(super) fn happened(run: &Run, happening: Happening) -> bool {
+    notes(run, Note::Sandbox).any(|body| part(body, "event") == Some(happening))
+}
+
+/// Whether the newest entry of the sandbox says that the task has ended.
+pub(super) fn is_over(run: &Run) -> bool {
+    notes(run, Note::Sandbox).next().and_then(|body| text(body, "why")) == Some(TASK_ENDS)
+}
+
+/// Why the sandbox is on at the end.
+pub(super) const TASK_ENDS: &str = "the task ends";
+
+/// The answer of the phase that is done by one of the driver's builtins.
+pub(super) fn answer_of<'a>(run: &'a Run, builtin: &str) -> Option<&'a Value> {
+    run.all_phases().find_map(|(phase, state)| match &phase.doer {
+        Doer::Builtin { name, .. } if name.strip_prefix(PREFIX) == Some(builtin) => {
+            state.done.as_ref().map(|done| &done.answer)
+        }
+        Doer::Builtin { .. }
+        | Doer::Agent { .. }
+        | Doer::Command { .. }
+        | Doer::Consensus { .. }
+        | Doer::Person { .. } => None,
+    })
+}
+
+/// What the task is about, once phase 1 has found it.
+pub(super) fn intent(run: &Run) -> Option<IntentId> {
+    part(answer_of(run, "classify")?, "intent")
+}
+
+/// The model that phase 3 has selected.
+pub(super) fn selection(run: &Run) -> Option<Selection> {
+    part(answer_of(run, "select")?, "selection")
+}
+
+/// How phase 6 has ended.
+pub(super) fn verification(run: &Run) -> Option<Outcome> {
+    part(answer_of(run, "verify")?, "verdict")
+}
+
+/// The call that phase 4 has prepared, in a try of phase 5.
+pub(super) fn next_call(run: &Run, attempt: u32) -> Option<NextCall> {
+    let token_estimate = answer_of(run, "delegate")?.get("token_estimate")?.as_u64()?;
+    let kind = if attempt > 1 { crate::CallKind::Retry } else { crate::CallKind::First };
+    Some(NextCall { kind, token_estimate })
+}
+
+/// One invocation, as it was admitted.
+pub(super) struct Invocation {
+    pub number: u64,
+    pub model: Option<String>,
+    pub call: NextCall,
+    pub sandbox: Recorded,
+}
+
+/// The newest invocation.
+pub(super) fn invocation(run: &Run) -> Option<Invocation> {
+    let body = telemetry(run, "invocation").next()?;
+    Some(Invocation {
+        number: body.get("invocation")?.as_u64()?,
+        model: text(body, "model").map(str::to_owned),
+        call: part(body, "call")?,
+        sandbox: part(body, "sandbox")?,
+    })
+}
+
+/// What the task has spent; `None` when it was not counted.
+pub(super) fn usage(run: &Run) -> Option<Usage> {
+    if run.spent.unaccounted {
+        return None;
+    }
+    let counted = notes(run, Note::Telemetry).find_map(|body| body.get("usage"));
+    match counted {
+        Some(usage) => Usage::deserialize(usage).ok(),
+        None => Some(Usage::new(super::task_id(run), selection(run)?.profile)),
+    }
+}
+
+/// The output of the task: what the model answered, or what a person made of it.
+pub(super) fn output(run: &Run) -> Option<&Value> {
+    let edited = telemetry(run, "edited").find_map(|body| body.get("output"));
+    edited.or_else(|| {
+        let mut phases = run.all_phases();
+        let (_, state) = phases.find(|(phase, _)| super::is_agent(&phase.doer))?;
+        state.done.as_ref().filter(|done| done.failure.is_none()).map(|done| &done.answer)
+    })
+}
+
+/// Whether a person has intervened.
+pub(super) fn intervened(run: &Run) -> bool {
+    telemetry(run, "edited").next().is_some()
+}

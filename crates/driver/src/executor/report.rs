@@ -1,0 +1,150 @@
+//! Records of telemetry, and the seal over them.
+
+use crate::{IntentId, Outcome, Phase, Selection, TaskResult, TelemetryFields, TelemetryRecord};
+use serde_json::{Value, json};
+use windlass_kernel::run::{Done, Event, Note, Run};
+use windlass_kernel::{Digest, Timestamp, canon};
+
+use super::{Driver, recorded, task_id, to_value};
+use windlass_engine::EngineError;
+use windlass_journal::JournalError;
+
+/// The longest text of a record, in characters: a quarter of its bytes.
+pub(super) const TEXT_CHARS_MAX: usize = 2000;
+
+/// One record to be made.
+pub(super) struct Report<'a> {
+    pub phase: Phase,
+    pub result: TaskResult,
+    pub reason: &'a str,
+    pub notes: String,
+    /// The call and its estimate, where a model was called.
+    pub call: Option<(u64, u64)>,
+    pub model: Option<String>,
+    pub intent: Option<IntentId>,
+    pub selection: Option<Selection>,
+    pub escalated: bool,
+}
+
+impl Report<'_> {
+    pub(super) fn of(run: &Run, phase: Phase) -> Self {
+        Self {
+            phase,
+            result: TaskResult::Success,
+            reason: "",
+            notes: String::new(),
+            call: None,
+            model: None,
+            intent: recorded::intent(run),
+            selection: recorded::selection(run),
+            escalated: false,
+        }
+    }
+}
+
+impl Driver {
+    /// Makes a record.
+    pub(super) fn record(
+        &self,
+        run: &Run,
+        now: Timestamp,
+        report: Report<'_>,
+    ) -> Result<Event, EngineError> {
+        let short = |text: &str| text.chars().take(TEXT_CHARS_MAX).collect::<String>();
+        let is_success = report.result == TaskResult::Success;
+        let reason = short(report.reason);
+        let reason =
+            if reason.trim().is_empty() { "no reason was given".to_owned() } else { reason };
+        let (call_index, token_estimate) = report.call.unwrap_or_default();
+        let fields = TelemetryFields {
+            call_index,
+            capability_profile: None,
+            escalation_attempted: report.escalated,
+            failure_reason: (!is_success).then_some(reason),
+            intent: report.intent,
+            lifecycle_phase: report.phase,
+            model_logical_id: None,
+            model_resolved_id: None,
+            model_tier: None,
+            notes: short(&report.notes),
+            project_id: self.settings.project_id.clone(),
+            result: report.result,
+            role: None,
+            session_id: self.settings.session_id.clone(),
+            task_id: task_id(run),
+            timestamp: now,
+            token_estimate,
+        };
+        let mut fields = match &report.selection {
+            Some(selection) => fields.with_selection(selection),
+            None => fields,
+        };
+        if let (Some(model), true) = (report.model, fields.model_resolved_id.is_some()) {
+            fields.model_resolved_id = Some(short(&model));
+        }
+        let record = TelemetryRecord::new(fields).map_err(|error| EngineError::Invalid {
+            code: error.code(),
+            message: error.to_string(),
+            hint: None,
+        })?;
+        Ok(telemetry_note(json!({ "kind": "record", "record": to_value(&record)? })))
+    }
+}
+
+/// A note of telemetry.
+pub(super) const fn telemetry_note(body: Value) -> Event {
+    Event::Noted { what: Note::Telemetry, body }
+}
+
+/// How a try ended, and why it is no success.
+pub(super) fn result_of(done: &Done) -> (TaskResult, String) {
+    if let Some(failure) = &done.failure {
+        return (TaskResult::Halt, format!("{}: {}", failure.class, failure.reason));
+    }
+    let text = |key| recorded::text(&done.answer, key).unwrap_or_default();
+    (result_named(text("verdict")), text("reason").to_owned())
+}
+
+/// What a verdict is in telemetry; what is none of the four outcomes is the worst of them.
+pub(super) fn result_named(verdict: &str) -> TaskResult {
+    match Outcome::ALL.iter().find(|outcome| outcome.as_str() == verdict) {
+        Some(Outcome::Pass) => TaskResult::Success,
+        Some(Outcome::AskUser) => TaskResult::AskUser,
+        Some(Outcome::InterventionRequired) => TaskResult::Intervention,
+        Some(Outcome::Halt) | None => TaskResult::Halt,
+    }
+}
+
+/// A seal over all records so far: how many there are, and the digest of their bytes.
+pub(super) fn seal(run: &Run, kind: &str) -> Result<Value, EngineError> {
+    let mut bytes = Vec::new();
+    let mut records = 0u64;
+    for body in run.notes.iter().filter(|note| note.what == Note::Telemetry) {
+        let Some(record) = body.body.get("record") else { continue };
+        records += 1;
+        let line = canon::value_to_bytes(record).map_err(|source| {
+            EngineError::Journal(JournalError::NotCanonical { trace_id: run.head.trace_id, source })
+        })?;
+        bytes.extend(line);
+        bytes.push(b'\n');
+    }
+    Ok(json!({ "kind": kind, "records": records, "digest": Digest::of(&bytes) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_outcome_is_a_halt() {
+        assert_eq!(result_named("PASS"), TaskResult::Success);
+        for verdict in ["", "pass", "Pass", "OK", "HALT", "PASS "] {
+            assert_eq!(result_named(verdict), TaskResult::Halt, "{verdict}");
+        }
+    }
+
+    #[test]
+    fn a_sandbox_that_is_not_recorded_is_on() {
+        assert!(recorded::unknown().sandbox.is_enabled());
+    }
+}

@@ -1,0 +1,30 @@
+//! Phase 3: which model takes the task.
+
+use crate::{Outcome, select};
+use serde_json::json;
+
+use super::{Driver, answer, recorded, to_value};
+use windlass_engine::EngineError;
+use windlass_engine::doers::{Deed, Job};
+
+/// Selects the first model of the intent's route that can be reached.
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
+    let Some(intent) = recorded::intent(&job.desk.run()) else {
+        return Ok(answer(Outcome::Halt, "the intent is not known", json!({})));
+    };
+    match select(driver.config(), &intent, &driver.settings.available) {
+        Ok(selection) => {
+            let more = json!({
+                "summary": format!(
+                    "`{}` takes it as {}, tier {}", selection.resolved, selection.role, selection.tier
+                ),
+                "selection": to_value(&selection)?,
+            });
+            Ok(answer(Outcome::Pass, "", more))
+        }
+        Err(error) => {
+            let reason = format!("[{}] {error}", error.code());
+            Ok(answer(error.outcome(), reason, json!({})))
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Phase 10: the task ends.
+
+use crate::{CONTEXT_INTENT, Event as Happening, Outcome};
+use serde_json::json;
+
+use super::{Driver, answer, recorded};
+use windlass_engine::EngineError;
+use windlass_engine::doers::{Deed, Job};
+
+/// Ends what the task had under way: the bootstrap, and the time outside the sandbox.
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
+    let run = job.desk.run();
+    if recorded::verification(&run) != Some(Outcome::Pass) {
+        let reason = "the task did not pass verification";
+        return Ok(answer(Outcome::Halt, reason, json!({})));
+    }
+    if recorded::telemetry(&run, "sealed").next().is_none() {
+        return Ok(answer(Outcome::Halt, "telemetry is not sealed", json!({})));
+    }
+    if recorded::intent(&run).is_some_and(|intent| intent.as_str() == CONTEXT_INTENT) {
+        let why = "the context file has been made";
+        driver.change_sandbox(job, Happening::BootstrapEnded, |_| {}, why)?;
+    }
+    driver.change_sandbox(
+        job,
+        Happening::TaskBoundary,
+        |recorded| recorded.intent = None,
+        recorded::TASK_ENDS,
+    )?;
+    Ok(answer(Outcome::Pass, "", json!({ "summary": "the task has passed" })))
+}

@@ -1,0 +1,147 @@
+//! Writing the trace of a run.
+
+use std::sync::Arc;
+
+use windlass_journal::{Observer, Recorder};
+use windlass_kernel::run::{Event, Run, RunEvent, Started};
+use windlass_kernel::{ArtifactId, PlanId, State, Timestamp, TraceId};
+use windlass_runtime::Source;
+use windlass_store::{After, KeyAction, Store};
+
+use crate::error::EngineError;
+use crate::keeper::Keeper;
+
+/// Adds the events that a loop's own rules require together with an event.
+pub trait EventExpander: Send + Sync {
+    /// The events to record in place of `event`, which is among them. They are committed in one
+    /// transaction.
+    ///
+    /// # Errors
+    /// [`EngineError`] when they cannot be determined; then the event is not recorded either.
+    fn expand(&self, run: &Run, event: Event, now: Timestamp) -> Result<Vec<Event>, EngineError>;
+}
+
+/// Makes the observers of runs: each recorder gets its own.
+pub trait RunObservers: Send + Sync {
+    /// The observer of one run.
+    fn observe(&self, trace_id: TraceId) -> Box<dyn Observer<Run>>;
+}
+
+/// What every run of an engine is recorded with.
+#[derive(Clone)]
+pub(crate) struct Recording {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) source: Arc<dyn Source>,
+    pub(crate) observers: Vec<Arc<dyn RunObservers>>,
+    pub(crate) expander: Option<Arc<dyn EventExpander>>,
+    pub(crate) keeper: Option<Arc<Keeper>>,
+}
+
+impl Recording {
+    pub(crate) fn observers(&self, trace_id: TraceId) -> Vec<Box<dyn Observer<Run>>> {
+        self.observers.iter().map(|observers| observers.observe(trace_id)).collect()
+    }
+}
+
+/// A run that this process writes. Its lease is released when it is dropped.
+///
+/// An event is committed together with what must be recorded with it: the events that the loop's rules
+/// add, and the checkpoint that is due.
+pub struct RunRecorder {
+    recording: Recording,
+    recorder: Recorder<Run>,
+    /// Whether the last commit began a rollback.
+    begun_rollback: bool,
+}
+
+impl RunRecorder {
+    /// Records the first entry of a new run.
+    pub(crate) fn begin(
+        recording: &Recording,
+        trace_id: TraceId,
+        started: Started,
+    ) -> Result<Self, EngineError> {
+        let observers = recording.observers(trace_id);
+        let recorder = Recorder::begin(&recording.store, trace_id, PlanId(trace_id.0), observers);
+        let mut recorder = Self { recording: recording.clone(), recorder, begun_rollback: false };
+        recorder.append(vec![Event::Started(Box::new(started))])?;
+        Ok(recorder)
+    }
+
+    /// Acquires a recorded run.
+    pub(crate) fn open(recording: &Recording, trace_id: TraceId) -> Result<Self, EngineError> {
+        let observers = recording.observers(trace_id);
+        let recorder = Recorder::open(&recording.store, trace_id, observers)?;
+        Ok(Self { recording: recording.clone(), recorder, begun_rollback: false })
+    }
+
+    /// The run.
+    #[must_use]
+    pub fn run(&self) -> &Run {
+        self.recorder.state()
+    }
+
+    /// The run as it is now, to be kept while it goes on.
+    #[must_use]
+    pub fn snapshot(&self) -> Arc<Run> {
+        self.recorder.snapshot()
+    }
+
+    /// The plan that the run's calls belong to.
+    #[must_use]
+    pub const fn plan_id(&self) -> PlanId {
+        self.recorder.plan_id()
+    }
+
+    /// Whether this process has just begun a rollback, rather than found it interrupted.
+    pub(crate) const fn has_just_begun_rollback(&self) -> bool {
+        self.begun_rollback
+    }
+
+    /// Commits events in one transaction.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the store refuses them or they cannot follow; then nothing was written, and
+    /// the run must be opened again.
+    pub fn append(&mut self, events: Vec<Event>) -> Result<(), EngineError> {
+        self.begun_rollback = events.iter().any(|event| matches!(event, Event::RollbackBegun(_)));
+        for event in events {
+            let events = match &self.recording.expander {
+                Some(expander) => {
+                    expander.expand(self.run(), event, self.recording.source.now())?
+                }
+                None => vec![event],
+            };
+            for event in events {
+                self.add(event)?;
+                self.add_due_checkpoint()?;
+            }
+        }
+        let ended = self.run().head.state.is_some_and(State::is_terminal);
+        let after = if ended { After::Release } else { After::Keep };
+        Ok(self.recorder.commit(KeyAction::None, after)?)
+    }
+
+    fn add(&mut self, event: Event) -> Result<(), EngineError> {
+        let source = &self.recording.source;
+        let trace_id = self.run().head.trace_id;
+        let event = RunEvent::new(trace_id, ArtifactId(source.fresh_id()), source.now(), event);
+        self.recorder.add(&event)?;
+        Ok(())
+    }
+
+    /// Makes the checkpoint that is due after the event just added.
+    fn add_due_checkpoint(&mut self) -> Result<(), EngineError> {
+        let (Some(due), Some(State::Running)) =
+            (self.run().due_checkpoint(), self.run().head.state)
+        else {
+            return Ok(());
+        };
+        let Some(keeper) = &self.recording.keeper else {
+            let what = "the loop wants checkpoints, and nothing keeps them here".to_owned();
+            return Err(EngineError::NoCheckpoint { what });
+        };
+        let checkpoint = keeper.checkpoint(self.run(), due)?;
+        self.add(Event::Checkpointed(Box::new(checkpoint)))
+    }
+}

@@ -1,0 +1,168 @@
+//! Checkpoints as people use them: list, load, compare. Going back to one is in `rollback`.
+
+mod compare;
+mod document;
+mod tool_invocation;
+
+pub use compare::{Changed, CheckpointDiff, GateChange};
+pub(crate) use document::document;
+pub use document::{
+    AgentState, AgentStatus, ArtifactInfo, Document, GovernanceResults, OrchestratorState,
+    TokenUsage,
+};
+pub use tool_invocation::ToolInvocation;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use windlass_engine::EngineError;
+use windlass_journal::{Check, Reader, RunFilter, Runs};
+use windlass_kernel::run::{
+    CheckpointKind, CheckpointRecord, CheckpointSide, Event, Run, checkpoint_name,
+};
+use windlass_kernel::{CheckpointId, Timestamp, TraceId};
+use windlass_store::Store;
+
+/// A checkpoint in a list.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct CheckpointSummary {
+    /// How many files the phase leaves behind.
+    pub artifact_count: usize,
+    /// Whether the run as it stands does not go back to it any more.
+    pub archived: bool,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// Its name.
+    pub id: CheckpointId,
+    /// What it was made for.
+    pub kind: CheckpointKind,
+    /// Its name in its run.
+    pub name: String,
+    /// The checkpoint that it goes on from.
+    pub parent_checkpoint_id: Option<CheckpointId>,
+    /// Whether the phase has not failed and nothing blocks.
+    pub passed: bool,
+    /// The phase.
+    pub phase: String,
+    /// Before or after it.
+    #[serde(rename = "type")]
+    pub side: CheckpointSide,
+    /// Its place among those of its phase and side.
+    pub version: u32,
+}
+
+/// The checkpoints of a store's runs.
+pub struct Checkpoints {
+    store: Arc<dyn Store>,
+}
+
+impl Checkpoints {
+    /// Reads from a store.
+    #[must_use]
+    pub const fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// Lists the checkpoints of a run, oldest first.
+    ///
+    /// # Errors
+    /// [`EngineError`] when there is no such run, or its trace does not hold together.
+    pub fn list(&self, trace_id: TraceId) -> Result<Vec<CheckpointSummary>, EngineError> {
+        let mut summaries = Vec::new();
+        let mut reader = Reader::<Run>::new(trace_id, Check::Verified);
+        reader.for_each(self.store.as_ref(), &mut |step| {
+            let (run, ts) = (step.state, step.entry.ts);
+            let Event::Checkpointed(checkpoint) = &step.artifact.event else {
+                return ControlFlow::Continue(());
+            };
+            summaries.push(CheckpointSummary {
+                artifact_count: checkpoint.artifacts.len(),
+                archived: true,
+                created_at: ts,
+                id: checkpoint.id,
+                kind: checkpoint.kind,
+                name: checkpoint_name(checkpoint.at, &checkpoint.phase, checkpoint.version),
+                parent_checkpoint_id: checkpoint.parent,
+                passed: checkpoint.kind != CheckpointKind::Failed
+                    && governed(run, &checkpoint.phase, checkpoint.at),
+                phase: checkpoint.phase.clone(),
+                side: checkpoint.at,
+                version: checkpoint.version,
+            });
+            ControlFlow::Continue(())
+        })?;
+        let live: std::collections::BTreeSet<CheckpointId> =
+            reader.state().lineage().map(|checkpoint| checkpoint.id).collect();
+        for summary in &mut summaries {
+            summary.archived = !live.contains(&summary.id);
+        }
+        Ok(summaries)
+    }
+
+    /// Loads a checkpoint in full: the run is folded up to it.
+    ///
+    /// # Errors
+    /// [`EngineError`] when there is no such checkpoint, or its run does not hold together up to it.
+    pub fn load(&self, trace_id: TraceId, id: CheckpointId) -> Result<Document, EngineError> {
+        let mut found = None;
+        let store = self.store.as_ref();
+        Reader::<Run>::new(trace_id, Check::Verified).for_each(store, &mut |step| match &step
+            .artifact
+            .event
+        {
+            Event::Checkpointed(checkpoint) if checkpoint.id == id => {
+                found = Some(document(step.state, checkpoint, step.entry.ts, store));
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        })?;
+        found.ok_or_else(|| no_such(&id.to_string()))
+    }
+
+    /// Finds a checkpoint: `RUN/NAME` (the newest when the name has no version), or its id.
+    ///
+    /// # Errors
+    /// [`EngineError::NoCheckpoint`] when there is none, or a name fits none.
+    pub fn find(&self, named: &str) -> Result<(TraceId, CheckpointId), EngineError> {
+        let runs = Runs::new(Arc::clone(&self.store));
+        if let Ok(id) = named.parse::<CheckpointId>() {
+            let filter = RunFilter { open_only: false, state: None, limit: usize::MAX };
+            for found in runs.list(&filter)? {
+                let trace_id = found.trace.head.trace_id;
+                // A corrupt run must not hide the others.
+                if runs.read(trace_id).is_ok_and(|run| run.checkpoint(id).is_some()) {
+                    return Ok((trace_id, id));
+                }
+            }
+            return Err(no_such(named));
+        }
+        let Some((run, name)) = named.rsplit_once('/') else { return Err(no_such(named)) };
+        let not_found = || EngineError::NotFound { name: run.chars().take(80).collect() };
+        let trace_id = runs.find(run)?.ok_or_else(not_found)?;
+        let run = runs.read(trace_id)?;
+        let of = |checkpoint: &&CheckpointRecord| {
+            let phase = run.phase(checkpoint.phase).map(|(phase, _)| phase.id.as_str());
+            phase.is_some_and(|phase| {
+                name == checkpoint_name(checkpoint.at, phase, checkpoint.version)
+                    || name == format!("{}_{phase}", checkpoint.at.as_str())
+            })
+        };
+        match run.checkpoints.iter().rev().find(of) {
+            Some(checkpoint) => Ok((trace_id, checkpoint.id)),
+            None => Err(no_such(named)),
+        }
+    }
+}
+
+/// Whether nothing blocks in what the measuring of a phase said.
+fn governed(run: &Run, phase: &str, side: CheckpointSide) -> bool {
+    let done = run.position(phase).and_then(|at| run.phase(at)?.1.done.as_ref());
+    let governed =
+        done.filter(|_| side == CheckpointSide::Post).and_then(|done| done.governance.as_ref());
+    governed.is_none_or(|governed| governed.passed)
+}
+
+fn no_such(named: &str) -> EngineError {
+    let named: String = named.chars().take(120).collect();
+    EngineError::NoCheckpoint { what: format!("there is no checkpoint `{named}`") }
+}

@@ -1,0 +1,213 @@
+//! What differs between two checkpoints.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use windlass_engine::{Altered, EngineError, Vault};
+use windlass_kernel::run::GateStatus;
+use windlass_kernel::{CheckpointId, TraceId};
+
+use super::Checkpoints;
+use super::document::{ArtifactInfo, Document};
+
+/// What differs between two checkpoints.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CheckpointDiff {
+    /// The earlier one.
+    pub from: CheckpointId,
+    /// The other.
+    pub to: CheckpointId,
+    /// What of the run's state differs, by its name.
+    pub state: BTreeMap<String, Changed>,
+    /// What of the agents differs, by agent and name.
+    pub agents: BTreeMap<String, BTreeMap<String, Changed>>,
+    /// Tokens and time.
+    pub usage: BTreeMap<String, Changed>,
+    /// Gates and compliance checks that say something else.
+    pub governance: Vec<GateChange>,
+    /// Declared files that only the other has.
+    pub added: Vec<ArtifactInfo>,
+    /// Declared files that only the first has.
+    pub removed: Vec<ArtifactInfo>,
+    /// Declared files that differ, first as they were.
+    pub modified: Vec<(ArtifactInfo, ArtifactInfo)>,
+    /// Files of the workspace that differ.
+    pub files: Vec<Altered>,
+    /// The trees that the files were compared in.
+    pub trees: Option<(String, String)>,
+}
+
+/// A value before and after.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Changed {
+    /// Before.
+    pub from: Value,
+    /// After.
+    pub to: Value,
+}
+
+/// A gate or a check that says something else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GateChange {
+    /// Which.
+    pub id: String,
+    /// Before; `None` when it was not looked at.
+    pub from: Option<GateStatus>,
+    /// After.
+    pub to: Option<GateStatus>,
+}
+
+impl CheckpointDiff {
+    /// Whether nothing differs but the names.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.state.is_empty()
+            && self.agents.is_empty()
+            && self.usage.is_empty()
+            && self.governance.is_empty()
+            && self.added.is_empty()
+            && self.removed.is_empty()
+            && self.modified.is_empty()
+            && self.files.is_empty()
+    }
+}
+
+impl Checkpoints {
+    /// Compares two checkpoints, of one run or of two.
+    ///
+    /// # Errors
+    /// [`EngineError`] when one is not there, or its workspace is not whole.
+    pub fn compare(
+        &self,
+        snapshots: &dyn Vault,
+        from: (TraceId, CheckpointId),
+        to: (TraceId, CheckpointId),
+    ) -> Result<CheckpointDiff, EngineError> {
+        let before = self.load(from.0, from.1)?;
+        let after = self.load(to.0, to.1)?;
+        let mut diff = compare(&before, &after);
+        if let (Some(from), Some(to)) = (tree(&before), tree(&after)) {
+            diff.files = snapshots.changes(&from, &to)?;
+            diff.trees = Some((from, to));
+        }
+        Ok(diff)
+    }
+}
+
+/// The tree that a checkpoint's phase worked in.
+fn tree(document: &Document) -> Option<String> {
+    let workspace = document.metadata.get("workspace")?;
+    let text = |key: &str| workspace.get(key).and_then(Value::as_str).map(str::to_owned);
+    text("branch").or_else(|| text("tree"))
+}
+
+/// Compares all but the workspaces.
+fn compare(before: &Document, after: &Document) -> CheckpointDiff {
+    let paths: BTreeSet<&String> = before.artifacts.keys().chain(after.artifacts.keys()).collect();
+    let (mut added, mut removed, mut modified) = (Vec::new(), Vec::new(), Vec::new());
+    for path in paths {
+        match (before.artifacts.get(path), after.artifacts.get(path)) {
+            (None, Some(new)) => added.push(new.clone()),
+            (Some(old), None) => removed.push(old.clone()),
+            (Some(old), Some(new)) if old != new => modified.push((old.clone(), new.clone())),
+            _ => {}
+        }
+    }
+    CheckpointDiff {
+        from: before.id,
+        to: after.id,
+        state: state(before, after),
+        agents: agents(before, after),
+        usage: usage(before, after),
+        governance: governance(before, after),
+        added,
+        removed,
+        modified,
+        files: Vec::new(),
+        trees: None,
+    }
+}
+
+/// Keeps what differs.
+fn differing(rows: Vec<(&str, Value, Value)>) -> BTreeMap<String, Changed> {
+    let rows = rows.into_iter().filter(|(_, from, to)| from != to);
+    rows.map(|(name, from, to)| (name.to_owned(), Changed { from, to })).collect()
+}
+
+fn state(before: &Document, after: &Document) -> BTreeMap<String, Changed> {
+    let (old, new) = (&before.orchestrator_state, &after.orchestrator_state);
+    let meta =
+        |document: &Document, key: &str| document.metadata.get(key).cloned().unwrap_or(Value::Null);
+    differing(vec![
+        ("run_id", json!(old.run_id), json!(new.run_id)),
+        ("current_phase", json!(old.current_phase), json!(new.current_phase)),
+        ("completed_phases", json!(old.completed_phases), json!(new.completed_phases)),
+        ("intake_summary", old.intake_summary.clone(), new.intake_summary.clone()),
+        ("facts", meta(before, "facts"), meta(after, "facts")),
+        ("type", json!(before.side), json!(after.side)),
+        ("version", json!(before.version), json!(after.version)),
+        ("kind", meta(before, "kind"), meta(after, "kind")),
+    ])
+}
+
+fn agents(before: &Document, after: &Document) -> BTreeMap<String, BTreeMap<String, Changed>> {
+    let names: BTreeSet<&String> =
+        before.agent_states.keys().chain(after.agent_states.keys()).collect();
+    let mut changed = BTreeMap::new();
+    for name in names {
+        let of = |document: &Document| {
+            document.agent_states.get(name).map(|state| {
+                let calls = state.tool_invocations.len();
+                (state.status.as_str(), state.token_usage, calls, state.summary.clone())
+            })
+        };
+        let (old, new) = (of(before), of(after));
+        let field = |get: fn(&(&'static str, super::TokenUsage, usize, String)) -> Value| {
+            (old.as_ref().map_or(Value::Null, get), new.as_ref().map_or(Value::Null, get))
+        };
+        let rows = [
+            ("status", field(|state| json!(state.0))),
+            ("input_tokens", field(|state| json!(state.1.input))),
+            ("output_tokens", field(|state| json!(state.1.output))),
+            ("tool_invocations", field(|state| json!(state.2))),
+            ("summary", field(|state| json!(state.3))),
+        ];
+        let rows = rows.into_iter().map(|(name, (from, to))| (name, from, to)).collect();
+        let rows = differing(rows);
+        if !rows.is_empty() {
+            changed.insert(name.clone(), rows);
+        }
+    }
+    changed
+}
+
+fn usage(before: &Document, after: &Document) -> BTreeMap<String, Changed> {
+    let (old, new) = (before.tokens(), after.tokens());
+    let wall =
+        |document: &Document| document.metadata.get("wall_ms").cloned().unwrap_or(Value::Null);
+    differing(vec![
+        ("input_tokens", json!(old.input), json!(new.input)),
+        ("output_tokens", json!(old.output), json!(new.output)),
+        ("duration_ms", json!(before.duration_ms), json!(after.duration_ms)),
+        ("wall_ms", wall(before), wall(after)),
+    ])
+}
+
+fn governance(before: &Document, after: &Document) -> Vec<GateChange> {
+    let of = |document: &Document| {
+        let results = &document.governance_results;
+        let gates = results.quality_gates.iter().map(|gate| (gate.gate_id.clone(), gate.status));
+        let checks = results.compliance_checks.iter();
+        let checks = checks.map(|check| (check.compliance_type.clone(), check.status));
+        gates.chain(checks).collect::<BTreeMap<String, GateStatus>>()
+    };
+    let (old, new) = (of(before), of(after));
+    let ids: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let changes = ids.into_iter().map(|id| GateChange {
+        id: id.clone(),
+        from: old.get(id).copied(),
+        to: new.get(id).copied(),
+    });
+    changes.filter(|change| change.from != change.to).collect()
+}

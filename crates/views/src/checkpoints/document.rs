@@ -1,0 +1,306 @@
+//! A checkpoint in full: what its entry says, and the run's state as it was then.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use windlass_kernel::run::plan::{Doer, Phase, Reviewer};
+use windlass_kernel::run::{
+    Checkpoint, CheckpointKind, CheckpointSide, ComplianceResult, GateResult, PhaseState,
+    PhaseStatus, Run, Usage, checkpoint_name,
+};
+use windlass_kernel::{CheckpointId, Digest, Timestamp};
+use windlass_store::Store;
+
+use super::tool_invocation::{ToolInvocation, invocations};
+
+/// A checkpoint in full.
+// INVARIANT: the fields are declared in the order of their names, which is the order in the file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Document {
+    /// What each agent has done so far, by its name.
+    pub agent_states: BTreeMap<String, AgentState>,
+    /// The files that the phase leaves behind, by path.
+    pub artifacts: BTreeMap<String, ArtifactInfo>,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// How long the phase took.
+    pub duration_ms: u64,
+    /// What the measuring of the phase said.
+    pub governance_results: GovernanceResults,
+    /// Its name.
+    pub id: CheckpointId,
+    /// What else is to be known.
+    pub metadata: Value,
+    /// Where the run stood.
+    pub orchestrator_state: OrchestratorState,
+    /// The checkpoint that it goes on from.
+    pub parent_checkpoint_id: Option<CheckpointId>,
+    /// The phase.
+    pub phase: String,
+    /// Before or after it.
+    #[serde(rename = "type")]
+    pub side: CheckpointSide,
+    /// Its place among those of its phase and side, from 1.
+    pub version: u32,
+}
+
+/// Where a run stood.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OrchestratorState {
+    /// The phases that were complete, in the plan's order.
+    pub completed_phases: Vec<String>,
+    /// The phase it stood at.
+    pub current_phase: String,
+    /// What was to be done, and what the phase `intake` made of it.
+    pub intake_summary: Value,
+    /// The run.
+    pub run_id: String,
+}
+
+/// What an agent has done so far.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentState {
+    /// Where its newest work stands.
+    pub status: AgentStatus,
+    /// In a sentence or two.
+    pub summary: String,
+    /// What it used.
+    pub token_usage: TokenUsage,
+    /// The newest of its calls.
+    pub tool_invocations: Vec<ToolInvocation>,
+}
+
+/// Where an agent's work stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentStatus {
+    /// Not begun.
+    Pending,
+    /// Under way.
+    Running,
+    /// Done.
+    Complete,
+    /// Failed.
+    Failed,
+}
+
+impl AgentStatus {
+    /// The name in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Running => "running",
+            Self::Complete => "complete",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// What was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenUsage {
+    /// Tokens in.
+    pub input: u64,
+    /// Tokens out.
+    pub output: u64,
+}
+
+/// A file that a phase leaves behind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArtifactInfo {
+    /// What it is.
+    pub artifact_type: String,
+    /// The digest of its content.
+    pub hash: Digest,
+    /// Where it lies.
+    pub path: String,
+    /// How large it is.
+    pub size_bytes: u64,
+}
+
+/// What the measuring of a phase said.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GovernanceResults {
+    /// What must be kept to.
+    pub compliance_checks: Vec<ComplianceResult>,
+    /// Whether nothing blocks.
+    pub passed: bool,
+    /// How good the work is.
+    pub quality_gates: Vec<GateResult>,
+}
+
+impl Document {
+    /// The checkpoint's name in its run, as its file is called.
+    #[must_use]
+    pub fn name(&self) -> String {
+        checkpoint_name(self.side, &self.phase, self.version)
+    }
+
+    /// The file's bytes: JSON with sorted keys.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = serde_json::to_vec_pretty(self).unwrap_or_default();
+        bytes.push(b'\n');
+        bytes
+    }
+
+    /// All tokens of all agents.
+    #[must_use]
+    pub fn tokens(&self) -> TokenUsage {
+        let mut all = TokenUsage::default();
+        for state in self.agent_states.values() {
+            all.input = all.input.saturating_add(state.token_usage.input);
+            all.output = all.output.saturating_add(state.token_usage.output);
+        }
+        all
+    }
+}
+
+/// Puts a checkpoint together from its entry and the run as it was just after it.
+pub(crate) fn document(
+    run: &Run,
+    checkpoint: &Checkpoint,
+    created_at: Timestamp,
+    store: &dyn Store,
+) -> Document {
+    let started = run.started.as_deref();
+    let done = run.position(&checkpoint.phase).and_then(|at| run.phase(at)?.1.done.clone());
+    let governed = done
+        .filter(|_| checkpoint.at == CheckpointSide::Post)
+        .and_then(|done| done.governance.clone());
+    let failed = checkpoint.kind == CheckpointKind::Failed;
+    let governance_results = match governed {
+        Some(governed) => GovernanceResults {
+            compliance_checks: governed.compliance_checks,
+            passed: governed.passed,
+            quality_gates: governed.quality_gates,
+        },
+        None => GovernanceResults {
+            compliance_checks: Vec::new(),
+            passed: !failed,
+            quality_gates: Vec::new(),
+        },
+    };
+    let artifacts = checkpoint.artifacts.iter().map(|(path, kept)| {
+        let info = ArtifactInfo {
+            artifact_type: kept.artifact_type.clone(),
+            hash: kept.digest,
+            path: path.clone(),
+            size_bytes: kept.size_bytes,
+        };
+        (path.clone(), info)
+    });
+    let complete = |state: &PhaseState| state.status == PhaseStatus::Complete;
+    Document {
+        agent_states: agent_states(run, store),
+        artifacts: artifacts.collect(),
+        created_at,
+        duration_ms: checkpoint.duration_ms,
+        governance_results,
+        id: checkpoint.id,
+        metadata: metadata(run, checkpoint),
+        orchestrator_state: OrchestratorState {
+            completed_phases: run
+                .all_phases()
+                .filter(|(_, state)| complete(state))
+                .map(|(phase, _)| phase.id.clone())
+                .collect(),
+            current_phase: checkpoint.phase.clone(),
+            intake_summary: json!({
+                "answer": intake(run),
+                "task": started.map(|started| started.task.clone()),
+            }),
+            run_id: started.map(|started| started.run_id.clone()).unwrap_or_default(),
+        },
+        parent_checkpoint_id: checkpoint.parent,
+        phase: checkpoint.phase.clone(),
+        side: checkpoint.at,
+        version: checkpoint.version,
+    }
+}
+
+/// What the first phase, or the one called `intake`, has made of the task.
+fn intake(run: &Run) -> Value {
+    let at = run.position("intake").unwrap_or_default();
+    let done = run.phase(at).and_then(|(_, state)| state.done.as_ref());
+    done.map_or(Value::Null, |done| done.answer.clone())
+}
+
+fn metadata(run: &Run, checkpoint: &Checkpoint) -> Value {
+    let mut all: Map<String, Value> = checkpoint.metadata.as_object().cloned().unwrap_or_default();
+    all.insert("attempt".to_owned(), json!(checkpoint.attempt));
+    all.insert("facts".to_owned(), json!(run.facts));
+    all.insert("kind".to_owned(), json!(checkpoint.kind));
+    all.insert("workspace".to_owned(), json!(checkpoint.workspace));
+    all.insert("wall_ms".to_owned(), json!(run.spent.wall_ms));
+    all.insert(
+        "entry".to_owned(),
+        json!({"digest": run.head.entry_digest, "sequence_number": run.head.sequence_number}),
+    );
+    Value::Object(all)
+}
+
+/// What every agent has done so far; those of phases that are still to come have not begun.
+fn agent_states(run: &Run, store: &dyn Store) -> BTreeMap<String, AgentState> {
+    let mut states: BTreeMap<String, AgentState> = BTreeMap::new();
+    for (phase, state) in run.all_phases() {
+        let named = agents_of(phase);
+        let used = state.agents.iter().map(|(name, usage)| (name.clone(), *usage));
+        let all: BTreeMap<String, Usage> =
+            named.into_iter().map(|name| (name, Usage::default())).chain(used).collect();
+        for (name, usage) in all {
+            let status = status_of(state);
+            let known = states.entry(name.clone()).or_insert_with(|| AgentState {
+                status: AgentStatus::Pending,
+                summary: String::new(),
+                token_usage: TokenUsage::default(),
+                tool_invocations: Vec::new(),
+            });
+            known.token_usage.input = known.token_usage.input.saturating_add(usage.input_tokens);
+            known.token_usage.output = known.token_usage.output.saturating_add(usage.output_tokens);
+            if status == AgentStatus::Pending {
+                continue;
+            }
+            known.status = status;
+            if let Some(done) = &state.done {
+                known.summary.clone_from(&done.summary);
+                let made = invocations(store, &done.calls, Some(&name));
+                known.tool_invocations.extend(made);
+                let more = known.tool_invocations.len().saturating_sub(INVOCATIONS_MAX);
+                known.tool_invocations.drain(..more);
+            }
+        }
+    }
+    states
+}
+
+/// The most calls of one agent that are told: the newest.
+const INVOCATIONS_MAX: usize = 100;
+
+fn agents_of(phase: &Phase) -> Vec<String> {
+    match &phase.doer {
+        Doer::Agent { agent, .. } => vec![agent.clone()],
+        Doer::Consensus { reviewers, .. } => {
+            let agents = reviewers.iter().filter(|one| matches!(one, Reviewer::Agent { .. }));
+            agents.map(|one| one.name().to_owned()).collect()
+        }
+        Doer::Builtin { .. } | Doer::Command { .. } | Doer::Person { .. } => Vec::new(),
+    }
+}
+
+fn status_of(state: &PhaseState) -> AgentStatus {
+    match (state.status, &state.done) {
+        (PhaseStatus::Pending | PhaseStatus::Skipped, _) => AgentStatus::Pending,
+        (PhaseStatus::Failed, _) => AgentStatus::Failed,
+        (PhaseStatus::Complete, _) | (PhaseStatus::Running, Some(_)) => AgentStatus::Complete,
+        (PhaseStatus::Running, None) => AgentStatus::Running,
+    }
+}

@@ -1,0 +1,85 @@
+//! The tool calls of a phase, as a checkpoint tells them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use windlass_journal::{Check, Reader};
+use windlass_kernel::{Call, Digest, State, Timestamp, run};
+use windlass_store::Store;
+
+/// What is larger than this is told by its digest.
+const VALUE_BYTES_MAX: usize = 2048;
+
+/// One tool call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolInvocation {
+    /// What it was for.
+    pub action: String,
+    /// How long it took.
+    pub duration_ms: u64,
+    /// What went wrong.
+    pub error_message: Option<String>,
+    /// Its arguments, or their digest.
+    pub parameters: Value,
+    /// What the tool answered, or its digest.
+    pub result: Value,
+    /// Whether the tool reported success.
+    pub success: bool,
+    /// When it was asked for.
+    pub timestamp: Option<Timestamp>,
+    /// The tool.
+    pub tool_id: String,
+}
+
+/// The calls of one agent, or of any.
+pub(super) fn invocations(
+    store: &dyn Store,
+    calls: &[run::Call],
+    agent: Option<&str>,
+) -> Vec<ToolInvocation> {
+    let told = calls.iter().filter_map(|call| {
+        let (invocation, by) = invocation(store, call);
+        let other = agent.zip(by.as_deref()).is_some_and(|(agent, by)| agent != by);
+        (!other).then_some(invocation)
+    });
+    told.collect()
+}
+
+/// One call, and who made it. What cannot be read any more is told as far as the run knows it.
+fn invocation(store: &dyn Store, call: &run::Call) -> (ToolInvocation, Option<String>) {
+    let mut told = ToolInvocation {
+        action: String::new(),
+        duration_ms: 0,
+        error_message: None,
+        parameters: Value::Null,
+        result: Value::Null,
+        success: call.state == State::Completed,
+        timestamp: None,
+        tool_id: call.tool.clone(),
+    };
+    let mut by = None;
+    let mut reader = Reader::<Call>::new(call.trace_id, Check::Skim);
+    // What can be read of a damaged call is shown.
+    let _ = reader.read(store, &mut []);
+    let read = reader.into_state();
+    if let Some((request, _)) = read.request {
+        told.action = request.intent;
+        told.parameters = bounded(request.proposal.args);
+        told.timestamp = Some(request.ts);
+        by = request.agent;
+    }
+    if let Some(effect) = read.effect {
+        told.duration_ms = effect.duration_ms;
+        told.error_message = effect.error.map(|error| error.message);
+        told.result = bounded(effect.result);
+    }
+    (told, by)
+}
+
+fn bounded(value: Value) -> Value {
+    let bytes = serde_json::to_vec(&value).unwrap_or_default();
+    if bytes.len() <= VALUE_BYTES_MAX {
+        return value;
+    }
+    json!({"bytes": bytes.len(), "sha256": Digest::of(&bytes)})
+}

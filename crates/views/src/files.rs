@@ -1,0 +1,322 @@
+//! The files that show a run, written from the journal alone.
+//!
+//! | file, below the root | shows |
+//! |---|---|
+//! | `checkpoints/CP_<run_id>_<step>.yaml` | a hold and its answers; the step is the phase's index in the plan |
+//! | `steps/<run_id>_<step>.json` | what a phase did; the step is the phase's name |
+//! | `loop_state/attempt_ledger.jsonl` | the attempts of all runs |
+//! | `terminal/TP_<run_id>.yaml` | how a run ended |
+//!
+//! Checkpoints lie in a folder of their own: see `checkpoint_files`.
+//!
+//! The second hold at index 4 is `4-2`, the third `4-3`. The newest try of a phase has the phase's
+//! name, each earlier try `<step>.attempt-<number>`: no phase has a dot in its name.
+//!
+//! Every file is a function of the run's entries, so writing it again gives the same bytes. When a run is
+//! opened, all of its files are brought up to date with its next commit, so what a dead process did not
+//! write is written then. After that only what is new is written.
+
+mod attempts;
+mod checkpoint_files;
+mod folder;
+mod ledger;
+mod packets;
+mod run_view;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use windlass_engine::{EngineError, HoldPackets, RunObservers};
+use windlass_formats::{CheckpointId, LEDGER_PATH, PACKET_BYTES_MAX, StepKey, read_hold_of};
+use windlass_journal::{Check, Observer, ObserverError, Reader, Runs, Step};
+use windlass_kernel::run::{Event, Run, RunEvent};
+use windlass_kernel::{Code, TraceId};
+use windlass_store::Store;
+
+use self::folder::Folder;
+use self::run_view::{Changed, RunView};
+
+/// Writes the files that show runs below a root folder.
+#[derive(Clone)]
+pub struct Files {
+    store: Arc<dyn Store>,
+    folder: Arc<Folder>,
+    /// Where checkpoints are shown, if they are.
+    checkpoints: Option<Arc<Folder>>,
+}
+
+/// The files of one run, written as the run is recorded.
+struct RunFiles {
+    files: Files,
+    view: RunView,
+    /// Whether a file differs from what it should show.
+    stale: bool,
+}
+
+impl Files {
+    /// Files below `root`, which stands for the `artifacts` folder of the layout.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, root: PathBuf) -> Self {
+        Self { store, folder: Arc::new(Folder::new(root)), checkpoints: None }
+    }
+
+    /// Shows checkpoints in a folder of their own.
+    #[must_use]
+    pub fn with_checkpoints(mut self, root: PathBuf) -> Self {
+        self.checkpoints = Some(Arc::new(Folder::new(root)));
+        self
+    }
+
+    /// Writes all files of a run again from the journal alone; returns their paths.
+    ///
+    /// Files that are correct already are not touched.
+    ///
+    /// # Errors
+    /// [`EngineError`] when there is no such run, it fails verification, or a file cannot be written.
+    pub fn rebuild(&self, trace_id: TraceId) -> Result<Vec<PathBuf>, EngineError> {
+        let mut view = RunView::new(trace_id);
+        view.show_all_checkpoints();
+        let (mut view, run) = self.read_into(view, trace_id, Check::Verified)?;
+        let (paths, checkpoints) = self.write(&mut view, &run)?;
+        let checkpoints =
+            checkpoints.iter().filter_map(|path| Some(self.checkpoints.as_ref()?.on_disk(path)));
+        Ok(paths.iter().map(|path| self.folder.on_disk(path)).chain(checkpoints).collect())
+    }
+
+    /// Reads a run and what its files show.
+    fn view_of(&self, trace_id: TraceId, check: Check) -> Result<(RunView, Run), EngineError> {
+        self.read_into(RunView::new(trace_id), trace_id, check)
+    }
+
+    fn read_into(
+        &self,
+        mut view: RunView,
+        trace_id: TraceId,
+        check: Check,
+    ) -> Result<(RunView, Run), EngineError> {
+        let mut reader = Reader::<Run>::new(trace_id, check);
+        let store = self.store.as_ref();
+        reader.read(store, &mut [Box::new(ViewReader { view: &mut view, store })])?;
+        Ok((view, reader.into_state()))
+    }
+
+    /// Writes what has changed in a run; returns the paths of the files that show it, and of the files
+    /// that show its checkpoints.
+    fn write(
+        &self,
+        view: &mut RunView,
+        run: &Run,
+    ) -> Result<(Vec<String>, Vec<String>), EngineError> {
+        if let Some(error) = view.error.take() {
+            return Err(error);
+        }
+        let mut paths = Vec::new();
+        let Changed { holds, steps, checkpoints, end } = std::mem::take(&mut view.changed);
+        let kept = match &self.checkpoints {
+            Some(folder) => checkpoint_files::write(folder, &checkpoints)?,
+            None => Vec::new(),
+        };
+        for hold in holds.iter().filter_map(|at| view.holds.get(*at)) {
+            let bytes = view.hold_packet(run, hold, hold.hold.votes.len())?;
+            paths.push(self.put(hold.id.path(), &bytes)?);
+        }
+        for phase in &steps {
+            for (path, bytes) in step_files(view, phase)? {
+                paths.push(self.put(path, &bytes)?);
+            }
+        }
+        self.write_ledger(view)?;
+        paths.push(LEDGER_PATH.to_owned());
+        // The end comes last: whoever sees it finds everything else.
+        if let (true, Some(identity), Some(bytes)) =
+            (end, &view.identity, view.terminal_packet(run)?)
+        {
+            paths.push(self.put(identity.name.terminal_path(), &bytes)?);
+        }
+        Ok((paths, kept))
+    }
+
+    fn put(&self, path: String, bytes: &[u8]) -> Result<String, EngineError> {
+        self.folder.put(&path, bytes)?;
+        Ok(path)
+    }
+
+    fn write_ledger(&self, view: &mut RunView) -> Result<(), EngineError> {
+        let Some(identity) = &mut view.identity else { return Ok(()) };
+        let name = identity.name.to_string();
+        let block_of = |name: &str| self.ledger_block(name);
+        ledger::sync(&self.folder, &name, &identity.lines, identity.written, block_of)?;
+        identity.written = identity.lines.len();
+        Ok(())
+    }
+
+    /// The ledger lines of another run, if the journal has it and it can be read.
+    fn ledger_block(&self, name: &str) -> Result<Option<Vec<u8>>, EngineError> {
+        let Ok(name) = name.parse() else { return Ok(None) };
+        let runs = Runs::new(Arc::clone(&self.store));
+        let Some(trace_id) = runs.find_named(&name)? else { return Ok(None) };
+        // A run that cannot be read must not stop this one.
+        match self.view_of(trace_id, Check::Prefix) {
+            Ok((view, _)) => Ok(view.identity.map(|identity| identity.lines.concat())),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// Fills a view while its run is read.
+struct ViewReader<'a> {
+    view: &'a mut RunView,
+    store: &'a dyn Store,
+}
+
+impl Observer<Run> for ViewReader<'_> {
+    fn before(&mut self, run: &Run, event: &RunEvent) {
+        self.view.before(run, &event.event);
+    }
+
+    fn after(&mut self, step: &Step<'_, Run>) {
+        self.view.after(step.state, &step.artifact.event, step.entry.ts, self.store);
+    }
+
+    fn durable(&mut self, _: &Run) -> Result<(), ObserverError> {
+        Ok(())
+    }
+}
+
+impl RunObservers for Files {
+    fn observe(&self, trace_id: TraceId) -> Box<dyn Observer<Run>> {
+        let (files, view) = (self.clone(), RunView::new(trace_id));
+        Box::new(RunFiles { files, view, stale: true })
+    }
+}
+
+impl Observer<Run> for RunFiles {
+    fn before(&mut self, run: &Run, event: &RunEvent) {
+        self.view.before(run, &event.event);
+    }
+
+    fn after(&mut self, step: &Step<'_, Run>) {
+        let (event, ts) = (&step.artifact.event, step.entry.ts);
+        self.view.after(step.state, event, ts, self.files.store.as_ref());
+        self.stale |= shows(event);
+    }
+
+    fn durable(&mut self, run: &Run) -> Result<(), ObserverError> {
+        if !std::mem::take(&mut self.stale) {
+            return Ok(());
+        }
+        self.files.write(&mut self.view, run).map(|_| ()).map_err(EngineError::into_observer_error)
+    }
+}
+
+impl HoldPackets for Files {
+    fn remove(&self, run: &Run, dry_run: bool) -> Result<Vec<String>, EngineError> {
+        let (view, _) = self.view_of(run.head.trace_id, Check::Prefix)?;
+        let mut removed = Vec::new();
+        for hold in &view.holds {
+            let path = hold.id.path();
+            let there = self.folder.on_disk(&path).exists();
+            let gone = if dry_run { there } else { self.folder.remove(&path)? };
+            if gone {
+                removed.push(path);
+            }
+        }
+        Ok(removed)
+    }
+
+    fn check(&self, run: &Run) -> Result<(), EngineError> {
+        if run.hold.is_none() {
+            return Ok(());
+        }
+        let (view, run) = self.view_of(run.head.trace_id, Check::Prefix)?;
+        let Some(shown) = view.holds.last() else { return Ok(()) };
+        let path = shown.id.path();
+        let refuse = |code, what: String| {
+            let path = self.folder.on_disk(&path).display().to_string();
+            EngineError::Packet { code, path, what }
+        };
+        let found = match self.folder.read(&path, PACKET_BYTES_MAX) {
+            Ok(Some(found)) => found,
+            Ok(None) => return Err(refuse(Code::PacketInvalid, "is missing".to_owned())),
+            Err(error) => {
+                return Err(refuse(Code::PacketInvalid, format!("cannot be read: {error}")));
+            }
+        };
+        let votes = shown.hold.votes.len();
+        if found == view.hold_packet(&run, shown, votes)? {
+            return Ok(());
+        }
+        // A process that died after an answer was recorded left the packet from before the answer.
+        for earlier in 0..votes {
+            if found == view.hold_packet(&run, shown, earlier)? {
+                return self.folder.put(&path, &view.hold_packet(&run, shown, votes)?);
+            }
+        }
+        Err(difference(&found, &shown.id, refuse))
+    }
+}
+
+/// Says what is wrong with a packet that is not the journal's.
+fn difference(
+    found: &[u8],
+    id: &CheckpointId,
+    refuse: impl Fn(Code, String) -> EngineError,
+) -> EngineError {
+    match read_hold_of(found, id) {
+        Err(error) => refuse(error.code(), format!("is not as it was written: {error}")),
+        Ok(_) => {
+            refuse(Code::PacketEdited, "does not say what the journal says of the hold".to_owned())
+        }
+    }
+}
+
+/// Whether an event changes a file.
+const fn shows(event: &Event) -> bool {
+    match event {
+        Event::Started(_)
+        | Event::PhaseStarted { .. }
+        | Event::PhaseSkipped { .. }
+        | Event::PhaseDone { .. }
+        | Event::SentBack { .. }
+        | Event::Held(_)
+        | Event::Voted(_)
+        | Event::Resumed { .. }
+        | Event::Checkpointed(_)
+        | Event::RolledBack { .. }
+        | Event::Ended { .. } => true,
+        Event::Begun {}
+        | Event::Checked { .. }
+        | Event::InvocationStarted { .. }
+        | Event::InvocationEnded { .. }
+        | Event::Waiting { .. }
+        | Event::Warned { .. }
+        | Event::Continued {}
+        | Event::Reviewed { .. }
+        | Event::MergePrepared { .. }
+        | Event::Merged { .. }
+        | Event::Conflicted { .. }
+        | Event::RollbackBegun(_)
+        | Event::Restarted { .. }
+        | Event::CommitPrepared { .. }
+        | Event::Noted { .. } => false,
+    }
+}
+
+/// The summaries of a phase's tries, the newest under the phase's own name.
+fn step_files(view: &RunView, phase: &str) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
+    let (Some(identity), Some((newest, earlier))) =
+        (&view.identity, view.steps.get(phase).and_then(|tries| tries.split_last()))
+    else {
+        return Ok(Vec::new());
+    };
+    let mut files = Vec::new();
+    let key = |text: &str| text.parse::<StepKey>().map_err(|error| view.unusable(&error));
+    for step in earlier {
+        let name = format!("{phase}.attempt-{}", step.attempt.unwrap_or_default());
+        let bytes = step.to_bytes().map_err(|error| view.unusable(&error))?;
+        files.push((identity.name.step_path(&key(&name)?), bytes));
+    }
+    let bytes = newest.to_bytes().map_err(|error| view.unusable(&error))?;
+    files.push((identity.name.step_path(&key(phase)?), bytes));
+    Ok(files)
+}

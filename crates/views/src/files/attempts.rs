@@ -1,0 +1,262 @@
+//! The attempts of a run: one for each try of a phase that an agent, a program or a builtin did.
+//!
+//! An attempt's line says what follows from it, so it is written when that is known: with the first
+//! of these events that concerns it. `SentBack` and the start or skipping of a later phase mean
+//! `retry` (another attempt follows, of this phase or another), `Held` means `escalate`, or `waiver`
+//! where a rule is to be waived, `Ended` means `terminate`, for the last attempt.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use windlass_engine::EngineError;
+use windlass_formats::{Attempt, AttemptResult, FailureClass, NextAction, TerminalReason};
+use windlass_journal::JournalError;
+use windlass_kernel::run::plan::{RunOutcome, Trigger};
+use windlass_kernel::run::{Done, Event, PhaseState, PhaseStatus, Run, Source};
+use windlass_kernel::{Digest, Timestamp, canon};
+
+use super::run_view::shortened;
+
+/// How much a list of names may take up in a file.
+const LIST_BYTES_MAX: usize = 200 << 10;
+/// The most calls whose entries are named as evidence: the first.
+const CALLS_MAX: usize = 1000;
+
+/// The tries of a run that are under way, or of which is not known what follows.
+#[derive(Default)]
+pub(super) struct Attempts {
+    /// What each phase's newest try was given.
+    inputs: BTreeMap<String, Digest>,
+    /// A digest over all answers so far: one that grows with them, so that no try costs more than
+    /// the one before it.
+    answers: Option<Digest>,
+    /// Those that have ended, in order.
+    open: Vec<Open>,
+}
+
+struct Open {
+    phase: String,
+    /// What follows is filled in later.
+    attempt: Attempt,
+}
+
+/// What was known of an open attempt's phase just before an event.
+pub(super) struct Fate {
+    status: PhaseStatus,
+    judged: Option<Source>,
+}
+
+impl Attempts {
+    /// A try begins: it is given the task, what was found wanting, and the answers so far.
+    pub(super) fn begin(&mut self, run: &Run, phase: &str) -> Result<(), EngineError> {
+        let state = run.position(phase).and_then(|at| run.phases.get(at));
+        let findings = state.map_or(&Value::Null, |state| &state.findings);
+        let task = run.started.as_ref().map_or(&Value::Null, |started| &started.task);
+        let input = json!({ "task": task, "findings": findings, "answers": self.answers });
+        self.inputs.insert(phase.to_owned(), digest(run, &input)?);
+        Ok(())
+    }
+
+    /// A try has ended.
+    pub(super) fn end(
+        &mut self,
+        run: &Run,
+        phase: &str,
+        done: &Done,
+        ts: Timestamp,
+    ) -> Result<(), EngineError> {
+        let answer = digest(run, &done.answer)?;
+        let answers = json!({ "before": self.answers, "phase": phase, "answer": answer });
+        self.answers = Some(digest(run, &answers)?);
+        let input = self.inputs.get(phase).copied();
+        let calls = done.calls.iter().take(CALLS_MAX).zip(1_u32..);
+        let mut evidence: BTreeMap<String, Digest> =
+            calls.map(|(call, number)| (format!("call_{number}"), call.entry_digest)).collect();
+        evidence.insert("answer".to_owned(), answer);
+        let change = done.change.as_ref().filter(|change| !change.files.is_empty());
+        let attempt = Attempt {
+            timestamp: ts.into(),
+            input_hash: input.unwrap_or(answer),
+            actions_taken: capped(done.calls.iter().map(|call| &call.tool)),
+            diff_hash: change.map(|change| change.diff_digest),
+            changed_files: capped(change.iter().flat_map(|change| &change.files)),
+            evidence_hashes: evidence,
+            result: match &done.failure {
+                Some(failure) => AttemptResult::Failure(class(&failure.class)),
+                None => AttemptResult::Success,
+            },
+            terminal_reason: None,
+            next_action: NextAction::Retry,
+            rationale: String::new(),
+        };
+        self.open.push(Open { phase: phase.to_owned(), attempt });
+        Ok(())
+    }
+
+    /// Looks at the phases of open attempts before an event that may say what follows.
+    pub(super) fn fates(&self, run: &Run, event: &Event) -> Vec<Fate> {
+        if consequence(event).is_none() {
+            return Vec::new();
+        }
+        let fate = |open: &Open| {
+            let state = run.position(&open.phase).and_then(|at| run.phases.get(at));
+            Fate {
+                status: state.map_or(PhaseStatus::Pending, |state| state.status),
+                judged: state.and_then(|state| state.judged.as_ref()).map(|judged| judged.source),
+            }
+        };
+        self.open.iter().map(fate).collect()
+    }
+
+    /// Takes out the attempts of which an event, applied by now, says what follows.
+    pub(super) fn settle(&mut self, run: &Run, event: &Event, fates: Vec<Fate>) -> Vec<Attempt> {
+        let Some((subject, action, rationale)) = consequence(event) else { return Vec::new() };
+        let ends = matches!(event, Event::Ended { .. });
+        let mut settled = Vec::new();
+        let mut still_open = Vec::new();
+        for (open, fate) in std::mem::take(&mut self.open).into_iter().zip(fates) {
+            let state = run.position(&open.phase).and_then(|at| run.phases.get(at));
+            let reset = state.is_some_and(is_reset);
+            let concerns = ends
+                || fate.status == PhaseStatus::Complete
+                || reset
+                || subject == Some(open.phase.as_str());
+            if !concerns {
+                still_open.push(open);
+                continue;
+            }
+            let mut attempt = open.attempt;
+            attempt.rationale.clone_from(&rationale);
+            attempt.next_action = if ends { NextAction::Retry } else { action };
+            attempt.result = judged(attempt.result, fate.judged);
+            settled.push(attempt);
+        }
+        self.open = still_open;
+        // A run ends with its last attempt.
+        if let (Some(last), Event::Ended { outcome, reason, .. }) = (settled.last_mut(), event) {
+            last.next_action = NextAction::Terminate;
+            last.terminal_reason = Some(terminal_reason(*outcome, reason));
+        }
+        settled
+    }
+}
+
+/// Whether a phase is to be done again.
+fn is_reset(state: &PhaseState) -> bool {
+    state.status == PhaseStatus::Pending
+}
+
+/// What follows from the attempts that an event concerns: those of its phase, and what is complete.
+fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
+    match event {
+        Event::PhaseStarted { phase, .. } => {
+            Some((None, NextAction::Retry, format!("the run goes on with `{phase}`")))
+        }
+        Event::PhaseSkipped { phase, .. } => {
+            Some((None, NextAction::Retry, format!("the run goes on after `{phase}`")))
+        }
+        Event::SentBack { phase, source, verdict, to, .. } => {
+            let why =
+                format!("`{source}` of `{phase}` said `{verdict}`: the run goes back to `{to}`");
+            Some((Some(phase), NextAction::Retry, shortened(&why)))
+        }
+        Event::Held(held) => {
+            let action = match held.trigger {
+                Trigger::WaiverRequested => NextAction::Waiver,
+                Trigger::BudgetExhausted
+                | Trigger::CallApproval
+                | Trigger::ConsensusRequested
+                | Trigger::EscalationRequested
+                | Trigger::MergeConflict
+                | Trigger::PersonRequested
+                | Trigger::RestartRequested
+                | Trigger::RolledBack
+                | Trigger::UncertainEffect => NextAction::Escalate,
+            };
+            let why = format!("a person is asked: {}", held.question);
+            Some((Some(&held.phase), action, shortened(&why)))
+        }
+        Event::Ended { outcome, reason, detail } => {
+            let mut why = format!("the run ends {}: {reason}", outcome.as_str());
+            if !detail.is_empty() {
+                why = format!("{why}: {detail}");
+            }
+            Some((None, NextAction::Terminate, shortened(&why)))
+        }
+        Event::Started(_)
+        | Event::Begun {}
+        | Event::Checked { .. }
+        | Event::InvocationStarted { .. }
+        | Event::InvocationEnded { .. }
+        | Event::PhaseDone { .. }
+        | Event::Waiting { .. }
+        | Event::Warned { .. }
+        | Event::Voted(_)
+        | Event::Resumed { .. }
+        | Event::Continued {}
+        | Event::Reviewed { .. }
+        | Event::Checkpointed(_)
+        | Event::MergePrepared { .. }
+        | Event::Merged { .. }
+        | Event::Conflicted { .. }
+        | Event::RollbackBegun(_)
+        | Event::RolledBack { .. }
+        | Event::Restarted { .. }
+        | Event::CommitPrepared { .. }
+        | Event::Noted { .. } => None,
+    }
+}
+
+/// Work that did not fail by itself has failed when it was judged so.
+fn judged(result: AttemptResult, judged: Option<Source>) -> AttemptResult {
+    match (result, judged) {
+        (AttemptResult::Success, Some(Source::Gate)) => {
+            AttemptResult::Failure(FailureClass::ReviewRejection)
+        }
+        (AttemptResult::Success, Some(Source::Check(_))) => {
+            AttemptResult::Failure(FailureClass::ValidationError)
+        }
+        (result, _) => result,
+    }
+}
+
+/// A class of failures as the ledger names it.
+fn class(class: &str) -> FailureClass {
+    class.parse().unwrap_or(FailureClass::Unknown)
+}
+
+/// The reason of an end as the ledger names it.
+fn terminal_reason(outcome: RunOutcome, reason: &str) -> TerminalReason {
+    match reason.to_lowercase().as_str() {
+        "checkpoint_expired" => TerminalReason::CheckpointRejected,
+        "terminated" => TerminalReason::CriticalFailure,
+        reason => reason.parse().unwrap_or(match outcome {
+            RunOutcome::Pass => TerminalReason::Pass,
+            RunOutcome::Blocked | RunOutcome::EscalationRequested | RunOutcome::WaiverRequested => {
+                TerminalReason::MissionFailed
+            }
+        }),
+    }
+}
+
+fn digest(run: &Run, value: &Value) -> Result<Digest, EngineError> {
+    let trace_id = run.head.trace_id;
+    canon::digest(value)
+        .map_err(|source| EngineError::Journal(JournalError::NotCanonical { trace_id, source }))
+}
+
+/// A list as far as it fits into a file; how many more there were is its last item.
+pub(super) fn capped<'a>(items: impl IntoIterator<Item = &'a String>) -> Vec<String> {
+    let mut items = items.into_iter();
+    let mut list = Vec::new();
+    let mut bytes = 0_usize;
+    while let Some(item) = items.next() {
+        bytes = bytes.saturating_add(item.len()).saturating_add(8);
+        if bytes > LIST_BYTES_MAX {
+            list.push(format!("… and {} more", items.count() + 1));
+            break;
+        }
+        list.push(item.clone());
+    }
+    list
+}

@@ -1,0 +1,285 @@
+//! The folder of the files that show runs: whole files only, and nothing outside of it.
+//!
+//! Every file is reached from a handle of its folder, and no symbolic link inside the root is
+//! followed, so what somebody plants there cannot lead a write elsewhere. One lock file serves all
+//! processes: whoever writes has it, so a temporary file that is seen under it is a leftover.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
+use windlass_engine::EngineError;
+
+/// What the paths of `windlass-formats` start with; the root stands in its place.
+const ARTIFACTS: &str = "artifacts/";
+const LOCK: &str = ".lock";
+/// Keeps our files out of the repository that they may lie in: they would make it dirty, or be
+/// committed by the very run that they show. Whoever wants them there empties it.
+const IGNORE: &str = ".gitignore";
+const TEMPORARY: (&str, &str) = (".windlass-", ".tmp");
+
+/// Tells the temporary files of one process apart.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// The root, and which of its folders have been swept.
+pub(super) struct Folder {
+    root: PathBuf,
+    swept: Mutex<BTreeSet<String>>,
+}
+
+/// The right to write, which lasts as long as this value.
+pub(super) struct Locked {
+    _file: File,
+}
+
+/// A path taken apart: the folder below the root, and the file in it.
+struct Place<'a> {
+    folder: &'a str,
+    file: &'a str,
+}
+
+impl Folder {
+    pub(super) const fn new(root: PathBuf) -> Self {
+        Self { root, swept: Mutex::new(BTreeSet::new()) }
+    }
+
+    /// Where a file of the formats lies on disk.
+    pub(super) fn on_disk(&self, path: &str) -> PathBuf {
+        self.root.join(path.strip_prefix(ARTIFACTS).unwrap_or(path))
+    }
+
+    pub(super) fn unwritable(&self, path: &str, source: io::Error) -> EngineError {
+        EngineError::Unwritable { path: self.on_disk(path).display().to_string(), source }
+    }
+
+    /// Waits for the right to write.
+    pub(super) fn lock(&self) -> Result<Locked, EngineError> {
+        let lock = || {
+            make_folders(&self.root)?;
+            let root = File::open(&self.root)?;
+            let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = File::from(openat(&root, LOCK, flags, Mode::from_raw_mode(0o644))?);
+            file.lock()?;
+            Ok((root, Locked { _file: file }))
+        };
+        let (root, locked) = lock().map_err(|source| self.unwritable(LOCK, source))?;
+        if matches!(statat(&root, IGNORE, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) {
+            self.replace(IGNORE, b"*\n", &locked)?;
+        }
+        Ok(locked)
+    }
+
+    /// Removes what dead processes have left in the folders; each is looked at once, or again.
+    pub(super) fn sweep(&self, path: &str, again: bool, _: &Locked) -> Result<(), EngineError> {
+        let Place { folder, .. } = place(path);
+        let fresh = {
+            let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+            swept.insert(folder.to_owned())
+        };
+        if !fresh && !again {
+            return Ok(());
+        }
+        let sweep = || -> io::Result<()> {
+            let handle = self.open(folder)?;
+            for entry in Dir::read_from(&handle)? {
+                let entry = entry?;
+                let name = entry.file_name().to_bytes();
+                let (start, end) = TEMPORARY;
+                if name.starts_with(start.as_bytes()) && name.ends_with(end.as_bytes()) {
+                    unlinkat(&handle, entry.file_name(), AtFlags::empty())?;
+                }
+            }
+            Ok(())
+        };
+        sweep().map_err(|source| self.unwritable(path, source))
+    }
+
+    /// Reads a file of at most so many bytes; `None` when there is none.
+    ///
+    /// A link, a folder or a device in its place is an error, and so is a longer file.
+    pub(super) fn read(&self, path: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        let absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        let opened = self
+            .open_existing(place(path).folder)
+            .and_then(|folder| open_file(&folder, place(path).file, OFlags::RDONLY));
+        let file = match opened {
+            Err(error) if absent(&error) => return Ok(None),
+            opened => opened?,
+        };
+        let mut bytes = Vec::new();
+        let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        if bytes.len() > bytes_max {
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, "the file is too large"));
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Makes a file's content this, whole or not at all; one that has it already is left alone.
+    pub(super) fn put(&self, path: &str, bytes: &[u8]) -> Result<(), EngineError> {
+        if self.has(path, bytes) {
+            return Ok(());
+        }
+        let locked = self.lock()?;
+        self.sweep(path, false, &locked)?;
+        self.replace(path, bytes, &locked)
+    }
+
+    /// Removes a file; says whether it was there.
+    pub(super) fn remove(&self, path: &str) -> Result<bool, EngineError> {
+        let _locked = self.lock()?;
+        let drop = || -> io::Result<bool> {
+            let folder = match self.open_existing(place(path).folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                opened => opened?,
+            };
+            match unlinkat(&folder, place(path).file, AtFlags::empty()) {
+                Ok(()) => Ok(true),
+                Err(Errno::NOENT) => Ok(false),
+                Err(error) => Err(error.into()),
+            }
+        };
+        drop().map_err(|source| self.unwritable(path, source))
+    }
+
+    fn has(&self, path: &str, bytes: &[u8]) -> bool {
+        matches!(self.read(path, bytes.len()), Ok(Some(now)) if now == bytes)
+    }
+
+    /// Replaces a file in one step.
+    pub(super) fn replace(&self, path: &str, bytes: &[u8], _: &Locked) -> Result<(), EngineError> {
+        let Place { folder, file } = place(path);
+        let replace = || -> io::Result<()> {
+            let handle = self.open(folder)?;
+            let lasting = is_lasting(place(path).folder);
+            let (name, mut temporary) = make_temporary(&handle)?;
+            let written = temporary
+                .write_all(bytes)
+                .and_then(|()| if lasting { temporary.sync_all() } else { Ok(()) })
+                .and_then(|()| Ok(renameat(&handle, name.as_str(), &handle, file)?));
+            if written.is_err() {
+                // What cannot be removed now is swept later.
+                let _ = unlinkat(&handle, name.as_str(), AtFlags::empty());
+            }
+            written.and_then(|()| if lasting { handle.sync_all() } else { Ok(()) })
+        };
+        replace().map_err(|source| self.unwritable(path, source))
+    }
+
+    /// Adds to the end of a file if it ends with `tail`; says whether it did.
+    pub(super) fn append_after(
+        &self,
+        path: &str,
+        tail: &[u8],
+        bytes: &[u8],
+        _: &Locked,
+    ) -> Result<bool, EngineError> {
+        let append = || -> io::Result<bool> {
+            let folder = self.open(place(path).folder)?;
+            let flags = OFlags::RDWR | OFlags::APPEND;
+            let mut file = match open_file(&folder, place(path).file, flags) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                opened => opened?,
+            };
+            let metadata = file.metadata()?;
+            let length = u64::try_from(tail.len()).unwrap_or(u64::MAX);
+            // A second name of the file may lie outside; then it is replaced, not written to.
+            if metadata.nlink() != 1 || metadata.len() < length {
+                return Ok(false);
+            }
+            file.seek(SeekFrom::Start(metadata.len() - length))?;
+            let mut end = vec![0; tail.len()];
+            file.read_exact(&mut end)?;
+            if end != tail {
+                return Ok(false);
+            }
+            // A torn end is mended from the journal: not worth a sync for every phase.
+            file.write_all(bytes)?;
+            Ok(true)
+        };
+        append().map_err(|source| self.unwritable(path, source))
+    }
+
+    /// Opens a folder below the root, making it where it is missing.
+    fn open(&self, folder: &str) -> io::Result<File> {
+        match self.open_existing(folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        make_folders(&self.root)?;
+        let root = File::open(&self.root)?;
+        match mkdirat(&root, folder, Mode::from_raw_mode(0o755)) {
+            Ok(()) => root.sync_all()?,
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+        self.open_existing(folder)
+    }
+
+    fn open_existing(&self, folder: &str) -> io::Result<File> {
+        let root = File::open(&self.root)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(File::from(openat(&root, folder, flags, Mode::empty())?))
+    }
+}
+
+/// Opens a regular file; never a link, and never waiting for what is none.
+fn open_file(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(openat(folder, name, flags, Mode::empty())?);
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
+}
+
+fn make_temporary(folder: &File) -> io::Result<(String, File)> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    loop {
+        let (start, end) = TEMPORARY;
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{start}{}-{number}{end}", std::process::id());
+        match openat(folder, name.as_str(), flags, Mode::from_raw_mode(0o644)) {
+            Ok(file) => return Ok((name, File::from(file))),
+            // A dead process had the same number.
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Makes a folder and those above it, so that they outlast a power failure.
+fn make_folders(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        make_folders(parent)?;
+    }
+    match std::fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+/// Whether the files of a folder must survive a loss of power: packets, which people and programs
+/// wait for. All others are written again from the journal when they are missed.
+fn is_lasting(folder: &str) -> bool {
+    matches!(folder, "checkpoints" | "terminal")
+}
+
+fn place(path: &str) -> Place<'_> {
+    let path = path.strip_prefix(ARTIFACTS).unwrap_or(path);
+    let (folder, file) = path.rsplit_once('/').unwrap_or((".", path));
+    Place { folder, file }
+}

@@ -1,0 +1,164 @@
+//! The attempt ledger's file: one run's lines put in, all others left as they are.
+
+use windlass_engine::EngineError;
+use windlass_formats::{LEDGER_BYTES_MAX, LEDGER_PATH};
+use windlass_kernel::run::RunName;
+
+use super::folder::Folder;
+
+/// Brings the lines of a run into the ledger; the first `written` of them are known to be there.
+///
+/// When the file ends with them, the others are added to its end, whatever its size. Otherwise the
+/// run's lines are written anew in their place.
+///
+/// `block_of` gives the lines of another run from the journal, for one whose last line is torn.
+pub(super) fn sync(
+    folder: &Folder,
+    run: &str,
+    lines: &[Vec<u8>],
+    written: usize,
+    block_of: impl FnOnce(&str) -> Result<Option<Vec<u8>>, EngineError>,
+) -> Result<(), EngineError> {
+    let new = lines.get(written..).unwrap_or_default().concat();
+    if written > 0 && new.is_empty() {
+        return Ok(());
+    }
+    let locked = folder.lock()?;
+    folder.sweep(LEDGER_PATH, written == 0, &locked)?;
+    if let Some(last) = written.checked_sub(1).and_then(|last| lines.get(last))
+        && folder.append_after(LEDGER_PATH, last, &new, &locked)?
+    {
+        return Ok(());
+    }
+    let existing = folder.read(LEDGER_PATH, LEDGER_BYTES_MAX);
+    let existing = existing.map_err(|source| folder.unwritable(LEDGER_PATH, source))?;
+    let missing = existing.is_none();
+    let existing = existing.unwrap_or_default();
+    let mut whole = existing.clone();
+    if let Some(other) = torn_run(&existing).filter(|other| other != run)
+        && let Some(block) = block_of(&other)?
+    {
+        whole = merge(&whole, &other, &block);
+    }
+    whole = merge(&whole, run, &lines.concat());
+    if whole == existing && !missing {
+        return Ok(());
+    }
+    if whole.len() > LEDGER_BYTES_MAX {
+        let source = std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it would be too large");
+        return Err(folder.unwritable(LEDGER_PATH, source));
+    }
+    match whole.strip_prefix(existing.as_slice()) {
+        Some(added) if folder.append_after(LEDGER_PATH, &[], added, &locked)? => Ok(()),
+        Some(_) | None => folder.replace(LEDGER_PATH, &whole, &locked),
+    }
+}
+
+/// The ledger with one run's lines replaced by `block`, in their place, or at the end.
+///
+/// A last line that was not written to its end is no line, and is left out.
+fn merge(existing: &[u8], run: &str, block: &[u8]) -> Vec<u8> {
+    let mut whole = Vec::with_capacity(existing.len() + block.len());
+    let mut placed = false;
+    for line in existing.split_inclusive(|byte| *byte == b'\n') {
+        if is_of(line, run) {
+            if !placed {
+                whole.extend_from_slice(block);
+            }
+            placed = true;
+        } else if line.ends_with(b"\n") {
+            whole.extend_from_slice(line);
+        } else if is_json(line) {
+            // Only its line feed is missing: an editor took it away.
+            whole.extend_from_slice(line);
+            whole.push(b'\n');
+        }
+    }
+    if !placed {
+        whole.extend_from_slice(block);
+    }
+    whole
+}
+
+/// The run whose record was not written to its end: that of the line before it.
+fn torn_run(existing: &[u8]) -> Option<String> {
+    let mut lines = existing.split_inclusive(|byte| *byte == b'\n').rev();
+    let torn = lines.next().filter(|line| !line.ends_with(b"\n") && !is_json(line))?;
+    // A header is the first line of another run.
+    if torn.starts_with(b"{\"h") {
+        return None;
+    }
+    let before: serde_json::Value = serde_json::from_slice(lines.next()?).ok()?;
+    let name = before.get("run_id")?.as_str()?;
+    name.parse::<RunName>().ok().map(|name| name.to_string())
+}
+
+fn is_json(line: &[u8]) -> bool {
+    serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
+}
+
+/// Whether a line is of this run, as far as that can be told.
+fn is_of(line: &[u8], run: &str) -> bool {
+    // Most lines are of other runs and never name this one.
+    if !contains(line, run.as_bytes()) {
+        return false;
+    }
+    match serde_json::from_slice::<serde_json::Value>(line) {
+        Ok(value) => value.get("run_id").and_then(serde_json::Value::as_str) == Some(run),
+        Err(_) => contains(line, format!("\"run_id\":\"{run}\"").as_bytes()),
+    }
+}
+
+fn contains(line: &[u8], part: &[u8]) -> bool {
+    line.windows(part.len()).any(|window| window == part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: &str = "run_20260202_120000_0000000a";
+    const B: &str = "run_20260202_120000_0000000b";
+
+    fn line(run: &str, text: &str) -> String {
+        format!("{{\"rationale\":\"{text}\",\"run_id\":\"{run}\"}}\n")
+    }
+
+    fn merged(existing: &str, run: &str, block: &str) -> String {
+        String::from_utf8(merge(existing.as_bytes(), run, block.as_bytes())).unwrap()
+    }
+
+    #[test]
+    fn lines_stay_in_their_place_and_others_stay_as_they_are() {
+        let (a, b) = (line(A, "1"), line(B, "1"));
+        let tampered = "{\"run_id\": \"".to_owned() + B + "\", garbage\n";
+        let existing = [a.as_str(), &tampered, &b].concat();
+        let block = [line(A, "1"), line(A, "2")].concat();
+        assert_eq!(merged(&existing, A, &block), [block.as_str(), &tampered, &b].concat());
+        let stray = [existing.as_str(), &line(A, "9")].concat();
+        assert_eq!(merged(&stray, A, &block), [block.as_str(), &tampered, &b].concat());
+        assert_eq!(merged("", A, &block), block);
+        // Naming a run in a text does not make a line its own.
+        let quoting = line(B, A);
+        assert_eq!(merged(&quoting, A, &block), [quoting.as_str(), &block].concat());
+    }
+
+    #[test]
+    fn a_torn_end_is_left_out_and_named() {
+        let (a, b) = (line(A, "1"), line(B, "1"));
+        let whole = [a.as_str(), &b].concat();
+        for cut in a.len() + 1..whole.len() - 1 {
+            let existing = &whole[..cut];
+            assert_eq!(torn_run(existing.as_bytes()).as_deref(), Some(A), "{cut}");
+            let expected = [a.as_str(), &line(A, "2")].concat();
+            assert_eq!(merged(existing, A, &expected), expected, "{cut}");
+            assert_eq!(merged(existing, B, &b), whole, "{cut}");
+        }
+        let unended = &whole[..whole.len() - 1];
+        assert_eq!(torn_run(unended.as_bytes()), None);
+        assert_eq!(merged(unended, A, &a), whole);
+        assert_eq!(torn_run(format!("{a}{{\"header_h").as_bytes()), None);
+        assert_eq!(torn_run(b""), None);
+        assert_eq!(torn_run(b"{\"actions"), None);
+    }
+}

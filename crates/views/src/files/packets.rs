@@ -1,0 +1,146 @@
+//! The packets of a run: of its holds, and of its end.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use windlass_engine::EngineError;
+use windlass_formats::{
+    Approval, Decision, HoldPacket, Outcome, PacketError, PhaseStatus, Resolution, RunStatus,
+    StepKey, TerminalPacket,
+};
+use windlass_kernel::canon;
+use windlass_kernel::run::plan::{Requirement, RunOutcome};
+use windlass_kernel::run::{self, Hold, Run, Started, Vote};
+
+use super::run_view::{HoldView, RunView, end_of};
+
+impl RunView {
+    /// The bytes of a hold's packet after its first `votes` answers.
+    pub(super) fn hold_packet(
+        &self,
+        run: &Run,
+        shown: &HoldView,
+        votes: usize,
+    ) -> Result<Vec<u8>, EngineError> {
+        let Some(started) = run.started.as_deref() else {
+            return Err(self.unusable(&"it has not started"));
+        };
+        let mut hold = shown.hold.clone();
+        hold.votes.truncate(votes);
+        let mut packet = HoldPacket {
+            checkpoint_id: shown.id.clone(),
+            timestamp: hold.since.into(),
+            trigger: hold.held.trigger.as_str().to_owned(),
+            step_index: hold.held.step_index,
+            policy_hash: started.policy_hash,
+            task_spec: task_spec(started),
+            resolution: resolution(&hold),
+            step_name: Some(hold.held.phase.clone()),
+            shown_digest: Some(hold.shown),
+            expires_at: hold.held.expires_at.map(Into::into),
+            approvals_needed: Some(hold.held.approvals).filter(|needed| *needed > 1),
+            approvals: approvals(&hold),
+        };
+        match packet.to_bytes() {
+            Err(PacketError::TooLarge { .. } | PacketError::Unwritable(_)) => {}
+            written => return written.map_err(|error| self.unusable(&error)),
+        }
+        // The journal has the whole task; a person can still see which one it is.
+        let digest = canon::digest(&started.task).map_err(|error| self.unusable(&error))?;
+        packet.task_spec = Map::from_iter([("task_digest".to_owned(), json!(digest))]);
+        packet.to_bytes().map_err(|error| self.unusable(&error))
+    }
+
+    /// The bytes of the terminal packet of a run that has ended.
+    pub(super) fn terminal_packet(&self, run: &Run) -> Result<Option<Vec<u8>>, EngineError> {
+        let (Some(ended), Some(started), Some(identity)) =
+            (&run.ended, run.started.as_deref(), &self.identity)
+        else {
+            return Ok(None);
+        };
+        let passed = ended.outcome == RunOutcome::Pass;
+        let mut phase_outcomes = BTreeMap::new();
+        for (phase, state) in run.all_phases() {
+            let key: StepKey = phase.id.parse().map_err(|error| self.unusable(&error))?;
+            phase_outcomes.insert(key, status(state.status));
+        }
+        let requires_clean = started.plan.require.contains(&Requirement::CleanRepo);
+        let commit = run.commit.as_ref().filter(|_| passed);
+        let end = end_of(run).into();
+        let packet = TerminalPacket {
+            steps_executed: self.completed.clone(),
+            // A commit that was prepared in a run which failed may be part of no branch.
+            commit_hash: commit.map(|commit| commit.commit.clone()),
+            status: Some(if passed { RunStatus::Success } else { RunStatus::CleanFail }),
+            start_ts: run.started_at.map(Into::into),
+            end_ts: Some(end),
+            task_ref: started.task.get("task_ref").and_then(Value::as_str).map(str::to_owned),
+            policy_hash: Some(started.policy_hash),
+            phase_outcomes,
+            gate_results: self.gates.clone(),
+            repo_clean_verified: requires_clean.then_some(true),
+            tokens_consumed: Some(run.spent.tokens),
+            token_accounting_complete: Some(!run.spent.unaccounted),
+            ledger_chain_tip: Some(identity.chain.tip()),
+            ledger_attempt_count: Some(identity.chain.attempts()),
+            ..TerminalPacket::new(identity.name.clone(), end, outcome(ended.outcome), &ended.reason)
+        };
+        Some(packet.to_bytes().map_err(|error| self.unusable(&error))).transpose()
+    }
+}
+
+fn task_spec(started: &Started) -> Map<String, Value> {
+    match &started.task {
+        Value::Object(task) => task.clone(),
+        task @ (Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)) => Map::from_iter([("task".to_owned(), task.clone())]),
+    }
+}
+
+/// What the answers come to: said by the person whose answer settled it.
+fn resolution(hold: &Hold) -> Option<Resolution> {
+    let (decision, kind) = match hold.resolution() {
+        run::Resolution::Open => return None,
+        run::Resolution::Approved => (Decision::Approved, run::Decision::Approved),
+        run::Resolution::Rejected => (Decision::Rejected, run::Decision::Rejected),
+    };
+    let settled = hold.votes.iter().rfind(|(vote, _)| vote.decision == kind);
+    Some(Resolution {
+        decision,
+        by: settled.map(|(vote, _)| vote.by.clone()),
+        at: settled.map(|(_, at)| (*at).into()),
+        reason: settled.map(|(vote, _)| vote.reason.clone()),
+    })
+}
+
+fn approvals(hold: &Hold) -> Vec<Approval> {
+    let approved = |(vote, _): &&(Vote, _)| vote.decision == run::Decision::Approved;
+    let approval = |(vote, at): &(Vote, windlass_kernel::Timestamp)| Approval {
+        at: (*at).into(),
+        by: vote.by.clone(),
+        reason: vote.reason.clone(),
+    };
+    hold.votes.iter().filter(approved).map(approval).collect()
+}
+
+const fn outcome(outcome: RunOutcome) -> Outcome {
+    match outcome {
+        RunOutcome::Pass => Outcome::Pass,
+        RunOutcome::Blocked => Outcome::Blocked,
+        RunOutcome::WaiverRequested => Outcome::WaiverRequested,
+        RunOutcome::EscalationRequested => Outcome::EscalationRequested,
+    }
+}
+
+const fn status(status: run::PhaseStatus) -> PhaseStatus {
+    match status {
+        run::PhaseStatus::Pending => PhaseStatus::Pending,
+        run::PhaseStatus::Running => PhaseStatus::Running,
+        run::PhaseStatus::Complete => PhaseStatus::Complete,
+        run::PhaseStatus::Failed => PhaseStatus::Failed,
+        run::PhaseStatus::Skipped => PhaseStatus::Skipped,
+    }
+}

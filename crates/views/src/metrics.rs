@@ -1,0 +1,127 @@
+//! Metrics: runs, holds, calls and tokens, counted from the journal.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use windlass_journal::{Check, JournalError, Reader, is_run};
+use windlass_kernel::run::plan::Trigger;
+use windlass_kernel::run::{Event, Resolution, Run};
+use windlass_kernel::{State, Timestamp, TraceId};
+use windlass_store::{Counts, Store, TraceFilter};
+
+/// How many traces or entries are read in one go.
+const PAGE: usize = 1024;
+
+/// Where runs of one kind stand.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RunKind {
+    /// The loop.
+    pub plan: String,
+    /// The run's state.
+    pub state: &'static str,
+    /// How it ended; empty while it has not.
+    pub outcome: &'static str,
+}
+
+/// How much there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Runs by where they stand.
+    pub runs: BTreeMap<RunKind, u64>,
+    /// Runs that wait for an answer nobody has given yet.
+    pub waiting: u64,
+    /// Since when the oldest of them waits.
+    pub waiting_since: Option<Timestamp>,
+    /// Runs that cannot be read.
+    pub unreadable: u64,
+    /// Agents and programs that were started.
+    pub invocations: u64,
+    /// Tokens that were used.
+    pub tokens: u64,
+    /// Cost, in millionths.
+    pub cost_micros: u64,
+    /// When a run was last taken up after its process died.
+    pub recovered_at: Option<Timestamp>,
+    /// Traces by state, and entries.
+    pub counts: Counts,
+}
+
+impl Metrics {
+    /// Counts everything once.
+    ///
+    /// Runs are folded but not verified, which is the work of `verify`: it takes time in proportion
+    /// to the entries of runs, and next to none for calls.
+    ///
+    /// # Errors
+    /// [`JournalError`] when the store cannot be read.
+    pub fn of(store: &dyn Store) -> Result<Self, JournalError> {
+        let mut metrics = Self { counts: store.count()?, ..Self::default() };
+        // Open traces have an index of their own; of those that ended only runs are asked for.
+        for (open_only, state) in [(true, None), (false, Some(State::Terminal))] {
+            let mut filter = TraceFilter { open_only, state, before: None, limit: PAGE };
+            loop {
+                let page = store.list_traces(&filter)?;
+                for state in page.iter().filter(|state| is_run(state)) {
+                    count_run(store, state.head.trace_id, &mut metrics)?;
+                }
+                if page.len() < PAGE {
+                    break;
+                }
+                filter.before = page.last().map(|state| state.head.trace_id);
+            }
+        }
+        Ok(metrics)
+    }
+}
+
+fn count_run(
+    store: &dyn Store,
+    trace_id: TraceId,
+    metrics: &mut Metrics,
+) -> Result<(), JournalError> {
+    let mut recovered_at = metrics.recovered_at;
+    let mut reader = Reader::<Run>::new(trace_id, Check::Skim);
+    let read = reader.for_each(store, &mut |step| {
+        if is_recovery(&step.artifact.event) {
+            recovered_at = recovered_at.max(Some(step.entry.ts));
+        }
+        ControlFlow::Continue(())
+    });
+    match read {
+        Ok(()) => {
+            metrics.recovered_at = recovered_at;
+            metrics.add(reader.state());
+        }
+        Err(error) if error.is_damage() => metrics.unreadable += 1,
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// Whether an event tells that a run was taken up after its process died.
+fn is_recovery(event: &Event) -> bool {
+    matches!(event, Event::Restarted { .. })
+        || matches!(event, Event::Held(held) if held.trigger == Trigger::RestartRequested)
+}
+
+impl Metrics {
+    fn add(&mut self, run: &Run) {
+        let standing = RunKind {
+            plan: run.plan().map(|plan| plan.id.clone()).unwrap_or_default(),
+            state: run.head.state.map_or("", State::as_str),
+            outcome: run.ended.as_ref().map_or("", |ended| ended.outcome.as_str()),
+        };
+        *self.runs.entry(standing).or_default() += 1;
+        self.invocations = self.invocations.saturating_add(run.invocations);
+        self.tokens = self.tokens.saturating_add(run.spent.tokens);
+        self.cost_micros = self.cost_micros.saturating_add(run.spent.cost_micros);
+        if let Some(hold) = &run.hold
+            && run.ended.is_none()
+            && hold.resolution() == Resolution::Open
+        {
+            self.waiting += 1;
+            let since = self.waiting_since.map_or(hold.since, |since| since.min(hold.since));
+            self.waiting_since = Some(since);
+        }
+    }
+}
