@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
-use windlass_connect::{Resume, Snapshots, TreeId};
+use windlass_workspace::{Resume, Snapshots, TreeId};
 
 /// How many captures the space is measured over.
 pub const CAPTURES: usize = 100;

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::confine::{MARK_BYTES_MAX, Start, TOKEN_VARIABLE, Token};
 use crate::process;
-use crate::run::{self, End, Finished, Output, Run};
+use crate::run::{self, Ending, Finished, Program, StdoutMode};
 use crate::trouble::Trouble;
 use crate::{Certainty, Confinement, Launcher, Limits, Reply, Support};
 
@@ -54,15 +54,15 @@ fn start(
     if let Some(token) = token {
         env.push((TOKEN_VARIABLE.as_ref(), token.as_str().as_ref()));
     }
-    run::run(&Run {
+    Ok(run::run(&Program {
         argv: prefix.iter().map(OsString::as_os_str).chain(own).collect(),
         stdin: command.stdin.map(str::as_bytes),
         env,
         cwd: command.cwd,
         limits: command.limits,
-        output: Output::Kept,
-        stderr_more: if token.is_some() { MARK_BYTES_MAX } else { 0 },
-    })
+        stdout: StdoutMode::Captured,
+        stderr_extra_bytes: if token.is_some() { MARK_BYTES_MAX } else { 0 },
+    })?)
 }
 
 /// Runs the program by way of the launcher, and takes the launcher's word off what it wrote.
@@ -97,8 +97,8 @@ fn start_confined(command: &Command<'_>, confined: Confined<'_>) -> Result<Finis
         }
     }
     let too_long = finished.stderr.len() > command.limits.output_bytes_max;
-    if too_long && finished.end == End::Exited {
-        finished.end = End::TooLarge("stderr");
+    if too_long && finished.ending == Ending::Exited {
+        finished.ending = Ending::TooLarge("stderr");
     }
     Ok(finished)
 }
@@ -110,17 +110,17 @@ fn cannot_be_words(command: &Command<'_>) -> bool {
 
 fn reply(limits: Limits, finished: Finished) -> Reply {
     let status = finished.status;
-    match finished.end {
-        End::TooLarge(name) => {
+    match finished.ending {
+        Ending::TooLarge(name) => {
             let limit = limits.output_bytes_max;
             let message = format!("the command wrote more than {limit} bytes to its {name}");
             Trouble::too_large(Certainty::Unknown, message).into_reply(None)
         }
-        End::TimedOut => {
+        Ending::TimedOut => {
             Trouble::timeout(Certainty::Unknown, limits.timeout, "the command did not end")
                 .into_reply(Some(result(status, finished)))
         }
-        End::Exited => match status {
+        Ending::Exited => match status {
             Some(status) if status.success() => {
                 Reply::Success { result: result(Some(status), finished) }
             }

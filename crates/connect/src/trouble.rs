@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use windlass_kernel::Code;
 
+use crate::process::ProcessError;
 use crate::{Certainty, MESSAGE_BYTES_MAX, Reply};
 
 /// A failed job, or a failed step of one.
@@ -77,8 +78,18 @@ impl Trouble {
     }
 }
 
+impl From<ProcessError> for Trouble {
+    fn from(error: ProcessError) -> Self {
+        match error {
+            ProcessError::NotStarted(why) => Self::unavailable(Certainty::DidNotRun, why),
+            ProcessError::Lost(why) => Self::internal(Certainty::Unknown, why),
+        }
+    }
+}
+
 /// Makes one line of at most [`MESSAGE_BYTES_MAX`] bytes: control characters become spaces.
-pub(crate) fn one_line(text: &str) -> String {
+#[must_use]
+pub fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len().min(MESSAGE_BYTES_MAX));
     let mut after_space = true;
     for character in text.trim_end().chars() {

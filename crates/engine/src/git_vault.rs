@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use windlass_blobs::{BlobError, Blobs};
-use windlass_connect::{ChangeKind, FaultKind, Merged, Resume, SnapshotError, Snapshots, TreeId};
 use windlass_kernel::run::CheckpointArtifact;
 use windlass_kernel::{Code, Digest};
+use windlass_workspace::{BlobError, Blobs};
+use windlass_workspace::{ChangeKind, FaultKind, Merged, Resume, SnapshotError, Snapshots, TreeId};
 
 use crate::error::EngineError;
 use crate::vault::{Altered, How, Joined, Vault, Way};

@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use windlass_connect::{
+use windlass_kernel::run::{Base, Change, Commit, Run};
+use windlass_kernel::{Code, Digest, Timestamp};
+use windlass_workspace::{
     Base as Against, Cleanness, CommitId, Git, GitCause, GitError, LineChange, OnChanges,
     RefUpdate, TreeId,
 };
-use windlass_kernel::run::{Base, Change, Commit, Run};
-use windlass_kernel::{Code, Digest, Timestamp};
 
 use crate::engine::{Place, Prepared};
 use crate::error::EngineError;

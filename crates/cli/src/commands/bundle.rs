@@ -5,13 +5,13 @@ use std::fs::File;
 use std::path::Path;
 
 use serde_json::json;
-use windlass_blobs::Blobs;
-use windlass_blobs::format::Hashed;
 use windlass_kernel::run::{Event, RunEvent, RunName};
 use windlass_kernel::{CheckpointId, Code, Digest, Head, Machine, PlanId, TraceId};
 use windlass_runtime::{Source as _, System};
 use windlass_seal::{Bundle, BundleError, Recorded, Replace, calls_of, write_bundle};
 use windlass_store::{Record, Store, StoreError, TraceFilter};
+use windlass_workspace::Blobs;
+use windlass_workspace::format::Hashed;
 
 use crate::commands::keys;
 use crate::commands::verify::count;

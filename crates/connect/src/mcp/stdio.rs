@@ -15,7 +15,7 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
 use super::link::{Link, Outgoing};
 use crate::Certainty;
-use crate::process::{self, Group, Input};
+use crate::process::{self, ChildInput, ProcessGroup};
 use crate::trouble::Trouble;
 
 /// How much of what the server writes to its error stream is kept, from the end.
@@ -32,11 +32,11 @@ type Tail = Arc<Mutex<VecDeque<u8>>>;
 
 /// The server's process. Dropping it ends the process and all its children.
 pub(crate) struct Server {
-    group: Arc<Mutex<Option<Group>>>,
+    group: Arc<Mutex<Option<ProcessGroup>>>,
 }
 
 impl Server {
-    fn take(&self) -> Option<Group> {
+    fn take(&self) -> Option<ProcessGroup> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -72,7 +72,7 @@ pub(crate) fn start(
     env: &BTreeMap<String, String>,
     cwd: &Path,
 ) -> Result<(Server, StdioTransport, Arc<Link>), Trouble> {
-    let (group, streams) = process::spawn(command, env, cwd, Input::Pipe)?;
+    let (group, streams) = process::spawn(command, env, cwd, ChildInput::Pipe)?;
     let no_pipe = |error: std::io::Error| {
         Trouble::internal(Certainty::DidNotRun, format!("cannot use the server's streams: {error}"))
     };
@@ -194,7 +194,7 @@ impl Reader {
 
 /// What is done when a server stops talking: it is ended, and everybody is told.
 struct Ending {
-    group: Arc<Mutex<Option<Group>>>,
+    group: Arc<Mutex<Option<ProcessGroup>>>,
     tail: Tail,
     link: Arc<Link>,
 }
@@ -230,7 +230,7 @@ impl Ending {
         self.link.end(Trouble::unavailable(Certainty::Unknown, message));
     }
 
-    fn take_group(&self) -> Option<Group> {
+    fn take_group(&self) -> Option<ProcessGroup> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }

@@ -3,8 +3,8 @@
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
-use windlass_blobs::format::Hashed;
 use windlass_kernel::{Digest, Head, Timestamp, TraceId};
+use windlass_workspace::format::Hashed;
 
 use super::{ANCHOR_FORMAT, AnchorHeader, Anchored, Seal};
 use crate::document;

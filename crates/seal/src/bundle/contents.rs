@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 
-use windlass_blobs::format::{self, Unpacked};
 use windlass_kernel::{ChainError, Digest, TraceId, canon};
+use windlass_workspace::format::{self, Unpacked};
 
 use super::{DOCUMENT_BYTES_MAX, Fault, KEY_BYTES_MAX, Kind};
 use crate::archive::Place;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use windlass_blobs::format::Hashed;
 use windlass_kernel::{Digest, TraceId};
+use windlass_workspace::format::Hashed;
 
 use super::{
     ALWAYS, BUNDLE_FORMAT, DOCUMENT_BYTES_MAX, Fault, KEY_BYTES_MAX, Kind, Limits, MANIFEST,

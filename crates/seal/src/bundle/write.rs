@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek as _, Write as _};
 use std::path::Path;
 
-use windlass_blobs::Blobs;
-use windlass_blobs::format::{Hashed, packer};
 use windlass_kernel::{Digest, Entry, Head, Timestamp, TraceId};
+use windlass_workspace::Blobs;
+use windlass_workspace::format::{Hashed, packer};
 
 use super::{
     BUNDLE_FORMAT, ENVELOPE, HEADS, MANIFEST, Manifest, Member, ROTATIONS, SIGNATURE, STATEMENT,
