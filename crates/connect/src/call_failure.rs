@@ -1,4 +1,4 @@
-//! The one internal error: a failure on its way to becoming a [`Reply`].
+//! The error of a job inside this crate, which becomes a [`Reply`].
 
 use std::time::Duration;
 
@@ -10,15 +10,15 @@ use crate::{Certainty, MESSAGE_BYTES_MAX, Reply};
 /// A failed job, or a failed step of one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct Trouble {
+pub(crate) struct CallFailure {
     pub code: Code,
     pub message: String,
     pub certainty: Certainty,
-    /// Nothing was sent and the connection is of no more use: a new one may do.
+    /// Nothing was sent and the connection is unusable: the call may be made over a new one.
     pub stale_connection: bool,
 }
 
-impl Trouble {
+impl CallFailure {
     fn new(code: Code, certainty: Certainty, message: impl AsRef<str>) -> Self {
         Self { code, message: one_line(message.as_ref()), certainty, stale_connection: false }
     }
@@ -28,7 +28,7 @@ impl Trouble {
         Self::new(Code::ToolServerUnavailable, certainty, message)
     }
 
-    /// The server does not speak as it should.
+    /// The server violates the protocol.
     pub fn protocol(certainty: Certainty, message: impl AsRef<str>) -> Self {
         Self::new(Code::ToolProtocolError, certainty, message)
     }
@@ -48,7 +48,7 @@ impl Trouble {
         Self::new(Code::ToolFailed, Certainty::Ran, message)
     }
 
-    /// The server's own words about the tool contradict the registry.
+    /// The server's description of the tool contradicts the registry.
     pub fn class_mismatch(message: impl AsRef<str>) -> Self {
         Self::new(Code::ToolClassMismatch, Certainty::DidNotRun, message)
     }
@@ -58,17 +58,17 @@ impl Trouble {
         Self::new(Code::SandboxUnavailable, Certainty::DidNotRun, message)
     }
 
-    /// A fault of our own.
+    /// An error of this program.
     pub fn internal(certainty: Certainty, message: impl AsRef<str>) -> Self {
         Self::new(Code::Internal, certainty, message)
     }
 
-    /// The same trouble before anything was asked of the tool.
+    /// The same failure, from before the tool was called.
     pub fn before_dispatch(self) -> Self {
         Self { certainty: Certainty::DidNotRun, ..self }
     }
 
-    /// Marks that a new connection may do, since nothing was sent over this one.
+    /// Marks that the call may be made over a new connection, since nothing was sent over this one.
     pub fn stale(self) -> Self {
         Self { certainty: Certainty::DidNotRun, stale_connection: true, ..self }
     }
@@ -78,7 +78,7 @@ impl Trouble {
     }
 }
 
-impl From<ProcessError> for Trouble {
+impl From<ProcessError> for CallFailure {
     fn from(error: ProcessError) -> Self {
         match error {
             ProcessError::NotStarted(why) => Self::unavailable(Certainty::DidNotRun, why),

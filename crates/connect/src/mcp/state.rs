@@ -1,5 +1,5 @@
-//! What the two transports share: the requests under way, the connection's end, and the handling of
-//! one incoming message.
+//! The state of a connection, which both transports share: the pending requests, why it ended, and the
+//! handling of incoming messages.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +13,16 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::wire::{self, Answer, Incoming};
 use crate::Certainty;
-use crate::trouble::Trouble;
+use crate::call_failure::CallFailure;
 
-/// Allowed for everything but a tool's result: the handshake, a page of the tool list.
+/// The limit for everything but a tool's result: the handshake, a page of the tool list.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Allowed around a result: the envelope of its message.
+/// Added to the limit of a result for the envelope of its message.
 pub(crate) const ENVELOPE_BYTES_MAX: usize = 64 * 1024;
 /// Answers waiting for the client; the reader waits when it is full.
 const INBOX_MESSAGES_MAX: usize = 64;
 
-/// Travels with a request inside this process: how long its result may be.
+/// The limit of a request's result; attached to the request inside this process, never sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ResultLimit(pub usize);
 
@@ -32,36 +32,33 @@ struct Pending {
     abandoned: Arc<Notify>,
 }
 
-/// The state of one connection, shared between transport and caller.
-pub(crate) struct Link {
+/// The state of one connection, shared by its transport and its callers.
+pub(crate) struct ConnectionState {
     pending: Mutex<HashMap<RequestId, Pending>>,
-    end: watch::Sender<Option<Trouble>>,
+    end: watch::Sender<Option<CallFailure>>,
     tools_stale: AtomicBool,
     protocol: OnceLock<String>,
     inbox: mpsc::Sender<ServerJsonRpcMessage>,
 }
 
-/// A reply that a transport owes the server at once.
-pub(crate) type Owed = ClientJsonRpcMessage;
-
-impl Link {
+impl ConnectionState {
     pub fn new() -> (Arc<Self>, mpsc::Receiver<ServerJsonRpcMessage>) {
         let (inbox, receiver) = mpsc::channel(INBOX_MESSAGES_MAX);
-        let link = Self {
+        let state = Self {
             pending: Mutex::default(),
             end: watch::Sender::new(None),
             tools_stale: AtomicBool::new(false),
             protocol: OnceLock::new(),
             inbox,
         };
-        (Arc::new(link), receiver)
+        (Arc::new(state), receiver)
     }
 
     fn pending(&self) -> MutexGuard<'_, HashMap<RequestId, Pending>> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a request before it is sent; the notice tells when nobody waits for it any more.
+    /// Registers a request before it is sent; the returned notice fires when it is abandoned.
     pub fn register(&self, id: RequestId, bytes_max: usize) -> Arc<Notify> {
         let abandoned = Arc::new(Notify::new());
         let pending = Pending { bytes_max, abandoned: Arc::clone(&abandoned) };
@@ -69,47 +66,47 @@ impl Link {
         abandoned
     }
 
-    /// Forgets the limit of a request that nobody waits for. Its answer may still come and is then
-    /// measured by the common limit.
+    /// Drops a request whose caller has stopped waiting. Its answer may still come; then the common
+    /// limit applies to it.
     pub fn abandon(&self, id: &RequestId) {
         if let Some(pending) = self.pending().remove(id) {
             pending.abandoned.notify_one();
         }
     }
 
-    /// The longest message that anything under way allows.
+    /// The longest message that the pending requests allow.
     pub fn message_bytes_max(&self) -> usize {
         let largest = self.pending().values().map(|pending| pending.bytes_max).max();
         largest.unwrap_or(0).saturating_add(ENVELOPE_BYTES_MAX).max(MESSAGE_BYTES_MAX)
     }
 
-    /// Ends the connection for everybody; the first reason stays.
-    pub fn end(&self, trouble: Trouble) {
+    /// Ends the connection for all callers; the first reason is kept.
+    pub fn end(&self, failure: CallFailure) {
         self.end.send_if_modified(|end| {
             let first = end.is_none();
             if first {
-                *end = Some(trouble);
+                *end = Some(failure);
             }
             first
         });
     }
 
     /// Why the connection is over, if it is.
-    pub fn ended(&self) -> Option<Trouble> {
+    pub fn ended(&self) -> Option<CallFailure> {
         self.end.borrow().clone()
     }
 
-    /// Waits for the connection's end.
-    pub async fn wait_end(&self) -> Trouble {
+    /// Waits until the connection has ended.
+    pub async fn wait_end(&self) -> CallFailure {
         let mut end = self.end.subscribe();
         match end.wait_for(Option::is_some).await {
-            Ok(trouble) => trouble.clone(),
+            Ok(failure) => failure.clone(),
             Err(_) => None,
         }
-        .unwrap_or_else(|| Trouble::internal(Certainty::Unknown, "the connection is gone"))
+        .unwrap_or_else(|| CallFailure::internal(Certainty::Unknown, "the connection is gone"))
     }
 
-    /// Whether the server has announced another list of tools since the last time this was asked.
+    /// Returns whether the server has announced a change of its tools since the last call.
     pub fn take_tools_stale(&self) -> bool {
         self.tools_stale.swap(false, Ordering::AcqRel)
     }
@@ -119,46 +116,51 @@ impl Link {
         self.protocol.get().map(String::as_str)
     }
 
-    /// Takes one message from the server: answers go to the client, requests are refused, and
+    /// Handles one message from the server: answers go to the client, requests are refused, and
     /// notifications are dropped here, so that a flood of them costs nothing. Returns the id of the
-    /// request that it answers and what is owed to the server.
-    pub async fn take(&self, text: &[u8]) -> Result<(Option<RequestId>, Option<Owed>), String> {
+    /// request that it answers, and the message to send back to the server.
+    pub async fn handle(
+        &self,
+        text: &[u8],
+    ) -> Result<(Option<RequestId>, Option<ClientJsonRpcMessage>), String> {
         let (id, message) = match wire::decode(text)? {
-            Incoming::Told { method } => {
+            Incoming::Notification { method } => {
                 if method == "notifications/tools/list_changed" {
                     self.tools_stale.store(true, Ordering::Release);
                 }
                 return Ok((None, None));
             }
-            Incoming::Asked { id, method } => return Ok((None, Some(refusal(id, &method)))),
+            Incoming::Request { id, method } => {
+                return Ok((None, Some(answer_request(id, &method))));
+            }
             Incoming::Error { id, error } => {
                 self.pending().remove(&id);
                 (id.clone(), JsonRpcMessage::error(error, Some(id)))
             }
             Incoming::Result { id, result } if self.protocol.get().is_none() => {
                 self.pending().remove(&id);
-                let (message, version) = wire::initialized(id.clone(), result)?;
+                let (message, version) = wire::read_initialize(id.clone(), result)?;
                 let _ = self.protocol.set(version);
                 (id, message)
             }
             Incoming::Result { id, result } => {
                 let bytes_max = match self.pending().remove(&id) {
                     Some(pending) => pending.bytes_max,
-                    // Too late, or never asked for.
+                    // Too late, or never requested.
                     None => return Ok((Some(id), None)),
                 };
-                let answer: Answer = wire::read(result, bytes_max);
-                (id.clone(), wire::answered(id, &answer))
+                let answer: Answer = wire::read_result(result, bytes_max);
+                (id.clone(), wire::wrap(id, &answer))
             }
         };
-        // Closed only when the client is gone, and then nobody waits.
+        // Closed only when the client is gone, and then no caller waits.
         let _ = self.inbox.send(message).await;
         Ok((Some(id), None))
     }
 }
 
-/// Sampling, roots, elicitation: nothing is done for a server. It may know that we are alive.
-fn refusal(id: RequestId, method: &str) -> ClientJsonRpcMessage {
+/// Answers a ping; refuses everything else: sampling, roots, elicitation.
+fn answer_request(id: RequestId, method: &str) -> ClientJsonRpcMessage {
     if method == "ping" {
         return JsonRpcMessage::response(ClientResult::empty(()), id);
     }
@@ -166,7 +168,7 @@ fn refusal(id: RequestId, method: &str) -> ClientJsonRpcMessage {
     JsonRpcMessage::error(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, message, None), Some(id))
 }
 
-/// What a transport must know of an outgoing message.
+/// The kind of an outgoing message, as far as transports distinguish it.
 pub(crate) enum Outgoing {
     /// A request, with the limit of its result.
     Request(RequestId, usize),
@@ -197,7 +199,7 @@ impl Outgoing {
         }
     }
 
-    /// Whether this is the first message of all.
+    /// Whether this is the first message of the connection.
     pub fn is_initialize(message: &ClientJsonRpcMessage) -> bool {
         matches!(message, JsonRpcMessage::Request(request)
             if matches!(request.request, ClientRequest::InitializeRequest(_)))
