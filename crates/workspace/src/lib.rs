@@ -1,19 +1,22 @@
-//! Files as they were and are: the git work of a run ([`Git`]), snapshots of whole workspaces
-//! ([`Snapshots`]), and contents by their digest ([`Blobs`]).
+//! Files as they were and are: the user's repository ([`Git`]), snapshots of whole workspaces
+//! ([`Snapshots`]), and files stored by their digest ([`BlobStore`]).
 //!
-//! It may not decide what to capture, restore or keep: it knows neither policy nor store. The `git`
-//! command is started through `windlass-connect`, which knows nothing of this crate.
+//! It may not decide what to capture, restore or delete: it knows neither policy nor journal. It starts
+//! the `git` command through `windlass-connect`, which may not know this crate.
 
 mod blobs;
 mod git;
 mod snapshot;
 
-pub use blobs::{BlobError, BlobReader, Blobs, CheckReport, Contents, Stored, format};
+pub use blobs::{
+    BlobDecoder, BlobError, BlobHeader, BlobList, BlobReader, BlobStore, CheckReport, FormatError,
+    HEADER_BYTES, HashingStream, StoredBlob, decoder, encoder,
+};
 pub use git::{
-    Base, Cleanness, CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError,
-    LineChange, ObjectIdError, OnChanges, RefUpdate, Signature, TreeId, Worktree,
+    CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError, LineChange,
+    ObjectIdError, OnChanges, RefUpdate, Signature, TreeId, Treeish, Worktree, WorktreeStatus,
 };
 pub use snapshot::{
-    Capture, ChangeKind, Entry, EntryMode, Fault, FaultKind, Merged, PathChange, Restored, Resume,
-    SNAPSHOT_REFS, SnapshotError, Snapshots, TextDiff,
+    Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,
+    RestoreMode, Restored, SNAPSHOT_REFS, SnapshotError, Snapshots, TextDiff,
 };

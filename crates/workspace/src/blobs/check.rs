@@ -1,42 +1,42 @@
-//! All contents: listed, and compared with their names.
+//! Lists and checks all blobs.
 
 use std::io;
 
 use windlass_kernel::Digest;
 
 use super::error::BlobError;
-use super::folder::{Blobs, digest_at, names};
+use super::store::{BlobStore, digest_at, names};
 
-/// What checking all contents has found.
+/// The result of checking all blobs.
 #[derive(Debug, Default)]
 pub struct CheckReport {
-    /// How many contents hold.
+    /// The number of intact blobs.
     pub intact: u64,
-    /// How many bytes they have, unpacked.
+    /// Their size in bytes, uncompressed.
     pub bytes: u64,
-    /// What does not hold, or is no content at all.
-    pub faults: Vec<BlobError>,
+    /// The damaged blobs, and files that are not blobs.
+    pub errors: Vec<BlobError>,
 }
 
-/// The names of all contents in ascending order, read folder by folder.
-pub struct Contents<'a> {
-    blobs: &'a Blobs,
+/// The digests of all blobs in ascending order, read folder by folder.
+pub struct BlobList<'a> {
+    store: &'a BlobStore,
     folders: std::vec::IntoIter<String>,
     digests: std::vec::IntoIter<Digest>,
 }
 
-impl Blobs {
-    /// Lists the contents. What is put or removed meanwhile may be listed or not.
+impl BlobStore {
+    /// Lists the blobs. One that is stored or removed meanwhile may be listed or not.
     ///
     /// # Errors
     /// [`BlobError`] when the folder cannot be read.
-    pub fn list(&self) -> Result<Contents<'_>, BlobError> {
-        let folders = self.folders()?.into_iter().filter(|name| is_folder(name));
+    pub fn list(&self) -> Result<BlobList<'_>, BlobError> {
+        let folders = self.folders()?.into_iter().filter(|name| is_blob_folder(name));
         let folders = folders.collect::<Vec<_>>().into_iter();
-        Ok(Contents { blobs: self, folders, digests: Vec::new().into_iter() })
+        Ok(BlobList { store: self, folders, digests: Vec::new().into_iter() })
     }
 
-    /// Reads every content and compares it with its name; names each that does not hold, and goes on.
+    /// Reads every blob and checks its digest; reports each that is damaged, and goes on.
     ///
     /// # Errors
     /// [`BlobError`] when the folder itself cannot be read.
@@ -44,18 +44,18 @@ impl Blobs {
         let mut report = CheckReport::default();
         for folder in self.folders()? {
             if folder.starts_with('.') {
-                // The lock, and what is being put.
+                // The lock file, and temporary files.
                 continue;
             }
-            if !is_folder(&folder) {
-                report.faults.push(BlobError::Stray { path: self.path().join(&folder) });
+            if !is_blob_folder(&folder) {
+                report.errors.push(BlobError::Stray { path: self.path().join(&folder) });
                 continue;
             }
             match self.names_in(&folder) {
                 Ok(files) => files.iter().for_each(|file| report.add(self, &folder, file)),
                 Err(error) => {
                     let path = self.path().join(&folder);
-                    report.faults.push(BlobError::unreadable(&path, error));
+                    report.errors.push(BlobError::unreadable(&path, error));
                 }
             }
         }
@@ -72,35 +72,35 @@ impl Blobs {
 }
 
 impl CheckReport {
-    /// Whether everything holds.
+    /// Whether every blob is intact.
     #[must_use]
-    pub const fn holds(&self) -> bool {
-        self.faults.is_empty()
+    pub const fn is_intact(&self) -> bool {
+        self.errors.is_empty()
     }
 
-    fn add(&mut self, blobs: &Blobs, folder: &str, file: &str) {
+    fn add(&mut self, store: &BlobStore, folder: &str, file: &str) {
         let Some(digest) = digest_at(folder, file) else {
-            self.faults.push(BlobError::Stray { path: blobs.path().join(folder).join(file) });
+            self.errors.push(BlobError::Stray { path: store.path().join(folder).join(file) });
             return;
         };
-        match blobs.copy_to(&digest, &mut io::sink()) {
+        match store.copy_to(&digest, &mut io::sink()) {
             Ok(bytes) => {
                 self.intact += 1;
                 self.bytes = self.bytes.saturating_add(bytes);
             }
-            // It was removed between the listing and now.
+            // It was removed after it was listed.
             Err(BlobError::Missing { .. }) => {}
-            Err(error) => self.faults.push(error),
+            Err(error) => self.errors.push(error),
         }
     }
 }
 
-/// Whether a name is that of a folder of contents.
-fn is_folder(name: &str) -> bool {
+/// Whether a name is that of a folder of blobs.
+fn is_blob_folder(name: &str) -> bool {
     name.len() == 2 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-impl Iterator for Contents<'_> {
+impl Iterator for BlobList<'_> {
     type Item = Result<Digest, BlobError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -109,13 +109,13 @@ impl Iterator for Contents<'_> {
                 return Some(Ok(digest));
             }
             let folder = self.folders.next()?;
-            match self.blobs.names_in(&folder) {
+            match self.store.names_in(&folder) {
                 Ok(files) => {
                     let digests = files.iter().filter_map(|file| digest_at(&folder, file));
                     self.digests = digests.collect::<Vec<_>>().into_iter();
                 }
                 Err(error) => {
-                    let path = self.blobs.path().join(&folder);
+                    let path = self.store.path().join(&folder);
                     return Some(Err(BlobError::unreadable(&path, error)));
                 }
             }

@@ -1,4 +1,4 @@
-//! What can go wrong with a content.
+//! Errors of the blob store.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,48 +6,48 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 use windlass_kernel::{Code, Digest};
 
-/// A content that cannot be kept or given.
+/// Why a blob cannot be stored or read.
 #[derive(Debug, Error)]
 pub enum BlobError {
-    /// Nobody put it, or it was purged.
-    #[error("there is no content `{digest}`")]
+    /// It was never stored, or was removed.
+    #[error("there is no blob `{digest}`")]
     Missing {
-        /// Its name.
+        /// Its digest.
         digest: Digest,
     },
-    /// What lies under its name is something else.
-    #[error("the content `{digest}` is damaged: {what}")]
+    /// The file under its name is not this blob.
+    #[error("the blob `{digest}` is damaged: {what}")]
     Corrupt {
-        /// Its name.
+        /// Its digest.
         digest: Digest,
         /// What is wrong with it.
         what: String,
     },
-    /// Something lies in the folder that is no content.
-    #[error("`{}` is not the name of a content", path.display())]
+    /// A file in the store is not a blob.
+    #[error("`{}` is not the name of a blob", path.display())]
     Stray {
-        /// Where it lies.
+        /// Its path.
         path: PathBuf,
     },
-    /// The content is larger than it may be.
-    #[error("the content has more than {bytes_max} bytes")]
+    /// The blob is larger than it may be.
+    #[error("the blob has more than {bytes_max} bytes")]
     TooLarge {
         /// The limit.
         bytes_max: u64,
     },
-    /// The source of a content cannot be read.
+    /// A file cannot be read.
     #[error("`{}` cannot be read", path.display())]
     Unreadable {
-        /// Where it lies.
+        /// Its path.
         path: PathBuf,
         /// Why.
         #[source]
         source: io::Error,
     },
-    /// The folder cannot be written.
+    /// A file cannot be written.
     #[error("`{}` cannot be written", path.display())]
     Unwritable {
-        /// Where it lies.
+        /// Its path.
         path: PathBuf,
         /// Why.
         #[source]

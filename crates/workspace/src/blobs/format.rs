@@ -1,8 +1,8 @@
-//! The form of a stored content: a frame that readers of zstd skip, then one frame of zstd.
+//! The file format of a blob: a skippable zstd frame with a header, then one frame of zstd.
 //!
-//! The first frame says how long the plain content is and what the digest of the second frame is, so
-//! a changed byte is found even where zstd itself would not mind, and nothing is unpacked beyond the
-//! length that was recorded. `zstd -d` reads such a file as it is.
+//! The header has the length of the plain bytes and the digest of the second frame, so a changed byte
+//! is found even where zstd itself would not notice, and nothing is decompressed beyond the recorded
+//! length. `zstd -d` reads such a file as it is.
 
 use std::io::{self, BufReader, Read, Write};
 
@@ -10,37 +10,37 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use windlass_kernel::Digest;
 
-/// How hard contents are compressed.
-pub const LEVEL: i32 = 3;
-/// The length of the first frame.
+/// The compression level.
+const LEVEL: i32 = 3;
+/// The length of the header frame.
 pub const HEADER_BYTES: usize = 56;
-/// A frame to skip, of 48 bytes, and what those start with.
-const START: [u8; 16] = *b"\x57\x2a\x4d\x18\x30\x00\x00\x00windlas1";
-/// The most memory that unpacking may take, as a power of two; level 3 needs 21.
+/// The start of a skippable frame of 48 bytes, and our magic number.
+const MAGIC: [u8; 16] = *b"\x57\x2a\x4d\x18\x30\x00\x00\x00windlas1";
+/// The largest window for decompression, as a power of two; level 3 needs 21.
 const WINDOW_LOG_MAX: u32 = 23;
 
-/// What is wrong with a stored content.
+/// Why a blob file is damaged.
 #[derive(Debug, Error)]
-pub enum Fault {
-    /// It does not start as one.
-    #[error("it does not start as a stored content does")]
-    Header,
-    /// It cannot be unpacked.
-    #[error("it cannot be unpacked")]
-    Packed,
-    /// It has more or fewer bytes than its start says.
-    #[error("it does not have the {expected} bytes that it says it has")]
+pub enum FormatError {
+    /// The header is missing or malformed.
+    #[error("its header is missing or malformed")]
+    BlobHeader,
+    /// It cannot be decompressed.
+    #[error("it cannot be decompressed")]
+    Compressed,
+    /// It has more or fewer bytes than its header says.
+    #[error("it does not have the {expected} bytes that its header says")]
     Length {
-        /// What it says.
+        /// The length in the header.
         expected: u64,
     },
-    /// Its packed form is not the one that was written.
-    #[error("its packed form was changed")]
-    PackedDigest,
-    /// It is another content.
-    #[error("it is the content `{found}`")]
-    OtherContent {
-        /// The digest of what it is.
+    /// Its compressed bytes are not those that were written.
+    #[error("its compressed bytes were changed")]
+    CompressedDigest,
+    /// It is another blob.
+    #[error("it is the blob `{found}`")]
+    OtherBlob {
+        /// The digest of the bytes that were read.
         found: Digest,
     },
     /// Its file cannot be read.
@@ -48,94 +48,94 @@ pub enum Fault {
     Io(io::Error),
 }
 
-/// The start of a stored content.
+/// The header of a blob file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
-    /// The length of the plain content.
+pub struct BlobHeader {
+    /// The length of the plain bytes.
     pub bytes: u64,
-    /// The digest of the frame that follows.
-    pub packed: Digest,
+    /// The digest of the compressed frame that follows.
+    pub compressed: Digest,
 }
 
-impl Header {
-    /// The bytes it is written as.
+impl BlobHeader {
+    /// Encodes the header.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
-        let parts = [&START[..], &self.bytes.to_le_bytes(), self.packed.as_bytes()];
+        let parts = [&MAGIC[..], &self.bytes.to_le_bytes(), self.compressed.as_bytes()];
         for (slot, byte) in out.iter_mut().zip(parts.into_iter().flatten()) {
             *slot = *byte;
         }
         out
     }
 
-    /// Reads it from the beginning of a stored content.
+    /// Reads the header from the beginning of a blob file.
     ///
     /// # Errors
-    /// [`Fault`] when there is none.
-    pub fn read(source: &mut impl Read) -> Result<Self, Fault> {
-        let mut start = [0; START.len()];
+    /// [`FormatError`] when it is missing or malformed.
+    pub fn read(source: &mut impl Read) -> Result<Self, FormatError> {
+        let mut start = [0; MAGIC.len()];
         let mut bytes = [0; 8];
-        let mut packed = [0; 32];
-        for part in [&mut start[..], &mut bytes, &mut packed] {
+        let mut compressed = [0; 32];
+        for part in [&mut start[..], &mut bytes, &mut compressed] {
             source.read_exact(part).map_err(|error| {
                 let ended = error.kind() == io::ErrorKind::UnexpectedEof;
-                if ended { Fault::Header } else { Fault::Io(error) }
+                if ended { FormatError::BlobHeader } else { FormatError::Io(error) }
             })?;
         }
-        if start != START {
-            return Err(Fault::Header);
+        if start != MAGIC {
+            return Err(FormatError::BlobHeader);
         }
-        Ok(Self { bytes: u64::from_le_bytes(bytes), packed: Digest::from_bytes(packed) })
+        Ok(Self { bytes: u64::from_le_bytes(bytes), compressed: Digest::from_bytes(compressed) })
     }
 }
 
-/// Counts and hashes what passes through it.
-pub struct Hashed<T> {
+/// A reader or writer that counts and hashes the bytes that pass through it.
+pub struct HashingStream<T> {
     inner: T,
     hasher: Sha256,
     bytes: u64,
 }
 
-impl<T> Hashed<T> {
-    /// Nothing has passed yet.
+impl<T> HashingStream<T> {
+    /// Wraps a reader or writer.
     pub fn new(inner: T) -> Self {
         Self { inner, hasher: Sha256::new(), bytes: 0 }
     }
 
-    /// How much has passed.
+    /// The number of bytes so far.
     pub const fn length(&self) -> u64 {
         self.bytes
     }
 
-    /// The digest of what has passed.
+    /// The digest of the bytes so far.
     pub fn digest(&self) -> Digest {
         Digest::from_bytes(self.hasher.clone().finalize().into())
     }
 
-    /// What it was made of.
+    /// Returns the wrapped reader or writer.
     pub fn into_inner(self) -> T {
         self.inner
     }
 
-    fn pass(&mut self, bytes: &[u8]) {
+    fn count(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);
         self.bytes = self.bytes.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     }
 }
 
-impl<T: Read> Read for Hashed<T> {
+impl<T: Read> Read for HashingStream<T> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        self.pass(buffer.get(..count).unwrap_or_default());
+        self.count(buffer.get(..count).unwrap_or_default());
         Ok(count)
     }
 }
 
-impl<T: Write> Write for Hashed<T> {
+impl<T: Write> Write for HashingStream<T> {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         let count = self.inner.write(buffer)?;
-        self.pass(buffer.get(..count).unwrap_or_default());
+        self.count(buffer.get(..count).unwrap_or_default());
         Ok(count)
     }
 
@@ -144,21 +144,21 @@ impl<T: Write> Write for Hashed<T> {
     }
 }
 
-/// Starts packing into `target`.
+/// Makes a zstd encoder that writes to `target`.
 ///
 /// # Errors
 /// Those of zstd.
-pub fn packer<W: Write>(target: W) -> io::Result<zstd::stream::write::Encoder<'static, W>> {
+pub fn encoder<W: Write>(target: W) -> io::Result<zstd::stream::write::Encoder<'static, W>> {
     let mut encoder = zstd::stream::write::Encoder::new(target, LEVEL)?;
     encoder.include_checksum(true)?;
     Ok(encoder)
 }
 
-/// Starts unpacking one frame, and no more than one, in bounded memory.
+/// Makes a zstd decoder of exactly one frame, in bounded memory.
 ///
 /// # Errors
 /// Those of zstd.
-pub fn unpacker<R: Read>(
+pub fn decoder<R: Read>(
     source: R,
 ) -> io::Result<zstd::stream::read::Decoder<'static, BufReader<R>>> {
     let mut decoder = zstd::stream::read::Decoder::new(source)?.single_frame();
@@ -166,46 +166,46 @@ pub fn unpacker<R: Read>(
     Ok(decoder)
 }
 
-/// Unpacks a stored content and compares it with what it must be, while it is read.
+/// Decompresses a blob file and checks its digests while it is read.
 ///
-/// Nothing that was read holds before [`Unpacked::next`] has said that there is no more.
-pub struct Unpacked<R: Read> {
-    decoder: zstd::stream::read::Decoder<'static, BufReader<Hashed<R>>>,
-    header: Header,
+/// The bytes are verified only when [`BlobDecoder::next`] has returned 0.
+pub struct BlobDecoder<R: Read> {
+    decoder: zstd::stream::read::Decoder<'static, BufReader<HashingStream<R>>>,
+    header: BlobHeader,
     expected: Digest,
     hasher: Sha256,
     left: u64,
     done: bool,
 }
 
-impl<R: Read> Unpacked<R> {
-    /// Starts to read the content that is named `expected`; `source` ends where it does.
+impl<R: Read> BlobDecoder<R> {
+    /// Starts to read the blob with the digest `expected`; `source` ends with the blob file.
     ///
     /// # Errors
-    /// [`Fault`] when it does not start as a stored content.
-    pub fn new(mut source: R, expected: Digest) -> Result<Self, Fault> {
-        let header = Header::read(&mut source)?;
-        let decoder = unpacker(Hashed::new(source)).map_err(Fault::Io)?;
+    /// [`FormatError`] when the header is missing or malformed.
+    pub fn new(mut source: R, expected: Digest) -> Result<Self, FormatError> {
+        let header = BlobHeader::read(&mut source)?;
+        let decoder = decoder(HashingStream::new(source)).map_err(FormatError::Io)?;
         let (hasher, left) = (Sha256::new(), header.bytes);
         Ok(Self { decoder, header, expected, hasher, left, done: false })
     }
 
-    /// The length that was recorded.
+    /// The length in the header.
     pub const fn length(&self) -> u64 {
         self.header.bytes
     }
 
-    /// Reads on; 0 means that all was read and holds.
+    /// Reads the next bytes; 0 means that all were read and are verified.
     ///
     /// # Errors
-    /// [`Fault`] when the content is not what it must be.
-    pub fn next(&mut self, buffer: &mut [u8]) -> Result<usize, Fault> {
+    /// [`FormatError`] when the blob is damaged.
+    pub fn next(&mut self, buffer: &mut [u8]) -> Result<usize, FormatError> {
         if self.done || buffer.is_empty() {
             return Ok(0);
         }
-        let count = self.decoder.read(buffer).map_err(fault_of)?;
+        let count = self.decoder.read(buffer).map_err(format_error)?;
         let (expected, read) = (self.header.bytes, u64::try_from(count).unwrap_or(u64::MAX));
-        self.left = self.left.checked_sub(read).ok_or(Fault::Length { expected })?;
+        self.left = self.left.checked_sub(read).ok_or(FormatError::Length { expected })?;
         self.hasher.update(buffer.get(..count).unwrap_or_default());
         if count == 0 {
             self.finish()?;
@@ -214,33 +214,34 @@ impl<R: Read> Unpacked<R> {
         Ok(count)
     }
 
-    fn finish(&mut self) -> Result<(), Fault> {
+    fn finish(&mut self) -> Result<(), FormatError> {
         if self.left != 0 {
-            return Err(Fault::Length { expected: self.header.bytes });
+            return Err(FormatError::Length { expected: self.header.bytes });
         }
-        // What follows the frame belongs to the packed form too.
+        // Bytes after the frame are part of the digest too.
         let source = self.decoder.get_mut();
-        io::copy(&mut source.get_mut().by_ref().take(1), &mut io::sink()).map_err(Fault::Io)?;
-        if source.get_ref().digest() != self.header.packed {
-            return Err(Fault::PackedDigest);
+        io::copy(&mut source.get_mut().by_ref().take(1), &mut io::sink())
+            .map_err(FormatError::Io)?;
+        if source.get_ref().digest() != self.header.compressed {
+            return Err(FormatError::CompressedDigest);
         }
         let found = Digest::from_bytes(self.hasher.clone().finalize().into());
-        if found == self.expected { Ok(()) } else { Err(Fault::OtherContent { found }) }
+        if found == self.expected { Ok(()) } else { Err(FormatError::OtherBlob { found }) }
     }
 }
 
-/// What zstd says of bad input has no kind of its own; a failing disk has an error number.
-fn fault_of(error: io::Error) -> Fault {
-    if error.raw_os_error().is_some() { Fault::Io(error) } else { Fault::Packed }
+/// An error of zstd about its input has no number of the operating system; one of the disk has.
+fn format_error(error: io::Error) -> FormatError {
+    if error.raw_os_error().is_some() { FormatError::Io(error) } else { FormatError::Compressed }
 }
 
-impl<R: Read> Read for Unpacked<R> {
+impl<R: Read> Read for BlobDecoder<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.next(buffer).map_err(|fault| {
-            if let Fault::Io(error) = fault {
+        self.next(buffer).map_err(|error| {
+            if let FormatError::Io(error) = error {
                 return error;
             }
-            io::Error::new(io::ErrorKind::InvalidData, fault)
+            io::Error::new(io::ErrorKind::InvalidData, error)
         })
     }
 }

@@ -1,18 +1,21 @@
-//! Keeps contents in a folder by the SHA-256 of their plain bytes: compressed, each once.
+//! Files stored in a folder by the SHA-256 of their plain bytes: compressed, each once.
 //!
-//! A content is there as a whole or not at all, whatever dies while it is put, and whoever else puts
-//! the same at the same time. What is read is compared with its name while it is read. The folder
-//! decides nothing: which contents are still needed is for others to know.
+//! A blob is stored completely or not at all, whatever process dies while it is written and whichever
+//! other process stores the same blob at the same time. Its digest is checked while it is read. The
+//! store decides nothing: its callers know which blobs are still needed.
 
 mod check;
 mod error;
-mod folder;
-pub mod format;
+mod format;
 mod put;
 mod read;
+mod store;
 
-pub use check::{CheckReport, Contents};
+pub use check::{BlobList, CheckReport};
 pub use error::BlobError;
-pub use folder::Blobs;
-pub use put::Stored;
+pub use format::{
+    BlobDecoder, BlobHeader, FormatError, HEADER_BYTES, HashingStream, decoder, encoder,
+};
+pub use put::StoredBlob;
 pub use read::BlobReader;
+pub use store::BlobStore;

@@ -1,4 +1,4 @@
-//! Putting: whole or not at all, and only what is not there yet.
+//! Stores blobs: completely or not at all, and only those that are missing.
 
 use std::fs::File;
 use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
@@ -9,125 +9,123 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use windlass_kernel::Digest;
 
 use super::error::BlobError;
-use super::folder::{Blobs, Place, TEMPORARY};
-use super::format::{HEADER_BYTES, Hashed, Header, packer};
+use super::format::{BlobHeader, HEADER_BYTES, HashingStream, encoder};
+use super::store::{BlobPath, BlobStore, TEMPORARY_PREFIX};
 
-/// How much is read at a time.
+/// The size of the read buffer.
 const CHUNK_BYTES: usize = 64 << 10;
-/// Counts temporary files, so that threads do not meet in one.
+/// Counts temporary files, so that no two threads use the same name.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// What became of a content that was put.
+/// A blob that was stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stored {
-    /// Its name.
+pub struct StoredBlob {
+    /// Its digest.
     pub digest: Digest,
-    /// The length of the plain content.
+    /// The length of the plain bytes.
     pub bytes: u64,
-    /// Whether it was written now; otherwise it was there already.
-    pub fresh: bool,
+    /// Whether it was written now; otherwise the store had it already.
+    pub is_new: bool,
 }
 
-/// Why a content could not be taken: its source or our folder.
-enum Trouble {
+/// Why a blob could not be stored: its source, our folder, or its size.
+enum PutError {
     Source(io::Error),
     Target(io::Error),
     TooLarge,
 }
 
-impl Blobs {
-    /// Puts what a reader gives, at most `bytes_max` bytes.
+impl BlobStore {
+    /// Stores the bytes of a reader, at most `bytes_max`.
     ///
-    /// When it returns, the content outlasts a loss of power.
+    /// When it returns, the blob is synced to disk.
     ///
     /// # Errors
-    /// [`BlobError`]; then nothing was put.
-    pub fn put(&self, source: &mut dyn Read, bytes_max: u64) -> Result<Stored, BlobError> {
-        self.put_from(source, bytes_max).map_err(|trouble| {
-            let source = Path::new("the content's source");
-            self.error(source, bytes_max, trouble)
+    /// [`BlobError`]; then nothing was stored.
+    pub fn put(&self, source: &mut dyn Read, bytes_max: u64) -> Result<StoredBlob, BlobError> {
+        self.put_from(source, bytes_max).map_err(|error| {
+            let source = Path::new("the blob's source");
+            self.error(source, bytes_max, error)
         })
     }
 
-    /// Puts bytes.
+    /// Stores bytes.
     ///
     /// # Errors
-    /// As [`Blobs::put`].
-    pub fn put_bytes(&self, bytes: &[u8]) -> Result<Stored, BlobError> {
+    /// As [`BlobStore::put`].
+    pub fn put_bytes(&self, bytes: &[u8]) -> Result<StoredBlob, BlobError> {
         let digest = Digest::of(bytes);
         let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
         if self.has(&digest, length) {
-            return Ok(Stored { digest, bytes: length, fresh: false });
+            return Ok(StoredBlob { digest, bytes: length, is_new: false });
         }
         self.put(&mut &*bytes, length)
     }
 
-    /// Puts what a regular file holds, at most `bytes_max` bytes; a symbolic link at its name is not
-    /// followed.
+    /// Stores the bytes of a regular file, at most `bytes_max`; a symbolic link is not followed.
     ///
     /// # Errors
-    /// As [`Blobs::put`]; [`BlobError::Unreadable`] when it is not a regular file.
-    pub fn put_file(&self, path: &Path, bytes_max: u64) -> Result<Stored, BlobError> {
-        let put = || -> Result<Stored, Trouble> {
-            let mut file = open_regular(path).map_err(Trouble::Source)?;
-            // Most files of a snapshot are there already; reading is cheaper than packing.
-            let mut hashed = Hashed::new((&mut file).take(bytes_max.saturating_add(1)));
-            io::copy(&mut hashed, &mut io::sink()).map_err(Trouble::Source)?;
+    /// As [`BlobStore::put`]; [`BlobError::Unreadable`] when it is not a regular file.
+    pub fn put_file(&self, path: &Path, bytes_max: u64) -> Result<StoredBlob, BlobError> {
+        let put = || -> Result<StoredBlob, PutError> {
+            let mut file = open_regular(path).map_err(PutError::Source)?;
+            // Most files are stored already; reading is cheaper than compressing.
+            let mut hashed = HashingStream::new((&mut file).take(bytes_max.saturating_add(1)));
+            io::copy(&mut hashed, &mut io::sink()).map_err(PutError::Source)?;
             let (digest, bytes) = (hashed.digest(), hashed.length());
             if bytes > bytes_max {
-                return Err(Trouble::TooLarge);
+                return Err(PutError::TooLarge);
             }
             if self.has(&digest, bytes) {
-                return Ok(Stored { digest, bytes, fresh: false });
+                return Ok(StoredBlob { digest, bytes, is_new: false });
             }
-            // If the file changes meanwhile, what is put now is what counts.
-            file.seek(SeekFrom::Start(0)).map_err(Trouble::Source)?;
+            // If the file changes meanwhile, the bytes that are read now are stored.
+            file.seek(SeekFrom::Start(0)).map_err(PutError::Source)?;
             self.put_from(&mut file, bytes_max)
         };
-        put().map_err(|trouble| self.error(path, bytes_max, trouble))
+        put().map_err(|error| self.error(path, bytes_max, error))
     }
 
-    fn error(&self, source: &Path, bytes_max: u64, trouble: Trouble) -> BlobError {
-        match trouble {
-            Trouble::Source(error) => BlobError::unreadable(source, error),
-            Trouble::Target(error) => BlobError::unwritable(self.path(), error),
-            Trouble::TooLarge => BlobError::TooLarge { bytes_max },
+    fn error(&self, source: &Path, bytes_max: u64, error: PutError) -> BlobError {
+        match error {
+            PutError::Source(error) => BlobError::unreadable(source, error),
+            PutError::Target(error) => BlobError::unwritable(self.path(), error),
+            PutError::TooLarge => BlobError::TooLarge { bytes_max },
         }
     }
 
-    fn put_from(&self, source: &mut dyn Read, bytes_max: u64) -> Result<Stored, Trouble> {
-        // Held until the file has its final name: nobody sweeps it away meanwhile.
-        let lock = self.lock_file().map_err(Trouble::Target)?;
-        lock.lock_shared().map_err(Trouble::Target)?;
-        let (name, file) = self.make_temporary().map_err(Trouble::Target)?;
-        let stored = pack(file, source, bytes_max).and_then(|(digest, bytes)| {
-            let fresh = !self.has(&digest, bytes);
-            if fresh {
-                self.place(&name, &digest).map_err(Trouble::Target)?;
+    fn put_from(&self, source: &mut dyn Read, bytes_max: u64) -> Result<StoredBlob, PutError> {
+        // Held until the file has its final name, so that it is not removed as abandoned.
+        let lock = self.lock_file().map_err(PutError::Target)?;
+        lock.lock_shared().map_err(PutError::Target)?;
+        let (name, file) = self.make_temporary().map_err(PutError::Target)?;
+        let stored = write_blob(file, source, bytes_max).and_then(|(digest, bytes)| {
+            let is_new = !self.has(&digest, bytes);
+            if is_new {
+                self.publish(&name, &digest).map_err(PutError::Target)?;
             }
-            Ok(Stored { digest, bytes, fresh })
+            Ok(StoredBlob { digest, bytes, is_new })
         });
-        if !matches!(stored, Ok(Stored { fresh: true, .. })) {
-            // What cannot be removed now is swept later.
+        if !matches!(stored, Ok(StoredBlob { is_new: true, .. })) {
+            // If that fails, opening the store removes it later.
             let _ = unlinkat(self.root(), name.as_str(), AtFlags::empty());
         }
         stored
     }
 
-    /// Gives a finished file its final name. Whoever else has given the same content the same name
-    /// meanwhile is replaced by an equal.
-    fn place(&self, name: &str, digest: &Digest) -> io::Result<()> {
-        let place = Place::of(digest);
-        let folder = self.lasting_folder(&place.folder)?;
-        renameat(self.root(), name, &folder, place.file.as_str())?;
+    /// Renames a finished file to its final name; an equal file of another process is replaced.
+    fn publish(&self, name: &str, digest: &Digest) -> io::Result<()> {
+        let path = BlobPath::of(digest);
+        let folder = self.durable_folder(&path.folder)?;
+        renameat(self.root(), name, &folder, path.file.as_str())?;
         folder.sync_all()
     }
 
-    /// Whether the content is there, as far as its start says; what is not even that is replaced.
+    /// Whether the store has a file with the right header; any other file is replaced.
     fn has(&self, digest: &Digest, bytes: u64) -> bool {
         let Ok(Some(mut file)) = self.open_file(digest) else { return false };
         let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
-        regular && Header::read(&mut file).is_ok_and(|header| header.bytes == bytes)
+        regular && BlobHeader::read(&mut file).is_ok_and(|header| header.bytes == bytes)
     }
 
     fn make_temporary(&self) -> io::Result<(String, File)> {
@@ -135,10 +133,10 @@ impl Blobs {
             OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{TEMPORARY}{}-{number}", std::process::id());
+            let name = format!("{TEMPORARY_PREFIX}{}-{number}", std::process::id());
             match openat(self.root(), name.as_str(), flags, Mode::from_raw_mode(0o600)) {
                 Ok(file) => return Ok((name, File::from(file))),
-                // A dead process had the same number.
+                // A dead process had the same id.
                 Err(rustix::io::Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -146,38 +144,44 @@ impl Blobs {
     }
 }
 
-/// Writes the stored form of what `source` gives, to the disk.
-fn pack(mut file: File, source: &mut dyn Read, bytes_max: u64) -> Result<(Digest, u64), Trouble> {
-    file.write_all(&[0; HEADER_BYTES]).map_err(Trouble::Target)?;
-    let mut plain = Hashed::new(source.take(bytes_max.saturating_add(1)));
-    let mut encoder = packer(Hashed::new(io::BufWriter::new(file))).map_err(Trouble::Target)?;
+/// Writes the bytes of `source` as a blob file and syncs it to disk.
+fn write_blob(
+    mut file: File,
+    source: &mut dyn Read,
+    bytes_max: u64,
+) -> Result<(Digest, u64), PutError> {
+    file.write_all(&[0; HEADER_BYTES]).map_err(PutError::Target)?;
+    let mut plain = HashingStream::new(source.take(bytes_max.saturating_add(1)));
+    let mut encoder =
+        encoder(HashingStream::new(io::BufWriter::new(file))).map_err(PutError::Target)?;
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         let count = match plain.read(&mut chunk) {
             Ok(0) => break,
             Ok(count) => count,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Trouble::Source(error)),
+            Err(error) => return Err(PutError::Source(error)),
         };
         let read = chunk.get(..count).unwrap_or_default();
-        encoder.write_all(read).map_err(Trouble::Target)?;
+        encoder.write_all(read).map_err(PutError::Target)?;
     }
     if plain.length() > bytes_max {
-        return Err(Trouble::TooLarge);
+        return Err(PutError::TooLarge);
     }
     let finish = || -> io::Result<()> {
-        let packed = encoder.finish()?;
-        let header = Header { bytes: plain.length(), packed: packed.digest() };
-        let mut file = packed.into_inner().into_inner().map_err(io::IntoInnerError::into_error)?;
+        let compressed = encoder.finish()?;
+        let header = BlobHeader { bytes: plain.length(), compressed: compressed.digest() };
+        let mut file =
+            compressed.into_inner().into_inner().map_err(io::IntoInnerError::into_error)?;
         file.seek(SeekFrom::Start(0))?;
         file.write_all(&header.to_bytes())?;
         file.sync_all()
     };
-    finish().map_err(Trouble::Target)?;
+    finish().map_err(PutError::Target)?;
     Ok((plain.digest(), plain.length()))
 }
 
-/// Opens a regular file for reading; never a link, and never waiting for what is none.
+/// Opens a regular file for reading; does not follow a link, and does not block on a pipe.
 fn open_regular(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);

@@ -1,4 +1,4 @@
-//! Reading: compared with its name while it is read.
+//! Reads blobs and checks their digests.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -6,17 +6,17 @@ use std::io::{self, Read, Write};
 use windlass_kernel::Digest;
 
 use super::error::BlobError;
-use super::folder::Blobs;
-use super::format::{Fault, Header, Unpacked};
+use super::format::{BlobDecoder, BlobHeader, FormatError};
+use super::store::BlobStore;
 
-/// A content that is being read. Nothing of it holds before the end was reached without an error.
+/// A blob that is being read. Its bytes are verified only when the end was reached without an error.
 pub struct BlobReader {
     digest: Digest,
-    unpacked: Unpacked<File>,
+    decoder: BlobDecoder<File>,
 }
 
-impl Blobs {
-    /// Whether something lies under the name; whether it holds is found when it is read.
+impl BlobStore {
+    /// Whether the store has the blob; whether it is intact is found when it is read.
     ///
     /// # Errors
     /// [`BlobError`] when the folder cannot be read.
@@ -28,72 +28,70 @@ impl Blobs {
         }
     }
 
-    /// The length of the plain content, as it was recorded.
+    /// The length of the plain bytes, as its header says.
     ///
     /// # Errors
-    /// [`BlobError`] when there is no such content, or it does not start as one.
+    /// [`BlobError`] when there is no such blob, or its header is malformed.
     pub fn len(&self, digest: &Digest) -> Result<u64, BlobError> {
         let mut file = self.open_stored(digest)?;
-        let header = Header::read(&mut file).map_err(|fault| self.error_of(digest, fault))?;
+        let header = BlobHeader::read(&mut file).map_err(|error| self.error_of(digest, error))?;
         Ok(header.bytes)
     }
 
-    /// Starts to read a content.
+    /// Starts to read a blob.
     ///
     /// # Errors
-    /// [`BlobError`] when there is no such content, or it does not start as one.
+    /// [`BlobError`] when there is no such blob, or its header is malformed.
     pub fn get(&self, digest: &Digest) -> Result<BlobReader, BlobError> {
         let file = self.open_stored(digest)?;
-        let unpacked =
-            Unpacked::new(file, *digest).map_err(|fault| self.error_of(digest, fault))?;
-        Ok(BlobReader { digest: *digest, unpacked })
+        let decoder =
+            BlobDecoder::new(file, *digest).map_err(|error| self.error_of(digest, error))?;
+        Ok(BlobReader { digest: *digest, decoder })
     }
 
-    /// Writes a content to `target` and returns its length. After an error, what was written so far
-    /// must be thrown away.
+    /// Writes a blob to `target` and returns its length. After an error, the bytes written so far must
+    /// be discarded.
     ///
     /// # Errors
-    /// [`BlobError`] when there is no such content or it is damaged, or `target` does not take it.
+    /// [`BlobError`] when there is no such blob or it is damaged, or `target` cannot be written.
     pub fn copy_to(&self, digest: &Digest, target: &mut dyn Write) -> Result<u64, BlobError> {
         let mut reader = self.get(digest)?;
         let mut chunk = vec![0; 64 << 10];
         loop {
-            let next = reader.unpacked.next(&mut chunk);
-            match next.map_err(|fault| self.error_of(digest, fault))? {
+            let next = reader.decoder.next(&mut chunk);
+            match next.map_err(|error| self.error_of(digest, error))? {
                 0 => return Ok(reader.length()),
-                count => {
-                    target.write_all(chunk.get(..count).unwrap_or_default()).map_err(|error| {
-                        BlobError::unwritable("the content's target".as_ref(), error)
-                    })?
-                }
+                count => target
+                    .write_all(chunk.get(..count).unwrap_or_default())
+                    .map_err(|error| BlobError::unwritable("the blob's target".as_ref(), error))?,
             }
         }
     }
 
-    /// Reads a content of at most `bytes_max` bytes into memory.
+    /// Reads a blob of at most `bytes_max` bytes into memory.
     ///
     /// # Errors
-    /// As [`Blobs::copy_to`]; [`BlobError::TooLarge`] when it is longer.
+    /// As [`BlobStore::copy_to`]; [`BlobError::TooLarge`] when it is longer.
     pub fn read(&self, digest: &Digest, bytes_max: u64) -> Result<Vec<u8>, BlobError> {
         if self.len(digest)? > bytes_max {
             return Err(BlobError::TooLarge { bytes_max });
         }
-        // Grows with what is really there: a length that somebody made up costs nothing.
+        // Grows with the bytes that are read: a forged length in the header costs no memory.
         let mut bytes = Vec::new();
         self.copy_to(digest, &mut bytes)?;
         Ok(bytes)
     }
 
-    /// Opens the file of a content as it is stored, for copying it elsewhere in that form.
+    /// Opens the file of a blob, for copying it in its stored form.
     ///
     /// # Errors
-    /// [`BlobError`] when there is no such content, or something else lies under its name.
+    /// [`BlobError`] when there is no such blob, or something else has its name.
     pub fn open_stored(&self, digest: &Digest) -> Result<File, BlobError> {
         let corrupt = |what: &str| BlobError::Corrupt { digest: *digest, what: what.to_owned() };
         let file = match self.open_file(digest) {
             Ok(Some(file)) => file,
             Ok(None) => return Err(BlobError::Missing { digest: *digest }),
-            Err(error) if is_link(&error) => return Err(corrupt("a symbolic link lies there")),
+            Err(error) if is_link(&error) => return Err(corrupt("it is a symbolic link")),
             Err(error) => return Err(BlobError::unreadable(&self.path_of(digest), error)),
         };
         match file.metadata() {
@@ -103,15 +101,15 @@ impl Blobs {
         }
     }
 
-    fn error_of(&self, digest: &Digest, fault: Fault) -> BlobError {
-        if let Fault::Io(error) = fault {
+    fn error_of(&self, digest: &Digest, error: FormatError) -> BlobError {
+        if let FormatError::Io(error) = error {
             return BlobError::unreadable(&self.path_of(digest), error);
         }
-        BlobError::Corrupt { digest: *digest, what: fault.to_string() }
+        BlobError::Corrupt { digest: *digest, what: error.to_string() }
     }
 }
 
-/// What opening without following links says of one: in the place of a file, or of a folder.
+/// Whether an error of opening a path says that the file, or its folder, is a symbolic link.
 fn is_link(error: &io::Error) -> bool {
     let number = error.raw_os_error();
     [rustix::io::Errno::LOOP, rustix::io::Errno::NOTDIR]
@@ -120,24 +118,24 @@ fn is_link(error: &io::Error) -> bool {
 }
 
 impl BlobReader {
-    /// The content's name.
+    /// The blob's digest.
     #[must_use]
     pub const fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The length of the plain content, as it was recorded.
+    /// The length of the plain bytes, as its header says.
     #[must_use]
     pub const fn length(&self) -> u64 {
-        self.unpacked.length()
+        self.decoder.length()
     }
 }
 
 impl Read for BlobReader {
-    /// Reads on. An error of the kind `InvalidData` means that the content is damaged.
+    /// Reads the next bytes. An error of the kind `InvalidData` means that the blob is damaged.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.unpacked.read(buffer).map_err(|error| {
-            let what = format!("the content `{}` is damaged: {error}", self.digest);
+        self.decoder.read(buffer).map_err(|error| {
+            let what = format!("the blob `{}` is damaged: {error}", self.digest);
             io::Error::new(error.kind(), what)
         })
     }

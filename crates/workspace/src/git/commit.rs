@@ -1,8 +1,8 @@
-//! Commits of our own, and the refs that hold them.
+//! Makes commits and moves refs.
 
 use super::{CommitId, Git, GitError, TreeId, id_of};
 
-/// Who made a commit.
+/// The author or committer of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// A person or program.
@@ -11,22 +11,22 @@ pub struct Signature {
     pub email: String,
 }
 
-/// What came of moving a ref.
+/// The result of moving a ref.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefUpdate {
-    /// It was where it was expected and is moved.
+    /// It was at the expected commit and was moved.
     Updated,
-    /// It was at the new commit already: this was done before.
+    /// It was at the new commit already.
     AlreadyThere,
-    /// It is somewhere else and was not touched.
+    /// It is at another commit and was not moved.
     Moved {
-        /// Where it is; nothing when it does not exist.
+        /// The commit it is at; `None` when it does not exist.
         actual: Option<CommitId>,
     },
 }
 
 impl Git {
-    /// Who the user's settings say makes commits here; Windlass itself where they say nothing.
+    /// Returns the name and email of the user's settings; Windlass where there are none.
     ///
     /// # Errors
     /// [`GitError`].
@@ -41,10 +41,10 @@ impl Git {
 
     /// Makes a commit object; no ref changes.
     ///
-    /// The same arguments give the same commit, so that doing it again after a crash is harmless.
+    /// The same arguments give the same commit, so that making it again after a crash is harmless.
     ///
     /// # Errors
-    /// [`GitError`], also when a name cannot stand in a commit.
+    /// [`GitError`], also when a name or the message cannot be part of a commit.
     pub fn commit_tree(
         &self,
         tree: &TreeId,
@@ -56,7 +56,7 @@ impl Git {
     ) -> Result<CommitId, GitError> {
         let operation = "make the commit";
         for part in [&author.name, &author.email, &committer.name, &committer.email] {
-            // Git would drop them silently, and two names become one.
+            // Git would drop these characters silently, so that two names become one.
             if part.contains(|character: char| character.is_control() || "<>".contains(character))
                 || part.trim() != part
             {
@@ -82,8 +82,8 @@ impl Git {
         id_of(operation, &make.stdin(message).output()?)
     }
 
-    /// Moves a ref from where it is expected to a new commit; expecting nothing means that it does
-    /// not exist yet. `name` is a full name (`refs/…`) or `HEAD`, which moves the current branch.
+    /// Moves a ref from the expected commit to a new one; `None` means that it must not exist yet.
+    /// `name` is a full name (`refs/…`) or `HEAD`, which moves the current branch.
     ///
     /// # Errors
     /// [`GitError`], also when the ref is locked by another process.
@@ -105,22 +105,22 @@ impl Git {
             return Ok(RefUpdate::Moved { actual: before });
         }
         let zeros = "0".repeat(new.as_str().len());
-        let said = self
+        let output = self
             .write(operation)
             .env("GIT_COMMITTER_NAME", "windlass")
             .env("GIT_COMMITTER_EMAIL", "")
             .args(["update-ref", "-m", "windlass", name, new.as_str()])
             .arg(expected.map_or(zeros.as_str(), CommitId::as_str))
             .run()?;
-        if said.code == Some(0) {
+        if output.code == Some(0) {
             return Ok(RefUpdate::Updated);
         }
-        // Git compares and swaps; what it says about a difference is prose, so look again.
+        // Git compares and swaps; its message about a difference is not parsed, so read the ref again.
         let after = self.read_ref(name)?;
         if after.as_ref() == Some(new) {
             Ok(RefUpdate::AlreadyThere)
         } else if after.as_ref() == expected {
-            Err(said.failure(operation, self.root()))
+            Err(output.failure(operation, self.root()))
         } else {
             Ok(RefUpdate::Moved { actual: after })
         }
@@ -130,15 +130,15 @@ impl Git {
         self.commit_named("read the ref", name)
     }
 
-    /// Makes the user's index hold what a commit holds, after that commit became the current one; no
-    /// file of the work tree changes. What was staged otherwise is no longer staged.
+    /// Sets the user's index to a commit, after that commit became the current one; no file of the work
+    /// tree changes. Other staged changes are no longer staged.
     ///
     /// # Errors
-    /// [`GitError`], also when another process holds the index.
+    /// [`GitError`], also when another process has locked the index.
     pub fn reset_index(&self, commit: &CommitId) -> Result<(), GitError> {
         let operation = "bring the index up to date";
         self.write(operation).args(["read-tree", "--reset", commit.as_str()]).output()?;
-        // Says which files differ, with status 1: that is none of our business here.
+        // Lists files that differ, with status 1, which is no error here.
         let refresh = self.write(operation).args(["update-index", "-q", "--refresh"]).run()?;
         match refresh.code {
             Some(0 | 1) => Ok(()),

@@ -1,20 +1,20 @@
-//! Why something could not be done with git.
+//! Errors of git operations.
 
 use std::path::PathBuf;
 
 use windlass_kernel::Code;
 
-/// Something that could not be done with git.
+/// A git operation that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot {operation}: {cause}")]
 pub struct GitError {
-    /// What was to be done, as a phrase: `read the status`.
+    /// The operation, as a phrase: `read the status`.
     pub operation: &'static str,
-    /// Why it was not.
+    /// Why it failed.
     pub cause: GitCause,
 }
 
-/// Why git did not do it.
+/// Why a git operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GitCause {
     /// The command is not installed, or cannot be started.
@@ -32,13 +32,13 @@ pub enum GitCause {
     /// Another git process holds a lock, or left it behind.
     #[error("another git process holds a lock: {0}")]
     Locked(String),
-    /// It took longer than it may.
+    /// It did not end within its time limit.
     #[error("git did not end within {0} ms")]
     Timeout(u128),
-    /// It said more than it may.
+    /// Its output is larger than the limit.
     #[error("git wrote more than {0} bytes")]
     TooLarge(usize),
-    /// It ended badly; the first line it wrote.
+    /// It exited with an error.
     #[error("git {how}: {line}")]
     Exit {
         /// How it ended.
@@ -46,22 +46,22 @@ pub enum GitCause {
         /// The first line of its error stream.
         line: String,
     },
-    /// It said something that we do not understand.
-    #[error("git said something unexpected: {0}")]
+    /// Its output could not be parsed.
+    #[error("git gave unexpected output: {0}")]
     Unexpected(String),
-    /// What was asked cannot be asked.
+    /// An argument was refused before git was started.
     #[error("{0}")]
     Refused(String),
     /// There are changes that would be lost.
     #[error("`{}` has changes that are not committed", .0.display())]
     Dirty(PathBuf),
-    /// Something else is there.
+    /// Something else has this path.
     #[error("`{}` is taken by something else", .0.display())]
     Taken(PathBuf),
-    /// The branch is there and does not follow from the base.
+    /// The branch exists and does not descend from the base.
     #[error("the branch `{0}` does not contain the base")]
     Diverged(String),
-    /// A file of ours could not be made or removed.
+    /// A file could not be created or removed.
     #[error("cannot change a file: {0}")]
     File(String),
 }
@@ -92,9 +92,9 @@ impl GitError {
         Self { operation, cause }
     }
 
-    pub(crate) fn unexpected(operation: &'static str, what: &[u8]) -> Self {
-        let what = windlass_connect::one_line(&String::from_utf8_lossy(what));
-        Self::new(operation, GitCause::Unexpected(what))
+    pub(crate) fn unexpected(operation: &'static str, output: &[u8]) -> Self {
+        let output = windlass_connect::one_line(&String::from_utf8_lossy(output));
+        Self::new(operation, GitCause::Unexpected(output))
     }
 
     pub(crate) fn refused(operation: &'static str, why: impl Into<String>) -> Self {

@@ -1,13 +1,13 @@
-//! The names of objects.
+//! Ids of git objects.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Text that is not the full name of an object.
+/// Text that is not the full id of a git object.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("an object's name is 40 or 64 lower-case hex digits")]
+#[error("a git object id has 40 or 64 lower-case hex digits")]
 pub struct ObjectIdError;
 
 fn is_object_id(text: &str) -> bool {
@@ -22,7 +22,7 @@ macro_rules! object_id {
         pub struct $name(String);
 
         impl $name {
-            /// The full name.
+            /// The hex digits.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -65,24 +65,24 @@ macro_rules! object_id {
 }
 
 object_id! {
-    /// The full name of a commit.
+    /// The full id of a commit.
     CommitId
 }
 object_id! {
-    /// The full name of a tree.
+    /// The full id of a tree.
     TreeId
 }
 
-/// What changes are measured against.
+/// A tree, or a commit that stands for its tree: what a work tree is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Base {
+pub enum Treeish {
     /// The tree of a commit.
     Commit(CommitId),
     /// A tree.
     Tree(TreeId),
 }
 
-impl Base {
+impl Treeish {
     pub(super) fn as_str(&self) -> &str {
         match self {
             Self::Commit(id) => id.as_str(),
@@ -91,13 +91,13 @@ impl Base {
     }
 }
 
-impl From<CommitId> for Base {
+impl From<CommitId> for Treeish {
     fn from(id: CommitId) -> Self {
         Self::Commit(id)
     }
 }
 
-impl From<TreeId> for Base {
+impl From<TreeId> for Treeish {
     fn from(id: TreeId) -> Self {
         Self::Tree(id)
     }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_full_names_are_read() {
+    fn only_full_ids_are_accepted() {
         for good in ["a".repeat(40), "0".repeat(64)] {
             assert_eq!(good.parse::<CommitId>().unwrap().as_str(), good);
         }

@@ -1,4 +1,4 @@
-//! One start of the `git` command, in surroundings that hold no surprises.
+//! One invocation of the `git` command, with fixed settings and environment.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -12,17 +12,17 @@ use windlass_kernel::Digest;
 
 use super::error::{GitCause, GitError};
 
-/// How long a question may take; large work trees on cold disks are slow.
+/// The time limit of a read; large work trees on cold disks are slow.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long a change may take.
+/// The time limit of a write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
-/// Of what git may say, and of a file read from it.
+/// The output limit.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Of a diff that is only hashed.
+/// The output limit when the output is only hashed.
 const HASHED_BYTES_MAX: usize = 16 * 1024 * 1024 * 1024;
 
-/// Comes before every subcommand. No hook of the repository runs for what we do ourselves, nothing
-/// of the user's taste changes what we read, and no cache that others can write is believed.
+/// Settings of every invocation: no hook of the repository runs, no preference of the user changes the
+/// output, and no cache that others can write is trusted.
 const OPTIONS: [&str; 14] = [
     "core.hooksPath=/dev/null",
     "core.fsmonitor=false",
@@ -40,7 +40,7 @@ const OPTIONS: [&str; 14] = [
     "commit.gpgSign=false",
 ];
 
-/// The environment of every start. Nothing is fetched, nobody is asked.
+/// The environment of every invocation: nothing is fetched, and git never prompts.
 const ENVIRONMENT: [(&str, &str); 8] = [
     ("LC_ALL", "C"),
     ("LANGUAGE", ""),
@@ -52,35 +52,35 @@ const ENVIRONMENT: [(&str, &str); 8] = [
     ("GIT_NO_REPLACE_OBJECTS", "1"),
 ];
 
-/// Whether a start may change something.
+/// Whether an invocation may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Access {
     Read,
     Write,
 }
 
-/// A start that is being put together.
+/// A builder for one invocation.
 pub(crate) struct Invocation<'a> {
     operation: &'static str,
     cwd: &'a Path,
-    kind: Kind,
+    access: Access,
     arguments: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     stdin: Option<Vec<u8>>,
     bytes_max: usize,
 }
 
-/// What git said, and how it ended.
-pub(crate) struct Said {
+/// The output and exit of git.
+pub(crate) struct GitOutput {
     pub code: Option<i32>,
     pub stdout: Vec<u8>,
     pub digest: Option<Digest>,
-    how: String,
+    exit: String,
     stderr: Vec<u8>,
 }
 
 impl<'a> Invocation<'a> {
-    pub fn new(operation: &'static str, cwd: &'a Path, kind: Kind) -> Self {
+    pub fn new(operation: &'static str, cwd: &'a Path, access: Access) -> Self {
         let mut arguments = Vec::new();
         for option in OPTIONS {
             arguments.extend(["-c".into(), option.into()]);
@@ -88,14 +88,14 @@ impl<'a> Invocation<'a> {
         arguments.extend(["--no-pager".into(), "--literal-pathspecs".into()]);
         let mut env: Vec<(OsString, OsString)> =
             ENVIRONMENT.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        if kind == Kind::Read {
+        if access == Access::Read {
             env.push(("GIT_OPTIONAL_LOCKS".into(), "0".into()));
         }
-        // Where the user's own settings are, such as the list of ignored files.
+        // The directory of the user's settings, such as the list of ignored files.
         if let Some(folder) = std::env::var_os("XDG_CONFIG_HOME") {
             env.push(("XDG_CONFIG_HOME".into(), folder));
         }
-        Self { operation, cwd, kind, arguments, env, stdin: None, bytes_max: OUTPUT_BYTES_MAX }
+        Self { operation, cwd, access, arguments, env, stdin: None, bytes_max: OUTPUT_BYTES_MAX }
     }
 
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
@@ -117,46 +117,46 @@ impl<'a> Invocation<'a> {
         self
     }
 
-    /// Runs git and takes what it said, however it ended.
-    pub fn run(self) -> Result<Said, GitError> {
+    /// Runs git and returns its output, whatever its exit code.
+    pub fn run(self) -> Result<GitOutput, GitError> {
         self.start(StdoutMode::Captured)
     }
 
-    /// Runs git, which must end well, and takes what it said.
+    /// Runs git, which must succeed, and returns its standard output.
     pub fn output(self) -> Result<Vec<u8>, GitError> {
         let (operation, cwd) = (self.operation, self.cwd);
-        let said = self.run()?;
-        if said.code == Some(0) { Ok(said.stdout) } else { Err(said.failure(operation, cwd)) }
+        let output = self.run()?;
+        if output.code == Some(0) { Ok(output.stdout) } else { Err(output.failure(operation, cwd)) }
     }
 
-    /// Runs git, which must end well and say one line.
+    /// Runs git, which must succeed and write one line.
     pub fn line(self) -> Result<String, GitError> {
         let operation = self.operation;
         let bytes = self.output()?;
-        one(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))
+        single_line(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))
     }
 
-    /// Runs git, which must end well, and takes at most so many bytes of what it said; tells whether
-    /// there was more.
-    pub fn beginning(mut self, bytes_max: usize) -> Result<(Vec<u8>, bool), GitError> {
+    /// Runs git, which must succeed, and returns at most `bytes_max` bytes of its standard output, and
+    /// whether there was more.
+    pub fn output_prefix(mut self, bytes_max: usize) -> Result<(Vec<u8>, bool), GitError> {
         let (operation, cwd) = (self.operation, self.cwd);
         self.bytes_max = bytes_max;
         let finished = self.finish(StdoutMode::Captured)?;
         let mut bytes = match (finished.ending, finished.status) {
             (Ending::TooLarge("stdout"), _) => finished.stdout,
             (Ending::TooLarge(_) | Ending::TimedOut | Ending::Exited, _) => {
-                let said = self.said(finished, self.limits(StdoutMode::Captured))?;
-                if said.code != Some(0) {
-                    return Err(said.failure(operation, cwd));
+                let output = self.check(finished, self.limits(StdoutMode::Captured))?;
+                if output.code != Some(0) {
+                    return Err(output.failure(operation, cwd));
                 }
-                return Ok((said.stdout, false));
+                return Ok((output.stdout, false));
             }
         };
         bytes.truncate(bytes_max);
         Ok((bytes, true))
     }
 
-    /// Starts git and leaves it running, to be asked again and again.
+    /// Starts git and leaves it running, for a batch command.
     pub fn spawn(&self) -> Result<(ProcessGroup, ChildStreams), GitError> {
         let env = self.env.iter().map(|(name, value)| (name, value));
         windlass_connect::spawn(&self.argv(), env, self.cwd, ChildInput::Pipe).map_err(|error| {
@@ -164,19 +164,19 @@ impl<'a> Invocation<'a> {
         })
     }
 
-    /// Runs git, which must end well, and takes the digest of what it said.
+    /// Runs git, which must succeed, and returns the digest of its standard output.
     pub fn digest(self) -> Result<Digest, GitError> {
         let (operation, cwd) = (self.operation, self.cwd);
-        let said = self.start(StdoutMode::Hashed)?;
-        match (said.code, said.digest) {
+        let output = self.start(StdoutMode::Hashed)?;
+        match (output.code, output.digest) {
             (Some(0), Some(digest)) => Ok(digest),
-            _ => Err(said.failure(operation, cwd)),
+            _ => Err(output.failure(operation, cwd)),
         }
     }
 
-    fn start(self, stdout: StdoutMode) -> Result<Said, GitError> {
+    fn start(self, stdout: StdoutMode) -> Result<GitOutput, GitError> {
         let finished = self.finish(stdout)?;
-        self.said(finished, self.limits(stdout))
+        self.check(finished, self.limits(stdout))
     }
 
     fn argv(&self) -> Vec<&OsStr> {
@@ -187,9 +187,9 @@ impl<'a> Invocation<'a> {
 
     const fn limits(&self, stdout: StdoutMode) -> Limits {
         Limits {
-            timeout: match self.kind {
-                Kind::Read => READ_TIMEOUT,
-                Kind::Write => WRITE_TIMEOUT,
+            timeout: match self.access {
+                Access::Read => READ_TIMEOUT,
+                Access::Write => WRITE_TIMEOUT,
             },
             output_bytes_max: match stdout {
                 StdoutMode::Captured => self.bytes_max,
@@ -215,7 +215,7 @@ impl<'a> Invocation<'a> {
         })
     }
 
-    fn said(&self, finished: Finished, limits: Limits) -> Result<Said, GitError> {
+    fn check(&self, finished: Finished, limits: Limits) -> Result<GitOutput, GitError> {
         let fail = |cause| GitError::new(self.operation, cause);
         match (finished.ending, finished.status) {
             (Ending::TimedOut, _) => Err(fail(GitCause::Timeout(limits.timeout.as_millis()))),
@@ -223,19 +223,19 @@ impl<'a> Invocation<'a> {
             (Ending::Exited, None) => {
                 Err(fail(GitCause::Unexpected("its exit was lost".to_owned())))
             }
-            (Ending::Exited, Some(status)) => Ok(Said {
+            (Ending::Exited, Some(status)) => Ok(GitOutput {
                 code: status.code(),
                 stdout: finished.stdout,
                 digest: finished.stdout_digest,
-                how: describe_exit(status),
+                exit: describe_exit(status),
                 stderr: finished.stderr,
             }),
         }
     }
 }
 
-impl Said {
-    /// The error that a bad end is.
+impl GitOutput {
+    /// The error that a failed exit means.
     pub fn failure(&self, operation: &'static str, cwd: &Path) -> GitError {
         let text = String::from_utf8_lossy(&self.stderr);
         let line = text
@@ -250,14 +250,14 @@ impl Said {
         } else if line.contains(".lock'") && line.contains("File exists") {
             GitCause::Locked(one_line(line))
         } else {
-            GitCause::Exit { how: self.how.clone(), line: one_line(line) }
+            GitCause::Exit { how: self.exit.clone(), line: one_line(line) }
         };
         GitError::new(operation, cause)
     }
 }
 
-/// The one line that these bytes are.
-pub(crate) fn one(bytes: &[u8]) -> Option<String> {
+/// The text of output that is exactly one line.
+pub(crate) fn single_line(bytes: &[u8]) -> Option<String> {
     let line = bytes.strip_suffix(b"\n")?;
     let text = std::str::from_utf8(line).ok()?;
     (!text.is_empty() && !text.contains('\n')).then(|| text.to_owned())

@@ -1,9 +1,8 @@
-//! The git work of runs, through the user's own `git` command (2.36 or newer).
+//! The user's repository, through the user's own `git` command (2.36 or newer).
 //!
-//! Every start has a clean environment, runs no hook of the repository, fetches nothing, asks nobody
-//! and is limited in time and output. Names of files are bytes: nothing here takes them for text.
-//! What the user's filters do (`filter.*.clean`) they do here too, since a tree would be wrong
-//! without them.
+//! Every invocation has a clean environment, runs no hook of the repository, fetches nothing, never
+//! prompts, and is limited in time and output. Names of files are bytes, not text. The user's filters
+//! (`filter.*.clean`) do run, since a tree would be wrong without them.
 
 mod commit;
 mod error;
@@ -19,9 +18,9 @@ use std::path::{Component, Path, PathBuf};
 
 pub use commit::{RefUpdate, Signature};
 pub use error::{GitCause, GitError};
-pub use id::{Base, CommitId, ObjectIdError, TreeId};
-pub(crate) use invoke::{Invocation, Kind};
-pub use status::{Cleanness, DIRTY_PATHS_MAX};
+pub use id::{CommitId, ObjectIdError, TreeId, Treeish};
+pub(crate) use invoke::{Access, Invocation};
+pub use status::{DIRTY_PATHS_MAX, WorktreeStatus};
 pub use tree::{DiffStat, FileChange, LineChange};
 pub use worktree::{OnChanges, Worktree};
 
@@ -32,7 +31,7 @@ pub struct Git {
 }
 
 impl Git {
-    /// Names the folder; nothing is looked at yet.
+    /// Names the folder; git is not started yet.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
@@ -45,11 +44,11 @@ impl Git {
     }
 
     fn read(&self, operation: &'static str) -> Invocation<'_> {
-        Invocation::new(operation, &self.root, Kind::Read)
+        Invocation::new(operation, &self.root, Access::Read)
     }
 
     fn write(&self, operation: &'static str) -> Invocation<'_> {
-        Invocation::new(operation, &self.root, Kind::Write)
+        Invocation::new(operation, &self.root, Access::Write)
     }
 
     /// Finds the top of the work tree.
@@ -65,7 +64,7 @@ impl Git {
         }
     }
 
-    /// Reads the commit that is checked out; an unborn branch has none.
+    /// Reads the current commit; an unborn branch has none.
     ///
     /// # Errors
     /// [`GitError`].
@@ -79,19 +78,19 @@ impl Git {
     /// [`GitError`], also when the name is not UTF-8.
     pub fn branch(&self) -> Result<Option<String>, GitError> {
         let operation = "read the current branch";
-        let said = self.read(operation).args(["symbolic-ref", "-q", "HEAD"]).run()?;
-        match said.code {
+        let output = self.read(operation).args(["symbolic-ref", "-q", "HEAD"]).run()?;
+        match output.code {
             Some(0) => {
-                let name = invoke::one(&said.stdout)
-                    .ok_or_else(|| GitError::unexpected(operation, &said.stdout))?;
+                let name = invoke::single_line(&output.stdout)
+                    .ok_or_else(|| GitError::unexpected(operation, &output.stdout))?;
                 Ok(Some(name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned()))
             }
             Some(1) => Ok(None),
-            Some(_) | None => Err(said.failure(operation, &self.root)),
+            Some(_) | None => Err(output.failure(operation, &self.root)),
         }
     }
 
-    /// Finds the commit that a revision names.
+    /// Resolves a revision to a commit.
     ///
     /// # Errors
     /// [`GitError`], also when it could be taken for an option.
@@ -108,19 +107,19 @@ impl Git {
         operation: &'static str,
         revision: &str,
     ) -> Result<Option<CommitId>, GitError> {
-        let said = self
+        let output = self
             .read(operation)
             .args(["rev-parse", "--verify", "--quiet"])
             .arg(format!("{revision}^{{commit}}"))
             .run()?;
-        match said.code {
-            Some(0) => id_of(operation, &said.stdout).map(Some),
+        match output.code {
+            Some(0) => id_of(operation, &output.stdout).map(Some),
             Some(1) => Ok(None),
-            Some(_) | None => Err(said.failure(operation, &self.root)),
+            Some(_) | None => Err(output.failure(operation, &self.root)),
         }
     }
 
-    /// Tells whether the repository has this commit; nothing is fetched.
+    /// Whether the repository has this commit; nothing is fetched.
     ///
     /// # Errors
     /// [`GitError`].
@@ -134,11 +133,10 @@ impl Git {
         Ok(line == "commit")
     }
 
-    /// Reads a file as a commit has it; the path is relative to the top. A symbolic link's content
-    /// is where it leads.
+    /// Reads a file of a commit; the path is relative to the top. Of a symbolic link, its target.
     ///
     /// # Errors
-    /// [`GitError`], also when there is something else than a file.
+    /// [`GitError`], also when the path is not a file.
     pub fn file_at(&self, commit: &CommitId, path: &Path) -> Result<Option<Vec<u8>>, GitError> {
         let operation = "read the file";
         let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -177,7 +175,7 @@ pub(crate) fn id_of<T: std::str::FromStr>(
     operation: &'static str,
     bytes: &[u8],
 ) -> Result<T, GitError> {
-    invoke::one(bytes)
+    invoke::single_line(bytes)
         .and_then(|line| line.parse().ok())
         .ok_or_else(|| GitError::unexpected(operation, bytes))
 }
@@ -191,6 +189,6 @@ pub(crate) fn os(bytes: &[u8]) -> &OsStr {
 }
 
 pub(crate) fn split_once(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
-    let place = bytes.iter().position(|byte| *byte == at)?;
-    Some((bytes.get(..place)?, bytes.get(place + 1..)?))
+    let index = bytes.iter().position(|byte| *byte == at)?;
+    Some((bytes.get(..index)?, bytes.get(index + 1..)?))
 }

@@ -1,34 +1,34 @@
-//! Whether a work tree is clean.
+//! The status of a work tree.
 
 use std::path::PathBuf;
 
 use super::{Git, GitError, path_of};
 
-/// How many paths of a dirty work tree are named.
+/// How many changed paths a status lists.
 pub const DIRTY_PATHS_MAX: usize = 20;
 
 const OPERATION: &str = "read the status";
 
-/// Whether there is anything that is not committed.
+/// Whether a work tree has uncommitted changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Cleanness {
-    /// Nothing.
+pub enum WorktreeStatus {
+    /// It has none.
     Clean,
-    /// Something: changed, staged, in conflict or new. Ignored files do not count.
+    /// It has changed, staged, conflicting or untracked files; ignored files do not count.
     Dirty {
         /// The first [`DIRTY_PATHS_MAX`], relative to the top.
         paths: Vec<PathBuf>,
-        /// All of them.
+        /// The number of all of them.
         count: usize,
     },
 }
 
 impl Git {
-    /// Looks for anything that is not committed, new files and submodules included.
+    /// Reads the status of the work tree, untracked files and submodules included.
     ///
     /// # Errors
     /// [`GitError`].
-    pub fn is_clean(&self) -> Result<Cleanness, GitError> {
+    pub fn status(&self) -> Result<WorktreeStatus, GitError> {
         let bytes = self
             .read(OPERATION)
             .args(["status", "--porcelain=v2", "-z", "--untracked-files=all"])
@@ -36,10 +36,10 @@ impl Git {
             .output()?;
         let paths = changed_paths(&bytes).ok_or_else(|| GitError::unexpected(OPERATION, &bytes))?;
         if paths.is_empty() {
-            return Ok(Cleanness::Clean);
+            return Ok(WorktreeStatus::Clean);
         }
         let first = paths.iter().take(DIRTY_PATHS_MAX).map(|path| path_of(path)).collect();
-        Ok(Cleanness::Dirty { paths: first, count: paths.len() })
+        Ok(WorktreeStatus::Dirty { paths: first, count: paths.len() })
     }
 }
 

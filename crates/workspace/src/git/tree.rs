@@ -1,7 +1,7 @@
-//! The work tree as a tree object, and what it changes.
+//! The work tree as a tree object, and its difference to a base.
 //!
-//! INVARIANT: the user's index is neither read nor written here. A temporary one is filled afresh
-//! from the current commit, so marks in the user's index (`assume-unchanged`) hide nothing.
+//! INVARIANT: the user's index is neither read nor written here. A temporary index is filled from the
+//! current commit, so flags in the user's index (`assume-unchanged`) hide nothing.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ use tempfile::TempDir;
 use windlass_kernel::Digest;
 
 use super::error::GitCause;
-use super::{Base, Git, GitError, TreeId, id_of, path_of, split_once};
+use super::{Git, GitError, TreeId, Treeish, id_of, path_of, split_once};
 
 /// How a work tree differs from a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiffStat {
-    /// The changed files, in git's order. A renamed file counts twice: one gone, one new.
+    /// The changed files, in git's order. A renamed file counts twice: as removed and as added.
     pub files: Vec<FileChange>,
     /// Lines added, all files together.
     pub added: u64,
@@ -22,7 +22,7 @@ pub struct DiffStat {
     pub removed: u64,
 }
 
-/// One changed file.
+/// A changed file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileChange {
     /// Relative to the top.
@@ -41,7 +41,7 @@ pub enum LineChange {
         /// Lines removed.
         removed: u64,
     },
-    /// It has none: a NUL byte is near its start.
+    /// It is binary: a NUL byte is near its start.
     Binary,
 }
 
@@ -74,7 +74,7 @@ impl Git {
         id_of(operation, &tree)
     }
 
-    /// Writes the tree that has nothing in it: the base of what comes before the first commit.
+    /// Writes the empty tree: the base before the first commit.
     ///
     /// # Errors
     /// [`GitError`].
@@ -84,21 +84,21 @@ impl Git {
         id_of(operation, &make.stdin([]).output()?)
     }
 
-    /// Counts what the work tree changes against a base, new files included.
+    /// Counts the changes of the work tree against a base, untracked files included.
     ///
-    /// The repository's attributes do not count, so that no file can declare itself to have no lines.
+    /// The repository's attributes are ignored, so that no file can declare itself binary.
     ///
     /// # Errors
     /// [`GitError`].
-    pub fn diff_stat(&self, base: &Base) -> Result<DiffStat, GitError> {
+    pub fn diff_stat(&self, base: &Treeish) -> Result<DiffStat, GitError> {
         self.diff_to(base, &self.tree_of_worktree()?)
     }
 
-    /// Counts what a tree changes against a base, as [`Git::diff_stat`] does for the work tree.
+    /// Counts the changes of a tree against a base, as [`Git::diff_stat`] does for the work tree.
     ///
     /// # Errors
     /// [`GitError`].
-    pub fn diff_to(&self, base: &Base, tree: &TreeId) -> Result<DiffStat, GitError> {
+    pub fn diff_to(&self, base: &Treeish, tree: &TreeId) -> Result<DiffStat, GitError> {
         let operation = "count the changes";
         let bytes = self
             .read(operation)
@@ -114,7 +114,7 @@ impl Git {
     ///
     /// # Errors
     /// [`GitError`].
-    pub fn diff_digest(&self, base: &Base) -> Result<Digest, GitError> {
+    pub fn diff_digest(&self, base: &Treeish) -> Result<Digest, GitError> {
         let tree = self.tree_of_worktree()?;
         self.read("digest the changes")
             .env("GIT_ATTR_SOURCE", self.empty_tree()?.as_str())

@@ -1,23 +1,23 @@
-//! Work trees beside the user's own, one for each run that asks for it.
+//! Additional work trees of the repository.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::GitCause;
-use super::{Cleanness, CommitId, Git, GitError, os, path_of, split_once};
+use super::{CommitId, Git, GitError, WorktreeStatus, os, path_of, split_once};
 
-/// What git writes into a work tree's lock while it makes it. A killed git leaves it.
-const HALF_MADE: &str = "initializing";
+/// The reason in a work tree's lock while git creates it. A killed git leaves it.
+const INITIALIZING: &str = "initializing";
 
 /// A work tree of the repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Worktree {
     /// Its folder.
     pub path: PathBuf,
-    /// The commit that is checked out; nothing on an unborn branch.
+    /// The current commit; `None` on an unborn branch.
     pub head: Option<CommitId>,
-    /// The branch, without `refs/heads/`; nothing when the head is detached.
+    /// The branch, without `refs/heads/`; `None` when the head is detached.
     pub branch: Option<String>,
     /// Why it is locked; the reason may be empty.
     pub locked: Option<String>,
@@ -30,9 +30,9 @@ pub struct Worktree {
 /// What to do with changes in a work tree that is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnChanges {
-    /// Leave it and say so.
+    /// Fail and keep the work tree.
     Refuse,
-    /// Lose them.
+    /// Discard them.
     Discard,
 }
 
@@ -48,10 +48,10 @@ impl Git {
         read_list(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))
     }
 
-    /// Makes a work tree on a branch of its own that starts at `base`, and tells its current commit.
+    /// Adds a work tree on a branch of its own that starts at `base`, and returns its current commit.
     ///
-    /// It may be asked again: a finished one is left as it is, one that a crash left half-made is
-    /// made again, and a branch that has gone on from the base stays where it is.
+    /// It may be called again: a complete work tree is left as it is, an incomplete one that a crash left
+    /// is added again, and a branch that has commits after the base keeps them.
     ///
     /// # Errors
     /// [`GitError`]: the folder or the branch is used for something else.
@@ -66,8 +66,8 @@ impl Git {
         if branch.is_empty() || branch.starts_with('-') {
             return Err(GitError::refused(operation, format!("`{branch}` is no branch")));
         }
-        let path = real(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
-        if let Some(known) = self.clear_way(operation, &path)? {
+        let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
+        if let Some(known) = self.remove_incomplete(operation, &path)? {
             return if known.branch.as_deref() == Some(branch) {
                 known.head.ok_or_else(|| fail(GitCause::Diverged(branch.to_owned())))
             } else {
@@ -86,46 +86,45 @@ impl Git {
         made.ok_or_else(|| fail(GitCause::Diverged(branch.to_owned())))
     }
 
-    /// Makes a work tree on no branch; a finished one is left as it is.
+    /// Adds a work tree on no branch; a complete one is left as it is.
     ///
     /// # Errors
     /// [`GitError`]: the folder is used for something else.
     pub fn worktree_add_detached(&self, path: &Path, base: &CommitId) -> Result<(), GitError> {
         let operation = "add the work tree";
         let fail = |cause| GitError::new(operation, cause);
-        let path = real(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
-        if self.clear_way(operation, &path)?.is_none() {
+        let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
+        if self.remove_incomplete(operation, &path)?.is_none() {
             let add = self.write(operation).args(["worktree", "add", "--quiet", "--detach", "--"]);
             add.arg(&path).arg(base.as_str()).output()?;
         }
         Ok(())
     }
 
-    /// Removes a work tree; its branch stays, and so does what was committed to it. One that is gone
-    /// already is no error.
+    /// Removes a work tree; its branch and commits stay. One that does not exist is no error.
     ///
     /// # Errors
-    /// [`GitError`]: it has changes and may not lose them, somebody locked it, or the folder is none
-    /// of ours.
+    /// [`GitError`]: it has uncommitted changes that may not be discarded, it is locked, or the folder is
+    /// not a work tree of this repository.
     pub fn worktree_remove(&self, path: &Path, on_changes: OnChanges) -> Result<(), GitError> {
         let operation = "remove the work tree";
         let fail = |cause| GitError::new(operation, cause);
-        let path = real(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
+        let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
         let Some(known) = self.known(&path)? else {
             return if path.exists() { Err(fail(GitCause::Taken(path))) } else { Ok(()) };
         };
-        if is_lost(&known) {
-            return self.clear(&known);
+        if is_abandoned(&known) {
+            return self.remove_abandoned(&known);
         }
-        if on_changes == OnChanges::Refuse && Self::new(&path).is_clean()? != Cleanness::Clean {
+        if on_changes == OnChanges::Refuse && Self::new(&path).status()? != WorktreeStatus::Clean {
             return Err(fail(GitCause::Dirty(path)));
         }
         let remove = self.write(operation).args(["worktree", "remove", "--force", "--"]);
         remove.arg(&path).output().map(drop)
     }
 
-    /// The finished work tree at a path; one that a crash left half-made is cleared away.
-    fn clear_way(
+    /// Returns the complete work tree at a path; removes an incomplete one that a crash left.
+    fn remove_incomplete(
         &self,
         operation: &'static str,
         path: &Path,
@@ -133,14 +132,14 @@ impl Git {
         let fail = |cause| GitError::new(operation, cause);
         let taken = || fail(GitCause::Taken(path.to_owned()));
         if let Some(known) = self.known(path)? {
-            if is_whole(&known) {
+            if is_complete(&known) {
                 return Ok(Some(known));
             }
-            if !is_lost(&known) {
+            if !is_abandoned(&known) {
                 return Err(taken());
             }
-            self.clear(&known)?;
-        } else if is_shell(path) {
+            self.remove_abandoned(&known)?;
+        } else if has_only_git_file(path) {
             fs::remove_dir_all(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
         }
         let empty = fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
@@ -149,13 +148,13 @@ impl Git {
 
     fn known(&self, path: &Path) -> Result<Option<Worktree>, GitError> {
         let all = self.worktree_list()?;
-        // The first is the user's own, which is nobody's to remove.
+        // The first is the user's own, which is never removed.
         Ok(all.into_iter().skip(1).find(|known| known.path == path))
     }
 
-    /// Forgets a work tree that was never finished, or whose folder is gone.
-    fn clear(&self, known: &Worktree) -> Result<(), GitError> {
-        let operation = "clear the half-made work tree";
+    /// Removes a work tree that was never completed, or whose folder is gone.
+    fn remove_abandoned(&self, known: &Worktree) -> Result<(), GitError> {
+        let operation = "remove the incomplete work tree";
         if known.path.exists() {
             fs::remove_dir_all(&known.path)
                 .map_err(|error| GitError::new(operation, GitCause::File(error.to_string())))?;
@@ -167,40 +166,40 @@ impl Git {
 
     fn is_ancestor(&self, ancestor: &CommitId, of: &CommitId) -> Result<bool, GitError> {
         let operation = "compare the branch with its base";
-        let said = self
+        let output = self
             .read(operation)
             .args(["merge-base", "--is-ancestor", ancestor.as_str(), of.as_str()])
             .run()?;
-        match said.code {
+        match output.code {
             Some(0) => Ok(true),
             Some(1) => Ok(false),
-            Some(_) | None => Err(said.failure(operation, self.root())),
+            Some(_) | None => Err(output.failure(operation, self.root())),
         }
     }
 }
 
 /// The path as git lists it: its parent without symbolic links.
-fn real(path: &Path) -> io::Result<PathBuf> {
+fn canonical(path: &Path) -> io::Result<PathBuf> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::Error::other(format!("`{}` names no folder", path.display())));
+        return Err(io::Error::other(format!("`{}` is not a folder path", path.display())));
     };
     fs::create_dir_all(parent)?;
     Ok(parent.canonicalize()?.join(name))
 }
 
-/// Whether git finished it and it is still there.
-fn is_whole(known: &Worktree) -> bool {
-    let half_made = known.locked.as_deref() == Some(HALF_MADE);
-    !half_made && !known.prunable && known.path.join(".git").is_file()
+/// Whether git completed it and it still exists.
+fn is_complete(known: &Worktree) -> bool {
+    let initializing = known.locked.as_deref() == Some(INITIALIZING);
+    !initializing && !known.prunable && known.path.join(".git").is_file()
 }
 
-/// Whether it was never finished or its folder is gone, so that nothing can be lost by clearing it.
-fn is_lost(known: &Worktree) -> bool {
-    known.locked.as_deref() == Some(HALF_MADE) || (known.prunable && !known.path.exists())
+/// Whether it was never completed or its folder is gone, so that removing it loses nothing.
+fn is_abandoned(known: &Worktree) -> bool {
+    known.locked.as_deref() == Some(INITIALIZING) || (known.prunable && !known.path.exists())
 }
 
-/// Whether there is only the file with which a work tree begins, so that nothing can be lost.
-fn is_shell(path: &Path) -> bool {
+/// Whether the folder has only the `.git` file of a new work tree, so that removing it loses nothing.
+fn has_only_git_file(path: &Path) -> bool {
     let Ok(entries) = fs::read_dir(path) else { return false };
     let names: Vec<_> =
         entries.filter_map(|entry| entry.ok().map(|entry| entry.file_name())).collect();
@@ -238,7 +237,7 @@ fn read_list(bytes: &[u8]) -> Option<Vec<Worktree>> {
             b"locked" => worktree.locked = Some(text()),
             b"prunable" => worktree.prunable = true,
             b"bare" => worktree.bare = true,
-            // `detached`, and what newer gits may add.
+            // `detached`, and attributes of newer versions.
             _ => {}
         }
     }
@@ -266,7 +265,7 @@ mod tests {
             },
             Worktree {
                 path: "/c".into(),
-                locked: Some(HALF_MADE.into()),
+                locked: Some(INITIALIZING.into()),
                 prunable: true,
                 ..Worktree::default()
             },

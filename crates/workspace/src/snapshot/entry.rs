@@ -1,17 +1,17 @@
-//! What a snapshot holds at a path.
+//! The entry of a path in a snapshot.
 
-/// What a snapshot holds at a path.
+/// The entry of a path in a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What kind of thing it is.
+    /// Its type and executable bit.
     pub mode: EntryMode,
-    /// The full name of its content; of a nested repository, its commit.
+    /// The id of its blob; of a nested repository, its commit.
     pub object: String,
-    /// How many bytes it has; nothing for a nested repository, and where the content is missing.
+    /// Its size in bytes; `None` for a nested repository, and when the blob is missing.
     pub size: Option<u64>,
 }
 
-/// What kind of thing is at a path.
+/// The type and executable bit of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryMode {
     /// A file.
@@ -19,31 +19,31 @@ pub enum EntryMode {
     /// A file that can be executed.
     Executable,
     /// A symbolic link.
-    Link,
-    /// A repository of its own.
-    Nested,
+    Symlink,
+    /// A nested repository.
+    NestedRepository,
 }
 
 impl EntryMode {
-    /// Reads git's way to write it. Old trees have files that the group may write.
-    pub(super) fn read(text: &[u8]) -> Option<Self> {
+    /// Parses git's notation. Old trees have files with mode 100664.
+    pub(super) fn parse(text: &[u8]) -> Option<Self> {
         match text {
             b"100644" | b"100664" => Some(Self::File),
             b"100755" => Some(Self::Executable),
-            b"120000" => Some(Self::Link),
-            b"160000" => Some(Self::Nested),
+            b"120000" => Some(Self::Symlink),
+            b"160000" => Some(Self::NestedRepository),
             _ => None,
         }
     }
 
-    /// Git's way to write it.
+    /// Git's notation.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::File => "100644",
             Self::Executable => "100755",
-            Self::Link => "120000",
-            Self::Nested => "160000",
+            Self::Symlink => "120000",
+            Self::NestedRepository => "160000",
         }
     }
 

@@ -1,4 +1,4 @@
-//! Why something could not be done with a snapshot.
+//! Errors of snapshot operations.
 
 use std::fmt::Write as _;
 use std::io;
@@ -8,58 +8,58 @@ use windlass_kernel::Code;
 
 use crate::{GitError, TreeId};
 
-/// How many paths a message names.
-const NAMED_MAX: usize = 10;
+/// How many paths a message lists.
+const LISTED_MAX: usize = 10;
 
-/// Something that could not be done with a snapshot.
+/// A snapshot operation that failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// The workspace is not as the snapshot that it is to come from; nothing was touched.
+    /// The workspace differs from the snapshot that the restore starts from; nothing was changed.
     #[error("{}", refusal(changed, in_the_way))]
     Changed {
-        /// Paths that are neither as they were nor as they are to be.
+        /// Paths that match neither the old nor the new snapshot.
         changed: Vec<PathBuf>,
-        /// What no snapshot has and stands where something is to be written.
+        /// Paths that are in neither snapshot and where a file is to be written.
         in_the_way: Vec<PathBuf>,
     },
-    /// An object of a snapshot is gone or is not what its name says.
+    /// An object of a snapshot is missing or does not match its id.
     #[error("the snapshot `{tree}` is damaged: its object `{object}` is missing or unreadable")]
     Corrupt {
         /// The snapshot.
         tree: TreeId,
-        /// The full name of the object.
+        /// The id of the object.
         object: String,
     },
-    /// A name under which no snapshot can be kept.
-    #[error("`{0}` cannot name a snapshot")]
+    /// A name that is not valid for a reference.
+    #[error("`{0}` is not a valid name for a snapshot")]
     Reference(String),
     /// The workspace belongs to another repository than the project.
-    #[error("`{}` is no workspace of this project", .0.display())]
-    Foreign(PathBuf),
+    #[error("`{}` is not a workspace of this project", .0.display())]
+    OutsideProject(PathBuf),
     /// Another process is capturing or restoring the same workspace.
-    #[error("another process has been at work on the workspace for {0} ms")]
+    #[error("another process has locked the workspace for {0} ms")]
     Busy(u128),
     /// A file could not be read or changed.
     #[error("cannot {operation} `{}`: {cause}", path.display())]
     File {
-        /// What was to be done with it.
+        /// The operation.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         cause: String,
     },
-    /// A restore ended half-way; asking for it again goes on from there.
+    /// A restore stopped half-way; starting it again continues it.
     #[error("the restore stopped at `{}` after {done} paths: {cause}", path.display())]
     Interrupted {
         /// Where it stopped.
         path: PathBuf,
-        /// How many paths it has brought to their new state.
+        /// How many paths it had restored.
         done: usize,
-        /// What the system said.
+        /// The error of the operating system.
         cause: String,
     },
-    /// Git could not do its part.
+    /// A git command failed.
     #[error(transparent)]
     Git(#[from] GitError),
 }
@@ -72,7 +72,7 @@ impl SnapshotError {
             Self::Changed { .. } => Code::WorkspaceChanged,
             Self::Corrupt { .. } => Code::SnapshotCorrupt,
             Self::Reference(_)
-            | Self::Foreign(_)
+            | Self::OutsideProject(_)
             | Self::Busy(_)
             | Self::File { .. }
             | Self::Interrupted { .. }
@@ -85,16 +85,16 @@ impl SnapshotError {
     }
 }
 
-/// Says which paths keep a restore from beginning.
+/// Lists the paths that prevent a restore.
 fn refusal(changed: &[PathBuf], in_the_way: &[PathBuf]) -> String {
     let mut text = String::from("the workspace is not as it was captured");
     for (what, paths) in [("changed", changed), ("in the way", in_the_way)] {
-        for (number, path) in paths.iter().take(NAMED_MAX).enumerate() {
+        for (number, path) in paths.iter().take(LISTED_MAX).enumerate() {
             let lead = if number == 0 { format!("; {what}: ") } else { ", ".to_owned() };
             // Writing into a string cannot fail.
             let _ = write!(text, "{lead}`{}`", path.display());
         }
-        if let Some(more) = paths.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+        if let Some(more) = paths.len().checked_sub(LISTED_MAX).filter(|more| *more > 0) {
             let _ = write!(text, " and {more} more");
         }
     }

@@ -1,37 +1,37 @@
-//! Merging snapshots.
+//! Merges snapshots.
 
 use std::fs;
 use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::{SnapshotError, Snapshots, home};
-use crate::git::{GitCause, Kind, id_of, path_of};
+use super::{SnapshotError, Snapshots, repository};
+use crate::git::{Access, GitCause, id_of, path_of};
 use crate::{CommitId, GitError, TreeId};
 
 const OPERATION: &str = "merge the snapshots";
-/// What the sides are called in conflict markers.
+/// The names of the sides in conflict markers.
 const SIDES: [&str; 2] = ["ours", "theirs"];
 
-/// What came of a merge.
+/// The result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Merged {
-    /// Both sides' changes fit together.
+    /// The changes of both sides were merged.
     Clean(TreeId),
-    /// They do not.
+    /// Some changes conflict.
     Conflict {
-        /// A tree that has conflict markers where they do not.
+        /// The merged tree, with conflict markers.
         tree_with_markers: TreeId,
         /// The paths in conflict.
         paths: Vec<PathBuf>,
-        /// What git says about them.
+        /// Git's messages about them.
         messages: Vec<String>,
     },
 }
 
 impl Snapshots {
-    /// Merges what two snapshots changed since a third. The same three always give the same; no ref
-    /// and no workspace changes. Needs git 2.38.
+    /// Merges the changes of two snapshots since a third, deterministically; no ref and no workspace
+    /// changes. Needs git 2.38.
     ///
     /// # Errors
     /// [`SnapshotError`].
@@ -42,40 +42,40 @@ impl Snapshots {
         theirs: &TreeId,
     ) -> Result<Merged, SnapshotError> {
         let fail = |error: std::io::Error| SnapshotError::file(OPERATION, &self.private, &error);
-        // A git directory for this merge alone, in which the sides have names that a person can read.
+        // A git directory for this merge alone, in which the sides have readable names.
         let folder = TempDir::with_prefix_in("merge-", &self.private).map_err(fail)?;
-        home::fill(folder.path(), &self.home).map_err(fail)?;
+        repository::init_git_dir(folder.path(), &self.repository).map_err(fail)?;
         let start = self.commit(base, None)?;
         for (name, tree) in SIDES.into_iter().zip([ours, theirs]) {
             let commit = self.commit(tree, Some(&start))?;
             let path = folder.path().join("refs/heads").join(name);
             fs::write(path, format!("{commit}\n")).map_err(fail)?;
         }
-        let said = self
-            .git(OPERATION, Kind::Write, folder.path(), folder.path())
+        let output = self
+            .git(OPERATION, Access::Write, folder.path(), folder.path())
             .args(["merge-tree", "--write-tree", "-z", "--name-only", "--messages"])
             .args(SIDES)
             .run()?;
-        match said.code {
-            Some(0) => match read_merge(&said.stdout) {
-                Some(Conflict { tree, .. }) => Ok(Merged::Clean(tree)),
-                None => Err(GitError::unexpected(OPERATION, &said.stdout).into()),
+        match output.code {
+            Some(0) => match parse_merge(&output.stdout) {
+                Some(MergeOutput { tree, .. }) => Ok(Merged::Clean(tree)),
+                None => Err(GitError::unexpected(OPERATION, &output.stdout).into()),
             },
-            Some(1) => match read_merge(&said.stdout) {
-                Some(Conflict { tree, paths, messages }) if !paths.is_empty() => {
+            Some(1) => match parse_merge(&output.stdout) {
+                Some(MergeOutput { tree, paths, messages }) if !paths.is_empty() => {
                     Ok(Merged::Conflict { tree_with_markers: tree, paths, messages })
                 }
-                Some(_) | None => Err(GitError::unexpected(OPERATION, &said.stdout).into()),
+                Some(_) | None => Err(GitError::unexpected(OPERATION, &output.stdout).into()),
             },
             Some(_) | None => {
-                Err(self.damage(&[base, ours, theirs], said.failure(OPERATION, &self.private)))
+                Err(self.explain(&[base, ours, theirs], output.failure(OPERATION, &self.private)))
             }
         }
     }
 
-    /// Wraps a tree in a commit that depends on nothing else.
+    /// Wraps a tree in a commit with a fixed author and date, so that the same tree gives the same commit.
     fn commit(&self, tree: &TreeId, parent: Option<&CommitId>) -> Result<CommitId, SnapshotError> {
-        let mut git = self.objects_git(OPERATION, Kind::Write);
+        let mut git = self.objects_git(OPERATION, Access::Write);
         for role in ["AUTHOR", "COMMITTER"] {
             git = git
                 .env(&format!("GIT_{role}_NAME"), "windlass")
@@ -89,22 +89,22 @@ impl Snapshots {
         match git.output() {
             Ok(bytes) => Ok(id_of(OPERATION, &bytes)?),
             Err(error) if matches!(error.cause, GitCause::Exit { .. }) => {
-                Err(self.damage(&[tree], error))
+                Err(self.explain(&[tree], error))
             }
             Err(error) => Err(error.into()),
         }
     }
 }
 
-struct Conflict {
+struct MergeOutput {
     tree: TreeId,
     paths: Vec<PathBuf>,
     messages: Vec<String>,
 }
 
 /// Reads `tree NUL (path NUL)* NUL (count NUL (path NUL){count} kind NUL message NUL)*`; the second
-/// part is missing where there is nothing to say.
-fn read_merge(bytes: &[u8]) -> Option<Conflict> {
+/// part is missing when there are no messages.
+fn parse_merge(bytes: &[u8]) -> Option<MergeOutput> {
     let mut fields = bytes.strip_suffix(b"\0")?.split(|byte| *byte == 0);
     let tree = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let paths = fields.by_ref().take_while(|path| !path.is_empty()).map(path_of).collect();
@@ -114,7 +114,7 @@ fn read_merge(bytes: &[u8]) -> Option<Conflict> {
         let text = fields.by_ref().nth(count.checked_add(1)?)?;
         messages.push(windlass_connect::one_line(&String::from_utf8_lossy(text)));
     }
-    Some(Conflict { tree, paths, messages })
+    Some(MergeOutput { tree, paths, messages })
 }
 
 #[cfg(test)]
@@ -122,10 +122,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn merges_are_read_or_refused() {
+    fn merges_are_parsed_or_refused() {
         let tree = "a".repeat(40);
         let read = |text: &str| {
-            read_merge(text.as_bytes()).map(|merge| (merge.paths.len(), merge.messages))
+            parse_merge(text.as_bytes()).map(|merge| (merge.paths.len(), merge.messages))
         };
         assert_eq!(read(&format!("{tree}\0")), Some((0, Vec::new())));
         let said = vec!["CONFLICT (content): in a".to_owned()];

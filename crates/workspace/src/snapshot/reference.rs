@@ -1,19 +1,19 @@
-//! The names that keep snapshots.
+//! References: the names under which snapshots are kept.
 
 use std::fs;
 use std::path::Path;
 
 use super::{SnapshotError, Snapshots};
-use crate::git::{Invocation, Kind, split_once};
+use crate::git::{Access, Invocation, split_once};
 use crate::{GitError, TreeId};
 
-/// Below which every name is.
+/// The prefix of every reference's ref.
 pub const SNAPSHOT_REFS: &str = "refs/windlass/";
-/// Of a name.
+/// The limit of a name.
 const NAME_BYTES_MAX: usize = 200;
 
-/// The full name of a ref, from letters, digits, `-`, `_`, `.` and `/` that git takes as they are.
-pub(super) fn full(name: &str) -> Result<String, SnapshotError> {
+/// The ref of a name, which may have letters, digits, `-`, `_`, `.` and `/`.
+pub(super) fn ref_name(name: &str) -> Result<String, SnapshotError> {
     let part = |part: &str| {
         !part.is_empty()
             && !part.starts_with(['.', '-'])
@@ -32,34 +32,34 @@ pub(super) fn full(name: &str) -> Result<String, SnapshotError> {
 }
 
 impl Snapshots {
-    /// Keeps a snapshot under a name, in place of what it named before.
+    /// Sets a reference to a snapshot; a reference that exists is moved.
     ///
     /// # Errors
     /// [`SnapshotError`], also when there is no such snapshot.
-    pub fn keep(&self, tree: &TreeId, reference: &str) -> Result<(), SnapshotError> {
-        self.point(&full(reference)?, tree)
+    pub fn set_reference(&self, tree: &TreeId, reference: &str) -> Result<(), SnapshotError> {
+        self.update_ref(&ref_name(reference)?, tree)
     }
 
-    /// Lets the snapshot of a name go; one that is not kept is no error. Git frees its space when it
-    /// next cleans up.
+    /// Deletes a reference; one that does not exist is no error. Git frees the space of the snapshot at its
+    /// next garbage collection.
     ///
     /// # Errors
     /// [`SnapshotError`].
-    pub fn forget(&self, reference: &str) -> Result<(), SnapshotError> {
-        let git = self.refs_git("forget the snapshot", Kind::Write);
-        git.args(["update-ref", "--no-deref", "-d", &full(reference)?]).output()?;
+    pub fn delete_reference(&self, reference: &str) -> Result<(), SnapshotError> {
+        let git = self.refs_git("delete the reference", Access::Write);
+        git.args(["update-ref", "--no-deref", "-d", &ref_name(reference)?]).output()?;
         Ok(())
     }
 
-    /// Lists the names with their snapshots, in the order of names. A name that cannot be read is not
-    /// among them; [`Snapshots::check`] reports it.
+    /// Lists the references with their snapshots, sorted by name. A reference that cannot be read is not
+    /// listed; [`Snapshots::check`] reports it.
     ///
     /// # Errors
     /// [`SnapshotError`].
     pub fn references(&self) -> Result<Vec<(String, TreeId)>, SnapshotError> {
         let operation = "list the snapshots";
         let bytes = self
-            .refs_git(operation, Kind::Read)
+            .refs_git(operation, Access::Read)
             .args(["for-each-ref", "--format=%(refname) %(objectname)", SNAPSHOT_REFS])
             .output()?;
         let read = |line: &[u8]| {
@@ -72,7 +72,7 @@ impl Snapshots {
         Ok(all.ok_or_else(|| GitError::unexpected(operation, &bytes))?)
     }
 
-    /// Names that are there as files, readable or not.
+    /// The names of all ref files, readable or not.
     pub(super) fn reference_files(&self) -> Vec<String> {
         fn walk(folder: &Path, name: &str, found: &mut Vec<String>) {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -85,23 +85,23 @@ impl Snapshots {
             }
         }
         let mut found = Vec::new();
-        walk(&self.home.refs(&self.private).join(SNAPSHOT_REFS), "", &mut found);
+        walk(&self.repository.refs(&self.private).join(SNAPSHOT_REFS), "", &mut found);
         found.sort();
         found
     }
 
-    /// Points a ref at a snapshot.
-    pub(super) fn point(&self, full: &str, tree: &TreeId) -> Result<(), SnapshotError> {
-        let git = self.refs_git("keep the snapshot", Kind::Write);
-        git.args(["update-ref", "--no-deref", full, tree.as_str()]).output()?;
+    /// Sets a ref to a snapshot.
+    pub(super) fn update_ref(&self, ref_name: &str, tree: &TreeId) -> Result<(), SnapshotError> {
+        let git = self.refs_git("set the reference", Access::Write);
+        git.args(["update-ref", "--no-deref", ref_name, tree.as_str()]).output()?;
         Ok(())
     }
 
-    /// A start of git on the repository that has the refs. Its settings count: they say how refs are
+    /// A git invocation on the repository that has the refs. Its settings apply: they say how refs are
     /// stored.
-    fn refs_git(&self, operation: &'static str, kind: Kind) -> Invocation<'_> {
-        let directory = self.home.refs(&self.private);
-        Invocation::new(operation, directory, kind).env("GIT_DIR", directory).args([
+    fn refs_git(&self, operation: &'static str, access: Access) -> Invocation<'_> {
+        let directory = self.repository.refs(&self.private);
+        Invocation::new(operation, directory, access).env("GIT_DIR", directory).args([
             "-c",
             "core.logAllRefUpdates=false",
             "-c",
@@ -115,14 +115,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_names_are_taken() {
-        assert_eq!(full("run-1/pre_2.3").unwrap(), "refs/windlass/run-1/pre_2.3");
+    fn only_plain_names_are_accepted() {
+        assert_eq!(ref_name("run-1/pre_2.3").unwrap(), "refs/windlass/run-1/pre_2.3");
         let long = "x".repeat(NAME_BYTES_MAX + 1);
         for bad in [
             "", "/", "a/", "/a", "a//b", "..", "a..b", ".a", "a.", "a.lock", "-a", "a b", "é",
             &long,
         ] {
-            assert_eq!(full(bad), Err(SnapshotError::Reference(bad.to_owned())), "{bad}");
+            assert_eq!(ref_name(bad), Err(SnapshotError::Reference(bad.to_owned())), "{bad}");
         }
     }
 }

@@ -8,33 +8,33 @@ use std::time::{Duration, Instant};
 
 use windlass_kernel::Digest;
 
-use super::objects::Format;
+use super::object_reader::ObjectFormat;
 use super::{SnapshotError, Snapshots};
 use crate::GitError;
-use crate::git::{Invocation, Kind, os, path_of};
+use crate::git::{Access, Invocation, os, path_of};
 
-/// How long to wait for another process that is at work on the same workspace.
+/// How long to wait for another process that has locked the workspace.
 const LOCK_WAIT: Duration = Duration::from_secs(60);
-/// Between two looks at the lock.
+/// The pause between two tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// What is known about a workspace.
+/// A folder that is captured and restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Workspace {
     /// The folder, without symbolic links.
     pub folder: PathBuf,
     /// The top of the work tree that the folder is in; the folder itself outside a repository.
     pub top: PathBuf,
-    /// The user's own index, which says what is tracked though it is ignored.
+    /// The user's own index, which may track ignored files.
     pub user_index: Option<PathBuf>,
-    /// The user's list of what is ignored in this repository.
-    pub ignored_here: Option<PathBuf>,
-    /// What our files for this workspace are called.
+    /// The repository's list of ignored files (`info/exclude`).
+    pub local_excludes: Option<PathBuf>,
+    /// The suffix of our files for this workspace.
     key: String,
 }
 
-/// The right to change a workspace; given back when it is dropped.
-pub(super) struct Lock {
+/// An exclusive lock on a workspace, released when it is dropped.
+pub(super) struct WorkspaceLock {
     _file: File,
 }
 
@@ -48,14 +48,14 @@ fn key(folder: &Path) -> String {
 }
 
 impl Workspace {
-    /// A folder that is in no repository.
-    pub fn alone(folder: &Path) -> Result<Self, SnapshotError> {
+    /// Describes a folder that is in no repository.
+    pub fn outside_repository(folder: &Path) -> Result<Self, SnapshotError> {
         let folder = canonical(folder)?;
         let key = key(&folder);
-        Ok(Self { top: folder.clone(), folder, user_index: None, ignored_here: None, key })
+        Ok(Self { top: folder.clone(), folder, user_index: None, local_excludes: None, key })
     }
 
-    /// Where the folder is below the top: empty, or with a slash at its end.
+    /// The path of the folder below the top: empty, or with a slash at its end.
     pub fn prefix(&self) -> Vec<u8> {
         let inner = self.folder.strip_prefix(&self.top).unwrap_or_else(|_| Path::new(""));
         let mut prefix = inner.as_os_str().as_encoded_bytes().to_vec();
@@ -65,23 +65,23 @@ impl Workspace {
         prefix
     }
 
-    /// Our index for it.
+    /// The path of our private index.
     pub fn index(&self, private: &Path) -> PathBuf {
         private.join(format!("index-{}", self.key))
     }
 
-    /// What we know about our index.
+    /// The path of the saved [`IndexState`](super::index_state::IndexState).
     pub fn state(&self, private: &Path) -> PathBuf {
         private.join(format!("state-{}", self.key))
     }
 
-    /// Where contents lie until they are moved into the workspace.
-    pub fn stage(&self, private: &Path) -> PathBuf {
+    /// The path of the staging directory.
+    pub fn staging(&self, private: &Path) -> PathBuf {
         private.join(format!("stage-{}", self.key))
     }
 
-    /// Waits until no other process is at work on this workspace.
-    pub fn lock(&self, private: &Path) -> Result<Lock, SnapshotError> {
+    /// Locks the workspace; waits while another process has locked it.
+    pub fn lock(&self, private: &Path) -> Result<WorkspaceLock, SnapshotError> {
         let path = private.join(format!("lock-{}", self.key));
         let fail = |error: std::io::Error| SnapshotError::file("lock", &path, &error);
         let file = File::options().create(true).truncate(false).write(true).open(&path);
@@ -89,7 +89,7 @@ impl Workspace {
         let deadline = Instant::now() + LOCK_WAIT;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Lock { _file: file }),
+                Ok(()) => return Ok(WorkspaceLock { _file: file }),
                 Err(TryLockError::Error(error)) => return Err(fail(error)),
                 Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
                     return Err(SnapshotError::Busy(LOCK_WAIT.as_millis()));
@@ -100,12 +100,14 @@ impl Workspace {
     }
 }
 
-/// What there is to know about a folder in a repository: the workspace, the repository's common
-/// directory and how it names objects.
-pub(super) fn in_repository(folder: &Path) -> Result<(Workspace, PathBuf, Format), SnapshotError> {
+/// Describes a folder in a repository: the workspace, the repository's common directory, and the hash
+/// function of its object ids.
+pub(super) fn in_repository(
+    folder: &Path,
+) -> Result<(Workspace, PathBuf, ObjectFormat), SnapshotError> {
     let operation = "find the repository";
     let folder = canonical(folder)?;
-    let bytes = Invocation::new(operation, &folder, Kind::Read)
+    let bytes = Invocation::new(operation, &folder, Access::Read)
         .args(["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir"])
         .args(["--git-path", "index", "--git-path", "info/exclude", "--show-object-format"])
         .output()?;
@@ -114,23 +116,23 @@ pub(super) fn in_repository(folder: &Path) -> Result<(Workspace, PathBuf, Format
     let &[top, common, index, exclude, format] = lines.as_slice() else {
         return Err(GitError::unexpected(operation, &bytes).into());
     };
-    let format = std::str::from_utf8(format).ok().and_then(Format::named);
+    let format = std::str::from_utf8(format).ok().and_then(ObjectFormat::from_name);
     let format = format.ok_or_else(|| GitError::unexpected(operation, &bytes))?;
     let workspace = Workspace {
         key: key(&folder),
         top: canonical(Path::new(os(top)))?,
         user_index: Some(path_of(index)),
-        ignored_here: Some(path_of(exclude)),
+        local_excludes: Some(path_of(exclude)),
         folder,
     };
     if !workspace.folder.starts_with(&workspace.top) {
-        return Err(SnapshotError::Foreign(workspace.folder));
+        return Err(SnapshotError::OutsideProject(workspace.folder));
     }
     Ok((workspace, canonical(Path::new(os(common)))?, format))
 }
 
 impl Snapshots {
-    /// Finds out about a workspace, once.
+    /// Returns the description of a workspace, which is read once.
     pub(super) fn workspace(&self, folder: &Path) -> Result<Arc<Workspace>, SnapshotError> {
         let folder = canonical(folder)?;
         let known = self.workspaces.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -138,12 +140,12 @@ impl Snapshots {
             return Ok(Arc::clone(workspace));
         }
         drop(known);
-        let workspace = Arc::new(match &self.home.repository {
-            None => Workspace::alone(&folder)?,
+        let workspace = Arc::new(match &self.repository.common_dir {
+            None => Workspace::outside_repository(&folder)?,
             Some(ours) => {
                 let (workspace, common, _) = in_repository(&folder)?;
                 if common != *ours {
-                    return Err(SnapshotError::Foreign(folder));
+                    return Err(SnapshotError::OutsideProject(folder));
                 }
                 workspace
             }
@@ -154,7 +156,7 @@ impl Snapshots {
     }
 }
 
-/// Tells whether a file is there, of whatever kind; a symbolic link is not followed.
-pub(super) fn is_there(path: &Path) -> bool {
+/// Whether a path exists; a symbolic link is not followed.
+pub(super) fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }

@@ -4,14 +4,14 @@ use std::io::Read as _;
 
 use proptest::prelude::*;
 use windlass_kernel::{Code, Digest};
-use windlass_workspace::format::{HEADER_BYTES, Hashed, Header, packer};
-use windlass_workspace::{BlobError, Blobs};
+use windlass_workspace::{BlobError, BlobStore};
+use windlass_workspace::{BlobHeader, HEADER_BYTES, HashingStream, encoder};
 
 use crate::{file_of, noise, store};
 
 /// Every way of reading must fail, naming the content, and `check` must go on to the next one.
 #[track_caller]
-fn assert_found(blobs: &Blobs, digest: &Digest, what: &str) {
+fn assert_found(blobs: &BlobStore, digest: &Digest, what: &str) {
     let bystander = blobs.put_bytes(b"a bystander").unwrap().digest;
     let error = blobs.read(digest, u64::MAX).err().unwrap_or_else(|| panic!("{what}"));
     assert_eq!(error.code(), Code::BlobCorrupt, "{what}: {error}");
@@ -23,14 +23,14 @@ fn assert_found(blobs: &Blobs, digest: &Digest, what: &str) {
     });
     assert_eq!(streamed, Err(()), "{what}");
     let report = blobs.check().unwrap();
-    assert_eq!((report.intact, report.faults.len()), (1, 1), "{what}: {report:?}");
+    assert_eq!((report.intact, report.errors.len()), (1, 1), "{what}: {report:?}");
     assert!(
-        matches!(&report.faults[..], [BlobError::Corrupt { digest: found, .. }] if found == digest)
+        matches!(&report.errors[..], [BlobError::Corrupt { digest: found, .. }] if found == digest)
     );
     assert!(blobs.exists(&bystander).unwrap());
 }
 
-fn write(blobs: &Blobs, digest: &Digest, bytes: &[u8]) {
+fn write(blobs: &BlobStore, digest: &Digest, bytes: &[u8]) {
     std::fs::write(file_of(blobs, digest), bytes).unwrap();
 }
 
@@ -83,10 +83,10 @@ proptest! {
 
 /// A stored form that holds in itself, of whatever length it claims.
 fn forged(content: &[u8], claimed: u64) -> Vec<u8> {
-    let mut encoder = packer(Hashed::new(Vec::new())).unwrap();
+    let mut encoder = encoder(HashingStream::new(Vec::new())).unwrap();
     std::io::Write::write_all(&mut encoder, content).unwrap();
     let packed = encoder.finish().unwrap();
-    let header = Header { bytes: claimed, packed: packed.digest() };
+    let header = BlobHeader { bytes: claimed, packed: packed.digest() };
     [&header.to_bytes()[..], &packed.into_inner()].concat()
 }
 
@@ -133,7 +133,7 @@ fn a_window_that_is_too_large_is_refused() {
     encoder.include_contentsize(false).unwrap();
     std::io::Write::write_all(&mut encoder, &content).unwrap();
     let packed = encoder.finish().unwrap();
-    let header = Header { bytes: 1 << 10, packed: Digest::of(&packed) };
+    let header = BlobHeader { bytes: 1 << 10, packed: Digest::of(&packed) };
     write(&blobs, &digest, &[&header.to_bytes()[..], &packed].concat());
     assert_found(&blobs, &digest, "128 MiB of window");
 }
@@ -144,7 +144,7 @@ fn what_does_not_even_start_well_is_put_anew() {
     let digest = blobs.put_bytes(b"mended").unwrap().digest;
     for bad in [&b""[..], b"x", &forged(b"mended", 7)[..HEADER_BYTES]] {
         write(&blobs, &digest, bad);
-        assert!(blobs.put_bytes(b"mended").unwrap().fresh);
+        assert!(blobs.put_bytes(b"mended").unwrap().is_new);
         assert_eq!(blobs.read(&digest, 6).unwrap(), b"mended");
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use proptest::prelude::*;
 use windlass_kernel::{Code, Digest};
-use windlass_workspace::{BlobError, Stored};
+use windlass_workspace::{BlobError, StoredBlob};
 
 use crate::{file_of, files, noise, store};
 
@@ -17,8 +17,8 @@ proptest! {
         let (_folder, blobs) = store();
         let length = u64::try_from(bytes.len()).unwrap();
         let first = blobs.put(&mut &*bytes, length).unwrap();
-        prop_assert_eq!(first, Stored { digest: Digest::of(&bytes), bytes: length, fresh: true });
-        let again = Stored { fresh: false, ..first };
+        prop_assert_eq!(first, StoredBlob { digest: Digest::of(&bytes), bytes: length, is_new: true });
+        let again = StoredBlob { is_new: false, ..first };
         prop_assert_eq!(blobs.put_bytes(&bytes).unwrap(), again);
         prop_assert_eq!(blobs.put(&mut &*bytes, length).unwrap(), again);
         prop_assert_eq!(blobs.len(&first.digest).unwrap(), length);
@@ -33,8 +33,8 @@ fn large_contents_pass_through_small_pieces() {
         let path = folder.path().join("source");
         std::fs::write(&path, &content).unwrap();
         let stored = blobs.put_file(&path, 5 << 20).unwrap();
-        assert!(stored.fresh);
-        assert!(!blobs.put_file(&path, 5 << 20).unwrap().fresh);
+        assert!(stored.is_new);
+        assert!(!blobs.put_file(&path, 5 << 20).unwrap().is_new);
         let mut read = Vec::new();
         blobs.get(&stored.digest).unwrap().read_to_end(&mut read).unwrap();
         assert_eq!(read, content);
@@ -83,7 +83,7 @@ fn contents_are_listed_in_order_and_can_be_removed() {
     assert!(!blobs.exists(&gone).unwrap());
     assert_eq!(listed(), digests);
     let report = blobs.check().unwrap();
-    assert!(report.holds(), "{report:?}");
+    assert!(report.is_intact(), "{report:?}");
     assert_eq!((report.intact, report.bytes), (49, 196));
 }
 
@@ -115,7 +115,7 @@ fn more_than_allowed_is_refused_and_leaves_nothing() {
         assert_eq!(error.code(), Code::DocSizeExceeded, "{error}");
     }
     assert_eq!(files(blobs.path()), Vec::<std::path::PathBuf>::new());
-    assert!(blobs.put_file(&path, 5).unwrap().fresh);
+    assert!(blobs.put_file(&path, 5).unwrap().is_new);
     let digest = Digest::of(b"12345");
     assert!(matches!(blobs.read(&digest, 4), Err(BlobError::TooLarge { bytes_max: 4 })));
 }

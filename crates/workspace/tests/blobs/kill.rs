@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{Command, Stdio};
 
-use windlass_workspace::Blobs;
+use windlass_workspace::BlobStore;
 
 use crate::{files, noise};
 
@@ -35,7 +35,7 @@ impl Read for Stuck {
 #[test]
 fn child_that_is_killed() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
-    let blobs = Blobs::open(folder).unwrap();
+    let blobs = BlobStore::open(folder).unwrap();
     let mut stuck = Stuck { content: noise(5, 2 << 20), at: 0 };
     blobs.put(&mut stuck, u64::MAX).unwrap();
 }
@@ -44,7 +44,7 @@ fn child_that_is_killed() {
 fn nothing_half_written_gets_a_final_name() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("blobs");
-    let blobs = Blobs::open(&path).unwrap();
+    let blobs = BlobStore::open(&path).unwrap();
     let kept = blobs.put_bytes(b"kept").unwrap().digest;
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kill::child_that_is_killed", "--nocapture"])
@@ -57,13 +57,13 @@ fn nothing_half_written_gets_a_final_name() {
     let writing = || files(&path).len() - 1;
     assert_eq!(writing(), 1, "the child writes");
     // While it lives, nobody sweeps its file away.
-    drop(Blobs::open(&path).unwrap());
+    drop(BlobStore::open(&path).unwrap());
     assert_eq!(writing(), 1);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(blobs.list().unwrap().map(Result::unwrap).collect::<Vec<_>>(), [kept]);
     assert_eq!(writing(), 1, "a leftover");
-    let blobs = Blobs::open(&path).unwrap();
+    let blobs = BlobStore::open(&path).unwrap();
     assert_eq!(writing(), 0, "swept");
-    assert!(blobs.check().unwrap().holds());
+    assert!(blobs.check().unwrap().is_intact());
 }

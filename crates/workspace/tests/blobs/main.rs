@@ -16,17 +16,17 @@ mod race;
 use std::path::{Path, PathBuf};
 
 use windlass_kernel::Digest;
-use windlass_workspace::Blobs;
+use windlass_workspace::BlobStore;
 
 /// A store in a folder of its own, which lives as long as the first part.
-fn store() -> (tempfile::TempDir, Blobs) {
+fn store() -> (tempfile::TempDir, BlobStore) {
     let folder = tempfile::tempdir().unwrap();
-    let blobs = Blobs::open(folder.path().join("blobs")).unwrap();
+    let blobs = BlobStore::open(folder.path().join("blobs")).unwrap();
     (folder, blobs)
 }
 
 /// Where a content lies.
-fn file_of(blobs: &Blobs, digest: &Digest) -> PathBuf {
+fn file_of(blobs: &BlobStore, digest: &Digest) -> PathBuf {
     let hex = digest.to_string();
     let (folder, rest) = hex.split_at(2);
     blobs.path().join(folder).join(format!("{rest}.zst"))

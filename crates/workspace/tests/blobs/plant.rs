@@ -4,7 +4,7 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use windlass_kernel::{Code, Digest};
-use windlass_workspace::{BlobError, Blobs};
+use windlass_workspace::{BlobError, BlobStore};
 
 use crate::{file_of, store};
 
@@ -18,10 +18,10 @@ fn a_link_in_the_place_of_a_content_is_not_read() {
     symlink(&elsewhere, &file).unwrap();
     let error = blobs.read(&digest, 6).unwrap_err();
     assert_eq!(error.code(), Code::BlobCorrupt, "{error}");
-    assert_eq!(blobs.check().unwrap().faults.len(), 1);
+    assert_eq!(blobs.check().unwrap().errors.len(), 1);
     // Putting replaces the link, not what it points at.
     std::fs::write(&elsewhere, b"untouched").unwrap();
-    assert!(blobs.put_bytes(b"secret").unwrap().fresh);
+    assert!(blobs.put_bytes(b"secret").unwrap().is_new);
     assert_eq!(blobs.read(&digest, 6).unwrap(), b"secret");
     assert_eq!(std::fs::read(&elsewhere).unwrap(), b"untouched");
 }
@@ -38,7 +38,7 @@ fn a_link_in_the_place_of_a_folder_is_not_followed() {
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
     assert_eq!(blobs.read(&digest, 7).unwrap_err().code(), Code::BlobCorrupt);
     let report = blobs.check().unwrap();
-    assert_eq!(report.faults.len(), 1, "{report:?}");
+    assert_eq!(report.errors.len(), 1, "{report:?}");
     assert!(crate::files(blobs.path()).is_empty(), "no temporary file stays");
 }
 
@@ -47,7 +47,7 @@ fn the_folder_itself_may_not_be_a_link() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("real")).unwrap();
     symlink(folder.path().join("real"), folder.path().join("blobs")).unwrap();
-    let error = Blobs::open(folder.path().join("blobs")).unwrap_err();
+    let error = BlobStore::open(folder.path().join("blobs")).unwrap_err();
     assert_eq!(error.code(), Code::FileUnwritable, "{error}");
 }
 
@@ -73,7 +73,7 @@ fn a_pipe_in_the_place_of_a_content_does_not_make_anybody_wait() {
     let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
     assert!(made.success());
     assert_eq!(blobs.read(&digest, 7).unwrap_err().code(), Code::BlobCorrupt);
-    assert!(blobs.put_bytes(b"content").unwrap().fresh);
+    assert!(blobs.put_bytes(b"content").unwrap().is_new);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn strangers_in_the_folder_are_named_and_not_listed() {
     assert_eq!(blobs.list().unwrap().map(Result::unwrap).collect::<Vec<_>>(), [digest]);
     let report = blobs.check().unwrap();
     let mut named: Vec<PathBuf> = report
-        .faults
+        .errors
         .into_iter()
         .map(|fault| {
             let BlobError::Stray { path } = fault else { panic!("{fault}") };

@@ -3,7 +3,7 @@
 use std::sync::Barrier;
 
 use windlass_kernel::Digest;
-use windlass_workspace::Blobs;
+use windlass_workspace::BlobStore;
 
 use crate::{files, noise};
 
@@ -19,7 +19,7 @@ fn many_threads_put_the_same_and_others() {
             scope.spawn(move || {
                 barrier.wait();
                 // A handle of its own, as another process would have: opening sweeps.
-                let blobs = Blobs::open(path).unwrap();
+                let blobs = BlobStore::open(path).unwrap();
                 for turn in 0..16 {
                     let content = &contents[(thread * turn) % 8];
                     let stored = if turn % 2 == 0 {
@@ -29,13 +29,13 @@ fn many_threads_put_the_same_and_others() {
                     };
                     assert_eq!(stored.digest, Digest::of(content));
                     assert_eq!(blobs.read(&stored.digest, u64::MAX).unwrap(), *content);
-                    drop(Blobs::open(path).unwrap());
+                    drop(BlobStore::open(path).unwrap());
                 }
             });
         }
     });
-    let blobs = Blobs::open(&path).unwrap();
+    let blobs = BlobStore::open(&path).unwrap();
     let report = blobs.check().unwrap();
-    assert!(report.holds(), "{report:?}");
+    assert!(report.is_intact(), "{report:?}");
     assert_eq!(files(&path).len(), usize::try_from(report.intact).unwrap());
 }

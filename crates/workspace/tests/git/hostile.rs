@@ -20,14 +20,14 @@ fn a_broken_head_is_an_error() {
     repository.file(".git/HEAD", "garbage");
     let error = repository.ours().head().unwrap_err();
     assert!(!error.to_string().contains('\n'), "{error}");
-    assert!(repository.ours().is_clean().is_err());
+    assert!(repository.ours().status().is_err());
 }
 
 #[test]
 fn a_broken_index_is_an_error() {
     let repository = Repository::new();
     repository.file(".git/index", "garbage");
-    assert!(repository.ours().is_clean().is_err());
+    assert!(repository.ours().status().is_err());
     // Ours is made afresh.
     repository.ours().tree_of_worktree().unwrap();
 }
@@ -35,7 +35,7 @@ fn a_broken_index_is_an_error() {
 #[test]
 fn errors_are_one_line_and_name_the_operation() {
     let folder = tempfile::tempdir().unwrap();
-    let error = Git::new(folder.path()).is_clean().unwrap_err();
+    let error = Git::new(folder.path()).status().unwrap_err();
     let expected =
         format!("cannot read the status: `{}` is not in a git repository", folder.path().display());
     assert_eq!(error.to_string(), expected);

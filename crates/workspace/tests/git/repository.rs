@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use windlass_workspace::{Cleanness, CommitId, Git, Signature};
+use windlass_workspace::{CommitId, Git, Signature, WorktreeStatus};
 
 pub struct Repository {
     folder: TempDir,
@@ -82,7 +82,7 @@ impl Repository {
 
     #[track_caller]
     pub fn assert_clean(&self) {
-        assert_eq!(self.ours().is_clean().unwrap(), Cleanness::Clean);
+        assert_eq!(self.ours().status().unwrap(), WorktreeStatus::Clean);
         assert_eq!(self.git(&["status", "--porcelain"]), "");
     }
 

@@ -4,18 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use windlass_kernel::Code;
-use windlass_workspace::{Cleanness, Git, GitCause};
+use windlass_workspace::{Git, GitCause, WorktreeStatus};
 
 use crate::repository::{Repository, hostile_names};
 
 fn dirty(git: &Git) -> Vec<PathBuf> {
-    match git.is_clean().unwrap() {
-        Cleanness::Dirty { mut paths, count } => {
+    match git.status().unwrap() {
+        WorktreeStatus::Dirty { mut paths, count } => {
             assert_eq!(paths.len(), count);
             paths.sort();
             paths
         }
-        Cleanness::Clean => panic!("clean"),
+        WorktreeStatus::Clean => panic!("clean"),
     }
 }
 
@@ -25,7 +25,7 @@ fn an_unborn_branch_has_no_commit() {
     let git = repository.ours();
     assert_eq!(git.head().unwrap(), None);
     assert_eq!(git.branch().unwrap().as_deref(), Some("main"));
-    assert_eq!(git.is_clean().unwrap(), Cleanness::Clean);
+    assert_eq!(git.status().unwrap(), WorktreeStatus::Clean);
     repository.file("new", "");
     assert_eq!(dirty(&git), [Path::new("new")]);
 }
@@ -56,7 +56,7 @@ fn outside_a_repository_is_said() {
     assert_eq!(git.top_level().unwrap_err().cause, cause);
     assert_eq!(git.head().unwrap_err().cause, cause);
     assert_eq!(git.branch().unwrap_err().cause, cause);
-    assert_eq!(git.is_clean().unwrap_err().cause, cause);
+    assert_eq!(git.status().unwrap_err().cause, cause);
     assert_eq!(git.tree_of_worktree().unwrap_err().cause, cause);
     let error = Git::new("/no/such/folder").head().unwrap_err();
     assert_eq!(error.code(), Code::ToolServerUnavailable, "{error}");
@@ -70,7 +70,7 @@ fn a_bare_repository_has_no_work_tree() {
     let git = Git::new(&bare);
     let cause = GitCause::NoWorkTree(bare);
     assert_eq!(git.top_level().unwrap_err().cause, cause);
-    assert_eq!(git.is_clean().unwrap_err().cause, cause);
+    assert_eq!(git.status().unwrap_err().cause, cause);
     assert_eq!(git.tree_of_worktree().unwrap_err().cause, cause);
     assert_eq!(git.head().unwrap(), Some(repository.head()));
 }
@@ -101,7 +101,9 @@ fn many_paths_are_counted_and_few_named() {
     for number in 0..50 {
         repository.file(format!("d/{number}"), "");
     }
-    let Cleanness::Dirty { paths, count } = repository.ours().is_clean().unwrap() else { panic!() };
+    let WorktreeStatus::Dirty { paths, count } = repository.ours().status().unwrap() else {
+        panic!()
+    };
     assert_eq!((paths.len(), count), (windlass_workspace::DIRTY_PATHS_MAX, 50));
 }
 
@@ -130,7 +132,7 @@ fn ignored_files_do_not_count() {
     // As our own folder does it.
     repository.file(".windlass/.gitignore", "*\n");
     repository.file(".windlass/windlass.db", "");
-    assert_eq!(repository.ours().is_clean().unwrap(), Cleanness::Clean);
+    assert_eq!(repository.ours().status().unwrap(), WorktreeStatus::Clean);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use windlass_workspace::{Base, DiffStat, FileChange, GitCause, LineChange};
+use windlass_workspace::{DiffStat, FileChange, GitCause, LineChange, Treeish};
 
 use crate::repository::{Repository, hostile_names};
 
@@ -13,7 +13,7 @@ fn change(path: impl AsRef<Path>, added: u64, removed: u64) -> FileChange {
     FileChange { path, lines: LineChange::Text { added, removed } }
 }
 
-fn head(repository: &Repository) -> Base {
+fn head(repository: &Repository) -> Treeish {
     repository.head().into()
 }
 
@@ -69,8 +69,8 @@ fn changes_are_counted_new_files_included() {
 fn before_the_first_commit_the_base_is_the_empty_tree() {
     let repository = Repository::unborn();
     let git = repository.ours();
-    let base: Base = git.empty_tree().unwrap().into();
-    assert_eq!(Base::from(git.tree_of_worktree().unwrap()), base);
+    let base: Treeish = git.empty_tree().unwrap().into();
+    assert_eq!(Treeish::from(git.tree_of_worktree().unwrap()), base);
     assert_eq!(git.diff_stat(&base).unwrap(), DiffStat::default());
     repository.file("a", "1\n");
     assert_eq!(git.diff_stat(&base).unwrap().files, [change("a", 1, 0)]);

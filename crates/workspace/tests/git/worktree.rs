@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use windlass_workspace::{Cleanness, Git, GitCause, OnChanges, RefUpdate, Worktree};
+use windlass_workspace::{Git, GitCause, OnChanges, RefUpdate, Worktree, WorktreeStatus};
 
 use crate::repository::{Repository, somebody};
 
@@ -37,7 +37,7 @@ fn a_run_works_in_its_own_tree_and_its_commit_stays() {
     assert_eq!(error.cause, GitCause::Dirty(path.clone()));
     assert_eq!(inner.update_ref("HEAD", &commit, Some(&base)).unwrap(), RefUpdate::Updated);
     inner.reset_index(&commit).unwrap();
-    assert_eq!(inner.is_clean().unwrap(), Cleanness::Clean);
+    assert_eq!(inner.status().unwrap(), WorktreeStatus::Clean);
     git.worktree_remove(&path, OnChanges::Refuse).unwrap();
     git.worktree_remove(&path, OnChanges::Refuse).unwrap();
     assert!(!path.exists());
@@ -164,7 +164,7 @@ fn a_tree_that_was_half_made_is_made_again() {
     killed_while_adding(&repository, &path);
     assert_eq!(git.worktree_add(&path, BRANCH, &repository.head()).unwrap(), repository.head());
     assert_eq!(fs::read(path.join("z")).unwrap(), b"last\n");
-    assert_eq!(Git::new(&path).is_clean().unwrap(), Cleanness::Clean);
+    assert_eq!(Git::new(&path).status().unwrap(), WorktreeStatus::Clean);
     assert_eq!(git.worktree_list().unwrap().len(), 2);
 }
 

@@ -97,7 +97,7 @@ fn quick_edits_of_the_same_size_are_seen() {
     let mut seen = Vec::new();
     for number in 0..40 {
         world.write("a", format!("{number:4}"));
-        let tree = snapshots.present(&world.path()).unwrap().tree;
+        let tree = snapshots.capture_unreferenced(&world.path()).unwrap().tree;
         let read = snapshots.read(&tree, "a".as_ref(), 10).unwrap().unwrap();
         assert_eq!(read, format!("{number:4}").into_bytes());
         seen.push(tree);
@@ -208,13 +208,13 @@ fn names_keep_and_forget() {
         let two = world.capture("run/post");
         let expected = [("run/post".to_owned(), two.clone()), ("run/pre".to_owned(), one.clone())];
         assert_eq!(snapshots.references().unwrap(), expected);
-        snapshots.keep(&one, "run/post").unwrap();
-        snapshots.forget("run/pre").unwrap();
-        snapshots.forget("run/never").unwrap();
+        snapshots.set_reference(&one, "run/post").unwrap();
+        snapshots.delete_reference("run/pre").unwrap();
+        snapshots.delete_reference("run/never").unwrap();
         assert_eq!(snapshots.references().unwrap(), [("run/post".to_owned(), one.clone())]);
         let missing: TreeId = "1".repeat(one.as_str().len()).parse().unwrap();
-        snapshots.keep(&missing, "run/post").unwrap_err();
-        snapshots.keep(&one, "../heads/main").unwrap_err();
+        snapshots.set_reference(&missing, "run/post").unwrap_err();
+        snapshots.set_reference(&one, "../heads/main").unwrap_err();
         assert_eq!(snapshots.references().unwrap().len(), 1);
     }
 }
@@ -241,9 +241,9 @@ fn a_repository_inside_is_named_and_never_lost() {
     let moved = capture("c");
     assert_ne!(moved.tree, born.tree);
     let restored = snapshots
-        .restore(&world.path(), &moved.tree, &unborn.tree, windlass_workspace::Resume::No)
+        .restore(&world.path(), &moved.tree, &unborn.tree, windlass_workspace::RestoreMode::First)
         .unwrap();
-    assert_eq!(restored.left, [PathBuf::from("in")]);
+    assert_eq!(restored.nested, [PathBuf::from("in")]);
     assert_eq!(fs::read(inner.join("file")).unwrap(), b"1");
     // Once it is no repository, its files are the workspace's.
     fs::remove_dir_all(inner.join(".git")).unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use windlass_workspace::{Fault, FaultKind, Resume, SnapshotError};
+use windlass_workspace::{Damage, DamagedSnapshot, RestoreMode, SnapshotError};
 
 use crate::world::{KINDS, Kind, World};
 
@@ -53,10 +53,11 @@ fn one_damaged_snapshot_is_named_and_the_others_work() {
         assert_eq!(snapshots.check().unwrap(), []);
         let bad = snapshots.changes(&one, &two).unwrap()[0].after.clone().unwrap().object;
         spoil(&object(&world, &bad), ways[number % ways.len()]);
-        let fault = Fault { reference: "run/2".into(), kind: FaultKind::Object(bad.clone()) };
+        let fault =
+            DamagedSnapshot { reference: "run/2".into(), damage: Damage::Object(bad.clone()) };
         assert_eq!(snapshots.check().unwrap(), [fault]);
         let before = world.things();
-        let error = snapshots.restore(&world.path(), &three, &two, Resume::No).unwrap_err();
+        let error = snapshots.restore(&world.path(), &three, &two, RestoreMode::First).unwrap_err();
         assert_eq!(error, SnapshotError::Corrupt { tree: two.clone(), object: bad.clone() });
         assert_eq!(error.code().as_str(), "SNAPSHOT_CORRUPT");
         assert_eq!(world.things(), before);
@@ -79,9 +80,9 @@ fn a_content_in_another_ones_place_is_found() {
     fs::remove_file(&path).unwrap();
     // Well packed, of the right size, but not what its name says.
     fs::copy(object(&world, &after), path).unwrap();
-    let fault = Fault { reference: "1".into(), kind: FaultKind::Object(before) };
+    let fault = DamagedSnapshot { reference: "1".into(), damage: Damage::Object(before) };
     assert_eq!(world.open().check().unwrap(), [fault]);
-    world.open().restore(&world.path(), &two, &one, Resume::No).unwrap_err();
+    world.open().restore(&world.path(), &two, &one, RestoreMode::First).unwrap_err();
     assert_eq!(fs::read(world.path().join("a")).unwrap(), b"two\n");
 }
 
@@ -94,7 +95,8 @@ fn a_damaged_tree_is_damage_to_everything_that_needs_it() {
     world.write("a", "two\n");
     let two = world.capture("2");
     spoil(&object(&world, one.as_str()), |_| Some(b"x".to_vec()));
-    let fault = Fault { reference: "1".into(), kind: FaultKind::Object(one.as_str().to_owned()) };
+    let fault =
+        DamagedSnapshot { reference: "1".into(), damage: Damage::Object(one.as_str().to_owned()) };
     assert_eq!(snapshots.check().unwrap(), [fault]);
     let expected = SnapshotError::Corrupt { tree: one.clone(), object: one.as_str().to_owned() };
     assert_eq!(snapshots.changes(&two, &one).unwrap_err(), expected);
@@ -117,7 +119,7 @@ fn a_broken_name_is_reported() {
             }
         };
         fs::write(folder.join("refs/windlass/run/2"), "garbage").unwrap();
-        let fault = Fault { reference: "run/2".into(), kind: FaultKind::Reference };
+        let fault = DamagedSnapshot { reference: "run/2".into(), damage: Damage::Reference };
         assert_eq!(snapshots.check().unwrap(), [fault]);
         assert_eq!(snapshots.references().unwrap(), [("run/1".to_owned(), one)]);
     }

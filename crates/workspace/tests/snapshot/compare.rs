@@ -39,7 +39,7 @@ fn every_kind_of_change_is_told() {
             ("mode", ChangeKind::ModeChanged, file(2), executable),
             ("modified", ChangeKind::Modified, file(2), file(3)),
             ("new\n", ChangeKind::Added, None, file(4)),
-            ("type", ChangeKind::TypeChanged, file(2), Some((EntryMode::Link, 4))),
+            ("type", ChangeKind::TypeChanged, file(2), Some((EntryMode::Symlink, 4))),
         ];
         assert_eq!(told, expected);
         assert_eq!(world.open().changes(&to, &to).unwrap(), Vec::<PathChange>::new());

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 
-use windlass_workspace::{Resume, SnapshotError};
+use windlass_workspace::{RestoreMode, SnapshotError};
 
 use crate::kill::{Role, child};
 use crate::world::{KINDS, Kind, World, git_in};
@@ -28,10 +28,11 @@ fn a_folder_that_became_a_link_does_not_lead_outside() {
         fs::write(outside.join("new"), "2").unwrap();
         world.remove("d");
         world.link("d", &outside);
-        let error = world.open().restore(&world.path(), &two, &one, Resume::No).unwrap_err();
+        let error =
+            world.open().restore(&world.path(), &two, &one, RestoreMode::First).unwrap_err();
         let changed = vec![PathBuf::from("d/x")];
         assert_eq!(error, SnapshotError::Changed { changed, in_the_way: Vec::new() });
-        let aside = Resume::Yes { aside: "torn" };
+        let aside = RestoreMode::Resume { backup: "torn" };
         world.open().restore(&world.path(), &two, &one, aside).unwrap_err();
         for name in ["x", "new"] {
             assert_eq!(fs::read(outside.join(name)).unwrap(), b"2");
@@ -54,7 +55,7 @@ fn an_ignored_link_does_not_lead_outside_either() {
     let empty = world.capture("empty");
     fs::write(world.project().join(".git/info/exclude"), "/d\n").unwrap();
     world.link("d", &outside);
-    let error = world.open().restore(&world.path(), &empty, &full, Resume::No).unwrap_err();
+    let error = world.open().restore(&world.path(), &empty, &full, RestoreMode::First).unwrap_err();
     let in_the_way = vec![PathBuf::from("d")];
     assert_eq!(error, SnapshotError::Changed { changed: Vec::new(), in_the_way });
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
@@ -104,11 +105,11 @@ fn nothing_that_a_repository_names_is_started() {
         trees.push(world.capture(&format!("{number}")));
     }
     let snapshots = world.open();
-    snapshots.restore(&world.path(), &trees[2], &trees[0], Resume::No).unwrap();
+    snapshots.restore(&world.path(), &trees[2], &trees[0], RestoreMode::First).unwrap();
     snapshots.text_diff(&trees[0], &trees[2], &[], 9999).unwrap();
     snapshots.merge(&trees[0], &trees[1], &trees[0]).unwrap();
     snapshots.check().unwrap();
-    snapshots.forget("0").unwrap();
+    snapshots.delete_reference("0").unwrap();
     assert!(!mark.exists());
 }
 
@@ -126,7 +127,8 @@ fn a_repository_in_the_way_is_never_written_into() {
             git_in(&inner, &["commit", "-q", "--allow-empty", "-m", "x"]);
         }
         let empty = world.capture("nested");
-        let error = world.open().restore(&world.path(), &empty, &full, Resume::No).unwrap_err();
+        let error =
+            world.open().restore(&world.path(), &empty, &full, RestoreMode::First).unwrap_err();
         let in_the_way = vec![PathBuf::from("d")];
         assert_eq!(error, SnapshotError::Changed { changed: Vec::new(), in_the_way });
         assert!(!inner.join("x").exists());

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use windlass_workspace::{Resume, Snapshots};
+use windlass_workspace::{RestoreMode, Snapshots};
 
 use crate::world::{KINDS, Kind, Things, World, empty_folders};
 
@@ -62,7 +62,7 @@ fn plays_its_role() {
     };
     let snapshots = Snapshots::open(&path(PRIVATE).unwrap(), &project).unwrap();
     let workspace = path(WORKSPACE).unwrap();
-    match snapshots.restore(&workspace, &id(FROM), &id(TO), Resume::No) {
+    match snapshots.restore(&workspace, &id(FROM), &id(TO), RestoreMode::First) {
         Ok(_) => tell("restored".to_owned()),
         Err(error) => tell(error.to_string()),
     }
@@ -130,11 +130,11 @@ fn kills(kind: Kind) {
         if now != things[from] && now != things[to] {
             cut += 1;
         }
-        let resume = Resume::Yes { aside: "torn" };
+        let resume = RestoreMode::Resume { backup: "torn" };
         snapshots.restore(&world.path(), &trees[from], &trees[to], resume).unwrap();
         assert_eq!(world.things(), things[to]);
         assert_eq!(empty_folders(&world.path()), Vec::<PathBuf>::new());
-        assert_eq!(snapshots.present(&world.path()).unwrap().tree, trees[to]);
+        assert_eq!(snapshots.capture_unreferenced(&world.path()).unwrap().tree, trees[to]);
         current = to;
     }
     assert_eq!(snapshots.references().unwrap().len(), 2, "nothing was torn");

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
-use windlass_workspace::{Restored, Resume, SnapshotError};
+use windlass_workspace::{RestoreMode, Restored, SnapshotError};
 
 use crate::world::{KINDS, Kind, World, empty_folders};
 
@@ -44,11 +44,11 @@ fn only_what_differs_is_touched() {
         // Neither snapshot has these.
         world.write("foreign", "x");
         world.write("same", "edited meanwhile");
-        let restored = world.open().restore(&world.path(), &from, &to, Resume::No).unwrap();
+        let restored = world.open().restore(&world.path(), &from, &to, RestoreMode::First).unwrap();
         let expected = Restored {
             written: paths(&["changed", "mode", "new/er/file"]),
             removed: paths(&["d/e/gone", "d/gone"]),
-            left: Vec::new(),
+            nested: Vec::new(),
         };
         assert_eq!(restored, expected);
         assert_eq!((inode("same"), inode("mode")), (same, mode));
@@ -56,7 +56,7 @@ fn only_what_differs_is_touched() {
         assert_eq!(fs::read(world.path().join("foreign")).unwrap(), b"x");
         assert_eq!(empty_folders(&world.path()), paths(&[]));
         // Once more there is nothing to do.
-        let again = world.open().restore(&world.path(), &from, &to, Resume::No).unwrap();
+        let again = world.open().restore(&world.path(), &from, &to, RestoreMode::First).unwrap();
         assert_eq!(again, Restored::default());
     }
 }
@@ -81,7 +81,7 @@ fn what_was_changed_since_is_never_overwritten() {
     world.write("new", "4");
     world.write("f", "5");
     let before = world.things();
-    let outcome = world.open().restore(&world.path(), &from, &to, Resume::No);
+    let outcome = world.open().restore(&world.path(), &from, &to, RestoreMode::First);
     refused(&world, outcome, &["a", "b", "c", "d/e", "new"], &["f"]);
     assert_eq!(world.things(), before);
 }
@@ -106,7 +106,7 @@ fn what_is_in_the_way_is_named() {
     fs::create_dir_all(world.path().join("empty/deep")).unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(world.path().join("pipe")).status();
     assert!(fifo.unwrap().success());
-    let outcome = world.open().restore(&world.path(), &from, &to, Resume::No);
+    let outcome = world.open().restore(&world.path(), &from, &to, RestoreMode::First);
     let way = ["file", "folder/deep/x", "folder/other.log", "ignored", "pipe"];
     refused(&world, outcome, &[], &way);
     for name in ["ignored", "folder", "file", "pipe"] {
@@ -173,9 +173,9 @@ fn what_a_power_failure_left_is_put_aside() {
         world.write("gone", "torn");
         world.remove("b");
         let snapshots = world.open();
-        let outcome = snapshots.restore(&world.path(), &from, &to.0, Resume::No);
+        let outcome = snapshots.restore(&world.path(), &from, &to.0, RestoreMode::First);
         refused(&world, outcome, &["a", "b", "gone"], &[]);
-        let aside = Resume::Yes { aside: "run/torn" };
+        let aside = RestoreMode::Resume { backup: "run/torn" };
         snapshots.restore(&world.path(), &from, &to.0, aside).unwrap();
         assert_eq!(world.things(), to.1);
         assert_eq!(world.capture("again"), to.0);
@@ -186,7 +186,7 @@ fn what_a_power_failure_left_is_put_aside() {
         assert_eq!(read("gone").unwrap(), b"torn");
         assert_eq!(read("b"), None);
         // With nothing torn, nothing is put aside.
-        let whole = Resume::Yes { aside: "run/none" };
+        let whole = RestoreMode::Resume { backup: "run/none" };
         snapshots.restore(&world.path(), &to.0, &from, whole).unwrap();
         assert!(snapshots.references().unwrap().iter().all(|(name, _)| name != "run/none"));
     }
@@ -201,7 +201,7 @@ fn what_cannot_be_put_aside_is_refused_even_then() {
     let to = world.capture("to");
     world.remove("a");
     world.write("a/inner", "mine");
-    let aside = Resume::Yes { aside: "torn" };
+    let aside = RestoreMode::Resume { backup: "torn" };
     let outcome = world.open().restore(&world.path(), &from, &to, aside);
     refused(&world, outcome, &["a"], &[]);
     assert_eq!(fs::read(world.path().join("a/inner")).unwrap(), b"mine");

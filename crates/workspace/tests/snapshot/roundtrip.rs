@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use windlass_workspace::{Resume, TreeId};
+use windlass_workspace::{RestoreMode, TreeId};
 
 use crate::world::{KINDS, Kind, Things, World, empty_folders, git_in, is_ignored};
 
@@ -203,7 +203,7 @@ fn steps(kind: Kind, steps: &[Vec<Edit>], order: &[prop::sample::Index]) {
             fs::remove_file(path).unwrap();
         }
     }
-    assert_eq!(snapshots.present(&world.path()).unwrap().tree, last);
+    assert_eq!(snapshots.capture_unreferenced(&world.path()).unwrap().tree, last);
     let mut current = kept.len() - 1;
     for index in order {
         let to = index.index(kept.len());
@@ -212,11 +212,11 @@ fn steps(kind: Kind, steps: &[Vec<Edit>], order: &[prop::sample::Index]) {
             world.things().into_iter().filter(|(path, _)| is_ignored(path)).collect()
         };
         let untouched = ignored();
-        match snapshots.restore(&world.path(), from_tree, to_tree, Resume::No) {
+        match snapshots.restore(&world.path(), from_tree, to_tree, RestoreMode::First) {
             Ok(restored) => {
-                assert_eq!(restored.left, Vec::<PathBuf>::new());
+                assert_eq!(restored.nested, Vec::<PathBuf>::new());
                 assert_eq!(world.captured(), kept[to].1);
-                let now = snapshots.present(&world.path()).unwrap().tree;
+                let now = snapshots.capture_unreferenced(&world.path()).unwrap().tree;
                 assert_eq!(now, *to_tree);
                 current = to;
             }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use windlass_workspace::{Resume, SnapshotError, Snapshots};
+use windlass_workspace::{RestoreMode, SnapshotError, Snapshots};
 
 use crate::world::{Kind, World, git_in};
 
@@ -75,12 +75,12 @@ fn what_was_pruned_after_it_was_forgotten_is_captured_anew() {
     world.write("a", "1");
     world.write("d/b", "2");
     let tree = world.capture("x");
-    world.open().forget("x").unwrap();
+    world.open().delete_reference("x").unwrap();
     world.git(&["gc", "-q", "--prune=now"]);
     // The index still believes in the contents.
     assert_eq!(world.capture("y"), tree);
     assert_eq!(world.open().check().unwrap(), []);
-    world.open().forget("y").unwrap();
+    world.open().delete_reference("y").unwrap();
     world.git(&["gc", "-q", "--prune=now"]);
     world.write("a", "other");
     let other = world.capture("z");
@@ -104,7 +104,7 @@ fn borrowed_objects_keep_working() {
     assert!(git_in(&path, &["count-objects"]).starts_with("0 "));
     fs::write(path.join("a"), "changed").unwrap();
     let two = snapshots.capture(&path, "two").unwrap().tree;
-    snapshots.restore(&path, &two, &one, Resume::No).unwrap();
+    snapshots.restore(&path, &two, &one, RestoreMode::First).unwrap();
     assert_eq!(fs::read(path.join("a")).unwrap(), b"from the lender\n");
     assert_eq!(snapshots.check().unwrap(), []);
 }
@@ -126,7 +126,7 @@ fn a_folder_that_becomes_a_repository_keeps_its_snapshots() {
 fn a_workspace_of_another_repository_is_refused() {
     let (world, other) = (World::new(Kind::Repository), World::new(Kind::Repository));
     let error = world.open().capture(&other.path(), "x").unwrap_err();
-    assert_eq!(error, SnapshotError::Foreign(other.path()));
+    assert_eq!(error, SnapshotError::OutsideProject(other.path()));
 }
 
 #[test]
@@ -140,6 +140,6 @@ fn work_trees_share_what_they_keep() {
     let found = snapshots.references().unwrap();
     assert_eq!(found, [("beside".to_owned(), beside.clone()), ("main".to_owned(), main.clone())]);
     // One can be brought to what the other has.
-    snapshots.restore(&world.path(), &beside, &main, Resume::No).unwrap();
+    snapshots.restore(&world.path(), &beside, &main, RestoreMode::First).unwrap();
     assert_eq!(fs::read(world.path().join("a")).unwrap(), b"2");
 }

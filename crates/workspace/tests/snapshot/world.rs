@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use windlass_workspace::{Resume, Snapshots, TreeId};
+use windlass_workspace::{RestoreMode, Snapshots, TreeId};
 
 /// In what kind of folder a workspace is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,7 +133,7 @@ impl World {
     /// Restores and expects it to work.
     #[track_caller]
     pub fn restore(&self, from: &TreeId, to: &TreeId) {
-        self.open().restore(&self.path(), from, to, Resume::No).unwrap();
+        self.open().restore(&self.path(), from, to, RestoreMode::First).unwrap();
     }
 }
 

@@ -1,7 +1,7 @@
-//! Which files the user tracks, told apart without asking git.
+//! Detects changes of the set of files that the user tracks, without starting git.
 //!
-//! Git rewrites an index whenever it has looked at files again, so its times say little. A digest of
-//! the names in it says whether something else is tracked now.
+//! Git rewrites an index whenever it refreshes it, so its modification time says little. A digest of the
+//! paths in it says whether the set of tracked files has changed.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,24 +9,24 @@ use std::path::Path;
 
 use ring::digest::{Context, SHA256};
 
-use super::objects::{Format, hex};
+use super::object_reader::{ObjectFormat, hex};
 
-/// Before the entries: `DIRC`, the version and how many there are.
+/// The header: `DIRC`, the version and the number of entries.
 const HEADER_BYTES: usize = 12;
-/// What is known about a file, before its object's name and two bytes of flags.
+/// The file status in an entry, before the object id and two bytes of flags.
 const STAT_BYTES: usize = 40;
-/// In the flags: two more bytes of them follow.
+/// The flag that says that two more bytes of flags follow.
 const EXTENDED: u8 = 0x40;
 
-/// Tells one set of tracked names from another; an index that cannot be read that way is told by its
-/// times.
-pub(super) fn fingerprint(index: &Path, format: Format) -> String {
-    let Ok(bytes) = fs::read(index) else { return stamp(index) };
-    names(&bytes, format).unwrap_or_else(|| stamp(index))
+/// Returns a text that differs when the set of tracked paths differs; for an index that cannot be
+/// parsed, its file stamp.
+pub(super) fn tracked_digest(index: &Path, format: ObjectFormat) -> String {
+    let Ok(bytes) = fs::read(index) else { return file_stamp(index) };
+    paths_digest(&bytes, format).unwrap_or_else(|| file_stamp(index))
 }
 
-/// Tells one state of a file from another without reading it.
-pub(super) fn stamp(path: &Path) -> String {
+/// Returns inode, size and modification time of a file, as text.
+pub(super) fn file_stamp(path: &Path) -> String {
     fs::metadata(path).map_or_else(
         |_| "none".to_owned(),
         |file| {
@@ -36,9 +36,9 @@ pub(super) fn stamp(path: &Path) -> String {
     )
 }
 
-/// The digest of all names in an index of version 2 to 4; `None` when it is something else, or only
-/// the newer part of a split one.
-fn names(bytes: &[u8], format: Format) -> Option<String> {
+/// The digest of all paths in an index of version 2 to 4; `None` for any other file, and for the newer
+/// part of a split index.
+fn paths_digest(bytes: &[u8], format: ObjectFormat) -> Option<String> {
     let number = |at: usize| -> Option<usize> {
         let four: [u8; 4] = bytes.get(at..at.checked_add(4)?)?.try_into().ok()?;
         usize::try_from(u32::from_be_bytes(four)).ok()
@@ -53,7 +53,7 @@ fn names(bytes: &[u8], format: Format) -> Option<String> {
         let flags = at.checked_add(STAT_BYTES + format.bytes())?;
         let more = if bytes.get(flags)? & EXTENDED == 0 { 0 } else { 2 };
         let name = flags.checked_add(2 + more)?;
-        // In version 4 a count of bytes to keep of the name before comes first. It may hold a NUL.
+        // In version 4 the length of the prefix shared with the previous path comes first. It may have a NUL.
         let mut text = name;
         if version == 4 {
             while bytes.get(text)? & 0x80 != 0 {
@@ -88,8 +88,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_count() {
-        for (format, called) in [(Format::Sha1, "sha1"), (Format::Sha256, "sha256")] {
+    fn only_the_set_of_paths_changes_the_digest() {
+        for (format, called) in [(ObjectFormat::Sha1, "sha1"), (ObjectFormat::Sha256, "sha256")] {
             for version in ["2", "3", "4"] {
                 let folder = tempfile::tempdir().unwrap();
                 let git = |arguments: &[&str]| {
@@ -100,7 +100,7 @@ mod tests {
                 let write =
                     |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
                 let index = folder.path().join(".git/index");
-                let now = || names(&fs::read(&index).unwrap(), format).unwrap();
+                let now = || paths_digest(&fs::read(&index).unwrap(), format).unwrap();
                 git(&["init", "-q", "--object-format", called]);
                 for number in 0..30 {
                     write(&"n".repeat(number * 7 + 1), "x");
@@ -118,13 +118,13 @@ mod tests {
                 git(&["rm", "-q", "--cached", "n"]);
                 assert!(one != two && two != now() && one != now(), "{version} {called}");
                 git(&["update-index", "--split-index"]);
-                assert_eq!(names(&fs::read(&index).unwrap(), format), None);
+                assert_eq!(paths_digest(&fs::read(&index).unwrap(), format), None);
             }
         }
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn other_files_are_refused() {
         let header = |version: u8, count: u8| {
             let mut bytes = b"DIRC\0\0\0\0\0\0\0\0".to_vec();
             (bytes[7], bytes[11]) = (version, count);
@@ -132,9 +132,9 @@ mod tests {
         };
         let mut empty = header(2, 0);
         empty.extend([0; 20]);
-        assert!(names(&empty, Format::Sha1).is_some());
+        assert!(paths_digest(&empty, ObjectFormat::Sha1).is_some());
         for bad in [Vec::new(), header(2, 0), header(5, 0), header(4, 9), vec![0xff; 400]] {
-            assert_eq!(names(&bad, Format::Sha1), None, "{bad:?}");
+            assert_eq!(paths_digest(&bad, ObjectFormat::Sha1), None, "{bad:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A workspace's files by paths that never lead outside it.
+//! Access to a workspace's files by paths that never lead outside it.
 //!
-//! INVARIANT: every folder on the way is opened by its own name from the one above, and a symbolic
-//! link is never followed, so nothing outside the workspace can be read or changed.
+//! INVARIANT: every folder of a path is opened relative to its parent's handle, and a symbolic link is
+//! never followed, so nothing outside the workspace can be read or changed.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -18,35 +18,35 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::objects::Format;
+use super::object_reader::ObjectFormat;
 use super::{Entry, EntryMode};
 
 const FOLDER: OFlags =
     OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::RDONLY).union(OFlags::CLOEXEC);
 
-/// The folder of a workspace.
-pub(super) struct Place {
+/// A handle on the folder of a workspace.
+pub(super) struct RootedDir {
     root: Rc<OwnedFd>,
-    format: Format,
-    /// The folder that was opened last: neighbours come one after the other.
+    format: ObjectFormat,
+    /// The folder that was opened last, for the next file in it.
     last: RefCell<Option<(PathBuf, Rc<OwnedFd>)>>,
-    /// Folders that have a repository of their own and are the workspace's nevertheless.
+    /// Folders that became repositories but whose files belong to the workspace.
     allowed: BTreeSet<PathBuf>,
 }
 
-/// The folder that a path is in.
+/// The parent folder of a path.
 pub(super) enum Parent {
     Open(Rc<OwnedFd>),
     Missing,
-    /// Something that is no folder stands in its place.
+    /// This path exists and is not a folder.
     Blocked(PathBuf),
-    /// It is inside a repository of its own.
+    /// It is inside this nested repository.
     Nested(PathBuf),
 }
 
-/// What is at a path.
+/// What the disk has at a path.
 #[derive(Debug)]
-pub(super) enum Found {
+pub(super) enum DiskEntry {
     Absent,
     Blocked(PathBuf),
     Nested(PathBuf),
@@ -56,27 +56,27 @@ pub(super) enum Found {
         mode: u32,
         size: u64,
     },
-    Link(Vec<u8>),
+    Symlink(Vec<u8>),
     Other,
 }
 
-impl Place {
-    pub fn open(folder: &Path, format: Format) -> io::Result<Self> {
+impl RootedDir {
+    pub fn open(folder: &Path, format: ObjectFormat) -> io::Result<Self> {
         let root = raw::open(folder, FOLDER, Mode::empty())?;
         Ok(Self { root: Rc::new(root), format, last: RefCell::new(None), allowed: BTreeSet::new() })
     }
 
-    /// Lets a folder be looked into though it has a repository of its own.
+    /// Allows access to a folder that is a repository.
     pub fn allow(&mut self, folder: PathBuf) {
         self.allowed.insert(folder);
     }
 
-    /// Opens the folder that a path is in.
+    /// Opens the parent folder of a path.
     pub fn parent(&self, path: &Path) -> io::Result<Parent> {
         self.walk(path, false)
     }
 
-    /// Opens the folder that a path is in, and makes it first where it is missing.
+    /// Opens the parent folder of a path, which is created if missing.
     pub fn make_parent(&self, path: &Path) -> io::Result<Rc<OwnedFd>> {
         match self.walk(path, true)? {
             Parent::Open(folder) => Ok(folder),
@@ -121,67 +121,69 @@ impl Place {
         Ok(Parent::Open(current))
     }
 
-    /// Tells what is at a path.
-    pub fn look(&self, path: &Path) -> io::Result<Found> {
+    /// Reads the type and status of a path.
+    pub fn stat(&self, path: &Path) -> io::Result<DiskEntry> {
         let folder = match self.parent(path)? {
             Parent::Open(folder) => folder,
-            Parent::Missing => return Ok(Found::Absent),
-            Parent::Blocked(by) => return Ok(Found::Blocked(by)),
-            Parent::Nested(inside) => return Ok(Found::Nested(inside)),
+            Parent::Missing => return Ok(DiskEntry::Absent),
+            Parent::Blocked(by) => return Ok(DiskEntry::Blocked(by)),
+            Parent::Nested(inside) => return Ok(DiskEntry::Nested(inside)),
         };
-        let name = leaf(path)?;
+        let name = file_name_of(path)?;
         let stat = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(Errno::NOENT) => return Ok(Found::Absent),
+            Err(Errno::NOENT) => return Ok(DiskEntry::Absent),
             Err(error) => return Err(error.into()),
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
         if kind.is_dir() {
-            Ok(Found::Folder)
+            Ok(DiskEntry::Folder)
         } else if kind.is_symlink() {
             let target = readlinkat(&folder, name, Vec::new())?;
-            Ok(Found::Link(target.into_bytes()))
+            Ok(DiskEntry::Symlink(target.into_bytes()))
         } else if kind.is_file() {
             let size = u64::try_from(stat.st_size).unwrap_or_default();
-            Ok(Found::File { mode: stat.st_mode & 0o7777, size })
+            Ok(DiskEntry::File { mode: stat.st_mode & 0o7777, size })
         } else {
-            Ok(Found::Other)
+            Ok(DiskEntry::Other)
         }
     }
 
-    /// Tells whether what is at a path is what a snapshot has there.
-    pub fn is(&self, path: &Path, found: &Found, entry: &Entry) -> io::Result<bool> {
+    /// Whether the disk has at a path what a snapshot's entry has.
+    pub fn matches(&self, path: &Path, found: &DiskEntry, entry: &Entry) -> io::Result<bool> {
         match found {
-            Found::Link(target) => {
-                if entry.mode != EntryMode::Link {
+            DiskEntry::Symlink(target) => {
+                if entry.mode != EntryMode::Symlink {
                     return Ok(false);
                 }
-                let mut naming = self.format.begin("blob", target.len() as u64);
-                naming.update(target);
-                Ok(naming.finish() == entry.object)
+                let mut hasher = self.format.hasher("blob", target.len() as u64);
+                hasher.update(target);
+                Ok(hasher.finish() == entry.object)
             }
-            Found::File { mode, size } => {
+            DiskEntry::File { mode, size } => {
                 let is = if mode & 0o100 == 0 { EntryMode::File } else { EntryMode::Executable };
                 if entry.mode != is || entry.size.is_some_and(|expected| expected != *size) {
                     return Ok(false);
                 }
-                Ok(self.name_of(path, *size)? == entry.object)
+                Ok(self.blob_id(path, *size)? == entry.object)
             }
-            Found::Absent | Found::Blocked(_) | Found::Nested(_) | Found::Folder | Found::Other => {
-                Ok(false)
-            }
+            DiskEntry::Absent
+            | DiskEntry::Blocked(_)
+            | DiskEntry::Nested(_)
+            | DiskEntry::Folder
+            | DiskEntry::Other => Ok(false),
         }
     }
 
-    /// The name of a file's content. One that grows meanwhile gets a name that fits nothing.
-    fn name_of(&self, path: &Path, size: u64) -> io::Result<String> {
+    /// The id of a file's blob. A file that grows meanwhile gets an id that matches nothing.
+    fn blob_id(&self, path: &Path, size: u64) -> io::Result<String> {
         let mut file = self.file(path)?;
-        let mut naming = self.format.begin("blob", size);
+        let mut hasher = self.format.hasher("blob", size);
         let mut chunk = vec![0; 64 * 1024];
         loop {
             match file.read(&mut chunk) {
-                Ok(0) => return Ok(naming.finish()),
-                Ok(count) => naming.update(chunk.get(..count).unwrap_or_default()),
+                Ok(0) => return Ok(hasher.finish()),
+                Ok(count) => hasher.update(chunk.get(..count).unwrap_or_default()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -191,13 +193,13 @@ impl Place {
     /// Opens a file for reading.
     pub fn file(&self, path: &Path) -> io::Result<File> {
         let Parent::Open(folder) = self.parent(path)? else { return Err(Errno::NOENT.into()) };
-        // A pipe that was put there meanwhile must not make us wait.
+        // A pipe that was created there meanwhile must not block.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        Ok(openat(&folder, leaf(path)?, flags, Mode::empty())?.into())
+        Ok(openat(&folder, file_name_of(path)?, flags, Mode::empty())?.into())
     }
 
-    /// Tells whether things can be made and removed where a path is, or in the nearest folder above
-    /// that is there.
+    /// Whether files can be created and removed in the parent folder of a path, or in the nearest folder
+    /// above it that exists.
     pub fn is_writable(&self, path: &Path) -> io::Result<bool> {
         for path in path.ancestors().filter(|path| !path.as_os_str().is_empty()) {
             if let Parent::Open(folder) = self.parent(path)? {
@@ -212,27 +214,27 @@ impl Place {
         Ok(true)
     }
 
-    /// Removes a file or a symbolic link; one that is gone is no error.
+    /// Removes a file or a symbolic link; one that does not exist is no error.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         let Parent::Open(folder) = self.parent(path)? else { return Ok(()) };
-        match unlinkat(&folder, leaf(path)?, AtFlags::empty()) {
+        match unlinkat(&folder, file_name_of(path)?, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Removes a folder that is empty; tells whether it is gone.
+    /// Removes an empty folder; returns whether it no longer exists.
     pub fn remove_folder(&self, path: &Path) -> bool {
         let Ok(Parent::Open(folder)) = self.parent(path) else { return false };
-        let Ok(name) = leaf(path) else { return false };
+        let Ok(name) = file_name_of(path) else { return false };
         *self.last.borrow_mut() = None;
         matches!(unlinkat(&folder, name, AtFlags::REMOVEDIR), Ok(()) | Err(Errno::NOENT))
     }
 
-    /// Lists all that is in a folder and below, folders after what is in them.
+    /// Lists everything below a folder; a folder comes after its entries.
     pub fn list(&self, path: &Path) -> io::Result<Vec<(PathBuf, IsFolder)>> {
         let Parent::Open(parent) = self.parent(path)? else { return Ok(Vec::new()) };
-        let folder = openat(&parent, leaf(path)?, FOLDER, Mode::empty())?;
+        let folder = openat(&parent, file_name_of(path)?, FOLDER, Mode::empty())?;
         let mut all = Vec::new();
         list(folder, path, &mut all)?;
         Ok(all)
@@ -262,7 +264,7 @@ fn list(folder: OwnedFd, path: &Path, all: &mut Vec<(PathBuf, IsFolder)>) -> io:
     Ok(())
 }
 
-/// The last name of a path.
-pub(super) fn leaf(path: &Path) -> io::Result<&std::ffi::OsStr> {
+/// The last component of a path.
+pub(super) fn file_name_of(path: &Path) -> io::Result<&std::ffi::OsStr> {
     path.file_name().ok_or_else(|| Errno::INVAL.into())
 }

@@ -1,6 +1,6 @@
-//! The folder of contents: its names, its handles, and what dead processes left in it.
+//! The folder of the blobs: file names, file handles, and removal of abandoned temporary files.
 //!
-//! Every file is reached from the folder's handle, and no symbolic link below it is followed.
+//! Every file is opened relative to the folder's handle, and no symbolic link below it is followed.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,55 +14,55 @@ use windlass_kernel::Digest;
 
 use super::error::BlobError;
 
-/// Whoever puts has it together with others; whoever sweeps has it alone.
+/// Locked shared by writers, and exclusively while abandoned temporary files are removed.
 const LOCK: &str = ".lock";
-/// What the names of files that are not yet contents start with.
-pub(crate) const TEMPORARY: &str = ".tmp-";
-/// What the names of contents end with.
-const END: &str = ".zst";
+/// The prefix of temporary files.
+pub(crate) const TEMPORARY_PREFIX: &str = ".tmp-";
+/// The suffix of blob files.
+const SUFFIX: &str = ".zst";
 
-/// A store of contents in a folder.
+/// A store of blobs in a folder.
 #[derive(Debug)]
-pub struct Blobs {
+pub struct BlobStore {
     path: PathBuf,
     root: File,
-    /// The folders below the root that are known to outlast a loss of power.
-    lasting: Mutex<BTreeSet<String>>,
+    /// The folders below the root that are known to be synced to disk.
+    durable: Mutex<BTreeSet<String>>,
 }
 
-/// Where a content lies: the folder below the root, and the file in it.
-pub(crate) struct Place {
+/// The path of a blob: the folder below the root, and the file in it.
+pub(crate) struct BlobPath {
     pub(crate) folder: String,
     pub(crate) file: String,
 }
 
-impl Place {
+impl BlobPath {
     pub(crate) fn of(digest: &Digest) -> Self {
         let hex = digest.to_string();
         let (folder, file) = hex.split_at_checked(2).unwrap_or_default();
-        Self { folder: folder.to_owned(), file: format!("{file}{END}") }
+        Self { folder: folder.to_owned(), file: format!("{file}{SUFFIX}") }
     }
 }
 
-/// The content that lies under these names, if they are those of one.
+/// The digest of the blob with this path; `None` when it is not the path of a blob.
 pub(crate) fn digest_at(folder: &str, file: &str) -> Option<Digest> {
-    let rest = file.strip_suffix(END)?;
+    let rest = file.strip_suffix(SUFFIX)?;
     (folder.len() == 2).then(|| format!("{folder}{rest}").parse().ok()).flatten()
 }
 
-impl Blobs {
-    /// Opens the store in a folder, which is made where it is missing, and removes what dead
-    /// processes have left there.
+impl BlobStore {
+    /// Opens the store in a folder, which is created if missing, and removes temporary files of dead
+    /// processes.
     ///
     /// # Errors
-    /// [`BlobError`] when the folder cannot be made or opened, or is a symbolic link.
+    /// [`BlobError`] when the folder cannot be created or opened, or is a symbolic link.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, BlobError> {
         let path = path.into();
-        let blobs = make(&path)
-            .map(|root| Self { path: path.clone(), root, lasting: Mutex::default() })
+        let store = create(&path)
+            .map(|root| Self { path: path.clone(), root, durable: Mutex::default() })
             .map_err(|error| BlobError::unwritable(&path, error))?;
-        blobs.sweep()?;
-        Ok(blobs)
+        store.remove_abandoned()?;
+        Ok(store)
     }
 
     /// The folder.
@@ -71,15 +71,15 @@ impl Blobs {
         &self.path
     }
 
-    /// Removes a content; says whether it was there. Whether it is still needed is not asked.
+    /// Removes a blob and returns whether it existed. The caller knows that it is no longer needed.
     ///
     /// # Errors
     /// [`BlobError`] when it cannot be removed.
     pub fn remove(&self, digest: &Digest) -> Result<bool, BlobError> {
-        let place = Place::of(digest);
+        let path = BlobPath::of(digest);
         let removed = || -> io::Result<bool> {
-            let Some(folder) = self.folder(&place.folder)? else { return Ok(false) };
-            match unlinkat(&folder, place.file.as_str(), AtFlags::empty()) {
+            let Some(folder) = self.folder(&path.folder)? else { return Ok(false) };
+            match unlinkat(&folder, path.file.as_str(), AtFlags::empty()) {
                 Ok(()) => folder.sync_all().map(|()| true),
                 Err(Errno::NOENT) => Ok(false),
                 Err(error) => Err(error.into()),
@@ -88,10 +88,10 @@ impl Blobs {
         removed().map_err(|error| BlobError::unwritable(&self.path_of(digest), error))
     }
 
-    /// Where a content lies, or would.
+    /// The full path of a blob.
     pub(crate) fn path_of(&self, digest: &Digest) -> PathBuf {
-        let place = Place::of(digest);
-        self.path.join(place.folder).join(place.file)
+        let path = BlobPath::of(digest);
+        self.path.join(path.folder).join(path.file)
     }
 
     pub(crate) const fn root(&self) -> &File {
@@ -108,53 +108,55 @@ impl Blobs {
         }
     }
 
-    /// Opens a folder below the root, making it where it is missing, so that it lasts.
-    pub(crate) fn lasting_folder(&self, name: &str) -> io::Result<File> {
-        let mut lasting = self.lasting.lock().unwrap_or_else(PoisonError::into_inner);
-        if !lasting.contains(name) {
+    /// Opens a folder below the root, which is created and synced to disk if missing.
+    pub(crate) fn durable_folder(&self, name: &str) -> io::Result<File> {
+        let mut durable = self.durable.lock().unwrap_or_else(PoisonError::into_inner);
+        if !durable.contains(name) {
             match mkdirat(&self.root, name, Mode::from_raw_mode(0o700)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
-            // Another process may have made it, or others, and not have synced yet.
-            let there = names(&self.root)?;
+            // Another process may have created it, or others, without having synced yet.
+            let present = names(&self.root)?;
             self.root.sync_all()?;
-            lasting.extend(there);
+            durable.extend(present);
         }
-        drop(lasting);
+        drop(durable);
         let folder = self.folder(name)?;
         folder.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the folder was removed"))
     }
 
-    /// Opens the file of a content; never a link, and never waiting for what is no file.
+    /// Opens the file of a blob; does not follow a link, and does not block on a pipe.
     pub(crate) fn open_file(&self, digest: &Digest) -> io::Result<Option<File>> {
-        let place = Place::of(digest);
-        let Some(folder) = self.folder(&place.folder)? else { return Ok(None) };
+        let path = BlobPath::of(digest);
+        let Some(folder) = self.folder(&path.folder)? else { return Ok(None) };
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        match openat(&folder, place.file.as_str(), flags, Mode::empty()) {
+        match openat(&folder, path.file.as_str(), flags, Mode::empty()) {
             Ok(file) => Ok(Some(File::from(file))),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Opens the lock file; each handle is a holder of its own, in this process too.
+    /// Opens the lock file; each handle can be locked on its own, in this process too.
     pub(crate) fn lock_file(&self) -> io::Result<File> {
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(File::from(openat(&self.root, LOCK, flags, Mode::from_raw_mode(0o600))?))
     }
 
-    /// Removes the files that nobody is writing any more: nobody is while this has the lock alone.
-    fn sweep(&self) -> Result<(), BlobError> {
-        let sweep = || -> io::Result<()> {
+    /// Removes temporary files of dead processes: no process writes one while the lock is held
+    /// exclusively.
+    fn remove_abandoned(&self) -> Result<(), BlobError> {
+        let remove = || -> io::Result<()> {
             let left = names(&self.root)?;
-            let mut left = left.into_iter().filter(|name| name.starts_with(TEMPORARY)).peekable();
+            let mut left =
+                left.into_iter().filter(|name| name.starts_with(TEMPORARY_PREFIX)).peekable();
             if left.peek().is_none() {
                 return Ok(());
             }
             let lock = self.lock_file()?;
             if lock.try_lock().is_err() {
-                // Somebody puts; the next one to open the store sweeps.
+                // A process is writing; the next one to open the store removes them.
                 return Ok(());
             }
             for name in left {
@@ -165,11 +167,11 @@ impl Blobs {
             }
             Ok(())
         };
-        sweep().map_err(|error| BlobError::unwritable(&self.path, error))
+        remove().map_err(|error| BlobError::unwritable(&self.path, error))
     }
 }
 
-/// The names in a folder, but for those of itself and the one above it.
+/// The names in a folder, without `.` and `..`.
 pub(crate) fn names(folder: &File) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -183,11 +185,11 @@ pub(crate) fn names(folder: &File) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Makes the folder where it is missing and opens it.
-fn make(path: &Path) -> io::Result<File> {
+/// Opens the folder, which is created if missing.
+fn create(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::DirBuilderExt as _;
-    let made = std::fs::DirBuilder::new().mode(0o700).create(path);
-    match made {
+    let created = std::fs::DirBuilder::new().mode(0o700).create(path);
+    match created {
         Ok(()) => {
             let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
             File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;

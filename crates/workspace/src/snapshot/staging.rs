@@ -1,4 +1,4 @@
-//! Contents on their way into a workspace: written aside first, then moved into place.
+//! The staging directory of a restore: files are written to it first, then moved into the workspace.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
@@ -10,31 +10,31 @@ use rustix::fs::{CWD, renameat};
 use rustix::io::Errno;
 use windlass_kernel::Digest;
 
-use super::objects::{Got, Objects, Trouble};
-use super::place::{Place, leaf};
-use super::{Entry, EntryMode, SnapshotError, Snapshots};
+use super::object_reader::{ObjectRead, ObjectReader, ReadError};
+use super::rooted_dir::{RootedDir, file_name_of};
+use super::{Entry, EntryMode, SnapshotError};
 use crate::TreeId;
 use crate::git::os;
 
-/// Of where a symbolic link leads.
+/// The limit of a symbolic link's target.
 const LINK_BYTES_MAX: usize = 64 * 1024;
-const OPERATION: &str = "write aside";
+const OPERATION: &str = "write";
 
-/// A folder of contents that are to be moved into a workspace; it goes when it is dropped.
-pub(super) struct Stage {
+/// A directory of files that are to be moved into a workspace; removed when it is dropped.
+pub(super) struct StagingDir {
     folder: PathBuf,
 }
 
-impl Drop for Stage {
+impl Drop for StagingDir {
     fn drop(&mut self) {
-        // What is left is removed by the next one.
+        // If that fails, the next restore removes it.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-impl Stage {
-    pub fn new(folder: PathBuf) -> Result<Self, SnapshotError> {
-        let fail = |error: io::Error| SnapshotError::file("make", &folder, &error);
+impl StagingDir {
+    pub fn create(folder: PathBuf) -> Result<Self, SnapshotError> {
+        let fail = |error: io::Error| SnapshotError::file("create", &folder, &error);
         match fs::remove_dir_all(&folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
             Ok(()) | Err(_) => {}
@@ -47,32 +47,29 @@ impl Stage {
         self.folder.join(number.to_string())
     }
 
-    /// Writes a content aside; `permissions` are those of the file that it will replace.
-    pub fn fill(
+    /// Writes an entry to the directory; `permissions` are those of the file that it will replace.
+    pub fn write(
         &self,
         number: usize,
         entry: &Entry,
         permissions: Option<u32>,
         tree: &TreeId,
-        objects: &mut Objects<'_>,
+        objects: &mut ObjectReader<'_>,
     ) -> Result<(), SnapshotError> {
         let path = self.path(number);
         let fail = |error: io::Error| SnapshotError::file(OPERATION, &path, &error);
         let damaged =
             || SnapshotError::Corrupt { tree: tree.clone(), object: entry.object.clone() };
-        let trouble = |trouble| match trouble {
-            Trouble::Git(error) => error.into(),
-            Trouble::Sink(error) => fail(error),
-        };
-        if entry.mode == EntryMode::Link {
-            let target = objects.bytes(&entry.object, LINK_BYTES_MAX).map_err(trouble)?;
+        let failed = |error: ReadError| error.at(OPERATION, &path);
+        if entry.mode == EntryMode::Symlink {
+            let target = objects.bytes(&entry.object, LINK_BYTES_MAX).map_err(failed)?;
             return symlink(os(&target.ok_or_else(damaged)?), &path).map_err(fail);
         }
         let mode = if entry.mode == EntryMode::Executable { 0o777 } else { 0o666 };
         let file = File::options().write(true).create_new(true).mode(mode).open(&path);
         let mut file = file.map_err(fail)?;
-        let got = objects.copy(&entry.object, &mut |chunk| file.write_all(chunk));
-        if got.map_err(trouble)? == Got::Bad {
+        let read = objects.copy(&entry.object, &mut |chunk| file.write_all(chunk));
+        if read.map_err(failed)? == ObjectRead::Damaged {
             return Err(damaged());
         }
         if let Some(mode) = permissions {
@@ -81,18 +78,18 @@ impl Stage {
         Ok(())
     }
 
-    /// Moves a content into place, over whatever file is there.
-    pub fn place(&self, number: usize, place: &Place, path: &Path) -> io::Result<()> {
-        let folder = place.make_parent(path)?;
+    /// Moves an entry into the workspace, over a file that is there.
+    pub fn move_into(&self, number: usize, dir: &RootedDir, path: &Path) -> io::Result<()> {
+        let folder = dir.make_parent(path)?;
         let from = self.path(number);
-        match renameat(CWD, &from, &folder, leaf(path)?) {
+        match renameat(CWD, &from, &folder, file_name_of(path)?) {
             Ok(()) => return Ok(()),
             Err(Errno::XDEV) => {}
             Err(error) => return Err(error.into()),
         }
-        // On another disk: beside it first, under a name that a second try finds again.
-        let name = format!(".windlass-{}", &temporary(path));
-        place.remove(&path.with_file_name(&name))?;
+        // On another disk: copy it beside the path first, under a name that a second try uses again.
+        let name = format!(".windlass-{}", temporary(path));
+        dir.remove(&path.with_file_name(&name))?;
         let found = fs::symlink_metadata(&from)?;
         if found.is_symlink() {
             rustix::fs::symlinkat(fs::read_link(&from)?, &folder, name.as_str())?;
@@ -106,7 +103,7 @@ impl Stage {
             io::copy(&mut File::open(&from)?, &mut file)?;
             file.set_permissions(found.permissions())?;
         }
-        Ok(renameat(&folder, name.as_str(), &folder, leaf(path)?)?)
+        Ok(renameat(&folder, name.as_str(), &folder, file_name_of(path)?)?)
     }
 }
 
@@ -115,23 +112,13 @@ fn temporary(path: &Path) -> String {
     digest.hex().as_str().chars().take(16).collect()
 }
 
-/// Permissions that differ from those of the file before only in who may execute it.
+/// The permissions of the replaced file, with the executable bits of `mode`.
 pub(super) fn permissions_for(mode: EntryMode, before: u32) -> Permissions {
     let before = before & 0o777;
     Permissions::from_mode(match mode {
         EntryMode::Executable => before | ((before & 0o444) >> 2) | 0o100,
-        EntryMode::File | EntryMode::Link | EntryMode::Nested => before & !0o111,
+        EntryMode::File | EntryMode::Symlink | EntryMode::NestedRepository => before & !0o111,
     })
-}
-
-impl Snapshots {
-    /// The folder for contents on their way into a workspace.
-    pub(super) fn stage(
-        &self,
-        workspace: &super::workspace::Workspace,
-    ) -> Result<Stage, SnapshotError> {
-        Stage::new(workspace.stage(&self.private))
-    }
 }
 
 #[cfg(test)]
