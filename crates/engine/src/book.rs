@@ -10,9 +10,9 @@ use windlass_kernel::{
 use windlass_runtime::Source;
 use windlass_store::{After, Append, Claim, Guard, KeyAction, NewEntry, Record, Store};
 
+use crate::checkpointer::Checkpointer;
 use crate::engine::Escort;
 use crate::error::EngineError;
-use crate::keeper::Keeper;
 use crate::log::Watch;
 
 /// How many entries are read in one go.
@@ -28,7 +28,7 @@ pub struct Book {
     /// Adds what must be on record with an event.
     escort: Option<Arc<dyn Escort>>,
     /// Makes the checkpoints that are owed.
-    keeper: Option<Arc<Keeper>>,
+    keeper: Option<Arc<Checkpointer>>,
     /// The events of the last append.
     last: Vec<Event>,
     /// The fold has gone ahead of the journal: nothing more may be written from it.
@@ -119,7 +119,7 @@ impl Book {
 
     /// Has the checkpoints that are owed made.
     #[must_use]
-    pub fn with_keeper(mut self, keeper: Option<Arc<Keeper>>) -> Self {
+    pub fn with_keeper(mut self, keeper: Option<Arc<Checkpointer>>) -> Self {
         self.keeper = keeper;
         self
     }

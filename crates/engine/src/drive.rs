@@ -126,7 +126,7 @@ impl<'a> Drive<'a> {
         let new: Vec<Work> =
             works.into_iter().filter(|work| !self.under_way.contains(work)).collect();
         if let Some(keeper) = &self.engine.keeper {
-            keeper.worked();
+            keeper.mark_stale();
         }
         // Merges are made here, so one at a time.
         if let Some(Work::Merge { phase, attempt }) =

@@ -4,17 +4,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use windlass_connect::Confinement;
-use windlass_kernel::run::{Base, Change, Commit, Event, Run};
+use windlass_kernel::run::{Event, Run};
 use windlass_kernel::{Digest, RiskLevel, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{Gateway, Source};
 use windlass_store::Store;
 
 use crate::book::Book;
+use crate::checkpointer::Checkpointer;
 use crate::error::EngineError;
 use crate::find::{Found, RunFilter, Runs};
 use crate::hands::Hands;
-use crate::keeper::Keeper;
+use crate::repository::Repository;
 use crate::stop::Stop;
 
 /// Writes the files that show a run. They follow the journal; nothing is ever decided by them.
@@ -41,77 +42,6 @@ pub trait Projector: Send + Sync {
     fn check_hold(&self, run: &Run) -> Result<(), EngineError>;
 }
 
-/// The project's repository, as far as runs need it.
-pub trait Place: Send + Sync {
-    /// Where the repository stands; `None` when it is not one, or has no commit.
-    ///
-    /// # Errors
-    /// [`EngineError::Requirement`] when that cannot be told.
-    fn base(&self, workspace: &Path) -> Result<Option<Base>, EngineError>;
-
-    /// Refuses a workspace with changes or untracked files.
-    ///
-    /// # Errors
-    /// [`EngineError::Requirement`] with the code `REPO_DIRTY`, or when that cannot be told.
-    fn require_clean(&self, workspace: &Path) -> Result<(), EngineError>;
-
-    /// Refuses a workspace that is not just as the run left it.
-    ///
-    /// # Errors
-    /// [`EngineError::Requirement`] with the code `REPO_DIRTY`, or when that cannot be told.
-    fn require_as_left(&self, workspace: &Path, run: &Run) -> Result<(), EngineError>;
-
-    /// What a run has changed so far; `None` outside of a repository.
-    ///
-    /// # Errors
-    /// [`EngineError::Requirement`] when that cannot be told.
-    fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError>;
-
-    /// Makes a commit of everything in the workspace, not yet part of any branch.
-    ///
-    /// # Errors
-    /// [`EngineError`] when git refuses.
-    fn prepare_commit(
-        &self,
-        workspace: &Path,
-        run: &Run,
-        message: &str,
-        at: Timestamp,
-    ) -> Result<Prepared, EngineError>;
-
-    /// Makes a prepared commit the newest of its branch; done before, it does nothing.
-    ///
-    /// # Errors
-    /// [`EngineError::Requirement`] when the branch has moved meanwhile.
-    fn publish_commit(&self, workspace: &Path, commit: &Commit) -> Result<(), EngineError>;
-
-    /// Makes a work tree of its own for a run; returns its path relative to the project.
-    ///
-    /// # Errors
-    /// [`EngineError`] when git refuses.
-    fn make_worktree(&self, run_id: &str, base: &Base) -> Result<String, EngineError>;
-
-    /// Makes a work tree for one phase, on no branch, at a path relative to the project; one that is
-    /// there is left as it is.
-    ///
-    /// # Errors
-    /// [`EngineError`] when git refuses.
-    fn make_branch(&self, path: &str, base: &Base) -> Result<(), EngineError> {
-        let _ = base;
-        let what = format!("no work tree can be made at `{path}`");
-        Err(EngineError::NoCheckpoint { what })
-    }
-
-    /// Takes the work tree of a phase away; one that is gone is no error.
-    ///
-    /// # Errors
-    /// [`EngineError`] when git refuses.
-    fn drop_branch(&self, path: &str) -> Result<(), EngineError> {
-        let _ = path;
-        Ok(())
-    }
-}
-
 /// Adds what a loop's own rules want on record together with an event.
 pub trait Escort: Send + Sync {
     /// The events to record in place of `event`, which is among them. They become durable in one
@@ -120,15 +50,6 @@ pub trait Escort: Send + Sync {
     /// # Errors
     /// [`EngineError`] when they cannot be told: then the event is not recorded either.
     fn escort(&self, run: &Run, event: Event, now: Timestamp) -> Result<Vec<Event>, EngineError>;
-}
-
-/// A commit that is made, or nothing to commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prepared {
-    /// The workspace is as the last commit has it.
-    Nothing,
-    /// A commit.
-    Commit(Commit),
 }
 
 /// Brings the gateway for the folder that a run works in.
@@ -183,7 +104,7 @@ pub struct Parts {
     /// Writes the files that show runs.
     pub projector: Arc<dyn Projector>,
     /// The repository.
-    pub place: Arc<dyn Place>,
+    pub place: Arc<dyn Repository>,
     /// Brings gateways.
     pub workshop: Arc<dyn Workshop>,
     /// The stop switch.
@@ -196,12 +117,12 @@ pub struct Engine {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) hands: Arc<dyn Hands>,
     pub(crate) projector: Arc<dyn Projector>,
-    pub(crate) place: Arc<dyn Place>,
+    pub(crate) place: Arc<dyn Repository>,
     pub(crate) workshop: Arc<dyn Workshop>,
     pub(crate) stop: Stop,
     pub(crate) settings: Settings,
     pub(crate) escort: Option<Arc<dyn Escort>>,
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) keeper: Option<Arc<Checkpointer>>,
 }
 
 impl Engine {
@@ -262,7 +183,7 @@ impl Engine {
 
     /// Has the checkpoints of runs kept.
     #[must_use]
-    pub fn with_keeper(mut self, keeper: Arc<Keeper>) -> Self {
+    pub fn with_keeper(mut self, keeper: Arc<Checkpointer>) -> Self {
         self.keeper = Some(keeper);
         self
     }

@@ -1,4 +1,4 @@
-//! Checkpoints as people use them: list, load, compare. Going back to one is in `rollback`.
+//! Lists, loads, compares and purges checkpoints. Rolling back to one is in `rollback`.
 
 mod compare;
 mod document;
@@ -16,6 +16,7 @@ pub use purge::{Purged, PurgedOne, Retention};
 
 use windlass_kernel::run::{CheckpointKind, CheckpointRecord, CheckpointSide, Event, Run};
 use windlass_kernel::{CheckpointId, Timestamp, TraceId};
+use windlass_workspace::{TextDiff, TreeId};
 
 use crate::book::{PAGE, fold, open_record};
 use crate::engine::Engine;
@@ -25,28 +26,28 @@ use crate::find::RunFilter;
 /// A checkpoint in a list.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Summary {
-    /// How many files the phase leaves behind.
+    /// The number of files that the phase leaves behind.
     pub artifact_count: usize,
-    /// Whether the run as it stands does not go back to it any more.
+    /// Whether it is not an ancestor of the run's present state.
     pub archived: bool,
     /// When it was made.
     pub created_at: Timestamp,
-    /// Its name.
+    /// Its id.
     pub id: CheckpointId,
-    /// What it was made for.
+    /// Why it was made.
     pub kind: CheckpointKind,
     /// Its name in its run.
     pub name: String,
-    /// The checkpoint that it goes on from.
+    /// The checkpoint before it.
     pub parent_checkpoint_id: Option<CheckpointId>,
-    /// Whether the phase has not failed and nothing blocks.
+    /// Whether the phase has not failed and governance has passed.
     pub passed: bool,
     /// The phase.
     pub phase: String,
     /// Before or after it.
     #[serde(rename = "type")]
     pub side: CheckpointSide,
-    /// Its place among those of its phase and side.
+    /// Its number among those of its phase and side.
     pub version: u32,
 }
 
@@ -54,7 +55,7 @@ impl Engine {
     /// Lists the checkpoints of a run, oldest first.
     ///
     /// # Errors
-    /// [`EngineError`] when there is no such run, or its trace does not hold together.
+    /// [`EngineError`] when there is no such run, or its trace is corrupt.
     pub fn checkpoints(&self, trace_id: TraceId) -> Result<Vec<Summary>, EngineError> {
         let mut summaries = Vec::new();
         let run = self.walk(trace_id, |run, event, ts| {
@@ -83,10 +84,10 @@ impl Engine {
         Ok(summaries)
     }
 
-    /// Loads a checkpoint in full: the run is folded up to it.
+    /// Loads a checkpoint: the run is folded up to it.
     ///
     /// # Errors
-    /// [`EngineError`] when there is no such checkpoint, or its run does not hold together up to it.
+    /// [`EngineError`] when there is no such checkpoint, or its trace is corrupt up to it.
     pub fn checkpoint(&self, trace_id: TraceId, id: CheckpointId) -> Result<Document, EngineError> {
         let mut found = None;
         self.walk(trace_id, |run, event, ts| {
@@ -103,13 +104,13 @@ impl Engine {
     /// Finds a checkpoint: `RUN/NAME` (the newest when the name has no version), or its id.
     ///
     /// # Errors
-    /// [`EngineError::NoCheckpoint`] when there is none, or a name fits none.
+    /// [`EngineError::NoCheckpoint`] when there is none.
     pub fn find_checkpoint(&self, named: &str) -> Result<(TraceId, CheckpointId), EngineError> {
         if let Ok(id) = named.parse::<CheckpointId>() {
             let filter = RunFilter { open_only: false, state: None, limit: usize::MAX };
             for found in self.list(&filter)? {
                 let trace_id = found.trace.head.trace_id;
-                // A run that does not hold together must not hide the others.
+                // A corrupt run must not hide the others.
                 if self.read(trace_id).is_ok_and(|run| run.checkpoint(id).is_some()) {
                     return Ok((trace_id, id));
                 }
@@ -132,28 +133,28 @@ impl Engine {
         }
     }
 
-    /// What differs between two workspaces, as a unified diff, and whether it was cut off.
+    /// Returns the difference between two snapshots as a unified diff.
     ///
     /// # Errors
-    /// [`EngineError`] when one is not whole.
-    pub fn difference(
+    /// [`EngineError`] when one is damaged.
+    pub fn text_diff(
         &self,
-        from: &str,
-        to: &str,
+        from: &TreeId,
+        to: &TreeId,
         bytes_max: usize,
-    ) -> Result<(Vec<u8>, bool), EngineError> {
-        self.keeper()?.vault().difference(from, to, bytes_max)
+    ) -> Result<TextDiff, EngineError> {
+        self.checkpointer()?.store().text_diff(from, to, bytes_max)
     }
 
-    /// What of all that checkpoints keep is damaged, each by its name.
+    /// Checks the storage of all checkpoints, and describes each snapshot and file that is damaged.
     ///
     /// # Errors
-    /// [`EngineError`] when it cannot be looked at.
-    pub fn faults(&self) -> Result<Vec<String>, EngineError> {
-        self.keeper()?.vault().faults()
+    /// [`EngineError`] when it cannot be read.
+    pub fn check_checkpoints(&self) -> Result<Vec<String>, EngineError> {
+        self.checkpointer()?.store().check()
     }
 
-    /// Folds a run entry by entry and shows each; stops where it is told to.
+    /// Folds a run entry by entry and calls `see` after each; stops when it returns `false`.
     pub(crate) fn walk(
         &self,
         trace_id: TraceId,
@@ -181,7 +182,7 @@ impl Engine {
     }
 }
 
-/// Whether nothing blocks in what the measuring of a phase said.
+/// Whether the governance of a phase has passed.
 fn governed(run: &Run, phase: &str, side: CheckpointSide) -> bool {
     let done = run.position(phase).and_then(|at| run.phase(at)?.1.done.as_ref());
     let governed =

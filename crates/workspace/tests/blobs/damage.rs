@@ -86,7 +86,7 @@ fn forged(content: &[u8], claimed: u64) -> Vec<u8> {
     let mut encoder = encoder(HashingStream::new(Vec::new())).unwrap();
     std::io::Write::write_all(&mut encoder, content).unwrap();
     let packed = encoder.finish().unwrap();
-    let header = BlobHeader { bytes: claimed, packed: packed.digest() };
+    let header = BlobHeader { bytes: claimed, compressed: packed.digest() };
     [&header.to_bytes()[..], &packed.into_inner()].concat()
 }
 
@@ -133,7 +133,7 @@ fn a_window_that_is_too_large_is_refused() {
     encoder.include_contentsize(false).unwrap();
     std::io::Write::write_all(&mut encoder, &content).unwrap();
     let packed = encoder.finish().unwrap();
-    let header = BlobHeader { bytes: 1 << 10, packed: Digest::of(&packed) };
+    let header = BlobHeader { bytes: 1 << 10, compressed: Digest::of(&packed) };
     write(&blobs, &digest, &[&header.to_bytes()[..], &packed].concat());
     assert_found(&blobs, &digest, "128 MiB of window");
 }

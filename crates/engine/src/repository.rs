@@ -1,28 +1,101 @@
-//! The project's repository, through git.
+//! The project's repository, as far as runs need it.
 
 use std::path::{Path, PathBuf};
 
 use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_workspace::{
-    Base as Against, Cleanness, CommitId, Git, GitCause, GitError, LineChange, OnChanges,
-    RefUpdate, TreeId,
+    CommitId, Git, GitCause, GitError, LineChange, OnChanges, RefUpdate, Treeish, WorktreeStatus,
 };
 
-use crate::engine::{Place, Prepared};
+use crate::checkpointer::WORKTREES;
 use crate::error::EngineError;
-use crate::keeper::WORKTREES;
+use crate::snapshot_store::recorded_tree;
 
-/// The most changed files that are named.
+/// How many changed files are recorded.
 pub(crate) const FILES_MAX: usize = 10_000;
 
-/// A project that is, or is not, in a git repository.
+/// The repository of a project.
+pub trait Repository: Send + Sync {
+    /// Returns the current commit and branch; `None` outside of a repository, and before the first
+    /// commit.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] when git fails.
+    fn base(&self, workspace: &Path) -> Result<Option<Base>, EngineError>;
+
+    /// Fails if the workspace has changes or untracked files.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] with the code `REPO_DIRTY`, or when git fails.
+    fn require_clean(&self, workspace: &Path) -> Result<(), EngineError>;
+
+    /// Fails if the workspace is not as the run left it.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] with the code `REPO_DIRTY` or `REPO_MOVED`, or when git fails.
+    fn require_as_left(&self, workspace: &Path, run: &Run) -> Result<(), EngineError>;
+
+    /// Returns the changes of a run so far; `None` outside of a repository.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] when git fails.
+    fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError>;
+
+    /// Makes a commit of the whole workspace; no branch is moved.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] when the branch has moved, or git fails.
+    fn prepare_commit(
+        &self,
+        workspace: &Path,
+        run: &Run,
+        message: &str,
+        at: Timestamp,
+    ) -> Result<Prepared, EngineError>;
+
+    /// Moves the branch to a prepared commit; does nothing if it is there already.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] when the branch has moved meanwhile.
+    fn publish_commit(&self, workspace: &Path, commit: &Commit) -> Result<(), EngineError>;
+
+    /// Adds a work tree for a run; returns its path relative to the project.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] when git fails.
+    fn make_worktree(&self, run_id: &str, base: &Base) -> Result<String, EngineError>;
+
+    /// Adds a work tree for one phase, on no branch, at a path relative to the project; a complete one
+    /// is left as it is.
+    ///
+    /// # Errors
+    /// [`EngineError`] when it cannot be added.
+    fn add_phase_worktree(&self, path: &str, base: &Base) -> Result<(), EngineError>;
+
+    /// Removes the work tree of a phase; one that does not exist is no error.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] when git fails.
+    fn remove_phase_worktree(&self, path: &str) -> Result<(), EngineError>;
+}
+
+/// A prepared commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prepared {
+    /// The workspace is as the last commit has it.
+    Nothing,
+    /// A commit that no branch has yet.
+    Commit(Commit),
+}
+
+/// The repository of a project through git; the project need not be in one.
 #[derive(Clone, Debug)]
-pub struct GitPlace {
+pub struct GitRepository {
     root: PathBuf,
 }
 
-impl GitPlace {
+impl GitRepository {
     /// Names the project's folder.
     #[must_use]
     pub const fn new(root: PathBuf) -> Self {
@@ -32,10 +105,10 @@ impl GitPlace {
     /// Commits everything on the current branch.
     ///
     /// # Errors
-    /// [`EngineError::Requirement`] when git refuses, or the branch moves meanwhile.
+    /// [`EngineError::Requirement`] when git fails, or the branch moves meanwhile.
     pub fn commit_all(&self, message: &str, at: Timestamp) -> Result<(), EngineError> {
         let git = Git::new(&self.root);
-        let Some(head) = git.head().map_err(trouble)? else { return Ok(()) };
+        let Some(head) = git.head()? else { return Ok(()) };
         if let Some(commit) = commit_on(&git, head, message, at)? {
             self.publish_commit(&self.root, &commit)?;
         }
@@ -43,14 +116,11 @@ impl GitPlace {
     }
 }
 
-fn trouble(error: GitError) -> EngineError {
-    EngineError::Requirement { code: error.code(), message: error.to_string() }
-}
-
-fn id<T: std::str::FromStr>(text: &str) -> Result<T, EngineError> {
+/// Parses a commit that the journal has as text.
+fn recorded_commit(text: &str) -> Result<CommitId, EngineError> {
     text.parse().map_err(|_| EngineError::Requirement {
         code: Code::StateRecoveryFailed,
-        message: format!("`{text}` is recorded as a git object and is none"),
+        message: format!("`{text}` is recorded as a git commit and is not one"),
     })
 }
 
@@ -58,7 +128,7 @@ fn dirty(message: String) -> EngineError {
     EngineError::Requirement { code: Code::RepoDirty, message }
 }
 
-/// Where the branch of a run must be.
+/// The commit at which a run left its branch.
 fn expected(run: &Run) -> Option<&str> {
     let base = run.started.as_ref().and_then(|started| started.base.as_ref());
     run.commit
@@ -67,9 +137,9 @@ fn expected(run: &Run) -> Option<&str> {
         .or(base.map(|base| base.commit.as_str()))
 }
 
-/// Refuses a repository whose newest commit is not the run's.
+/// Fails if the current commit is not the one at which the run left its branch.
 fn require_head(git: &Git, run: &Run) -> Result<CommitId, EngineError> {
-    let head = git.head().map_err(trouble)?;
+    let head = git.head()?;
     match (head, expected(run)) {
         (Some(head), Some(expected)) if head.as_str() == expected => Ok(head),
         (head, expected) => Err(EngineError::Requirement {
@@ -83,23 +153,23 @@ fn require_head(git: &Git, run: &Run) -> Result<CommitId, EngineError> {
     }
 }
 
-/// Makes a commit of the work tree on top of `head`; `None` when nothing is changed.
+/// Makes a commit of the work tree on top of `head`; `None` when nothing has changed.
 fn commit_on(
     git: &Git,
     head: CommitId,
     message: &str,
     at: Timestamp,
 ) -> Result<Option<Commit>, EngineError> {
-    let tree = git.tree_of_worktree().map_err(trouble)?;
-    let stat = git.diff_to(&Against::Commit(head.clone()), &tree).map_err(trouble)?;
+    let tree = git.tree_of_worktree()?;
+    let stat = git.diff_to(&Treeish::Commit(head.clone()), &tree)?;
     if stat.files.is_empty() {
         return Ok(None);
     }
-    let who = git.identity().map_err(trouble)?;
+    let who = git.identity()?;
     let seconds = u64::try_from(at.unix_ms() / 1000).unwrap_or_default();
     let parents = std::slice::from_ref(&head);
-    let commit = git.commit_tree(&tree, parents, message, &who, &who, seconds).map_err(trouble)?;
-    let branch = git.branch().map_err(trouble)?;
+    let commit = git.commit_tree(&tree, parents, message, &who, &who, seconds)?;
+    let branch = git.branch()?;
     Ok(Some(Commit {
         branch: branch.unwrap_or_else(|| "HEAD".to_owned()),
         commit: commit.as_str().to_owned(),
@@ -108,23 +178,23 @@ fn commit_on(
     }))
 }
 
-impl Place for GitPlace {
+impl Repository for GitRepository {
     fn base(&self, workspace: &Path) -> Result<Option<Base>, EngineError> {
         let git = Git::new(workspace);
         let head = match git.head() {
             Ok(head) => head,
             Err(GitError { cause: GitCause::NotARepository(_), .. }) => None,
-            Err(error) => return Err(trouble(error)),
+            Err(error) => return Err(error.into()),
         };
         let Some(head) = head else { return Ok(None) };
-        let branch = git.branch().map_err(trouble)?;
+        let branch = git.branch()?;
         Ok(Some(Base { branch, commit: head.as_str().to_owned() }))
     }
 
     fn require_clean(&self, workspace: &Path) -> Result<(), EngineError> {
-        match Git::new(workspace).is_clean() {
-            Ok(Cleanness::Clean) => Ok(()),
-            Ok(Cleanness::Dirty { paths, count }) => {
+        match Git::new(workspace).status()? {
+            WorktreeStatus::Clean => Ok(()),
+            WorktreeStatus::Dirty { paths, count } => {
                 let names: Vec<String> =
                     paths.iter().take(5).map(|path| format!("`{}`", path.display())).collect();
                 let more = if count > names.len() { ", …" } else { "" };
@@ -134,25 +204,24 @@ impl Place for GitPlace {
                     names.join(", ")
                 )))
             }
-            Err(error) => Err(trouble(error)),
         }
     }
 
     fn require_as_left(&self, workspace: &Path, run: &Run) -> Result<(), EngineError> {
         let git = Git::new(workspace);
-        // A commit may be on record that the branch has not been moved to.
+        // A commit may be recorded to which the branch has not been moved yet.
         let parent = run.commit.as_ref().map(|commit| commit.parent.as_str());
-        let head = git.head().map_err(trouble)?;
+        let head = git.head()?;
         if parent.is_none() || head.as_ref().map(CommitId::as_str) != parent {
             require_head(&git, run)?;
         }
         let Some(change) = &run.change else { return self.require_clean(workspace) };
-        let tree = git.tree_of_worktree().map_err(trouble)?;
+        let tree = git.tree_of_worktree()?;
         if tree.as_str() == change.tree {
             return Ok(());
         }
-        let left: TreeId = id(&change.tree)?;
-        let stat = git.diff_to(&Against::Tree(left), &tree).map_err(trouble)?;
+        let left = recorded_tree(&change.tree)?;
+        let stat = git.diff_to(&Treeish::Tree(left), &tree)?;
         let names: Vec<String> =
             stat.files.iter().take(5).map(|file| format!("`{}`", file.path.display())).collect();
         Err(dirty(format!("files have changed since the run stopped: {}", names.join(", "))))
@@ -164,14 +233,14 @@ impl Place for GitPlace {
             return Ok(None);
         };
         let git = Git::new(workspace);
-        let tree = git.tree_of_worktree().map_err(trouble)?;
-        let stat = git.diff_to(&Against::Commit(id(&base.commit)?), &tree).map_err(trouble)?;
+        let tree = git.tree_of_worktree()?;
+        let stat = git.diff_to(&Treeish::Commit(recorded_commit(&base.commit)?), &tree)?;
         let files = stat.files.iter().take(FILES_MAX);
-        // A file without lines counts as one.
+        // A binary file counts as one line.
         let binary = stat.files.iter().filter(|file| file.lines == LineChange::Binary).count();
         let lines = stat.added.saturating_add(stat.removed);
         Ok(Some(Change {
-            // Two work trees that change the base in the same way are the same tree.
+            // Equal trees change the base in the same way.
             diff_digest: Digest::of(format!("{} {}", base.commit, tree.as_str()).as_bytes()),
             files: files.map(|file| file.path.to_string_lossy().into_owned()).collect(),
             lines: lines.saturating_add(u64::try_from(binary).unwrap_or_default()),
@@ -198,13 +267,15 @@ impl Place for GitPlace {
             "HEAD" => "HEAD".to_owned(),
             branch => format!("refs/heads/{branch}"),
         };
-        let new: CommitId = id(&commit.commit)?;
-        let parent: CommitId = id(&commit.parent)?;
-        match git.update_ref(&name, &new, Some(&parent)).map_err(trouble)? {
+        let new = recorded_commit(&commit.commit)?;
+        let parent = recorded_commit(&commit.parent)?;
+        match git.update_ref(&name, &new, Some(&parent))? {
             RefUpdate::Updated | RefUpdate::AlreadyThere => {
-                // Whoever has gone to another branch meanwhile has another index.
-                let here = git.head().map_err(trouble)?.as_ref() == Some(&new);
-                if here { git.reset_index(&new).map_err(trouble) } else { Ok(()) }
+                // If the user has switched to another branch meanwhile, the index is not ours.
+                if git.head()?.as_ref() == Some(&new) {
+                    git.reset_index(&new)?;
+                }
+                Ok(())
             }
             RefUpdate::Moved { actual } => Err(EngineError::Requirement {
                 code: Code::RepoMoved,
@@ -222,17 +293,18 @@ impl Place for GitPlace {
         let path = format!("{WORKTREES}/{run_id}");
         let branch = format!("windlass/{run_id}");
         let git = Git::new(&self.root);
-        git.worktree_add(&self.root.join(&path), &branch, &id(&base.commit)?).map_err(trouble)?;
+        git.worktree_add(&self.root.join(&path), &branch, &recorded_commit(&base.commit)?)?;
         Ok(path)
     }
 
-    fn make_branch(&self, path: &str, base: &Base) -> Result<(), EngineError> {
+    fn add_phase_worktree(&self, path: &str, base: &Base) -> Result<(), EngineError> {
         let git = Git::new(&self.root);
-        git.worktree_add_detached(&self.root.join(path), &id(&base.commit)?).map_err(trouble)
+        let base = recorded_commit(&base.commit)?;
+        Ok(git.worktree_add_detached(&self.root.join(path), &base)?)
     }
 
-    fn drop_branch(&self, path: &str) -> Result<(), EngineError> {
+    fn remove_phase_worktree(&self, path: &str) -> Result<(), EngineError> {
         let git = Git::new(&self.root);
-        git.worktree_remove(&self.root.join(path), OnChanges::Discard).map_err(trouble)
+        Ok(git.worktree_remove(&self.root.join(path), OnChanges::Discard)?)
     }
 }
