@@ -7,6 +7,7 @@
 mod blobs;
 mod git;
 mod snapshot;
+mod walk;
 
 pub use blobs::{
     BlobDecoder, BlobError, BlobHeader, BlobList, BlobReader, BlobStore, CheckReport, FormatError,
@@ -20,3 +21,4 @@ pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,
     RestoreMode, Restored, SNAPSHOT_REFS, SnapshotError, Snapshots, TextDiff,
 };
+pub use walk::{WalkError, WalkedFile, is_private, walk_files};
