@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
-use windlass_connect::{Resume, Snapshots, TreeId};
+use windlass_workspace::{RestoreMode, Snapshots, TreeId};
 
 /// How many captures the space is measured over.
 pub const CAPTURES: usize = 100;
@@ -80,14 +80,15 @@ fn turns(
     git(project, &["commit", "-q", "-a", "-m", "three"])?;
     fs::write(&path, &original)?;
     git(project, &["commit", "-q", "-a", "-m", "four"])?;
-    let now = snapshots.present(project)?.tree;
+    let now = snapshots.capture_unreferenced(project)?.tree;
     if now != *last {
         return Err(anyhow!("the workspace is not what was captured last"));
     }
     let before = trees.get(trees.len() - 2).context("no captures")?;
     for _ in 0..rounds {
         for (from, to) in [(last, before), (before, last)] {
-            let (took, _) = time(|| Ok(snapshots.restore(project, from, to, Resume::No)?))?;
+            let (took, _) =
+                time(|| Ok(snapshots.restore(project, from, to, RestoreMode::First)?))?;
             restore.push(took);
         }
         // The file that came back has new times.

@@ -8,8 +8,8 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use windlass_engine::{
-    Assignment, Desk, Engine, EngineError, Hands, NewRun, Outcome, Parts, Place, Prepared,
-    Projector, Settings, Stop, Workshop,
+    Assignment, Desk, Engine, EngineError, Hands, NewRun, Outcome, Parts, Prepared, Projector,
+    Repository, Settings, Stop, Workshop,
 };
 use windlass_kernel::run::plan::{
     Budget, Concurrency, Doer, Governance, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
@@ -50,7 +50,7 @@ impl Projector for Nothing {
     }
 }
 
-impl Place for Nothing {
+impl Repository for Nothing {
     fn base(&self, _: &Path) -> Result<Option<Base>, EngineError> {
         Ok(None)
     }
@@ -84,6 +84,14 @@ impl Place for Nothing {
     fn make_worktree(&self, _: &str, _: &Base) -> Result<String, EngineError> {
         Ok(String::new())
     }
+
+    fn add_phase_worktree(&self, _: &str, _: &Base) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn remove_phase_worktree(&self, _: &str) -> Result<(), EngineError> {
+        Ok(())
+    }
 }
 
 impl Workshop for Nothing {
@@ -108,7 +116,7 @@ fn engine(folder: &Path, store: Arc<dyn Store>) -> Engine {
             source: Arc::new(System),
             hands: Arc::clone(&nothing) as Arc<dyn Hands>,
             projector: Arc::clone(&nothing) as Arc<dyn Projector>,
-            place: Arc::clone(&nothing) as Arc<dyn Place>,
+            place: Arc::clone(&nothing) as Arc<dyn Repository>,
             workshop: nothing,
             stop: Stop::new(folder.join("stop")),
         },

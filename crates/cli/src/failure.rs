@@ -109,7 +109,7 @@ from_coded!(
     windlass_runtime::GatewayError,
     windlass_store::StoreError,
     windlass_kernel::canon::CanonError,
-    windlass_blobs::BlobError,
+    windlass_workspace::BlobError,
     windlass_seal::KeyError
 );
 

@@ -9,8 +9,8 @@ use windlass_driver::DriverConfig;
 use windlass_engine::doers::driver::{DRIVER_BUILTINS, Driver, DriverSettings};
 use windlass_engine::doers::{Agent, BUILTINS, Doers, Guard, RunnerChoice};
 use windlass_engine::{
-    Engine, EngineError, GitPlace, GitVault, Keeper, Parts, Place, Projector, Settings, Stop,
-    Workshop,
+    Checkpointer, Engine, EngineError, GitRepository, GitSnapshotStore, Parts, Projector,
+    Repository, Settings, Stop, Workshop,
 };
 use windlass_governance::{Composed, GovernanceFile, Stated, compose};
 use windlass_kernel::run::plan::Plan;
@@ -232,8 +232,8 @@ impl Shop {
             connectors: Arc::clone(&connectors),
             made: Mutex::default(),
         });
-        let (root_of_vault, kept_root) = (root.clone(), root.clone());
-        let place: Arc<dyn Place> = Arc::new(GitPlace::new(root.clone()));
+        let (snapshot_root, checkpoint_root) = (root.clone(), root.clone());
+        let place: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
         let stop = Stop::new(project.stop_folder());
         let source = Arc::new(System);
         let driver = driver(project, &config, &files, &loops, &store)?;
@@ -266,13 +266,13 @@ impl Shop {
             },
             Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
         );
-        let vault = GitVault::new(
-            root_of_vault,
+        let store = GitSnapshotStore::new(
+            snapshot_root,
             project.folder.join("snapshots.git"),
             project.folder.join("blobs"),
         );
-        let keeper = Keeper::new(Arc::new(vault), Arc::new(System), kept_root);
-        engine = engine.with_keeper(Arc::new(keeper));
+        let checkpointer = Checkpointer::new(Arc::new(store), Arc::new(System), checkpoint_root);
+        engine = engine.with_keeper(Arc::new(checkpointer));
         if let Some(driver) = driver {
             engine = engine.with_escort(driver);
         }

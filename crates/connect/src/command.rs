@@ -1,4 +1,4 @@
-//! A command as a job: what came of it becomes a reply.
+//! Runs a command as a job and makes a reply of its result.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -8,13 +8,13 @@ use std::process::ExitStatus;
 
 use serde_json::{Value, json};
 
-use crate::confine::{MARK_BYTES_MAX, Start, TOKEN_VARIABLE, Token};
+use crate::call_failure::CallFailure;
+use crate::confine::{LaunchReport, REPORT_BYTES_MAX, TOKEN_VARIABLE, Token};
 use crate::process;
-use crate::run::{self, End, Finished, Output, Run};
-use crate::trouble::Trouble;
-use crate::{Certainty, Confinement, Launcher, Limits, Reply, Support};
+use crate::run::{self, Ending, Finished, Program, StdoutMode};
+use crate::{Certainty, Confinement, Launcher, Limits, Reply, SandboxSupport};
 
-/// A command to be run.
+/// A command to run.
 pub(crate) struct Command<'a> {
     pub argv: &'a [String],
     pub stdin: Option<&'a str>,
@@ -31,15 +31,15 @@ pub(crate) fn perform(command: &Command<'_>, confined: Option<Confined<'_>>) -> 
     };
     match run() {
         Ok(finished) => reply(command.limits, finished),
-        Err(trouble) => trouble.into_reply(None),
+        Err(failure) => failure.into_reply(None),
     }
 }
 
-/// What a command is confined to, and by what.
+/// The confinement of a command, and the launcher that applies it.
 #[derive(Clone, Copy)]
 pub(crate) struct Confined<'a> {
     pub confinement: &'a Confinement,
-    /// Without one nothing can be confined.
+    /// Without a launcher a confined command is not run.
     pub launcher: Option<&'a Launcher>,
 }
 
@@ -47,89 +47,93 @@ fn start(
     command: &Command<'_>,
     prefix: &[OsString],
     token: Option<&Token>,
-) -> Result<Finished, Trouble> {
+) -> Result<Finished, CallFailure> {
     let own = command.argv.iter().map(OsStr::new);
     let mut env: Vec<(&OsStr, &OsStr)> =
         command.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
     if let Some(token) = token {
         env.push((TOKEN_VARIABLE.as_ref(), token.as_str().as_ref()));
     }
-    run::run(&Run {
+    Ok(run::run(&Program {
         argv: prefix.iter().map(OsString::as_os_str).chain(own).collect(),
         stdin: command.stdin.map(str::as_bytes),
         env,
         cwd: command.cwd,
         limits: command.limits,
-        output: Output::Kept,
-        stderr_more: if token.is_some() { MARK_BYTES_MAX } else { 0 },
-    })
+        stdout: StdoutMode::Captured,
+        stderr_extra_bytes: if token.is_some() { REPORT_BYTES_MAX } else { 0 },
+    })?)
 }
 
-/// Runs the program by way of the launcher, and takes the launcher's word off what it wrote.
-fn start_confined(command: &Command<'_>, confined: Confined<'_>) -> Result<Finished, Trouble> {
-    if let Some(problem) = Support::here().problem() {
-        return Err(Trouble::sandbox(problem));
+/// Runs the program through the launcher, and removes the launcher's report from its error stream.
+fn start_confined(command: &Command<'_>, confined: Confined<'_>) -> Result<Finished, CallFailure> {
+    if let Some(problem) = SandboxSupport::detect().problem() {
+        return Err(CallFailure::sandbox(problem));
     }
     let Some(launcher) = confined.launcher else {
-        return Err(Trouble::sandbox("there is no launcher that could confine the command"));
+        return Err(CallFailure::sandbox("there is no launcher that could confine the command"));
     };
     if command.argv.first().is_none_or(String::is_empty) {
-        return Err(Trouble::unavailable(Certainty::DidNotRun, "the command is empty"));
+        return Err(CallFailure::unavailable(Certainty::DidNotRun, "the command is empty"));
     }
     let token = Token::fresh()
-        .map_err(|error| Trouble::sandbox(format!("there is no randomness: {error}")))?;
+        .map_err(|error| CallFailure::sandbox(format!("there is no randomness: {error}")))?;
     let prefix = launcher.prefix(confined.confinement);
-    let mut finished = start(command, &prefix, Some(&token)).map_err(|trouble| {
-        match trouble.certainty {
-            // Our own part could not be started, or the words hold a NUL byte.
-            Certainty::DidNotRun if !cannot_be_words(command) => Trouble::sandbox(trouble.message),
-            Certainty::DidNotRun | Certainty::Ran | Certainty::Unknown => trouble,
+    let mut finished = start(command, &prefix, Some(&token)).map_err(|failure| {
+        match failure.certainty {
+            // The launcher could not be started, unless the command itself is at fault.
+            Certainty::DidNotRun if !cannot_be_started(command) => {
+                CallFailure::sandbox(failure.message)
+            }
+            Certainty::DidNotRun | Certainty::Ran | Certainty::Unknown => failure,
         }
     })?;
-    match token.read(&mut finished.stderr) {
-        Start::Began => {}
-        Start::Refused(why) => return Err(Trouble::sandbox(why)),
-        Start::NoProgram(why) => return Err(Trouble::unavailable(Certainty::DidNotRun, why)),
-        Start::Silent => {
-            let said = String::from_utf8_lossy(&finished.stderr);
-            let said = said.lines().next().unwrap_or("nothing was said");
-            return Err(Trouble::sandbox(format!("the command could not be confined: {said}")));
+    match token.take_report(&mut finished.stderr) {
+        LaunchReport::Started => {}
+        LaunchReport::Refused(why) => return Err(CallFailure::sandbox(why)),
+        LaunchReport::NoProgram(why) => {
+            return Err(CallFailure::unavailable(Certainty::DidNotRun, why));
+        }
+        LaunchReport::Missing => {
+            let stderr = String::from_utf8_lossy(&finished.stderr);
+            let line = stderr.lines().next().unwrap_or("the launcher wrote nothing");
+            return Err(CallFailure::sandbox(format!("the command could not be confined: {line}")));
         }
     }
     let too_long = finished.stderr.len() > command.limits.output_bytes_max;
-    if too_long && finished.end == End::Exited {
-        finished.end = End::TooLarge("stderr");
+    if too_long && finished.ending == Ending::Exited {
+        finished.ending = Ending::TooLarge("stderr");
     }
     Ok(finished)
 }
 
-/// Whether no program at all could be started with these words, or there.
-fn cannot_be_words(command: &Command<'_>) -> bool {
+/// Whether no program could be started with these arguments or in this directory.
+fn cannot_be_started(command: &Command<'_>) -> bool {
     !command.cwd.is_dir() || command.argv.iter().any(|word| word.contains('\0'))
 }
 
 fn reply(limits: Limits, finished: Finished) -> Reply {
     let status = finished.status;
-    match finished.end {
-        End::TooLarge(name) => {
+    match finished.ending {
+        Ending::TooLarge(name) => {
             let limit = limits.output_bytes_max;
             let message = format!("the command wrote more than {limit} bytes to its {name}");
-            Trouble::too_large(Certainty::Unknown, message).into_reply(None)
+            CallFailure::too_large(Certainty::Unknown, message).into_reply(None)
         }
-        End::TimedOut => {
-            Trouble::timeout(Certainty::Unknown, limits.timeout, "the command did not end")
+        Ending::TimedOut => {
+            CallFailure::timeout(Certainty::Unknown, limits.timeout, "the command did not end")
                 .into_reply(Some(result(status, finished)))
         }
-        End::Exited => match status {
+        Ending::Exited => match status {
             Some(status) if status.success() => {
                 Reply::Success { result: result(Some(status), finished) }
             }
             Some(status) => {
                 let how = process::describe_exit(status);
-                Trouble::failed(format!("the command {how}"))
+                CallFailure::failed(format!("the command {how}"))
                     .into_reply(Some(result(Some(status), finished)))
             }
-            None => Trouble::internal(Certainty::Unknown, "the command's exit was lost")
+            None => CallFailure::internal(Certainty::Unknown, "the command's exit was lost")
                 .into_reply(Some(result(None, finished))),
         },
     }
@@ -152,7 +156,7 @@ fn result(status: Option<ExitStatus>, finished: Finished) -> Value {
     result
 }
 
-/// Decodes output, and tells whether something could not be decoded.
+/// Decodes output as UTF-8, and returns whether something could not be decoded.
 fn text(bytes: Vec<u8>) -> (String, bool) {
     match String::from_utf8(bytes) {
         Ok(text) => (text, false),

@@ -1,4 +1,4 @@
-//! What is asked of a connector and what it answers.
+//! A job for a connector, and its reply.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::Confinement;
 /// The longest message of a failure, in bytes.
 pub const MESSAGE_BYTES_MAX: usize = 2048;
 
-/// One thing to perform.
+/// One command to run or tool to call.
 #[derive(Clone, Copy, Debug)]
 pub struct Job<'a> {
     /// Where it is performed.
@@ -24,21 +24,21 @@ pub struct Job<'a> {
     pub args: &'a Value,
     /// The registry's class of the tool.
     pub class: RiskLevel,
-    /// The call this belongs to; an MCP server is told.
+    /// The call this belongs to; sent to an MCP server.
     pub tool_call_id: ToolCallId,
-    /// The key under which the call may take effect once; an MCP server is told.
+    /// The key under which the call takes effect at most once; sent to an MCP server.
     pub idempotency_key: Option<&'a str>,
-    /// How long it may take and how much it may say.
+    /// The limits of time and output.
     pub limits: Limits,
-    /// What a command may change and reach; nothing means that it is free. An MCP server is started
-    /// for many calls and is always free: the person who registered it trusts it.
+    /// What a command may change and reach; without one it is not confined. An MCP server is started
+    /// for many calls and is never confined: the person who registered it trusts it.
     pub confinement: Option<&'a Confinement>,
 }
 
 /// The limits of one job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// From the start to the answer, connecting included.
+    /// From the start to the reply, connecting included.
     pub timeout: Duration,
     /// Of each of a command's two streams, or of an MCP tool's result as it stands on the wire.
     pub output_bytes_max: usize,
@@ -52,22 +52,22 @@ pub enum Target {
     Command {
         /// The program and its arguments.
         argv: Vec<String>,
-        /// What it reads; nothing when absent.
+        /// Its standard input; empty when absent.
         stdin: Option<String>,
-        /// Added to the few variables that are passed on.
+        /// Added to the variables that are passed on.
         env: BTreeMap<String, String>,
-        /// Where it runs.
+        /// Its working directory.
         cwd: PathBuf,
     },
-    /// An MCP server that is started and spoken to over its standard streams.
+    /// An MCP server that is started and reached over its standard streams.
     McpStdio {
         /// The server's name in the registry: one live connection is kept for each.
         server: String,
         /// The program and its arguments.
         command: Vec<String>,
-        /// Added to the few variables that are passed on.
+        /// Added to the variables that are passed on.
         env: BTreeMap<String, String>,
-        /// Where it runs.
+        /// Its working directory.
         cwd: PathBuf,
     },
     /// An MCP server that is reached over streamable HTTP.
@@ -81,10 +81,10 @@ pub enum Target {
     },
 }
 
-/// Prints the names of an environment, never its values.
-struct Names<'a>(&'a BTreeMap<String, String>);
+/// Prints the names of environment variables, never their values.
+struct VariableNames<'a>(&'a BTreeMap<String, String>);
 
-impl fmt::Debug for Names<'_> {
+impl fmt::Debug for VariableNames<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_set().entries(self.0.keys()).finish()
     }
@@ -97,14 +97,14 @@ impl fmt::Debug for Target {
                 .debug_struct("Command")
                 .field("argv", argv)
                 .field("stdin_bytes", &stdin.as_ref().map(String::len))
-                .field("env", &Names(env))
+                .field("env", &VariableNames(env))
                 .field("cwd", cwd)
                 .finish(),
             Self::McpStdio { server, command, env, cwd } => formatter
                 .debug_struct("McpStdio")
                 .field("server", server)
                 .field("command", command)
-                .field("env", &Names(env))
+                .field("env", &VariableNames(env))
                 .field("cwd", cwd)
                 .finish(),
             Self::McpHttp { server, url, bearer } => formatter
@@ -117,23 +117,23 @@ impl fmt::Debug for Target {
     }
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// It ran and says it did well.
+    /// It ran and reports success.
     Success {
         /// A command's exit and output, or an MCP tool's result.
         result: Value,
     },
-    /// It did not run, or did not do well, or nobody knows.
+    /// It did not run, or failed, or its outcome is not known.
     Failure {
         /// The stable code.
         code: Code,
         /// One line for people, at most [`MESSAGE_BYTES_MAX`] long.
         message: String,
-        /// What it said nevertheless.
+        /// The output it gave nevertheless.
         result: Option<Value>,
-        /// Whether anything can have happened.
+        /// Whether it can have had an effect.
         certainty: Certainty,
     },
 }
@@ -141,7 +141,7 @@ pub enum Reply {
 /// Whether a failed job can have had an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certainty {
-    /// Certainly nothing happened: it was not started, or the request was not sent.
+    /// It had no effect: it was not started, or the request was not sent.
     DidNotRun,
     /// It ran to its end and reported the failure itself.
     Ran,
@@ -151,7 +151,7 @@ pub enum Certainty {
 
 /// Performs jobs; the real one is [`Connectors`](crate::Connectors).
 pub trait Connect: Send + Sync {
-    /// Performs one job and waits for its end, at most a few seconds beyond its time limit.
+    /// Performs one job and waits until it ends, at most a few seconds beyond its time limit.
     fn perform(&self, job: &Job<'_>) -> Reply;
 }
 
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_keeps_secrets() {
+    fn debug_hides_secrets() {
         let env = BTreeMap::from([("TOKEN".to_owned(), "s3cret".to_owned())]);
         let targets = [
             Target::Command {

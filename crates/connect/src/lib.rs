@@ -1,35 +1,27 @@
-//! Performs one thing outside: a command, a tool of an MCP server over stdio or streamable HTTP, or
-//! the git work of a run ([`Git`], [`Snapshots`]).
+//! Performs one thing outside: a command, or a tool of an MCP server over stdio or streamable HTTP.
 //!
-//! It may not judge a call, record it, or decide to repeat it: it knows neither policy nor store.
-//! Everything that can go wrong is a [`Reply`] to be recorded, together with how certain it is that
-//! nothing happened. The public face is blocking; an asynchronous runtime starts with the first MCP
-//! call and stays inside. Nothing is reached over the network unless a call, or the caller of
-//! [`post_json`], names it.
+//! It may not judge a call, record it, or decide to repeat it: it knows neither policy nor store. A
+//! failure of a job is a [`Reply`] to be recorded, which says how certain it is that nothing happened.
+//! The API is blocking; an asynchronous runtime starts with the first MCP call and stays inside.
+//! Nothing is reached over the network unless a call, or the caller of [`post_json`], names it.
 
+mod call_failure;
 mod command;
 mod confine;
-mod git;
 mod job;
 mod mcp;
 mod pool;
 mod post;
 mod process;
 mod run;
-mod snapshot;
-mod trouble;
 
-pub use confine::{Confinement, LaunchError, Launcher, Network, Support, exec};
-pub use git::{
-    Base, Cleanness, CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError,
-    LineChange, ObjectIdError, OnChanges, RefUpdate, Signature, TreeId, Worktree,
-};
+pub use call_failure::one_line;
+pub use confine::{Confinement, LaunchError, Launcher, Network, SandboxSupport, exec};
 pub use job::{Certainty, Connect, Job, Limits, MESSAGE_BYTES_MAX, Reply, Target};
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};
 pub use post::{Post, PostError, post_json};
-pub use process::PLACES;
-pub use snapshot::{
-    Capture, ChangeKind, Entry, EntryMode, Fault, FaultKind, Merged, PathChange, Restored, Resume,
-    SNAPSHOT_REFS, SnapshotError, Snapshots, TextDiff,
+pub use process::{
+    ChildInput, ChildStreams, ProcessError, ProcessGroup, TOOLCHAIN_VARIABLES, describe_exit, spawn,
 };
+pub use run::{Ending, Finished, Program, StdoutMode, run};

@@ -1,4 +1,4 @@
-//! The real connectors: commands, and one live connection for each MCP server.
+//! The connectors: commands, and one live connection for each MCP server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -8,13 +8,13 @@ use serde_json::{Map, Value};
 use tokio::runtime::{Builder, Handle, Runtime};
 use windlass_kernel::Code;
 
+use crate::call_failure::CallFailure;
 use crate::command::{self, Command, Confined};
 use crate::mcp::{Call, Connection, Deadline, ServerDescription};
-use crate::trouble::Trouble;
 use crate::{Certainty, Connect, Job, Launcher, Limits, Reply, Target};
 
-/// How long the last words to the servers may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long closing the connections may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Performs commands and MCP calls, and keeps the connections between calls.
 ///
@@ -36,15 +36,15 @@ pub struct DescribeError {
     pub message: String,
 }
 
-/// The place of one server's connection.
+/// One server's connection, while there is one.
 #[derive(Default)]
 struct Slot(tokio::sync::Mutex<Option<Arc<Connection>>>);
 
 /// Whether a connection was opened for this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Age {
-    New,
-    Old,
+enum Origin {
+    Opened,
+    Reused,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -58,14 +58,14 @@ impl Connectors {
         Self::default()
     }
 
-    /// Gives it the launcher without which no command that must be confined is run.
+    /// Sets the launcher; without one a confined command is not run.
     #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
         self.launcher = Some(launcher);
         self
     }
 
-    /// Asks an MCP server who it is and which tools it has. No tool is called.
+    /// Asks an MCP server for its name, version and tools. No tool is called.
     ///
     /// # Errors
     /// [`DescribeError`] when the target is a command, or the server cannot be reached or does not
@@ -85,13 +85,13 @@ impl Connectors {
                 slot.with(&target, deadline, describe).await
             })
         });
-        described.map_err(|trouble| DescribeError { code: trouble.code, message: trouble.message })
+        described.map_err(|failure| DescribeError { code: failure.code, message: failure.message })
     }
 
     fn call(&self, job: &Job<'_>) -> Reply {
         let slot = match self.slot(job.target) {
             Ok(slot) => slot,
-            Err(trouble) => return trouble.into_reply(None),
+            Err(failure) => return failure.into_reply(None),
         };
         let target = job.target.clone();
         let call = Arc::new(Call {
@@ -113,18 +113,18 @@ impl Connectors {
         });
         match answer {
             Ok(result) => tool_reply(result),
-            Err(trouble) => trouble.into_reply(None),
+            Err(failure) => failure.into_reply(None),
         }
     }
 
     /// The place for the target's connection. A server whose target has changed gets a new one; the
     /// old connection closes after its last call.
-    fn slot(&self, target: &Target) -> Result<Arc<Slot>, Trouble> {
+    fn slot(&self, target: &Target) -> Result<Arc<Slot>, CallFailure> {
         let server = match target {
             Target::McpStdio { server, .. } | Target::McpHttp { server, .. } => server,
             Target::Command { .. } => {
                 let message = "a command is not an MCP server";
-                return Err(Trouble::protocol(Certainty::DidNotRun, message));
+                return Err(CallFailure::protocol(Certainty::DidNotRun, message));
             }
         };
         let mut slots = lock(&self.slots);
@@ -141,18 +141,18 @@ impl Connectors {
     /// Runs a future on the runtime and waits for it, from any kind of thread.
     fn wait<T: Send + 'static>(
         &self,
-        future: impl Future<Output = Result<T, Trouble>> + Send + 'static,
-    ) -> Result<T, Trouble> {
+        future: impl Future<Output = Result<T, CallFailure>> + Send + 'static,
+    ) -> Result<T, CallFailure> {
         let (sender, receiver) = mpsc::sync_channel(1);
         self.runtime()?.spawn(async move {
             let _ = sender.send(future.await);
         });
         receiver.recv().unwrap_or_else(|_| {
-            Err(Trouble::internal(Certainty::Unknown, "the call ended without an answer"))
+            Err(CallFailure::internal(Certainty::Unknown, "the call ended without an answer"))
         })
     }
 
-    fn runtime(&self) -> Result<Handle, Trouble> {
+    fn runtime(&self) -> Result<Handle, CallFailure> {
         let mut runtime = lock(&self.runtime);
         if let Some(runtime) = &*runtime {
             return Ok(runtime.handle().clone());
@@ -163,7 +163,10 @@ impl Connectors {
             .enable_all()
             .build()
             .map_err(|error| {
-                Trouble::internal(Certainty::DidNotRun, format!("cannot start a runtime: {error}"))
+                CallFailure::internal(
+                    Certainty::DidNotRun,
+                    format!("cannot start a runtime: {error}"),
+                )
             })?;
         Ok(runtime.insert(new).handle().clone())
     }
@@ -201,64 +204,64 @@ impl Drop for Connectors {
         }
         drop(sender);
         // Ends when every connection is closed, or when the time is up.
-        let _ = receiver.recv_timeout(FAREWELL * 2);
+        let _ = receiver.recv_timeout(CLOSE_TIMEOUT * 2);
         if Handle::try_current().is_ok() {
-            // Dropped inside another runtime, where nobody may wait.
+            // Dropped inside another runtime, which must not be blocked.
             runtime.shutdown_background();
         } else {
-            runtime.shutdown_timeout(FAREWELL * 3);
+            runtime.shutdown_timeout(CLOSE_TIMEOUT * 3);
         }
     }
 }
 
 impl Slot {
-    /// Does something over the connection, opening it first where needed. It is opened again, once,
-    /// when the old one proves useless before the request was sent.
-    async fn with<T, F: Future<Output = Result<T, Trouble>>>(
+    /// Runs `act` over the connection, which is opened first where needed. It is opened again, once,
+    /// when it proves unusable before the request was sent.
+    async fn with<T, F: Future<Output = Result<T, CallFailure>>>(
         &self,
         target: &Target,
         deadline: Deadline,
         act: impl Fn(Arc<Connection>) -> F,
-    ) -> Result<T, Trouble> {
+    ) -> Result<T, CallFailure> {
         for last in [false, true] {
             let opened = tokio::time::timeout_at(deadline.at, self.get(target)).await;
-            let (connection, age) = opened.unwrap_or_else(|_| {
+            let (connection, origin) = opened.unwrap_or_else(|_| {
                 let what = "the server could not be started or reached";
-                Err(Trouble::timeout(Certainty::DidNotRun, deadline.timeout, what))
+                Err(CallFailure::timeout(Certainty::DidNotRun, deadline.timeout, what))
             })?;
-            let usable = match age {
-                Age::New => Ok(()),
-                Age::Old => connection.check(deadline).await,
+            let usable = match origin {
+                Origin::Opened => Ok(()),
+                Origin::Reused => connection.check(deadline).await,
             };
             let outcome = match usable {
                 Ok(()) => act(Arc::clone(&connection)).await,
-                Err(trouble) => Err(trouble.stale()),
+                Err(failure) => Err(failure.stale()),
             };
             match outcome {
-                Err(trouble) if trouble.stale_connection => {
+                Err(failure) if failure.stale_connection => {
                     self.discard(&connection).await;
                     if last {
-                        return Err(trouble);
+                        return Err(failure);
                     }
                 }
                 outcome => return outcome,
             }
         }
-        Err(Trouble::internal(Certainty::DidNotRun, "no connection"))
+        Err(CallFailure::internal(Certainty::DidNotRun, "no connection"))
     }
 
-    async fn get(&self, target: &Target) -> Result<(Arc<Connection>, Age), Trouble> {
+    async fn get(&self, target: &Target) -> Result<(Arc<Connection>, Origin), CallFailure> {
         let mut slot = self.0.lock().await;
         if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_over()) {
-            return Ok((Arc::clone(connection), Age::Old));
+            return Ok((Arc::clone(connection), Origin::Reused));
         }
         *slot = None;
         let connection = Arc::new(Connection::open(target).await?);
         *slot = Some(Arc::clone(&connection));
-        Ok((connection, Age::New))
+        Ok((connection, Origin::Opened))
     }
 
-    /// Forgets this connection, but not a newer one.
+    /// Drops this connection, but not a newer one.
     async fn discard(&self, connection: &Arc<Connection>) {
         let mut slot = self.0.lock().await;
         if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
@@ -270,18 +273,19 @@ impl Slot {
 /// Makes a reply of a `tools/call` result.
 fn tool_reply(result: Value) -> Reply {
     match read_result(result) {
-        Err(message) => Trouble::protocol(Certainty::Unknown, message).into_reply(None),
+        Err(message) => CallFailure::protocol(Certainty::Unknown, message).into_reply(None),
         Ok((result, false)) => Reply::Success { result },
         Ok((result, true)) => {
             let text =
                 result.pointer("/content/0/text").and_then(Value::as_str).unwrap_or_default();
-            Trouble::failed(format!("the tool reported a failure: {text}")).into_reply(Some(result))
+            CallFailure::failed(format!("the tool reported a failure: {text}"))
+                .into_reply(Some(result))
         }
     }
 }
 
-/// Takes a result apart and puts together what is recorded: the content as received, and whether it
-/// is a failure.
+/// Reads a result into the form that is recorded: the content as received, and whether it is a
+/// failure.
 fn read_result(result: Value) -> Result<(Value, bool), &'static str> {
     let Value::Object(mut map) = result else { return Err("the tool's result is not an object") };
     if map.get("resultType").is_some_and(|kind| kind != "complete") {

@@ -1,4 +1,4 @@
-//! One JSON document to one address: no redirects, no second try, bounded in time and size.
+//! Posts one JSON document to one address: no redirects, no second try, bounded in time and size.
 
 use std::time::Duration;
 
@@ -8,38 +8,38 @@ use thiserror::Error;
 
 use crate::mcp::{explain, is_loopback};
 
-/// The most of an answer that is read.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// How much of a response is read.
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
 
-/// What is sent.
+/// A document to post.
 #[derive(Clone, Debug)]
 pub struct Post<'a> {
-    /// Where to.
+    /// The address.
     pub url: &'a str,
-    /// Headers beside the usual ones; their values are taken for secrets.
+    /// Additional headers; their values are treated as secrets.
     pub headers: &'a [(String, String)],
     /// The document.
     pub body: Vec<u8>,
-    /// How long all of it may take.
+    /// The limit for the whole exchange.
     pub timeout: Duration,
 }
 
-/// A document that did not arrive.
+/// Why a document was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PostError {
-    /// It cannot be sent at all.
+    /// It cannot be sent.
     #[error("it cannot be sent: {reason}")]
     Invalid {
         /// Why.
         reason: String,
     },
-    /// Nobody took it.
+    /// No response arrived.
     #[error("the address cannot be reached: {reason}")]
     Unreachable {
         /// Why.
         reason: String,
     },
-    /// It was refused.
+    /// The server refused it.
     #[error("the answer is HTTP {status}")]
     Refused {
         /// The status.
@@ -47,10 +47,10 @@ pub enum PostError {
     },
 }
 
-/// Posts a document and returns the answer's body, cut at 64 KiB.
+/// Posts a document and returns the response's body, cut at 64 KiB.
 ///
 /// # Errors
-/// [`PostError`] when it did not arrive; it may still have, when the time ran out.
+/// [`PostError`] when it was not accepted; after a time-out it may have arrived nevertheless.
 pub fn post_json(post: Post<'_>) -> Result<Vec<u8>, PostError> {
     let invalid = |reason: String| PostError::Invalid { reason };
     let url = Url::parse(post.url).map_err(|error| invalid(format!("bad address: {error}")))?;
@@ -74,9 +74,9 @@ pub fn post_json(post: Post<'_>) -> Result<Vec<u8>, PostError> {
             }
             let mut body = Vec::new();
             while let Ok(Some(chunk)) = response.chunk().await {
-                let room = ANSWER_BYTES_MAX - body.len();
+                let room = RESPONSE_BYTES_MAX - body.len();
                 body.extend(chunk.iter().take(room));
-                if body.len() == ANSWER_BYTES_MAX {
+                if body.len() == RESPONSE_BYTES_MAX {
                     break;
                 }
             }
@@ -86,7 +86,7 @@ pub fn post_json(post: Post<'_>) -> Result<Vec<u8>, PostError> {
             Err(unreachable(format!("no answer within {} ms", post.timeout.as_millis())))
         })
     });
-    // A name that is still being looked up must not be waited for.
+    // Does not wait for a name that is still being resolved.
     runtime.shutdown_background();
     sent
 }
@@ -103,7 +103,7 @@ fn client(url: &Url, headers: &[(String, String)]) -> Result<Client, PostError> 
         value.set_sensitive(true);
         all.insert(name, value);
     }
-    // Fails when another part of the program was first, which is as good.
+    // Fails when another part of the program has installed it already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .default_headers(all)
@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers one request with these bytes; gives back what was asked.
+    /// Answers one request with these bytes; returns the request.
     fn server(answer: Vec<u8>) -> (String, JoinHandle<Vec<u8>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/v1/traces", listener.local_addr().unwrap());
@@ -143,7 +143,7 @@ mod tests {
                 assert!(count > 0);
                 asked.extend_from_slice(&part[..count]);
             }
-            // The client may hang up when it has read enough.
+            // The client may close the connection when it has read enough.
             drop(stream.write_all(&answer));
             asked
         });
@@ -183,13 +183,13 @@ mod tests {
         let mut answer = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
         answer.resize(answer.len() + (1 << 20), b'x');
         let (url, served) = server(answer);
-        assert_eq!(post(&url, &[], 10_000).unwrap().len(), ANSWER_BYTES_MAX);
+        assert_eq!(post(&url, &[], 10_000).unwrap().len(), RESPONSE_BYTES_MAX);
         served.join().unwrap();
     }
 
     #[test]
-    fn silence_ends_with_the_time() {
-        // Nobody accepts: the connection is made, and nothing comes.
+    fn a_silent_server_is_given_up_after_the_time_limit() {
+        // Nothing accepts: the connection is made, and no response comes.
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
         let error = post(&url, &[], 50).unwrap_err();
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_told_without_its_value() {
+    fn an_error_does_not_show_a_header_value() {
         for url in ["", "127.0.0.1", "file:///etc/hosts", "gopher://localhost"] {
             assert!(matches!(post(url, &[], 50), Err(PostError::Invalid { .. })), "{url}");
         }

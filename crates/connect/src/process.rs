@@ -1,7 +1,7 @@
 //! A child process with its own process group, watched without being reaped.
 //!
-//! INVARIANT: the group is signalled only while its leader is not reaped, so that the number cannot
-//! have gone to somebody else.
+//! INVARIANT: the group is signalled only while its leader is not reaped, so that its number cannot
+//! have been given to another process.
 
 use std::ffi::OsStr;
 use std::io::{self, PipeReader};
@@ -15,42 +15,62 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use crate::Certainty;
-use crate::trouble::Trouble;
-
-/// How long a killed process may take to go before it is left to a thread of its own.
+/// How long a killed process may take to exit before a thread of its own reaps it.
 const REAP_MS: u64 = 2000;
 
-/// Whether a process is given something to read.
+/// Why a program has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProcessError {
+    /// It was not started.
+    #[error("{0}")]
+    NotStarted(String),
+    /// It was started, and what became of it is not known.
+    #[error("{0}")]
+    Lost(String),
+}
+
+/// What a child process has as its standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Input {
-    Nothing,
+pub enum ChildInput {
+    /// `/dev/null`.
+    Null,
+    /// A pipe.
     Pipe,
 }
 
 /// Our ends of a child's standard streams.
-pub(crate) struct Streams {
+#[derive(Debug)]
+pub struct ChildStreams {
+    /// Present with [`ChildInput::Pipe`].
     pub stdin: Option<ChildStdin>,
+    /// The child's standard output.
     pub stdout: ChildStdout,
+    /// The child's standard error.
     pub stderr: ChildStderr,
 }
 
 /// A running process group. Dropping it kills what is left of it.
-pub(crate) struct Group {
+#[derive(Debug)]
+pub struct ProcessGroup {
     child: Option<Child>,
     pid: Pid,
     /// Reaches its end when the leader has exited.
     exit: PipeReader,
 }
 
-/// Starts a program in a group of its own, with an almost empty environment.
-pub(crate) fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+/// Starts a program in a process group of its own. Of our environment the child gets the search path,
+/// home, locale and temporary directory, [`TOOLCHAIN_VARIABLES`], and `env`.
+///
+/// # Errors
+/// [`ProcessError`].
+pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     argv: &[impl AsRef<OsStr>],
     env: impl IntoIterator<Item = (K, V)>,
     cwd: &Path,
-    input: Input,
-) -> Result<(Group, Streams), Trouble> {
-    let refuse = |why: String| Trouble::unavailable(Certainty::DidNotRun, why);
+    input: ChildInput,
+) -> Result<(ProcessGroup, ChildStreams), ProcessError> {
+    let refuse = ProcessError::NotStarted;
+    let lost = |what: &str| ProcessError::Lost(what.to_owned());
     let Some((program, arguments)) = argv
         .split_first()
         .map(|(program, arguments)| (program.as_ref(), arguments))
@@ -71,8 +91,8 @@ pub(crate) fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
         .current_dir(cwd)
         .process_group(0)
         .stdin(match input {
-            Input::Nothing => Stdio::null(),
-            Input::Pipe => Stdio::piped(),
+            ChildInput::Null => Stdio::null(),
+            ChildInput::Pipe => Stdio::piped(),
         })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -81,20 +101,20 @@ pub(crate) fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     })?;
     let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
-        return Err(Trouble::internal(Certainty::Unknown, "the child process has no number"));
+        return Err(lost("the child process has no number"));
     };
-    // The watcher waits for this; were it gone, the pipe would end and the group be killed.
+    // The watcher waits for this; without it the pipe would end and the group be killed.
     let _ = watch.send(pid);
-    let group = Group { child: Some(child), pid, exit };
+    let group = ProcessGroup { child: Some(child), pid, exit };
     match streams {
-        (stdin, Some(stdout), Some(stderr)) => Ok((group, Streams { stdin, stdout, stderr })),
-        _ => Err(Trouble::internal(Certainty::Unknown, "the child process has no streams")),
+        (stdin, Some(stdout), Some(stderr)) => Ok((group, ChildStreams { stdin, stdout, stderr })),
+        _ => Err(lost("the child process has no streams")),
     }
 }
 
-/// Variables that say where tools and their files lie: a compiler that is not in its usual place is not
-/// found without. None of them holds a secret.
-pub const PLACES: [&str; 26] = [
+/// Variables that name the directories of toolchains: without them a compiler outside its usual
+/// directory is not found. None of them holds a secret.
+pub const TOOLCHAIN_VARIABLES: [&str; 26] = [
     "ASDF_DATA_DIR",
     "ASDF_DIR",
     "BUN_INSTALL",
@@ -127,7 +147,7 @@ pub const PLACES: [&str; 26] = [
 fn passed_on(name: &str) -> bool {
     matches!(name, "PATH" | "HOME" | "LANG" | "TMPDIR" | "USER")
         || name.starts_with("LC_")
-        || PLACES.contains(&name)
+        || TOOLCHAIN_VARIABLES.contains(&name)
 }
 
 /// Starts the thread that closes the pipe once the process it is given has exited.
@@ -144,8 +164,9 @@ fn watcher() -> io::Result<(PipeReader, mpsc::Sender<Pid>)> {
     Ok((reader, sender))
 }
 
-impl Group {
+impl ProcessGroup {
     /// Becomes readable when the leader has exited.
+    #[must_use]
     pub const fn exit(&self) -> &PipeReader {
         &self.exit
     }
@@ -158,7 +179,9 @@ impl Group {
         }
     }
 
-    /// Waits until the leader has exited, at most for `time`; it stays to be reaped.
+    /// Waits until the leader has exited, at most for `time`, without reaping it; returns whether it
+    /// has.
+    #[must_use]
     pub fn wait(&self, time: Duration) -> bool {
         let deadline = Instant::now() + time;
         loop {
@@ -175,8 +198,8 @@ impl Group {
         }
     }
 
-    /// Kills what is left of the group, reaps the leader and tells how it ended, unless it will not
-    /// go.
+    /// Kills what is left of the group, reaps the leader and returns its exit status; `None` when it
+    /// does not exit.
     pub fn finish(&mut self) -> Option<ExitStatus> {
         self.signal(Signal::KILL);
         let exited = self.wait(Duration::from_millis(REAP_MS));
@@ -184,20 +207,20 @@ impl Group {
         if exited {
             return child.wait().ok();
         }
-        // Stuck in the kernel: somebody must reap it, but nobody should wait for it.
+        // Stuck in the kernel: a thread reaps it, so that the caller does not wait.
         let _ = thread::Builder::new().name("windlass-reap".to_owned()).spawn(move || child.wait());
         None
     }
 
-    /// Asks the group to end, waits a little for its leader, then ends what is left.
+    /// Sends `SIGTERM`, waits for the leader at most for `grace`, then kills what is left.
     pub fn stop(&mut self, grace: Duration) -> Option<ExitStatus> {
         self.signal(Signal::TERM);
-        self.wait(grace);
+        let _ = self.wait(grace);
         self.finish()
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if self.child.is_some() {
             self.finish();
@@ -205,8 +228,9 @@ impl Drop for Group {
     }
 }
 
-/// Says how a process ended.
-pub(crate) fn describe_exit(status: ExitStatus) -> String {
+/// Returns how a process ended, as a phrase: `exited with status 1`.
+#[must_use]
+pub fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with status {code}"),
         (None, Some(signal)) => format!("was killed by signal {signal}"),
@@ -214,7 +238,7 @@ pub(crate) fn describe_exit(status: ExitStatus) -> String {
     }
 }
 
-/// A time as the kernel wants it.
+/// Converts a duration to the kernel's form.
 pub(crate) fn timespec(time: Duration) -> Timespec {
     Timespec::try_from(time).unwrap_or(Timespec { tv_sec: i64::from(i32::MAX), tv_nsec: 0 })
 }
@@ -224,7 +248,7 @@ mod tests {
     use super::passed_on;
 
     #[test]
-    fn places_are_passed_on_and_secrets_are_not() {
+    fn toolchain_variables_are_passed_on_and_secrets_are_not() {
         for name in ["PATH", "LC_ALL", "RUSTUP_HOME", "JAVA_HOME", "VIRTUAL_ENV"] {
             assert!(passed_on(name), "{name}");
         }

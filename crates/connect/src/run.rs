@@ -13,9 +13,8 @@ use rustix::process::Signal;
 use sha2::{Digest as _, Sha256};
 use windlass_kernel::Digest;
 
-use crate::process::{self, Group, Input};
-use crate::trouble::Trouble;
-use crate::{Certainty, Limits};
+use crate::Limits;
+use crate::process::{self, ChildInput, ProcessError, ProcessGroup};
 
 /// Between the request to end and the kill.
 const GRACE: Duration = Duration::from_secs(2);
@@ -23,71 +22,89 @@ const GRACE: Duration = Duration::from_secs(2);
 const LINGER: Duration = Duration::from_millis(500);
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// What a program is run with.
-pub(crate) struct Run<'a> {
+/// A program to run, with its input and limits.
+#[derive(Clone, Debug)]
+pub struct Program<'a> {
+    /// The program and its arguments.
     pub argv: Vec<&'a OsStr>,
+    /// The standard input; none is `/dev/null`.
     pub stdin: Option<&'a [u8]>,
+    /// Added to the variables that [`spawn`](crate::spawn) passes on.
     pub env: Vec<(&'a OsStr, &'a OsStr)>,
+    /// The working directory.
     pub cwd: &'a Path,
+    /// The time limit, and the size limit of each of the two output streams.
     pub limits: Limits,
-    /// What becomes of the standard output.
-    pub output: Output,
-    /// How much longer the error stream may be.
-    pub stderr_more: usize,
+    /// What is kept of the standard output.
+    pub stdout: StdoutMode,
+    /// Added to the size limit of the standard error.
+    pub stderr_extra_bytes: usize,
 }
 
-/// What becomes of a program's standard output.
+/// What is kept of a program's standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Output {
-    Kept,
-    /// Only its digest is kept: it may be larger than memory.
+pub enum StdoutMode {
+    /// Its bytes.
+    Captured,
+    /// Its digest: the output may be larger than memory.
     Hashed,
 }
 
-/// Why the waiting ended.
+/// Why [`run`] stopped waiting for a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum Ending {
+    /// It exited.
     Exited,
+    /// Its time was up, and it was killed.
     TimedOut,
+    /// It wrote more than its limit to this stream, `stdout` or `stderr`, and was killed.
     TooLarge(&'static str),
 }
 
-/// A program that was started and is gone.
-pub(crate) struct Finished {
-    pub end: End,
+/// A program that was started and has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Why it ended.
+    pub ending: Ending,
+    /// Its exit status, unless it could not be reaped.
     pub status: Option<ExitStatus>,
-    /// Empty when the output was hashed.
+    /// Empty with [`StdoutMode::Hashed`].
     pub stdout: Vec<u8>,
+    /// Present with [`StdoutMode::Hashed`].
     pub stdout_digest: Option<Digest>,
+    /// The standard error.
     pub stderr: Vec<u8>,
 }
 
-/// Runs the program and waits for it.
-pub(crate) fn run(run: &Run<'_>) -> Result<Finished, Trouble> {
-    let input = if run.stdin.is_some() { Input::Pipe } else { Input::Nothing };
-    let (mut group, streams) = process::spawn(&run.argv, run.env.iter().copied(), run.cwd, input)?;
-    let sink = match run.output {
-        Output::Kept => Sink::Kept(Vec::new()),
-        Output::Hashed => Sink::Hashed(Box::default()),
+/// Runs a program and waits for it; kills what is left of its process group.
+///
+/// # Errors
+/// [`ProcessError`] when it could not be started or followed.
+pub fn run(program: &Program<'_>) -> Result<Finished, ProcessError> {
+    let input = if program.stdin.is_some() { ChildInput::Pipe } else { ChildInput::Null };
+    let (mut group, streams) =
+        process::spawn(&program.argv, program.env.iter().copied(), program.cwd, input)?;
+    let sink = match program.stdout {
+        StdoutMode::Captured => Sink::Captured(Vec::new()),
+        StdoutMode::Hashed => Sink::Hashed(Box::default()),
     };
-    let bytes_max = run.limits.output_bytes_max;
+    let bytes_max = program.limits.output_bytes_max;
     let mut pump = Pump {
         stdin: streams.stdin,
-        unread: run.stdin.unwrap_or_default(),
+        unread: program.stdin.unwrap_or_default(),
         stdout: Capture::new("stdout", streams.stdout, bytes_max, sink),
         stderr: Capture::new(
             "stderr",
             streams.stderr,
-            bytes_max.saturating_add(run.stderr_more),
-            Sink::Kept(Vec::new()),
+            bytes_max.saturating_add(program.stderr_extra_bytes),
+            Sink::Captured(Vec::new()),
         ),
     };
-    let end = match pump.run(&group, run.limits.timeout) {
-        Ok(end) => end,
+    let ending = match pump.run(&group, program.limits.timeout) {
+        Ok(ending) => ending,
         Err(error) => {
             drop(group);
-            let message = format!("cannot follow the command: {error}");
-            return Err(Trouble::internal(Certainty::Unknown, message));
+            return Err(ProcessError::Lost(format!("cannot follow the command: {error}")));
         }
     };
     let status = group.finish();
@@ -95,13 +112,13 @@ pub(crate) fn run(run: &Run<'_>) -> Result<Finished, Trouble> {
     pump.stdout.drain();
     pump.stderr.drain();
     let too_large = [&pump.stdout, &pump.stderr].into_iter().find(|capture| capture.too_large());
-    let end = match (end, too_large) {
-        (End::Exited, Some(capture)) => End::TooLarge(capture.name),
-        (end, _) => end,
+    let ending = match (ending, too_large) {
+        (Ending::Exited, Some(capture)) => Ending::TooLarge(capture.name),
+        (ending, _) => ending,
     };
     let (stdout, stdout_digest) = pump.stdout.sink.into_parts();
     let (stderr, _) = pump.stderr.sink.into_parts();
-    Ok(Finished { end, status, stdout, stdout_digest, stderr })
+    Ok(Finished { ending, status, stdout, stdout_digest, stderr })
 }
 
 /// A program's three streams, none of which ever blocks us.
@@ -114,13 +131,13 @@ struct Pump<'a> {
 
 impl Pump<'_> {
     /// Moves bytes until the program is done or out of time; the caller kills what is left.
-    fn run(&mut self, group: &Group, timeout: Duration) -> io::Result<End> {
+    fn run(&mut self, group: &ProcessGroup, timeout: Duration) -> io::Result<Ending> {
         if let Some(stdin) = &self.stdin {
             ioctl_fionbio(stdin, true)?;
         }
         self.stdout.start()?;
         self.stderr.start()?;
-        let mut end = End::Exited;
+        let mut ending = Ending::Exited;
         let mut exited = false;
         let mut deadline = Instant::now().checked_add(timeout);
         loop {
@@ -128,14 +145,14 @@ impl Pump<'_> {
                 self.stdin = None;
             }
             if exited && self.stdout.ended() && self.stderr.ended() {
-                return Ok(end);
+                return Ok(ending);
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 // Out of time after the exit means that a child of the program keeps a stream open.
-                if exited || end == End::TimedOut {
-                    return Ok(end);
+                if exited || ending == Ending::TimedOut {
+                    return Ok(ending);
                 }
-                end = End::TimedOut;
+                ending = Ending::TimedOut;
                 group.signal(Signal::TERM);
                 deadline = Instant::now().checked_add(GRACE);
                 continue;
@@ -147,10 +164,10 @@ impl Pump<'_> {
             }
             for capture in [&self.stdout, &self.stderr] {
                 if capture.too_large() {
-                    return Ok(if end == End::TimedOut {
-                        end
+                    return Ok(if ending == Ending::TimedOut {
+                        ending
                     } else {
-                        End::TooLarge(capture.name)
+                        Ending::TooLarge(capture.name)
                     });
                 }
             }
@@ -158,7 +175,12 @@ impl Pump<'_> {
     }
 
     /// Waits for the next thing to do and does it; tells whether the program has exited.
-    fn step(&mut self, group: &Group, exited: bool, deadline: Option<Instant>) -> io::Result<bool> {
+    fn step(
+        &mut self,
+        group: &ProcessGroup,
+        exited: bool,
+        deadline: Option<Instant>,
+    ) -> io::Result<bool> {
         let (stdin, stdout, stderr, exit) = {
             let mut fds = Vec::with_capacity(4);
             let stdin = slot(&mut fds, self.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT);
@@ -221,21 +243,21 @@ struct Capture {
 
 /// Where a stream's bytes go.
 enum Sink {
-    Kept(Vec<u8>),
+    Captured(Vec<u8>),
     Hashed(Box<Sha256>),
 }
 
 impl Sink {
     fn take(&mut self, bytes: &[u8]) {
         match self {
-            Self::Kept(kept) => kept.extend_from_slice(bytes),
+            Self::Captured(captured) => captured.extend_from_slice(bytes),
             Self::Hashed(hasher) => hasher.update(bytes),
         }
     }
 
     fn into_parts(self) -> (Vec<u8>, Option<Digest>) {
         match self {
-            Self::Kept(bytes) => (bytes, None),
+            Self::Captured(bytes) => (bytes, None),
             Self::Hashed(hasher) => {
                 (Vec::new(), Some(Digest::from_bytes(hasher.finalize().into())))
             }

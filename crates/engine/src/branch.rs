@@ -1,26 +1,27 @@
-//! Phases with a work tree of their own: where they work, and how that becomes part of the run's.
+//! Work trees of phases: creates them, and merges them into the run's workspace.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use windlass_kernel::run::plan::Phase;
 use windlass_kernel::run::{Event, Run};
+use windlass_workspace::{Merged, RestoreMode};
 
+use crate::checkpointer::{Checkpointer, branch_path};
 use crate::drive::lock;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::keeper::{Keeper, branch_path};
 use crate::resume::name;
 use crate::run_recorder::RunRecorder;
-use crate::vault::{Joined, Way};
+use crate::snapshot_store::recorded_tree;
 
-/// The largest file in which marks of a conflict are looked for.
-const MARKED_BYTES_MAX: usize = 16 << 20;
-/// With these git marks what two sides have made of the same lines.
-const MARKS: [&[u8]; 2] = [b"<<<<<<< ", b">>>>>>> "];
+/// The largest file that is searched for conflict markers.
+const SEARCHED_BYTES_MAX: usize = 16 << 20;
+/// The beginnings of git's conflict markers.
+const MARKERS: [&[u8]; 2] = [b"<<<<<<< ", b">>>>>>> "];
 
 impl Engine {
-    /// The folder that a try of a phase works in.
+    /// The folder in which an attempt of a phase works.
     pub(crate) fn workplace(&self, run: &Run, phase: &Phase, attempt: u32) -> PathBuf {
         match branch_path(run, phase, attempt) {
             Some(own) => self.settings.root.join(own),
@@ -28,14 +29,14 @@ impl Engine {
         }
     }
 
-    pub(crate) fn keeper(&self) -> Result<&Keeper, EngineError> {
+    pub(crate) fn checkpointer(&self) -> Result<&Checkpointer, EngineError> {
         let missing =
-            || EngineError::NoCheckpoint { what: "nothing keeps checkpoints here".into() };
-        self.recording.keeper.as_deref().ok_or_else(missing)
+            || EngineError::NoCheckpoint { what: "this engine makes no checkpoints".into() };
+        self.recording.checkpointer.as_deref().ok_or_else(missing)
     }
 
-    /// Makes the work tree of a try, as the run's workspace was when the try began. One that is there
-    /// is left as it is: it has what was done before a crash.
+    /// Creates the work tree of an attempt, as the run's workspace was when the attempt began. A complete
+    /// one is left as it is: it has the work from before a crash.
     pub(crate) fn prepare_branch(
         &self,
         run: &Run,
@@ -51,24 +52,25 @@ impl Engine {
         }
         let base = run.started.as_ref().and_then(|started| started.base.as_ref());
         let (Some(base), Some(fork)) = (base, &state.branch.fork) else {
-            let what = format!("phase `{}` has nothing to begin its work tree from", phase.id);
+            let what = format!("phase `{}` has no snapshot to create its work tree from", phase.id);
             return Err(EngineError::NoCheckpoint { what });
         };
         {
-            let _one = self.wait_for("worktrees")?;
-            self.place.make_branch(&path, base)?;
+            let _lock = self.wait_for("worktrees")?;
+            self.place.add_phase_worktree(&path, base)?;
         }
-        let vault = self.keeper()?.vault();
-        let from = vault.present(&folder)?;
-        let aside = format!("{}/aside", name(run));
-        // Nothing but a try that was cut off here can be in the way.
-        vault.restore(&folder, &Way { from: &from, to: fork, resuming: true, aside: &aside })?;
-        let shown = || ready.display().to_string();
+        let store = self.checkpointer()?.store();
+        let from = store.capture_unreferenced(&folder)?;
+        let backup = format!("{}/aside", name(run));
+        // Other files can only be from an attempt that was interrupted here.
+        let mode = RestoreMode::Resume { backup: &backup };
+        store.restore(&folder, &from, &recorded_tree(fork)?, mode)?;
+        let path = || ready.display().to_string();
         std::fs::write(&ready, b"")
-            .map_err(|source| EngineError::Unwritable { path: shown(), source })
+            .map_err(|source| EngineError::Unwritable { path: path(), source })
     }
 
-    /// Makes a branch part of the run's workspace; on record before and after.
+    /// Merges the work tree of a phase into the run's workspace; recorded before and after.
     pub(crate) fn merge(
         &self,
         recorder: &Mutex<RunRecorder>,
@@ -77,85 +79,86 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let run = lock(recorder).snapshot();
         let Some((phase, state)) = run.phase(at) else { return Ok(()) };
-        let vault = self.keeper()?.vault();
+        let store = self.checkpointer()?.store();
         let (workspace, own) = (self.workspace(&run), self.workplace(&run, phase, attempt));
-        let (id, aside) = (phase.id.clone(), format!("{}/aside", name(&run)));
-        let merging = match &state.branch.merging {
-            Some(merging) => (merging.ours.clone(), merging.tree.clone(), true),
+        let (id, backup) = (phase.id.clone(), format!("{}/aside", name(&run)));
+        let resume = RestoreMode::Resume { backup: &backup };
+        let (ours, tree, mode) = match &state.branch.merging {
+            Some(merging) => (recorded_tree(&merging.ours)?, recorded_tree(&merging.tree)?, resume),
             None => {
+                let reference = |side: &str| format!("{}/{id}.{attempt}/{side}", name(&run));
                 let theirs = match &state.branch.theirs {
-                    Some(theirs) => theirs.clone(),
-                    None => {
-                        vault.capture(&own, &format!("{}/{id}.{attempt}/mended", name(&run)))?
+                    Some(theirs) => recorded_tree(theirs)?,
+                    None => store.capture(&own, &reference("mended"))?,
+                };
+                let ours = store.capture(&workspace, &reference("ours"))?;
+                let fork = state.branch.fork.as_deref().map(recorded_tree).transpose()?;
+                let unmended = self.unmended(&run, at, &own)?;
+                let merged = if unmended.is_empty() {
+                    store.merge(fork.as_ref().unwrap_or(&ours), &ours, &theirs)?
+                } else {
+                    Merged::Conflict {
+                        tree_with_markers: theirs.clone(),
+                        paths: unmended.into_iter().map(PathBuf::from).collect(),
+                        messages: vec!["conflict markers are left".to_owned()],
                     }
                 };
-                let ours =
-                    vault.capture(&workspace, &format!("{}/{id}.{attempt}/ours", name(&run)))?;
-                let fork = state.branch.fork.clone().unwrap_or_else(|| ours.clone());
-                let unmended = self.unmended(&run, at, &own)?;
-                let joined = if unmended.is_empty() {
-                    vault.merge(&fork, &ours, &theirs)?
-                } else {
-                    let messages = vec!["marks of the conflict are left".to_owned()];
-                    Joined::Conflict { marked: theirs.clone(), paths: unmended, messages }
-                };
-                match joined {
-                    Joined::Clean(tree) => {
-                        let (phase, ours) = (id.clone(), ours);
+                match merged {
+                    Merged::Clean(tree) => {
                         let event = Event::MergePrepared {
-                            phase,
+                            phase: id.clone(),
                             attempt,
-                            ours: ours.clone(),
-                            theirs,
-                            tree: tree.clone(),
+                            ours: ours.to_string(),
+                            theirs: theirs.to_string(),
+                            tree: tree.to_string(),
                         };
                         self.record(recorder, event)?;
-                        (ours, tree, false)
+                        (ours, tree, RestoreMode::First)
                     }
-                    Joined::Conflict { marked, paths, messages } => {
+                    Merged::Conflict { tree_with_markers, paths, messages } => {
                         self.prepare_branch(&run, at, attempt)?;
-                        let from = vault.present(&own)?;
-                        let way = Way { from: &from, to: &marked, resuming: true, aside: &aside };
-                        vault.restore(&own, &way)?;
+                        let from = store.capture_unreferenced(&own)?;
+                        store.restore(&own, &from, &tree_with_markers, resume)?;
+                        let paths = paths.iter().map(|path| path.to_string_lossy().into_owned());
+                        let (ours, paths) = (ours.to_string(), paths.collect());
                         let event = Event::Conflicted { phase: id, attempt, ours, paths, messages };
                         return self.record(recorder, event);
                     }
                 }
             }
         };
-        let (ours, tree, resuming) = merging;
-        vault.restore(&workspace, &Way { from: &ours, to: &tree, resuming, aside: &aside })?;
+        store.restore(&workspace, &ours, &tree, mode)?;
         let run = lock(recorder).snapshot();
         let change = self.place.change(&workspace, &run)?;
         self.record(recorder, Event::Merged { phase: id, attempt, change })?;
         self.drop_branch(&run, phase, attempt)
     }
 
-    /// The files of a conflict in which marks are left.
+    /// The files of a conflict that still have conflict markers.
     fn unmended(&self, run: &Run, at: usize, own: &Path) -> Result<Vec<String>, EngineError> {
         let Some(paths) = run.conflict_of(at) else { return Ok(Vec::new()) };
         let marked = |path: &&String| {
             let file = own.join(path.as_str());
             let small = std::fs::symlink_metadata(&file)
-                .is_ok_and(|found| found.is_file() && found.len() <= MARKED_BYTES_MAX as u64);
+                .is_ok_and(|found| found.is_file() && found.len() <= SEARCHED_BYTES_MAX as u64);
             small
                 && std::fs::read(&file).is_ok_and(|bytes| {
-                    MARKS.iter().all(|mark| {
-                        bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(mark))
+                    MARKERS.iter().all(|marker| {
+                        bytes.split(|byte| *byte == b'\n').any(|line| line.starts_with(marker))
                     })
                 })
         };
         Ok(paths.iter().filter(marked).cloned().collect())
     }
 
-    /// Takes away the work tree of a try whose work is merged; it is kept in its checkpoint.
+    /// Removes the work tree of an attempt that is merged; its checkpoint has its files.
     fn drop_branch(&self, run: &Run, phase: &Phase, attempt: u32) -> Result<(), EngineError> {
         let Some(path) = branch_path(run, phase, attempt) else { return Ok(()) };
         let ready = self.settings.root.join(format!("{path}.ready"));
-        // It is in the way of nothing: a left-over is made anew when it is needed.
+        // If that fails, the work tree is created again when it is needed.
         drop(std::fs::remove_file(ready));
-        let _one = self.wait_for("worktrees")?;
-        self.place.drop_branch(&path)
+        let _lock = self.wait_for("worktrees")?;
+        self.place.remove_phase_worktree(&path)
     }
 
     pub(crate) fn record(

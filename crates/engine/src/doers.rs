@@ -26,9 +26,10 @@ pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
 pub use toolbox::{Guard, ToolReply, ToolRequest, Toolbox};
 
 use self::governance::Inspectors;
-use crate::engine::{Place, Workshop};
+use crate::engine::Workshop;
 use crate::error::EngineError;
 use crate::hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};
+use crate::repository::Repository;
 use crate::stop::Stop;
 
 /// The largest answer of a doer, in bytes of JSON.
@@ -40,7 +41,7 @@ const FACTS_MAX: usize = 64;
 /// Performs phases and checks by what the plan says.
 pub struct Doers {
     pub(crate) workshop: Arc<dyn Workshop>,
-    pub(crate) place: Arc<dyn Place>,
+    pub(crate) place: Arc<dyn Repository>,
     pub(crate) connect: Arc<dyn Connect>,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) stop: Stop,
@@ -99,7 +100,7 @@ impl Doers {
     #[must_use]
     pub fn new(
         workshop: Arc<dyn Workshop>,
-        place: Arc<dyn Place>,
+        place: Arc<dyn Repository>,
         connect: Arc<dyn Connect>,
         source: Arc<dyn Source>,
         stop: Stop,

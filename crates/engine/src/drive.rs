@@ -125,8 +125,8 @@ impl<'a> Drive<'a> {
     {
         let new: Vec<Work> =
             works.into_iter().filter(|work| !self.under_way.contains(work)).collect();
-        if let Some(keeper) = &self.engine.recording.keeper {
-            keeper.worked();
+        if let Some(checkpointer) = &self.engine.recording.checkpointer {
+            checkpointer.mark_stale();
         }
         // Merges are made here, so one at a time.
         if let Some(Work::Merge { phase, attempt }) =

@@ -5,15 +5,16 @@ use std::sync::Arc;
 
 use windlass_connect::Confinement;
 use windlass_journal::{Check, JournalError, Reader, RunFilter, RunListing, Runs};
-use windlass_kernel::run::{Base, Change, Commit, Run};
-use windlass_kernel::{Digest, RiskLevel, Timestamp, TraceId};
+use windlass_kernel::run::Run;
+use windlass_kernel::{Digest, RiskLevel, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{Gateway, Source};
 use windlass_store::Store;
 
+use crate::checkpointer::Checkpointer;
 use crate::error::EngineError;
 use crate::hands::Hands;
-use crate::keeper::Keeper;
+use crate::repository::Repository;
 use crate::run_recorder::{EventExpander, Recording, RunObservers, RunRecorder};
 use crate::stop::Stop;
 
@@ -30,86 +31,6 @@ pub trait HoldPackets: Send + Sync {
     /// # Errors
     /// [`EngineError`] when a file cannot be removed.
     fn remove(&self, run: &Run, dry_run: bool) -> Result<Vec<String>, EngineError>;
-}
-
-/// The project's repository, as far as runs need it.
-pub trait Place: Send + Sync {
-    /// Where the repository stands; `None` when it is not one, or has no commit.
-    ///
-    /// # Errors
-    /// [`EngineError::Requirement`] when that cannot be told.
-    fn base(&self, workspace: &Path) -> Result<Option<Base>, EngineError>;
-
-    /// Refuses a workspace with changes or untracked files.
-    ///
-    /// # Errors
-    /// [`EngineError::Requirement`] with the code `REPO_DIRTY`, or when that cannot be told.
-    fn require_clean(&self, workspace: &Path) -> Result<(), EngineError>;
-
-    /// Refuses a workspace that is not just as the run left it.
-    ///
-    /// # Errors
-    /// [`EngineError::Requirement`] with the code `REPO_DIRTY`, or when that cannot be told.
-    fn require_as_left(&self, workspace: &Path, run: &Run) -> Result<(), EngineError>;
-
-    /// What a run has changed so far; `None` outside of a repository.
-    ///
-    /// # Errors
-    /// [`EngineError::Requirement`] when that cannot be told.
-    fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError>;
-
-    /// Makes a commit of everything in the workspace, not yet part of any branch.
-    ///
-    /// # Errors
-    /// [`EngineError`] when git refuses.
-    fn prepare_commit(
-        &self,
-        workspace: &Path,
-        run: &Run,
-        message: &str,
-        at: Timestamp,
-    ) -> Result<Prepared, EngineError>;
-
-    /// Makes a prepared commit the newest of its branch; done before, it does nothing.
-    ///
-    /// # Errors
-    /// [`EngineError::Requirement`] when the branch has moved meanwhile.
-    fn publish_commit(&self, workspace: &Path, commit: &Commit) -> Result<(), EngineError>;
-
-    /// Makes a work tree of its own for a run; returns its path relative to the project.
-    ///
-    /// # Errors
-    /// [`EngineError`] when git refuses.
-    fn make_worktree(&self, run_id: &str, base: &Base) -> Result<String, EngineError>;
-
-    /// Makes a work tree for one phase, on no branch, at a path relative to the project; one that is
-    /// there is left as it is.
-    ///
-    /// # Errors
-    /// [`EngineError`] when git refuses.
-    fn make_branch(&self, path: &str, base: &Base) -> Result<(), EngineError> {
-        let _ = base;
-        let what = format!("no work tree can be made at `{path}`");
-        Err(EngineError::NoCheckpoint { what })
-    }
-
-    /// Takes the work tree of a phase away; one that is gone is no error.
-    ///
-    /// # Errors
-    /// [`EngineError`] when git refuses.
-    fn drop_branch(&self, path: &str) -> Result<(), EngineError> {
-        let _ = path;
-        Ok(())
-    }
-}
-
-/// A commit that is made, or nothing to commit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Prepared {
-    /// The workspace is as the last commit has it.
-    Nothing,
-    /// A commit.
-    Commit(Commit),
 }
 
 /// Brings the gateway for the folder that a run works in.
@@ -160,7 +81,7 @@ pub struct Parts {
     /// The files that show holds.
     pub packets: Arc<dyn HoldPackets>,
     /// The repository.
-    pub place: Arc<dyn Place>,
+    pub place: Arc<dyn Repository>,
     /// Brings gateways.
     pub workshop: Arc<dyn Workshop>,
     /// The stop switch.
@@ -172,7 +93,7 @@ pub struct Engine {
     pub(crate) recording: Recording,
     pub(crate) hands: Arc<dyn Hands>,
     pub(crate) packets: Arc<dyn HoldPackets>,
-    pub(crate) place: Arc<dyn Place>,
+    pub(crate) place: Arc<dyn Repository>,
     pub(crate) workshop: Arc<dyn Workshop>,
     pub(crate) stop: Stop,
     pub(crate) settings: Settings,
@@ -183,7 +104,7 @@ impl Engine {
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
         let Parts { store, source, hands, observers, packets, place, workshop, stop } = parts;
-        let recording = Recording { store, source, observers, expander: None, keeper: None };
+        let recording = Recording { store, source, observers, expander: None, checkpointer: None };
         Self { recording, hands, packets, place, workshop, stop, settings }
     }
 
@@ -225,10 +146,10 @@ impl Engine {
         self
     }
 
-    /// Makes the checkpoints of runs with `keeper`.
+    /// Makes the checkpoints of runs.
     #[must_use]
-    pub fn with_keeper(mut self, keeper: Arc<Keeper>) -> Self {
-        self.recording.keeper = Some(keeper);
+    pub fn with_checkpointer(mut self, checkpointer: Arc<Checkpointer>) -> Self {
+        self.recording.checkpointer = Some(checkpointer);
         self
     }
 

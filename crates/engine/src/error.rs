@@ -5,6 +5,7 @@ use windlass_journal::{JournalError, ObserverError};
 use windlass_kernel::Code;
 use windlass_runtime::GatewayError;
 use windlass_store::StoreError;
+use windlass_workspace::{BlobError, GitError, SnapshotError};
 
 /// Why a run cannot start or go on. Nothing was recorded unless the variant says so.
 #[derive(Debug, Error)]
@@ -191,6 +192,17 @@ impl EngineError {
         if let Self::Invalid { hint, .. } = self { hint.as_deref() } else { None }
     }
 }
+
+macro_rules! requirement_from {
+    ($($error:ty),*) => {$(
+        impl From<$error> for EngineError {
+            fn from(error: $error) -> Self {
+                Self::Requirement { code: error.code(), message: error.to_string() }
+            }
+        }
+    )*};
+}
+requirement_from!(BlobError, GitError, SnapshotError);
 
 /// The first few of many files.
 fn listed(paths: &[String]) -> String {

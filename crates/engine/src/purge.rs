@@ -1,4 +1,4 @@
-//! Retention: what old checkpoints keep is given up; the journal that names them stays whole.
+//! Retention: deletes the snapshots and files of old checkpoints. The journal stays as it is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -7,59 +7,61 @@ use serde::Serialize;
 use windlass_journal::{Check, Reader, RunFilter};
 use windlass_kernel::run::{CheckpointKind, Event, Run, checkpoint_name};
 use windlass_kernel::{CheckpointId, Digest, State, Timestamp, TraceId};
+use windlass_workspace::{TextDiff, TreeId};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::resume::name;
+use crate::snapshot_store::SnapshotStore;
 
 /// A day, in milliseconds.
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
-/// What is given up.
+/// Which checkpoints are purged.
 #[derive(Clone, Copy, Debug)]
 pub struct Retention {
-    /// Only what is older than so many days.
+    /// Only those that are older than this many days.
     pub days: u32,
-    /// The newest so many of each run are kept whatever their age.
+    /// This many of each run, the newest, are kept whatever their age.
     pub keep: usize,
-    /// Whether approved ones are given up too.
+    /// Whether approved ones are purged too.
     pub approved: bool,
-    /// Only of this run.
+    /// Only those of this run.
     pub run: Option<TraceId>,
-    /// Only say what would be given up.
+    /// Whether nothing is deleted: the result says what would be.
     pub dry_run: bool,
 }
 
-/// What was given up.
+/// What was purged.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Purged {
     /// The checkpoints.
     pub checkpoints: Vec<PurgedOne>,
-    /// Packets of holds that were answered.
+    /// The packets of answered holds.
     pub holds: Vec<String>,
-    /// How many files nothing refers to any more, and how large they were.
+    /// The number of files that no checkpoint uses any more.
     pub files: u64,
-    /// Their bytes.
+    /// Their size in bytes.
     pub bytes: u64,
-    /// Runs that do not hold together and were left alone, with the reason.
+    /// Corrupt runs, which were skipped, with the reason.
     pub left: Vec<(String, String)>,
 }
 
-/// One checkpoint that was given up.
+/// A purged checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PurgedOne {
     /// Its run.
     pub run_id: String,
     /// Its name in the run.
     pub name: String,
-    /// Its name.
+    /// Its id.
     pub id: CheckpointId,
     /// When it was made.
     pub created_at: Timestamp,
 }
 
-/// A checkpoint as retention sees it.
-struct Seen {
+/// The facts of a checkpoint that retention needs.
+struct Candidate {
     id: CheckpointId,
     name: String,
     kind: CheckpointKind,
@@ -68,35 +70,35 @@ struct Seen {
 }
 
 impl Engine {
-    /// Gives up what old checkpoints of runs that have ended keep: their workspaces and files. The
-    /// journal stays as it is and still names them; only going back to them is over.
+    /// Deletes the snapshots and files of old checkpoints of runs that have ended. The journal stays as it
+    /// is and still names them; a run can no longer be rolled back to them.
     ///
     /// # Errors
-    /// [`EngineError`] when the store or what is kept cannot be read.
+    /// [`EngineError`] when the journal or the storage of checkpoints cannot be read.
     pub fn purge(&self, retention: &Retention) -> Result<Purged, EngineError> {
-        let vault = self.keeper()?.vault();
-        let kept: BTreeSet<String> = vault.references()?.into_iter().collect();
+        let store = self.checkpointer()?.store();
+        let kept: BTreeSet<String> = store.references()?.into_iter().collect();
         let filter = RunFilter { open_only: false, state: None, limit: usize::MAX };
         let before = self.recording.source.now().unix_ms() - i64::from(retention.days) * DAY_MS;
         let mut purged = Purged::default();
         let mut used: BTreeSet<Digest> = BTreeSet::new();
-        let mut spared = false;
-        let mut gone: Vec<String> = Vec::new();
+        let mut keep_files = false;
+        let mut deleted: Vec<String> = Vec::new();
         for found in self.list(&filter)? {
             let trace_id = found.trace.head.trace_id;
-            let (run, seen) = match self.seen(trace_id) {
+            let (run, candidates) = match self.candidates(trace_id) {
                 Ok(both) => both,
                 Err(error) => {
-                    // Whatever it keeps is not known, so nothing of the files is given up.
-                    spared = true;
+                    // Which files it uses is not known, so no file is deleted.
+                    keep_files = true;
                     purged.left.push((found.name.to_string(), error.to_string()));
                     continue;
                 }
             };
             let ended = found.trace.head.state == Some(State::Terminal) && !found.live;
             let wanted = retention.run.is_none_or(|only| only == trace_id);
-            let newest = seen.len().saturating_sub(retention.keep);
-            for (at, one) in seen.into_iter().enumerate() {
+            let newest = candidates.len().saturating_sub(retention.keep);
+            for (at, one) in candidates.into_iter().enumerate() {
                 let prefix = format!("{}/{}/", name(&run), one.id);
                 let mine: Vec<&String> = kept
                     .range(prefix.clone()..)
@@ -114,7 +116,7 @@ impl Engine {
                     }
                     continue;
                 }
-                gone.extend(mine.into_iter().cloned());
+                deleted.extend(mine.into_iter().cloned());
                 let (run_id, created_at) = (name(&run), one.at);
                 purged.checkpoints.push(PurgedOne {
                     run_id,
@@ -128,24 +130,24 @@ impl Engine {
             }
         }
         if !retention.dry_run {
-            gone.iter().try_for_each(|reference| vault.forget(reference))?;
+            deleted.iter().try_for_each(|reference| store.delete_reference(reference))?;
         }
-        if !spared {
-            for digest in vault.files()?.iter().filter(|digest| !used.contains(digest)) {
+        if !keep_files {
+            for digest in store.files()?.iter().filter(|digest| !used.contains(digest)) {
                 purged.files += 1;
-                purged.bytes += if retention.dry_run { 0 } else { vault.drop_file(digest)? };
+                purged.bytes += if retention.dry_run { 0 } else { store.delete_file(digest)? };
             }
         }
         Ok(purged)
     }
 
     /// The checkpoints of a run, oldest first.
-    fn seen(&self, trace_id: TraceId) -> Result<(Run, Vec<Seen>), EngineError> {
-        let mut seen = Vec::new();
+    fn candidates(&self, trace_id: TraceId) -> Result<(Run, Vec<Candidate>), EngineError> {
+        let mut candidates = Vec::new();
         let mut reader = Reader::<Run>::new(trace_id, Check::Verified);
         reader.for_each(self.store(), &mut |step| {
             if let Event::Checkpointed(checkpoint) = &step.artifact.event {
-                seen.push(Seen {
+                candidates.push(Candidate {
                     id: checkpoint.id,
                     name: checkpoint_name(checkpoint.at, &checkpoint.phase, checkpoint.version),
                     kind: checkpoint.kind,
@@ -155,36 +157,45 @@ impl Engine {
             }
             ControlFlow::Continue(())
         })?;
-        Ok((reader.into_state(), seen))
+        Ok((reader.into_state(), candidates))
     }
 
-    /// The difference between two workspaces as a unified diff, and whether it was cut off.
+    /// Returns the difference between two snapshots as a unified diff.
     ///
     /// # Errors
-    /// [`EngineError`] when a snapshot is damaged.
-    pub fn difference(
+    /// [`EngineError`] when one is damaged.
+    pub fn text_diff(
         &self,
-        from: &str,
-        to: &str,
+        from: &TreeId,
+        to: &TreeId,
         bytes_max: usize,
-    ) -> Result<(Vec<u8>, bool), EngineError> {
-        self.keeper()?.vault().difference(from, to, bytes_max)
+    ) -> Result<TextDiff, EngineError> {
+        self.checkpointer()?.store().text_diff(from, to, bytes_max)
     }
 
-    /// What of the snapshots and files of checkpoints is damaged, by name.
+    /// The storage of checkpoints.
     ///
     /// # Errors
-    /// [`EngineError`] when they cannot be read.
-    pub fn faults(&self) -> Result<Vec<String>, EngineError> {
-        self.keeper()?.vault().faults()
+    /// [`EngineError`] when this engine makes no checkpoints.
+    pub fn snapshots(&self) -> Result<&dyn SnapshotStore, EngineError> {
+        Ok(self.checkpointer()?.store())
     }
 
-    /// Whether what a run's checkpoints keep is still there, by their names.
+    /// Checks the storage of all checkpoints, and describes each snapshot and file that is damaged.
     ///
     /// # Errors
-    /// [`EngineError`] when that cannot be told.
+    /// [`EngineError`] when it cannot be read.
+    pub fn check_checkpoints(&self) -> Result<Vec<String>, EngineError> {
+        self.checkpointer()?.store().check()
+    }
+
+    /// Whether the snapshots of a run's checkpoints still exist, by checkpoint.
+    ///
+    /// # Errors
+    /// [`EngineError`] when the references cannot be read.
     pub fn kept(&self, run: &Run) -> Result<BTreeMap<CheckpointId, bool>, EngineError> {
-        let kept: BTreeSet<String> = self.keeper()?.vault().references()?.into_iter().collect();
+        let kept: BTreeSet<String> =
+            self.checkpointer()?.store().references()?.into_iter().collect();
         let there = |id: CheckpointId| {
             let prefix = format!("{}/{id}/", name(run));
             kept.range(prefix.clone()..).next().is_some_and(|one| one.starts_with(&prefix))

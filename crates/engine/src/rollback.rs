@@ -1,4 +1,4 @@
-//! Taking a run back to one of its checkpoints: its state and its files together.
+//! Rolls a run back to one of its checkpoints: its state and its files together.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,28 +6,28 @@ use std::sync::Mutex;
 
 use windlass_kernel::run::{CheckpointRecord, Event, Next, PhaseStatus, Rollback, Run};
 use windlass_kernel::{CheckpointId, Code, State, TraceId};
+use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
 
 use crate::drive::lock;
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::keeper::Keeper;
 use crate::queue::{NAME_BYTES_MAX, REASON_BYTES_MAX};
 use crate::resume::name;
 use crate::run_recorder::RunRecorder;
-use crate::vault::{Altered, How, Way};
+use crate::snapshot_store::recorded_tree;
 
-/// What a person asks for.
+/// A request for a rollback.
 #[derive(Clone, Debug)]
 pub struct RollbackRequest {
-    /// To which checkpoint.
+    /// The checkpoint to roll back to.
     pub checkpoint: CheckpointId,
-    /// Who.
+    /// Who asks for it.
     pub by: String,
     /// Why.
     pub reason: String,
-    /// Whether files that people have changed since may be taken back too; they are kept.
+    /// Whether files that people have changed since may be overwritten; a snapshot keeps them.
     pub force: bool,
-    /// Whether the run goes on at once.
+    /// Whether the run continues at once.
     pub resume: bool,
 }
 
@@ -36,27 +36,21 @@ pub struct RollbackRequest {
 pub struct RollbackPlan {
     /// The checkpoint.
     pub to: CheckpointRecord,
-    /// The phases whose work is put aside.
+    /// The phases whose results are archived.
     pub archived: Vec<String>,
-    /// The files that would become others.
-    pub changes: Vec<Altered>,
-    /// The files that people have changed since the run left them.
+    /// The files that the rollback would change.
+    pub changes: Vec<PathChange>,
+    /// The files that people have changed since the run's last capture.
     pub changed: Vec<PathBuf>,
-    /// The files that people have added and that would stay.
+    /// The files that people have added and that would be kept.
     pub left: Vec<PathBuf>,
 }
 
-/// The trees between which a rollback moves the workspace.
-struct Trees {
-    tree: String,
-    target: String,
-}
-
 impl Engine {
-    /// Says what a rollback would do, and does nothing.
+    /// Returns what a rollback would do, without doing it.
     ///
     /// # Errors
-    /// [`EngineError`] when the run or the checkpoint is not there, or the files cannot be looked at.
+    /// [`EngineError`] when the run or the checkpoint does not exist, or the files cannot be read.
     pub fn plan_rollback(
         &self,
         trace_id: TraceId,
@@ -65,27 +59,28 @@ impl Engine {
         let run = self.read(trace_id)?;
         let checkpoint = target(&run, checkpoint)?;
         let Some(workspace) = &checkpoint.workspace else {
-            return Ok(bare(&run, checkpoint));
+            return Ok(without_files(&run, checkpoint));
         };
-        let now = self.keeper()?.vault().present(&self.workspace(&run))?;
-        self.compare(&run, checkpoint, &workspace.tree, &now).map(|(plan, _)| plan)
+        let now = self.checkpointer()?.store().capture_unreferenced(&self.workspace(&run))?;
+        let tree = recorded_tree(&workspace.tree)?;
+        self.compare(&run, checkpoint, &tree, &now).map(|(plan, _)| plan)
     }
 
-    /// Takes a run back and, if told so, on from there.
+    /// Rolls a run back and, if the request says so, continues it.
     ///
-    /// The present is kept first, then the wish is on record, then the files are restored, then that
-    /// is on record with a checkpoint: after a crash it is brought to its end, and it can itself be
-    /// taken back.
+    /// The workspace is captured first, then the rollback is recorded, then the files are restored, then
+    /// that is recorded with a checkpoint: after a crash it is completed, and it can itself be rolled
+    /// back.
     ///
     /// # Errors
-    /// [`EngineError::Changed`] when people have changed files since, unless `force` is set; nothing
-    /// was changed then.
+    /// [`EngineError::Changed`] when people have changed files since, unless `force` is set; then
+    /// nothing was changed.
     pub fn roll_back(
         &self,
         trace_id: TraceId,
         request: &RollbackRequest,
     ) -> Result<Run, EngineError> {
-        check_words(request)?;
+        check_texts(request)?;
         let seen = self.read(trace_id)?;
         let run_id = name(&seen);
         self.stop.check(Some(&run_id))?;
@@ -96,7 +91,7 @@ impl Engine {
         };
         let mut recorder = self.open(trace_id)?;
         if recorder.run().rolling_back().is_some() {
-            // One that was cut off comes to its end first.
+            // A rollback that was interrupted is completed first.
             let run = self.finish_rollback(recorder)?;
             drop(run);
             recorder = self.open(trace_id)?;
@@ -104,8 +99,8 @@ impl Engine {
         let run = recorder.snapshot();
         let policy = run.started.as_ref().map(|started| started.policy_hash);
         if request.resume && policy != Some(self.settings.policy_hash) {
-            let message = "the policy has changed since the run began: it can be taken back, and not \
-                           gone on with";
+            let message = "the policy has changed since the run began: it can be rolled back, and not \
+                           continued";
             let message = message.to_owned();
             return Err(EngineError::Requirement { code: Code::PolicyChangedMidRun, message });
         }
@@ -120,7 +115,7 @@ impl Engine {
         self.drive(recorder)
     }
 
-    /// Keeps the present and says from where to where the run is taken.
+    /// Captures the workspace and returns the event of the rollback.
     fn prepare(
         &self,
         run: &Run,
@@ -139,68 +134,72 @@ impl Engine {
             tree: None,
         };
         let Some(workspace) = &checkpoint.workspace else { return Ok(rollback) };
-        let keeper = self.keeper()?;
-        let place = self.workspace(run);
-        // Every rollback keeps what it found under a name of its own.
+        let store = self.checkpointer()?.store();
+        // Every rollback has references of its own.
         let number = run.head.sequence_number;
-        let kept = format!("{}/rollback-{number}/before", name(run));
-        let now = keeper.vault().capture(&place, &kept)?;
-        let (plan, trees) = self.compare(run, checkpoint, &workspace.tree, &now)?;
+        let before = format!("{}/rollback-{number}/before", name(run));
+        let now = store.capture(&self.workspace(run), &before)?;
+        let tree = recorded_tree(&workspace.tree)?;
+        let (plan, target) = self.compare(run, checkpoint, &tree, &now)?;
         if !plan.changed.is_empty() && !request.force {
             let paths = plan.changed.iter().map(|path| path.to_string_lossy().into_owned());
             return Err(EngineError::Changed { run: name(run), paths: paths.collect() });
         }
-        // Nothing is on record yet: what cannot be gone back to is refused, not begun.
-        keeper.vault().readable(&now, &trees.target)?;
+        // Nothing is recorded yet: a rollback that cannot be completed is refused, not begun.
+        store.check_restorable(&now, &target)?;
         let after = format!("{}/rollback-{number}/after", name(run));
-        keeper.vault().hold_on_to(&trees.target, &after)?;
-        rollback.snapshot = Some(now);
-        rollback.target = Some(trees.target);
-        rollback.tree = Some(trees.tree);
+        store.set_reference(&target, &after)?;
+        rollback.snapshot = Some(now.to_string());
+        rollback.target = Some(target.to_string());
+        rollback.tree = Some(tree.to_string());
         Ok(rollback)
     }
 
-    /// Compares the workspace as it is with how the run left it and how the checkpoint has it.
+    /// Compares the workspace `now` with the run's last capture and with the checkpoint's `tree`. Returns
+    /// the plan, and the tree to restore: the checkpoint's, with the files that people have added.
     fn compare(
         &self,
         run: &Run,
         checkpoint: &CheckpointRecord,
-        tree: &str,
-        now: &str,
-    ) -> Result<(RollbackPlan, Trees), EngineError> {
-        let vault = self.keeper()?.vault();
-        // What a phase was cut off at is the run's own doing, as far as anybody can tell.
-        let at_work = run.phases.iter().any(|state| state.status == PhaseStatus::Running)
+        tree: &TreeId,
+        now: &TreeId,
+    ) -> Result<(RollbackPlan, TreeId), EngineError> {
+        let store = self.checkpointer()?.store();
+        // The changes of a phase that was interrupted cannot be told from those of people.
+        let interrupted = run.phases.iter().any(|state| state.status == PhaseStatus::Running)
             && run.head.state == Some(State::Running);
         let since = match &run.tree {
-            Some(left) if !at_work => vault.changes(left, now)?,
+            Some(last) if !interrupted => store.changes(&recorded_tree(last)?, now)?,
             _ => Vec::new(),
         };
-        let added: BTreeSet<PathBuf> =
-            since.iter().filter(|one| one.how == How::Added).map(|one| one.path.clone()).collect();
-        let mut changes = vault.changes(now, tree)?;
-        // What people have added, and the checkpoint knows nothing of, is theirs.
+        let added: BTreeSet<PathBuf> = since
+            .iter()
+            .filter(|change| change.kind == ChangeKind::Added)
+            .map(|change| change.path.clone())
+            .collect();
+        let mut changes = store.changes(now, tree)?;
+        // Files that people have added, and that the checkpoint does not have, are kept.
         let left: Vec<PathBuf> = changes
             .iter()
-            .filter(|one| one.how == How::Removed && added.contains(&one.path))
-            .map(|one| one.path.clone())
-            .filter(|path| !stands_in_the_way(path, &changes))
+            .filter(|change| change.kind == ChangeKind::Removed && added.contains(&change.path))
+            .map(|change| change.path.clone())
+            .filter(|path| !is_in_the_way(path, &changes))
             .collect();
-        changes.retain(|one| !left.contains(&one.path));
+        changes.retain(|change| !left.contains(&change.path));
         let target = match left.as_slice() {
-            [] => tree.to_owned(),
-            left => vault.with_files(tree, now, left)?,
+            [] => tree.clone(),
+            left => store.with_files(tree, now, left)?,
         };
         let plan = RollbackPlan {
-            changed: since.into_iter().map(|one| one.path).collect(),
+            changed: since.into_iter().map(|change| change.path).collect(),
             changes,
             left,
-            ..bare(run, checkpoint)
+            ..without_files(run, checkpoint)
         };
-        Ok((plan, Trees { tree: tree.to_owned(), target }))
+        Ok((plan, target))
     }
 
-    /// Restores the files of a rollback that is on record.
+    /// Restores the files of a rollback that is recorded.
     pub(crate) fn restore(&self, recorder: &Mutex<RunRecorder>) -> Result<(), EngineError> {
         let (run, resuming) = {
             let recorder = lock(recorder);
@@ -209,19 +208,22 @@ impl Engine {
         let Some(rollback) = run.rolling_back() else { return Ok(()) };
         let workspace = self.workspace(&run);
         if let (Some(from), Some(to)) = (&rollback.snapshot, &rollback.target) {
-            let aside = format!("{}/rollback-{}/aside", name(&run), run.head.sequence_number);
-            let way = Way { from, to, resuming, aside: &aside };
-            self.keeper()?.vault().restore(&workspace, &way)?;
-            self.keeper().map(Keeper::worked)?;
+            let (from, to) = (recorded_tree(from)?, recorded_tree(to)?);
+            let backup = format!("{}/rollback-{}/aside", name(&run), run.head.sequence_number);
+            let mode =
+                if resuming { RestoreMode::Resume { backup: &backup } } else { RestoreMode::First };
+            let checkpointer = self.checkpointer()?;
+            checkpointer.store().restore(&workspace, &from, &to, mode)?;
+            checkpointer.mark_stale();
         }
         let change = self.place.change(&workspace, &run)?;
         self.record(recorder, Event::RolledBack { change })
     }
 
-    /// Brings a rollback to its end that its process was cut off from.
+    /// Completes a rollback that was interrupted.
     pub(crate) fn finish_rollback(&self, recorder: RunRecorder) -> Result<Run, EngineError> {
         let recorder = Mutex::new(recorder);
-        // With nothing to restore it does nothing.
+        // Does nothing when nothing is to be restored.
         self.restore(&recorder)?;
         let next = lock(&recorder).run().next();
         let held = if let Next::Record(event) = next { Some(*event) } else { None };
@@ -237,12 +239,12 @@ impl Engine {
 
 fn target(run: &Run, checkpoint: CheckpointId) -> Result<&CheckpointRecord, EngineError> {
     run.may_roll_back(checkpoint).map_err(|why| EngineError::NoCheckpoint {
-        what: format!("run `{}` cannot be taken back to {checkpoint}: {why}", name(run)),
+        what: format!("run `{}` cannot be rolled back to {checkpoint}: {why}", name(run)),
     })
 }
 
-/// A rollback of which only the run's state is known.
-fn bare(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
+/// The plan of a rollback without files.
+fn without_files(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
     RollbackPlan {
         to: checkpoint.clone(),
         archived: run.archived_by(checkpoint),
@@ -252,7 +254,7 @@ fn bare(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
     }
 }
 
-fn check_words(request: &RollbackRequest) -> Result<(), EngineError> {
+fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> {
     let (by, reason) = (request.by.trim(), request.reason.trim());
     let fits = !by.is_empty()
         && !reason.is_empty()
@@ -262,12 +264,12 @@ fn check_words(request: &RollbackRequest) -> Result<(), EngineError> {
         return Ok(());
     }
     Err(EngineError::NoCheckpoint {
-        what: "a rollback has a name and a reason, neither of them empty nor too long".to_owned(),
+        what: "a rollback needs a name and a reason, neither empty nor too long".to_owned(),
     })
 }
 
-/// Whether something of the checkpoint is to stand where a folder of the path is.
-fn stands_in_the_way(path: &Path, changes: &[Altered]) -> bool {
-    let coming = changes.iter().filter(|one| one.how != How::Removed);
-    path.ancestors().skip(1).any(|above| coming.clone().any(|one| one.path == above))
+/// Whether the checkpoint has a file where the path has a folder.
+fn is_in_the_way(path: &Path, changes: &[PathChange]) -> bool {
+    let written = changes.iter().filter(|change| change.kind != ChangeKind::Removed);
+    path.ancestors().skip(1).any(|folder| written.clone().any(|change| change.path == folder))
 }

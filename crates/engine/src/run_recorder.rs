@@ -8,8 +8,8 @@ use windlass_kernel::{ArtifactId, PlanId, State, Timestamp, TraceId};
 use windlass_runtime::Source;
 use windlass_store::{After, KeyAction, Store};
 
+use crate::checkpointer::Checkpointer;
 use crate::error::EngineError;
-use crate::keeper::Keeper;
 
 /// Adds the events that a loop's own rules require together with an event.
 pub trait EventExpander: Send + Sync {
@@ -34,7 +34,7 @@ pub(crate) struct Recording {
     pub(crate) source: Arc<dyn Source>,
     pub(crate) observers: Vec<Arc<dyn RunObservers>>,
     pub(crate) expander: Option<Arc<dyn EventExpander>>,
-    pub(crate) keeper: Option<Arc<Keeper>>,
+    pub(crate) checkpointer: Option<Arc<Checkpointer>>,
 }
 
 impl Recording {
@@ -137,11 +137,11 @@ impl RunRecorder {
         else {
             return Ok(());
         };
-        let Some(keeper) = &self.recording.keeper else {
-            let what = "the loop wants checkpoints, and nothing keeps them here".to_owned();
+        let Some(checkpointer) = &self.recording.checkpointer else {
+            let what = "the loop wants checkpoints, and this engine makes none".to_owned();
             return Err(EngineError::NoCheckpoint { what });
         };
-        let checkpoint = keeper.checkpoint(self.run(), due)?;
+        let checkpoint = checkpointer.checkpoint(self.run(), due)?;
         self.add(Event::Checkpointed(Box::new(checkpoint)))
     }
 }

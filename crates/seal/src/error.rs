@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use windlass_blobs::BlobError;
 use windlass_kernel::{ChainError, Code, TraceId};
+use windlass_workspace::BlobError;
 
 /// What a caller's own source of entries or heads has failed with.
 pub(crate) type SourceError = Box<dyn std::error::Error + Send + Sync>;

@@ -9,7 +9,8 @@ use windlass_kernel::artifact::SettledBy;
 use windlass_kernel::canon::CanonError;
 use windlass_kernel::run::{self, Event, Run, RunEvent};
 use windlass_kernel::{
-    Artifact, ArtifactType, ChainError, Digest, Entry, Head, PlanId, State, TraceId, is_call_artifact,
+    Artifact, ArtifactType, ChainError, Digest, Entry, Head, PlanId, State, TraceId,
+    is_call_artifact,
 };
 
 /// The longest line.

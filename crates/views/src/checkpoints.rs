@@ -1,4 +1,4 @@
-//! Checkpoints as people use them: list, load, compare. Going back to one is in `rollback`.
+//! Lists, loads, compares and purges checkpoints. Rolling back to one is in `rollback`.
 
 mod compare;
 mod document;
@@ -26,28 +26,28 @@ use windlass_store::Store;
 /// A checkpoint in a list.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct CheckpointSummary {
-    /// How many files the phase leaves behind.
+    /// The number of files that the phase leaves behind.
     pub artifact_count: usize,
-    /// Whether the run as it stands does not go back to it any more.
+    /// Whether it is not an ancestor of the run's present state.
     pub archived: bool,
     /// When it was made.
     pub created_at: Timestamp,
-    /// Its name.
+    /// Its id.
     pub id: CheckpointId,
-    /// What it was made for.
+    /// Why it was made.
     pub kind: CheckpointKind,
     /// Its name in its run.
     pub name: String,
-    /// The checkpoint that it goes on from.
+    /// The checkpoint before it.
     pub parent_checkpoint_id: Option<CheckpointId>,
-    /// Whether the phase has not failed and nothing blocks.
+    /// Whether the phase has not failed and governance has passed.
     pub passed: bool,
     /// The phase.
     pub phase: String,
     /// Before or after it.
     #[serde(rename = "type")]
     pub side: CheckpointSide,
-    /// Its place among those of its phase and side.
+    /// Its number among those of its phase and side.
     pub version: u32,
 }
 
@@ -66,7 +66,7 @@ impl Checkpoints {
     /// Lists the checkpoints of a run, oldest first.
     ///
     /// # Errors
-    /// [`EngineError`] when there is no such run, or its trace does not hold together.
+    /// [`EngineError`] when there is no such run, or its trace is corrupt.
     pub fn list(&self, trace_id: TraceId) -> Result<Vec<CheckpointSummary>, EngineError> {
         let mut summaries = Vec::new();
         let mut reader = Reader::<Run>::new(trace_id, Check::Verified);
@@ -99,10 +99,10 @@ impl Checkpoints {
         Ok(summaries)
     }
 
-    /// Loads a checkpoint in full: the run is folded up to it.
+    /// Loads a checkpoint: the run is folded up to it.
     ///
     /// # Errors
-    /// [`EngineError`] when there is no such checkpoint, or its run does not hold together up to it.
+    /// [`EngineError`] when there is no such checkpoint, or its trace is corrupt up to it.
     pub fn load(&self, trace_id: TraceId, id: CheckpointId) -> Result<Document, EngineError> {
         let mut found = None;
         let store = self.store.as_ref();
@@ -122,7 +122,7 @@ impl Checkpoints {
     /// Finds a checkpoint: `RUN/NAME` (the newest when the name has no version), or its id.
     ///
     /// # Errors
-    /// [`EngineError::NoCheckpoint`] when there is none, or a name fits none.
+    /// [`EngineError::NoCheckpoint`] when there is none.
     pub fn find(&self, named: &str) -> Result<(TraceId, CheckpointId), EngineError> {
         let runs = Runs::new(Arc::clone(&self.store));
         if let Ok(id) = named.parse::<CheckpointId>() {
@@ -154,7 +154,7 @@ impl Checkpoints {
     }
 }
 
-/// Whether nothing blocks in what the measuring of a phase said.
+/// Whether the governance of a phase has passed.
 fn governed(run: &Run, phase: &str, side: CheckpointSide) -> bool {
     let done = run.position(phase).and_then(|at| run.phase(at)?.1.done.as_ref());
     let governed =

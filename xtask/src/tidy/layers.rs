@@ -25,8 +25,8 @@ const LAYERS: &[(&str, May)] = &[
     ("windlass-store", May::Use(&["windlass-kernel"])),
     ("windlass-store-sqlite", May::Use(&["windlass-store", "windlass-kernel"])),
     ("windlass-connect", May::Use(&["windlass-kernel"])),
-    ("windlass-blobs", May::Use(&["windlass-kernel"])),
-    ("windlass-seal", May::Use(&["windlass-blobs", "windlass-kernel"])),
+    ("windlass-workspace", May::Use(&["windlass-connect", "windlass-kernel"])),
+    ("windlass-seal", May::Use(&["windlass-workspace", "windlass-kernel"])),
     (
         "windlass-runtime",
         May::Use(&["windlass-kernel", "windlass-policy", "windlass-store", "windlass-connect"]),
@@ -42,7 +42,7 @@ const LAYERS: &[(&str, May)] = &[
             "windlass-store",
             "windlass-connect",
             "windlass-runtime",
-            "windlass-blobs",
+            "windlass-workspace",
         ]),
     ),
     ("windlass", May::Ship),
@@ -182,7 +182,7 @@ mod tests {
             ("windlass-testkit", "windlass-runtime"),
             ("windlass-bench", "windlass-testkit"),
             ("windlass-connect", "tokio"),
-            ("windlass-seal", "windlass-blobs"),
+            ("windlass-seal", "windlass-workspace"),
         ] {
             assert_eq!(edge(name, used), 0, "{name} {used}");
         }
@@ -193,6 +193,7 @@ mod tests {
             ("windlass-driver", "windlass-policy"),
             ("windlass-store", "windlass-store-sqlite"),
             ("windlass-connect", "windlass-store"),
+            ("windlass-connect", "windlass-workspace"),
             ("windlass-runtime", "windlass-store-sqlite"),
             ("windlass-runtime", "windlass-testkit"),
             ("windlass", "windlass-testkit"),

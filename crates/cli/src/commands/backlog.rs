@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use windlass_engine::{GitPlace, Place as _, RunFilter};
+use windlass_engine::{GitRepository, Repository as _, RunFilter};
 use windlass_formats::backlog::{self, Backlog, Item};
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::RunOutcome;
@@ -144,7 +144,7 @@ fn mark(
     let marked = backlog::mark_done(&text, line, digest, evidence, at.into())
         .map_err(|error| Failure::of(error.code(), &error).hint(error.hint()))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let place = GitPlace::new(folder.unwrap_or(Path::new(".")).to_owned());
+    let place = GitRepository::new(folder.unwrap_or(Path::new(".")).to_owned());
     let was_clean = place.require_clean(folder.unwrap_or(Path::new("."))).is_ok();
     let draft = path.with_extension(format!("md.{}", std::process::id()));
     let written = std::fs::write(&draft, marked).and_then(|()| std::fs::rename(&draft, path));

@@ -5,13 +5,12 @@ use std::fs::File;
 use std::path::Path;
 
 use serde_json::json;
-use windlass_blobs::Blobs;
-use windlass_blobs::format::Hashed;
 use windlass_kernel::run::{Event, RunEvent, RunName};
 use windlass_kernel::{CheckpointId, Code, Digest, Head, Machine, PlanId, TraceId};
 use windlass_runtime::{Source as _, System};
 use windlass_seal::{Bundle, BundleError, Recorded, Replace, calls_of, write_bundle};
 use windlass_store::{Record, Store, StoreError, TraceFilter};
+use windlass_workspace::{BlobStore, HashingStream};
 
 use crate::commands::keys;
 use crate::commands::verify::count;
@@ -117,15 +116,15 @@ fn recorded(record: Record) -> Recorded {
 }
 
 /// The folder of contents, if there is one.
-fn open_blobs(project: &Project) -> Result<Option<Blobs>, Failure> {
+fn open_blobs(project: &Project) -> Result<Option<BlobStore>, Failure> {
     let folder = project.folder.join("blobs");
-    Ok(if folder.exists() { Some(Blobs::open(folder)?) } else { None })
+    Ok(if folder.exists() { Some(BlobStore::open(folder)?) } else { None })
 }
 
 /// How large a file is, and its digest.
 pub fn measure(path: &Path) -> Result<(u64, Digest), Failure> {
     let read = || -> std::io::Result<(u64, Digest)> {
-        let mut hashed = Hashed::new(File::open(path)?);
+        let mut hashed = HashingStream::new(File::open(path)?);
         std::io::copy(&mut hashed, &mut std::io::sink())?;
         Ok((hashed.length(), hashed.digest()))
     };
@@ -253,7 +252,7 @@ impl Gathered {
     }
 
     /// The contents that are there, and how many of those that checkpoints keep are not.
-    fn contents(&self, blobs: Option<&Blobs>) -> Result<(BTreeSet<Digest>, usize), Failure> {
+    fn contents(&self, blobs: Option<&BlobStore>) -> Result<(BTreeSet<Digest>, usize), Failure> {
         let Some(blobs) = blobs else { return Ok((BTreeSet::new(), self.kept.len())) };
         let mut there = BTreeSet::new();
         for digest in self.kept.union(&self.outputs) {

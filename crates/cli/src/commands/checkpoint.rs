@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 use windlass_engine::checkpoint::{CheckpointDiff, Document, Purged, Retention, Summary};
-use windlass_engine::{Altered, How, RollbackPlan, RollbackRequest};
+use windlass_engine::{RollbackPlan, RollbackRequest};
 use windlass_kernel::Code;
 use windlass_kernel::run::CheckpointKind;
+use windlass_workspace::{ChangeKind, PathChange, TextDiff};
 
 use crate::args::{CheckpointCommand, CheckpointPurge, CheckpointRollback};
 use crate::commands::run::{open, report};
@@ -152,20 +153,20 @@ fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -
     let (from, to) = (shop.engine.find_checkpoint(from)?, shop.engine.find_checkpoint(to)?);
     let found = shop.engine.compare_checkpoints(from, to)?;
     let text = match (&found.trees, names) {
-        (Some((from, to)), false) => shop.engine.difference(from, to, DIFF_BYTES_MAX)?,
-        _ => (Vec::new(), false),
+        (Some((from, to)), false) => shop.engine.text_diff(from, to, DIFF_BYTES_MAX)?,
+        _ => TextDiff { bytes: Vec::new(), truncated: false },
     };
     if output.json {
         let mut value = serde_json::to_value(&found).unwrap_or_default();
         if let Some(object) = value.as_object_mut() {
-            object.insert("diff".to_owned(), json!(String::from_utf8_lossy(&text.0)));
-            object.insert("diff_truncated".to_owned(), json!(text.1));
+            object.insert("diff".to_owned(), json!(String::from_utf8_lossy(&text.bytes)));
+            object.insert("diff_truncated".to_owned(), json!(text.truncated));
         }
         output.value(&value)?;
         return Ok(0);
     }
     print_diff(&found, output);
-    for line in String::from_utf8_lossy(&text.0).lines() {
+    for line in String::from_utf8_lossy(&text.bytes).lines() {
         let ink = match line.as_bytes() {
             [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'd', b'i', b'f', b'f', ..] => {
                 Some(Ink::Bold)
@@ -178,7 +179,7 @@ fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -
         let line = plain(line);
         output.line(&ink.map_or_else(|| line.clone(), |ink| output.paint(&line, ink)));
     }
-    if text.1 {
+    if text.truncated {
         output.note("the difference goes on; --names lists the files");
     }
     Ok(0)
@@ -236,12 +237,14 @@ fn print_diff(found: &CheckpointDiff, output: &Output) {
     }
 }
 
-fn print_files(files: &[Altered], output: &Output) {
+fn print_files(files: &[PathChange], output: &Output) {
     for one in files.iter().take(NAMED_MAX) {
-        let (mark, ink) = match one.how {
-            How::Added => ("+", Ink::Good),
-            How::Removed => ("-", Ink::Bad),
-            How::Modified => ("~", Ink::Warn),
+        let (mark, ink) = match one.kind {
+            ChangeKind::Added => ("+", Ink::Good),
+            ChangeKind::Removed => ("-", Ink::Bad),
+            ChangeKind::Modified | ChangeKind::TypeChanged | ChangeKind::ModeChanged => {
+                ("~", Ink::Warn)
+            }
         };
         let path = plain(&one.path.to_string_lossy());
         output.line(&output.paint(&format!("  {mark} {path}"), ink));
@@ -364,7 +367,7 @@ fn print_purged(purged: &Purged, dry_run: bool, output: &Output) {
 
 fn check(project: &Project, output: &Output) -> Done {
     let shop = open(project, None, output)?;
-    let faults = shop.engine.faults()?;
+    let faults = shop.engine.check_checkpoints()?;
     if output.json {
         output.value(&json!({ "faults": faults, "intact": faults.is_empty() }))?;
     } else {

@@ -1,8 +1,8 @@
 //! `windlass close`: removes the work tree of a run that has ended.
 
 use serde_json::json;
-use windlass_connect::{Git, OnChanges};
 use windlass_kernel::Code;
+use windlass_workspace::{Git, OnChanges};
 
 use crate::args::Close;
 use crate::commands::run::open;

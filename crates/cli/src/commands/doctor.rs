@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use windlass_connect::{Connectors, Limits, ServerDescription, Support};
+use windlass_connect::{Connectors, Limits, SandboxSupport, ServerDescription};
 use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Connector, Server};
 use windlass_runtime::PolicySupervisor;
@@ -207,7 +207,7 @@ fn look_at_sandbox(sandbox: &Sandbox, findings: &mut Findings) {
         let message = "off: commands can change all that you can; `[sandbox]` in config.toml";
         return findings.add(name, Health::Warn, message);
     }
-    let support = Support::here();
+    let support = SandboxSupport::detect();
     if let Some(problem) = support.problem() {
         let message = format!("{problem}; no command is run [{}]", Code::SandboxUnavailable);
         return findings.add(name, Health::Bad, message);

@@ -73,7 +73,7 @@ fn helper() {
     assert!(Command::new("true").status().unwrap().success());
     // Who started us is outside.
     let parent = rustix::process::getppid().unwrap();
-    let landlock = windlass_connect::Support::here().landlock;
+    let landlock = windlass_connect::SandboxSupport::detect().landlock;
     let signalled = rustix::process::test_kill_process(parent);
     assert_eq!(signalled.is_err(), landlock >= 6, "{signalled:?}");
     println!("all was tried inside");

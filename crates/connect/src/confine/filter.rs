@@ -10,9 +10,9 @@ use seccompiler::{
 
 use super::Network;
 
-/// Refused always: they look into other processes, change what is mounted, reach into the kernel, or
-/// (`io_uring`) make other calls past this filter.
-const NEVER: [i64; 32] = [
+/// Always refused: they read other processes, change mounts, reach into the kernel, or (`io_uring`)
+/// make other calls past this filter.
+const REFUSED: [i64; 32] = [
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,
     libc::SYS_process_vm_writev,
@@ -47,13 +47,13 @@ const NEVER: [i64; 32] = [
     libc::SYS_clock_settime,
 ];
 
-/// The requests that put words into a terminal as if a person had typed them.
-const TYPING: [u64; 2] = [0x5412, 0x541c];
+/// The `ioctl` requests that inject input into a terminal.
+const INPUT_INJECTION: [u64; 2] = [0x5412, 0x541c];
 
-/// The second way to make each call on x86-64, where the kernel has it.
+/// Marks the x32 variant of a system call on x86-64.
 #[cfg(target_arch = "x86_64")]
 const X32_BIT: i64 = 0x4000_0000;
-/// `ptrace`, `process_vm_readv`, `process_vm_writev` and `sendmmsg` have numbers of their own there.
+/// `ptrace`, `process_vm_readv`, `process_vm_writev` and `sendmmsg` have numbers of their own in x32.
 #[cfg(target_arch = "x86_64")]
 const X32_OWN: [i64; 4] = [521, 539, 540, 538];
 
@@ -61,17 +61,18 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Makes the filter.
 pub(super) fn program(network: Network) -> Result<BpfProgram, BackendError> {
-    let mut rules: Rules = NEVER.into_iter().map(|call| (call, Vec::new())).collect();
-    let typing = TYPING.into_iter().map(|request| one(1, SeccompCmpOp::Eq, request));
-    rules.insert(libc::SYS_ioctl, typing.collect::<Result<_, _>>()?);
+    let mut rules: Rules = REFUSED.into_iter().map(|call| (call, Vec::new())).collect();
+    let injection =
+        INPUT_INJECTION.into_iter().map(|request| argument_rule(1, SeccompCmpOp::Eq, request));
+    rules.insert(libc::SYS_ioctl, injection.collect::<Result<_, _>>()?);
     if network == Network::Closed {
-        // A socket of the file system's kind is what pairs and servers of one's own need. Nobody can
-        // be reached through it: a daemon that listens (a container engine, a bus) would do
-        // anything for its caller, the network included.
+        // Unix sockets are allowed for socket pairs and servers of the command itself, but not
+        // `connect`: a daemon that listens (a container engine, a bus) would do anything for its
+        // caller, the network included.
         let unix = u64::from(libc::AF_UNIX.unsigned_abs());
-        rules.insert(libc::SYS_socket, vec![one(0, SeccompCmpOp::Ne, unix)?]);
+        rules.insert(libc::SYS_socket, vec![argument_rule(0, SeccompCmpOp::Ne, unix)?]);
         rules.insert(libc::SYS_connect, Vec::new());
-        // With an address, that is; a connected pair is written to without one.
+        // Refused only with an address: a connected pair is written to without one.
         let addressed = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
         rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![addressed])?]);
         rules.insert(libc::SYS_sendmmsg, Vec::new());
@@ -84,7 +85,11 @@ pub(super) fn program(network: Network) -> Result<BpfProgram, BackendError> {
 }
 
 /// A rule about one argument of 32 bits.
-fn one(argument: u8, compare: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
+fn argument_rule(
+    argument: u8,
+    compare: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompRule, BackendError> {
     let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, compare, value)?;
     SeccompRule::new(vec![condition])
 }
@@ -105,8 +110,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_filters_can_be_made() {
+    fn both_filters_compile() {
         let (closed, open) = (program(Network::Closed).unwrap(), program(Network::Open).unwrap());
-        assert!(closed.len() > open.len() && open.len() > NEVER.len());
+        assert!(closed.len() > open.len() && open.len() > REFUSED.len());
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Confinement, Token, mark};
+use super::{Confinement, Token, report};
 
 /// Why a command was not started in its confinement.
 #[derive(Debug, thiserror::Error)]
@@ -30,22 +30,22 @@ pub enum LaunchError {
     },
 }
 
-/// Confines this process and replaces it by a command. Returns only when that fails; whoever started
-/// us has been told then, and the exit code does not matter to them.
+/// Confines this process and replaces it by a command. Returns only when that fails; then the reason
+/// has been reported to the process that started this one, which ignores the exit code.
 ///
-/// The process must have one thread: the others would stay free.
+/// The process must have one thread: other threads would not be confined.
 #[must_use]
 pub fn exec(confinement: &Confinement, argv: &[OsString]) -> LaunchError {
-    let token = Token::given();
+    let token = Token::from_env();
     let error = confine_and_exec(confinement, argv, token.as_ref());
     if let Some(token) = token {
-        // Without a reader nobody waits for it.
-        let _ = token.say_failure(&error);
+        // Without a reader the report is not needed.
+        let _ = token.report_failure(&error);
     }
     error
 }
 
-/// The same, whatever there is to be told.
+/// Does the work of [`exec`] without reporting the failure.
 fn confine_and_exec(
     confinement: &Confinement,
     argv: &[OsString],
@@ -58,9 +58,9 @@ fn confine_and_exec(
     if let Err(error) = apply(confinement) {
         return error;
     }
-    if let Some(Err(error)) = token.map(Token::say_begins) {
+    if let Some(Err(error)) = token.map(Token::report_start) {
         return LaunchError::Sandbox(format!(
-            "nobody can be told that the command begins: {error}"
+            "the start of the command cannot be reported: {error}"
         ));
     }
     let source = replace(program, arguments);
@@ -69,7 +69,7 @@ fn confine_and_exec(
 
 fn replace(program: &OsStr, arguments: &[OsString]) -> io::Error {
     use std::os::unix::process::CommandExt as _;
-    std::process::Command::new(program).args(arguments).env_remove(mark::TOKEN_VARIABLE).exec()
+    std::process::Command::new(program).args(arguments).env_remove(report::TOKEN_VARIABLE).exec()
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -93,9 +93,9 @@ mod linux {
     use super::super::{Network, filter};
     use super::{Confinement, LaunchError};
 
-    /// The newest rights that are asked for; an older kernel gives what it has.
+    /// The newest rights that are requested; an older kernel grants those it has.
     const RIGHTS: ABI = ABI::V6;
-    /// What every command may write to. Of a terminal only the stream, not its settings.
+    /// Devices that every command may write to. Of a terminal only the stream, not its settings.
     const DEVICES: [&str; 7] = [
         "/dev/null",
         "/dev/zero",
@@ -136,7 +136,7 @@ mod linux {
         }
         let temporary = std::env::temp_dir();
         for path in DEVICES.iter().map(Path::new).chain([temporary.as_path()]) {
-            // What is not there needs no right.
+            // A path that does not exist needs no right.
             let Ok(file) = PathFd::new(path) else { continue };
             let rights = if path.is_dir() { writing } else { AccessFs::WriteFile.into() };
             rules = add(rules, file, rights)?;

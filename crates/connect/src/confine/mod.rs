@@ -1,32 +1,32 @@
-//! Commands that may read everything and change only what they are given.
+//! Confinement of commands: they may read everything, and change only the folders they are given.
 //!
 //! A process cannot be confined from outside without unsafe code between fork and exec, so a command
-//! is started by way of a **launcher**: our own binary confines itself and becomes the command. This
+//! is started through a **launcher**: our own binary confines itself and becomes the command. This
 //! module describes a confinement and how to start a command in it; [`exec`] is the launcher's side.
 //!
-//! What holds: files are changed only beneath the writable folders (Landlock), no socket reaches
-//! anybody when the network is closed and some system calls are refused (seccomp), and all of that
-//! for every child too. What does not: reading is open, and Landlock knows no exceptions, so
-//! protected paths inside a writable folder are kept only with `bwrap`, which binds them read-only.
+//! Guaranteed, for every child process too: files are changed only beneath the writable folders
+//! (Landlock), no socket reaches another process when the network is closed, and some system calls are
+//! refused (seccomp). Not guaranteed: reading is not restricted, and Landlock has no exceptions, so
+//! protected paths inside a writable folder are protected only with `bwrap`, which binds them read-only.
 
 mod filter;
 mod launch;
-mod mark;
+mod report;
 mod support;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 pub use launch::{LaunchError, exec};
-pub(crate) use mark::{MARK_BYTES_MAX, Start, TOKEN_VARIABLE, Token};
-pub use support::Support;
+pub(crate) use report::{LaunchReport, REPORT_BYTES_MAX, TOKEN_VARIABLE, Token};
+pub use support::SandboxSupport;
 
 /// Whether a command may use the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// No socket of any kind reaches anybody.
+    /// No socket of any kind reaches another process.
     Closed,
-    /// All of it.
+    /// It may.
     Open,
 }
 
@@ -36,8 +36,8 @@ pub struct Confinement {
     /// The folders it may change, as absolute paths; each must exist. The system's temporary folder
     /// and a few devices come with them.
     pub writable: Vec<PathBuf>,
-    /// What it may not change inside of them, where the launcher can see to that. What does not
-    /// exist is left out.
+    /// Paths inside them that it may not change; only `bwrap` enforces that. A path that does not
+    /// exist is ignored.
     pub protected: Vec<PathBuf>,
     /// Whether it may use the network.
     pub network: Network,
@@ -63,38 +63,38 @@ impl Launcher {
         Self { bwrap: Some(bwrap.into()), ..self }
     }
 
-    /// The words that come before a command's own.
+    /// Returns the arguments that come before the command's own.
     #[must_use]
     pub fn prefix(&self, confinement: &Confinement) -> Vec<OsString> {
-        let mut words = Vec::new();
+        let mut argv = Vec::new();
         if let Some(bwrap) = &self.bwrap
             && !confinement.protected.is_empty()
         {
-            words.extend([bwrap.into(), "--die-with-parent".into()]);
-            words.extend(["--dev-bind".into(), "/".into(), "/".into()]);
+            argv.extend([bwrap.into(), "--die-with-parent".into()]);
+            argv.extend(["--dev-bind".into(), "/".into(), "/".into()]);
             for path in confinement.pinned() {
-                words.extend(["--bind-try".into(), path.into(), path.into()]);
+                argv.extend(["--bind-try".into(), path.into(), path.into()]);
             }
             for path in &confinement.protected {
-                words.extend(["--ro-bind-try".into(), path.into(), path.into()]);
+                argv.extend(["--ro-bind-try".into(), path.into(), path.into()]);
             }
-            words.push("--".into());
+            argv.push("--".into());
         }
-        words.extend([self.program.clone().into(), "confined".into()]);
+        argv.extend([self.program.clone().into(), "confined".into()]);
         for path in &confinement.writable {
-            words.extend(["--write".into(), path.into()]);
+            argv.extend(["--write".into(), path.into()]);
         }
         if confinement.network == Network::Open {
-            words.push("--network".into());
+            argv.push("--network".into());
         }
-        words.push("--".into());
-        words
+        argv.push("--".into());
+        argv
     }
 }
 
 impl Confinement {
-    /// The folders on the way from a writable one to a protected path, outermost first. Were they
-    /// not mounts of their own, one could be moved away with all that is in it and replaced.
+    /// The folders between a writable one and a protected path, outermost first. Each becomes a mount
+    /// of its own: otherwise it could be moved away with its contents and replaced.
     fn pinned(&self) -> Vec<&Path> {
         let mut pinned = Vec::new();
         for path in &self.protected {
@@ -129,11 +129,11 @@ mod tests {
     }
 
     fn text(words: Vec<OsString>) -> Vec<String> {
-        words.into_iter().map(|word| word.into_string().unwrap()).collect()
+        argv.into_iter().map(|word| word.into_string().unwrap()).collect()
     }
 
     #[test]
-    fn the_launcher_is_told_what_is_open() {
+    fn the_launcher_gets_the_writable_folders_and_the_network() {
         let launcher = Launcher::new("/bin/windlass");
         assert_eq!(
             text(launcher.prefix(&confinement(Network::Closed))),
@@ -148,7 +148,7 @@ mod tests {
         let launcher = Launcher::new("/bin/windlass").with_bwrap("/bin/bwrap");
         let words = text(launcher.prefix(&confinement(Network::Closed))).join(" ");
         assert!(
-            words.starts_with(
+            argv.starts_with(
                 "/bin/bwrap --die-with-parent --dev-bind / / --bind-try /w/.git /w/.git \
                  --bind-try /w/.git/a /w/.git/a --ro-bind-try /w/.windlass /w/.windlass \
                  --ro-bind-try /w/.git/hooks /w/.git/hooks --ro-bind-try /w/.git/a/b /w/.git/a/b \

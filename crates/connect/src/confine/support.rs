@@ -1,25 +1,25 @@
-//! What the running kernel can do.
+//! The sandbox features of the running Linux kernel.
 
 use std::sync::OnceLock;
 
-/// What the running kernel can do to confine a command.
+/// The sandbox features of the running Linux kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Support {
-    /// The newest version of Landlock's interface that we use and it has; 0 is none.
+pub struct SandboxSupport {
+    /// The newest version of Landlock's interface that it has and we use; 0 is none.
     pub landlock: u8,
     /// Whether it filters system calls.
     pub seccomp: bool,
 }
 
-impl Support {
-    /// Asks the kernel, once.
+impl SandboxSupport {
+    /// Asks the kernel, once in the life of the process.
     #[must_use]
-    pub fn here() -> Self {
-        static HERE: OnceLock<Support> = OnceLock::new();
-        *HERE.get_or_init(probe)
+    pub fn detect() -> Self {
+        static DETECTED: OnceLock<SandboxSupport> = OnceLock::new();
+        *DETECTED.get_or_init(probe)
     }
 
-    /// Says why nothing can be confined here, if that is so.
+    /// Returns why no command can be confined; `None` when commands can be.
     #[must_use]
     pub const fn problem(self) -> Option<&'static str> {
         match (self.landlock, self.seccomp) {
@@ -29,7 +29,7 @@ impl Support {
         }
     }
 
-    /// Says what stays open on an older kernel, if anything does.
+    /// Returns what an older kernel does not prevent; `None` when nothing is missing.
     #[must_use]
     pub const fn gap(self) -> Option<&'static str> {
         match self.landlock {
@@ -42,12 +42,12 @@ impl Support {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn probe() -> Support {
-    Support { landlock: 0, seccomp: false }
+fn probe() -> SandboxSupport {
+    SandboxSupport { landlock: 0, seccomp: false }
 }
 
 #[cfg(target_os = "linux")]
-fn probe() -> Support {
+fn probe() -> SandboxSupport {
     use landlock::{
         ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, Ruleset,
         RulesetAttr as _, Scope,
@@ -64,7 +64,7 @@ fn probe() -> Support {
     ];
     let landlock = steps.iter().zip(1..).take_while(|(has, _)| **has).last();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    Support {
+    SandboxSupport {
         landlock: landlock.map_or(0, |(_, step)| step),
         seccomp: status.lines().any(|line| line.starts_with("Seccomp:")),
     }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_either_is_a_problem() {
-        let support = |landlock, seccomp| Support { landlock, seccomp };
+        let support = |landlock, seccomp| SandboxSupport { landlock, seccomp };
         assert!(support(0, true).problem().unwrap().contains("Landlock"));
         assert!(support(6, false).problem().unwrap().contains("seccomp"));
         assert_eq!(support(1, true).problem(), None);

@@ -20,19 +20,19 @@ use tokio::time::{Instant, timeout, timeout_at};
 use windlass_kernel::{Code, RiskLevel};
 
 use super::http;
-use super::link::{Link, ResultLimit};
+use super::state::{ConnectionState, ResultLimit};
 use super::stdio::{self, Server};
 use super::tools::{self, Page, ServerDescription, ToolDescription};
 use super::wire::Answer;
-use crate::trouble::Trouble;
+use crate::call_failure::CallFailure;
 use crate::{Certainty, Target};
 
 const TOOL_PAGES_MAX: usize = 100;
 const TOOLS_MAX: usize = 10_000;
-/// How long a server may take to show that it lives.
+/// How long a server may take to answer a ping.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Of what the server is told in passing.
-const COURTESY: Duration = Duration::from_secs(1);
+/// The limit for messages whose arrival does not matter.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One tool call.
 pub(crate) struct Call {
@@ -55,7 +55,7 @@ pub(crate) struct Deadline {
 impl Deadline {
     pub fn after(timeout: Duration) -> Self {
         let now = Instant::now();
-        // A year is for ever.
+        // Longer than a year is treated as a year.
         let at = now.checked_add(timeout.min(Duration::from_secs(31_536_000))).unwrap_or(now);
         Self { at, timeout }
     }
@@ -64,79 +64,79 @@ impl Deadline {
 /// A connection whose handshake is done.
 pub(crate) struct Connection {
     service: RunningService<RoleClient, ClientConfig>,
-    link: Arc<Link>,
+    state: Arc<ConnectionState>,
     tools: Mutex<Option<Arc<[ToolDescription]>>>,
-    /// A request has timed out: the server may hang.
+    /// Set when a request has timed out: the server may hang.
     suspect: AtomicBool,
     over_http: bool,
-    /// Held to be dropped.
+    /// Stopped when the connection is dropped.
     server: Option<Server>,
 }
 
 impl Connection {
-    /// Starts or reaches the server and shakes hands.
-    pub async fn open(target: &Target) -> Result<Self, Trouble> {
+    /// Starts or reaches the server and does the handshake.
+    pub async fn open(target: &Target) -> Result<Self, CallFailure> {
         let connection = Self::try_open(target).await;
-        connection.map_err(Trouble::before_dispatch)
+        connection.map_err(CallFailure::before_dispatch)
     }
 
-    async fn try_open(target: &Target) -> Result<Self, Trouble> {
-        let (service, link, server) = match target {
+    async fn try_open(target: &Target) -> Result<Self, CallFailure> {
+        let (service, state, server) = match target {
             Target::Command { .. } => {
                 let message = "a command is not an MCP server";
-                return Err(Trouble::internal(Certainty::DidNotRun, message));
+                return Err(CallFailure::internal(Certainty::DidNotRun, message));
             }
             Target::McpStdio { command, env, cwd, .. } => {
-                let (server, transport, link) = stdio::start(command, env, cwd)?;
+                let (server, transport, state) = stdio::start(command, env, cwd)?;
                 match client().serve(transport).await {
-                    Ok(service) => (service, link, Some(server)),
+                    Ok(service) => (service, state, Some(server)),
                     // How it died says more than that it does not answer.
-                    Err(error) => match timeout(COURTESY, link.wait_end()).await {
-                        Ok(trouble) => return Err(trouble),
+                    Err(error) => match timeout(NOTICE_TIMEOUT, state.wait_end()).await {
+                        Ok(failure) => return Err(failure),
                         Err(_) => return Err(handshake(error)),
                     },
                 }
             }
             Target::McpHttp { url, bearer, .. } => {
-                let (transport, link) = http::prepare(url, bearer.as_deref())?;
+                let (transport, state) = http::prepare(url, bearer.as_deref())?;
                 let service = client().serve(transport).await.map_err(handshake)?;
-                (service, link, None)
+                (service, state, None)
             }
         };
         let connection = Self {
             service,
-            link,
+            state,
             tools: Mutex::new(None),
             suspect: AtomicBool::new(false),
             over_http: server.is_none(),
             server,
         };
-        match connection.link.protocol() {
+        match connection.state.protocol() {
             Some(version) if known(version) => Ok(connection),
             version => {
                 let version = version.unwrap_or("none");
                 let message = format!("the server wants protocol version `{version}`");
-                Err(Trouble::protocol(Certainty::DidNotRun, message))
+                Err(CallFailure::protocol(Certainty::DidNotRun, message))
             }
         }
     }
 
-    /// Ends it and waits until the server is gone.
+    /// Closes it and waits until the server has exited.
     pub async fn close(self) {
         let Self { mut service, server, .. } = self;
-        let _ = service.close_with_timeout(COURTESY).await;
+        let _ = service.close_with_timeout(NOTICE_TIMEOUT).await;
         let _ = tokio::task::spawn_blocking(move || server.map(Server::stop)).await;
     }
 
-    /// Whether it is certainly of no more use.
+    /// Whether it has ended.
     pub fn is_over(&self) -> bool {
-        self.link.ended().is_some() || self.service.peer().is_transport_closed()
+        self.state.ended().is_some() || self.service.peer().is_transport_closed()
     }
 
-    /// Makes sure that the server is there and knows us, where that cannot be seen: over HTTP it may
-    /// have been restarted or have closed an idle connection, and a call lost that way would be an
-    /// uncertain one. A server that has let a request time out may hang.
-    pub async fn check(&self, deadline: Deadline) -> Result<(), Trouble> {
+    /// Pings the server where its state is not known: over HTTP it may have been restarted or have
+    /// closed an idle connection, and the outcome of a call lost that way would be unknown. A server
+    /// that has let a request time out may hang.
+    pub async fn check(&self, deadline: Deadline) -> Result<(), CallFailure> {
         if !self.over_http && !self.suspect.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -145,13 +145,13 @@ impl Connection {
         let ping = ClientRequest::PingRequest(PingRequest::default());
         self.request(ping, RequestMetaObject::new(), limit)
             .await
-            .map_err(Trouble::before_dispatch)?;
+            .map_err(CallFailure::before_dispatch)?;
         self.suspect.store(false, Ordering::Release);
         Ok(())
     }
 
     /// Calls a tool, once.
-    pub async fn call(&self, call: &Call) -> Result<Value, Trouble> {
+    pub async fn call(&self, call: &Call) -> Result<Value, CallFailure> {
         let tools = self.tools(call.deadline).await?;
         tools::check(&tools, &call.tool, call.class)?;
         let mut params = CallToolRequestParams::new(call.tool.clone());
@@ -166,36 +166,37 @@ impl Connection {
         self.request(ClientRequest::CallToolRequest(request), meta, call.deadline).await
     }
 
-    /// Asks the server who it is and what it can do.
-    pub async fn describe(&self, deadline: Deadline) -> Result<ServerDescription, Trouble> {
+    /// Asks the server for its name, version and tools.
+    pub async fn describe(&self, deadline: Deadline) -> Result<ServerDescription, CallFailure> {
         let info = self.service.peer().peer_info();
         let server = info.as_ref().and_then(|info| info.server_info.as_ref());
         Ok(ServerDescription {
             name: server.map(|server| server.name.clone()).unwrap_or_default(),
             version: server.map(|server| server.version.clone()).unwrap_or_default(),
-            protocol: self.link.protocol().unwrap_or_default().to_owned(),
-            tools: self.list(deadline).await.map_err(Trouble::before_dispatch)?,
+            protocol: self.state.protocol().unwrap_or_default().to_owned(),
+            tools: self.list(deadline).await.map_err(CallFailure::before_dispatch)?,
         })
     }
 
-    /// The tools, asked for once unless the server announces a change.
-    async fn tools(&self, deadline: Deadline) -> Result<Arc<[ToolDescription]>, Trouble> {
+    /// The tools, requested once unless the server announces a change.
+    async fn tools(&self, deadline: Deadline) -> Result<Arc<[ToolDescription]>, CallFailure> {
         let Ok(mut tools) = timeout_at(deadline.at, self.tools.lock()).await else {
             let what = "the server did not list its tools";
-            return Err(Trouble::timeout(Certainty::DidNotRun, deadline.timeout, what));
+            return Err(CallFailure::timeout(Certainty::DidNotRun, deadline.timeout, what));
         };
-        if self.link.take_tools_stale() {
+        if self.state.take_tools_stale() {
             *tools = None;
         }
         if let Some(tools) = &*tools {
             return Ok(Arc::clone(tools));
         }
-        let list: Arc<[_]> = self.list(deadline).await.map_err(Trouble::before_dispatch)?.into();
+        let list: Arc<[_]> =
+            self.list(deadline).await.map_err(CallFailure::before_dispatch)?.into();
         *tools = Some(Arc::clone(&list));
         Ok(list)
     }
 
-    async fn list(&self, deadline: Deadline) -> Result<Vec<ToolDescription>, Trouble> {
+    async fn list(&self, deadline: Deadline) -> Result<Vec<ToolDescription>, CallFailure> {
         let mut tools = Vec::new();
         let mut cursor = None;
         for _ in 0..TOOL_PAGES_MAX {
@@ -203,7 +204,7 @@ impl Connection {
             let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(params));
             let answer = self.request(request, RequestMetaObject::new(), deadline).await;
             let page: Page =
-                serde_json::from_value(answer.map_err(not_the_tool)?).map_err(|error| {
+                serde_json::from_value(answer.map_err(as_protocol_error)?).map_err(|error| {
                     protocol(format!("the server's tool list is malformed: {error}"))
                 })?;
             cursor.clone_from(&page.next_cursor);
@@ -226,7 +227,7 @@ impl Connection {
         request: ClientRequest,
         meta: RequestMetaObject,
         deadline: Deadline,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Value, CallFailure> {
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let sent = self.service.peer().send_request_with_option(request, options);
         let mut handle = sent.await.map_err(|_| self.gone().stale())?;
@@ -236,27 +237,30 @@ impl Connection {
             Ok(Err(_)) => Err(self.gone()),
             Err(_) => {
                 self.suspect.store(true, Ordering::Release);
-                // Forgotten at once, even when the server does not hear of it.
-                self.link.abandon(&handle.id);
+                // Dropped at once, even when the server does not get the cancellation.
+                self.state.abandon(&handle.id);
                 let cancel = handle.cancel(Some("the time is up".to_owned()));
-                let _ = timeout(COURTESY, cancel).await;
+                let _ = timeout(NOTICE_TIMEOUT, cancel).await;
                 let what = "the server did not answer";
-                Err(Trouble::timeout(Certainty::Unknown, deadline.timeout, what))
+                Err(CallFailure::timeout(Certainty::Unknown, deadline.timeout, what))
             }
         }
     }
 
-    fn gone(&self) -> Trouble {
-        self.link.ended().unwrap_or_else(|| {
-            Trouble::unavailable(Certainty::Unknown, "the connection to the server is closed")
+    fn gone(&self) -> CallFailure {
+        self.state.ended().unwrap_or_else(|| {
+            CallFailure::unavailable(Certainty::Unknown, "the connection to the server is closed")
         })
     }
 
-    fn service_error(&self, error: ServiceError) -> Trouble {
+    fn service_error(&self, error: ServiceError) -> CallFailure {
         match error {
             ServiceError::McpError(error) => {
                 let code = error.code.0;
-                Trouble::failed(format!("the server answered with error {code}: {}", error.message))
+                CallFailure::failed(format!(
+                    "the server answered with error {code}: {}",
+                    error.message
+                ))
             }
             ServiceError::TransportSend(error) => transport(error),
             ServiceError::TransportClosed => self.gone(),
@@ -270,7 +274,7 @@ impl Connection {
     }
 }
 
-/// Who we say we are; nothing is offered to a server.
+/// Our name and version; no capability is offered to a server.
 fn client() -> ClientConfig {
     let name = Implementation::new("windlass", env!("CARGO_PKG_VERSION"));
     ClientConfig::new(ClientCapabilities::default(), name)
@@ -281,57 +285,57 @@ fn known(version: &str) -> bool {
     ProtocolVersion::KNOWN_VERSIONS.iter().any(|known| known.to_string() == version)
 }
 
-fn protocol(message: impl AsRef<str>) -> Trouble {
-    Trouble::protocol(Certainty::Unknown, message)
+fn protocol(message: impl AsRef<str>) -> CallFailure {
+    CallFailure::protocol(Certainty::Unknown, message)
 }
 
-/// An error answer to a request that is not the tool's own is a matter of the protocol.
-fn not_the_tool(trouble: Trouble) -> Trouble {
-    if trouble.code == Code::ToolFailed { protocol(trouble.message) } else { trouble }
+/// An error answer to a request other than a tool call is a protocol error.
+fn as_protocol_error(failure: CallFailure) -> CallFailure {
+    if failure.code == Code::ToolFailed { protocol(failure.message) } else { failure }
 }
 
-fn arguments(args: &Value) -> Result<JsonObject, Trouble> {
+fn arguments(args: &Value) -> Result<JsonObject, CallFailure> {
     match args {
         Value::Object(map) => Ok(map.clone()),
         Value::Null => Ok(JsonObject::new()),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             let message = "the arguments of an MCP tool are a JSON object";
-            Err(Trouble::protocol(Certainty::DidNotRun, message))
+            Err(CallFailure::protocol(Certainty::DidNotRun, message))
         }
     }
 }
 
-/// Unpacks what the transport packed.
-fn answer(result: ServerResult) -> Result<Value, Trouble> {
+/// Unwraps an answer that the transport wrapped.
+fn answer(result: ServerResult) -> Result<Value, CallFailure> {
     let ServerResult::CustomResult(CustomResult(value)) = result else {
-        return Err(Trouble::internal(Certainty::Unknown, "an answer of an unexpected kind"));
+        return Err(CallFailure::internal(Certainty::Unknown, "an answer of an unexpected kind"));
     };
     match serde_json::from_value(value) {
         Ok(Answer::Ok(value)) => Ok(value),
         Ok(Answer::TooLarge(bytes_max)) => {
             let message = format!("the tool's result is longer than {bytes_max} bytes");
-            Err(Trouble::too_large(Certainty::Unknown, message))
+            Err(CallFailure::too_large(Certainty::Unknown, message))
         }
         Ok(Answer::Invalid(message)) => Err(protocol(message)),
-        Err(error) => Err(Trouble::internal(Certainty::Unknown, error.to_string())),
+        Err(error) => Err(CallFailure::internal(Certainty::Unknown, error.to_string())),
     }
 }
 
-fn transport(error: DynamicTransportError) -> Trouble {
-    match error.error.downcast::<Trouble>() {
-        Ok(trouble) => *trouble,
-        Err(error) => Trouble::internal(Certainty::Unknown, error.to_string()),
+fn transport(error: DynamicTransportError) -> CallFailure {
+    match error.error.downcast::<CallFailure>() {
+        Ok(failure) => *failure,
+        Err(error) => CallFailure::internal(Certainty::Unknown, error.to_string()),
     }
 }
 
-fn handshake(error: ClientInitializeError) -> Trouble {
+fn handshake(error: ClientInitializeError) -> CallFailure {
     match error {
         ClientInitializeError::TransportError { error, .. } => transport(error),
         ClientInitializeError::JsonRpcError(error) => {
             protocol(format!("the server refused the handshake: {}", error.message))
         }
         ClientInitializeError::ConnectionClosed(_) => {
-            Trouble::unavailable(Certainty::DidNotRun, "the server closed the connection")
+            CallFailure::unavailable(Certainty::DidNotRun, "the server closed the connection")
         }
         ClientInitializeError::ExpectedInitResponse(_)
         | ClientInitializeError::ExpectedInitResult(_)

@@ -1,7 +1,7 @@
-//! An MCP server over streamable HTTP: each message of ours is one POST, whose body is the answer.
+//! An MCP server over streamable HTTP: each message of ours is one POST, whose response has the answer.
 //!
-//! No stream is opened for what the server might want to say by itself, a stream that ends before its
-//! answer is not resumed, redirects are not followed, and no request is ever sent twice.
+//! No stream is opened for messages that the server sends unasked, a stream that ends before its answer
+//! is not resumed, redirects are not followed, and no request is ever sent twice.
 
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
@@ -14,15 +14,15 @@ use rmcp::model::{ClientJsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::sync::mpsc;
 
-use super::link::{ENVELOPE_BYTES_MAX, Link, Outgoing};
 use super::sse::Events;
+use super::state::{ConnectionState, ENVELOPE_BYTES_MAX, Outgoing};
 use crate::Certainty;
-use crate::trouble::Trouble;
+use crate::call_failure::CallFailure;
 
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-/// Of what the server is told in passing: a refusal, the end of a session.
-const COURTESY: Duration = Duration::from_secs(1);
+/// The limit for messages whose arrival does not matter: a refusal, the end of a session.
+const NOTICE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long an idle connection is kept; many servers close theirs after five seconds.
 const IDLE: Duration = Duration::from_secs(4);
@@ -38,15 +38,15 @@ struct Endpoint {
     client: Client,
     url: Url,
     session: OnceLock<HeaderValue>,
-    link: Arc<Link>,
+    state: Arc<ConnectionState>,
 }
 
 /// Prepares a connection; nothing is sent yet.
 pub(crate) fn prepare(
     url: &str,
     bearer: Option<&str>,
-) -> Result<(HttpTransport, Arc<Link>), Trouble> {
-    let refuse = |why: String| Trouble::unavailable(Certainty::DidNotRun, why);
+) -> Result<(HttpTransport, Arc<ConnectionState>), CallFailure> {
+    let refuse = |why: String| CallFailure::unavailable(Certainty::DidNotRun, why);
     let url = Url::parse(url).map_err(|error| refuse(format!("the URL is invalid: {error}")))?;
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("application/json, text/event-stream"));
@@ -57,7 +57,7 @@ pub(crate) fn prepare(
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    // Fails when another part of the program was first, which is as good.
+    // Fails when another part of the program has installed it already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .default_headers(headers)
@@ -76,10 +76,10 @@ pub(crate) fn prepare(
         builder = builder.no_proxy();
     }
     let client = builder.build().map_err(|error| refuse(explain(error)))?;
-    let (link, inbox) = Link::new();
+    let (state, inbox) = ConnectionState::new();
     let session = OnceLock::new();
-    let endpoint = Arc::new(Endpoint { client, url, session, link: Arc::clone(&link) });
-    Ok((HttpTransport { inbox, endpoint }, link))
+    let endpoint = Arc::new(Endpoint { client, url, session, state: Arc::clone(&state) });
+    Ok((HttpTransport { inbox, endpoint }, state))
 }
 
 pub(crate) fn is_loopback(url: &Url) -> bool {
@@ -87,7 +87,7 @@ pub(crate) fn is_loopback(url: &Url) -> bool {
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// An error with its causes, without the address, which may hold a secret.
+/// The text of an error with its causes, without the address, which may hold a secret.
 pub(crate) fn explain(error: reqwest::Error) -> String {
     let error = error.without_url();
     let mut text = error.to_string();
@@ -110,27 +110,27 @@ impl Endpoint {
         if let Some(session) = self.session.get() {
             headers.insert(SESSION, session.clone());
         }
-        if let Some(Ok(version)) = self.link.protocol().map(HeaderValue::from_str) {
+        if let Some(Ok(version)) = self.state.protocol().map(HeaderValue::from_str) {
             headers.insert(VERSION, version);
         }
         headers
     }
 
-    /// Sends a message; for a request, waits until its answer has been taken.
+    /// Sends a message; for a request, waits until its answer has been handled.
     async fn send(
         &self,
         message: &ClientJsonRpcMessage,
         request: Option<(RequestId, usize)>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallFailure> {
         let body = serde_json::to_vec(message).map_err(|error| {
-            Trouble::internal(Certainty::DidNotRun, format!("no JSON: {error}"))
+            CallFailure::internal(Certainty::DidNotRun, format!("no JSON: {error}"))
         })?;
         let sent = self.client.post(self.url.clone()).headers(self.session_headers()).body(body);
         let response = sent.send().await.map_err(|error| {
             let not_sent = error.is_connect() || error.is_builder();
             let message = format!("cannot reach the server: {}", explain(error));
-            let trouble = Trouble::unavailable(Certainty::Unknown, message);
-            if not_sent { trouble.stale() } else { trouble }
+            let failure = CallFailure::unavailable(Certainty::Unknown, message);
+            if not_sent { failure.stale() } else { failure }
         })?;
         let status = response.status();
         let Some((id, bytes_max)) = request else {
@@ -144,13 +144,13 @@ impl Endpoint {
         self.receive(response, &id, bytes_max.saturating_add(ENVELOPE_BYTES_MAX)).await
     }
 
-    /// Takes the answer to a request from the body.
+    /// Handles the response to a request.
     async fn receive(
         &self,
         response: Response,
         id: &RequestId,
         bytes_max: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallFailure> {
         let status = response.status();
         let kind = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let kind = kind.unwrap_or_default().split(';').next().unwrap_or_default().trim();
@@ -159,9 +159,9 @@ impl Endpoint {
             (true, "application/json") => self.receive_json(response, id, bytes_max).await,
             (true, other) => {
                 let message = format!("the server answered {status} with `{other}`, not JSON");
-                Err(Trouble::protocol(Certainty::Unknown, message))
+                Err(CallFailure::protocol(Certainty::Unknown, message))
             }
-            // It may say more than the status does.
+            // The body may say more than the status does.
             (false, "application/json") => {
                 let answered = self.receive_json(response, id, bytes_max).await;
                 answered.map_err(|_| self.refused(status))
@@ -175,7 +175,7 @@ impl Endpoint {
         mut response: Response,
         id: &RequestId,
         bytes_max: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallFailure> {
         let length = response.content_length().unwrap_or(0);
         let mut body = Vec::new();
         if length > u64::try_from(bytes_max).unwrap_or(u64::MAX) {
@@ -187,10 +187,10 @@ impl Endpoint {
             }
             body.extend_from_slice(&chunk);
         }
-        if self.take(&body).await?.as_ref() == Some(id) {
+        if self.handle(&body).await?.as_ref() == Some(id) {
             return Ok(());
         }
-        Err(Trouble::protocol(Certainty::Unknown, "the server answered something else"))
+        Err(CallFailure::protocol(Certainty::Unknown, "the server answered something else"))
     }
 
     async fn receive_events(
@@ -198,44 +198,44 @@ impl Endpoint {
         mut response: Response,
         id: &RequestId,
         bytes_max: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CallFailure> {
         let mut events = Events::new(bytes_max);
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
             let messages = events.push(&chunk).map_err(|_| too_large(bytes_max))?;
             for message in messages {
-                if self.take(&message).await?.as_ref() == Some(id) {
+                if self.handle(&message).await?.as_ref() == Some(id) {
                     return Ok(());
                 }
             }
         }
         let message = "the server closed the stream before it answered";
-        Err(Trouble::unavailable(Certainty::Unknown, message))
+        Err(CallFailure::unavailable(Certainty::Unknown, message))
     }
 
-    /// Takes one message; what the server asks for is refused on the way.
-    async fn take(&self, text: &[u8]) -> Result<Option<RequestId>, Trouble> {
-        let (answered, owed) = self
-            .link
-            .take(text)
+    /// Handles one message; a request of the server is answered at once.
+    async fn handle(&self, text: &[u8]) -> Result<Option<RequestId>, CallFailure> {
+        let (answered, reply) = self
+            .state
+            .handle(text)
             .await
-            .map_err(|message| Trouble::protocol(Certainty::Unknown, message))?;
-        if let Some(message) = owed {
-            // Whether it hears the refusal is the server's affair.
-            let refusal = Box::pin(self.send(&message, None));
-            let _ = tokio::time::timeout(COURTESY, refusal).await;
+            .map_err(|message| CallFailure::protocol(Certainty::Unknown, message))?;
+        if let Some(message) = reply {
+            // Whether the reply arrives does not matter to the call.
+            let send = Box::pin(self.send(&message, None));
+            let _ = tokio::time::timeout(NOTICE_TIMEOUT, send).await;
         }
         Ok(answered)
     }
 
-    /// What a status without an answer means.
-    fn refused(&self, status: StatusCode) -> Trouble {
+    /// The failure that a status without an answer means.
+    fn refused(&self, status: StatusCode) -> CallFailure {
         if status == StatusCode::NOT_FOUND && self.has_session() {
-            let trouble = Trouble::unavailable(
+            let failure = CallFailure::unavailable(
                 Certainty::DidNotRun,
                 "the server no longer knows the session (HTTP 404)",
             );
-            self.link.end(trouble.clone());
-            return trouble;
+            self.state.end(failure.clone());
+            return failure;
         }
         if status.is_redirection() {
             let certainty = match status {
@@ -245,7 +245,7 @@ impl Endpoint {
                 _ => Certainty::Unknown,
             };
             let message = format!("the server redirects (HTTP {status}), which is not followed");
-            return Trouble::protocol(certainty, message);
+            return CallFailure::protocol(certainty, message);
         }
         let certainty = match status.as_u16() {
             401 | 403 | 404 | 405 | 406 | 413 | 415 | 429 => Certainty::DidNotRun,
@@ -253,8 +253,8 @@ impl Endpoint {
         };
         let message = format!("the server answered HTTP {status}");
         match status.as_u16() {
-            400 | 405 | 406 | 415 | 422 => Trouble::protocol(certainty, message),
-            _ => Trouble::unavailable(certainty, message),
+            400 | 405 | 406 | 415 | 422 => CallFailure::protocol(certainty, message),
+            _ => CallFailure::unavailable(certainty, message),
         }
     }
 
@@ -262,36 +262,36 @@ impl Endpoint {
     async fn close(&self) {
         if self.has_session() {
             let delete = self.client.delete(self.url.clone()).headers(self.session_headers());
-            let _ = tokio::time::timeout(COURTESY, delete.send()).await;
+            let _ = tokio::time::timeout(NOTICE_TIMEOUT, delete.send()).await;
         }
     }
 }
 
-fn too_large(bytes_max: usize) -> Trouble {
+fn too_large(bytes_max: usize) -> CallFailure {
     let message = format!("the server sent a message of more than {bytes_max} bytes");
-    Trouble::too_large(Certainty::Unknown, message)
+    CallFailure::too_large(Certainty::Unknown, message)
 }
 
-fn broken(error: reqwest::Error) -> Trouble {
+fn broken(error: reqwest::Error) -> CallFailure {
     let message = format!("the connection broke before the answer: {}", explain(error));
-    Trouble::unavailable(Certainty::Unknown, message)
+    CallFailure::unavailable(Certainty::Unknown, message)
 }
 
 impl Transport<RoleClient> for HttpTransport {
-    type Error = Trouble;
+    type Error = CallFailure;
 
     fn send(
         &mut self,
         message: ClientJsonRpcMessage,
-    ) -> impl Future<Output = Result<(), Trouble>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), CallFailure>> + Send + 'static {
         let endpoint = Arc::clone(&self.endpoint);
         let (request, abandoned) = match Outgoing::of(&message) {
             Outgoing::Request(id, bytes_max) => {
-                let abandoned = endpoint.link.register(id.clone(), bytes_max);
+                let abandoned = endpoint.state.register(id.clone(), bytes_max);
                 (Some((id, bytes_max)), Some(abandoned))
             }
             Outgoing::Cancel(id) => {
-                endpoint.link.abandon(&id);
+                endpoint.state.abandon(&id);
                 (None, None)
             }
             Outgoing::Other => (None, None),
@@ -301,7 +301,7 @@ impl Transport<RoleClient> for HttpTransport {
             tokio::select! {
                 biased;
                 sent = endpoint.send(&message, request) => sent,
-                // Nobody waits for the answer: hang up.
+                // The caller has stopped waiting: drop the response.
                 () = abandoned.notified() => Ok(()),
             }
         }
@@ -311,7 +311,7 @@ impl Transport<RoleClient> for HttpTransport {
         self.inbox.recv().await
     }
 
-    async fn close(&mut self) -> Result<(), Trouble> {
+    async fn close(&mut self) -> Result<(), CallFailure> {
         self.endpoint.close().await;
         Ok(())
     }

@@ -1,9 +1,9 @@
-//! The client side of MCP: one connection, its transports, and what a server says of itself.
+//! The client side of MCP: connections, their transports, and descriptions of servers.
 
 mod connection;
 mod http;
-mod link;
 mod sse;
+mod state;
 mod stdio;
 mod tools;
 mod wire;

@@ -4,7 +4,7 @@
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct EventTooLarge;
 
-/// Takes bytes as they come and gives the data of whole events.
+/// Reassembles events from chunks of bytes.
 pub(crate) struct Events {
     line: Vec<u8>,
     data: Vec<u8>,

@@ -13,34 +13,34 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
-use super::link::{Link, Outgoing};
+use super::state::{ConnectionState, Outgoing};
 use crate::Certainty;
-use crate::process::{self, Group, Input};
-use crate::trouble::Trouble;
+use crate::call_failure::CallFailure;
+use crate::process::{self, ChildInput, ProcessGroup};
 
-/// How much of what the server writes to its error stream is kept, from the end.
+/// How much of the server's error stream is kept, from its end.
 const STDERR_BYTES_MAX: usize = 2048;
 /// How long a server that closed its output may take to exit.
 const EXIT_WAIT: Duration = Duration::from_millis(500);
-/// How long a server may take to end by itself when it is no longer needed.
+/// How long a server may take to exit after it was asked to.
 const STOP_GRACE: Duration = Duration::from_millis(500);
-/// Of our end of the pipe.
+/// The size of our read buffer.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 type Writer = Arc<AsyncMutex<Option<pipe::Sender>>>;
 type Tail = Arc<Mutex<VecDeque<u8>>>;
 
-/// The server's process. Dropping it ends the process and all its children.
+/// The server's process. Dropping it stops the process and all its children.
 pub(crate) struct Server {
-    group: Arc<Mutex<Option<Group>>>,
+    group: Arc<Mutex<Option<ProcessGroup>>>,
 }
 
 impl Server {
-    fn take(&self) -> Option<Group> {
+    fn take(&self) -> Option<ProcessGroup> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Ends the process and waits until it is gone.
+    /// Stops the process and waits until it has exited.
     pub fn stop(self) {
         if let Some(mut group) = self.take() {
             group.stop(STOP_GRACE);
@@ -52,7 +52,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let Some(mut group) = self.take() else { return };
         match tokio::runtime::Handle::try_current() {
-            // Dropped by a task: those must not wait.
+            // Dropped by a task, which must not be blocked.
             Ok(runtime) => drop(runtime.spawn_blocking(move || group.stop(STOP_GRACE))),
             Err(_) => drop(group.stop(STOP_GRACE)),
         }
@@ -61,7 +61,7 @@ impl Drop for Server {
 
 /// The transport over a server's standard streams.
 pub(crate) struct StdioTransport {
-    link: Arc<Link>,
+    state: Arc<ConnectionState>,
     inbox: mpsc::Receiver<ServerJsonRpcMessage>,
     writer: Writer,
 }
@@ -71,14 +71,17 @@ pub(crate) fn start(
     command: &[String],
     env: &BTreeMap<String, String>,
     cwd: &Path,
-) -> Result<(Server, StdioTransport, Arc<Link>), Trouble> {
-    let (group, streams) = process::spawn(command, env, cwd, Input::Pipe)?;
+) -> Result<(Server, StdioTransport, Arc<ConnectionState>), CallFailure> {
+    let (group, streams) = process::spawn(command, env, cwd, ChildInput::Pipe)?;
     let no_pipe = |error: std::io::Error| {
-        Trouble::internal(Certainty::DidNotRun, format!("cannot use the server's streams: {error}"))
+        CallFailure::internal(
+            Certainty::DidNotRun,
+            format!("cannot use the server's streams: {error}"),
+        )
     };
     let stdin = streams
         .stdin
-        .ok_or_else(|| Trouble::internal(Certainty::DidNotRun, "the server has no input"))?;
+        .ok_or_else(|| CallFailure::internal(Certainty::DidNotRun, "the server has no input"))?;
     let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin)).map_err(no_pipe)?;
     let stdout = pipe::Receiver::from_owned_fd(streams.stdout.into()).map_err(no_pipe)?;
     let stderr = pipe::Receiver::from_owned_fd(streams.stderr.into()).map_err(no_pipe)?;
@@ -86,24 +89,24 @@ pub(crate) fn start(
     let exit = group.exit().try_clone().map_err(no_pipe)?;
     let exit = pipe::Receiver::from_owned_fd(exit.into()).map_err(no_pipe)?;
 
-    let (link, inbox) = Link::new();
+    let (state, inbox) = ConnectionState::new();
     let writer: Writer = Arc::new(AsyncMutex::new(Some(stdin)));
     let group = Arc::new(Mutex::new(Some(group)));
     let tail = Tail::default();
     let drained = tokio::spawn(drain(stderr, Arc::clone(&tail)));
-    let reader = Reader { link: Arc::clone(&link), writer: Arc::clone(&writer) };
-    let ending = Ending { group: Arc::clone(&group), tail, link: Arc::clone(&link) };
+    let reader = Reader { state: Arc::clone(&state), writer: Arc::clone(&writer) };
+    let shutdown = Shutdown { group: Arc::clone(&group), tail, state: Arc::clone(&state) };
     tokio::spawn(async move {
-        let trouble = tokio::select! {
+        let failure = tokio::select! {
             biased;
-            trouble = reader.run(stdout) => trouble,
+            failure = reader.run(stdout) => failure,
             // Its children may keep the stream open.
             () = exited(exit) => None,
         };
-        ending.run(trouble, drained).await;
+        shutdown.run(failure, drained).await;
     });
-    let transport = StdioTransport { link: Arc::clone(&link), inbox, writer };
-    Ok((Server { group }, transport, link))
+    let transport = StdioTransport { state: Arc::clone(&state), inbox, writer };
+    Ok((Server { group }, transport, state))
 }
 
 /// Waits until the process has exited and everything it wrote should have been read.
@@ -112,7 +115,7 @@ async fn exited(mut exit: pipe::Receiver) {
     tokio::time::sleep(EXIT_WAIT).await;
 }
 
-/// Reads the error stream for ever and keeps its end.
+/// Reads the error stream until it ends, and keeps the last bytes.
 async fn drain(mut stderr: pipe::Receiver, tail: Tail) {
     let mut chunk = [0; 4096];
     while let Ok(count @ 1..) = stderr.read(&mut chunk).await {
@@ -125,13 +128,13 @@ async fn drain(mut stderr: pipe::Receiver, tail: Tail) {
 
 /// Reads the server's messages until there are no more.
 struct Reader {
-    link: Arc<Link>,
+    state: Arc<ConnectionState>,
     writer: Writer,
 }
 
 impl Reader {
-    /// Tells why it ended: `None` is the end of the stream.
-    async fn run(&self, stdout: pipe::Receiver) -> Option<Trouble> {
+    /// Returns why it stopped; `None` is the end of the stream.
+    async fn run(&self, stdout: pipe::Receiver) -> Option<CallFailure> {
         let mut stdout = BufReader::with_capacity(BUFFER_BYTES, stdout);
         let mut line = Vec::new();
         loop {
@@ -145,28 +148,28 @@ impl Reader {
             if line.trim_ascii().is_empty() {
                 continue;
             }
-            let owed = match self.link.take(&line).await {
-                Ok((_, owed)) => owed,
-                Err(message) => return Some(Trouble::protocol(Certainty::Unknown, message)),
+            let reply = match self.state.handle(&line).await {
+                Ok((_, reply)) => reply,
+                Err(message) => return Some(CallFailure::protocol(Certainty::Unknown, message)),
             };
-            if let Some(message) = owed
-                && let Err(trouble) = write(&self.writer, &message).await
+            if let Some(message) = reply
+                && let Err(failure) = write(&self.writer, &message).await
             {
-                return Some(trouble);
+                return Some(failure);
             }
         }
     }
 
-    /// Reads one line, which never takes more memory than anything under way allows.
+    /// Reads one line of at most the length that the pending requests allow.
     async fn read_line(
         &self,
         stdout: &mut BufReader<pipe::Receiver>,
         line: &mut Vec<u8>,
-    ) -> Result<(), Option<Trouble>> {
+    ) -> Result<(), Option<CallFailure>> {
         loop {
             let available = stdout.fill_buf().await.map_err(|error| {
                 let message = format!("cannot read from the server: {error}");
-                Some(Trouble::unavailable(Certainty::Unknown, message))
+                Some(CallFailure::unavailable(Certainty::Unknown, message))
             })?;
             if available.is_empty() {
                 return Err(None);
@@ -174,13 +177,13 @@ impl Reader {
             let newline = available.iter().position(|byte| *byte == b'\n');
             let part = available.get(..newline.unwrap_or(available.len())).unwrap_or_default();
             let taken = part.len() + usize::from(newline.is_some());
-            // Asked for only when it matters: a line is mostly short.
+            // Computed only when it matters: most lines are short.
             if line.len() + part.len() > BUFFER_BYTES {
-                let bytes_max = self.link.message_bytes_max();
+                let bytes_max = self.state.message_bytes_max();
                 if line.len() + part.len() > bytes_max {
                     let message =
                         format!("the server sent a message of more than {bytes_max} bytes");
-                    return Err(Some(Trouble::too_large(Certainty::Unknown, message)));
+                    return Err(Some(CallFailure::too_large(Certainty::Unknown, message)));
                 }
             }
             line.extend_from_slice(part);
@@ -192,18 +195,18 @@ impl Reader {
     }
 }
 
-/// What is done when a server stops talking: it is ended, and everybody is told.
-struct Ending {
-    group: Arc<Mutex<Option<Group>>>,
+/// Ends the connection of a server whose output has ended, and stops its process.
+struct Shutdown {
+    group: Arc<Mutex<Option<ProcessGroup>>>,
     tail: Tail,
-    link: Arc<Link>,
+    state: Arc<ConnectionState>,
 }
 
-impl Ending {
-    async fn run(self, trouble: Option<Trouble>, drained: tokio::task::JoinHandle<()>) {
-        if let Some(trouble) = trouble {
-            // Nothing more can be learnt: tell at once, then end it.
-            self.link.end(trouble);
+impl Shutdown {
+    async fn run(self, failure: Option<CallFailure>, drained: tokio::task::JoinHandle<()>) {
+        if let Some(failure) = failure {
+            // The reason is known: end the connection first, then the process.
+            self.state.end(failure);
             let group = self.take_group();
             let _ = tokio::task::spawn_blocking(move || drop(group)).await;
             return;
@@ -211,47 +214,49 @@ impl Ending {
         let group = self.take_group();
         let exit = tokio::task::spawn_blocking(move || {
             let mut group = group?;
-            let by_itself = group.wait(EXIT_WAIT);
-            group.finish().map(|status| (by_itself, status))
+            let exited = group.wait(EXIT_WAIT);
+            group.finish().map(|status| (exited, status))
         });
         let how = match exit.await {
             Ok(Some((true, status))) => format!("the server {}", process::describe_exit(status)),
             Ok(Some((false, _))) => "the server closed its output".to_owned(),
             Ok(None) | Err(_) => "the server is gone".to_owned(),
         };
-        // All its processes are gone, so the stream ends; unless one has left the group.
+        // All its processes are gone, so the stream ends, unless one has left the process group.
         let _ = tokio::time::timeout(EXIT_WAIT, drained).await;
-        let said = {
+        let stderr = {
             let tail = self.tail.lock().unwrap_or_else(PoisonError::into_inner);
             let bytes: Vec<u8> = tail.iter().copied().collect();
             String::from_utf8_lossy(&bytes).trim().to_owned()
         };
-        let message = if said.is_empty() { how } else { format!("{how}; it wrote: {said}") };
-        self.link.end(Trouble::unavailable(Certainty::Unknown, message));
+        let message = if stderr.is_empty() { how } else { format!("{how}; it wrote: {stderr}") };
+        self.state.end(CallFailure::unavailable(Certainty::Unknown, message));
     }
 
-    fn take_group(&self) -> Option<Group> {
+    fn take_group(&self) -> Option<ProcessGroup> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Writes one message and its end of line.
-async fn write(writer: &Writer, message: &ClientJsonRpcMessage) -> Result<(), Trouble> {
-    let mut line = serde_json::to_vec(message)
-        .map_err(|error| Trouble::internal(Certainty::DidNotRun, format!("no JSON: {error}")))?;
+async fn write(writer: &Writer, message: &ClientJsonRpcMessage) -> Result<(), CallFailure> {
+    let mut line = serde_json::to_vec(message).map_err(|error| {
+        CallFailure::internal(Certainty::DidNotRun, format!("no JSON: {error}"))
+    })?;
     line.push(b'\n');
     let mut writer = writer.lock().await;
-    let gone = || Trouble::unavailable(Certainty::Unknown, "the server no longer reads").stale();
+    let gone =
+        || CallFailure::unavailable(Certainty::Unknown, "the server no longer reads").stale();
     let stdin = writer.as_mut().ok_or_else(gone)?;
     let mut rest = line.as_slice();
     while !rest.is_empty() {
         match stdin.write(rest).await {
             Ok(count) => rest = rest.get(count..).unwrap_or_default(),
-            // Not a byte of it has arrived.
+            // No byte of it was sent.
             Err(_) if rest.len() == line.len() => return Err(gone()),
             Err(error) => {
                 let message = format!("the server stopped reading: {error}");
-                return Err(Trouble::unavailable(Certainty::Unknown, message));
+                return Err(CallFailure::unavailable(Certainty::Unknown, message));
             }
         }
     }
@@ -259,17 +264,17 @@ async fn write(writer: &Writer, message: &ClientJsonRpcMessage) -> Result<(), Tr
 }
 
 impl Transport<RoleClient> for StdioTransport {
-    type Error = Trouble;
+    type Error = CallFailure;
 
     fn send(
         &mut self,
         message: ClientJsonRpcMessage,
-    ) -> impl Future<Output = Result<(), Trouble>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), CallFailure>> + Send + 'static {
         match Outgoing::of(&message) {
             Outgoing::Request(id, bytes_max) => {
-                self.link.register(id, bytes_max);
+                self.state.register(id, bytes_max);
             }
-            Outgoing::Cancel(id) => self.link.abandon(&id),
+            Outgoing::Cancel(id) => self.state.abandon(&id),
             Outgoing::Other => {}
         }
         let writer = Arc::clone(&self.writer);
@@ -280,12 +285,12 @@ impl Transport<RoleClient> for StdioTransport {
         tokio::select! {
             biased;
             message = self.inbox.recv() => message,
-            _ = self.link.wait_end() => None,
+            _ = self.state.wait_end() => None,
         }
     }
 
-    async fn close(&mut self) -> Result<(), Trouble> {
-        // A server whose input ends is to end itself. A writer that is stuck is not waited for.
+    async fn close(&mut self) -> Result<(), CallFailure> {
+        // A server exits when its input ends. A writer that is stuck is not waited for.
         if let Ok(mut writer) = self.writer.try_lock() {
             writer.take();
         }

@@ -1,12 +1,12 @@
-//! What a server says of itself and its tools.
+//! What a server reports about itself and its tools.
 
 use serde::Deserialize;
 use windlass_kernel::RiskLevel;
 
 use crate::Certainty;
-use crate::trouble::Trouble;
+use crate::call_failure::CallFailure;
 
-/// A server, by its own words.
+/// A server, as it describes itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerDescription {
     /// Its name.
@@ -19,7 +19,7 @@ pub struct ServerDescription {
     pub tools: Vec<ToolDescription>,
 }
 
-/// A tool, by its server's words. The hints are a proposal for the registry, not to be trusted.
+/// A tool, as its server describes it. The hints are a proposal for the registry, not to be trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolDescription {
     /// Its name at the server.
@@ -79,16 +79,16 @@ impl Page {
     }
 }
 
-/// Refuses a tool that the server does not have, or that it calls riskier than the registry does.
+/// Fails for a tool that the server does not have, or that it describes as riskier than the registry.
 pub(crate) fn check(
     tools: &[ToolDescription],
     name: &str,
     class: RiskLevel,
-) -> Result<(), Trouble> {
+) -> Result<(), CallFailure> {
     let mut listed = tools.iter().filter(|tool| tool.name == name).peekable();
     if listed.peek().is_none() {
         let message = format!("the server has no tool `{name}`");
-        return Err(Trouble::protocol(Certainty::DidNotRun, message));
+        return Err(CallFailure::protocol(Certainty::DidNotRun, message));
     }
     let contradiction = listed.find_map(|tool| match (tool.read_only, tool.destructive) {
         (Some(false), _) => Some("readOnlyHint=false"),
@@ -96,7 +96,7 @@ pub(crate) fn check(
         _ => None,
     });
     match (class, contradiction) {
-        (RiskLevel::Read, Some(hint)) => Err(Trouble::class_mismatch(format!(
+        (RiskLevel::Read, Some(hint)) => Err(CallFailure::class_mismatch(format!(
             "the registry says that `{name}` only reads, the server says {hint}"
         ))),
         (RiskLevel::Read | RiskLevel::Write | RiskLevel::HighRisk, _) => Ok(()),
@@ -123,7 +123,7 @@ mod tests {
         )
         .unwrap();
         let tools: Vec<_> = page.into_tools().collect();
-        let code = |name, class| check(&tools, name, class).map_err(|trouble| trouble.code);
+        let code = |name, class| check(&tools, name, class).map_err(|failure| failure.code);
         for name in ["silent", "reads"] {
             assert_eq!(code(name, RiskLevel::Read), Ok(()));
         }

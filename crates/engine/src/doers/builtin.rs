@@ -16,9 +16,10 @@ use windlass_runtime::Source;
 use super::Product;
 use super::agent::Agent;
 use super::toolbox::Toolbox;
-use crate::engine::{Place, Workshop};
+use crate::engine::Workshop;
 use crate::error::EngineError;
 use crate::hands::{Assignment, Desk};
+use crate::repository::Repository;
 
 /// The names of the builtins that every loop can use.
 pub const BUILTINS: [&str; 5] = ["call", "commit", "hydrate", "policy", "scope"];
@@ -43,7 +44,7 @@ pub struct Job<'a> {
     /// Where things are put on record.
     pub desk: &'a Desk<'a>,
     /// The repository.
-    pub place: &'a dyn Place,
+    pub place: &'a dyn Repository,
     /// The policy's sizes and classes.
     pub workshop: &'a dyn Workshop,
     /// The time.

@@ -16,7 +16,7 @@ use windlass_kernel::{Code, RiskLevel, ToolCallId};
 use super::Doers;
 use crate::error::EngineError;
 use crate::hands::{Assignment, Desk};
-use crate::place::FILES_MAX;
+use crate::repository::FILES_MAX;
 
 /// The class of a failure by rules.
 const BLOCKED: &str = "governance_blocked";

@@ -6,10 +6,10 @@ use std::path::Path;
 
 use globset::{GlobBuilder, GlobMatcher};
 use windlass_kernel::Digest;
+use windlass_workspace::walk_files;
 
-/// The most files that patterns may match, and the most that are looked at.
+/// How many files the patterns may match.
 const FILES_MAX: usize = 10_000;
-const SEEN_MAX: usize = 1_000_000;
 /// The largest file that is digested.
 const BYTES_MAX: u64 = 256 << 20;
 
@@ -28,9 +28,14 @@ pub(super) fn collect(
             glob.map_err(|error| format!("the output `{pattern}`: {error}"))?.compile_matcher(),
         );
     }
-    let mut found =
-        Found { matchers, full: vec![false; patterns.len()], outputs: BTreeMap::new(), seen: 0 };
-    found.walk(workspace, "")?;
+    let mut found = Found { matchers, full: vec![false; patterns.len()], outputs: BTreeMap::new() };
+    walk_files(workspace, &mut |file| {
+        // A name that is not UTF-8 cannot be matched by a pattern.
+        if !file.is_utf8 || !file.kind.is_file() {
+            return Ok(());
+        }
+        found.look_at(&workspace.join(file.path), file.path)
+    })?;
     match patterns.iter().zip(&found.full).find(|(_, full)| !**full) {
         Some((pattern, _)) => {
             Err(format!("the output `{pattern}` matches no file, or only empty ones"))
@@ -44,46 +49,12 @@ struct Found {
     /// Which pattern has matched a file that is not empty.
     full: Vec<bool>,
     outputs: BTreeMap<String, Digest>,
-    seen: usize,
 }
 
 impl Found {
-    fn walk(&mut self, folder: &Path, prefix: &str) -> Result<(), String> {
-        let fault =
-            |error: std::io::Error| format!("`{}` cannot be read: {error}", folder.display());
-        let entries = match std::fs::read_dir(folder) {
-            Ok(entries) => entries,
-            // Another phase at work may have taken it away since it was seen.
-            Err(error) if error.kind() == ErrorKind::NotFound && !prefix.is_empty() => {
-                return Ok(());
-            }
-            Err(error) => return Err(fault(error)),
-        };
-        for entry in entries {
-            let entry = entry.map_err(fault)?;
-            self.seen += 1;
-            if self.seen > SEEN_MAX {
-                return Err(format!("the workspace has more than {SEEN_MAX} files"));
-            }
-            // A name that is not UTF-8 cannot be named by a pattern.
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            if prefix.is_empty() && matches!(name.as_str(), ".git" | ".windlass") {
-                continue;
-            }
-            let path = format!("{prefix}{name}");
-            let kind = entry.file_type().map_err(fault)?;
-            if kind.is_dir() {
-                self.walk(&entry.path(), &format!("{path}/"))?;
-            } else if kind.is_file() {
-                self.look_at(&entry.path(), path)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn look_at(&mut self, file: &Path, path: String) -> Result<(), String> {
+    fn look_at(&mut self, file: &Path, path: &str) -> Result<(), String> {
         let matching: Vec<usize> = (0..self.matchers.len())
-            .filter(|at| self.matchers.get(*at).is_some_and(|one| one.is_match(&path)))
+            .filter(|at| self.matchers.get(*at).is_some_and(|one| one.is_match(path)))
             .collect();
         if matching.is_empty() {
             return Ok(());
@@ -106,7 +77,7 @@ impl Found {
                 *full |= bytes > 0;
             }
         }
-        self.outputs.insert(path, digest);
+        self.outputs.insert(path.to_owned(), digest);
         Ok(())
     }
 }

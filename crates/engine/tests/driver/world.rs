@@ -14,7 +14,8 @@ use windlass_engine::doers::driver::{
 };
 use windlass_engine::doers::{ANSWERS_OPTION, Agent, Doers, RunnerChoice};
 use windlass_engine::{
-    Engine, EngineError, GitPlace, NewRun, Parts, Place, Projector, Settings, Stop, Workshop,
+    Engine, EngineError, GitRepository, NewRun, Parts, Projector, Repository, Settings, Stop,
+    Workshop,
 };
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Event, Note, Run, RunEvent};
@@ -224,7 +225,7 @@ impl World {
             digest: file.digest,
         };
         let workshop: Arc<dyn Workshop> = Arc::new(Tools { set, gateway });
-        let place: Arc<dyn Place> = Arc::new(GitPlace::new(root.clone()));
+        let place: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
         let hands = Doers::new(
             Arc::clone(&workshop),
             Arc::clone(&place),

@@ -9,8 +9,8 @@ use serde_json::json;
 use tempfile::TempDir;
 use windlass_connect::Connect;
 use windlass_engine::{
-    Engine, EngineError, Glance, Hands, NewRun, Parts, Place, Prepared, Projector, RunFilter, Runs,
-    Settings, Stop, Workshop,
+    Engine, EngineError, Glance, Hands, NewRun, Parts, Prepared, Projector, Repository, RunFilter,
+    Runs, Settings, Stop, Workshop,
 };
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Base, Change, Commit, Event, PhaseStatus, Run, RunEvent};
@@ -28,14 +28,14 @@ pub struct World {
     pub base: gateway::World,
     pub log: SharedLog,
     pub folder: Arc<TempDir>,
-    pub place: Arc<FakePlace>,
+    pub place: Arc<FakeRepository>,
     pub shown: Arc<Shown>,
     pub policy: Digest,
 }
 
 /// A repository that is as clean as it is told to be.
 #[derive(Default)]
-pub struct FakePlace {
+pub struct FakeRepository {
     pub dirty: AtomicBool,
     pub missing: AtomicBool,
     pub asked: AtomicUsize,
@@ -71,7 +71,7 @@ impl Projector for Shown {
     }
 }
 
-impl FakePlace {
+impl FakeRepository {
     fn clean(&self) -> Result<(), EngineError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         if !self.dirty.load(Ordering::SeqCst) {
@@ -82,7 +82,7 @@ impl FakePlace {
     }
 }
 
-impl Place for FakePlace {
+impl Repository for FakeRepository {
     fn base(&self, _: &Path) -> Result<Option<Base>, EngineError> {
         if self.missing.load(Ordering::SeqCst) {
             return Ok(None);
@@ -119,6 +119,14 @@ impl Place for FakePlace {
 
     fn make_worktree(&self, run_id: &str, _: &Base) -> Result<String, EngineError> {
         Ok(format!(".windlass/worktrees/{run_id}"))
+    }
+
+    fn add_phase_worktree(&self, path: &str, _: &Base) -> Result<(), EngineError> {
+        Err(EngineError::NoCheckpoint { what: format!("no work tree can be made at `{path}`") })
+    }
+
+    fn remove_phase_worktree(&self, _: &str) -> Result<(), EngineError> {
+        Ok(())
     }
 }
 
@@ -221,7 +229,7 @@ impl World {
         &self,
         process: &Process,
         hands: Arc<dyn Hands>,
-        place: Arc<dyn Place>,
+        place: Arc<dyn Repository>,
     ) -> Engine {
         let parts = Parts {
             store: Arc::clone(&process.store),

@@ -3,8 +3,8 @@
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
-use windlass_blobs::format::Hashed;
 use windlass_kernel::{Digest, Head, Timestamp, TraceId};
+use windlass_workspace::HashingStream;
 
 use super::{ANCHOR_FORMAT, AnchorHeader, Anchored, Seal};
 use crate::document;
@@ -60,7 +60,7 @@ pub fn write_anchor(
     if !header.keys.contains(&signer.public()) {
         return Err(unfit("the signer's public key is not given".to_owned()));
     }
-    let mut target = Hashed::new(BufWriter::new(&draft.file));
+    let mut target = HashingStream::new(BufWriter::new(&draft.file));
     target.write_all(&document::write(&header).map_err(unfit)?).map_err(unwritable)?;
     target.write_all(b"\n").map_err(unwritable)?;
     let (mut traces, mut last): (u64, Option<TraceId>) = (0, None);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 
-use windlass_blobs::format::{self, Unpacked};
 use windlass_kernel::{ChainError, Digest, TraceId, canon};
+use windlass_workspace::{BlobDecoder, FormatError, decoder};
 
 use super::{DOCUMENT_BYTES_MAX, Fault, KEY_BYTES_MAX, Kind};
 use crate::archive::Place;
@@ -47,10 +47,10 @@ fn blob(
     plain_max: u64,
     found: &mut Found<'_>,
 ) -> io::Result<u64> {
-    let read = || -> Result<u64, format::Fault> {
-        let mut unpacked = Unpacked::new(source, digest)?;
+    let read = || -> Result<u64, FormatError> {
+        let mut unpacked = BlobDecoder::new(source, digest)?;
         if unpacked.length() > plain_max {
-            return Err(format::Fault::Length { expected: plain_max });
+            return Err(FormatError::Length { expected: plain_max });
         }
         let mut chunk = vec![0; 64 << 10];
         while unpacked.next(&mut chunk)? > 0 {}
@@ -58,7 +58,7 @@ fn blob(
     };
     match read() {
         Ok(length) => Ok(length),
-        Err(format::Fault::Io(error)) => Err(error),
+        Err(FormatError::Io(error)) => Err(error),
         Err(fault) => {
             found.faults.push(Fault::Blob { digest, what: fault.to_string() });
             Ok(0)
@@ -74,7 +74,7 @@ fn journal(
     plain_max: u64,
     found: &mut Found<'_>,
 ) -> io::Result<u64> {
-    let unpacked = format::unpacker(source)?;
+    let unpacked = decoder(source)?;
     let mut plain = BufReader::new(unpacked.take(plain_max.saturating_add(1)));
     let mut trace = Trace::new(trace_id);
     let (mut total, mut line) = (0_u64, Vec::new());

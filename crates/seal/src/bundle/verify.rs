@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
 
-use windlass_blobs::format::Hashed;
 use windlass_kernel::{Digest, TraceId};
+use windlass_workspace::HashingStream;
 
 use super::{
     ALWAYS, BUNDLE_FORMAT, DOCUMENT_BYTES_MAX, Fault, KEY_BYTES_MAX, Kind, Limits, MANIFEST,
@@ -221,7 +221,7 @@ impl<'a, R: Read + Seek> Checker<'a, R> {
         self.source.seek(SeekFrom::Start(place.offset))?;
         // The source is borrowed by itself, so that faults can be noted while it is read.
         let mut findings = Vec::new();
-        let mut hashed = Hashed::new(self.source.by_ref().take(place.size));
+        let mut hashed = HashingStream::new(self.source.by_ref().take(place.size));
         let plain_max = listed.map_or(self.plain_left, |member| member.plain_size);
         let plain_max = plain_max.min(self.plain_left);
         let plain = match kind {

@@ -5,9 +5,8 @@ use std::fs::File;
 use std::io::{self, BufWriter, Seek as _, Write as _};
 use std::path::Path;
 
-use windlass_blobs::Blobs;
-use windlass_blobs::format::{Hashed, packer};
 use windlass_kernel::{Digest, Entry, Head, Timestamp, TraceId};
+use windlass_workspace::{BlobStore, HashingStream, encoder};
 
 use super::{
     BUNDLE_FORMAT, ENVELOPE, HEADS, MANIFEST, Manifest, Member, ROTATIONS, SIGNATURE, STATEMENT,
@@ -54,7 +53,7 @@ pub struct Bundle<'a> {
     /// Checkpoints: a name of letters, digits, `.`, `_` and `-`, and a JSON document.
     pub checkpoints: BTreeMap<String, Vec<u8>>,
     /// The contents to put in, and where they are kept.
-    pub contents: Option<(&'a Blobs, BTreeSet<Digest>)>,
+    pub contents: Option<(&'a BlobStore, BTreeSet<Digest>)>,
     /// All public keys of the project, the signer's among them.
     pub keys: Vec<KeyFile>,
     /// All rotations of the project.
@@ -217,7 +216,7 @@ impl Writing<'_> {
     ) -> Result<Trace, BundleError> {
         let trace_id = head.trace_id;
         self.packed(&journal_name(trace_id), |target| {
-            let mut plain = Hashed::new(packer(target)?);
+            let mut plain = HashingStream::new(encoder(target)?);
             let mut trace = Trace::new(trace_id);
             while trace.head().sequence_number < head.sequence_number {
                 let after = trace.head().sequence_number;
@@ -246,7 +245,7 @@ impl Writing<'_> {
     }
 
     /// Copies a content as it is stored. That it holds is seen when the bundle is checked.
-    fn blob(&mut self, blobs: &Blobs, digest: &Digest) -> Result<(), BundleError> {
+    fn blob(&mut self, blobs: &BlobStore, digest: &Digest) -> Result<(), BundleError> {
         let mut file = blobs.open_stored(digest)?;
         let length = blobs.len(digest)?;
         self.packed(&blob_name(digest), |target| {
@@ -269,10 +268,10 @@ impl Writing<'_> {
     fn packed<T>(
         &mut self,
         name: &str,
-        fill: impl FnOnce(&mut Hashed<&mut Target>) -> Result<(T, u64), Trouble>,
+        fill: impl FnOnce(&mut HashingStream<&mut Target>) -> Result<(T, u64), Trouble>,
     ) -> Result<T, BundleError> {
         let filled = self.archive.member(name, |target| {
-            let mut hashed = Hashed::new(target);
+            let mut hashed = HashingStream::new(target);
             let (value, plain_size) = fill(&mut hashed)?;
             let (sha256, size) = (hashed.digest(), hashed.length());
             let name = name.to_owned();

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
-use windlass_blobs::Blobs;
 use windlass_kernel::run::plan::{
     Budget, Concurrency, Doer, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
 };
@@ -20,6 +19,7 @@ use windlass_seal::{
     Trust, verify_bundle, write_bundle,
 };
 use windlass_store::conformance::fixture::{Ending, Fixture, Trace};
+use windlass_workspace::BlobStore;
 
 pub const BASE: &str = "1111111111111111111111111111111111111111";
 pub const COMMIT: &str = "2222222222222222222222222222222222222222";
@@ -219,8 +219,8 @@ impl World {
         self.records.insert(call.trace_id, recorded);
     }
 
-    pub fn blobs(&self) -> Blobs {
-        Blobs::open(self.folder.path().join("blobs")).unwrap()
+    pub fn blobs(&self) -> BlobStore {
+        BlobStore::open(self.folder.path().join("blobs")).unwrap()
     }
 
     pub fn path(&self) -> PathBuf {

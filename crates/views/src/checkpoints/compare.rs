@@ -1,41 +1,42 @@
-//! What differs between two checkpoints.
+//! Compares two checkpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use windlass_engine::{Altered, EngineError, Vault};
+use windlass_engine::{EngineError, SnapshotStore, recorded_tree};
 use windlass_kernel::run::GateStatus;
 use windlass_kernel::{CheckpointId, TraceId};
+use windlass_workspace::{PathChange, TreeId};
 
 use super::Checkpoints;
 use super::document::{ArtifactInfo, Document};
 
-/// What differs between two checkpoints.
+/// The differences between two checkpoints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CheckpointDiff {
-    /// The earlier one.
+    /// The first checkpoint.
     pub from: CheckpointId,
-    /// The other.
+    /// The second checkpoint.
     pub to: CheckpointId,
-    /// What of the run's state differs, by its name.
+    /// The fields of the run's state that differ, by name.
     pub state: BTreeMap<String, Changed>,
-    /// What of the agents differs, by agent and name.
+    /// The fields of the agents that differ, by agent and name.
     pub agents: BTreeMap<String, BTreeMap<String, Changed>>,
     /// Tokens and time.
     pub usage: BTreeMap<String, Changed>,
-    /// Gates and compliance checks that say something else.
+    /// Gates and compliance checks with another status.
     pub governance: Vec<GateChange>,
-    /// Declared files that only the other has.
+    /// Declared files that only the second has.
     pub added: Vec<ArtifactInfo>,
     /// Declared files that only the first has.
     pub removed: Vec<ArtifactInfo>,
-    /// Declared files that differ, first as they were.
+    /// Declared files that differ, in the first and in the second.
     pub modified: Vec<(ArtifactInfo, ArtifactInfo)>,
     /// Files of the workspace that differ.
-    pub files: Vec<Altered>,
-    /// The trees that the files were compared in.
-    pub trees: Option<(String, String)>,
+    pub files: Vec<PathChange>,
+    /// The trees of the workspaces.
+    pub trees: Option<(TreeId, TreeId)>,
 }
 
 /// A value before and after.
@@ -47,19 +48,19 @@ pub struct Changed {
     pub to: Value,
 }
 
-/// A gate or a check that says something else.
+/// A gate or check with another status.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct GateChange {
-    /// Which.
+    /// Its id.
     pub id: String,
-    /// Before; `None` when it was not looked at.
+    /// Before; `None` when it was not evaluated.
     pub from: Option<GateStatus>,
     /// After.
     pub to: Option<GateStatus>,
 }
 
 impl CheckpointDiff {
-    /// Whether nothing differs but the names.
+    /// Whether nothing but the ids differs.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.state.is_empty()
@@ -77,17 +78,17 @@ impl Checkpoints {
     /// Compares two checkpoints, of one run or of two.
     ///
     /// # Errors
-    /// [`EngineError`] when one is not there, or its workspace is not whole.
+    /// [`EngineError`] when one does not exist, or its snapshot is damaged.
     pub fn compare(
         &self,
-        snapshots: &dyn Vault,
+        snapshots: &dyn SnapshotStore,
         from: (TraceId, CheckpointId),
         to: (TraceId, CheckpointId),
     ) -> Result<CheckpointDiff, EngineError> {
         let before = self.load(from.0, from.1)?;
         let after = self.load(to.0, to.1)?;
         let mut diff = compare(&before, &after);
-        if let (Some(from), Some(to)) = (tree(&before), tree(&after)) {
+        if let (Some(from), Some(to)) = (tree(&before)?, tree(&after)?) {
             diff.files = snapshots.changes(&from, &to)?;
             diff.trees = Some((from, to));
         }
@@ -95,14 +96,14 @@ impl Checkpoints {
     }
 }
 
-/// The tree that a checkpoint's phase worked in.
-fn tree(document: &Document) -> Option<String> {
-    let workspace = document.metadata.get("workspace")?;
-    let text = |key: &str| workspace.get(key).and_then(Value::as_str).map(str::to_owned);
-    text("branch").or_else(|| text("tree"))
+/// The tree of the workspace in which a checkpoint's phase worked.
+fn tree(document: &Document) -> Result<Option<TreeId>, EngineError> {
+    let workspace = document.metadata.get("workspace");
+    let text = |key: &str| workspace.and_then(|workspace| workspace.get(key)?.as_str());
+    text("branch").or_else(|| text("tree")).map(recorded_tree).transpose()
 }
 
-/// Compares all but the workspaces.
+/// Compares everything but the workspaces.
 fn compare(before: &Document, after: &Document) -> CheckpointDiff {
     let paths: BTreeSet<&String> = before.artifacts.keys().chain(after.artifacts.keys()).collect();
     let (mut added, mut removed, mut modified) = (Vec::new(), Vec::new(), Vec::new());
@@ -129,7 +130,7 @@ fn compare(before: &Document, after: &Document) -> CheckpointDiff {
     }
 }
 
-/// Keeps what differs.
+/// Returns the rows that differ.
 fn differing(rows: Vec<(&str, Value, Value)>) -> BTreeMap<String, Changed> {
     let rows = rows.into_iter().filter(|(_, from, to)| from != to);
     rows.map(|(name, from, to)| (name.to_owned(), Changed { from, to })).collect()

@@ -1,4 +1,4 @@
-//! A checkpoint in full: what its entry says, and the run's state as it was then.
+//! The document of a checkpoint: its entry, and the run's state at that entry.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use windlass_store::Store;
 
 use super::tool_invocation::{ToolInvocation, invocations};
 
-/// A checkpoint in full.
+/// The document of a checkpoint.
 // INVARIANT: the fields are declared in the order of their names, which is the order in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Document {
-    /// What each agent has done so far, by its name.
+    /// The work of each agent so far, by its name.
     pub agent_states: BTreeMap<String, AgentState>,
     /// The files that the phase leaves behind, by path.
     pub artifacts: BTreeMap<String, ArtifactInfo>,
@@ -27,60 +27,60 @@ pub struct Document {
     pub created_at: Timestamp,
     /// How long the phase took.
     pub duration_ms: u64,
-    /// What the measuring of the phase said.
+    /// The governance results of the phase.
     pub governance_results: GovernanceResults,
-    /// Its name.
+    /// Its id.
     pub id: CheckpointId,
-    /// What else is to be known.
+    /// Additional facts.
     pub metadata: Value,
-    /// Where the run stood.
+    /// The state of the run.
     pub orchestrator_state: OrchestratorState,
-    /// The checkpoint that it goes on from.
+    /// The checkpoint before it.
     pub parent_checkpoint_id: Option<CheckpointId>,
     /// The phase.
     pub phase: String,
     /// Before or after it.
     #[serde(rename = "type")]
     pub side: CheckpointSide,
-    /// Its place among those of its phase and side, from 1.
+    /// Its number among those of its phase and side, from 1.
     pub version: u32,
 }
 
-/// Where a run stood.
+/// The state of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OrchestratorState {
     /// The phases that were complete, in the plan's order.
     pub completed_phases: Vec<String>,
-    /// The phase it stood at.
+    /// The current phase.
     pub current_phase: String,
-    /// What was to be done, and what the phase `intake` made of it.
+    /// The task, and the answer of the phase `intake`.
     pub intake_summary: Value,
     /// The run.
     pub run_id: String,
 }
 
-/// What an agent has done so far.
+/// The work of an agent so far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentState {
-    /// Where its newest work stands.
+    /// The status of its newest work.
     pub status: AgentStatus,
     /// In a sentence or two.
     pub summary: String,
-    /// What it used.
+    /// The tokens it used.
     pub token_usage: TokenUsage,
     /// The newest of its calls.
     pub tool_invocations: Vec<ToolInvocation>,
 }
 
-/// Where an agent's work stands.
+/// The status of an agent's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AgentStatus {
-    /// Not begun.
+    /// Not started.
     Pending,
-    /// Under way.
+    /// In progress.
     Running,
     /// Done.
     Complete,
@@ -101,7 +101,7 @@ impl AgentStatus {
     }
 }
 
-/// What was used.
+/// A number of tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenUsage {
@@ -115,25 +115,25 @@ pub struct TokenUsage {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArtifactInfo {
-    /// What it is.
+    /// Its type.
     pub artifact_type: String,
     /// The digest of its content.
     pub hash: Digest,
-    /// Where it lies.
+    /// Its path.
     pub path: String,
-    /// How large it is.
+    /// Its size in bytes.
     pub size_bytes: u64,
 }
 
-/// What the measuring of a phase said.
+/// The governance results of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GovernanceResults {
-    /// What must be kept to.
+    /// The compliance checks.
     pub compliance_checks: Vec<ComplianceResult>,
-    /// Whether nothing blocks.
+    /// Whether none of them blocks.
     pub passed: bool,
-    /// How good the work is.
+    /// The quality gates.
     pub quality_gates: Vec<GateResult>,
 }
 
@@ -152,7 +152,7 @@ impl Document {
         bytes
     }
 
-    /// All tokens of all agents.
+    /// The tokens of all agents.
     #[must_use]
     pub fn tokens(&self) -> TokenUsage {
         let mut all = TokenUsage::default();
@@ -164,7 +164,7 @@ impl Document {
     }
 }
 
-/// Puts a checkpoint together from its entry and the run as it was just after it.
+/// Makes the document of a checkpoint from its entry and the run just after it.
 pub(crate) fn document(
     run: &Run,
     checkpoint: &Checkpoint,
@@ -227,7 +227,7 @@ pub(crate) fn document(
     }
 }
 
-/// What the first phase, or the one called `intake`, has made of the task.
+/// The answer of the phase `intake`, or of the first phase.
 fn intake(run: &Run) -> Value {
     let at = run.position("intake").unwrap_or_default();
     let done = run.phase(at).and_then(|(_, state)| state.done.as_ref());
@@ -248,7 +248,7 @@ fn metadata(run: &Run, checkpoint: &Checkpoint) -> Value {
     Value::Object(all)
 }
 
-/// What every agent has done so far; those of phases that are still to come have not begun.
+/// The work of every agent so far; agents of later phases are pending.
 fn agent_states(run: &Run, store: &dyn Store) -> BTreeMap<String, AgentState> {
     let mut states: BTreeMap<String, AgentState> = BTreeMap::new();
     for (phase, state) in run.all_phases() {
@@ -282,7 +282,7 @@ fn agent_states(run: &Run, store: &dyn Store) -> BTreeMap<String, AgentState> {
     states
 }
 
-/// The most calls of one agent that are told: the newest.
+/// How many calls of one agent are listed: the newest.
 const INVOCATIONS_MAX: usize = 100;
 
 fn agents_of(phase: &Phase) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The tool calls of a phase, as a checkpoint tells them.
+//! The tool calls of a phase, as a checkpoint lists them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,26 +6,26 @@ use windlass_journal::{Check, Reader};
 use windlass_kernel::{Call, Digest, State, Timestamp, run};
 use windlass_store::Store;
 
-/// What is larger than this is told by its digest.
+/// A larger value is replaced by its digest.
 const VALUE_BYTES_MAX: usize = 2048;
 
 /// One tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolInvocation {
-    /// What it was for.
+    /// Its purpose.
     pub action: String,
     /// How long it took.
     pub duration_ms: u64,
-    /// What went wrong.
+    /// Why it failed.
     pub error_message: Option<String>,
     /// Its arguments, or their digest.
     pub parameters: Value,
-    /// What the tool answered, or its digest.
+    /// The tool's result, or its digest.
     pub result: Value,
     /// Whether the tool reported success.
     pub success: bool,
-    /// When it was asked for.
+    /// When it was requested.
     pub timestamp: Option<Timestamp>,
     /// The tool.
     pub tool_id: String,
@@ -37,17 +37,17 @@ pub(super) fn invocations(
     calls: &[run::Call],
     agent: Option<&str>,
 ) -> Vec<ToolInvocation> {
-    let told = calls.iter().filter_map(|call| {
+    let listed = calls.iter().filter_map(|call| {
         let (invocation, by) = invocation(store, call);
         let other = agent.zip(by.as_deref()).is_some_and(|(agent, by)| agent != by);
         (!other).then_some(invocation)
     });
-    told.collect()
+    listed.collect()
 }
 
-/// One call, and who made it. What cannot be read any more is told as far as the run knows it.
+/// One call, and the agent that made it. Of a call that can no longer be read, only what the run has.
 fn invocation(store: &dyn Store, call: &run::Call) -> (ToolInvocation, Option<String>) {
-    let mut told = ToolInvocation {
+    let mut invocation = ToolInvocation {
         action: String::new(),
         duration_ms: 0,
         error_message: None,
@@ -63,17 +63,17 @@ fn invocation(store: &dyn Store, call: &run::Call) -> (ToolInvocation, Option<St
     let _ = reader.read(store, &mut []);
     let read = reader.into_state();
     if let Some((request, _)) = read.request {
-        told.action = request.intent;
-        told.parameters = bounded(request.proposal.args);
-        told.timestamp = Some(request.ts);
+        invocation.action = request.intent;
+        invocation.parameters = bounded(request.proposal.args);
+        invocation.timestamp = Some(request.ts);
         by = request.agent;
     }
     if let Some(effect) = read.effect {
-        told.duration_ms = effect.duration_ms;
-        told.error_message = effect.error.map(|error| error.message);
-        told.result = bounded(effect.result);
+        invocation.duration_ms = effect.duration_ms;
+        invocation.error_message = effect.error.map(|error| error.message);
+        invocation.result = bounded(effect.result);
     }
-    (told, by)
+    (invocation, by)
 }
 
 fn bounded(value: Value) -> Value {

@@ -6,7 +6,7 @@ use windlass_kernel::run::{Event, Run};
 
 use super::scope::violations;
 use super::{Builtin, Deed, Job};
-use crate::engine::Prepared;
+use crate::repository::Prepared;
 use crate::error::EngineError;
 
 /// The longest first line of a commit's message.

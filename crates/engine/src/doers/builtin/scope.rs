@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{Builtin, Deed, Job, texts};
 use crate::error::EngineError;
-use crate::place::FILES_MAX;
+use crate::repository::FILES_MAX;
 
 /// Says `pass` or `violation`: changed paths must be allowed and not denied, and not too many lines.
 pub(super) struct Scope;

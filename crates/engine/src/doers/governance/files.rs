@@ -6,10 +6,10 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use windlass_governance::{Content, Found, Inspector};
+use windlass_workspace::{WalkedFile, is_private, walk_files};
 
-/// The most files that are looked at, and the most that are passed by.
+/// How many files the patterns may match.
 const FILES_MAX: usize = 10_000;
-const SEEN_MAX: usize = 1_000_000;
 /// The largest file that is read, and the most that is read for one rule.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const ALL_BYTES_MAX: u64 = 1 << 30;
@@ -20,10 +20,10 @@ pub(super) fn look(workspace: &Path, inspector: Inspector, changed: Option<&[Str
         Ok(root) => root,
         Err(error) => return Found::Nothing(format!("the workspace cannot be read: {error}")),
     };
-    let mut eyes = Eyes { root, inspector, looked: 0, seen: 0, bytes: 0 };
+    let mut eyes = Eyes { root, inspector, looked: 0, bytes: 0 };
     let end = match changed {
         Some(paths) => paths.iter().try_for_each(|path| eyes.changed(path)),
-        None => eyes.walk(&eyes.root.clone(), ""),
+        None => walk_files(&eyes.root.clone(), &mut |file| eyes.walked(file)),
     };
     match end {
         Ok(()) => eyes.inspector.found(),
@@ -35,18 +35,12 @@ struct Eyes {
     root: PathBuf,
     inspector: Inspector,
     looked: usize,
-    seen: usize,
     bytes: u64,
-}
-
-/// Whether something at the top of the workspace is not part of the work.
-fn is_ours(name: &str) -> bool {
-    matches!(name, ".git" | ".windlass")
 }
 
 impl Eyes {
     fn changed(&mut self, path: &str) -> Result<(), String> {
-        if path.split('/').next().is_some_and(is_ours) || !self.inspector.wants(path) {
+        if path.split('/').next().is_some_and(is_private) || !self.inspector.wants(path) {
             return Ok(());
         }
         // Not the name that the file has: it was not UTF-8.
@@ -66,43 +60,15 @@ impl Eyes {
         }
     }
 
-    fn walk(&mut self, folder: &Path, prefix: &str) -> Result<(), String> {
-        let fault =
-            |error: std::io::Error| format!("`{}` cannot be read: {error}", folder.display());
-        let entries = match std::fs::read_dir(folder) {
-            Ok(entries) => entries,
-            // Another phase at work may have taken it away since it was seen.
-            Err(error) if error.kind() == ErrorKind::NotFound && !prefix.is_empty() => {
-                return Ok(());
+    fn walked(&mut self, file: WalkedFile<'_>) -> Result<(), String> {
+        let WalkedFile { path, kind, is_utf8 } = file;
+        if kind.is_dir() {
+            self.inspector.fault(&format!("`{path}` has a name that is not UTF-8"));
+        } else if self.inspector.wants(path) {
+            if is_utf8 {
+                return self.show(path);
             }
-            Err(error) => return Err(fault(error)),
-        };
-        for entry in entries {
-            let entry = entry.map_err(fault)?;
-            self.seen += 1;
-            if self.seen > SEEN_MAX {
-                return Err(format!("the workspace has more than {SEEN_MAX} files"));
-            }
-            let kind = entry.file_type().map_err(fault)?;
-            let name = entry.file_name();
-            let Some(name) = name.to_str() else {
-                let path = format!("{prefix}{}", name.to_string_lossy());
-                if kind.is_dir() {
-                    self.inspector.fault(&format!("`{path}` has a name that is not UTF-8"));
-                } else if self.inspector.wants(&path) {
-                    self.inspector.look(&path, 1, Content::Unread("its name is not UTF-8"));
-                }
-                continue;
-            };
-            if prefix.is_empty() && is_ours(name) {
-                continue;
-            }
-            let path = format!("{prefix}{name}");
-            if kind.is_dir() {
-                self.walk(&entry.path(), &format!("{path}/"))?;
-            } else if self.inspector.wants(&path) {
-                self.show(&path)?;
-            }
+            self.inspector.look(path, 1, Content::Unread("its name is not UTF-8"));
         }
         Ok(())
     }
@@ -137,7 +103,7 @@ impl Eyes {
         let real = self.root.join(path).canonicalize().map_err(nowhere)?;
         let inside = real.strip_prefix(&self.root).map_err(|_| "it leads outside the workspace")?;
         let top = inside.components().next();
-        if top.is_some_and(|top| top.as_os_str().to_str().is_some_and(is_ours)) {
+        if top.is_some_and(|top| top.as_os_str().to_str().is_some_and(is_private)) {
             return Err("it leads outside the work".to_owned());
         }
         // Never waits for another end, and follows nothing that has come in between.

@@ -48,7 +48,7 @@ fn a_rollback_that_is_cut_off_comes_to_its_end() {
                 assert_eq!(paths, ["a.txt", "both", "d/one"], "{on_restart:?} {at}");
                 assert_eq!(now[std::path::Path::new("both")].0, b"1\n");
             }
-            assert_eq!(next.faults().unwrap(), Vec::<String>::new());
+            assert_eq!(next.check_checkpoints().unwrap(), Vec::<String>::new());
             world.verify();
             scenarios += 1;
             if cut_off.is_ok() && !life.is_over() {

@@ -193,7 +193,7 @@ fn what_is_old_is_given_up_and_the_rest_still_works() {
     let there = engine.kept(&run).unwrap();
     assert_eq!(there.values().filter(|there| **there).count(), 2);
     engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "PRE_sign_v1"))).unwrap();
-    let lost = calm(&world).faults().unwrap();
+    let lost = calm(&world).check_checkpoints().unwrap();
     assert_eq!(lost, Vec::<String>::new());
 }
 

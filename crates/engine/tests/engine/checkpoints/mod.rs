@@ -13,12 +13,14 @@ use std::process::Command;
 use std::sync::Arc;
 
 use windlass_engine::{
-    Altered, Engine, EngineError, GitPlace, GitVault, Joined, Keeper, RollbackRequest, Vault, Way,
+    Checkpointer, Engine, EngineError, GitRepository, GitSnapshotStore, RollbackRequest,
+    SnapshotStore,
 };
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{CheckpointArtifact, Run};
 use windlass_kernel::{CheckpointId, Digest};
 use windlass_runtime::System;
+use windlass_workspace::{Merged, PathChange, RestoreMode, TextDiff, TreeId};
 
 use crate::crash::Life;
 use crate::doers::write;
@@ -47,15 +49,16 @@ pub fn world() -> World {
 /// An engine that keeps checkpoints; its process may die around everything that it keeps.
 pub fn engine(world: &World, life: &Arc<Life>) -> Engine {
     let root = world.root().canonicalize().unwrap();
-    let place = Arc::new(GitPlace::new(world.root().to_owned()));
-    let vault = GitVault::new(
+    let repository = Arc::new(GitRepository::new(world.root().to_owned()));
+    let store = GitSnapshotStore::new(
         root.clone(),
         root.join(".windlass/snapshots.git"),
         root.join(".windlass/blobs"),
     );
-    let vault = MortalVault { inner: vault, life: Arc::clone(life) };
-    let keeper = Keeper::new(Arc::new(vault), Arc::new(System), world.root().to_owned());
-    crate::doers::engine(world, life, place).with_keeper(Arc::new(keeper))
+    let store = MortalStore { inner: store, life: Arc::clone(life) };
+    let checkpointer =
+        Checkpointer::new(Arc::new(store), Arc::new(System), world.root().to_owned());
+    crate::doers::engine(world, life, repository).with_keeper(Arc::new(checkpointer))
 }
 
 pub fn calm(world: &World) -> Engine {
@@ -117,13 +120,13 @@ pub fn files(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, bool)> {
     all
 }
 
-/// A vault whose caller can die before and after everything that it changes.
-struct MortalVault {
-    inner: GitVault,
+/// A store whose caller can die before and after every change.
+struct MortalStore {
+    inner: GitSnapshotStore,
     life: Arc<Life>,
 }
 
-impl MortalVault {
+impl MortalStore {
     fn around<T>(&self, act: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
         if !self.life.point() {
             return Err(dead());
@@ -140,64 +143,75 @@ fn dead() -> EngineError {
     EngineError::NoCheckpoint { what: "the process is dead".to_owned() }
 }
 
-impl Vault for MortalVault {
-    fn capture(&self, workspace: &Path, reference: &str) -> Result<String, EngineError> {
+impl SnapshotStore for MortalStore {
+    fn capture(&self, workspace: &Path, reference: &str) -> Result<TreeId, EngineError> {
         self.around(|| self.inner.capture(workspace, reference))
     }
 
-    fn present(&self, workspace: &Path) -> Result<String, EngineError> {
-        self.inner.present(workspace)
+    fn capture_unreferenced(&self, workspace: &Path) -> Result<TreeId, EngineError> {
+        self.inner.capture_unreferenced(workspace)
     }
 
-    fn keep(&self, workspace: &Path, path: &str) -> Result<CheckpointArtifact, EngineError> {
-        self.around(|| self.inner.keep(workspace, path))
+    fn set_reference(&self, tree: &TreeId, reference: &str) -> Result<(), EngineError> {
+        self.around(|| self.inner.set_reference(tree, reference))
     }
 
-    fn hold_on_to(&self, tree: &str, reference: &str) -> Result<(), EngineError> {
-        self.around(|| self.inner.hold_on_to(tree, reference))
-    }
-
-    fn changes(&self, from: &str, to: &str) -> Result<Vec<Altered>, EngineError> {
-        self.inner.changes(from, to)
-    }
-
-    fn with_files(&self, tree: &str, from: &str, paths: &[PathBuf]) -> Result<String, EngineError> {
-        self.inner.with_files(tree, from, paths)
-    }
-
-    fn restore(&self, workspace: &Path, way: &Way<'_>) -> Result<(), EngineError> {
-        self.around(|| self.inner.restore(workspace, way))
-    }
-
-    fn readable(&self, from: &str, to: &str) -> Result<(), EngineError> {
-        self.inner.readable(from, to)
-    }
-
-    fn merge(&self, base: &str, ours: &str, theirs: &str) -> Result<Joined, EngineError> {
-        self.inner.merge(base, ours, theirs)
-    }
-
-    fn difference(&self, from: &str, to: &str, max: usize) -> Result<(Vec<u8>, bool), EngineError> {
-        self.inner.difference(from, to, max)
+    fn delete_reference(&self, reference: &str) -> Result<(), EngineError> {
+        self.inner.delete_reference(reference)
     }
 
     fn references(&self) -> Result<Vec<String>, EngineError> {
         self.inner.references()
     }
 
-    fn forget(&self, reference: &str) -> Result<(), EngineError> {
-        self.inner.forget(reference)
+    fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, EngineError> {
+        self.inner.changes(from, to)
+    }
+
+    fn text_diff(&self, from: &TreeId, to: &TreeId, max: usize) -> Result<TextDiff, EngineError> {
+        self.inner.text_diff(from, to, max)
+    }
+
+    fn with_files(
+        &self,
+        tree: &TreeId,
+        from: &TreeId,
+        paths: &[PathBuf],
+    ) -> Result<TreeId, EngineError> {
+        self.inner.with_files(tree, from, paths)
+    }
+
+    fn merge(&self, base: &TreeId, ours: &TreeId, theirs: &TreeId) -> Result<Merged, EngineError> {
+        self.inner.merge(base, ours, theirs)
+    }
+
+    fn restore(
+        &self,
+        workspace: &Path,
+        from: &TreeId,
+        to: &TreeId,
+        mode: RestoreMode<'_>,
+    ) -> Result<(), EngineError> {
+        self.around(|| self.inner.restore(workspace, from, to, mode))
+    }
+
+    fn check_restorable(&self, from: &TreeId, to: &TreeId) -> Result<(), EngineError> {
+        self.inner.check_restorable(from, to)
+    }
+
+    fn store_file(&self, workspace: &Path, path: &str) -> Result<CheckpointArtifact, EngineError> {
+        self.around(|| self.inner.store_file(workspace, path))
     }
 
     fn files(&self) -> Result<Vec<Digest>, EngineError> {
         self.inner.files()
     }
 
-    fn drop_file(&self, digest: &Digest) -> Result<u64, EngineError> {
-        self.inner.drop_file(digest)
+    fn delete_file(&self, digest: &Digest) -> Result<u64, EngineError> {
+        self.inner.delete_file(digest)
     }
 
-    fn faults(&self) -> Result<Vec<String>, EngineError> {
-        self.inner.faults()
+    fn check(&self) -> Result<Vec<String>, EngineError> {
+        self.inner.check()
     }
 }

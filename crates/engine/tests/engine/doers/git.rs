@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use windlass_engine::{Engine, GitPlace, NewRun};
+use windlass_engine::{Engine, GitRepository, NewRun};
 use windlass_kernel::run::plan::{At, Effect, OnRestart, Plan, Requirement, Trigger};
 use windlass_kernel::run::{Decision, Event};
 use windlass_kernel::{Code, State};
@@ -37,7 +37,7 @@ fn world() -> World {
 }
 
 fn engine(world: &World, life: &Arc<Life>) -> Engine {
-    super::engine(world, life, Arc::new(GitPlace::new(world.root().to_owned())))
+    super::engine(world, life, Arc::new(GitRepository::new(world.root().to_owned())))
 }
 
 fn calm(world: &World) -> Engine {

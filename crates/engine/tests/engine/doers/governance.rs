@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::json;
-use windlass_engine::GitPlace;
+use windlass_engine::GitRepository;
 use windlass_kernel::run::GateStatus::{Blocked, Passed, Warned};
 use windlass_kernel::run::plan::{Compare, Effect, Evidence, Level, OnFailure, Phase, Plan, Rule};
 use windlass_kernel::run::{Event, Governed, Run};
@@ -349,7 +349,7 @@ fn what_is_only_forbidden_is_looked_for_in_what_the_run_has_changed() {
     let marks = files(&["**"], None, Some("^<<<<<<< "));
     let run = |script: &str| {
         let gates = vec![rule("marks", OnFailure::Block, marks.clone())];
-        let place = Arc::new(GitPlace::new(root.to_owned()));
+        let place = Arc::new(GitRepository::new(root.to_owned()));
         let engine = super::engine(&world, &Life::until(None), place);
         engine.start(new_run(ruled(vec![work(script)], gates, Vec::new()))).unwrap()
     };
@@ -377,8 +377,11 @@ fn what_is_only_forbidden_is_looked_for_in_what_the_run_has_changed() {
     );
     write(world.root(), ".git/info/exclude", "/locks\n/stop\n/.windlass\n");
     let gates = vec![rule("report", OnFailure::Block, tool("echo r > report.txt"))];
-    let engine =
-        super::engine(&world, &Life::until(None), Arc::new(GitPlace::new(world.root().to_owned())));
+    let engine = super::engine(
+        &world,
+        &Life::until(None),
+        Arc::new(GitRepository::new(world.root().to_owned())),
+    );
     let run = engine
         .start(new_run(ruled(vec![super::named("p", &[], "policy", json!({}))], gates, Vec::new())))
         .unwrap();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windlass_connect::{Connect, Connectors};
 use windlass_engine::doers::{Agent, Doers, RunnerChoice};
-use windlass_engine::{Engine, NewRun, Place};
+use windlass_engine::{Engine, NewRun, Repository};
 use windlass_kernel::Digest;
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::{Doer, Phase, Plan};
@@ -36,7 +36,7 @@ pub fn agents() -> BTreeMap<String, Agent> {
 }
 
 /// An engine with the real doers over the testkit's tools.
-pub fn engine(world: &World, life: &Arc<Life>, place: Arc<dyn Place>) -> Engine {
+pub fn engine(world: &World, life: &Arc<Life>, place: Arc<dyn Repository>) -> Engine {
     let process = world.process(life);
     let programs = MortalConnect { tools: Connectors::new(), life: Arc::clone(life) };
     let doers = Doers::new(

@@ -1,0 +1,126 @@
+//! The error of a job inside this crate, which becomes a [`Reply`].
+
+use std::time::Duration;
+
+use windlass_kernel::Code;
+
+use crate::process::ProcessError;
+use crate::{Certainty, MESSAGE_BYTES_MAX, Reply};
+
+/// A failed job, or a failed step of one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct CallFailure {
+    pub code: Code,
+    pub message: String,
+    pub certainty: Certainty,
+    /// Nothing was sent and the connection is unusable: the call may be made over a new one.
+    pub stale_connection: bool,
+}
+
+impl CallFailure {
+    fn new(code: Code, certainty: Certainty, message: impl AsRef<str>) -> Self {
+        Self { code, message: one_line(message.as_ref()), certainty, stale_connection: false }
+    }
+
+    /// The server or program cannot be started or reached, or died.
+    pub fn unavailable(certainty: Certainty, message: impl AsRef<str>) -> Self {
+        Self::new(Code::ToolServerUnavailable, certainty, message)
+    }
+
+    /// The server violates the protocol.
+    pub fn protocol(certainty: Certainty, message: impl AsRef<str>) -> Self {
+        Self::new(Code::ToolProtocolError, certainty, message)
+    }
+
+    /// The answer is longer than allowed.
+    pub fn too_large(certainty: Certainty, message: impl AsRef<str>) -> Self {
+        Self::new(Code::ToolOutputTooLarge, certainty, message)
+    }
+
+    /// No answer in time.
+    pub fn timeout(certainty: Certainty, timeout: Duration, what: &str) -> Self {
+        Self::new(Code::ToolTimeout, certainty, format!("{what} within {} ms", timeout.as_millis()))
+    }
+
+    /// The tool ran and says that it failed.
+    pub fn failed(message: impl AsRef<str>) -> Self {
+        Self::new(Code::ToolFailed, Certainty::Ran, message)
+    }
+
+    /// The server's description of the tool contradicts the registry.
+    pub fn class_mismatch(message: impl AsRef<str>) -> Self {
+        Self::new(Code::ToolClassMismatch, Certainty::DidNotRun, message)
+    }
+
+    /// The command cannot be confined as it must be; it was not started.
+    pub fn sandbox(message: impl AsRef<str>) -> Self {
+        Self::new(Code::SandboxUnavailable, Certainty::DidNotRun, message)
+    }
+
+    /// An error of this program.
+    pub fn internal(certainty: Certainty, message: impl AsRef<str>) -> Self {
+        Self::new(Code::Internal, certainty, message)
+    }
+
+    /// The same failure, from before the tool was called.
+    pub fn before_dispatch(self) -> Self {
+        Self { certainty: Certainty::DidNotRun, ..self }
+    }
+
+    /// Marks that the call may be made over a new connection, since nothing was sent over this one.
+    pub fn stale(self) -> Self {
+        Self { certainty: Certainty::DidNotRun, stale_connection: true, ..self }
+    }
+
+    pub fn into_reply(self, result: Option<serde_json::Value>) -> Reply {
+        Reply::Failure { code: self.code, message: self.message, result, certainty: self.certainty }
+    }
+}
+
+impl From<ProcessError> for CallFailure {
+    fn from(error: ProcessError) -> Self {
+        match error {
+            ProcessError::NotStarted(why) => Self::unavailable(Certainty::DidNotRun, why),
+            ProcessError::Lost(why) => Self::internal(Certainty::Unknown, why),
+        }
+    }
+}
+
+/// Makes one line of at most [`MESSAGE_BYTES_MAX`] bytes: control characters become spaces.
+#[must_use]
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len().min(MESSAGE_BYTES_MAX));
+    let mut after_space = true;
+    for character in text.trim_end().chars() {
+        let character =
+            if character.is_control() || is_line_break(character) { ' ' } else { character };
+        if character == ' ' && after_space {
+            continue;
+        }
+        after_space = character == ' ';
+        if line.len() + character.len_utf8() > MESSAGE_BYTES_MAX - '…'.len_utf8() {
+            line.push('…');
+            break;
+        }
+        line.push(character);
+    }
+    line
+}
+
+/// The line breaks that are not control characters.
+const fn is_line_break(character: char) -> bool {
+    matches!(character, '\u{2028}' | '\u{2029}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_one_short_line() {
+        assert_eq!(one_line("a\r\n\tb\u{2028}c\n"), "a b c");
+        let long = one_line(&"é".repeat(5000));
+        assert!(long.len() <= MESSAGE_BYTES_MAX && long.ends_with('…'), "{}", long.len());
+    }
+}

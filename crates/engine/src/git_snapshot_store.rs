@@ -1,0 +1,151 @@
+//! Stores snapshots as git trees, and files as blobs.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use windlass_kernel::Digest;
+use windlass_kernel::run::CheckpointArtifact;
+use windlass_workspace::{
+    BlobStore, Damage, Merged, PathChange, RestoreMode, Snapshots, TextDiff, TreeId,
+};
+
+use crate::error::EngineError;
+use crate::snapshot_store::SnapshotStore;
+
+/// The largest file that is stored.
+const FILE_BYTES_MAX: u64 = 256 << 20;
+
+/// Stores snapshots in a private git directory and files in a blob store. Both are opened, and created
+/// if missing, at their first use.
+pub struct GitSnapshotStore {
+    project: PathBuf,
+    private: PathBuf,
+    blobs: PathBuf,
+    opened: Mutex<Option<Arc<Opened>>>,
+}
+
+struct Opened {
+    snapshots: Snapshots,
+    blobs: BlobStore,
+}
+
+impl GitSnapshotStore {
+    /// Names the project's folder, the private git directory, and the folder of the blobs.
+    #[must_use]
+    pub const fn new(project: PathBuf, private: PathBuf, blobs: PathBuf) -> Self {
+        Self { project, private, blobs, opened: Mutex::new(None) }
+    }
+
+    fn opened(&self) -> Result<Arc<Opened>, EngineError> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = &*opened {
+            return Ok(Arc::clone(opened));
+        }
+        let snapshots = Snapshots::open(&self.private, &self.project)?;
+        let blobs = BlobStore::open(&self.blobs)?;
+        Ok(Arc::clone(opened.insert(Arc::new(Opened { snapshots, blobs }))))
+    }
+}
+
+impl SnapshotStore for GitSnapshotStore {
+    fn capture(&self, workspace: &Path, reference: &str) -> Result<TreeId, EngineError> {
+        Ok(self.opened()?.snapshots.capture(workspace, reference)?.tree)
+    }
+
+    fn capture_unreferenced(&self, workspace: &Path) -> Result<TreeId, EngineError> {
+        Ok(self.opened()?.snapshots.capture_unreferenced(workspace)?.tree)
+    }
+
+    fn set_reference(&self, tree: &TreeId, reference: &str) -> Result<(), EngineError> {
+        Ok(self.opened()?.snapshots.set_reference(tree, reference)?)
+    }
+
+    fn delete_reference(&self, reference: &str) -> Result<(), EngineError> {
+        Ok(self.opened()?.snapshots.delete_reference(reference)?)
+    }
+
+    fn references(&self) -> Result<Vec<String>, EngineError> {
+        let references = self.opened()?.snapshots.references()?;
+        Ok(references.into_iter().map(|(name, _)| name).collect())
+    }
+
+    fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, EngineError> {
+        Ok(self.opened()?.snapshots.changes(from, to)?)
+    }
+
+    fn text_diff(
+        &self,
+        from: &TreeId,
+        to: &TreeId,
+        bytes_max: usize,
+    ) -> Result<TextDiff, EngineError> {
+        Ok(self.opened()?.snapshots.text_diff(from, to, &[], bytes_max)?)
+    }
+
+    fn with_files(
+        &self,
+        tree: &TreeId,
+        from: &TreeId,
+        paths: &[PathBuf],
+    ) -> Result<TreeId, EngineError> {
+        Ok(self.opened()?.snapshots.with_files(tree, from, paths)?)
+    }
+
+    fn merge(&self, base: &TreeId, ours: &TreeId, theirs: &TreeId) -> Result<Merged, EngineError> {
+        Ok(self.opened()?.snapshots.merge(base, ours, theirs)?)
+    }
+
+    fn restore(
+        &self,
+        workspace: &Path,
+        from: &TreeId,
+        to: &TreeId,
+        mode: RestoreMode<'_>,
+    ) -> Result<(), EngineError> {
+        self.opened()?.snapshots.restore(workspace, from, to, mode)?;
+        Ok(())
+    }
+
+    fn check_restorable(&self, from: &TreeId, to: &TreeId) -> Result<(), EngineError> {
+        Ok(self.opened()?.snapshots.check_restorable(from, to)?)
+    }
+
+    fn store_file(&self, workspace: &Path, path: &str) -> Result<CheckpointArtifact, EngineError> {
+        let stored = self.opened()?.blobs.put_file(&workspace.join(path), FILE_BYTES_MAX)?;
+        let extension = Path::new(path).extension().and_then(|extension| extension.to_str());
+        Ok(CheckpointArtifact {
+            artifact_type: extension.unwrap_or("file").to_owned(),
+            digest: stored.digest,
+            size_bytes: stored.bytes,
+        })
+    }
+
+    fn files(&self) -> Result<Vec<Digest>, EngineError> {
+        Ok(self.opened()?.blobs.list()?.collect::<Result<_, _>>()?)
+    }
+
+    fn delete_file(&self, digest: &Digest) -> Result<u64, EngineError> {
+        let opened = self.opened()?;
+        let bytes = opened.blobs.len(digest).unwrap_or_default();
+        Ok(if opened.blobs.remove(digest)? { bytes } else { 0 })
+    }
+
+    fn check(&self) -> Result<Vec<String>, EngineError> {
+        let opened = self.opened()?;
+        let mut damaged: Vec<String> = opened
+            .snapshots
+            .check()?
+            .iter()
+            .map(|snapshot| match &snapshot.damage {
+                Damage::Reference => {
+                    format!("the reference `{}` cannot be read", snapshot.reference)
+                }
+                Damage::Object(object) => {
+                    format!("`{}` is damaged: its object {object}", snapshot.reference)
+                }
+            })
+            .collect();
+        damaged.extend(opened.blobs.check()?.errors.iter().map(ToString::to_string));
+        Ok(damaged)
+    }
+}

@@ -1,0 +1,88 @@
+//! The storage of checkpoints: snapshots of workspaces, and files by their digest.
+
+use std::path::{Path, PathBuf};
+
+use windlass_kernel::run::CheckpointArtifact;
+use windlass_kernel::{Code, Digest};
+use windlass_workspace::{Merged, PathChange, RestoreMode, TextDiff, TreeId};
+
+use crate::error::EngineError;
+
+/// Stores snapshots of workspaces as trees, and files by their digest.
+///
+/// A snapshot with a reference is kept until the reference is deleted.
+///
+/// # Errors
+/// Every method fails with [`EngineError::Requirement`]: the code is `SNAPSHOT_CORRUPT` when a tree is
+/// damaged, and `WORKSPACE_CHANGED` when files that a restore would change have changed.
+pub trait SnapshotStore: Send + Sync {
+    /// Captures a workspace and sets a reference to the snapshot.
+    fn capture(&self, workspace: &Path, reference: &str) -> Result<TreeId, EngineError>;
+
+    /// Captures a workspace without a reference.
+    fn capture_unreferenced(&self, workspace: &Path) -> Result<TreeId, EngineError>;
+
+    /// Sets a reference to a snapshot.
+    fn set_reference(&self, tree: &TreeId, reference: &str) -> Result<(), EngineError>;
+
+    /// Deletes a reference.
+    fn delete_reference(&self, reference: &str) -> Result<(), EngineError>;
+
+    /// Lists the references.
+    fn references(&self) -> Result<Vec<String>, EngineError>;
+
+    /// Lists the paths that differ between two snapshots.
+    fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, EngineError>;
+
+    /// Returns the difference between two snapshots as a unified diff.
+    fn text_diff(
+        &self,
+        from: &TreeId,
+        to: &TreeId,
+        bytes_max: usize,
+    ) -> Result<TextDiff, EngineError>;
+
+    /// Returns the tree of a snapshot with these files of another one added.
+    fn with_files(
+        &self,
+        tree: &TreeId,
+        from: &TreeId,
+        paths: &[PathBuf],
+    ) -> Result<TreeId, EngineError>;
+
+    /// Merges the changes of two snapshots since a third.
+    fn merge(&self, base: &TreeId, ours: &TreeId, theirs: &TreeId) -> Result<Merged, EngineError>;
+
+    /// Restores a workspace, which is as the snapshot `from` has it, to the snapshot `to`. After an
+    /// error it may be called again.
+    fn restore(
+        &self,
+        workspace: &Path,
+        from: &TreeId,
+        to: &TreeId,
+        mode: RestoreMode<'_>,
+    ) -> Result<(), EngineError>;
+
+    /// Reads every object that a restore from one snapshot to another would write.
+    fn check_restorable(&self, from: &TreeId, to: &TreeId) -> Result<(), EngineError>;
+
+    /// Stores a file of a workspace.
+    fn store_file(&self, workspace: &Path, path: &str) -> Result<CheckpointArtifact, EngineError>;
+
+    /// Lists the digests of the stored files.
+    fn files(&self) -> Result<Vec<Digest>, EngineError>;
+
+    /// Deletes a stored file and returns its size.
+    fn delete_file(&self, digest: &Digest) -> Result<u64, EngineError>;
+
+    /// Checks everything, and describes each snapshot and file that is damaged.
+    fn check(&self) -> Result<Vec<String>, EngineError>;
+}
+
+/// Parses a tree that the journal has as text.
+pub fn recorded_tree(text: &str) -> Result<TreeId, EngineError> {
+    text.parse().map_err(|_| EngineError::Requirement {
+        code: Code::SnapshotCorrupt,
+        message: format!("`{text}` is recorded as a git tree and is not one"),
+    })
+}

@@ -1,0 +1,148 @@
+//! Makes commits and moves refs.
+
+use super::{CommitId, Git, GitError, TreeId, id_of};
+
+/// The author or committer of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// A person or program.
+    pub name: String,
+    /// May be empty.
+    pub email: String,
+}
+
+/// The result of moving a ref.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RefUpdate {
+    /// It was at the expected commit and was moved.
+    Updated,
+    /// It was at the new commit already.
+    AlreadyThere,
+    /// It is at another commit and was not moved.
+    Moved {
+        /// The commit it is at; `None` when it does not exist.
+        actual: Option<CommitId>,
+    },
+}
+
+impl Git {
+    /// Returns the name and email of the user's settings; Windlass where there are none.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn identity(&self) -> Result<Signature, GitError> {
+        let setting = |name: &str, default: &str| {
+            let default = format!("--default={default}");
+            self.read("read the settings").args(["config", &default, "--get", name]).line()
+        };
+        let name = setting("user.name", "Windlass")?;
+        Ok(Signature { name, email: setting("user.email", "")? })
+    }
+
+    /// Makes a commit object; no ref changes.
+    ///
+    /// The same arguments give the same commit, so that making it again after a crash is harmless.
+    ///
+    /// # Errors
+    /// [`GitError`], also when a name or the message cannot be part of a commit.
+    pub fn commit_tree(
+        &self,
+        tree: &TreeId,
+        parents: &[CommitId],
+        message: &str,
+        author: &Signature,
+        committer: &Signature,
+        time_unix_s: u64,
+    ) -> Result<CommitId, GitError> {
+        let operation = "make the commit";
+        for part in [&author.name, &author.email, &committer.name, &committer.email] {
+            // Git would drop these characters silently, so that two names become one.
+            if part.contains(|character: char| character.is_control() || "<>".contains(character))
+                || part.trim() != part
+            {
+                return Err(GitError::refused(operation, format!("`{part}` cannot sign a commit")));
+            }
+        }
+        if message.contains('\0') {
+            return Err(GitError::refused(operation, "the message holds a NUL character"));
+        }
+        let date = format!("@{time_unix_s} +0000");
+        let mut make = self
+            .write(operation)
+            .env("GIT_AUTHOR_NAME", &author.name)
+            .env("GIT_AUTHOR_EMAIL", &author.email)
+            .env("GIT_AUTHOR_DATE", &date)
+            .env("GIT_COMMITTER_NAME", &committer.name)
+            .env("GIT_COMMITTER_EMAIL", &committer.email)
+            .env("GIT_COMMITTER_DATE", &date)
+            .args(["commit-tree", "--no-gpg-sign", tree.as_str(), "-F", "-"]);
+        for parent in parents {
+            make = make.args(["-p", parent.as_str()]);
+        }
+        id_of(operation, &make.stdin(message).output()?)
+    }
+
+    /// Moves a ref from the expected commit to a new one; `None` means that it must not exist yet.
+    /// `name` is a full name (`refs/…`) or `HEAD`, which moves the current branch.
+    ///
+    /// # Errors
+    /// [`GitError`], also when the ref is locked by another process.
+    pub fn update_ref(
+        &self,
+        name: &str,
+        new: &CommitId,
+        expected: Option<&CommitId>,
+    ) -> Result<RefUpdate, GitError> {
+        let operation = "move the ref";
+        if name != "HEAD" && !name.starts_with("refs/") {
+            return Err(GitError::refused(operation, format!("`{name}` is no full name of a ref")));
+        }
+        let before = self.read_ref(name)?;
+        if before.as_ref() == Some(new) {
+            return Ok(RefUpdate::AlreadyThere);
+        }
+        if before.as_ref() != expected {
+            return Ok(RefUpdate::Moved { actual: before });
+        }
+        let zeros = "0".repeat(new.as_str().len());
+        let output = self
+            .write(operation)
+            .env("GIT_COMMITTER_NAME", "windlass")
+            .env("GIT_COMMITTER_EMAIL", "")
+            .args(["update-ref", "-m", "windlass", name, new.as_str()])
+            .arg(expected.map_or(zeros.as_str(), CommitId::as_str))
+            .run()?;
+        if output.code == Some(0) {
+            return Ok(RefUpdate::Updated);
+        }
+        // Git compares and swaps; its message about a difference is not parsed, so read the ref again.
+        let after = self.read_ref(name)?;
+        if after.as_ref() == Some(new) {
+            Ok(RefUpdate::AlreadyThere)
+        } else if after.as_ref() == expected {
+            Err(output.failure(operation, self.root()))
+        } else {
+            Ok(RefUpdate::Moved { actual: after })
+        }
+    }
+
+    fn read_ref(&self, name: &str) -> Result<Option<CommitId>, GitError> {
+        self.commit_named("read the ref", name)
+    }
+
+    /// Sets the user's index to a commit, after that commit became the current one; no file of the work
+    /// tree changes. Other staged changes are no longer staged.
+    ///
+    /// # Errors
+    /// [`GitError`], also when another process has locked the index.
+    pub fn reset_index(&self, commit: &CommitId) -> Result<(), GitError> {
+        let operation = "bring the index up to date";
+        self.write(operation).args(["read-tree", "--reset", commit.as_str()]).output()?;
+        // Lists files that differ, with status 1, which is no error here.
+        let refresh = self.write(operation).args(["update-index", "-q", "--refresh"]).run()?;
+        match refresh.code {
+            Some(0 | 1) => Ok(()),
+            Some(_) | None => Err(refresh.failure(operation, self.root())),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! One invocation of the `git` command, with fixed settings and environment.
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::Duration;
+
+use windlass_connect::{
+    ChildInput, ChildStreams, Ending, Finished, Limits, ProcessError, ProcessGroup, Program,
+    StdoutMode, describe_exit, one_line,
+};
+use windlass_kernel::Digest;
+
+use super::error::{GitCause, GitError};
+
+/// The time limit of a read; large work trees on cold disks are slow.
+const READ_TIMEOUT: Duration = Duration::from_secs(120);
+/// The time limit of a write.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
+/// The output limit.
+const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The output limit when the output is only hashed.
+const HASHED_BYTES_MAX: usize = 16 * 1024 * 1024 * 1024;
+
+/// Settings of every invocation: no hook of the repository runs, no preference of the user changes the
+/// output, and no cache that others can write is trusted.
+const OPTIONS: [&str; 14] = [
+    "core.hooksPath=/dev/null",
+    "core.fsmonitor=false",
+    "core.untrackedCache=false",
+    "core.ignoreStat=false",
+    "core.splitIndex=false",
+    "core.quotePath=false",
+    "core.safecrlf=false",
+    "color.ui=false",
+    "submodule.recurse=false",
+    "gc.auto=0",
+    "maintenance.auto=false",
+    "i18n.commitEncoding=UTF-8",
+    "log.showSignature=false",
+    "commit.gpgSign=false",
+];
+
+/// The environment of every invocation: nothing is fetched, and git never prompts.
+const ENVIRONMENT: [(&str, &str); 8] = [
+    ("LC_ALL", "C"),
+    ("LANGUAGE", ""),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", "true"),
+    ("GIT_EDITOR", "true"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_NO_LAZY_FETCH", "1"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+];
+
+/// Whether an invocation may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// A builder for one invocation.
+pub(crate) struct Invocation<'a> {
+    operation: &'static str,
+    cwd: &'a Path,
+    access: Access,
+    arguments: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+    stdin: Option<Vec<u8>>,
+    bytes_max: usize,
+}
+
+/// The output and exit of git.
+pub(crate) struct GitOutput {
+    pub code: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub digest: Option<Digest>,
+    exit: String,
+    stderr: Vec<u8>,
+}
+
+impl<'a> Invocation<'a> {
+    pub fn new(operation: &'static str, cwd: &'a Path, access: Access) -> Self {
+        let mut arguments = Vec::new();
+        for option in OPTIONS {
+            arguments.extend(["-c".into(), option.into()]);
+        }
+        arguments.extend(["--no-pager".into(), "--literal-pathspecs".into()]);
+        let mut env: Vec<(OsString, OsString)> =
+            ENVIRONMENT.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        if access == Access::Read {
+            env.push(("GIT_OPTIONAL_LOCKS".into(), "0".into()));
+        }
+        // The directory of the user's settings, such as the list of ignored files.
+        if let Some(folder) = std::env::var_os("XDG_CONFIG_HOME") {
+            env.push(("XDG_CONFIG_HOME".into(), folder));
+        }
+        Self { operation, cwd, access, arguments, env, stdin: None, bytes_max: OUTPUT_BYTES_MAX }
+    }
+
+    pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    pub fn arg(self, argument: impl AsRef<OsStr>) -> Self {
+        self.args([argument])
+    }
+
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.env.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.stdin = Some(bytes.into());
+        self
+    }
+
+    /// Runs git and returns its output, whatever its exit code.
+    pub fn run(self) -> Result<GitOutput, GitError> {
+        self.start(StdoutMode::Captured)
+    }
+
+    /// Runs git, which must succeed, and returns its standard output.
+    pub fn output(self) -> Result<Vec<u8>, GitError> {
+        let (operation, cwd) = (self.operation, self.cwd);
+        let output = self.run()?;
+        if output.code == Some(0) { Ok(output.stdout) } else { Err(output.failure(operation, cwd)) }
+    }
+
+    /// Runs git, which must succeed and write one line.
+    pub fn line(self) -> Result<String, GitError> {
+        let operation = self.operation;
+        let bytes = self.output()?;
+        single_line(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))
+    }
+
+    /// Runs git, which must succeed, and returns at most `bytes_max` bytes of its standard output, and
+    /// whether there was more.
+    pub fn output_prefix(mut self, bytes_max: usize) -> Result<(Vec<u8>, bool), GitError> {
+        let (operation, cwd) = (self.operation, self.cwd);
+        self.bytes_max = bytes_max;
+        let finished = self.finish(StdoutMode::Captured)?;
+        let mut bytes = match (finished.ending, finished.status) {
+            (Ending::TooLarge("stdout"), _) => finished.stdout,
+            (Ending::TooLarge(_) | Ending::TimedOut | Ending::Exited, _) => {
+                let output = self.check(finished, self.limits(StdoutMode::Captured))?;
+                if output.code != Some(0) {
+                    return Err(output.failure(operation, cwd));
+                }
+                return Ok((output.stdout, false));
+            }
+        };
+        bytes.truncate(bytes_max);
+        Ok((bytes, true))
+    }
+
+    /// Starts git and leaves it running, for a batch command.
+    pub fn spawn(&self) -> Result<(ProcessGroup, ChildStreams), GitError> {
+        let env = self.env.iter().map(|(name, value)| (name, value));
+        windlass_connect::spawn(&self.argv(), env, self.cwd, ChildInput::Pipe).map_err(|error| {
+            GitError::new(self.operation, GitCause::Missing(one_line(&error.to_string())))
+        })
+    }
+
+    /// Runs git, which must succeed, and returns the digest of its standard output.
+    pub fn digest(self) -> Result<Digest, GitError> {
+        let (operation, cwd) = (self.operation, self.cwd);
+        let output = self.start(StdoutMode::Hashed)?;
+        match (output.code, output.digest) {
+            (Some(0), Some(digest)) => Ok(digest),
+            _ => Err(output.failure(operation, cwd)),
+        }
+    }
+
+    fn start(self, stdout: StdoutMode) -> Result<GitOutput, GitError> {
+        let finished = self.finish(stdout)?;
+        self.check(finished, self.limits(stdout))
+    }
+
+    fn argv(&self) -> Vec<&OsStr> {
+        let mut argv = vec![OsStr::new("git")];
+        argv.extend(self.arguments.iter().map(OsString::as_os_str));
+        argv
+    }
+
+    const fn limits(&self, stdout: StdoutMode) -> Limits {
+        Limits {
+            timeout: match self.access {
+                Access::Read => READ_TIMEOUT,
+                Access::Write => WRITE_TIMEOUT,
+            },
+            output_bytes_max: match stdout {
+                StdoutMode::Captured => self.bytes_max,
+                StdoutMode::Hashed => HASHED_BYTES_MAX,
+            },
+        }
+    }
+
+    fn finish(&self, stdout: StdoutMode) -> Result<Finished, GitError> {
+        let fail = |cause| GitError::new(self.operation, cause);
+        windlass_connect::run(&Program {
+            argv: self.argv(),
+            stdin: self.stdin.as_deref(),
+            env: self.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
+            cwd: self.cwd,
+            limits: self.limits(stdout),
+            stdout,
+            stderr_extra_bytes: 0,
+        })
+        .map_err(|error| match error {
+            ProcessError::NotStarted(why) => fail(GitCause::Missing(one_line(&why))),
+            ProcessError::Lost(why) => fail(GitCause::Unexpected(one_line(&why))),
+        })
+    }
+
+    fn check(&self, finished: Finished, limits: Limits) -> Result<GitOutput, GitError> {
+        let fail = |cause| GitError::new(self.operation, cause);
+        match (finished.ending, finished.status) {
+            (Ending::TimedOut, _) => Err(fail(GitCause::Timeout(limits.timeout.as_millis()))),
+            (Ending::TooLarge(_), _) => Err(fail(GitCause::TooLarge(limits.output_bytes_max))),
+            (Ending::Exited, None) => {
+                Err(fail(GitCause::Unexpected("its exit was lost".to_owned())))
+            }
+            (Ending::Exited, Some(status)) => Ok(GitOutput {
+                code: status.code(),
+                stdout: finished.stdout,
+                digest: finished.stdout_digest,
+                exit: describe_exit(status),
+                stderr: finished.stderr,
+            }),
+        }
+    }
+}
+
+impl GitOutput {
+    /// The error that a failed exit means.
+    pub fn failure(&self, operation: &'static str, cwd: &Path) -> GitError {
+        let text = String::from_utf8_lossy(&self.stderr);
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("fatal:") || line.starts_with("error:"))
+            .or_else(|| text.lines().next())
+            .unwrap_or("no reason given");
+        let cause = if line.contains("not a git repository") {
+            GitCause::NotARepository(cwd.to_owned())
+        } else if line.contains("must be run in a work tree") {
+            GitCause::NoWorkTree(cwd.to_owned())
+        } else if line.contains(".lock'") && line.contains("File exists") {
+            GitCause::Locked(one_line(line))
+        } else {
+            GitCause::Exit { how: self.exit.clone(), line: one_line(line) }
+        };
+        GitError::new(operation, cause)
+    }
+}
+
+/// The text of output that is exactly one line.
+pub(crate) fn single_line(bytes: &[u8]) -> Option<String> {
+    let line = bytes.strip_suffix(b"\n")?;
+    let text = std::str::from_utf8(line).ok()?;
+    (!text.is_empty() && !text.contains('\n')).then(|| text.to_owned())
+}

@@ -1,0 +1,194 @@
+//! The user's repository, through the user's own `git` command (2.36 or newer).
+//!
+//! Every invocation has a clean environment, runs no hook of the repository, fetches nothing, never
+//! prompts, and is limited in time and output. Names of files are bytes, not text. The user's filters
+//! (`filter.*.clean`) do run, since a tree would be wrong without them.
+
+mod commit;
+mod error;
+mod id;
+mod invoke;
+mod status;
+mod tree;
+mod worktree;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+pub use commit::{RefUpdate, Signature};
+pub use error::{GitCause, GitError};
+pub use id::{CommitId, ObjectIdError, TreeId, Treeish};
+pub(crate) use invoke::{Access, Invocation};
+pub use status::{DIRTY_PATHS_MAX, WorktreeStatus};
+pub use tree::{DiffStat, FileChange, LineChange};
+pub use worktree::{OnChanges, Worktree};
+
+/// A repository, by a folder in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Git {
+    root: PathBuf,
+}
+
+impl Git {
+    /// Names the folder; git is not started yet.
+    #[must_use]
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn read(&self, operation: &'static str) -> Invocation<'_> {
+        Invocation::new(operation, &self.root, Access::Read)
+    }
+
+    fn write(&self, operation: &'static str) -> Invocation<'_> {
+        Invocation::new(operation, &self.root, Access::Write)
+    }
+
+    /// Finds the top of the work tree.
+    ///
+    /// # Errors
+    /// [`GitError`], also outside a repository and in a bare one.
+    pub fn top_level(&self) -> Result<PathBuf, GitError> {
+        let operation = "find the work tree";
+        let bytes = self.read(operation).args(["rev-parse", "--show-toplevel"]).output()?;
+        match bytes.strip_suffix(b"\n") {
+            Some(path) if path.starts_with(b"/") => Ok(path_of(path)),
+            Some(_) | None => Err(GitError::unexpected(operation, &bytes)),
+        }
+    }
+
+    /// Reads the current commit; an unborn branch has none.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn head(&self) -> Result<Option<CommitId>, GitError> {
+        self.commit_named("read the current commit", "HEAD")
+    }
+
+    /// Reads the branch that is checked out, without `refs/heads/`; a detached head is on none.
+    ///
+    /// # Errors
+    /// [`GitError`], also when the name is not UTF-8.
+    pub fn branch(&self) -> Result<Option<String>, GitError> {
+        let operation = "read the current branch";
+        let output = self.read(operation).args(["symbolic-ref", "-q", "HEAD"]).run()?;
+        match output.code {
+            Some(0) => {
+                let name = invoke::single_line(&output.stdout)
+                    .ok_or_else(|| GitError::unexpected(operation, &output.stdout))?;
+                Ok(Some(name.strip_prefix("refs/heads/").unwrap_or(&name).to_owned()))
+            }
+            Some(1) => Ok(None),
+            Some(_) | None => Err(output.failure(operation, &self.root)),
+        }
+    }
+
+    /// Resolves a revision to a commit.
+    ///
+    /// # Errors
+    /// [`GitError`], also when it could be taken for an option.
+    pub fn resolve(&self, revision: &str) -> Result<Option<CommitId>, GitError> {
+        let operation = "resolve the revision";
+        if revision.is_empty() || revision.starts_with('-') || revision.contains(char::is_control) {
+            return Err(GitError::refused(operation, format!("`{revision}` is no revision")));
+        }
+        self.commit_named(operation, revision)
+    }
+
+    fn commit_named(
+        &self,
+        operation: &'static str,
+        revision: &str,
+    ) -> Result<Option<CommitId>, GitError> {
+        let output = self
+            .read(operation)
+            .args(["rev-parse", "--verify", "--quiet"])
+            .arg(format!("{revision}^{{commit}}"))
+            .run()?;
+        match output.code {
+            Some(0) => id_of(operation, &output.stdout).map(Some),
+            Some(1) => Ok(None),
+            Some(_) | None => Err(output.failure(operation, &self.root)),
+        }
+    }
+
+    /// Whether the repository has this commit; nothing is fetched.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn contains(&self, commit: &CommitId) -> Result<bool, GitError> {
+        let operation = "look for the commit";
+        let line = self
+            .read(operation)
+            .args(["cat-file", "--batch-check=%(objecttype)"])
+            .stdin(format!("{commit}\n"))
+            .line()?;
+        Ok(line == "commit")
+    }
+
+    /// Reads a file of a commit; the path is relative to the top. Of a symbolic link, its target.
+    ///
+    /// # Errors
+    /// [`GitError`], also when the path is not a file.
+    pub fn file_at(&self, commit: &CommitId, path: &Path) -> Result<Option<Vec<u8>>, GitError> {
+        let operation = "read the file";
+        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        if !plain || path.as_os_str().is_empty() {
+            let why = format!("`{}` is no path inside the repository", path.display());
+            return Err(GitError::refused(operation, why));
+        }
+        let path: PathBuf = path.components().collect();
+        let listed = self
+            .read(operation)
+            .args(["ls-tree", "-z", "--full-tree", commit.as_str(), "--"])
+            .arg(&path)
+            .output()?;
+        if listed.is_empty() {
+            return Ok(None);
+        }
+        let unexpected = || GitError::unexpected(operation, &listed);
+        let entry = listed.strip_suffix(b"\0").ok_or_else(unexpected)?;
+        let (facts, name) = split_once(entry, b'\t').ok_or_else(unexpected)?;
+        let facts = std::str::from_utf8(facts).map_err(|_| unexpected())?;
+        let mut facts = facts.split(' ').skip(1);
+        let (Some(kind), Some(id), None) = (facts.next(), facts.next(), facts.next()) else {
+            return Err(unexpected());
+        };
+        if name != path.as_os_str().as_bytes() {
+            return Err(unexpected());
+        }
+        if kind != "blob" {
+            return Err(GitError::refused(operation, format!("`{}` is no file", path.display())));
+        }
+        self.read(operation).args(["cat-file", "blob", id]).output().map(Some)
+    }
+}
+
+pub(crate) fn id_of<T: std::str::FromStr>(
+    operation: &'static str,
+    bytes: &[u8],
+) -> Result<T, GitError> {
+    invoke::single_line(bytes)
+        .and_then(|line| line.parse().ok())
+        .ok_or_else(|| GitError::unexpected(operation, bytes))
+}
+
+pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(bytes.to_vec()))
+}
+
+pub(crate) fn os(bytes: &[u8]) -> &OsStr {
+    OsStr::from_bytes(bytes)
+}
+
+pub(crate) fn split_once(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let index = bytes.iter().position(|byte| *byte == at)?;
+    Some((bytes.get(..index)?, bytes.get(index + 1..)?))
+}

@@ -1,0 +1,175 @@
+//! The work tree as a tree object, and its difference to a base.
+//!
+//! INVARIANT: the user's index is neither read nor written here. A temporary index is filled from the
+//! current commit, so flags in the user's index (`assume-unchanged`) hide nothing.
+
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+use windlass_kernel::Digest;
+
+use super::error::GitCause;
+use super::{Git, GitError, TreeId, Treeish, id_of, path_of, split_once};
+
+/// How a work tree differs from a base.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DiffStat {
+    /// The changed files, in git's order. A renamed file counts twice: as removed and as added.
+    pub files: Vec<FileChange>,
+    /// Lines added, all files together.
+    pub added: u64,
+    /// Lines removed, all files together.
+    pub removed: u64,
+}
+
+/// A changed file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChange {
+    /// Relative to the top.
+    pub path: PathBuf,
+    /// How much of it changed.
+    pub lines: LineChange,
+}
+
+/// How much of a file changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineChange {
+    /// It has lines.
+    Text {
+        /// Lines added.
+        added: u64,
+        /// Lines removed.
+        removed: u64,
+    },
+    /// It is binary: a NUL byte is near its start.
+    Binary,
+}
+
+impl Git {
+    /// Writes the work tree as a tree object: new files included, ignored ones not. The user's index
+    /// is left alone.
+    ///
+    /// # Errors
+    /// [`GitError`], also in a sparse work tree.
+    pub fn tree_of_worktree(&self) -> Result<TreeId, GitError> {
+        let operation = "write the work tree as a tree";
+        let top = Self::new(self.top_level()?);
+        let sparse = top
+            .read(operation)
+            .args(["config", "--type=bool", "--default=false", "--get", "core.sparseCheckout"])
+            .line()?;
+        if sparse != "false" {
+            return Err(GitError::new(operation, GitCause::Sparse));
+        }
+        let folder = TempDir::with_prefix("windlass-index-")
+            .map_err(|error| GitError::new(operation, GitCause::File(error.to_string())))?;
+        let index = folder.path().join("index");
+        if let Some(head) = top.head()? {
+            let read = top.write(operation).args(["read-tree", head.as_str()]);
+            read.env("GIT_INDEX_FILE", &index).output()?;
+        }
+        let add = top.write(operation).args(["add", "--all"]);
+        add.env("GIT_INDEX_FILE", &index).output()?;
+        let tree = top.write(operation).arg("write-tree").env("GIT_INDEX_FILE", &index).output()?;
+        id_of(operation, &tree)
+    }
+
+    /// Writes the empty tree: the base before the first commit.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn empty_tree(&self) -> Result<TreeId, GitError> {
+        let operation = "write the empty tree";
+        let make = self.write(operation).args(["hash-object", "-t", "tree", "-w", "--stdin"]);
+        id_of(operation, &make.stdin([]).output()?)
+    }
+
+    /// Counts the changes of the work tree against a base, untracked files included.
+    ///
+    /// The repository's attributes are ignored, so that no file can declare itself binary.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn diff_stat(&self, base: &Treeish) -> Result<DiffStat, GitError> {
+        self.diff_to(base, &self.tree_of_worktree()?)
+    }
+
+    /// Counts the changes of a tree against a base, as [`Git::diff_stat`] does for the work tree.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn diff_to(&self, base: &Treeish, tree: &TreeId) -> Result<DiffStat, GitError> {
+        let operation = "count the changes";
+        let bytes = self
+            .read(operation)
+            .env("GIT_ATTR_SOURCE", self.empty_tree()?.as_str())
+            .args(["diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff"])
+            .args(["--no-textconv", "--ignore-submodules=none", base.as_str(), tree.as_str()])
+            .output()?;
+        read_numstat(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))
+    }
+
+    /// Digests the full binary diff of the work tree against a base: two work trees that change the
+    /// base in the same way have the same digest.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn diff_digest(&self, base: &Treeish) -> Result<Digest, GitError> {
+        let tree = self.tree_of_worktree()?;
+        self.read("digest the changes")
+            .env("GIT_ATTR_SOURCE", self.empty_tree()?.as_str())
+            .args(["diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames"])
+            .args(["--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none"])
+            .args(["--submodule=short", "--src-prefix=a/", "--dst-prefix=b/", "-O/dev/null"])
+            .args(["--diff-algorithm=myers", "--unified=3", "--inter-hunk-context=0"])
+            .args(["--no-indent-heuristic", base.as_str(), tree.as_str()])
+            .digest()
+    }
+}
+
+/// Reads `added TAB removed TAB path NUL` records; a binary file has `-` for both counts.
+fn read_numstat(bytes: &[u8]) -> Option<DiffStat> {
+    let mut stat = DiffStat::default();
+    if bytes.is_empty() {
+        return Some(stat);
+    }
+    for record in bytes.strip_suffix(b"\0")?.split(|byte| *byte == 0) {
+        let (added, rest) = split_once(record, b'\t')?;
+        let (removed, path) = split_once(rest, b'\t')?;
+        let lines = if (added, removed) == (b"-", b"-") {
+            LineChange::Binary
+        } else {
+            let count = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<u64>().ok();
+            let (added, removed) = (count(added)?, count(removed)?);
+            stat.added = stat.added.checked_add(added)?;
+            stat.removed = stat.removed.checked_add(removed)?;
+            LineChange::Text { added, removed }
+        };
+        if path.is_empty() {
+            return None;
+        }
+        stat.files.push(FileChange { path: path_of(path), lines });
+    }
+    Some(stat)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numstat_is_read_or_refused() {
+        let text = |added, removed| LineChange::Text { added, removed };
+        let change = |path: &[u8], lines| FileChange { path: path_of(path), lines };
+        let expected = DiffStat {
+            files: vec![change(b"a\tb\n\xff", text(3, 4)), change(b"x", LineChange::Binary)],
+            added: 3,
+            removed: 4,
+        };
+        assert_eq!(read_numstat(b"3\t4\ta\tb\n\xff\0-\t-\tx\0"), Some(expected));
+        assert_eq!(read_numstat(b""), Some(DiffStat::default()));
+        for bad in [&b"1\t2\ta"[..], b"\0", b"1\t2\0", b"1\t2\t\0", b"-\t2\ta\0", b"x\t2\ta\0"] {
+            assert_eq!(read_numstat(bad), None, "{:?}", String::from_utf8_lossy(bad));
+        }
+    }
+}

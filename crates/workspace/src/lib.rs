@@ -1,0 +1,24 @@
+//! Files as they were and are: the user's repository ([`Git`]), snapshots of whole workspaces
+//! ([`Snapshots`]), and files stored by their digest ([`BlobStore`]).
+//!
+//! It may not decide what to capture, restore or delete: it knows neither policy nor journal. It starts
+//! the `git` command through `windlass-connect`, which may not know this crate.
+
+mod blobs;
+mod git;
+mod snapshot;
+mod walk;
+
+pub use blobs::{
+    BlobDecoder, BlobError, BlobHeader, BlobList, BlobReader, BlobStore, CheckReport, FormatError,
+    HEADER_BYTES, HashingStream, StoredBlob, decoder, encoder,
+};
+pub use git::{
+    CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError, LineChange,
+    ObjectIdError, OnChanges, RefUpdate, Signature, TreeId, Treeish, Worktree, WorktreeStatus,
+};
+pub use snapshot::{
+    Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,
+    RestoreMode, Restored, SNAPSHOT_REFS, SnapshotError, Snapshots, TextDiff,
+};
+pub use walk::{WalkError, WalkedFile, is_private, walk_files};

@@ -1,0 +1,256 @@
+//! Compares two snapshots.
+
+use std::path::{Component, Path, PathBuf};
+
+use serde::Serialize;
+use serde::ser::SerializeStruct as _;
+
+use super::capture::records;
+use super::{Entry, EntryMode, SnapshotError, Snapshots};
+use crate::git::{Access, path_of, split_once};
+use crate::{GitError, TreeId};
+
+/// Files larger than this are not compared by lines.
+const TEXT_BYTES_MAX: &str = "core.bigFileThreshold=4m";
+
+/// A path that differs between two snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathChange {
+    /// Relative to the workspace.
+    pub path: PathBuf,
+    /// How it differs.
+    pub kind: ChangeKind,
+    /// Its entry in the first snapshot.
+    pub before: Option<Entry>,
+    /// Its entry in the second snapshot.
+    pub after: Option<Entry>,
+}
+
+/// How a path differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It is new.
+    Added,
+    /// It was removed.
+    Removed,
+    /// Its content differs; its mode may differ too.
+    Modified,
+    /// Its type differs: file, symbolic link or nested repository.
+    TypeChanged,
+    /// Only its executable bit differs.
+    ModeChanged,
+}
+
+/// A difference as text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TextDiff {
+    /// A unified diff; of binary and very large files it says only that they differ.
+    pub bytes: Vec<u8>,
+    /// Whether the limit cut it off.
+    pub truncated: bool,
+}
+
+impl Serialize for PathChange {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("PathChange", 4)?;
+        let size = |entry: &Option<Entry>| entry.as_ref().and_then(|entry| entry.size);
+        fields.serialize_field("bytes_after", &size(&self.after))?;
+        fields.serialize_field("bytes_before", &size(&self.before))?;
+        fields.serialize_field("change", self.kind.as_str())?;
+        fields.serialize_field("path", &self.path.to_string_lossy())?;
+        fields.end()
+    }
+}
+
+impl ChangeKind {
+    /// The name in documents: `added`, `removed` or `modified`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Removed => "removed",
+            Self::Modified | Self::TypeChanged | Self::ModeChanged => "modified",
+        }
+    }
+}
+
+impl Snapshots {
+    /// Lists the paths that differ between two snapshots, in git's order. A renamed file is listed as
+    /// removed and as added.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, SnapshotError> {
+        let operation = "compare the snapshots";
+        if from == to {
+            return Ok(Vec::new());
+        }
+        let bytes = self
+            .objects_git(operation, Access::Read)
+            .args(["diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames"])
+            .args(["--ignore-submodules=none", from.as_str(), to.as_str()])
+            .output()
+            .map_err(|error| self.explain(&[from, to], error))?;
+        let mut changes =
+            parse_changes(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))?;
+        self.add_sizes(&mut changes)?;
+        Ok(changes)
+    }
+
+    /// Fills in the sizes of the files.
+    fn add_sizes(&self, changes: &mut [PathChange]) -> Result<(), SnapshotError> {
+        let operation = "read the sizes";
+        let mut entries: Vec<&mut Entry> = changes
+            .iter_mut()
+            .flat_map(|change| change.before.iter_mut().chain(&mut change.after))
+            .filter(|entry| entry.mode != EntryMode::NestedRepository)
+            .collect();
+        if entries.is_empty() {
+            return Ok(());
+        }
+        let input: String = entries.iter().map(|entry| format!("{}\n", entry.object)).collect();
+        let git = self.objects_git(operation, Access::Read);
+        let git = git.args(["cat-file", "--batch-check=%(objectsize)"]);
+        let bytes = git.stdin(input).output()?;
+        let unexpected = || GitError::unexpected(operation, &bytes);
+        let text = std::str::from_utf8(&bytes).map_err(|_| unexpected())?;
+        let mut lines = text.lines();
+        for entry in &mut entries {
+            // Git answers for a missing object with its id and a word.
+            entry.size = lines.next().ok_or_else(unexpected)?.parse().ok();
+        }
+        Ok(())
+    }
+
+    /// Returns the difference between two snapshots as a unified diff of at most `bytes_max` bytes; only
+    /// of the given paths and those below them, or of all when none are given.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn text_diff(
+        &self,
+        from: &TreeId,
+        to: &TreeId,
+        paths: &[&Path],
+        bytes_max: usize,
+    ) -> Result<TextDiff, SnapshotError> {
+        let (bytes, truncated) = self
+            .objects_git("write the difference", Access::Read)
+            .args(["-c", TEXT_BYTES_MAX, "diff-tree", "-r", "-p", "--full-index", "--no-renames"])
+            .args(["--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none"])
+            .args(["--submodule=short", "--src-prefix=a/", "--dst-prefix=b/"])
+            .args(["--diff-algorithm=histogram", from.as_str(), to.as_str(), "--"])
+            .args(paths)
+            .output_prefix(bytes_max)
+            .map_err(|error| self.explain(&[from, to], error))?;
+        Ok(TextDiff { bytes, truncated })
+    }
+
+    /// Reads a file of a snapshot; of a symbolic link, its target. `None` when the path is not a file.
+    ///
+    /// # Errors
+    /// [`SnapshotError`], also when it has more than `bytes_max` bytes.
+    pub fn read(
+        &self,
+        tree: &TreeId,
+        path: &Path,
+        bytes_max: usize,
+    ) -> Result<Option<Vec<u8>>, SnapshotError> {
+        let operation = "read the snapshot";
+        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+        let path: PathBuf = path.components().collect();
+        if !plain || path.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let git = self.objects_git(operation, Access::Read);
+        let git = git.args(["ls-tree", "-z", "--full-tree", tree.as_str(), "--"]).arg(&path);
+        let listed = git.output().map_err(|error| self.explain(&[tree], error))?;
+        let Some(record) = records(&listed).next() else { return Ok(None) };
+        let unexpected = || GitError::unexpected(operation, &listed);
+        let (facts, _) = split_once(record, b'\t').ok_or_else(unexpected)?;
+        let facts = std::str::from_utf8(facts).map_err(|_| unexpected())?;
+        let mut facts = facts.split(' ').skip(1);
+        let (Some("blob"), Some(id)) = (facts.next(), facts.next()) else { return Ok(None) };
+        let mut objects = super::object_reader::ObjectReader::new(self);
+        match objects.bytes(id, bytes_max) {
+            Ok(Some(bytes)) => Ok(Some(bytes)),
+            Ok(None) => Err(SnapshotError::Corrupt { tree: tree.clone(), object: id.to_owned() }),
+            Err(error) => Err(error.at(operation, &path)),
+        }
+    }
+}
+
+/// Reads `:mode mode id id status NUL path NUL` records; `None` for anything that is not that.
+fn parse_changes(bytes: &[u8]) -> Option<Vec<PathChange>> {
+    let mut changes = Vec::new();
+    let mut fields = records(bytes);
+    while let Some(facts) = fields.next() {
+        let path = path_of(fields.next()?);
+        let facts = std::str::from_utf8(facts.strip_prefix(b":")?).ok()?;
+        let facts: Vec<&str> = facts.split(' ').collect();
+        let &[mode_before, mode_after, before, after, _] = facts.as_slice() else { return None };
+        let entry = |mode: &str, object: &str| {
+            if mode == "000000" {
+                return Some(None);
+            }
+            object.parse::<TreeId>().ok()?;
+            let mode = EntryMode::parse(mode.as_bytes())?;
+            Some(Some(Entry { mode, object: object.to_owned(), size: None }))
+        };
+        let (before, after) = (entry(mode_before, before)?, entry(mode_after, after)?);
+        let kind = match (&before, &after) {
+            (None, None) => return None,
+            (None, Some(_)) => ChangeKind::Added,
+            (Some(_), None) => ChangeKind::Removed,
+            (Some(before), Some(after)) => {
+                let both_files = before.mode.is_file() && after.mode.is_file();
+                if before.mode != after.mode && !both_files {
+                    ChangeKind::TypeChanged
+                } else if before.object == after.object {
+                    ChangeKind::ModeChanged
+                } else {
+                    ChangeKind::Modified
+                }
+            }
+        };
+        changes.push(PathChange { path, kind, before, after });
+    }
+    Some(changes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_parsed_or_refused() {
+        let (a, b, none) = ("a".repeat(40), "b".repeat(40), "0".repeat(40));
+        let text = format!(
+            ":000000 100644 {none} {a} A\0new\n\0:100644 000000 {a} {none} D\0gone\0\
+             :100644 100755 {a} {b} M\0both\0:100644 100755 {a} {a} M\0mode\0\
+             :100644 120000 {a} {b} T\0link\0"
+        );
+        let kinds: Vec<_> = parse_changes(text.as_bytes())
+            .unwrap()
+            .into_iter()
+            .map(|change| (change.path.to_str().unwrap().to_owned(), change.kind))
+            .collect();
+        let expected = [
+            ("new\n", ChangeKind::Added),
+            ("gone", ChangeKind::Removed),
+            ("both", ChangeKind::Modified),
+            ("mode", ChangeKind::ModeChanged),
+            ("link", ChangeKind::TypeChanged),
+        ];
+        assert_eq!(kinds, expected.map(|(path, kind)| (path.to_owned(), kind)));
+        for bad in [
+            "x\0y\0".to_owned(),
+            format!(":000000 000000 {none} {none} M\0a\0"),
+            format!(":100644 040000 {a} {b} T\0a\0"),
+            format!(":100644 100644 {a} b M\0a\0"),
+            format!(":100644 100644 {a} {b} M\0"),
+        ] {
+            assert_eq!(parse_changes(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+}

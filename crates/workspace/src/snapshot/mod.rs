@@ -1,0 +1,124 @@
+//! Snapshots of whole workspaces: capture, restore, compare, merge, check.
+//!
+//! A snapshot is a git tree, made by the user's own `git` command (2.36 or newer; merging needs 2.38)
+//! with a **private git directory** of ours, so that neither the user's index nor their settings are
+//! used. In a repository the objects are stored among the user's own, and refs under `refs/windlass/`
+//! keep them from being pruned; elsewhere both are in the private directory.
+//!
+//! Snapshots are exact: no filter, line ending, encoding or keyword is converted in either direction.
+//! They contain files, their executable bit, and symbolic links. They do not contain ignored files,
+//! empty folders, owners, times, other permissions, or the files of nested repositories, of which they
+//! record the commit.
+//!
+//! INVARIANT: no program that a repository names is ever started: no hook, filter, merge or diff
+//! driver, file-system monitor. That is why `git add` is not used: it runs `git status` inside nested
+//! repositories, and that runs their filters.
+
+mod capture;
+mod check;
+mod compare;
+mod entry;
+mod error;
+mod index_state;
+mod merge;
+mod object_reader;
+mod reference;
+mod repository;
+mod restore;
+mod restore_plan;
+mod rooted_dir;
+mod staging;
+mod user_index;
+mod with_files;
+mod workspace;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+pub use capture::Capture;
+pub use check::{Damage, DamagedSnapshot};
+pub use compare::{ChangeKind, PathChange, TextDiff};
+pub use entry::{Entry, EntryMode};
+pub use error::SnapshotError;
+pub use merge::Merged;
+use object_reader::ObjectFormat;
+pub use reference::SNAPSHOT_REFS;
+use repository::{Repository, UserSettings};
+pub use restore::{RestoreMode, Restored};
+use workspace::Workspace;
+
+use crate::git::{Access, Invocation};
+
+/// The snapshots of a project.
+#[derive(Debug)]
+pub struct Snapshots {
+    /// Our own git directory.
+    private: PathBuf,
+    repository: Repository,
+    user_settings: UserSettings,
+    /// The workspaces that were used, by their folder.
+    workspaces: Mutex<BTreeMap<PathBuf, Arc<Workspace>>>,
+}
+
+impl Snapshots {
+    /// Opens the snapshots of a project, which may be a git repository or any folder; the private git
+    /// directory is created if missing.
+    ///
+    /// A project that had snapshots before it became a repository keeps them in the private directory.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn open(private: &Path, project: &Path) -> Result<Self, SnapshotError> {
+        let (repository, workspace) = repository::locate(private, project)?;
+        let private = repository::prepare(private, &repository)?;
+        let known = BTreeMap::from([(workspace.folder.clone(), Arc::new(workspace))]);
+        let user_settings = repository::user_settings(project)?;
+        Ok(Self { private, repository, user_settings, workspaces: Mutex::new(known) })
+    }
+
+    /// The hash function of object ids.
+    const fn format(&self) -> ObjectFormat {
+        self.repository.format
+    }
+
+    /// A git invocation on the objects alone.
+    fn objects_git(&self, operation: &'static str, access: Access) -> Invocation<'_> {
+        self.git(operation, access, &self.private, &self.private)
+    }
+
+    /// A git invocation with a private git directory, the snapshots' objects, and no settings of the user
+    /// or the system.
+    fn git<'a>(
+        &self,
+        operation: &'static str,
+        access: Access,
+        directory: &Path,
+        cwd: &'a Path,
+    ) -> Invocation<'a> {
+        let git = Invocation::new(operation, cwd, access)
+            .env("GIT_DIR", directory)
+            .env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_ATTR_NOSYSTEM", "1");
+        let git = git.env("GIT_OBJECT_DIRECTORY", self.repository.objects(&self.private));
+        match &self.user_settings.shared {
+            Some(shared) => git.arg("-c").arg(format!("core.sharedRepository={shared}")),
+            None => git,
+        }
+    }
+
+    /// A git invocation in a workspace, with our private index for it.
+    fn workspace_git<'a>(
+        &self,
+        operation: &'static str,
+        access: Access,
+        workspace: &'a Workspace,
+    ) -> Invocation<'a> {
+        self.git(operation, access, &self.private, &workspace.top)
+            // `IndexState` has a digest of the index.
+            .args(["-c", "index.skipHash=true"])
+            .env("GIT_WORK_TREE", &workspace.top)
+            .env("GIT_INDEX_FILE", workspace.index(&self.private))
+    }
+}

@@ -1,0 +1,128 @@
+//! References: the names under which snapshots are kept.
+
+use std::fs;
+use std::path::Path;
+
+use super::{SnapshotError, Snapshots};
+use crate::git::{Access, Invocation, split_once};
+use crate::{GitError, TreeId};
+
+/// The prefix of every reference's ref.
+pub const SNAPSHOT_REFS: &str = "refs/windlass/";
+/// The limit of a name.
+const NAME_BYTES_MAX: usize = 200;
+
+/// The ref of a name, which may have letters, digits, `-`, `_`, `.` and `/`.
+pub(super) fn ref_name(name: &str) -> Result<String, SnapshotError> {
+    let part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with(['.', '-'])
+            && !part.ends_with('.')
+            && !part.ends_with(".lock")
+            && !part.contains("..")
+            && part.chars().all(|character| {
+                character.is_ascii_alphanumeric() || matches!(character, '-' | '_' | '.')
+            })
+    };
+    if name.len() <= NAME_BYTES_MAX && name.split('/').all(part) {
+        Ok(format!("{SNAPSHOT_REFS}{name}"))
+    } else {
+        Err(SnapshotError::Reference(name.to_owned()))
+    }
+}
+
+impl Snapshots {
+    /// Sets a reference to a snapshot; a reference that exists is moved.
+    ///
+    /// # Errors
+    /// [`SnapshotError`], also when there is no such snapshot.
+    pub fn set_reference(&self, tree: &TreeId, reference: &str) -> Result<(), SnapshotError> {
+        self.update_ref(&ref_name(reference)?, tree)
+    }
+
+    /// Deletes a reference; one that does not exist is no error. Git frees the space of the snapshot at its
+    /// next garbage collection.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn delete_reference(&self, reference: &str) -> Result<(), SnapshotError> {
+        let git = self.refs_git("delete the reference", Access::Write);
+        git.args(["update-ref", "--no-deref", "-d", &ref_name(reference)?]).output()?;
+        Ok(())
+    }
+
+    /// Lists the references with their snapshots, sorted by name. A reference that cannot be read is not
+    /// listed; [`Snapshots::check`] reports it.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn references(&self) -> Result<Vec<(String, TreeId)>, SnapshotError> {
+        let operation = "list the snapshots";
+        let bytes = self
+            .refs_git(operation, Access::Read)
+            .args(["for-each-ref", "--format=%(refname) %(objectname)", SNAPSHOT_REFS])
+            .output()?;
+        let read = |line: &[u8]| {
+            let (name, id) = split_once(line, b' ')?;
+            let name = std::str::from_utf8(name).ok()?.strip_prefix(SNAPSHOT_REFS)?.to_owned();
+            Some((name, std::str::from_utf8(id).ok()?.parse().ok()?))
+        };
+        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+        let all: Option<Vec<_>> = lines.map(read).collect();
+        Ok(all.ok_or_else(|| GitError::unexpected(operation, &bytes))?)
+    }
+
+    /// The names of all ref files, readable or not.
+    pub(super) fn reference_files(&self) -> Vec<String> {
+        fn walk(folder: &Path, name: &str, found: &mut Vec<String>) {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let inner = format!("{name}{}", entry.file_name().to_string_lossy());
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    walk(&entry.path(), &format!("{inner}/"), found);
+                } else if !inner.ends_with(".lock") {
+                    found.push(inner);
+                }
+            }
+        }
+        let mut found = Vec::new();
+        walk(&self.repository.refs(&self.private).join(SNAPSHOT_REFS), "", &mut found);
+        found.sort();
+        found
+    }
+
+    /// Sets a ref to a snapshot.
+    pub(super) fn update_ref(&self, ref_name: &str, tree: &TreeId) -> Result<(), SnapshotError> {
+        let git = self.refs_git("set the reference", Access::Write);
+        git.args(["update-ref", "--no-deref", ref_name, tree.as_str()]).output()?;
+        Ok(())
+    }
+
+    /// A git invocation on the repository that has the refs. Its settings apply: they say how refs are
+    /// stored.
+    fn refs_git(&self, operation: &'static str, access: Access) -> Invocation<'_> {
+        let directory = self.repository.refs(&self.private);
+        Invocation::new(operation, directory, access).env("GIT_DIR", directory).args([
+            "-c",
+            "core.logAllRefUpdates=false",
+            "-c",
+            "core.fsync=objects,reference",
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_names_are_accepted() {
+        assert_eq!(ref_name("run-1/pre_2.3").unwrap(), "refs/windlass/run-1/pre_2.3");
+        let long = "x".repeat(NAME_BYTES_MAX + 1);
+        for bad in [
+            "", "/", "a/", "/a", "a//b", "..", "a..b", ".a", "a.", "a.lock", "-a", "a b", "é",
+            &long,
+        ] {
+            assert_eq!(ref_name(bad), Err(SnapshotError::Reference(bad.to_owned())), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The repository of the snapshots: the private git directory, and the user's repository if there is
+//! one.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::SnapshotError;
+use super::capture::records;
+use super::object_reader::ObjectFormat;
+use super::workspace::{self, Workspace};
+use crate::git::{Access, GitCause, Invocation, path_of, split_once};
+
+/// Attributes that disable every conversion and every driver for diffs and merges. An attribute that
+/// cannot be unset is made unspecified.
+const ATTRIBUTES: &str = "* -text !eol -crlf -filter -ident !working-tree-encoding !diff !merge \
+                          !conflict-marker-size !delta\n";
+
+/// A branch that does not exist: nothing is ever committed to it.
+const HEAD: &str = "ref: refs/heads/none\n";
+
+/// Every setting that could change a byte or a mode, or make a capture slow. Objects are written out
+/// without a sync each; the sync of the ref makes all of them durable at once.
+const SETTINGS: &str = "\
+[core]
+\tbare = false
+\tfilemode = true
+\tsymlinks = true
+\tignorecase = false
+\tprecomposeunicode = false
+\tprotectHFS = false
+\tprotectNTFS = false
+\tautocrlf = false
+\teol = lf
+\tsafecrlf = false
+\tattributesFile = /dev/null
+\texcludesFile = /dev/null
+\tlogAllRefUpdates = false
+\tfsync = objects,reference
+\tfsyncMethod = writeout-only
+[index]
+\tversion = 4
+\tskipHash = true
+[gc]
+\tauto = 0
+[merge]
+\trenormalize = false
+\tconflictStyle = merge
+[rerere]
+\tenabled = false
+\tautoUpdate = false
+[advice]
+\taddEmbeddedRepo = false
+[windlass]
+";
+
+/// The repository that has the objects and refs of the snapshots.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Repository {
+    /// The hash function of object ids.
+    pub format: ObjectFormat,
+    /// The common directory of the user's repository; `None` when the private directory has the objects.
+    pub common_dir: Option<PathBuf>,
+}
+
+impl Repository {
+    /// The directory of the objects.
+    pub fn objects(&self, private: &Path) -> PathBuf {
+        self.refs(private).join("objects")
+    }
+
+    /// The git directory that has the refs of the snapshots.
+    pub fn refs<'a>(&'a self, private: &'a Path) -> &'a Path {
+        self.common_dir.as_deref().unwrap_or(private)
+    }
+
+    /// The private git directory's settings.
+    fn settings(&self) -> String {
+        let (version, extensions) = match self.format {
+            ObjectFormat::Sha1 => ("0", ""),
+            ObjectFormat::Sha256 => ("1", "[extensions]\n\tobjectFormat = sha256\n"),
+        };
+        let own = self.common_dir.is_none();
+        format!(
+            "[core]\n\trepositoryformatversion = {version}\n{extensions}{SETTINGS}\tobjects = {}\n",
+            if own { "own" } else { "repository" }
+        )
+    }
+}
+
+/// Finds the repository of a project's snapshots, and describes the project as a workspace.
+pub(super) fn locate(
+    private: &Path,
+    project: &Path,
+) -> Result<(Repository, Workspace), SnapshotError> {
+    let own = Repository { format: ObjectFormat::Sha1, common_dir: None };
+    let config = fs::read_to_string(private.join("config"));
+    if config.is_ok_and(|config| config == own.settings()) {
+        return Ok((own, Workspace::outside_repository(project)?));
+    }
+    match workspace::in_repository(project) {
+        Ok((workspace, common, format)) => {
+            Ok((Repository { format, common_dir: Some(common) }, workspace))
+        }
+        Err(SnapshotError::Git(error)) if matches!(error.cause, GitCause::NotARepository(_)) => {
+            Ok((own, Workspace::outside_repository(project)?))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Creates the private git directory, or resets its settings if they were changed; returns its path
+/// without symbolic links.
+pub(super) fn prepare(private: &Path, repository: &Repository) -> Result<PathBuf, SnapshotError> {
+    let fail =
+        |error: io::Error| SnapshotError::file("create the private git directory", private, &error);
+    fs::create_dir_all(private).map_err(fail)?;
+    for (name, text) in
+        [("config", repository.settings().as_str()), ("info/attributes", ATTRIBUTES)]
+    {
+        let path = private.join(name);
+        if fs::read(&path).is_ok_and(|present| present == text.as_bytes()) {
+            continue;
+        }
+        // An index that was written under other settings may be wrong.
+        remove_indexes(private).map_err(fail)?;
+        write_atomically(&path, text.as_bytes()).map_err(fail)?;
+    }
+    init_git_dir(private, repository).map_err(fail)?;
+    private.canonicalize().map_err(fail)
+}
+
+/// Creates the files of a git directory that are missing.
+pub(super) fn init_git_dir(folder: &Path, repository: &Repository) -> io::Result<()> {
+    for name in ["objects/info", "objects/pack", "refs/heads"] {
+        fs::create_dir_all(folder.join(name))?;
+    }
+    let settings = repository.settings();
+    for (name, text) in
+        [("config", settings.as_str()), ("info/attributes", ATTRIBUTES), ("HEAD", HEAD)]
+    {
+        if !folder.join(name).is_file() {
+            write_atomically(&folder.join(name), text.as_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_indexes(private: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(private)? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(b"index-") {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Replaces a file atomically.
+pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
+    io::Write::write_all(&mut temporary, bytes)?;
+    temporary.persist(path)?;
+    Ok(())
+}
+
+/// The user's settings that apply to snapshots too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct UserSettings {
+    /// The user's global list of ignored files.
+    pub global_excludes: Option<PathBuf>,
+    /// The value of `core.sharedRepository`.
+    pub shared: Option<String>,
+}
+
+/// Reads the user's settings, as git would.
+pub(super) fn user_settings(project: &Path) -> Result<UserSettings, SnapshotError> {
+    let operation = "read the settings";
+    let output = Invocation::new(operation, project, Access::Read)
+        .args(["config", "-z", "--type=path", "--get-regexp"])
+        .arg("^core\\.(excludesfile|sharedrepository)$")
+        .run()?;
+    if !matches!(output.code, Some(0 | 1)) {
+        return Err(output.failure(operation, project).into());
+    }
+    let (mut listed, mut shared) = (None, None);
+    for record in records(&output.stdout) {
+        let (name, value) = split_once(record, b'\n').unwrap_or((record, b"true"));
+        // The last one has precedence.
+        if name == b"core.excludesfile" {
+            listed = Some(value.to_vec());
+        } else {
+            shared = Some(String::from_utf8_lossy(value).into_owned());
+        }
+    }
+    let global_excludes = match listed {
+        Some(path) => (!path.is_empty()).then(|| project.join(path_of(&path))),
+        None => {
+            let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+            let folder = set("XDG_CONFIG_HOME")
+                .map(PathBuf::from)
+                .or_else(|| set("HOME").map(|repository| Path::new(&repository).join(".config")));
+            folder.map(|folder| folder.join("git/ignore"))
+        }
+    };
+    Ok(UserSettings { global_excludes, shared })
+}

@@ -1,0 +1,60 @@
+//! The store of contents: what is put is what is read, and nothing else ever is.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod damage;
+mod keep;
+mod kill;
+mod plant;
+mod race;
+
+use std::path::{Path, PathBuf};
+
+use windlass_kernel::Digest;
+use windlass_workspace::BlobStore;
+
+/// A store in a folder of its own, which lives as long as the first part.
+fn store() -> (tempfile::TempDir, BlobStore) {
+    let folder = tempfile::tempdir().unwrap();
+    let blobs = BlobStore::open(folder.path().join("blobs")).unwrap();
+    (folder, blobs)
+}
+
+/// Where a content lies.
+fn file_of(blobs: &BlobStore, digest: &Digest) -> PathBuf {
+    let hex = digest.to_string();
+    let (folder, rest) = hex.split_at(2);
+    blobs.path().join(folder).join(format!("{rest}.zst"))
+}
+
+/// All regular files below a folder but the lock.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else if path.file_name().unwrap() != ".lock" {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Bytes that do not compress, the same for the same seed.
+fn noise(seed: u64, length: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let next = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state.to_le_bytes()[0]
+    };
+    std::iter::repeat_with(next).take(length).collect()
+}

@@ -1,0 +1,41 @@
+//! Many at once.
+
+use std::sync::Barrier;
+
+use windlass_kernel::Digest;
+use windlass_workspace::BlobStore;
+
+use crate::{files, noise};
+
+#[test]
+fn many_threads_put_the_same_and_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("blobs");
+    let contents: Vec<Vec<u8>> = (0..8).map(|seed| noise(seed, 70_000)).collect();
+    let barrier = Barrier::new(8);
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let (path, contents, barrier) = (&path, &contents, &barrier);
+            scope.spawn(move || {
+                barrier.wait();
+                // A handle of its own, as another process would have: opening sweeps.
+                let blobs = BlobStore::open(path).unwrap();
+                for turn in 0..16 {
+                    let content = &contents[(thread * turn) % 8];
+                    let stored = if turn % 2 == 0 {
+                        blobs.put(&mut &**content, u64::MAX).unwrap()
+                    } else {
+                        blobs.put_bytes(content).unwrap()
+                    };
+                    assert_eq!(stored.digest, Digest::of(content));
+                    assert_eq!(blobs.read(&stored.digest, u64::MAX).unwrap(), *content);
+                    drop(BlobStore::open(path).unwrap());
+                }
+            });
+        }
+    });
+    let blobs = BlobStore::open(&path).unwrap();
+    let report = blobs.check().unwrap();
+    assert!(report.is_intact(), "{report:?}");
+    assert_eq!(files(&path).len(), usize::try_from(report.intact).unwrap());
+}
