@@ -1,36 +1,44 @@
 //! Says what a run does while it does it.
 
-use std::sync::Arc;
-
-use windlass_engine::{EngineError, Projector};
+use windlass_engine::RunObservers;
+use windlass_journal::{Observer, ObserverError, Origin, Step};
+use windlass_kernel::TraceId;
 use windlass_kernel::run::plan::RunOutcome;
-use windlass_kernel::run::{Event, Run};
+use windlass_kernel::run::{Event, Run, RunEvent};
 
 use crate::output::{Ink, Output, plain};
 
-/// Shows a run's steps on standard error, after the files have been written.
+/// Prints the steps of runs to standard error.
 pub struct Announcer {
-    /// Writes the files.
-    pub files: Arc<dyn Projector>,
-    /// Where to speak.
+    /// Where to print.
     pub output: Output,
 }
 
-impl Projector for Announcer {
-    fn show(&self, run: &Run, events: &[Event]) -> Result<(), EngineError> {
-        self.files.show(run, events)?;
-        if !self.output.json {
-            for event in events {
-                if let Some(line) = line(event, &|text, ink| self.output.paint_note(text, ink)) {
-                    self.output.note(&line);
-                }
-            }
+impl RunObservers for Announcer {
+    fn observe(&self, _: TraceId) -> Box<dyn Observer<Run>> {
+        Box::new(Lines { output: self.output, lines: Vec::new() })
+    }
+}
+
+/// The lines of events that are not durable yet.
+struct Lines {
+    output: Output,
+    lines: Vec<String>,
+}
+
+impl Observer<Run> for Lines {
+    fn before(&mut self, _: &Run, _: &RunEvent) {}
+
+    fn after(&mut self, step: &Step<'_, Run>) {
+        if step.origin == Origin::Appended && !self.output.json {
+            let paint = |text: &str, ink| self.output.paint_note(text, ink);
+            self.lines.extend(line(&step.artifact.event, &paint));
         }
-        Ok(())
     }
 
-    fn check_hold(&self, run: &Run) -> Result<(), EngineError> {
-        self.files.check_hold(run)
+    fn durable(&mut self, _: &Run) -> Result<(), ObserverError> {
+        self.lines.drain(..).for_each(|line| self.output.note(&line));
+        Ok(())
     }
 }
 

@@ -106,6 +106,7 @@ macro_rules! from_coded {
 }
 
 from_coded!(
+    windlass_journal::JournalError,
     windlass_runtime::GatewayError,
     windlass_store::StoreError,
     windlass_kernel::canon::CanonError,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_engine::{Files, Runs};
+use windlass_journal::Runs;
 use windlass_kernel::Code;
 use windlass_policy::PolicySet;
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, System};
 use windlass_store::Store;
 use windlass_store_sqlite::SqliteStore;
+use windlass_views::Files;
 
 use crate::config::Config;
 use crate::failure::Failure;

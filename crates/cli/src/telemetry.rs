@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use windlass_connect::{Post, post_json};
-use windlass_engine::telemetry::{SPANS_MAX, Service, Span, request, spans};
-use windlass_engine::{EngineError, Projector};
-use windlass_kernel::run::{Event, Run};
+use windlass_engine::RunObservers;
+use windlass_journal::{Observer, ObserverError, Origin, Step};
+use windlass_kernel::run::{Event, Run, RunEvent};
 use windlass_kernel::{Code, TraceId};
 use windlass_store::Store;
+use windlass_views::telemetry::{SPANS_MAX, Service, Span, request, spans};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -133,31 +134,39 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The runs that have ended or begun to wait in this process, sent when it is dropped.
-#[derive(Clone)]
+/// The runs that have ended or begun to wait in this process.
+#[derive(Clone, Default)]
 pub struct Outbox {
     waiting: Arc<Mutex<BTreeSet<TraceId>>>,
-    inner: Arc<dyn Projector>,
 }
 
-impl Outbox {
-    /// Notes what goes through to another projector.
-    pub fn new(inner: Arc<dyn Projector>) -> Self {
-        Self { waiting: Arc::default(), inner }
+impl RunObservers for Outbox {
+    fn observe(&self, _: TraceId) -> Box<dyn Observer<Run>> {
+        Box::new(Pending { outbox: self.clone(), ready: false })
     }
 }
 
-impl Projector for Outbox {
-    fn show(&self, run: &Run, events: &[Event]) -> Result<(), EngineError> {
-        if events.iter().any(|event| matches!(event, Event::Held(_) | Event::Ended { .. })) {
-            let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+/// Whether a run has ended or begun to wait with an entry that is not durable yet.
+struct Pending {
+    outbox: Outbox,
+    ready: bool,
+}
+
+impl Observer<Run> for Pending {
+    fn before(&mut self, _: &Run, _: &RunEvent) {}
+
+    fn after(&mut self, step: &Step<'_, Run>) {
+        let event = &step.artifact.event;
+        self.ready |= step.origin == Origin::Appended
+            && matches!(event, Event::Held(_) | Event::Ended { .. });
+    }
+
+    fn durable(&mut self, run: &Run) -> Result<(), ObserverError> {
+        if std::mem::take(&mut self.ready) {
+            let mut waiting = self.outbox.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.insert(run.head.trace_id);
         }
-        self.inner.show(run, events)
-    }
-
-    fn check_hold(&self, run: &Run) -> Result<(), EngineError> {
-        self.inner.check_hold(run)
+        Ok(())
     }
 }
 

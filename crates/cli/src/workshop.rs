@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_connect::{Confinement, Connectors};
 use windlass_driver::DriverConfig;
-use windlass_engine::doers::driver::{DRIVER_BUILTINS, Driver, DriverSettings};
+use windlass_driver::executor::{DRIVER_BUILTINS, Driver, DriverSettings};
 use windlass_engine::doers::{Agent, BUILTINS, Doers, Guard, RunnerChoice};
 use windlass_engine::{
-    Checkpointer, Engine, EngineError, GitRepository, GitSnapshotStore, Parts, Projector,
-    Repository, Settings, Stop, Workshop,
+    Checkpointer, Engine, EngineError, GitRepository, GitSnapshotStore, Parts, Repository,
+    RunObservers, Settings, Stop, Workshop,
 };
 use windlass_governance::{Composed, GovernanceFile, Stated, compose};
 use windlass_kernel::run::plan::Plan;
@@ -19,6 +19,8 @@ use windlass_loops::{AgentFile, Known, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, Source as _, System};
 use windlass_store::Store;
+use windlass_views::EventLog;
+use windlass_views::checkpoints::Checkpoints;
 
 use crate::announce::Announcer;
 use crate::config::Config;
@@ -211,6 +213,11 @@ fn files_in<'a>(
 }
 
 impl Shop {
+    /// The checkpoints of the project's runs.
+    pub fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::new(Arc::clone(&self.store))
+    }
+
     /// Puts everything together; every step is announced.
     pub fn open(project: &Project, by: &str, output: Output) -> Result<Self, Failure> {
         let files = project.files()?;
@@ -250,31 +257,37 @@ impl Shop {
             let guard = Arc::clone(driver) as Arc<dyn Guard>;
             hands = hands.with(Driver::builtins(driver)).with_guard(guard);
         }
-        let files = project.shown(&store, &config);
-        let outbox = Outbox::new(Arc::new(Announcer { files: Arc::new(files), output }));
-        let projector: Arc<dyn Projector> = Arc::new(outbox.clone());
+        let files = Arc::new(project.shown(&store, &config));
+        let outbox = Outbox::default();
         let collector = Collector::find(&config);
         let mut engine = Engine::new(
             Parts {
                 store: Arc::clone(&store),
                 source: Arc::new(System),
                 hands: Arc::new(hands),
-                projector,
+                observers: vec![
+                    Arc::clone(&files) as Arc<dyn RunObservers>,
+                    Arc::new(EventLog),
+                    Arc::new(Announcer { output }),
+                    Arc::new(outbox.clone()),
+                ],
+                packets: files,
                 place,
                 workshop,
                 stop,
             },
             Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
         );
-        let store = GitSnapshotStore::new(
+        let snapshots = GitSnapshotStore::new(
             snapshot_root,
             project.folder.join("snapshots.git"),
             project.folder.join("blobs"),
         );
-        let checkpointer = Checkpointer::new(Arc::new(store), Arc::new(System), checkpoint_root);
-        engine = engine.with_keeper(Arc::new(checkpointer));
+        let checkpointer =
+            Checkpointer::new(Arc::new(snapshots), Arc::new(System), checkpoint_root);
+        engine = engine.with_checkpointer(Arc::new(checkpointer));
         if let Some(driver) = driver {
-            engine = engine.with_escort(driver);
+            engine = engine.with_expander(driver);
         }
         let courier = Courier { outbox, collector, store: Arc::clone(&store), output };
         Ok(Self { engine, store, loops, rules, _courier: courier })

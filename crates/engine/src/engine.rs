@@ -117,10 +117,9 @@ impl Engine {
     /// Finds a run by its name or its trace's id.
     ///
     /// # Errors
-    /// [`EngineError::NotFound`] when there is none.
+    /// [`EngineError`] when there is none.
     pub fn find(&self, name: &str) -> Result<TraceId, EngineError> {
-        let not_found = || EngineError::NotFound { name: name.chars().take(80).collect() };
-        self.runs().find(name)?.ok_or_else(not_found)
+        Ok(self.runs().find(name)?)
     }
 
     /// Lists runs, newest first.

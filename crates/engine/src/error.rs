@@ -10,12 +10,6 @@ use windlass_workspace::{BlobError, GitError, SnapshotError};
 /// Why a run cannot start or go on. Nothing was recorded unless the variant says so.
 #[derive(Debug, Error)]
 pub enum EngineError {
-    /// There is no such run.
-    #[error("there is no run `{name}`")]
-    NotFound {
-        /// What was asked for.
-        name: String,
-    },
     /// The run has ended.
     #[error("run `{run}` has ended: {outcome}, {reason}")]
     Ended {
@@ -158,7 +152,6 @@ impl EngineError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::NotFound { .. } => Code::RunNotFound,
             Self::Ended { .. } => Code::RunEnded,
             Self::NoCheckpoint { .. } => Code::CheckpointUnavailable,
             Self::Changed { .. } => Code::WorkspaceChanged,

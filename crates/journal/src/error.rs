@@ -19,6 +19,12 @@ pub enum JournalError {
     /// The store refused an append; nothing of it was written.
     #[error(transparent)]
     Append(AppendError),
+    /// There is no such run.
+    #[error("there is no run `{name}`")]
+    NoSuchRun {
+        /// What was asked for.
+        name: String,
+    },
     /// The recorded trace is corrupt. It is left as it is.
     #[error("trace `{trace_id}` is corrupt")]
     Corrupt {
@@ -95,7 +101,9 @@ impl JournalError {
             Self::Corrupt { source, .. } | Self::Rejected { source, .. } => source.code(),
             Self::Purged { .. } => Code::StateRecoveryFailed,
             Self::WrongMachine { expected: Machine::Call, .. } => Code::RequestInvalid,
-            Self::WrongMachine { expected: Machine::Run, .. } => Code::RunNotFound,
+            Self::NoSuchRun { .. } | Self::WrongMachine { expected: Machine::Run, .. } => {
+                Code::RunNotFound
+            }
             Self::NotCanonical { source, .. } => source.code(),
             Self::Stale { .. } => Code::StateConcurrentExecution,
             Self::Observer(error) => error.code,

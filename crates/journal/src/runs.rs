@@ -58,19 +58,18 @@ impl Runs {
     /// Finds a run by its name or the id of its trace.
     ///
     /// # Errors
-    /// [`JournalError`] when the store cannot be read.
-    pub fn find(&self, name: &str) -> Result<Option<TraceId>, JournalError> {
-        if let Ok(trace_id) = name.parse::<TraceId>() {
-            return match self.store.load_state(trace_id) {
-                Ok(state) => Ok(is_run(&state).then_some(trace_id)),
-                Err(StoreError::NotFound { .. }) => Ok(None),
-                Err(error) => Err(error.into()),
-            };
-        }
-        match name.parse() {
-            Ok(name) => self.find_named(&name),
-            Err(_) => Ok(None),
-        }
+    /// [`JournalError::NoSuchRun`] when there is none.
+    pub fn find(&self, name: &str) -> Result<TraceId, JournalError> {
+        let found = match (name.parse::<TraceId>(), name.parse()) {
+            (Ok(trace_id), _) => match self.store.load_state(trace_id) {
+                Ok(state) => is_run(&state).then_some(trace_id),
+                Err(StoreError::NotFound { .. }) => None,
+                Err(error) => return Err(error.into()),
+            },
+            (Err(_), Ok(name)) => self.find_named(&name)?,
+            (Err(_), Err(_)) => None,
+        };
+        found.ok_or_else(|| JournalError::NoSuchRun { name: name.chars().take(80).collect() })
     }
 
     /// Lists runs, newest first.

@@ -137,8 +137,7 @@ impl Checkpoints {
             return Err(no_such(named));
         }
         let Some((run, name)) = named.rsplit_once('/') else { return Err(no_such(named)) };
-        let not_found = || EngineError::NotFound { name: run.chars().take(80).collect() };
-        let trace_id = runs.find(run)?.ok_or_else(not_found)?;
+        let trace_id = runs.find(run)?;
         let run = runs.read(trace_id)?;
         let of = |checkpoint: &&CheckpointRecord| {
             let phase = run.phase(checkpoint.phase).map(|(phase, _)| phase.id.as_str());

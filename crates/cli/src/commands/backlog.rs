@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use windlass_engine::{GitRepository, Repository as _, RunFilter};
+use windlass_engine::{GitRepository, Repository as _};
 use windlass_formats::backlog::{self, Backlog, Item};
+use windlass_journal::RunFilter;
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Code, Digest, Timestamp};

@@ -237,7 +237,7 @@ impl Gathered {
         }
         let mut bytes = 0;
         for id in &self.cuts {
-            let document = shop.engine.checkpoint(trace_id, *id)?;
+            let document = shop.checkpoints().load(trace_id, *id)?;
             let text = document.to_bytes();
             bytes += text.len();
             if bytes > CHECKPOINT_BYTES_MAX {

@@ -1,10 +1,10 @@
 //! `windlass checkpoint`: a run's earlier states, what differs between them, and the way back.
 
 use serde_json::{Value, json};
-use windlass_engine::checkpoint::{CheckpointDiff, Document, Purged, Retention, Summary};
-use windlass_engine::{RollbackPlan, RollbackRequest};
+use windlass_engine::{Purged, Retention, RollbackPlan, RollbackRequest};
 use windlass_kernel::Code;
 use windlass_kernel::run::CheckpointKind;
+use windlass_views::checkpoints::{CheckpointDiff, CheckpointSummary, Document};
 use windlass_workspace::{ChangeKind, PathChange, TextDiff};
 
 use crate::args::{CheckpointCommand, CheckpointPurge, CheckpointRollback};
@@ -36,9 +36,9 @@ pub fn run(project: &Project, command: &CheckpointCommand, output: &Output) -> D
 fn list(project: &Project, name: &str, output: &Output) -> Done {
     let shop = open(project, None, output)?;
     let trace_id = shop.engine.find(name)?;
-    let summaries = shop.engine.checkpoints(trace_id)?;
+    let summaries = shop.checkpoints().list(trace_id)?;
     let kept = shop.engine.kept(&shop.engine.read(trace_id)?)?;
-    let purged = |one: &Summary| kept.get(&one.id) == Some(&false);
+    let purged = |one: &CheckpointSummary| kept.get(&one.id) == Some(&false);
     if output.json {
         let mut values = Vec::new();
         for one in &summaries {
@@ -87,8 +87,8 @@ const fn ink_of(kind: CheckpointKind) -> Ink {
 }
 
 fn load(shop: &Shop, named: &str) -> Result<Document, Failure> {
-    let (trace_id, id) = shop.engine.find_checkpoint(named)?;
-    Ok(shop.engine.checkpoint(trace_id, id)?)
+    let (trace_id, id) = shop.checkpoints().find(named)?;
+    Ok(shop.checkpoints().load(trace_id, id)?)
 }
 
 fn show(project: &Project, named: &str, output: &Output) -> Done {
@@ -150,8 +150,8 @@ fn show(project: &Project, named: &str, output: &Output) -> Done {
 
 fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -> Done {
     let shop = open(project, None, output)?;
-    let (from, to) = (shop.engine.find_checkpoint(from)?, shop.engine.find_checkpoint(to)?);
-    let found = shop.engine.compare_checkpoints(from, to)?;
+    let (from, to) = (shop.checkpoints().find(from)?, shop.checkpoints().find(to)?);
+    let found = shop.checkpoints().compare(shop.engine.snapshots()?, from, to)?;
     let text = match (&found.trees, names) {
         (Some((from, to)), false) => shop.engine.text_diff(from, to, DIFF_BYTES_MAX)?,
         _ => TextDiff { bytes: Vec::new(), truncated: false },
@@ -271,7 +271,7 @@ fn brief(value: &Value) -> String {
 fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) -> Done {
     let by = whoami(options.by.as_deref());
     let shop = open(project, Some(&by), output)?;
-    let (trace_id, checkpoint) = shop.engine.find_checkpoint(&options.checkpoint)?;
+    let (trace_id, checkpoint) = shop.checkpoints().find(&options.checkpoint)?;
     if options.dry_run {
         let plan = shop.engine.plan_rollback(trace_id, checkpoint)?;
         if output.json {

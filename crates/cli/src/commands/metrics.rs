@@ -2,9 +2,10 @@
 
 use std::fmt::{Display, Write as _};
 
-use windlass_engine::{Runs, Tally};
+use windlass_journal::Runs;
 use windlass_kernel::{Machine, State, Timestamp};
 use windlass_runtime::{Source as _, System};
+use windlass_views::Metrics;
 
 use crate::failure::Done;
 use crate::output::Output;
@@ -12,12 +13,12 @@ use crate::project::{DATABASE, Project};
 
 /// Prints the metrics of a project.
 pub fn run(project: &Project, runs: &Runs, output: &Output) -> Done {
-    let tally = runs.tally()?;
+    let metrics = Metrics::of(runs.store())?;
     let bytes = ["", "-wal"].iter().map(|end| {
         let path = project.folder.join(format!("{DATABASE}{end}"));
         std::fs::metadata(path).map_or(0, |meta| meta.len())
     });
-    output.bytes(text(&tally, bytes.sum(), System.now()).as_bytes());
+    output.bytes(text(&metrics, bytes.sum(), System.now()).as_bytes());
     Ok(0)
 }
 
@@ -57,12 +58,12 @@ fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-fn text(tally: &Tally, journal_bytes: u64, now: Timestamp) -> String {
+fn text(metrics: &Metrics, journal_bytes: u64, now: Timestamp) -> String {
     let mut all = Exposition::default();
     all.family("windlass_build_info", "gauge", "The version of Windlass that counted.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     let mut runs = all.family("windlass_runs", "gauge", "Runs by loop, state and outcome.");
-    for (standing, count) in &tally.runs {
+    for (standing, count) in &metrics.runs {
         let labels = [
             ("loop", standing.plan.as_str()),
             ("state", standing.state),
@@ -71,32 +72,32 @@ fn text(tally: &Tally, journal_bytes: u64, now: Timestamp) -> String {
         runs.sample(&labels, count);
     }
     all.family("windlass_runs_unreadable", "gauge", "Runs whose journal cannot be read.")
-        .sample(&[], tally.unreadable);
+        .sample(&[], metrics.unreadable);
     all.family("windlass_holds_waiting", "gauge", "Runs that wait for an answer.")
-        .sample(&[], tally.waiting);
-    let age = tally.waiting_since.map_or(0, |since| (now.unix_ms() - since.unix_ms()).max(0));
+        .sample(&[], metrics.waiting);
+    let age = metrics.waiting_since.map_or(0, |since| (now.unix_ms() - since.unix_ms()).max(0));
     all.family("windlass_hold_oldest_age_seconds", "gauge", "Age of the oldest such hold.")
         .sample(&[], seconds(age));
     let mut calls = all.family("windlass_calls", "gauge", "Tool calls by state.");
     for state in State::ALL.iter().filter(|state| state.machine() == Machine::Call) {
-        let count = tally.counts.traces.get(state).copied().unwrap_or_default();
+        let count = metrics.counts.traces.get(state).copied().unwrap_or_default();
         calls.sample(&[("state", state.as_str())], count);
     }
     for (name, kind, help, value) in [
-        ("windlass_journal_entries", "gauge", "Entries in the journal.", tally.counts.entries),
+        ("windlass_journal_entries", "gauge", "Entries in the journal.", metrics.counts.entries),
         ("windlass_journal_bytes", "gauge", "Size of the journal's files.", journal_bytes),
         (
             "windlass_invocations_total",
             "counter",
             "Agents and programs that were started.",
-            tally.invocations,
+            metrics.invocations,
         ),
-        ("windlass_tokens_total", "counter", "Tokens that were used.", tally.tokens),
-        ("windlass_cost_micros_total", "counter", "Cost in millionths.", tally.cost_micros),
+        ("windlass_tokens_total", "counter", "Tokens that were used.", metrics.tokens),
+        ("windlass_cost_micros_total", "counter", "Cost in millionths.", metrics.cost_micros),
     ] {
         all.family(name, kind, help).sample(&[], value);
     }
-    if let Some(at) = tally.recovered_at {
+    if let Some(at) = metrics.recovered_at {
         let help = "When a run was last taken up after its process died.";
         all.family("windlass_last_recovery_timestamp_seconds", "gauge", help)
             .sample(&[], seconds(at.unix_ms()));
@@ -113,8 +114,8 @@ fn seconds(ms: i64) -> String {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
-    use windlass_engine::Standing;
     use windlass_store::Counts;
+    use windlass_views::RunKind;
 
     use super::*;
 
@@ -178,9 +179,9 @@ mod tests {
     #[test]
     fn everything_that_is_counted_is_one_sample() {
         let standing =
-            |plan: &str, state, outcome| Standing { plan: plan.to_owned(), state, outcome };
+            |plan: &str, state, outcome| RunKind { plan: plan.to_owned(), state, outcome };
         let ts = |ms| Timestamp::from_unix_ms(ms).unwrap();
-        let tally = Tally {
+        let metrics = Metrics {
             runs: BTreeMap::from([
                 (standing("spine", "TERMINAL", "PASS"), 3),
                 (standing("spine", "CHECKPOINT", ""), 2),
@@ -195,7 +196,7 @@ mod tests {
             recovered_at: Some(ts(1_500)),
             counts: Counts { traces: BTreeMap::from([(State::Completed, 5)]), entries: 30 },
         };
-        let samples = parse(&text(&tally, 4096, ts(61_250)));
+        let samples = parse(&text(&metrics, 4096, ts(61_250)));
         let expected: &[(&str, f64)] = &[
             ("windlass_build_info{version=\"0.1.0\"}", 1.0),
             ("windlass_calls{state=\"AUTHORIZED\"}", 0.0),
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn an_empty_project_has_metrics_too() {
-        let samples = parse(&text(&Tally::default(), 0, Timestamp::EPOCH));
+        let samples = parse(&text(&Metrics::default(), 0, Timestamp::EPOCH));
         assert_eq!(samples.get("windlass_hold_oldest_age_seconds"), Some(&0.0));
         assert_eq!(samples.keys().filter(|name| name.contains("recovery")).count(), 0);
     }

@@ -1,9 +1,10 @@
 //! `windlass queue`: what waits for people, and their answers.
 
 use serde_json::{Value, json};
-use windlass_engine::{Glance, Queue as Waits, Waiting};
+use windlass_engine::{Queue as Holds, Waiting};
 use windlass_kernel::run::{Decision, Resolution};
 use windlass_kernel::{Code, Digest, Timestamp};
+use windlass_views::RunSummary;
 
 use crate::args::{Answer, Queue};
 use crate::commands::run::{open, report};
@@ -23,14 +24,14 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> Done {
 }
 
 fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> Done {
-    let Waits { waiting, count, damaged } = project.runs()?.waiting(limit)?;
+    let Holds { waiting, count, damaged } = Holds::read(&project.runs()?, limit)?;
     if ids {
         for started in waiting.iter().filter_map(|one| one.run.started.as_ref()) {
             output.line(&started.run_id);
         }
     } else if output.json {
         let values: Vec<Value> =
-            waiting.iter().map(|one| status::describe_short(&Glance::of(&one.run))).collect();
+            waiting.iter().map(|one| status::describe_short(&RunSummary::of(&one.run))).collect();
         output.value(&values)?;
     } else if waiting.is_empty() {
         output.line("nothing waits for you");

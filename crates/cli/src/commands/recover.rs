@@ -1,11 +1,13 @@
 //! `windlass recover`.
 
 use serde_json::{Value, json};
-use windlass_engine::{Glance, Recovered as RecoveredRun};
+use windlass_engine::Recovered as RecoveredRun;
+use windlass_journal::JournalError;
 use windlass_kernel::Code;
 use windlass_kernel::recovery::Plan;
 use windlass_kernel::run::RunName;
 use windlass_runtime::{Gateway, GatewayError, Recovered, Recovery};
+use windlass_views::RunSummary;
 
 use crate::args::Recover;
 use crate::commands::{backlog, call, status, trace_id};
@@ -135,7 +137,7 @@ fn describe_run(recovered: &RecoveredRun) -> Value {
         Ok(run) => json!({
             "trace_id": recovered.trace_id,
             "on_restart": recovered.on_restart,
-            "run": status::describe_short(&Glance::of(run)),
+            "run": status::describe_short(&RunSummary::of(run)),
         }),
         Err(error) => json!({ "trace_id": recovered.trace_id, "error": {
             "code": error.code(),

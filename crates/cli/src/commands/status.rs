@@ -1,10 +1,11 @@
 //! `windlass status`: where runs stand.
 
 use serde_json::{Value, json};
-use windlass_engine::{Glance, RunFilter};
+use windlass_journal::RunFilter;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Resource, RunOutcome};
 use windlass_kernel::run::{Decision, PhaseStatus, Resolution, Run};
+use windlass_views::RunSummary;
 
 use crate::args::Status;
 use crate::commands::metrics;
@@ -37,7 +38,7 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
     let mut values = Vec::new();
     let mut code = 0;
     for one in &found {
-        let run = match runs.glance(one) {
+        let run = match RunSummary::read(runs.store(), &one.trace.head) {
             Ok(run) => run,
             // One that is damaged does not hide the others.
             Err(error) if error.is_damage() => {
@@ -78,7 +79,7 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
     Ok(code)
 }
 
-fn row(run: &Glance, live: bool) -> Vec<(String, Option<Ink>)> {
+fn row(run: &RunSummary, live: bool) -> Vec<(String, Option<Ink>)> {
     let (state, ink) = standing(run, live);
     let place = match (&run.ended, &run.hold, &run.phase) {
         (Some(ended), _, _) => ended.reason.clone(),
@@ -98,7 +99,7 @@ fn row(run: &Glance, live: bool) -> Vec<(String, Option<Ink>)> {
 }
 
 /// Where a run stands, in a word.
-fn standing(run: &Glance, live: bool) -> (String, Ink) {
+fn standing(run: &RunSummary, live: bool) -> (String, Ink) {
     match (&run.ended, &run.hold) {
         (Some(ended), _) if ended.outcome == RunOutcome::Pass => ("PASS".to_owned(), Ink::Good),
         (Some(ended), _) => (ended.outcome.as_str().to_owned(), Ink::Bad),
@@ -194,7 +195,7 @@ pub fn exit(run: &Run) -> u8 {
 }
 
 /// A run in a list.
-pub fn describe_short(run: &Glance) -> Value {
+pub fn describe_short(run: &RunSummary) -> Value {
     json!({
         "run_id": run.run_id,
         "trace_id": run.head.trace_id,
@@ -224,7 +225,7 @@ pub fn describe_short(run: &Glance) -> Value {
 
 /// A run, whole.
 pub fn describe(run: &Run) -> Value {
-    let mut value = describe_short(&Glance::of(run));
+    let mut value = describe_short(&RunSummary::of(run));
     let phases: Vec<Value> = run
         .all_phases()
         .map(|(phase, state)| {

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use windlass_engine::{EngineError, Stop, StopRequest};
+use windlass_journal::JournalError;
 use windlass_kernel::run::RunName;
 
 use crate::args::StopRuns;
@@ -53,7 +54,9 @@ fn name_of(project: &Project, name: &str, output: &Output) -> Result<String, Fai
     };
     let run = match shop.engine.find(name).and_then(|trace_id| shop.engine.read(trace_id)) {
         Ok(run) => run,
-        Err(error @ EngineError::NotFound { .. }) => return Err(error.into()),
+        Err(error @ EngineError::Journal(JournalError::NoSuchRun { .. })) => {
+            return Err(error.into());
+        }
         Err(error) => {
             return name.parse::<RunName>().map(|name| name.to_string()).map_err(|_| error.into());
         }

@@ -1,7 +1,7 @@
 //! `windlass telemetry`: runs to an OpenTelemetry collector, again.
 
 use serde_json::json;
-use windlass_engine::RunFilter;
+use windlass_journal::RunFilter;
 use windlass_kernel::Code;
 use windlass_kernel::run::RunName;
 

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use windlass_engine::Step;
 use windlass_kernel::run::{PhaseStatus, Run, RunName};
 use windlass_kernel::{Code, TraceId};
+use windlass_views::{Follower, Step, Watcher};
 
 use crate::announce::line;
 use crate::args::Watch;
@@ -70,14 +70,15 @@ impl Interrupt {
 
 fn one(shop: &Shop, trace_id: TraceId, follow: bool, stop: &Interrupt, output: &Output) -> Done {
     let view = (!output.json && std::io::stdout().is_terminal()).then(View::new);
-    let mut follower = shop.engine.follow(trace_id);
+    let store = shop.store.as_ref();
+    let mut follower = Follower::new(trace_id);
     loop {
         let began = Instant::now();
         // Asked first: whatever a process that is gone has recorded is there to be read then.
-        let live = shop.engine.is_live(trace_id)?;
+        let live = store.is_held(&store.load_state(trace_id)?)?;
         let before = follower.run().head.sequence_number;
         let mut failed = Ok(());
-        shop.engine.catch_up(&mut follower, &mut |_, step| {
+        follower.catch_up(store, &mut |_, step| {
             if view.is_none() && failed.is_ok() {
                 failed = show(step, Prefix::None, output);
             }
@@ -102,12 +103,13 @@ fn one(shop: &Shop, trace_id: TraceId, follow: bool, stop: &Interrupt, output: &
 }
 
 fn all(shop: &Shop, follow: bool, stop: &Interrupt, output: &Output) -> Done {
-    let mut watcher = shop.engine.watcher()?;
+    let store = shop.store.as_ref();
+    let mut watcher = Watcher::new(store)?;
     let mut rounds = 0_u64;
     loop {
         let began = Instant::now();
         let mut failed = Ok(());
-        let look = shop.engine.look(&mut watcher, &mut |step| {
+        let look = watcher.look(store, &mut |step| {
             if failed.is_ok() {
                 failed = show(step, Prefix::Run, output);
             }
