@@ -8,7 +8,7 @@ use windlass_kernel::{
     ArtifactId, ArtifactType, Digest, Draft, Head, PlanId, ReplayPoint, ReplayPointState, State,
     Timestamp, TraceId, Transition, Uuid7,
 };
-use windlass_runtime::{Source as _, System};
+use windlass_runtime::{Clock as _, SystemClock};
 use windlass_store::{After, Append, Claim, KeyAction, Lease, NewEntry, Store};
 use windlass_store_sqlite::SqliteStore;
 
@@ -67,8 +67,8 @@ pub fn verify(folder: &Path, entries: u64) -> Result<Verified> {
 pub fn recover(folder: &Path, length: u64, behind: u64) -> Result<f64> {
     let store =
         SqliteStore::open(&folder.join("bench.db"), windlass_store_sqlite::Settings::default())?;
-    let trace_id = TraceId(System.fresh_id());
-    let plan_id = PlanId(System.fresh_id());
+    let trace_id = TraceId(SystemClock.new_id());
+    let plan_id = PlanId(SystemClock.new_id());
     let mut head = Head::empty(trace_id);
     let mut lease: Option<Lease> = None;
     while head.sequence_number < length {

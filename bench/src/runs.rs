@@ -8,23 +8,23 @@ use std::time::Instant;
 use anyhow::{Result, anyhow};
 use serde_json::json;
 use windlass_engine::{
-    Assignment, Desk, Engine, EngineError, Hands, NewRun, Outcome, Parts, Prepared, Projector,
-    Repository, Settings, Stop, Workshop,
+    Assignment, Engine, EngineError, GatewayProvider, NewRun, Outcome, Parts, PhaseExecutor,
+    PhaseRecorder, Prepared, Projector, Repository, Settings, Stop,
 };
 use windlass_kernel::run::plan::{
     Budget, Concurrency, Doer, Governance, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
 };
 use windlass_kernel::run::{Base, Change, Commit, Done, Event, Run, Usage};
 use windlass_kernel::{Digest, RiskLevel, Timestamp};
-use windlass_runtime::{Gateway, System};
+use windlass_runtime::{Gateway, SystemClock};
 use windlass_store::{After, Append, Claim, KeyAction, NewEntry, Store};
 use windlass_store_sqlite::SqliteStore;
 
 /// Nothing but the engine: phases that do nothing, no repository, no files.
 struct Nothing;
 
-impl Hands for Nothing {
-    fn perform(&self, _: &Assignment, _: &Desk<'_>) -> Result<Outcome, EngineError> {
+impl PhaseExecutor for Nothing {
+    fn perform(&self, _: &Assignment, _: &PhaseRecorder<'_>) -> Result<Outcome, EngineError> {
         Ok(Outcome::Done(Box::new(Done {
             answer: json!({ "summary": "done" }),
             calls: Vec::new(),
@@ -94,7 +94,7 @@ impl Repository for Nothing {
     }
 }
 
-impl Workshop for Nothing {
+impl GatewayProvider for Nothing {
     fn gateway(&self, _: &Path) -> Result<Arc<Gateway>, EngineError> {
         Err(EngineError::NotFound { name: "a gateway".to_owned() })
     }
@@ -113,11 +113,11 @@ fn engine(folder: &Path, store: Arc<dyn Store>) -> Engine {
     Engine::new(
         Parts {
             store,
-            source: Arc::new(System),
-            hands: Arc::clone(&nothing) as Arc<dyn Hands>,
+            source: Arc::new(SystemClock),
+            executor: Arc::clone(&nothing) as Arc<dyn PhaseExecutor>,
             projector: Arc::clone(&nothing) as Arc<dyn Projector>,
             place: Arc::clone(&nothing) as Arc<dyn Repository>,
-            workshop: nothing,
+            gateways: nothing,
             stop: Stop::new(folder.join("stop")),
         },
         Settings {

@@ -9,8 +9,8 @@ mod logging;
 mod output;
 mod project;
 mod sandbox;
+mod setup;
 mod telemetry;
-mod workshop;
 
 use std::process::ExitCode;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use windlass_journal::Runs;
 use windlass_kernel::Code;
 use windlass_policy::PolicySet;
-use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, System};
+use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, SystemClock};
 use windlass_store::Store;
 use windlass_store_sqlite::SqliteStore;
 use windlass_views::Files;
@@ -194,7 +194,7 @@ impl Project {
             Arc::new(store),
             Arc::new(supervisor),
             Arc::new(config.sandbox.connectors()?),
-            Arc::new(System),
+            Arc::new(SystemClock),
             config.gateway(),
         ))
     }

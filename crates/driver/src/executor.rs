@@ -38,7 +38,8 @@ use windlass_store::Store;
 pub use guard::{Confinement, InMemory};
 
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Builtin, Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::{Builtin, Job};
 
 /// The names of the builtins of the driver loop.
 pub const DRIVER_BUILTINS: [&str; 12] = [
@@ -85,7 +86,7 @@ pub struct Driver {
 }
 
 /// What one builtin does.
-type Perform = fn(&Driver, &Job<'_>) -> Result<Deed, EngineError>;
+type Perform = fn(&Driver, &Job<'_>) -> Result<WorkResult, EngineError>;
 
 /// One builtin of the loop, with the driver that it asks.
 struct Step {
@@ -94,13 +95,13 @@ struct Step {
 }
 
 impl Builtin for Step {
-    fn perform(&self, job: &Job<'_>) -> Result<Deed, EngineError> {
+    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
         (self.perform)(&self.driver, job)
     }
 }
 
 impl Driver {
-    /// Puts a driver together; agents are confined by the engine's own toolbox.
+    /// Puts a driver together; agents are confined by the engine's own tool_caller.
     #[must_use]
     pub fn new(settings: DriverSettings) -> Self {
         Self::confined_by(settings, Arc::new(InMemory::default()))
@@ -150,7 +151,7 @@ impl Driver {
         about: impl FnOnce(&mut Recorded),
         why: &str,
     ) -> Result<Sandbox, EngineError> {
-        let run = job.desk.run();
+        let run = job.recorder.run();
         let mut recorded = recorded::sandbox(&run).unwrap_or_else(recorded::unknown);
         about(&mut recorded);
         recorded.sandbox = recorded.sandbox.apply(happening);
@@ -158,7 +159,7 @@ impl Driver {
         if on {
             self.confinement.confine(run.head.trace_id, true);
         }
-        job.desk.record(sandbox_note(happening, &recorded, why)?)?;
+        job.recorder.record(sandbox_note(happening, &recorded, why)?)?;
         if !on {
             self.confinement.confine(run.head.trace_id, false);
         }
@@ -230,7 +231,7 @@ fn phase_of(doer: &Doer) -> Option<Phase> {
 }
 
 /// The answer of a phase or check: one outcome, and what else is to be kept.
-fn answer(outcome: Outcome, reason: impl Into<String>, more: Value) -> Deed {
+fn answer(outcome: Outcome, reason: impl Into<String>, more: Value) -> WorkResult {
     let mut object = match more {
         Value::Object(object) => object,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -241,7 +242,7 @@ fn answer(outcome: Outcome, reason: impl Into<String>, more: Value) -> Deed {
     object.entry("summary").or_insert_with(|| json!(format!("{outcome}: {reason}")));
     object.insert("reason".to_owned(), json!(reason));
     object.insert("verdict".to_owned(), json!(outcome.as_str()));
-    Deed::Answer(Value::Object(object))
+    WorkResult::answer(Value::Object(object))
 }
 
 /// The task's name: the run's.

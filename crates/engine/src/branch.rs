@@ -57,7 +57,7 @@ impl Engine {
         };
         {
             let _lock = self.wait_for("worktrees")?;
-            self.place.add_phase_worktree(&path, base)?;
+            self.repository.add_phase_worktree(&path, base)?;
         }
         let store = self.checkpointer()?.store();
         let from = store.capture_unreferenced(&folder)?;
@@ -129,7 +129,7 @@ impl Engine {
         };
         store.restore(&workspace, &ours, &tree, mode)?;
         let run = lock(recorder).snapshot();
-        let change = self.place.change(&workspace, &run)?;
+        let change = self.repository.change(&workspace, &run)?;
         self.record(recorder, Event::Merged { phase: id, attempt, change })?;
         self.drop_branch(&run, phase, attempt)
     }
@@ -158,7 +158,7 @@ impl Engine {
         // If that fails, the work tree is created again when it is needed.
         drop(std::fs::remove_file(ready));
         let _lock = self.wait_for("worktrees")?;
-        self.place.remove_phase_worktree(&path)
+        self.repository.remove_phase_worktree(&path)
     }
 
     pub(crate) fn record(

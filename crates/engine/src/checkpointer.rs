@@ -11,7 +11,7 @@ use windlass_kernel::run::plan::{Concurrency, Doer, Phase};
 use windlass_kernel::run::{
     Checkpoint, CheckpointKind, CheckpointSide, DueCheckpoint, Run, Workspace,
 };
-use windlass_runtime::Source;
+use windlass_runtime::Clock;
 use windlass_workspace::TreeId;
 
 use crate::error::EngineError;
@@ -25,7 +25,7 @@ const REUSE_MAX: Duration = Duration::from_millis(500);
 /// Makes checkpoints: captures the workspace of a run, and stores the files that a phase leaves behind.
 pub struct Checkpointer {
     store: Arc<dyn SnapshotStore>,
-    source: Arc<dyn Source>,
+    clock: Arc<dyn Clock>,
     root: PathBuf,
     /// The last capture of each workspace by this process.
     last: Mutex<BTreeMap<PathBuf, LastCapture>>,
@@ -41,8 +41,8 @@ struct LastCapture {
 impl Checkpointer {
     /// Makes the checkpointer of the project in a folder.
     #[must_use]
-    pub fn new(store: Arc<dyn SnapshotStore>, source: Arc<dyn Source>, root: PathBuf) -> Self {
-        Self { store, source, root, last: Mutex::new(BTreeMap::new()) }
+    pub fn new(store: Arc<dyn SnapshotStore>, clock: Arc<dyn Clock>, root: PathBuf) -> Self {
+        Self { store, clock, root, last: Mutex::new(BTreeMap::new()) }
     }
 
     /// The storage of the checkpoints.
@@ -57,7 +57,7 @@ impl Checkpointer {
         run: &Run,
         due: DueCheckpoint,
     ) -> Result<Checkpoint, EngineError> {
-        let id = CheckpointId(self.source.fresh_id());
+        let id = CheckpointId(self.clock.new_id());
         let Some((phase, state)) = run.phase(due.phase) else {
             return Err(EngineError::NoCheckpoint { what: "its phase is not in the plan".into() });
         };

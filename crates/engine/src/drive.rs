@@ -9,17 +9,25 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::{Resource, RunOutcome};
-use windlass_kernel::run::{Done, Event, Failure, Next, Run, Usage, Work};
+use windlass_kernel::run::{Change, Done, Event, Failure, Next, Run, Usage, Work};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::hands::{Assignment, Desk, Outcome, Subject, Verdict};
+use crate::phase_executor::{Assignment, Completion, PhaseRecorder, Subject, Verdict, WorkResult};
 use crate::review::{review_of, reviewer_of};
 use crate::run_recorder::RunRecorder;
 use crate::stop::StopRequest;
 
-/// What came of a piece of work, and the events that become durable with it.
-type Report = (Work, Result<(Outcome, Vec<Event>), EngineError>);
+/// A piece of work that was performed.
+struct Performed {
+    result: WorkResult<Completion>,
+    /// What has changed in its workspace, when it waits for a person.
+    change: Option<Change>,
+    /// The events that are committed together with the result.
+    events: Vec<Event>,
+}
+
+type Report = (Work, Result<Performed, EngineError>);
 
 /// What the stop switch says.
 enum Switch {
@@ -63,7 +71,7 @@ impl Engine {
     /// from; any other event as it is.
     pub(crate) fn measured(&self, event: Event, run: &Run) -> Result<Event, EngineError> {
         let Event::Held(mut held) = event else { return Ok(event) };
-        if let Some(change) = self.place.change(&self.workspace(run), run)? {
+        if let Some(change) = self.repository.change(&self.workspace(run), run)? {
             held.change = Some(change);
         }
         Ok(Event::Held(held))
@@ -161,7 +169,7 @@ impl<'a> Drive<'a> {
     fn report(
         &self,
         work: Work,
-        outcome: Result<(Outcome, Vec<Event>), EngineError>,
+        outcome: Result<Performed, EngineError>,
     ) -> Result<(), EngineError> {
         let (at, attempt) = match work {
             Work::Check { phase, attempt, .. }
@@ -180,12 +188,12 @@ impl<'a> Drive<'a> {
             };
             (phase.id.clone(), check.unwrap_or_default())
         };
-        let (outcome, mut events) = outcome?;
-        match (work, outcome) {
-            (Work::Do { .. }, Outcome::Done(done)) => {
+        let Performed { result, change, mut events } = outcome?;
+        match (work, result) {
+            (Work::Do { .. }, WorkResult::Finished(Completion::Done(done))) => {
                 events.push(Event::PhaseDone { phase, attempt, done });
             }
-            (Work::Check { .. }, Outcome::Judged(verdict)) => {
+            (Work::Check { .. }, WorkResult::Finished(Completion::Judged(verdict))) => {
                 let Verdict { verdict, reason, findings, usage, duration_ms, .. } = verdict;
                 events.push(Event::Checked {
                     phase,
@@ -198,7 +206,7 @@ impl<'a> Drive<'a> {
                     duration_ms,
                 });
             }
-            (Work::Review { .. }, Outcome::Judged(verdict)) => {
+            (Work::Review { .. }, WorkResult::Finished(Completion::Judged(verdict))) => {
                 let Verdict { verdict, reason, findings, conditions, usage, duration_ms } = verdict;
                 events.push(Event::Reviewed {
                     phase,
@@ -212,15 +220,18 @@ impl<'a> Drive<'a> {
                     duration_ms,
                 });
             }
-            (_, Outcome::Waiting { call, change, question }) => {
+            (_, WorkResult::Waiting { call, question, .. }) => {
                 events.push(Event::Waiting { phase, attempt, call, change, question });
             }
             // The switch is looked at again before anything else is done.
-            (_, Outcome::Stopped) => {}
-            (Work::Do { .. } | Work::Merge { .. } | Work::Restore, Outcome::Judged(_))
+            (_, WorkResult::Stopped) => {}
+            (
+                Work::Do { .. } | Work::Merge { .. } | Work::Restore,
+                WorkResult::Finished(Completion::Judged(_)),
+            )
             | (
                 Work::Check { .. } | Work::Review { .. } | Work::Merge { .. } | Work::Restore,
-                Outcome::Done(_),
+                WorkResult::Finished(Completion::Done(_)),
             ) => {
                 let failure = failed("internal", "the work gave an answer of the wrong kind");
                 events.push(Event::PhaseDone { phase, attempt, done: Box::new(failure) });
@@ -264,30 +275,39 @@ fn perform(
     engine: &Engine,
     recorder: &Mutex<RunRecorder>,
     work: Work,
-) -> Result<(Outcome, Vec<Event>), EngineError> {
+) -> Result<Performed, EngineError> {
     let Some(assignment) = assign(engine, recorder, work) else {
-        return Ok((Outcome::Stopped, Vec::new()));
+        return Ok(Performed { result: WorkResult::Stopped, change: None, events: Vec::new() });
     };
     if let Work::Do { phase, attempt } = work {
         engine.prepare_branch(&assignment.run, phase, attempt)?;
     }
-    let desk = Desk::new(recorder);
-    let done = catch_unwind(AssertUnwindSafe(|| engine.hands.perform(&assignment, &desk)));
-    let outcome = done.unwrap_or_else(|_| {
+    let phase_recorder = PhaseRecorder::new(recorder);
+    let done =
+        catch_unwind(AssertUnwindSafe(|| engine.executor.perform(&assignment, &phase_recorder)));
+    let result = done.unwrap_or_else(|_| {
         let reason = "the work failed inside Windlass";
         Ok(match assignment.subject {
-            Subject::Work => Outcome::Done(Box::new(failed("internal", reason))),
-            Subject::Check(_) => Outcome::Judged(Verdict {
+            Subject::Work => {
+                WorkResult::Finished(Completion::Done(Box::new(failed("internal", reason))))
+            }
+            Subject::Check(_) => WorkResult::Finished(Completion::Judged(Verdict {
                 verdict: String::new(),
                 reason: reason.to_owned(),
                 findings: Value::Null,
                 conditions: Vec::new(),
                 usage: Usage::default(),
                 duration_ms: 0,
-            }),
+            })),
         })
     })?;
-    Ok((outcome, desk.ended()))
+    let change = match (&assignment.subject, &result) {
+        (Subject::Work, WorkResult::Waiting { .. }) => {
+            engine.repository.change(&assignment.workspace, &assignment.run)?
+        }
+        _ => None,
+    };
+    Ok(Performed { result, change, events: phase_recorder.ended() })
 }
 
 fn assign(engine: &Engine, recorder: &Mutex<RunRecorder>, work: Work) -> Option<Assignment> {

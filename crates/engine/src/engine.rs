@@ -8,12 +8,12 @@ use windlass_journal::{Check, JournalError, Reader, RunFilter, RunListing, Runs}
 use windlass_kernel::run::Run;
 use windlass_kernel::{Digest, RiskLevel, TraceId};
 use windlass_policy::{Judgement, Question};
-use windlass_runtime::{Gateway, Source};
+use windlass_runtime::{Clock, Gateway};
 use windlass_store::Store;
 
 use crate::checkpointer::Checkpointer;
 use crate::error::EngineError;
-use crate::hands::Hands;
+use crate::phase_executor::PhaseExecutor;
 use crate::repository::Repository;
 use crate::run_recorder::{EventExpander, Recording, RunObservers, RunRecorder};
 use crate::stop::Stop;
@@ -34,7 +34,7 @@ pub trait HoldPackets: Send + Sync {
 }
 
 /// Brings the gateway for the folder that a run works in.
-pub trait Workshop: Send + Sync {
+pub trait GatewayProvider: Send + Sync {
     /// The gateway whose tools work in this folder.
     ///
     /// # Errors
@@ -73,17 +73,17 @@ pub struct Parts {
     /// Keeps the journal.
     pub store: Arc<dyn Store>,
     /// Gives time and ids.
-    pub source: Arc<dyn Source>,
+    pub clock: Arc<dyn Clock>,
     /// Perform phases and checks.
-    pub hands: Arc<dyn Hands>,
+    pub executor: Arc<dyn PhaseExecutor>,
     /// See every entry of a run as it is recorded.
     pub observers: Vec<Arc<dyn RunObservers>>,
     /// The files that show holds.
     pub packets: Arc<dyn HoldPackets>,
     /// The repository.
-    pub place: Arc<dyn Repository>,
+    pub repository: Arc<dyn Repository>,
     /// Brings gateways.
-    pub workshop: Arc<dyn Workshop>,
+    pub gateways: Arc<dyn GatewayProvider>,
     /// The stop switch.
     pub stop: Stop,
 }
@@ -91,10 +91,10 @@ pub struct Parts {
 /// Takes runs through their loops.
 pub struct Engine {
     pub(crate) recording: Recording,
-    pub(crate) hands: Arc<dyn Hands>,
+    pub(crate) executor: Arc<dyn PhaseExecutor>,
     pub(crate) packets: Arc<dyn HoldPackets>,
-    pub(crate) place: Arc<dyn Repository>,
-    pub(crate) workshop: Arc<dyn Workshop>,
+    pub(crate) repository: Arc<dyn Repository>,
+    pub(crate) gateways: Arc<dyn GatewayProvider>,
     pub(crate) stop: Stop,
     pub(crate) settings: Settings,
 }
@@ -103,9 +103,10 @@ impl Engine {
     /// Makes an engine of its parts.
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
-        let Parts { store, source, hands, observers, packets, place, workshop, stop } = parts;
-        let recording = Recording { store, source, observers, expander: None, checkpointer: None };
-        Self { recording, hands, packets, place, workshop, stop, settings }
+        let Parts { store, clock, executor, observers, packets, repository, gateways, stop } =
+            parts;
+        let recording = Recording { store, clock, observers, expander: None, checkpointer: None };
+        Self { recording, executor, packets, repository, gateways, stop, settings }
     }
 
     /// Reads runs.

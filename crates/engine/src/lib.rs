@@ -1,17 +1,17 @@
 //! Takes runs through their loops: asks the machine what comes next, records it, performs it.
 //!
 //! No SQL, no HTTP, no terminal, no views here. The order is always: lease, load, `next`, append, then
-//! perform. Work is performed by [`Hands`]; observers ([`RunObservers`]) see what is recorded.
+//! perform. Work is performed by [`PhaseExecutor`]; observers ([`RunObservers`]) see what is recorded.
 
 mod branch;
 mod checkpointer;
-pub mod doers;
 mod drive;
 mod engine;
 mod error;
+pub mod executors;
 mod git_snapshot_store;
-mod hands;
 mod import;
+mod phase_executor;
 mod purge;
 mod queue;
 mod recover;
@@ -25,11 +25,13 @@ mod start;
 mod stop;
 
 pub use checkpointer::Checkpointer;
-pub use engine::{Engine, HoldPackets, Parts, Settings, Workshop};
+pub use engine::{Engine, GatewayProvider, HoldPackets, Parts, Settings};
 pub use error::EngineError;
 pub use git_snapshot_store::GitSnapshotStore;
-pub use hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};
 pub use import::Imported;
+pub use phase_executor::{
+    Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
+};
 pub use purge::{Purged, PurgedOne, Retention};
 pub use queue::{Answered, Queue, Waiting};
 pub use recover::Recovered;

@@ -79,7 +79,7 @@ impl Engine {
         let store = self.checkpointer()?.store();
         let kept: BTreeSet<String> = store.references()?.into_iter().collect();
         let filter = RunFilter { open_only: false, state: None, limit: usize::MAX };
-        let before = self.recording.source.now().unix_ms() - i64::from(retention.days) * DAY_MS;
+        let before = self.recording.clock.now().unix_ms() - i64::from(retention.days) * DAY_MS;
         let mut purged = Purged::default();
         let mut used: BTreeSet<Digest> = BTreeSet::new();
         let mut keep_files = false;

@@ -136,7 +136,7 @@ impl Engine {
                 return Err(EngineError::AlreadyResolved { run, decision: "REJECTED" });
             }
         }
-        if hold.is_expired(self.recording.source.now()) {
+        if hold.is_expired(self.recording.clock.now()) {
             self.expire(&mut recorder)?;
         }
         if shown.is_some_and(|shown| shown != hold.shown) {

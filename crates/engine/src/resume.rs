@@ -61,11 +61,11 @@ impl Engine {
         let requires_clean =
             run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
         if requires_clean {
-            self.place.require_as_left(&self.workspace(&run), &run)?;
+            self.repository.require_as_left(&self.workspace(&run), &run)?;
         }
         self.packets.check(&run)?;
         self.require_policy(recorder)?;
-        if hold.is_expired(self.recording.source.now()) {
+        if hold.is_expired(self.recording.clock.now()) {
             return self.expire(recorder);
         }
         match hold.resolution() {
@@ -100,7 +100,7 @@ impl Engine {
         if self.last_dispatch(*call)?.is_some_and(|at| at >= hold.since) {
             return Ok(());
         }
-        let gateway = self.workshop.gateway(&self.workspace(run))?;
+        let gateway = self.gateways.gateway(&self.workspace(run))?;
         let people: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.by.as_str()).collect();
         let reasons: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.reason.as_str()).collect();
         let (mut by, mut reason) = (people.join(", "), reasons.join("; "));

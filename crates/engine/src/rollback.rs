@@ -216,7 +216,7 @@ impl Engine {
             checkpointer.store().restore(&workspace, &from, &to, mode)?;
             checkpointer.mark_stale();
         }
-        let change = self.place.change(&workspace, &run)?;
+        let change = self.repository.change(&workspace, &run)?;
         self.record(recorder, Event::RolledBack { change })
     }
 

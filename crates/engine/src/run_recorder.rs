@@ -5,7 +5,7 @@ use std::sync::Arc;
 use windlass_journal::{Observer, Recorder};
 use windlass_kernel::run::{Event, Run, RunEvent, Started};
 use windlass_kernel::{ArtifactId, PlanId, State, Timestamp, TraceId};
-use windlass_runtime::Source;
+use windlass_runtime::Clock;
 use windlass_store::{After, KeyAction, Store};
 
 use crate::checkpointer::Checkpointer;
@@ -31,7 +31,7 @@ pub trait RunObservers: Send + Sync {
 #[derive(Clone)]
 pub(crate) struct Recording {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) source: Arc<dyn Source>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) observers: Vec<Arc<dyn RunObservers>>,
     pub(crate) expander: Option<Arc<dyn EventExpander>>,
     pub(crate) checkpointer: Option<Arc<Checkpointer>>,
@@ -107,9 +107,7 @@ impl RunRecorder {
         self.begun_rollback = events.iter().any(|event| matches!(event, Event::RollbackBegun(_)));
         for event in events {
             let events = match &self.recording.expander {
-                Some(expander) => {
-                    expander.expand(self.run(), event, self.recording.source.now())?
-                }
+                Some(expander) => expander.expand(self.run(), event, self.recording.clock.now())?,
                 None => vec![event],
             };
             for event in events {
@@ -123,9 +121,9 @@ impl RunRecorder {
     }
 
     fn add(&mut self, event: Event) -> Result<(), EngineError> {
-        let source = &self.recording.source;
+        let clock = &self.recording.clock;
         let trace_id = self.run().head.trace_id;
-        let event = RunEvent::new(trace_id, ArtifactId(source.fresh_id()), source.now(), event);
+        let event = RunEvent::new(trace_id, ArtifactId(clock.new_id()), clock.now(), event);
         self.recorder.add(&event)?;
         Ok(())
     }

@@ -77,7 +77,7 @@ impl Engine {
         self.stop.check(None)?;
         self.end_left_over(&new.plan)?;
         let root = &self.settings.root;
-        let base = self.place.base(root)?;
+        let base = self.repository.base(root)?;
         let needs_repo = new.worktree
             || new
                 .plan
@@ -95,15 +95,15 @@ impl Engine {
             });
         }
         if new.plan.require.contains(&Requirement::CleanRepo) {
-            self.place.require_clean(root)?;
+            self.repository.require_clean(root)?;
         }
-        let trace_id = TraceId(self.recording.source.fresh_id());
+        let trace_id = TraceId(self.recording.clock.new_id());
         let run_id = RunName::of(trace_id).to_string();
         let worktree = match (&base, new.worktree) {
             (Some(base), true) => {
                 // Of two that add a work tree at once, git lets one see the other's half made.
                 let _one = self.wait_for("worktrees")?;
-                Some(self.place.make_worktree(&run_id, base)?)
+                Some(self.repository.make_worktree(&run_id, base)?)
             }
             (_, _) => None,
         };

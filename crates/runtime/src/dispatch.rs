@@ -118,7 +118,7 @@ impl Gateway {
         Ok(ToolEffect {
             schema_id: ToolEffect::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
-            artifact_id: ArtifactId(self.source.fresh_id()),
+            artifact_id: ArtifactId(self.clock.new_id()),
             trace_id,
             ts,
             tool_call_digest: *tool_call_digest,

@@ -15,12 +15,12 @@ use windlass_kernel::{
 use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, Reservation, Slot, Store};
 
+use crate::clock::Clock;
 use crate::dispatch::Settled;
 use crate::error::GatewayError;
 use crate::recover::Recovery;
 use crate::report::{CallReport, Question};
 use crate::request::{self, CallRequest};
-use crate::source::Source;
 use crate::supervisor::{Preparation, Ruling, Supervisor};
 use crate::watch::Watch;
 
@@ -57,7 +57,7 @@ pub struct Gateway {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) supervisor: Arc<dyn Supervisor>,
     pub(crate) connect: Arc<dyn Connect>,
-    pub(crate) source: Arc<dyn Source>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
 }
 
@@ -68,10 +68,10 @@ impl Gateway {
         store: Arc<dyn Store>,
         supervisor: Arc<dyn Supervisor>,
         connect: Arc<dyn Connect>,
-        source: Arc<dyn Source>,
+        clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Self {
-        Self { store, supervisor, connect, source, settings }
+        Self { store, supervisor, connect, clock, settings }
     }
 
     /// The store behind the gateway.
@@ -94,7 +94,7 @@ impl Gateway {
     }
 
     fn make(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
-        let request = request.compose(self.source.as_ref())?;
+        let request = request.compose(self.clock.as_ref())?;
         let ruling = self.supervisor.judge(&request);
         match ruling.verdict {
             Verdict::Deny => self.deny(request, ruling),
@@ -126,7 +126,7 @@ impl Gateway {
         code: Code,
         reason: String,
     ) -> Result<CallReport, GatewayError> {
-        let request = request.compose(self.source.as_ref())?;
+        let request = request.compose(self.clock.as_ref())?;
         let (verdict, code, rules) = (Verdict::Deny, Some(code), Vec::new());
         self.deny(request, Ruling { verdict, code, reason, rules })
     }
@@ -179,7 +179,7 @@ impl Gateway {
     fn ask(&self, request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
         let mut recorder = self.open(request)?;
         recorder.commit(KeyAction::None, After::Keep)?;
-        recorder.write_replay_point(self.source.now())?;
+        recorder.write_replay_point(self.clock.now())?;
         let report = CallReport::of(recorder.into_state(), Vec::new());
         Ok(report.on_hold(Question::MayItRun, ruling.reason))
     }
@@ -229,7 +229,7 @@ impl Gateway {
         ruling: Ruling,
         by: Option<&str>,
     ) -> Result<Digest, GatewayError> {
-        let ts = self.source.now();
+        let ts = self.clock.now();
         let trace_id = recorder.state().head.trace_id;
         let request_digest =
             recorder.state().request.as_ref().map_or(Digest::GENESIS, |(_, digest)| *digest);
@@ -240,7 +240,7 @@ impl Gateway {
         let decision = SupervisorDecision {
             schema_id: SupervisorDecision::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
-            artifact_id: ArtifactId(self.source.fresh_id()),
+            artifact_id: ArtifactId(self.clock.new_id()),
             trace_id,
             ts,
             request_digest,
@@ -258,7 +258,7 @@ impl Gateway {
         &self,
         recorder: &mut CallRecorder,
     ) -> Result<KeyAction, GatewayError> {
-        let ts = self.source.now();
+        let ts = self.clock.now();
         let trace_id = recorder.state().head.trace_id;
         let missing = |what: &str| GatewayError::Recovery {
             trace_id,
@@ -269,7 +269,7 @@ impl Gateway {
             recorder.state().decision.as_ref().ok_or_else(|| missing("decision"))?;
         let proposal_digest =
             recorder.state().proposal_digest().ok_or_else(|| missing("request"))?;
-        let tool_call_id = ToolCallId(self.source.fresh_id());
+        let tool_call_id = ToolCallId(self.clock.new_id());
         let key = request.idempotency_key.clone().map_or(KeyAction::None, |idempotency_key| {
             KeyAction::Reserve(Reservation {
                 slot: slot_of(request, idempotency_key),
@@ -280,7 +280,7 @@ impl Gateway {
         let call = ToolCall {
             schema_id: ToolCall::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
-            artifact_id: ArtifactId(self.source.fresh_id()),
+            artifact_id: ArtifactId(self.clock.new_id()),
             trace_id,
             ts,
             decision_digest: *decision_digest,
@@ -379,7 +379,7 @@ impl Gateway {
         settled: Settled,
         redispatches: Vec<windlass_kernel::artifact::Redispatch>,
     ) -> Result<CallReport, GatewayError> {
-        let ts = self.source.now();
+        let ts = self.clock.now();
         let effect = self.effect(&recorder, settled, redispatches.clone(), ts)?;
         recorder.add(&Artifact::Effect(effect))?;
         recorder.commit(KeyAction::None, After::Release)?;

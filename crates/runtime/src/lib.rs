@@ -4,6 +4,7 @@
 //! No SQL, no HTTP, no terminal here. The order is always: lease, load, decide, one transaction, then
 //! the effect, then its record.
 
+mod clock;
 mod decide;
 mod dispatch;
 mod error;
@@ -13,11 +14,11 @@ mod recover;
 mod report;
 mod request;
 mod secrets;
-mod source;
 mod supervisor;
 mod watch;
 mod workspace;
 
+pub use clock::{Clock, SystemClock};
 pub use decide::{Answer, Voice};
 pub use error::GatewayError;
 pub use gateway::{Gateway, Reads, Settings};
@@ -26,6 +27,5 @@ pub use recover::{Recovered, Recovery};
 pub use report::{CallReport, Hold, Question, Refused};
 pub use request::{CallRequest, REQUEST_BYTES_MAX, RequestError};
 pub use secrets::Secrets;
-pub use source::{Source, System};
 pub use supervisor::{Preparation, Refusal, Ruling, Supervisor};
 pub use workspace::FileWorkspace;

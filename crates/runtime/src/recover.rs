@@ -174,7 +174,7 @@ impl Gateway {
         redispatches: Vec<Redispatch>,
         hold: Option<(Question, String)>,
     ) -> Result<CallReport, GatewayError> {
-        recorder.write_replay_point(self.source.now())?;
+        recorder.write_replay_point(self.clock.now())?;
         let report = CallReport::of(recorder.into_state(), redispatches);
         Ok(match hold {
             Some((question, reason)) => report.on_hold(question, reason),
@@ -212,7 +212,7 @@ impl Gateway {
     ) -> Result<CallReport, GatewayError> {
         let attempt = u32::try_from(redispatches.len()).unwrap_or(u32::MAX).saturating_add(2);
         let by = by.map(str::to_owned);
-        let redispatch = Redispatch { attempt, ts: self.source.now(), by, reason };
+        let redispatch = Redispatch { attempt, ts: self.clock.now(), by, reason };
         recorder.record_redispatch(&redispatch)?;
         redispatches.push(redispatch);
         self.hand_over(recorder, preparation, redispatches)

@@ -8,7 +8,7 @@ use windlass_kernel::{
     ArtifactId, Code, KEY_CHARS_MAX, PlanId, RiskLevel, SCHEMA_VERSION, TraceId,
 };
 
-use crate::source::Source;
+use crate::clock::Clock;
 
 /// The largest request of all; a tool's own limit is usually smaller.
 pub const REQUEST_BYTES_MAX: usize = 10 << 20;
@@ -85,7 +85,7 @@ impl CallRequest {
     ///
     /// # Errors
     /// [`RequestError`]; nothing is recorded of a request that is not one.
-    pub fn compose(self, source: &dyn Source) -> Result<ActionRequest, RequestError> {
+    pub fn compose(self, clock: &dyn Clock) -> Result<ActionRequest, RequestError> {
         let name = "1 to 64 of a-z, 0-9, `_` and `-`";
         require(is_name(&self.server), "server", name)?;
         require(is_name(&self.tool), "tool", name)?;
@@ -120,10 +120,10 @@ impl CallRequest {
         Ok(ActionRequest {
             schema_id: ActionRequest::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
-            artifact_id: ArtifactId(source.fresh_id()),
-            trace_id: TraceId(source.fresh_id()),
-            ts: source.now(),
-            plan_id: self.plan_id.unwrap_or_else(|| PlanId(source.fresh_id())),
+            artifact_id: ArtifactId(clock.new_id()),
+            trace_id: TraceId(clock.new_id()),
+            ts: clock.now(),
+            plan_id: self.plan_id.unwrap_or_else(|| PlanId(clock.new_id())),
             risk_level: self.declared_class,
             intent: self.intent,
             resources,

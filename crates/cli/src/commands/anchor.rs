@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde_json::json;
 use windlass_kernel::{Digest, Head, TraceId};
-use windlass_runtime::{Source as _, System};
+use windlass_runtime::{Clock as _, SystemClock};
 use windlass_seal::{
     AnchorError, AnchorOutcome, AnchorReport, Changed, Found, NewAnchor, check_anchor, write_anchor,
 };
@@ -33,7 +33,7 @@ pub fn write(project: &Project, options: &Anchor, output: &Output) -> Done {
         keys: keys.all()?,
         rotations: keys.rotations()?,
         store: None,
-        made_at: System.now(),
+        made_at: SystemClock.now(),
     };
     let bar = output.progress("anchoring", "traces");
     let heads = heads(&store).inspect(|_| bar.inc(1));

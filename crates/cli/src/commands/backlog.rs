@@ -16,7 +16,7 @@ use crate::commands::run::{Chosen, open, report, start};
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
 use crate::project::{Project, read_limited};
-use crate::workshop::Shop;
+use crate::setup::RunSetup;
 
 /// The option of a run that says which item it came from.
 const OPTION: &str = "backlog";
@@ -30,8 +30,8 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Done
     match command {
         BacklogCommand::List { file } => list(&path(project, file.as_deref()), output),
         BacklogCommand::Next { file } => {
-            let shop = open(project, None, output)?;
-            let backlog = untaken(&shop, &path(project, file.as_deref()), output)?;
+            let setup = open(project, None, output)?;
+            let backlog = untaken(&setup, &path(project, file.as_deref()), output)?;
             let Some(item) = backlog::next(&backlog) else { return none(output) };
             if output.json {
                 output.value(&describe(item))?;
@@ -42,14 +42,14 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Done
         }
         BacklogCommand::Run { file, name, worktree, answers, by } => {
             let path = path(project, file.as_deref());
-            let shop = open(project, by.as_deref(), output)?;
-            let backlog = untaken(&shop, &path, output)?;
+            let setup = open(project, by.as_deref(), output)?;
+            let backlog = untaken(&setup, &path, output)?;
             let Some(item) = backlog::next(&backlog) else { return none(output) };
             let task = Value::Object(item.to_task()?.to_object());
             let origin = json!({ "file": path, "line": item.line, "digest": item.digest });
             let options = vec![(OPTION.to_owned(), origin)];
             let chosen = Chosen { name, variant: None, with: &[] };
-            let run = start(&shop, &chosen, task, *worktree, answers.as_deref(), options)?;
+            let run = start(&setup, &chosen, task, *worktree, answers.as_deref(), options)?;
             report(&run, output)
         }
     }
@@ -90,17 +90,17 @@ impl Origin {
 
 /// The list without the items that runs are under way for. One whose run has passed, and died before
 /// it could mark the item, is marked now.
-fn untaken(shop: &Shop, path: &Path, output: &Output) -> Result<Backlog, Failure> {
+fn untaken(setup: &RunSetup, path: &Path, output: &Output) -> Result<Backlog, Failure> {
     let (_, mut backlog) = read(path)?;
     let mut seen = BTreeSet::new();
     for open_only in [true, false] {
         let limit = if open_only { usize::MAX } else { LATELY };
-        let found = shop.engine.list(&RunFilter { open_only, state: None, limit })?;
+        let found = setup.engine.list(&RunFilter { open_only, state: None, limit })?;
         for trace_id in found.iter().map(|one| one.trace.head.trace_id) {
             if !seen.insert(trace_id) {
                 continue;
             }
-            let run = shop.engine.read(trace_id)?;
+            let run = setup.engine.read(trace_id)?;
             let Some(origin) = Origin::of(&run)? else { continue };
             let is_it = |item: &Item| item.digest == origin.digest && !item.done;
             if origin.file != path || !backlog.items.iter().any(is_it) {

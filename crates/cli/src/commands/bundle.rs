@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::json;
 use windlass_kernel::run::{Event, RunEvent, RunName};
 use windlass_kernel::{CheckpointId, Code, Digest, Head, Machine, PlanId, TraceId};
-use windlass_runtime::{Source as _, System};
+use windlass_runtime::{Clock as _, SystemClock};
 use windlass_seal::{Bundle, BundleError, Recorded, Replace, calls_of, write_bundle};
 use windlass_store::{Record, Store, StoreError, TraceFilter};
 use windlass_workspace::{BlobStore, HashingStream};
@@ -17,7 +17,7 @@ use crate::commands::verify::count;
 use crate::failure::{Done, Failure};
 use crate::output::Output;
 use crate::project::{Project, unreadable};
-use crate::workshop::Shop;
+use crate::setup::RunSetup;
 
 /// How many entries or traces are read in one go.
 const PAGE: usize = 1024;
@@ -44,16 +44,16 @@ pub const FORCE: &str = "name another file; --force replaces the one that is the
 /// Writes the bundle of a run, and says what it holds.
 pub fn write(
     project: &Project,
-    shop: &Shop,
+    setup: &RunSetup,
     trace_id: TraceId,
     file: &Path,
     force: bool,
     output: &Output,
 ) -> Done {
     let replace = replace(file, force)?;
-    let store = shop.store.as_ref();
+    let store = setup.store.as_ref();
     let gathered = Gathered::of(store, trace_id)?;
-    let (checkpoints, checkpoints_left_out) = gathered.documents(shop, trace_id)?;
+    let (checkpoints, checkpoints_left_out) = gathered.documents(setup, trace_id)?;
     let blobs = open_blobs(project)?;
     let (contents, contents_left_out) = gathered.contents(blobs.as_ref())?;
     let keys = keys::open(project)?;
@@ -74,7 +74,7 @@ pub fn write(
         contents: blobs.as_ref().map(|blobs| (blobs, contents)),
         keys: keys.all()?,
         rotations: keys.rotations()?,
-        made_at: System.now(),
+        made_at: SystemClock.now(),
     };
     write_bundle(file, replace, &signer, bundle).map_err(failed)?;
     let (bytes, digest) = measure(file)?;
@@ -228,7 +228,7 @@ impl Gathered {
     /// The documents of the run's checkpoints, and how many cannot be told any more.
     fn documents(
         &self,
-        shop: &Shop,
+        setup: &RunSetup,
         trace_id: TraceId,
     ) -> Result<(BTreeMap<String, Vec<u8>>, usize), Failure> {
         let mut documents = BTreeMap::new();
@@ -237,7 +237,7 @@ impl Gathered {
         }
         let mut bytes = 0;
         for id in &self.cuts {
-            let document = shop.checkpoints().load(trace_id, *id)?;
+            let document = setup.checkpoints().load(trace_id, *id)?;
             let text = document.to_bytes();
             bytes += text.len();
             if bytes > CHECKPOINT_BYTES_MAX {

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use windlass_kernel::{Code, Machine, PlanId, RiskLevel, State};
 use windlass_runtime::{
-    Answer, CallReport, CallRequest, Gateway, Question, Source as _, System, Voice,
+    Answer, CallReport, CallRequest, Clock as _, Gateway, Question, SystemClock, Voice,
 };
 
 use crate::args::{Call, CallRun, Decide};
@@ -44,7 +44,7 @@ fn make(project: &Project, options: &CallRun, output: &Output) -> Done {
     recover::at_start(&gateway, output);
     let key = match (&options.key, options.new_key) {
         (Some(key), _) => Some(key.clone()),
-        (None, true) => Some(System.fresh_id().to_string()),
+        (None, true) => Some(SystemClock.new_id().to_string()),
         (None, false) => None,
     };
     let report = gateway.call(CallRequest {

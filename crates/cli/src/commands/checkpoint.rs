@@ -12,7 +12,7 @@ use crate::commands::run::{open, report};
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
 use crate::project::Project;
-use crate::workshop::{Shop, whoami};
+use crate::setup::{RunSetup, whoami};
 
 /// The longest difference that is printed.
 const DIFF_BYTES_MAX: usize = 4 << 20;
@@ -34,10 +34,10 @@ pub fn run(project: &Project, command: &CheckpointCommand, output: &Output) -> D
 }
 
 fn list(project: &Project, name: &str, output: &Output) -> Done {
-    let shop = open(project, None, output)?;
-    let trace_id = shop.engine.find(name)?;
-    let summaries = shop.checkpoints().list(trace_id)?;
-    let kept = shop.engine.kept(&shop.engine.read(trace_id)?)?;
+    let setup = open(project, None, output)?;
+    let trace_id = setup.engine.find(name)?;
+    let summaries = setup.checkpoints().list(trace_id)?;
+    let kept = setup.engine.kept(&setup.engine.read(trace_id)?)?;
     let purged = |one: &CheckpointSummary| kept.get(&one.id) == Some(&false);
     if output.json {
         let mut values = Vec::new();
@@ -86,14 +86,14 @@ const fn ink_of(kind: CheckpointKind) -> Ink {
     }
 }
 
-fn load(shop: &Shop, named: &str) -> Result<Document, Failure> {
-    let (trace_id, id) = shop.checkpoints().find(named)?;
-    Ok(shop.checkpoints().load(trace_id, id)?)
+fn load(setup: &RunSetup, named: &str) -> Result<Document, Failure> {
+    let (trace_id, id) = setup.checkpoints().find(named)?;
+    Ok(setup.checkpoints().load(trace_id, id)?)
 }
 
 fn show(project: &Project, named: &str, output: &Output) -> Done {
-    let shop = open(project, None, output)?;
-    let one = load(&shop, named)?;
+    let setup = open(project, None, output)?;
+    let one = load(&setup, named)?;
     if output.json {
         output.value(&one)?;
         return Ok(0);
@@ -149,11 +149,11 @@ fn show(project: &Project, named: &str, output: &Output) -> Done {
 }
 
 fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -> Done {
-    let shop = open(project, None, output)?;
-    let (from, to) = (shop.checkpoints().find(from)?, shop.checkpoints().find(to)?);
-    let found = shop.checkpoints().compare(shop.engine.snapshots()?, from, to)?;
+    let setup = open(project, None, output)?;
+    let (from, to) = (setup.checkpoints().find(from)?, setup.checkpoints().find(to)?);
+    let found = setup.checkpoints().compare(setup.engine.snapshots()?, from, to)?;
     let text = match (&found.trees, names) {
-        (Some((from, to)), false) => shop.engine.text_diff(from, to, DIFF_BYTES_MAX)?,
+        (Some((from, to)), false) => setup.engine.text_diff(from, to, DIFF_BYTES_MAX)?,
         _ => TextDiff { bytes: Vec::new(), truncated: false },
     };
     if output.json {
@@ -270,10 +270,10 @@ fn brief(value: &Value) -> String {
 
 fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) -> Done {
     let by = whoami(options.by.as_deref());
-    let shop = open(project, Some(&by), output)?;
-    let (trace_id, checkpoint) = shop.checkpoints().find(&options.checkpoint)?;
+    let setup = open(project, Some(&by), output)?;
+    let (trace_id, checkpoint) = setup.checkpoints().find(&options.checkpoint)?;
     if options.dry_run {
-        let plan = shop.engine.plan_rollback(trace_id, checkpoint)?;
+        let plan = setup.engine.plan_rollback(trace_id, checkpoint)?;
         if output.json {
             output.value(&planned(&plan))?;
         } else {
@@ -288,7 +288,7 @@ fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) ->
         force: options.force,
         resume: options.resume,
     };
-    let run = shop.engine.roll_back(trace_id, &request)?;
+    let run = setup.engine.roll_back(trace_id, &request)?;
     let code = report(&run, output)?;
     // It waits because it was told to.
     Ok(if options.resume { code } else { 0 })
@@ -328,9 +328,9 @@ fn print_plan(plan: &RollbackPlan, output: &Output) {
 }
 
 fn purge(project: &Project, options: &CheckpointPurge, output: &Output) -> Done {
-    let shop = open(project, None, output)?;
-    let run = options.run.as_deref().map(|name| shop.engine.find(name)).transpose()?;
-    let purged = shop.engine.purge(&Retention {
+    let setup = open(project, None, output)?;
+    let run = options.run.as_deref().map(|name| setup.engine.find(name)).transpose()?;
+    let purged = setup.engine.purge(&Retention {
         days: options.days,
         keep: options.keep,
         approved: options.approved,
@@ -366,8 +366,8 @@ fn print_purged(purged: &Purged, dry_run: bool, output: &Output) {
 }
 
 fn check(project: &Project, output: &Output) -> Done {
-    let shop = open(project, None, output)?;
-    let faults = shop.engine.check_checkpoints()?;
+    let setup = open(project, None, output)?;
+    let faults = setup.engine.check_checkpoints()?;
     if output.json {
         output.value(&json!({ "faults": faults, "intact": faults.is_empty() }))?;
     } else {

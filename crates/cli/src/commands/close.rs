@@ -12,8 +12,8 @@ use crate::project::Project;
 
 /// Removes it; the branch and what was committed to it stay.
 pub fn run(project: &Project, options: &Close, output: &Output) -> Done {
-    let shop = open(project, None, output)?;
-    let run = shop.engine.read(shop.engine.find(&options.run)?)?;
+    let setup = open(project, None, output)?;
+    let run = setup.engine.read(setup.engine.find(&options.run)?)?;
     let Some(started) = &run.started else {
         return Err(Failure::new(Code::RunNotFound, "the run has not started"));
     };

@@ -11,13 +11,13 @@ use crate::project::Project;
 
 /// Rewrites a run's files and names them.
 pub fn run(project: &Project, options: &Export, output: &Output) -> Done {
-    let shop = open(project, None, output)?;
-    let trace_id = shop.engine.find(&options.run)?;
+    let setup = open(project, None, output)?;
+    let trace_id = setup.engine.find(&options.run)?;
     if let Some(file) = &options.bundle {
-        return bundle::write(project, &shop, trace_id, file, options.force, output);
+        return bundle::write(project, &setup, trace_id, file, options.force, output);
     }
     let config = project.settings()?;
-    let files = project.shown(&shop.store, &config);
+    let files = project.shown(&setup.store, &config);
     let written = files.rebuild(trace_id)?;
     if output.json {
         output.value(&json!({ "files": written }))?;

@@ -18,16 +18,16 @@ pub fn run(project: &Project, command: &Import, output: &Output) -> Done {
     let bytes = read_limited(file, limit)?;
     let state = V1State::read(&bytes)
         .map_err(|error| Failure::new(error.code(), format!("`{}`: {error}", file.display())))?;
-    let shop = open(project, by.as_deref(), output)?;
+    let setup = open(project, by.as_deref(), output)?;
     let chosen = Chosen { name, variant: variant.as_deref(), with: &[] };
-    let (plan, digest) = planned(&shop, &chosen)?;
+    let (plan, digest) = planned(&setup, &chosen)?;
     let task = match task {
         Some(task) => read_task(task)?,
         None => stated(&state)?,
     };
     let mut new = NewRun::new(plan, digest, task);
     new.options = json!({ "imported": { "v1": state.more } });
-    let imported = shop.engine.import_v1(&state, new)?;
+    let imported = setup.engine.import_v1(&state, new)?;
     if !output.json {
         for path in &imported.missing {
             output.note(&format!("`{}` is named by the state and is not there", plain(path)));

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use windlass_kernel::Code;
-use windlass_runtime::{Source as _, System};
+use windlass_runtime::{Clock as _, SystemClock};
 use windlass_seal::{KeyError, KeyFile, Keys, PublicKey, Signer, Trust};
 
 use crate::args::Keys as Command;
@@ -44,7 +44,7 @@ pub fn signer(
     output: &Output,
 ) -> Result<(Signer, PathBuf), Failure> {
     let fresh = keys.current()?.is_none();
-    let signer = keys.signer_or_generate(System.now())?;
+    let signer = keys.signer_or_generate(SystemClock.now())?;
     let path = path_of(project, &signer.public());
     if fresh && !output.json {
         let shown = path.display();
@@ -126,7 +126,7 @@ fn list(project: &Project, keys: &Keys, output: &Output) -> Done {
 }
 
 fn rotate(project: &Project, keys: &Keys, output: &Output) -> Done {
-    let rotated = keys.rotate(System.now())?;
+    let rotated = keys.rotate(SystemClock.now())?;
     if output.json {
         let (old, new) = (describe(project, &rotated.old), describe(project, &rotated.new));
         output.value(&json!({ "new": new, "old": old, "rotated_at": rotated.statement.ts() }))?;

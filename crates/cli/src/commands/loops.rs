@@ -8,7 +8,7 @@ use crate::args::{Draw, Loop};
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
 use crate::project::{FILE_BYTES_MAX, Project, read_limited};
-use crate::workshop::{agents, builtins, composed, loops, rules};
+use crate::setup::{agents, builtins, composed, loops, rules};
 
 /// Runs a subcommand of `loop`.
 pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {

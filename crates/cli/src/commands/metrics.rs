@@ -4,7 +4,7 @@ use std::fmt::{Display, Write as _};
 
 use windlass_journal::Runs;
 use windlass_kernel::{Machine, State, Timestamp};
-use windlass_runtime::{Source as _, System};
+use windlass_runtime::{Clock as _, SystemClock};
 use windlass_views::Metrics;
 
 use crate::failure::Done;
@@ -18,7 +18,7 @@ pub fn run(project: &Project, runs: &Runs, output: &Output) -> Done {
         let path = project.folder.join(format!("{DATABASE}{end}"));
         std::fs::metadata(path).map_or(0, |meta| meta.len())
     });
-    output.bytes(text(&metrics, bytes.sum(), System.now()).as_bytes());
+    output.bytes(text(&metrics, bytes.sum(), SystemClock.now()).as_bytes());
     Ok(0)
 }
 

@@ -15,7 +15,7 @@ use crate::commands::{read_args, risk, tool_name};
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
 use crate::project::{Project, unreadable};
-use crate::workshop::{agents, composed, loops, rules};
+use crate::setup::{agents, composed, loops, rules};
 
 /// Runs a subcommand of `policy`.
 pub fn run(project: &Project, command: &Policy, output: &Output) -> Done {

@@ -137,7 +137,7 @@ fn show(project: &Project, name: &str, output: &Output) -> Done {
 }
 
 fn decide(project: &Project, answer: &Answer, decision: Decision, output: &Output) -> Done {
-    let shop = open(project, Some(&answer.by), output)?;
+    let setup = open(project, Some(&answer.by), output)?;
     let shown = answer
         .shown
         .as_deref()
@@ -146,8 +146,8 @@ fn decide(project: &Project, answer: &Answer, decision: Decision, output: &Outpu
                 .map_err(|error| Failure::new(Code::RequestInvalid, format!("`--shown`: {error}")))
         })
         .transpose()?;
-    let trace_id = shop.engine.find(&answer.run)?;
-    let answered = shop.engine.answer_bound(
+    let trace_id = setup.engine.find(&answer.run)?;
+    let answered = setup.engine.answer_bound(
         trace_id,
         decision,
         &answer.by,
@@ -156,7 +156,7 @@ fn decide(project: &Project, answer: &Answer, decision: Decision, output: &Outpu
         &answer.conditions,
     )?;
     if answer.resume && answered.resolution != Resolution::Open && answered.run.ended.is_none() {
-        let run = shop.engine.resume(trace_id)?;
+        let run = setup.engine.resume(trace_id)?;
         return report(&run, output);
     }
     if output.json {

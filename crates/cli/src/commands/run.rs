@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use windlass_engine::NewRun;
-use windlass_engine::doers::{ANSWERS_OPTION, Script};
+use windlass_engine::executors::{ANSWERS_OPTION, Script};
 use windlass_formats::{TaskInput, TaskSpec, detect_task};
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::Plan;
@@ -13,24 +13,24 @@ use crate::commands::{backlog, status};
 use crate::failure::{Done, Failure};
 use crate::output::Output;
 use crate::project::{Project, read_limited};
-use crate::workshop::{Shop, composed, whoami};
+use crate::setup::{RunSetup, composed, whoami};
 
 /// The largest file of answers or of a task.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// Opens a project's engine with every step announced.
-pub fn open(project: &Project, by: Option<&str>, output: &Output) -> Result<Shop, Failure> {
-    Shop::open(project, &whoami(by), *output)
+pub fn open(project: &Project, by: Option<&str>, output: &Output) -> Result<RunSetup, Failure> {
+    RunSetup::open(project, &whoami(by), *output)
 }
 
 /// Starts a run and takes it as far as it goes.
 pub fn run(project: &Project, options: &RunTask, output: &Output) -> Done {
-    let shop = open(project, options.by.as_deref(), output)?;
+    let setup = open(project, options.by.as_deref(), output)?;
     let task = read_task(&options.task)?;
     let answers = options.answers.as_deref();
     let chosen =
         Chosen { name: &options.name, variant: options.variant.as_deref(), with: &options.with };
-    let run = start(&shop, &chosen, task, options.worktree, answers, Vec::new())?;
+    let run = start(&setup, &chosen, task, options.worktree, answers, Vec::new())?;
     report(&run, output)
 }
 
@@ -45,26 +45,26 @@ pub struct Chosen<'a> {
 }
 
 /// The plan of what is chosen, with the rules of all levels, and the digest of its file.
-pub fn planned(shop: &Shop, chosen: &Chosen<'_>) -> Result<(Plan, Digest), Failure> {
+pub fn planned(setup: &RunSetup, chosen: &Chosen<'_>) -> Result<(Plan, Digest), Failure> {
     let name = chosen.name;
-    let Some(file) = shop.loops.get(name) else {
+    let Some(file) = setup.loops.get(name) else {
         return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
     };
     let mut plan = file.plan_with(chosen.variant, chosen.with)?;
-    plan.governance = composed(&shop.rules, Some(file))?.governance;
+    plan.governance = composed(&setup.rules, Some(file))?.governance;
     Ok((plan, file.digest))
 }
 
 /// Starts a run of a loop.
 pub fn start(
-    shop: &Shop,
+    setup: &RunSetup,
     chosen: &Chosen<'_>,
     task: Value,
     worktree: bool,
     answers: Option<&std::path::Path>,
     more: Vec<(String, Value)>,
 ) -> Result<Run, Failure> {
-    let (plan, digest) = planned(shop, chosen)?;
+    let (plan, digest) = planned(setup, chosen)?;
     let mut options: serde_json::Map<String, Value> = more.into_iter().collect();
     if let Some(path) = answers {
         let bytes = read_limited(path, BYTES_MAX)?;
@@ -74,7 +74,7 @@ pub fn start(
         })?;
         options.insert(ANSWERS_OPTION.to_owned(), canon::parse(&bytes, bytes.len())?);
     }
-    Ok(shop.engine.start(NewRun {
+    Ok(setup.engine.start(NewRun {
         worktree,
         options: Value::Object(options),
         ..NewRun::new(plan, digest, task)
@@ -83,9 +83,9 @@ pub fn start(
 
 /// Takes a run up again.
 pub fn resume(project: &Project, options: &Resume, output: &Output) -> Done {
-    let shop = open(project, options.by.as_deref(), output)?;
-    let trace_id = shop.engine.find(&options.run)?;
-    let run = shop.engine.resume(trace_id)?;
+    let setup = open(project, options.by.as_deref(), output)?;
+    let trace_id = setup.engine.find(&options.run)?;
+    let run = setup.engine.resume(trace_id)?;
     report(&run, output)
 }
 

@@ -10,7 +10,7 @@ use crate::commands::run::open;
 use crate::failure::{Done, Failure};
 use crate::output::Output;
 use crate::project::Project;
-use crate::workshop::whoami;
+use crate::setup::whoami;
 
 /// Stops a run or all of them, or lets them go on.
 pub fn run(project: &Project, options: &StopRuns, output: &Output) -> Done {
@@ -47,12 +47,12 @@ pub fn run(project: &Project, options: &StopRuns, output: &Output) -> Done {
 /// The name of a run. Where the project cannot be opened (its policy is broken, say), anything that is
 /// written like a name is taken for one: whoever stops a run must not be kept from it.
 fn name_of(project: &Project, name: &str, output: &Output) -> Result<String, Failure> {
-    let shop = match (open(project, None, output), name.parse::<RunName>()) {
-        (Ok(shop), _) => shop,
+    let setup = match (open(project, None, output), name.parse::<RunName>()) {
+        (Ok(setup), _) => setup,
         (Err(_), Ok(name)) => return Ok(name.to_string()),
         (Err(failure), Err(_)) => return Err(failure),
     };
-    let run = match shop.engine.find(name).and_then(|trace_id| shop.engine.read(trace_id)) {
+    let run = match setup.engine.find(name).and_then(|trace_id| setup.engine.read(trace_id)) {
         Ok(run) => run,
         Err(error @ EngineError::Journal(JournalError::NoSuchRun { .. })) => {
             return Err(error.into());

@@ -22,12 +22,12 @@ pub fn run(project: &Project, command: &Telemetry, output: &Output) -> Done {
             "set `[telemetry] endpoint` in `.windlass/config.toml`, or OTEL_EXPORTER_OTLP_ENDPOINT",
         ));
     };
-    let shop = open(project, None, output)?;
+    let setup = open(project, None, output)?;
     let ids = match run {
-        Some(name) => vec![shop.engine.find(name)?],
+        Some(name) => vec![setup.engine.find(name)?],
         None => {
             let all = RunFilter { open_only: false, state: None, limit: usize::MAX };
-            let all = shop.engine.list(&all)?;
+            let all = setup.engine.list(&all)?;
             all.iter().rev().map(|found| found.trace.head.trace_id).collect()
         }
     };
@@ -35,7 +35,7 @@ pub fn run(project: &Project, command: &Telemetry, output: &Output) -> Done {
     let mut sent = Vec::new();
     for trace_id in ids {
         let name = RunName::of(trace_id).to_string();
-        match collector.send(shop.store.as_ref(), trace_id, None) {
+        match collector.send(setup.store.as_ref(), trace_id, None) {
             Ok(spans) if output.json => sent.push(json!({ "run_id": name, "spans": spans })),
             Ok(spans) => output.line(&format!("sent {name}, {spans} spans")),
             // One run that cannot be read keeps none of the others back.

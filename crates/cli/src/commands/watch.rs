@@ -19,7 +19,7 @@ use crate::commands::status;
 use crate::failure::{Done, Failure};
 use crate::output::{Ink, Output, plain};
 use crate::project::Project;
-use crate::workshop::Shop;
+use crate::setup::RunSetup;
 
 /// How often the journal is looked at.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -29,13 +29,13 @@ const PATIENCE: u32 = 10;
 /// Follows one run or all of them.
 pub fn run(project: &Project, options: &Watch, output: &Output) -> Done {
     let stop = Interrupt::new()?;
-    let shop = open(project, None, output)?;
+    let setup = open(project, None, output)?;
     match &options.run {
         Some(name) => {
-            let trace_id = shop.engine.find(name)?;
-            one(&shop, trace_id, options.follow, &stop, output)
+            let trace_id = setup.engine.find(name)?;
+            one(&setup, trace_id, options.follow, &stop, output)
         }
-        None => all(&shop, options.follow, &stop, output),
+        None => all(&setup, options.follow, &stop, output),
     }
 }
 
@@ -68,9 +68,15 @@ impl Interrupt {
     }
 }
 
-fn one(shop: &Shop, trace_id: TraceId, follow: bool, stop: &Interrupt, output: &Output) -> Done {
+fn one(
+    setup: &RunSetup,
+    trace_id: TraceId,
+    follow: bool,
+    stop: &Interrupt,
+    output: &Output,
+) -> Done {
     let view = (!output.json && std::io::stdout().is_terminal()).then(View::new);
-    let store = shop.store.as_ref();
+    let store = setup.store.as_ref();
     let mut follower = Follower::new(trace_id);
     loop {
         let began = Instant::now();
@@ -102,8 +108,8 @@ fn one(shop: &Shop, trace_id: TraceId, follow: bool, stop: &Interrupt, output: &
     }
 }
 
-fn all(shop: &Shop, follow: bool, stop: &Interrupt, output: &Output) -> Done {
-    let store = shop.store.as_ref();
+fn all(setup: &RunSetup, follow: bool, stop: &Interrupt, output: &Output) -> Done {
+    let store = setup.store.as_ref();
     let mut watcher = Watcher::new(store)?;
     let mut rounds = 0_u64;
     loop {

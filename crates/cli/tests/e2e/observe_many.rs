@@ -9,7 +9,7 @@ use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Next, RunName, Started};
 use windlass_kernel::{Digest, TraceId};
 use windlass_loops::{Known, LoopFile};
-use windlass_runtime::{Source, System};
+use windlass_runtime::{Clock, SystemClock};
 use windlass_store::Store;
 use windlass_store_sqlite::SqliteStore;
 
@@ -41,13 +41,13 @@ fn seed(place: &Place, runs: usize) {
     let file = LoopFile::parse("loops/wait.md", LOOP.as_bytes(), &known).unwrap();
     let store = SqliteStore::open(&place.database(), windlass_store_sqlite::Settings::default());
     let store: Arc<dyn Store> = Arc::new(store.unwrap());
-    let source: Arc<dyn Source> = Arc::new(System);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let threads = 16;
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 for _ in 0..runs / threads {
-                    let trace_id = TraceId(System.fresh_id());
+                    let trace_id = TraceId(SystemClock.new_id());
                     let started = Started {
                         base: None,
                         by: "me".to_owned(),

@@ -10,7 +10,7 @@ use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Event, Next, RunName, Started};
 use windlass_kernel::{Digest, TraceId};
 use windlass_loops::{Known, LoopFile};
-use windlass_runtime::{Source, System};
+use windlass_runtime::{Clock, SystemClock};
 use windlass_store::Store;
 use windlass_store_sqlite::{Settings, SqliteStore};
 
@@ -77,8 +77,8 @@ phases: [{ id: ask, doer: { person: \"May it?\" } }]
 ";
 
 /// Records a run up to its hold, as the engine would.
-fn hold(store: &Arc<dyn Store>, source: &Arc<dyn Source>, file: &LoopFile) {
-    let trace_id = TraceId(source.fresh_id());
+fn hold(store: &Arc<dyn Store>, clock: &Arc<dyn Clock>, file: &LoopFile) {
+    let trace_id = TraceId(source.new_id());
     let started = Started {
         base: None,
         by: "a test".to_owned(),
@@ -113,7 +113,7 @@ fn thousands_of_runs_on_hold_are_listed_quickly() {
     {
         let store = SqliteStore::open(&repo.place.database(), Settings::default()).unwrap();
         let store: Arc<dyn Store> = Arc::new(store);
-        let source: Arc<dyn Source> = Arc::new(System);
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         std::thread::scope(|scope| {
             for _ in 0..20 {
                 scope.spawn(|| (0..RUNS / 20).for_each(|_| hold(&store, &source, &file)));

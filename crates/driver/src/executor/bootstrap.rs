@@ -5,11 +5,12 @@ use serde_json::json;
 
 use super::{Driver, answer, recorded};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// Keeps the sandbox on until the task ends, and names the one file that may be written.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
-    let intent = recorded::intent(&job.desk.run());
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    let intent = recorded::intent(&job.recorder.run());
     if intent.is_none_or(|intent| intent.as_str() != CONTEXT_INTENT) {
         let reason = format!("only the intent `{CONTEXT_INTENT}` makes the context file");
         return Ok(answer(Outcome::Halt, reason, json!({})));

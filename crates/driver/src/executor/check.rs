@@ -10,17 +10,18 @@ use windlass_kernel::run::Note;
 
 use super::{Driver, answer, recorded};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// Makes the check of the point that the loop names.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
     let point = job.with.get("point").and_then(|point| CheckPoint::deserialize(point).ok());
     let Some(point) = point else {
-        return Ok(Deed::failed("validation_error", "`driver/check` needs a `point`"));
+        return Ok(WorkResult::failed("validation_error", "`driver/check` needs a `point`"));
     };
-    let run = job.desk.run();
+    let run = job.recorder.run();
     // The only way to know that telemetry can be written is to write it.
-    job.desk.note(Note::Telemetry, json!({ "kind": "checking", "point": point }))?;
+    job.recorder.note(Note::Telemetry, json!({ "kind": "checking", "point": point }))?;
     look_at_context(driver, job, point)?;
     let mut facts = driver.facts(job)?;
     let opened = recorded::telemetry(&run, "opened").next().is_some();
@@ -29,7 +30,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineErro
     let leaves = match leaving(job) {
         // An intent that is not known is for the check to refuse.
         Ok(leaving) => facts.intent.as_ref().is_none_or(|intent| leaving.contains(intent)),
-        Err(reason) => return Ok(Deed::failed("validation_error", reason)),
+        Err(reason) => return Ok(WorkResult::failed("validation_error", reason)),
     };
     if point == CheckPoint::BeforeSandboxExit && !leaves {
         let more = json!({ "summary": "the sandbox stays on" });
@@ -59,7 +60,7 @@ fn leaving(job: &Job<'_>) -> Result<Vec<IntentId>, String> {
 /// Only the task that makes the file has it recorded as it is now; for any other the difference stays,
 /// and the check finds it.
 fn look_at_context(driver: &Driver, job: &Job<'_>, point: CheckPoint) -> Result<(), EngineError> {
-    let run = job.desk.run();
+    let run = job.recorder.run();
     let Some(recorded) = recorded::sandbox(&run) else { return Ok(()) };
     let now = driver.context_file(&job.assignment.workspace)?.digest;
     if now == recorded.context {
@@ -77,7 +78,7 @@ fn look_at_context(driver: &Driver, job: &Job<'_>, point: CheckPoint) -> Result<
     Ok(())
 }
 
-fn told(driver: &Driver, point: CheckPoint, facts: &Facts, result: CheckResult) -> Deed {
+fn told(driver: &Driver, point: CheckPoint, facts: &Facts, result: CheckResult) -> WorkResult {
     let CheckResult { outcome, class, reason, response } = result;
     let reason = reason.unwrap_or_default();
     let code = code_of(driver, facts, &reason);

@@ -5,10 +5,11 @@ use serde_json::{Value, json};
 
 use super::{Driver, answer};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// Classifies the task's words; what is not clear is asked.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
     let request = job.task().get("task").and_then(Value::as_str).unwrap_or_default();
     let found = classify(driver.config(), request);
     let outcome = found.outcome();

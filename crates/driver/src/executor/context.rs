@@ -7,12 +7,13 @@ use windlass_kernel::run::Note;
 use super::observe::ContextFile;
 use super::{Driver, answer, memory, recorded};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// Looks at the context file, and restores the memory for the intents that need it.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
     let config = driver.config();
-    let run = job.desk.run();
+    let run = job.recorder.run();
     let Some(intent) = recorded::intent(&run) else {
         return Ok(answer(Outcome::Halt, "the intent is not known", json!({})));
     };
@@ -64,7 +65,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineErro
             "version": view.version,
             "digest": view.digest,
         });
-        job.desk.note(Note::Memory, body)?;
+        job.recorder.note(Note::Memory, body)?;
         keep("memory", json!({ "version": view.version, "entries": view.entries }));
     }
     Ok(answer(Outcome::Pass, "", more))

@@ -7,7 +7,8 @@ use windlass_kernel::canon;
 use super::facts::{allowed, denied};
 use super::{Driver, answer, recorded};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// How many bytes a token is taken to have.
 const TOKEN_BYTES: u64 = 4;
@@ -15,8 +16,8 @@ const TOKEN_BYTES: u64 = 4;
 const KEYS: [&str; 4] = ["claims", "intent", "questions", "summary"];
 
 /// Writes the order: role, model, scope, the keys of the output, and an estimate of its size.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
-    let run = job.desk.run();
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    let run = job.recorder.run();
     let halt = |reason: &str| Ok(answer(Outcome::Halt, reason, json!({})));
     let Some(intent) = recorded::intent(&run) else { return halt("the intent is not known") };
     let Some(selection) = recorded::selection(&run) else { return halt("no model was selected") };

@@ -11,7 +11,7 @@ use windlass_kernel::run::Note;
 
 use super::{Driver, observe, output, recorded};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Job, texts};
+use windlass_engine::executors::{Job, texts};
 
 /// What the driver's own files and git's are kept under.
 const ALWAYS_DENIED: [&str; 2] = [".windlass/", ".git/"];
@@ -19,7 +19,7 @@ const ALWAYS_DENIED: [&str; 2] = [".windlass/", ".git/"];
 impl Driver {
     /// Gathers the facts; what is not known stays `None`.
     pub(super) fn facts(&self, job: &Job<'_>) -> Result<Facts, EngineError> {
-        let run = job.desk.run();
+        let run = job.recorder.run();
         let workspace = &job.assignment.workspace;
         let intent = recorded::intent(&run);
         let file = self.context_file(workspace)?;

@@ -12,7 +12,7 @@ use windlass_policy::{Judgement, Verdict};
 
 use super::{Driver, is_driven, phase_of, recorded};
 use windlass_engine::Assignment;
-use windlass_engine::doers::Guard;
+use windlass_engine::executors::Guard;
 
 /// Commands that change nothing but what their output is redirected to.
 const HARMLESS: [&str; 3] = ["cat", "echo", "printf"];
@@ -26,7 +26,7 @@ pub trait Confinement: Send + Sync {
     fn is_confined(&self, task: TraceId) -> Option<bool>;
 }
 
-/// The engine's own confinement: its toolbox refuses calls. A task that nobody let go is confined.
+/// The engine's own confinement: its tool_caller refuses calls. A task that nobody let go is confined.
 #[derive(Debug, Default)]
 pub struct InMemory {
     off: Mutex<BTreeMap<TraceId, ()>>,

@@ -9,7 +9,8 @@ use windlass_kernel::{Code, canon};
 
 use super::{Driver, answer, observe, recorded, task_id};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// The largest output that is read back.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
@@ -34,8 +35,8 @@ pub(super) fn lay_out(
 }
 
 /// Checks that only the output was edited, and records what it is now.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
-    let run = job.desk.run();
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    let run = job.recorder.run();
     let verified = recorded::answer_of(&run, "verify");
     let before: Option<std::collections::BTreeMap<String, windlass_kernel::Digest>> =
         verified.and_then(|answer| recorded::part(answer, "changed"));
@@ -63,7 +64,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineErro
         "after": canon::digest(&edited).ok(),
         "output": edited,
     });
-    job.desk.note(Note::Telemetry, body)?;
+    job.recorder.note(Note::Telemetry, body)?;
     Ok(answer(Outcome::Pass, "", json!({ "summary": "only the output was edited" })))
 }
 

@@ -10,12 +10,13 @@ use windlass_kernel::{Code, Digest};
 
 use super::{Driver, answer, recorded, task_id, to_value};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 use windlass_journal::JournalError;
 
 /// Saves the output's `memory`: on record first, then in the file.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
-    let run = job.desk.run();
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    let run = job.recorder.run();
     let halt = |reason: String| Ok(answer(Outcome::Halt, reason, json!({})));
     let Some(intent) = recorded::intent(&run) else {
         return halt("the intent is not known".to_owned());
@@ -45,7 +46,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineErro
         restored,
         intent,
         task_id: task_id(&run),
-        ts: job.source.now(),
+        ts: job.clock.now(),
         verification: recorded::verification(&run).unwrap_or(Outcome::Halt),
         entries,
     };
@@ -57,7 +58,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineErro
         }
     };
     let number = version.version;
-    job.desk.note(
+    job.recorder.note(
         Note::Memory,
         json!({
             "kind": "saved",

@@ -9,7 +9,7 @@ use windlass_kernel::{Digest, canon};
 
 use super::{Driver, recorded};
 use windlass_engine::EngineError;
-use windlass_engine::doers::Job;
+use windlass_engine::executors::Job;
 
 /// The largest context file.
 const CONTEXT_BYTES_MAX: usize = 1 << 20;
@@ -61,9 +61,9 @@ impl Driver {
 /// The files that differ from where the run started, with their digests; `None` when that cannot be
 /// told, as with too many of them.
 pub(super) fn files(job: &Job<'_>) -> Result<Option<BTreeMap<String, Digest>>, EngineError> {
-    let run = job.desk.run();
+    let run = job.recorder.run();
     let workspace = &job.assignment.workspace;
-    let names = match job.place.change(workspace, &run)? {
+    let names = match job.repository.change(workspace, &run)? {
         Some(change) => change.files,
         None => match walk(workspace) {
             Some(names) => names,
@@ -121,7 +121,7 @@ fn walk(root: &Path) -> Option<Vec<String>> {
 
 /// What has changed since the task began, by path; `None` when that is not known.
 pub(super) fn changed(job: &Job<'_>) -> Result<Option<BTreeMap<String, Digest>>, EngineError> {
-    let Some(before) = baseline(&job.desk.run()) else { return Ok(None) };
+    let Some(before) = baseline(&job.recorder.run()) else { return Ok(None) };
     let Some(now) = files(job)? else { return Ok(None) };
     let mut changed: BTreeMap<String, Digest> = BTreeMap::new();
     for (path, digest) in &now {

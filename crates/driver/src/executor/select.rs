@@ -5,11 +5,12 @@ use serde_json::json;
 
 use super::{Driver, answer, recorded, to_value};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// Selects the first model of the intent's route that can be reached.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
-    let Some(intent) = recorded::intent(&job.desk.run()) else {
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    let Some(intent) = recorded::intent(&job.recorder.run()) else {
         return Ok(answer(Outcome::Halt, "the intent is not known", json!({})));
     };
     match select(driver.config(), &intent, &driver.settings.available) {

@@ -5,12 +5,13 @@ use serde_json::json;
 
 use super::{Driver, answer, observe, recorded};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// Checks that telemetry is open, the sandbox on and no other task unfinished; keeps how the
 /// workspace is.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
-    let run = job.desk.run();
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    let run = job.recorder.run();
     let halt = |reason: &str| Ok(answer(Outcome::Halt, reason, json!({})));
     if recorded::telemetry(&run, "opened").next().is_none() {
         return halt("telemetry was not initialised");

@@ -9,11 +9,12 @@ use windlass_kernel::run::{Note, PhaseStatus, Run};
 
 use super::{Driver, answer, phase_of, recorded, report};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// Reads every record back, looks that none is missing, and seals them: no model is called after it.
-pub(super) fn perform(_: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
-    let run = job.desk.run();
+pub(super) fn perform(_: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    let run = job.recorder.run();
     let halt = |reason: String| Ok(answer(Outcome::Halt, reason, json!({})));
     if recorded::telemetry(&run, "sealed").next().is_some() {
         return halt("telemetry is sealed already".to_owned());
@@ -26,7 +27,7 @@ pub(super) fn perform(_: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
         return halt(reason);
     }
     let seal = report::seal(&run, "sealed")?;
-    job.desk.note(Note::Telemetry, seal.clone())?;
+    job.recorder.note(Note::Telemetry, seal.clone())?;
     let more = json!({
         "summary": format!("{} records are sealed", records.len()),
         "records": seal.get("records"),

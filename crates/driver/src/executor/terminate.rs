@@ -5,11 +5,12 @@ use serde_json::json;
 
 use super::{Driver, answer, recorded};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// Ends what the task had under way: the bootstrap, and the time outside the sandbox.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
-    let run = job.desk.run();
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    let run = job.recorder.run();
     if recorded::verification(&run) != Some(Outcome::Pass) {
         let reason = "the task did not pass verification";
         return Ok(answer(Outcome::Halt, reason, json!({})));

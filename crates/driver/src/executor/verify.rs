@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 
 use super::{Driver, answer, intervene, observe, recorded, task_id, to_value};
 use windlass_engine::EngineError;
-use windlass_engine::doers::{Deed, Job};
+use windlass_engine::WorkResult;
+use windlass_engine::executors::Job;
 
 /// Verifies the output; an output that a person is to edit is laid out for them.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineError> {
-    let run = job.desk.run();
+pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    let run = job.recorder.run();
     let mut facts = driver.facts(job)?;
     // What was changed was changed under the sandbox that the model worked in.
     facts.sandbox = recorded::invocation(&run).map(|invocation| {

@@ -8,7 +8,7 @@ use windlass_engine::Book;
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::run::{Decision, Event, Note, Run, Started};
 use windlass_kernel::{Digest, TraceId};
-use windlass_runtime::Source;
+use windlass_runtime::Clock;
 use windlass_store::Store;
 
 use crate::faults::Fault;
@@ -118,7 +118,7 @@ fn a_version_survives_a_death_between_entry_and_file() {
 fn saved_elsewhere(world: &World, like: &Started) {
     let process = world.process(Fault::None);
     let store = Arc::clone(&process.store) as Arc<dyn Store>;
-    let source = Arc::clone(&world.clock) as Arc<dyn Source>;
+    let source = Arc::clone(&world.clock) as Arc<dyn Clock>;
     let mut memory = Memory::default();
     let request = SaveRequest {
         restored: Digest::GENESIS,
@@ -130,7 +130,7 @@ fn saved_elsewhere(world: &World, like: &Started) {
     };
     let config = DriverConfig::load(&config_files()).unwrap();
     let version = memory.save(&config, request).unwrap().clone();
-    let trace_id = TraceId(source.fresh_id());
+    let trace_id = TraceId(source.new_id());
     let mut book = Book::begin(&store, &source, trace_id, like.clone()).unwrap();
     let body = json!({ "kind": "saved", "project": "demo", "version": version });
     book.append(vec![

@@ -9,20 +9,20 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use windlass_connect::{Connect, Connectors};
 use windlass_driver::DriverConfig;
-use windlass_engine::doers::driver::{
+use windlass_engine::executors::driver::{
     Confinement, DRIVER_BUILTINS, Driver, DriverSettings, InMemory,
 };
-use windlass_engine::doers::{ANSWERS_OPTION, Agent, Doers, RunnerChoice};
+use windlass_engine::executors::{ANSWERS_OPTION, Agent, Executors, RunnerChoice};
 use windlass_engine::{
-    Engine, EngineError, GitRepository, NewRun, Parts, Projector, Repository, Settings, Stop,
-    Workshop,
+    Engine, EngineError, GatewayProvider, GitRepository, NewRun, Parts, Projector, Repository,
+    Settings, Stop,
 };
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Event, Note, Run, RunEvent};
 use windlass_kernel::{Digest, HolderId, RiskLevel, Timestamp, TraceId, Uuid7};
 use windlass_loops::{AgentFile, Known, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
-use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, Settings as Speed, Source};
+use windlass_runtime::{Clock, FileWorkspace, Gateway, PolicySupervisor, Settings as Speed};
 use windlass_store::{MemoryStore, Shared, Store};
 
 use crate::faults::{Fault, Faulty};
@@ -40,11 +40,11 @@ impl Clock {
     }
 }
 
-impl Source for Clock {
+impl Clock for Clock {
     fn now(&self) -> Timestamp {
         Timestamp::from_unix_ms(i64::try_from(self.step()).unwrap()).unwrap()
     }
-    fn fresh_id(&self) -> Uuid7 {
+    fn new_id(&self) -> Uuid7 {
         let step = self.step();
         let [a, b, c, d, e, f, g, h] = step.to_be_bytes();
         Uuid7::from_parts(step, [0, 0, a, b, c, d, e, f, g, h])
@@ -67,7 +67,7 @@ struct Tools {
     gateway: Arc<Gateway>,
 }
 
-impl Workshop for Tools {
+impl GatewayProvider for Tools {
     fn gateway(&self, _: &Path) -> Result<Arc<Gateway>, EngineError> {
         Ok(Arc::clone(&self.gateway))
     }
@@ -187,7 +187,7 @@ impl World {
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::open(&self.shared, me));
         let store = Arc::new(Faulty::new(memory, fault));
         let dynamic = Arc::clone(&store) as Arc<dyn Store>;
-        let source = Arc::clone(&self.clock) as Arc<dyn Source>;
+        let source = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let connect: Arc<dyn Connect> = Arc::new(Connectors::new());
         let root = self.root().canonicalize().unwrap();
         let set = policy();
@@ -224,10 +224,10 @@ impl World {
             prompt: file.prompt,
             digest: file.digest,
         };
-        let workshop: Arc<dyn Workshop> = Arc::new(Tools { set, gateway });
+        let gateways: Arc<dyn GatewayProvider> = Arc::new(Tools { set, gateway });
         let place: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
-        let hands = Doers::new(
-            Arc::clone(&workshop),
+        let hands = Executors::new(
+            Arc::clone(&gateways),
             Arc::clone(&place),
             connect,
             Arc::clone(&source),
@@ -240,10 +240,10 @@ impl World {
         let parts = Parts {
             store: dynamic,
             source,
-            hands: Arc::new(hands),
+            executor: Arc::new(executor),
             projector: Arc::new(Silent),
             place,
-            workshop,
+            gateways,
             stop: self.stop(),
         };
         let settings = Settings {

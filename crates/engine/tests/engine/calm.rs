@@ -8,7 +8,7 @@ use windlass_kernel::run::plan::{At, Budget, Effect, Trigger, When};
 use windlass_kernel::run::{Event, PhaseStatus, Resolution};
 
 use crate::crash::Life;
-use crate::hands::{Act, Piece, except};
+use crate::phase_executor::{Act, Piece, except};
 use crate::plans::{
     agent, builtin, check, command, diamond, driver, gate, hold, phase, plan, redo, spine,
 };

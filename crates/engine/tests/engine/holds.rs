@@ -6,7 +6,7 @@ use windlass_kernel::run::plan::{Effect, HoldRule, Plan};
 use windlass_kernel::run::{Decision, Resolution, Run};
 use windlass_kernel::{Code, Digest, State};
 
-use crate::hands::Act;
+use crate::phase_executor::Act;
 use crate::plans::{builtin, gate, person, phase, plan, redo, spine};
 use crate::world::{World, assert_at_a_glance, end, new_run, trace};
 
@@ -185,7 +185,7 @@ fn only_a_run_on_hold_can_be_answered() {
 
     let world = World::new();
     let life = crate::crash::Life::until(Some(20));
-    world.fake(&life, crate::hands::except(&[])).start(new_run(spine())).unwrap_err();
+    world.fake(&life, crate::phase_executor::except(&[])).start(new_run(spine())).unwrap_err();
     let (trace_id, state) = world.runs()[0];
     assert_eq!(state, State::Running);
     let engine = world.engine(&[]);

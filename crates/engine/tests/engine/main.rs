@@ -1,5 +1,5 @@
 //! The engine as a whole: calm runs, people's answers, crashes at every point, random plans, and the
-//! doers with real tools, programs and repositories.
+//! executors with real tools, programs and repositories.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 #![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
@@ -8,8 +8,8 @@
 mod calm;
 mod checkpoints;
 mod crash;
-mod doers;
-mod hands;
+mod executors;
+mod phase_executor;
 mod holds;
 mod interrupted;
 mod journal;

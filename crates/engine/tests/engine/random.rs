@@ -13,7 +13,7 @@ use windlass_kernel::run::plan::{
 use windlass_kernel::run::{Decision, Held, PhaseStatus};
 
 use crate::crash::Life;
-use crate::hands::{Act, Piece, well};
+use crate::phase_executor::{Act, Piece, well};
 use crate::plans::{agent, builtin, check, command, gate, hold, person, phase, plan, redo};
 use crate::sweep::{Scenario, check_invariants, live, remains, scenario};
 use crate::world::{World, new_run};

@@ -58,7 +58,7 @@ fn an_interrupted_run_also_ends_when_the_policy_has_changed() {
     let world = World::new();
     let life = crate::crash::Life::until(Some(20));
     world
-        .fake(&life, crate::hands::except(&[]))
+        .fake(&life, crate::phase_executor::except(&[]))
         .start(crate::world::new_run(crate::plans::spine()))
         .unwrap_err();
     let changed = World { policy: Digest::of(b"another policy"), ..world.clone() };

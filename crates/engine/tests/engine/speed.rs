@@ -4,22 +4,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
-use windlass_engine::{Assignment, Desk, EngineError, Hands, Outcome, RunFilter};
+use windlass_engine::{Assignment, PhaseRecorder, EngineError, PhaseExecutor, Outcome, RunFilter};
 use windlass_kernel::run::InvocationResult;
 use windlass_kernel::run::plan::{Concurrency, Plan};
 
 use crate::crash::Life;
-use crate::hands::done;
+use crate::phase_executor::done;
 use crate::plans::{builtin, person, phase, plan};
 use crate::world::{World, end, new_run};
 
-/// Hands that do nothing, with or without an invocation on record.
+/// PhaseExecutor that do nothing, with or without an invocation on record.
 struct Idle {
     invoke: bool,
 }
 
-impl Hands for Idle {
-    fn perform(&self, assignment: &Assignment, desk: &Desk<'_>) -> Result<Outcome, EngineError> {
+impl PhaseExecutor for Idle {
+    fn perform(&self, assignment: &Assignment, desk: &PhaseRecorder<'_>) -> Result<Outcome, EngineError> {
         if self.invoke {
             let number = desk.invocation_started(assignment, "someone", "idle", None)?;
             let usage = windlass_kernel::run::Usage::default();

@@ -10,7 +10,7 @@ use windlass_kernel::Code;
 use windlass_kernel::run::plan::Requirement;
 
 use crate::crash::Life;
-use crate::hands::{Piece, except};
+use crate::phase_executor::{Piece, except};
 use crate::plans::{builtin, phase, plan, spine};
 use crate::world::{World, end, new_run};
 

@@ -7,7 +7,7 @@ use windlass_kernel::Code;
 use windlass_kernel::run::plan::{At, Effect};
 
 use crate::crash::Life;
-use crate::hands::{Piece, except};
+use crate::phase_executor::{Piece, except};
 use crate::plans::{builtin, check, diamond, spine};
 use crate::world::{World, end, new_run, trace};
 

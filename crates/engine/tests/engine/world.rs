@@ -9,18 +9,18 @@ use serde_json::json;
 use tempfile::TempDir;
 use windlass_connect::Connect;
 use windlass_engine::{
-    Engine, EngineError, Glance, Hands, NewRun, Parts, Prepared, Projector, Repository, RunFilter,
-    Runs, Settings, Stop, Workshop,
+    Engine, EngineError, Glance, PhaseExecutor, NewRun, Parts, Prepared, Projector, Repository, RunFilter,
+    Runs, Settings, Stop, GatewayProvider,
 };
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Base, Change, Commit, Event, PhaseStatus, Run, RunEvent};
 use windlass_kernel::{Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
-use windlass_runtime::{Gateway, Settings as GatewaySettings, Source};
+use windlass_runtime::{Gateway, Settings as GatewaySettings, Clock};
 use windlass_store::{Shared, Store};
-use windlass_testkit::gateway::{self, Meddled, TestSource, TestSupervisor, test_set};
+use windlass_testkit::gateway::{self, Meddled, TestClock, TestSupervisor, test_set};
 
 use crate::crash::{Life, Mortal, MortalConnect};
-use crate::hands::{FakeHands, Oracle, Piece, SharedLog, change, except};
+use crate::phase_executor::{FakeHands, Oracle, Piece, SharedLog, change, except};
 
 /// A world; its clones are the same world.
 #[derive(Clone)]
@@ -135,7 +135,7 @@ pub struct Tools {
     pub gateway: Arc<Gateway>,
 }
 
-impl Workshop for Tools {
+impl GatewayProvider for Tools {
     fn gateway(&self, _: &Path) -> Result<Arc<Gateway>, EngineError> {
         Ok(Arc::clone(&self.gateway))
     }
@@ -152,8 +152,8 @@ impl Workshop for Tools {
 /// What a process of a world is made of.
 pub struct Process {
     pub store: Arc<dyn Store>,
-    pub source: Arc<dyn Source>,
-    pub workshop: Arc<dyn Workshop>,
+    pub clock: Arc<dyn Clock>,
+    pub gateways: Arc<dyn GatewayProvider>,
 }
 
 impl World {
@@ -184,14 +184,14 @@ impl World {
         &self.base.shared
     }
 
-    pub fn source(&self) -> &TestSource {
+    pub fn source(&self) -> &TestClock {
         &self.base.source
     }
 
     /// Lets time pass.
     pub fn pass_ms(&self, ms: u32) {
         for _ in 0..ms {
-            let _ = self.source().now();
+            let _ = self.clock().now();
         }
     }
 
@@ -211,7 +211,7 @@ impl World {
     pub fn process(&self, life: &Arc<Life>) -> Process {
         let store: Arc<dyn Store> =
             Arc::new(Meddled::new(Arc::new(self.base.store()), Mortal(Arc::clone(life))));
-        let source: Arc<dyn Source> = Arc::clone(&self.base.source) as Arc<_>;
+        let clock: Arc<dyn Clock> = Arc::clone(&self.base.source) as Arc<_>;
         let connect = MortalConnect { tools: SharedTools(self.clone()), life: Arc::clone(life) };
         let gateway = Gateway::new(
             Arc::clone(&store),
@@ -220,24 +220,24 @@ impl World {
             Arc::clone(&source),
             GatewaySettings { key_wait: std::time::Duration::ZERO, ..GatewaySettings::default() },
         );
-        let workshop = Arc::new(Tools { gateway: Arc::new(gateway) });
-        Process { store, source, workshop }
+        let gateways = Arc::new(Tools { gateway: Arc::new(gateway) });
+        Process { store, source, gateways }
     }
 
     /// An engine of a process with these hands and this repository.
     pub fn engine_of(
         &self,
         process: &Process,
-        hands: Arc<dyn Hands>,
+        executor: Arc<dyn PhaseExecutor>,
         place: Arc<dyn Repository>,
     ) -> Engine {
         let parts = Parts {
             store: Arc::clone(&process.store),
             source: Arc::clone(&process.source),
-            hands,
+            executor,
             projector: Arc::clone(&self.shown) as Arc<_>,
             place,
-            workshop: Arc::clone(&process.workshop),
+            gateways: Arc::clone(&process.gateways),
             stop: self.stop(),
         };
         let settings = Settings {
@@ -249,7 +249,7 @@ impl World {
         Engine::new(parts, settings)
     }
 
-    /// An engine with fake hands.
+    /// An engine with fake executor.
     pub fn fake(&self, life: &Arc<Life>, oracle: Arc<Oracle>) -> Engine {
         self.fake_with(life, oracle, Arc::new(|_: &Piece| {}))
     }
@@ -262,11 +262,11 @@ impl World {
     ) -> Engine {
         let hands = FakeHands { world: self.clone(), life: Arc::clone(life), oracle, during };
         let place = Arc::clone(&self.place) as Arc<_>;
-        self.engine_of(&self.process(life), Arc::new(hands), place)
+        self.engine_of(&self.process(life), Arc::new(executor), place)
     }
 
     /// An engine that lives on and whose hands do well, but for these.
-    pub fn engine(&self, list: &[(&str, u32, crate::hands::Act)]) -> Engine {
+    pub fn engine(&self, list: &[(&str, u32, crate::phase_executor::Act)]) -> Engine {
         self.fake(&Life::until(None), except(list))
     }
 

@@ -5,6 +5,7 @@
 //! them crash at every point, again during recovery, and holds what is left against the
 //! `invariant_…` functions.
 
+mod clock;
 mod crash;
 mod explore;
 mod invariant;
@@ -13,11 +14,11 @@ mod meddle;
 mod race;
 mod scenario;
 mod scenarios;
-mod source;
 mod supervisor;
 mod tools;
 mod world;
 
+pub use clock::TestClock;
 pub use crash::{Crash, CrashingConnector, CrashingStore};
 pub use explore::{Share, Tally, Violation, explore, explore_share};
 pub use invariant::{INVARIANTS, Outcome, check};
@@ -25,7 +26,6 @@ pub use meddle::{Meddle, Meddled};
 pub use race::{Lease as RacedLease, race};
 pub use scenario::{Client, Life, Scenario, Step, call, interrupt, live};
 pub use scenarios::{scenario, scenarios};
-pub use source::TestSource;
 pub use supervisor::{SECRET, TOOLS, TestSupervisor, test_set};
 pub use tools::{Dispatch, Run, Standing, ToolWorld, Tools};
 pub use world::{Honest, Parts, Process, World};

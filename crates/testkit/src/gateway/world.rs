@@ -5,14 +5,12 @@ use std::time::Duration;
 
 use windlass_connect::Connect;
 use windlass_kernel::HolderId;
-use windlass_runtime::{
-    Gateway, GatewayError, Reads, Recovered, Settings, Source as _, Supervisor,
-};
+use windlass_runtime::{Clock as _, Gateway, GatewayError, Reads, Recovered, Settings, Supervisor};
 use windlass_store::{MemoryStore, Shared, Store};
 
 use super::crash::{Crash, CrashingConnector, CrashingStore};
 use super::meddle::Meddled;
-use super::source::TestSource;
+use super::source::TestClock;
 use super::supervisor::TestSupervisor;
 use super::tools::{ToolWorld, Tools};
 
@@ -24,7 +22,7 @@ pub struct World {
     /// The tools.
     pub tools: Arc<ToolWorld>,
     /// Time and ids.
-    pub source: Arc<TestSource>,
+    pub source: Arc<TestClock>,
 }
 
 impl Default for World {
@@ -44,13 +42,13 @@ impl World {
         shared.tamper(|empty| *empty = tables);
         let tools = self.tools.lock().clone();
         let tools = Arc::new(ToolWorld::new(shared.clone(), tools));
-        Self { shared, tools, source: Arc::new(self.source.fork()) }
+        Self { shared, tools, source: Arc::new(self.clock.fork()) }
     }
 
     /// Opens a handle of the store, as a process of its own.
     #[must_use]
     pub fn store(&self) -> MemoryStore {
-        MemoryStore::open(&self.shared, HolderId(self.source.fresh_id()))
+        MemoryStore::open(&self.shared, HolderId(self.clock.new_id()))
     }
 
     /// Starts a process that is made of `parts`.
@@ -63,7 +61,7 @@ impl World {
             parts.store(Arc::new(store), self),
             parts.supervisor(),
             parts.connect(Arc::new(connect), self),
-            Arc::clone(&self.source) as Arc<_>,
+            Arc::clone(&self.clock) as Arc<_>,
             Settings { reads: parts.reads(reads), key_wait: Duration::ZERO },
         );
         Process { gateway }
@@ -80,7 +78,7 @@ impl World {
     pub fn gateway_on(&self, store: Arc<dyn Store>, supervisor: Arc<dyn Supervisor>) -> Gateway {
         let settings = Settings { reads: Reads::WriteAhead, key_wait: Duration::ZERO };
         let tools = Arc::clone(&self.tools) as Arc<_>;
-        Gateway::new(store, supervisor, tools, Arc::clone(&self.source) as Arc<_>, settings)
+        Gateway::new(store, supervisor, tools, Arc::clone(&self.clock) as Arc<_>, settings)
     }
 }
 

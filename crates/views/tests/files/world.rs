@@ -16,7 +16,7 @@ use windlass_kernel::run::{
     Call, Change, Decision, Done, Event, Failure, Next, Run, RunName, Started, Usage, Vote, Work,
 };
 use windlass_kernel::{Digest, HolderId, State, Timestamp, TraceId, Uuid7};
-use windlass_runtime::Source;
+use windlass_runtime::Clock;
 use windlass_store::{MemoryStore, Shared, Store};
 
 /// 2026-02-02T12:00:00Z.
@@ -26,13 +26,13 @@ const NOON_MS: i64 = 1_770_033_600_000;
 #[derive(Default)]
 struct Ticking(AtomicU64);
 
-impl Source for Ticking {
+impl Clock for Ticking {
     fn now(&self) -> Timestamp {
         let seconds = i64::try_from(self.0.fetch_add(1, Ordering::Relaxed)).unwrap();
         Timestamp::from_unix_ms(NOON_MS + seconds * 1000).unwrap()
     }
 
-    fn fresh_id(&self) -> Uuid7 {
+    fn new_id(&self) -> Uuid7 {
         let number = self.0.fetch_add(1, Ordering::Relaxed);
         let [.., a, b, c, d] = number.to_be_bytes();
         let ms = u64::try_from(NOON_MS).unwrap() + number * 1000;
@@ -53,7 +53,7 @@ pub struct World {
     pub shared: Shared,
     /// The run that was started last.
     pub started: Option<TraceId>,
-    source: Arc<dyn Source>,
+    clock: Arc<dyn Clock>,
     pub folder: TempDir,
     /// How many appends may still be made before the process dies; it dies before it writes files.
     pub appends_left: usize,
@@ -63,7 +63,7 @@ impl World {
     pub fn new() -> Self {
         let source = Arc::new(Ticking::default());
         let shared = Shared::default();
-        let store = Arc::new(MemoryStore::open(&shared, HolderId(source.fresh_id())));
+        let store = Arc::new(MemoryStore::open(&shared, HolderId(source.new_id())));
         let folder = tempfile::tempdir().unwrap();
         Self { store, shared, started: None, source, folder, appends_left: usize::MAX }
     }
@@ -82,7 +82,7 @@ impl World {
     }
 
     pub fn start(&mut self, files: &Files, plan: Plan) -> Result<Book, Died> {
-        let trace_id = TraceId(self.source.fresh_id());
+        let trace_id = TraceId(self.clock.new_id());
         let started = Started {
             base: None,
             by: "ana".to_owned(),
@@ -99,7 +99,7 @@ impl World {
             }),
             worktree: None,
         };
-        let book = Book::begin(&self.store, &self.source, trace_id, started).unwrap();
+        let book = Book::begin(&self.store, &self.clock, trace_id, started).unwrap();
         self.started = Some(trace_id);
         self.spend()?;
         files.show(book.run(), book.last()).unwrap();
@@ -107,7 +107,7 @@ impl World {
     }
 
     pub fn open(&self, trace_id: TraceId) -> Book {
-        Book::open(&self.store, &self.source, trace_id).unwrap()
+        Book::open(&self.store, &self.clock, trace_id).unwrap()
     }
 
     /// The run as recorded.

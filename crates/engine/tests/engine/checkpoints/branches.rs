@@ -4,7 +4,7 @@ use windlass_kernel::run::Decision;
 use windlass_kernel::run::plan::{Concurrency, Phase, Plan, Trigger};
 
 use super::{calm, checkpoint, files, git, kept, to, world};
-use crate::doers::{sh, write};
+use crate::executors::{sh, write};
 use crate::holds::approve;
 use crate::plans::{phase, plan};
 use crate::world::{end, new_run, trace};

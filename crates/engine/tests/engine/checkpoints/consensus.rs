@@ -6,7 +6,7 @@ use windlass_kernel::run::plan::{Doer, Effect, Phase, Plan, Reviewer, Trigger};
 use windlass_kernel::run::{CheckpointKind, Decision};
 
 use super::{calm, checkpoint, kept, names, world};
-use crate::doers::{sh, with_answers};
+use crate::executors::{sh, with_answers};
 use crate::plans::{gate, phase, plan, redo};
 use crate::world::{end, trace};
 

@@ -6,7 +6,7 @@ use windlass_kernel::run::plan::{Concurrency, OnRestart, Plan};
 
 use super::{calm, checkpoint, engine, files, kept, to, world};
 use crate::crash::Life;
-use crate::doers::sh;
+use crate::executors::sh;
 use crate::holds::approve;
 use crate::plans::{person, phase, plan};
 use crate::world::{new_run, trace};

@@ -7,7 +7,7 @@ use windlass_kernel::run::plan::Effect;
 use windlass_kernel::run::{CheckpointKind, CheckpointSide};
 
 use super::{calm, checkpoint, kept, names, to, world};
-use crate::doers::{sh, with_answers};
+use crate::executors::{sh, with_answers};
 use crate::holds::approve;
 use crate::plans::{agent, gate, person, phase, plan};
 use crate::world::{end, new_run, trace};

@@ -19,11 +19,11 @@ use windlass_engine::{
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{CheckpointArtifact, Run};
 use windlass_kernel::{CheckpointId, Digest};
-use windlass_runtime::System;
+use windlass_runtime::SystemClock;
 use windlass_workspace::{Merged, PathChange, RestoreMode, TextDiff, TreeId};
 
 use crate::crash::Life;
-use crate::doers::write;
+use crate::executors::write;
 use crate::world::World;
 
 pub fn git(root: &Path, arguments: &[&str]) -> String {
@@ -57,8 +57,8 @@ pub fn engine(world: &World, life: &Arc<Life>) -> Engine {
     );
     let store = MortalStore { inner: store, life: Arc::clone(life) };
     let checkpointer =
-        Checkpointer::new(Arc::new(store), Arc::new(System), world.root().to_owned());
-    crate::doers::engine(world, life, repository).with_keeper(Arc::new(checkpointer))
+        Checkpointer::new(Arc::new(store), Arc::new(SystemClock), world.root().to_owned());
+    crate::executors::engine(world, life, repository).with_keeper(Arc::new(checkpointer))
 }
 
 pub fn calm(world: &World) -> Engine {

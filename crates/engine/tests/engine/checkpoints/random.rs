@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, TestRunner};
 use windlass_kernel::CheckpointId;
 
 use super::{calm, files, kept, to, world};
-use crate::doers::sh;
+use crate::executors::sh;
 use crate::plans::{person, phase, plan};
 use crate::world::{new_run, trace};
 

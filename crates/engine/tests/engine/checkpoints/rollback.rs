@@ -6,7 +6,7 @@ use windlass_kernel::run::{CheckpointKind, PhaseStatus, Run};
 use windlass_kernel::{Code, State};
 
 use super::{calm, checkpoint, files, git, kept, names, to, world};
-use crate::doers::{named, sh, write};
+use crate::executors::{named, sh, write};
 use crate::holds::approve;
 use crate::plans::{person, phase, plan};
 use crate::world::{World, end, new_run, trace};

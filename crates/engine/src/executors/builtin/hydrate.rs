@@ -5,7 +5,7 @@ use std::path::{Component, Path};
 use serde_json::json;
 use windlass_kernel::Digest;
 
-use super::{Builtin, Deed, Job, texts};
+use super::{Builtin, Job, WorkResult, texts};
 use crate::error::EngineError;
 
 /// The largest file that a task may refer to.
@@ -15,23 +15,23 @@ const BYTES_MAX: u64 = 16 << 20;
 pub(super) struct Hydrate;
 
 impl Builtin for Hydrate {
-    fn perform(&self, job: &Job<'_>) -> Result<Deed, EngineError> {
+    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
         let workspace = &job.assignment.workspace;
         let mut context = Vec::new();
         let references = match texts(job.task(), "/context_refs") {
             Ok(references) => references,
-            Err(reason) => return Ok(Deed::failed("validation_error", reason)),
+            Err(reason) => return Ok(WorkResult::failed("validation_error", reason)),
         };
         for reference in references {
             match read(workspace, reference) {
                 Ok((bytes, digest)) => context.push(json!({
                     "path": reference, "bytes": bytes, "sha256": digest,
                 })),
-                Err(reason) => return Ok(Deed::failed("validation_error", reason)),
+                Err(reason) => return Ok(WorkResult::failed("validation_error", reason)),
             }
         }
         let base = job.assignment.run.started.as_ref().and_then(|started| started.base.as_ref());
-        Ok(Deed::Answer(json!({
+        Ok(WorkResult::answer(json!({
             "summary": format!("{} of the task's references were read", context.len()),
             "base": base.map(|base| base.commit.clone()),
             "context": context,

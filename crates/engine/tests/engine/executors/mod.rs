@@ -1,4 +1,4 @@
-//! The doers with real tools, programs and repositories.
+//! The executors with real tools, programs and repositories.
 
 mod command;
 mod files;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass_connect::{Connect, Connectors};
-use windlass_engine::doers::{Agent, Doers, RunnerChoice};
+use windlass_engine::executors::{Agent, Executors, RunnerChoice};
 use windlass_engine::{Engine, NewRun, Repository};
 use windlass_kernel::Digest;
 use windlass_kernel::run::Run;
@@ -35,12 +35,12 @@ pub fn agents() -> BTreeMap<String, Agent> {
     BTreeMap::from([(agent.name.clone(), agent)])
 }
 
-/// An engine with the real doers over the testkit's tools.
+/// An engine with the real executors over the testkit's tools.
 pub fn engine(world: &World, life: &Arc<Life>, place: Arc<dyn Repository>) -> Engine {
     let process = world.process(life);
     let programs = MortalConnect { tools: Connectors::new(), life: Arc::clone(life) };
-    let doers = Doers::new(
-        Arc::clone(&process.workshop),
+    let executors = Executors::new(
+        Arc::clone(&process.gateways),
         Arc::clone(&place),
         Arc::new(programs) as Arc<dyn Connect>,
         Arc::clone(&process.source),
@@ -48,7 +48,7 @@ pub fn engine(world: &World, life: &Arc<Life>, place: Arc<dyn Repository>) -> En
         agents(),
         RunnerChoice::default(),
     );
-    world.engine_of(&process, Arc::new(doers), place)
+    world.engine_of(&process, Arc::new(executors), place)
 }
 
 /// One that lives on, in a world without a real repository.

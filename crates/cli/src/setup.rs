@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use windlass_connect::{Confinement, Connectors};
 use windlass_driver::DriverConfig;
 use windlass_driver::executor::{DRIVER_BUILTINS, Driver, DriverSettings};
-use windlass_engine::doers::{Agent, BUILTINS, Doers, Guard, RunnerChoice};
+use windlass_engine::executors::{Agent, BUILTINS, Executors, Guard, RunnerChoice};
 use windlass_engine::{
-    Checkpointer, Engine, EngineError, GitRepository, GitSnapshotStore, Parts, Repository,
-    RunObservers, Settings, Stop, Workshop,
+    Checkpointer, Engine, EngineError, GatewayProvider, GitRepository, GitSnapshotStore, Parts,
+    Repository, RunObservers, Settings, Stop,
 };
 use windlass_governance::{Composed, GovernanceFile, Stated, compose};
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::{Code, RiskLevel};
 use windlass_loops::{AgentFile, Known, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
-use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, Source as _, System};
+use windlass_runtime::{Clock as _, FileWorkspace, Gateway, PolicySupervisor, SystemClock};
 use windlass_store::Store;
 use windlass_views::EventLog;
 use windlass_views::checkpoints::Checkpoints;
@@ -30,7 +30,7 @@ use crate::project::{Project, unreadable};
 use crate::telemetry::{Collector, Courier, Outbox};
 
 /// Everything of a project that runs need.
-pub struct Shop {
+pub struct RunSetup {
     /// Takes runs through their loops.
     pub engine: Engine,
     /// The journal.
@@ -53,7 +53,7 @@ struct Gateways {
     made: Mutex<BTreeMap<PathBuf, Arc<Gateway>>>,
 }
 
-impl Workshop for Gateways {
+impl GatewayProvider for Gateways {
     fn gateway(&self, workspace: &Path) -> Result<Arc<Gateway>, EngineError> {
         let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(gateway) = made.get(workspace) {
@@ -77,7 +77,7 @@ impl Workshop for Gateways {
             Arc::clone(&self.store),
             Arc::new(supervisor),
             Arc::clone(&self.connectors) as Arc<dyn windlass_connect::Connect>,
-            Arc::new(System),
+            Arc::new(SystemClock),
             self.settings,
         ));
         made.insert(workspace.to_owned(), Arc::clone(&gateway));
@@ -136,7 +136,7 @@ fn driver(
     let settings = DriverSettings {
         available,
         project_id: config.driver.project(&root),
-        session_id: System.fresh_id().to_string(),
+        session_id: SystemClock.new_id().to_string(),
         memory: project.folder.join("memory"),
         edits: project.folder.join("edits"),
         store: Arc::clone(store),
@@ -212,7 +212,7 @@ fn files_in<'a>(
     inside.map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
 }
 
-impl Shop {
+impl RunSetup {
     /// The checkpoints of the project's runs.
     pub fn checkpoints(&self) -> Checkpoints {
         Checkpoints::new(Arc::clone(&self.store))
@@ -231,7 +231,7 @@ impl Shop {
         let root =
             project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
         let connectors = Arc::new(config.sandbox.connectors()?);
-        let workshop: Arc<dyn Workshop> = Arc::new(Gateways {
+        let gateways: Arc<dyn GatewayProvider> = Arc::new(Gateways {
             set,
             settings: config.gateway(),
             sandbox: config.sandbox.clone(),
@@ -240,22 +240,22 @@ impl Shop {
             made: Mutex::default(),
         });
         let (snapshot_root, checkpoint_root) = (root.clone(), root.clone());
-        let place: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
+        let repository: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
         let stop = Stop::new(project.stop_folder());
-        let source = Arc::new(System);
+        let clock = Arc::new(SystemClock);
         let driver = driver(project, &config, &files, &loops, &store)?;
-        let mut hands = Doers::new(
-            Arc::clone(&workshop),
-            Arc::clone(&place),
+        let mut executor = Executors::new(
+            Arc::clone(&gateways),
+            Arc::clone(&repository),
             connectors,
-            source,
+            clock,
             stop.clone(),
             agents,
             RunnerChoice::default(),
         );
         if let Some(driver) = &driver {
             let guard = Arc::clone(driver) as Arc<dyn Guard>;
-            hands = hands.with(Driver::builtins(driver)).with_guard(guard);
+            executor = executor.with(Driver::builtins(driver)).with_guard(guard);
         }
         let files = Arc::new(project.shown(&store, &config));
         let outbox = Outbox::default();
@@ -263,8 +263,8 @@ impl Shop {
         let mut engine = Engine::new(
             Parts {
                 store: Arc::clone(&store),
-                source: Arc::new(System),
-                hands: Arc::new(hands),
+                clock: Arc::new(SystemClock),
+                executor: Arc::new(executor),
                 observers: vec![
                     Arc::clone(&files) as Arc<dyn RunObservers>,
                     Arc::new(EventLog),
@@ -272,8 +272,8 @@ impl Shop {
                     Arc::new(outbox.clone()),
                 ],
                 packets: files,
-                place,
-                workshop,
+                repository,
+                gateways,
                 stop,
             },
             Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
@@ -284,7 +284,7 @@ impl Shop {
             project.folder.join("blobs"),
         );
         let checkpointer =
-            Checkpointer::new(Arc::new(snapshots), Arc::new(System), checkpoint_root);
+            Checkpointer::new(Arc::new(snapshots), Arc::new(SystemClock), checkpoint_root);
         engine = engine.with_checkpointer(Arc::new(checkpointer));
         if let Some(driver) = driver {
             engine = engine.with_expander(driver);

@@ -13,9 +13,9 @@ use windlass_kernel::run::plan::{Evidence, Rule};
 use windlass_kernel::run::{Change, Failure, GateStatus, Governed, InvocationResult, Run, Usage};
 use windlass_kernel::{Code, RiskLevel, ToolCallId};
 
-use super::Doers;
+use super::Executors;
 use crate::error::EngineError;
-use crate::hands::{Assignment, Desk};
+use crate::phase_executor::{Assignment, PhaseRecorder};
 use crate::repository::FILES_MAX;
 
 /// The class of a failure by rules.
@@ -47,12 +47,12 @@ fn applying(rules: &[Rule], phase: &str) -> Vec<(Rule, Option<Found>)> {
     rules.iter().filter(about).map(|rule| (rule.clone(), None)).collect()
 }
 
-impl Doers {
+impl Executors {
     /// Runs the programs of every rule that applies, also when one is not met.
     pub(super) fn measure(
         &self,
         assignment: &Assignment,
-        desk: &Desk<'_>,
+        recorder: &PhaseRecorder<'_>,
         spent: Duration,
     ) -> Result<Measured, EngineError> {
         let began = Instant::now();
@@ -80,7 +80,7 @@ impl Doers {
             let timeout = Duration::from_millis(timeout_ms);
             let timeout = left.map_or(timeout, |left| timeout.min(left));
             ran = true;
-            *found = Some(self.ask(argv, timeout, assignment, desk)?);
+            *found = Some(self.ask(argv, timeout, assignment, recorder)?);
         }
         measured.ran = ran;
         Ok(measured)
@@ -92,10 +92,10 @@ impl Doers {
         argv: &[String],
         timeout: Duration,
         assignment: &Assignment,
-        desk: &Desk<'_>,
+        recorder: &PhaseRecorder<'_>,
     ) -> Result<Found, EngineError> {
         let program = argv.first().cloned().unwrap_or_default();
-        let invocation = desk.invocation_started(assignment, &program, "governance", None)?;
+        let invocation = recorder.invocation_started(assignment, &program, "governance", None)?;
         let began = Instant::now();
         let target = Target::Command {
             argv: argv.to_vec(),
@@ -104,14 +104,14 @@ impl Doers {
             cwd: assignment.workspace.clone(),
         };
         // What it runs may be the work of an agent.
-        let confinement = self.workshop.confinement(&assignment.workspace);
+        let confinement = self.gateways.confinement(&assignment.workspace);
         let found = found(self.connect.perform(&Job {
             confinement: confinement.as_ref(),
             target: &target,
             tool: "",
             args: &Value::Null,
             class: RiskLevel::Write,
-            tool_call_id: ToolCallId(self.source.fresh_id()),
+            tool_call_id: ToolCallId(self.clock.new_id()),
             idempotency_key: None,
             limits: Limits { timeout, output_bytes_max: PRINTED_BYTES_MAX },
         }));
@@ -122,7 +122,7 @@ impl Doers {
             Found::Files(_) => (InvocationResult::Failure, String::new()),
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        desk.invocation_ended(invocation, result, Usage::default(), duration_ms, &note);
+        recorder.invocation_ended(invocation, result, Usage::default(), duration_ms, &note);
         Ok(found)
     }
 }

@@ -1,4 +1,4 @@
-//! Programs as doers: JSON on standard input, one JSON object on standard output.
+//! Programs as executors: JSON on standard input, one JSON object on standard output.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use windlass_connect::{Job, Limits, Reply, Target};
 use windlass_kernel::run::plan::{Check, Effect};
-use windlass_kernel::run::{InvocationResult, Usage};
+use windlass_kernel::run::{Failure, Usage};
 use windlass_kernel::{Code, RiskLevel, ToolCallId, canon};
 
 use super::brief::brief;
-use super::{ANSWER_BYTES_MAX, Doers, Product};
+use super::{ANSWER_BYTES_MAX, Executors};
 use crate::error::EngineError;
-use crate::hands::{Assignment, Desk, Subject};
+use crate::phase_executor::{Answer, Assignment, PhaseRecorder, Subject, WorkResult};
 
 /// How much of a program's output is kept as a reason.
 const REASON_CHARS_MAX: usize = 1500;
 
-impl Doers {
+impl Executors {
     /// Runs a program: on record before it starts and after it ends.
     pub(super) fn run_command(
         &self,
         argv: &[String],
         timeout: Duration,
         assignment: &Assignment,
-        desk: &Desk<'_>,
-    ) -> Result<Product, EngineError> {
+        recorder: &PhaseRecorder<'_>,
+    ) -> Result<WorkResult, EngineError> {
         let program = argv.first().cloned().unwrap_or_default();
-        let invocation = desk.invocation_started(assignment, &program, "command", None)?;
+        let invocation = recorder.invocation_started(assignment, &program, "command", None)?;
         let began = Instant::now();
         let timeout = assignment.time_left.map_or(timeout, |left| timeout.min(left));
         let target = Target::Command {
@@ -37,45 +37,26 @@ impl Doers {
             cwd: assignment.workspace.clone(),
         };
         // What it runs may be the work of an agent.
-        let confinement = self.workshop.confinement(&assignment.workspace);
+        let confinement = self.gateways.confinement(&assignment.workspace);
         let reply = self.connect.perform(&Job {
             confinement: confinement.as_ref(),
             target: &target,
             tool: "",
             args: &Value::Null,
             class: RiskLevel::Write,
-            tool_call_id: ToolCallId(self.source.fresh_id()),
+            tool_call_id: ToolCallId(self.clock.new_id()),
             idempotency_key: None,
             limits: Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX },
         });
-        let product = match (&assignment.subject, reply) {
+        let result = match (&assignment.subject, reply) {
             (Subject::Work, reply) => worked(reply),
             (Subject::Check(check), reply) => checked(reply, check),
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (result, usage, note) = match &product {
-            Product::Answer { usage, .. } => (InvocationResult::Success, *usage, String::new()),
-            Product::Failed { class, reason, usage, .. } => {
-                (InvocationResult::Failure, *usage, format!("{class}: {reason}"))
-            }
-            Product::Waiting { .. } | Product::Stopped => {
-                (InvocationResult::Failure, Usage::default(), String::new())
-            }
-        };
-        desk.invocation_ended(invocation, result, usage, duration_ms, &note);
-        Ok(without_usage(product))
-    }
-}
-
-/// What it used is on record with the invocation; the phase must not count it again.
-fn without_usage(product: Product) -> Product {
-    let usage = Usage::default();
-    match product {
-        Product::Answer { answer, .. } => Product::Answer { answer, usage },
-        Product::Failed { class, reason, answer, .. } => {
-            Product::Failed { class, reason, answer, usage }
-        }
-        Product::Waiting { .. } | Product::Stopped => product,
+        let (ended, usage, note) = result.invocation();
+        recorder.invocation_ended(invocation, ended, usage, duration_ms, &note);
+        // What it used is recorded with the invocation; the phase must not count it again.
+        Ok(result.using(Usage::default()))
     }
 }
 
@@ -90,14 +71,14 @@ fn object(text: &str) -> Option<Value> {
 }
 
 /// The answer of a phase's program.
-fn worked(reply: Reply) -> Product {
+fn worked(reply: Reply) -> WorkResult {
     match reply {
         Reply::Success { result } => match object(stdout(&result)) {
             Some(answer) => match usage(&answer) {
-                Ok(usage) => Product::Answer { answer, usage },
-                Err(reason) => Product::failed("validation_error", reason),
+                Ok(usage) => WorkResult::answer(answer).using(usage),
+                Err(reason) => WorkResult::failed("validation_error", reason),
             },
-            None => Product::failed(
+            None => WorkResult::failed(
                 "validation_error",
                 format!("the program printed no JSON object: {}", tail(&result)),
             ),
@@ -106,18 +87,18 @@ fn worked(reply: Reply) -> Product {
             let class = if code == Code::ToolTimeout { "timeout" } else { "critical_failure" };
             let words = result.as_ref().map(tail).unwrap_or_default();
             let answer = result.as_ref().and_then(|result| object(stdout(result)));
-            Product::Failed {
-                class: class.to_owned(),
-                reason: format!("{message}: {words}"),
+            let reason = format!("{message}: {words}");
+            WorkResult::Finished(Answer {
                 answer: answer.unwrap_or_else(|| json!({})),
+                failure: Some(Failure { class: class.to_owned(), reason }),
                 usage: Usage::default(),
-            }
+            })
         }
     }
 }
 
 /// The verdict of a check's program: the one it prints, or what its exit says.
-fn checked(reply: Reply, check: &Check) -> Product {
+fn checked(reply: Reply, check: &Check) -> WorkResult {
     let plain = |verdict: &str, result: &Value| {
         let reason = tail(result);
         let findings = if verdict == "pass" { json!([]) } else { json!([reason]) };
@@ -125,26 +106,26 @@ fn checked(reply: Reply, check: &Check) -> Product {
     };
     match reply {
         Reply::Success { result } => match said(&result) {
-            Ok(Some(answer)) => Product::Answer { answer, usage: Usage::default() },
-            Ok(None) => Product::Answer { answer: plain("pass", &result), usage: Usage::default() },
-            Err(reason) => Product::failed("validation_error", reason),
+            Ok(Some(answer)) => WorkResult::answer(answer),
+            Ok(None) => WorkResult::answer(plain("pass", &result)),
+            Err(reason) => WorkResult::failed("validation_error", reason),
         },
         Reply::Failure { code: Code::ToolFailed, result: Some(result), .. } => {
             let answer = match said(&result) {
                 Ok(answer) => answer.unwrap_or_else(|| plain("fail", &result)),
-                Err(reason) => return Product::failed("validation_error", reason),
+                Err(reason) => return WorkResult::failed("validation_error", reason),
             };
             // A program that failed cannot have passed, whatever it printed.
             let verdict = answer.get("verdict").and_then(Value::as_str).unwrap_or_default();
             if verdict == "pass" || check.verdicts.get(verdict) == Some(&Effect::Continue) {
                 let reason = format!("it says `{verdict}` and failed");
-                return Product::failed("validation_error", reason);
+                return WorkResult::failed("validation_error", reason);
             }
-            Product::Answer { answer, usage: Usage::default() }
+            WorkResult::answer(answer)
         }
         Reply::Failure { code, message, .. } => {
             let class = if code == Code::ToolTimeout { "test_timeout" } else { "critical_failure" };
-            Product::failed(class, message)
+            WorkResult::failed(class, message)
         }
     }
 }

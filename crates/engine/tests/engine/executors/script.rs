@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
-use windlass_engine::doers::Script;
+use windlass_engine::executors::Script;
 
 use super::{calm, detail, with_answers};
 use crate::plans::{agent, phase, plan};

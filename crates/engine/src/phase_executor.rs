@@ -6,19 +6,23 @@ use std::time::Duration;
 
 use serde_json::Value;
 use windlass_kernel::run::plan::{Check, Phase};
-use windlass_kernel::run::{Change, Done, Event, InvocationResult, Note, Run, Usage};
+use windlass_kernel::run::{Done, Event, Failure, InvocationResult, Note, Run, Usage};
 use windlass_kernel::{PlanId, TraceId};
 
 use crate::error::EngineError;
 use crate::run_recorder::RunRecorder;
 
 /// Performs the work of phases and checks.
-pub trait Hands: Send + Sync {
-    /// Does one piece of work and says what came of it. Whatever goes wrong is an [`Outcome`].
+pub trait PhaseExecutor: Send + Sync {
+    /// Does one piece of work and says what came of it. Whatever goes wrong is a result.
     ///
     /// # Errors
     /// [`EngineError`] only when something could not be recorded: the run stops where it is.
-    fn perform(&self, assignment: &Assignment, desk: &Desk<'_>) -> Result<Outcome, EngineError>;
+    fn perform(
+        &self,
+        assignment: &Assignment,
+        recorder: &PhaseRecorder<'_>,
+    ) -> Result<WorkResult<Completion>, EngineError>;
 }
 
 /// One piece of work.
@@ -51,24 +55,83 @@ pub enum Subject {
     Check(Box<Check>),
 }
 
-/// What came of it.
+/// The result of a piece of work, whoever does it: a tool, a program, an agent, a phase.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum WorkResult<T = Answer> {
     /// The work has ended.
-    Done(Box<Done>),
-    /// A check has judged.
-    Judged(Verdict),
+    Finished(T),
     /// A call waits for a person.
     Waiting {
         /// The call.
         call: TraceId,
-        /// The workspace as it is now.
-        change: Option<Change>,
-        /// What is asked.
+        /// What the person is asked.
         question: String,
+        /// What was used so far.
+        usage: Usage,
     },
-    /// The stop switch was seen: nothing was done that is not recorded.
+    /// The stop switch was on. Everything that was done is recorded.
     Stopped,
+}
+
+/// The answer of an agent, a program or a builtin.
+#[derive(Clone, Debug, Default)]
+pub struct Answer {
+    /// A JSON object.
+    pub answer: Value,
+    /// Why the work failed, if it did.
+    pub failure: Option<Failure>,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// How a phase's work or a check ended.
+#[derive(Clone, Debug)]
+pub enum Completion {
+    /// The work has ended.
+    Done(Box<Done>),
+    /// A check has judged.
+    Judged(Verdict),
+}
+
+impl WorkResult {
+    /// A successful answer, which used nothing that is counted.
+    #[must_use]
+    pub fn answer(answer: Value) -> Self {
+        Self::Finished(Answer { answer, ..Answer::default() })
+    }
+
+    /// A failure without an answer.
+    pub fn failed(class: &str, reason: impl Into<String>) -> Self {
+        let failure = Some(Failure { class: class.to_owned(), reason: reason.into() });
+        let answer = Value::Object(serde_json::Map::new());
+        Self::Finished(Answer { answer, failure, usage: Usage::default() })
+    }
+
+    /// This result with what it used.
+    #[must_use]
+    pub fn using(mut self, used: Usage) -> Self {
+        match &mut self {
+            Self::Finished(Answer { usage, .. }) | Self::Waiting { usage, .. } => *usage = used,
+            Self::Stopped => {}
+        }
+        self
+    }
+
+    /// How an invocation with this result is recorded: its result, what it used, and a note.
+    pub(crate) fn invocation(&self) -> (InvocationResult, Usage, String) {
+        match self {
+            Self::Finished(Answer { failure: None, usage, .. }) => {
+                (InvocationResult::Success, *usage, String::new())
+            }
+            Self::Finished(Answer { failure: Some(Failure { class, reason }), usage, .. }) => {
+                (InvocationResult::Failure, *usage, format!("{class}: {reason}"))
+            }
+            Self::Waiting { question, usage, .. } => {
+                (InvocationResult::OnHold, *usage, question.clone())
+            }
+            Self::Stopped => (InvocationResult::Failure, Usage::default(), "stopped".to_owned()),
+        }
+    }
 }
 
 /// What a check says.
@@ -89,13 +152,13 @@ pub struct Verdict {
 }
 
 /// Where those at work put things on record.
-pub struct Desk<'a> {
+pub struct PhaseRecorder<'a> {
     recorder: &'a Mutex<RunRecorder>,
     /// Ends of invocations that become durable together with what comes next.
     ended: Mutex<Vec<Event>>,
 }
 
-impl<'a> Desk<'a> {
+impl<'a> PhaseRecorder<'a> {
     pub(crate) const fn new(recorder: &'a Mutex<RunRecorder>) -> Self {
         Self { recorder, ended: Mutex::new(Vec::new()) }
     }

@@ -5,8 +5,9 @@ use windlass_kernel::Code;
 use windlass_kernel::run::{Event, Run};
 
 use super::scope::violations;
-use super::{Builtin, Deed, Job};
+use super::{Builtin, Job};
 use crate::error::EngineError;
+use crate::phase_executor::WorkResult;
 use crate::repository::Prepared;
 
 /// The longest first line of a commit's message.
@@ -17,34 +18,37 @@ const TITLE_CHARS_MAX: usize = 72;
 pub(super) struct Commit;
 
 impl Builtin for Commit {
-    fn perform(&self, job: &Job<'_>) -> Result<Deed, EngineError> {
+    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
         let workspace = &job.assignment.workspace;
-        let run = job.desk.run();
+        let run = job.recorder.run();
         if let (Some(commit), true) = (&run.commit, again(job)) {
             return unless_moved(publish(job, commit));
         }
-        let change = job.place.change(workspace, &run)?;
+        let change = job.repository.change(workspace, &run)?;
         let Some(change) = change else {
-            return Ok(Deed::failed("validation_error", "there is no repository to commit to"));
+            return Ok(WorkResult::failed(
+                "validation_error",
+                "there is no repository to commit to",
+            ));
         };
         match violations(job.task(), &change.files, change.lines) {
             Ok(findings) if findings.is_empty() => {}
-            Ok(findings) => return Ok(Deed::failed("validation_error", findings.join("; "))),
-            Err(reason) => return Ok(Deed::failed("validation_error", reason)),
+            Ok(findings) => return Ok(WorkResult::failed("validation_error", findings.join("; "))),
+            Err(reason) => return Ok(WorkResult::failed("validation_error", reason)),
         }
         unless_moved(commit(job, &run))
     }
 }
 
-fn commit(job: &Job<'_>, run: &Run) -> Result<Deed, EngineError> {
-    let (workspace, now) = (&job.assignment.workspace, job.source.now());
-    match job.place.prepare_commit(workspace, run, &message(job), now)? {
-        Prepared::Nothing => Ok(Deed::Answer(json!({
+fn commit(job: &Job<'_>, run: &Run) -> Result<WorkResult, EngineError> {
+    let (workspace, now) = (&job.assignment.workspace, job.clock.now());
+    match job.repository.prepare_commit(workspace, run, &message(job), now)? {
+        Prepared::Nothing => Ok(WorkResult::answer(json!({
             "summary": "nothing was changed, so nothing was committed",
             "commit": Value::Null,
         }))),
         Prepared::Commit(commit) => {
-            job.desk.record(Event::CommitPrepared {
+            job.recorder.record(Event::CommitPrepared {
                 branch: commit.branch.clone(),
                 commit: commit.commit.clone(),
                 parent: commit.parent.clone(),
@@ -55,16 +59,19 @@ fn commit(job: &Job<'_>, run: &Run) -> Result<Deed, EngineError> {
     }
 }
 
-fn publish(job: &Job<'_>, commit: &windlass_kernel::run::Commit) -> Result<Deed, EngineError> {
-    job.place.publish_commit(&job.assignment.workspace, commit)?;
+fn publish(
+    job: &Job<'_>,
+    commit: &windlass_kernel::run::Commit,
+) -> Result<WorkResult, EngineError> {
+    job.repository.publish_commit(&job.assignment.workspace, commit)?;
     Ok(answer(&commit.commit, &commit.branch))
 }
 
 /// Somebody else's commit is no fault of the record: the phase has failed, and the run can end.
-fn unless_moved(result: Result<Deed, EngineError>) -> Result<Deed, EngineError> {
+fn unless_moved(result: Result<WorkResult, EngineError>) -> Result<WorkResult, EngineError> {
     match result {
         Err(EngineError::Requirement { code: Code::RepoMoved, message }) => {
-            Ok(Deed::failed("critical_failure", format!("[{}] {message}", Code::RepoMoved)))
+            Ok(WorkResult::failed("critical_failure", format!("[{}] {message}", Code::RepoMoved)))
         }
         other => other,
     }
@@ -74,13 +81,13 @@ fn unless_moved(result: Result<Deed, EngineError>) -> Result<Deed, EngineError> 
 fn again(job: &Job<'_>) -> bool {
     let started =
         job.assignment.run.phase(job.assignment.at).and_then(|(_, state)| state.started_at);
-    let prepared = job.desk.run().commit_at;
+    let prepared = job.recorder.run().commit_at;
     matches!((started, prepared), (Some(started), Some(prepared)) if prepared >= started)
 }
 
-fn answer(commit: &str, branch: &str) -> Deed {
+fn answer(commit: &str, branch: &str) -> WorkResult {
     let short: String = commit.chars().take(12).collect();
-    Deed::Answer(json!({
+    WorkResult::answer(json!({
         "summary": format!("committed {short} on {branch}"),
         "commit": commit,
         "branch": branch,

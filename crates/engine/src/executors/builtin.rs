@@ -9,16 +9,13 @@ mod scope;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use windlass_kernel::TraceId;
-use windlass_kernel::run::Usage;
-use windlass_runtime::Source;
+use windlass_runtime::Clock;
 
-use super::Product;
 use super::agent::Agent;
-use super::toolbox::Toolbox;
-use crate::engine::Workshop;
+use super::tool_caller::ToolCaller;
+use crate::engine::GatewayProvider;
 use crate::error::EngineError;
-use crate::hands::{Assignment, Desk};
+use crate::phase_executor::{Assignment, PhaseRecorder, WorkResult};
 use crate::repository::Repository;
 
 /// The names of the builtins that every loop can use.
@@ -30,7 +27,7 @@ pub trait Builtin: Send + Sync {
     ///
     /// # Errors
     /// [`EngineError`] only when something could not be recorded or told at all.
-    fn perform(&self, job: &Job<'_>) -> Result<Deed, EngineError>;
+    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError>;
 }
 
 /// What a builtin works with.
@@ -40,15 +37,15 @@ pub struct Job<'a> {
     /// The plan's settings for it.
     pub with: &'a BTreeMap<String, Value>,
     /// Tools.
-    pub tools: &'a Toolbox<'a>,
+    pub tools: &'a ToolCaller<'a>,
     /// Where things are put on record.
-    pub desk: &'a Desk<'a>,
+    pub recorder: &'a PhaseRecorder<'a>,
     /// The repository.
-    pub place: &'a dyn Repository,
+    pub repository: &'a dyn Repository,
     /// The policy's sizes and classes.
-    pub workshop: &'a dyn Workshop,
+    pub gateways: &'a dyn GatewayProvider,
     /// The time.
-    pub source: &'a dyn Source,
+    pub clock: &'a dyn Clock,
     /// The agents.
     pub agents: &'a BTreeMap<String, Agent>,
 }
@@ -58,47 +55,6 @@ impl Job<'_> {
     #[must_use]
     pub fn task(&self) -> &Value {
         self.assignment.run.started.as_ref().map_or(&Value::Null, |started| &started.task)
-    }
-}
-
-/// What came of a builtin.
-#[derive(Debug)]
-pub enum Deed {
-    /// An answer: an object.
-    Answer(Value),
-    /// A failure.
-    Failed {
-        /// Its class.
-        class: String,
-        /// For a person.
-        reason: String,
-    },
-    /// A call waits for a person.
-    Waiting {
-        /// The call.
-        call: TraceId,
-        /// What is asked.
-        question: String,
-    },
-    /// The stop switch was seen.
-    Stopped,
-}
-
-impl Deed {
-    /// A failure.
-    pub fn failed(class: &str, reason: impl Into<String>) -> Self {
-        Self::Failed { class: class.to_owned(), reason: reason.into() }
-    }
-}
-
-impl From<Deed> for Product {
-    fn from(deed: Deed) -> Self {
-        match deed {
-            Deed::Answer(answer) => Self::Answer { answer, usage: Usage::default() },
-            Deed::Failed { class, reason } => Self::failed(&class, reason),
-            Deed::Waiting { call, question } => Self::Waiting { call, question },
-            Deed::Stopped => Self::Stopped,
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 
-use super::{Builtin, Deed, Job, texts};
+use super::{Builtin, Job, WorkResult, texts};
 use crate::error::EngineError;
 use crate::repository::FILES_MAX;
 
@@ -11,17 +11,20 @@ use crate::repository::FILES_MAX;
 pub(super) struct Scope;
 
 impl Builtin for Scope {
-    fn perform(&self, job: &Job<'_>) -> Result<Deed, EngineError> {
-        let change = job.place.change(&job.assignment.workspace, &job.assignment.run)?;
+    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+        let change = job.repository.change(&job.assignment.workspace, &job.assignment.run)?;
         let Some(change) = change else {
-            return Ok(Deed::failed("validation_error", "there is no repository to compare with"));
+            return Ok(WorkResult::failed(
+                "validation_error",
+                "there is no repository to compare with",
+            ));
         };
         let findings = match violations(job.task(), &change.files, change.lines) {
             Ok(findings) => findings,
-            Err(reason) => return Ok(Deed::failed("validation_error", reason)),
+            Err(reason) => return Ok(WorkResult::failed("validation_error", reason)),
         };
         let verdict = if findings.is_empty() { "pass" } else { "violation" };
-        Ok(Deed::Answer(json!({
+        Ok(WorkResult::answer(json!({
             "verdict": verdict,
             "reason": findings.join("; "),
             "findings": findings,

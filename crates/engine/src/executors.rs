@@ -1,4 +1,4 @@
-//! The hands of the engine: builtins, programs and agents at work.
+//! The executor of the engine: builtins, programs and agents at work.
 
 mod agent;
 mod brief;
@@ -7,7 +7,7 @@ mod command;
 mod governance;
 mod outputs;
 mod script;
-mod toolbox;
+mod tool_caller;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,20 +15,21 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use windlass_connect::Connect;
-use windlass_kernel::TraceId;
 use windlass_kernel::run::plan::Doer;
-use windlass_kernel::run::{Done, Failure, Usage};
-use windlass_runtime::Source;
+use windlass_kernel::run::{Done, Failure};
+use windlass_runtime::Clock;
 
-pub use agent::{Agent, AgentJob, AgentReply, Runner, RunnerChoice};
-pub use builtin::{BUILTINS, Builtin, Deed, Job, texts};
+pub use agent::{Agent, AgentJob, Runner, RunnerChoice};
+pub use builtin::{BUILTINS, Builtin, Job, texts};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
-pub use toolbox::{Guard, ToolReply, ToolRequest, Toolbox};
+pub use tool_caller::{CallResult, Guard, ToolCaller, ToolRequest};
 
 use self::governance::Inspectors;
-use crate::engine::Workshop;
+use crate::engine::GatewayProvider;
 use crate::error::EngineError;
-use crate::hands::{Assignment, Desk, Hands, Outcome, Subject, Verdict};
+use crate::phase_executor::{
+    Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
+};
 use crate::repository::Repository;
 use crate::stop::Stop;
 
@@ -39,11 +40,11 @@ const FACT_BYTES_MAX: usize = 256;
 const FACTS_MAX: usize = 64;
 
 /// Performs phases and checks by what the plan says.
-pub struct Doers {
-    pub(crate) workshop: Arc<dyn Workshop>,
-    pub(crate) place: Arc<dyn Repository>,
+pub struct Executors {
+    pub(crate) gateways: Arc<dyn GatewayProvider>,
+    pub(crate) repository: Arc<dyn Repository>,
     pub(crate) connect: Arc<dyn Connect>,
-    pub(crate) source: Arc<dyn Source>,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) stop: Stop,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) runners: RunnerChoice,
@@ -52,57 +53,14 @@ pub struct Doers {
     inspectors: Inspectors,
 }
 
-/// What came of a doer, before it is weighed.
-#[derive(Debug)]
-pub(crate) enum Product {
-    /// An answer.
-    Answer {
-        /// An object.
-        answer: Value,
-        /// What it used.
-        usage: Usage,
-    },
-    /// A failure.
-    Failed {
-        /// Its class.
-        class: String,
-        /// For a person.
-        reason: String,
-        /// What it said nevertheless.
-        answer: Value,
-        /// What it used.
-        usage: Usage,
-    },
-    /// A call waits for a person.
-    Waiting {
-        /// The call.
-        call: TraceId,
-        /// What is asked.
-        question: String,
-    },
-    /// The stop switch was seen.
-    Stopped,
-}
-
-impl Product {
-    pub(crate) fn failed(class: &str, reason: impl Into<String>) -> Self {
-        Self::Failed {
-            class: class.to_owned(),
-            reason: reason.into(),
-            answer: Value::Object(serde_json::Map::new()),
-            usage: Usage::default(),
-        }
-    }
-}
-
-impl Doers {
-    /// Puts the hands together; the builtins are those that ship.
+impl Executors {
+    /// Puts the executor together; the builtins are those that ship.
     #[must_use]
     pub fn new(
-        workshop: Arc<dyn Workshop>,
-        place: Arc<dyn Repository>,
+        gateways: Arc<dyn GatewayProvider>,
+        repository: Arc<dyn Repository>,
         connect: Arc<dyn Connect>,
-        source: Arc<dyn Source>,
+        clock: Arc<dyn Clock>,
         stop: Stop,
         agents: BTreeMap<String, Agent>,
         runners: RunnerChoice,
@@ -110,10 +68,10 @@ impl Doers {
         let builtins = builtin::shipped();
         let (guard, inspectors) = (None, Inspectors::default());
         Self {
-            workshop,
-            place,
+            gateways,
+            repository,
             connect,
-            source,
+            clock,
             stop,
             agents,
             runners,
@@ -141,37 +99,34 @@ impl Doers {
         &self,
         doer: &Doer,
         assignment: &Assignment,
-        tools: &Toolbox<'_>,
-        desk: &Desk<'_>,
-    ) -> Result<Product, EngineError> {
+        tools: &ToolCaller<'_>,
+        recorder: &PhaseRecorder<'_>,
+    ) -> Result<WorkResult, EngineError> {
         match doer {
             Doer::Builtin { name, with } => match self.builtins.get(name) {
-                Some(builtin) => {
-                    let deed = builtin.perform(&builtin::Job {
-                        assignment,
-                        with,
-                        tools,
-                        desk,
-                        place: self.place.as_ref(),
-                        workshop: self.workshop.as_ref(),
-                        source: self.source.as_ref(),
-                        agents: &self.agents,
-                    })?;
-                    Ok(deed.into())
-                }
+                Some(builtin) => builtin.perform(&builtin::Job {
+                    assignment,
+                    with,
+                    tools,
+                    recorder,
+                    repository: self.repository.as_ref(),
+                    gateways: self.gateways.as_ref(),
+                    clock: self.clock.as_ref(),
+                    agents: &self.agents,
+                }),
                 None => {
-                    Ok(Product::failed("unknown_step", format!("there is no builtin `{name}`")))
+                    Ok(WorkResult::failed("unknown_step", format!("there is no builtin `{name}`")))
                 }
             },
             Doer::Command { argv, timeout_ms, .. } => {
-                self.run_command(argv, Duration::from_millis(*timeout_ms), assignment, desk)
+                self.run_command(argv, Duration::from_millis(*timeout_ms), assignment, recorder)
             }
             Doer::Agent { agent, prompt } => {
-                self.run_agent(agent, prompt.as_deref(), assignment, tools, desk)
+                self.run_agent(agent, prompt.as_deref(), assignment, tools, recorder)
             }
             // The machine puts these on hold; nobody is to do them.
             Doer::Person { .. } | Doer::Consensus { .. } => {
-                Ok(Product::failed("unknown_step", "a person does this phase"))
+                Ok(WorkResult::failed("unknown_step", "a person does this phase"))
             }
         }
     }
@@ -179,22 +134,18 @@ impl Doers {
     /// Weighs what a phase's doer has produced.
     fn settle(
         &self,
-        product: Product,
+        result: WorkResult,
         assignment: &Assignment,
-        tools: &Toolbox<'_>,
-        desk: &Desk<'_>,
+        tools: &ToolCaller<'_>,
+        recorder: &PhaseRecorder<'_>,
         began: Instant,
-    ) -> Result<Outcome, EngineError> {
-        let (mut answer, usage, mut failure) = match product {
-            Product::Answer { answer, usage } => (answer, usage, None),
-            Product::Failed { class, reason, answer, usage } => {
-                (answer, usage, Some(Failure { class, reason }))
+    ) -> Result<WorkResult<Completion>, EngineError> {
+        let Answer { mut answer, mut failure, usage } = match result {
+            WorkResult::Finished(answer) => answer,
+            WorkResult::Waiting { call, question, usage } => {
+                return Ok(WorkResult::Waiting { call, question, usage });
             }
-            Product::Waiting { call, question } => {
-                let change = self.place.change(&assignment.workspace, &assignment.run)?;
-                return Ok(Outcome::Waiting { call, change, question });
-            }
-            Product::Stopped => return Ok(Outcome::Stopped),
+            WorkResult::Stopped => return Ok(WorkResult::Stopped),
         };
         let mut facts = BTreeMap::new();
         let mut outputs = BTreeMap::new();
@@ -213,12 +164,12 @@ impl Doers {
         }
         // What was left behind is there: now it is measured.
         let measured = match &failure {
-            None => Some(self.measure(assignment, desk, began.elapsed())?),
+            None => Some(self.measure(assignment, recorder, began.elapsed())?),
             Some(_) => None,
         };
         let ran = measured.as_ref().is_some_and(|measured| measured.ran);
         let change = if ran || may_change(&assignment.phase.doer, tools) {
-            self.place.change(&assignment.workspace, &assignment.run)?
+            self.repository.change(&assignment.workspace, &assignment.run)?
         } else {
             None
         };
@@ -232,7 +183,7 @@ impl Doers {
             || answer.get("summary").and_then(Value::as_str).unwrap_or_default().to_owned(),
             |failure| failure.reason.clone(),
         );
-        Ok(Outcome::Done(Box::new(Done {
+        Ok(WorkResult::Finished(Completion::Done(Box::new(Done {
             answer,
             calls: tools.calls(),
             change,
@@ -243,29 +194,33 @@ impl Doers {
             outputs,
             summary: summary.chars().take(2000).collect(),
             usage,
-        })))
+        }))))
     }
 }
 
-impl Hands for Doers {
-    fn perform(&self, assignment: &Assignment, desk: &Desk<'_>) -> Result<Outcome, EngineError> {
+impl PhaseExecutor for Executors {
+    fn perform(
+        &self,
+        assignment: &Assignment,
+        recorder: &PhaseRecorder<'_>,
+    ) -> Result<WorkResult<Completion>, EngineError> {
         let began = Instant::now();
-        let gateway = self.workshop.gateway(&assignment.workspace)?;
+        let gateway = self.gateways.gateway(&assignment.workspace)?;
         let doer = match &assignment.subject {
             Subject::Work => &assignment.phase.doer,
             Subject::Check(check) => &check.doer,
         };
-        let tools = Toolbox::new(
+        let tools = ToolCaller::new(
             gateway,
-            self.workshop.as_ref(),
+            self.gateways.as_ref(),
             &self.stop,
             assignment,
             self.guard.as_deref(),
         );
-        let product = self.produce(doer, assignment, &tools, desk)?;
-        match (&assignment.subject, product) {
-            (Subject::Work, product) => self.settle(product, assignment, &tools, desk, began),
-            (Subject::Check(_), product) => Ok(judged(product, milliseconds(began))),
+        let result = self.produce(doer, assignment, &tools, recorder)?;
+        match &assignment.subject {
+            Subject::Work => self.settle(result, assignment, &tools, recorder, began),
+            Subject::Check(_) => Ok(judged(result, milliseconds(began))),
         }
     }
 }
@@ -274,36 +229,45 @@ fn milliseconds(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What a check has said; one that failed has said nothing that counts.
-fn judged(product: Product, duration_ms: u64) -> Outcome {
-    let mut conditions = Vec::new();
-    let (verdict, reason, findings, usage) = match product {
-        Product::Answer { answer, usage } => match check_answer(&answer) {
-            Ok(_) => {
-                let text = |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default();
-                let findings = answer.get("findings").cloned().unwrap_or(Value::Null);
-                let stated = answer.get("conditions").and_then(Value::as_array);
-                let texts = stated.into_iter().flatten().filter_map(Value::as_str);
-                conditions.extend(texts.map(str::to_owned));
-                (text("verdict").to_owned(), text("reason").to_owned(), findings, usage)
-            }
-            Err(reason) => {
-                (String::new(), format!("validation_error: {reason}"), Value::Null, usage)
-            }
-        },
-        Product::Failed { class, reason, usage, .. } => {
-            (String::new(), format!("{class}: {reason}"), Value::Null, usage)
+/// The verdict of a check; a check that failed has none.
+fn judged(result: WorkResult, duration_ms: u64) -> WorkResult<Completion> {
+    let Answer { answer, failure, usage } = match result {
+        WorkResult::Finished(answer) => answer,
+        WorkResult::Waiting { call, question, usage } => {
+            return WorkResult::Waiting { call, question, usage };
         }
-        Product::Waiting { call, question } => {
-            return Outcome::Waiting { call, change: None, question };
-        }
-        Product::Stopped => return Outcome::Stopped,
+        WorkResult::Stopped => return WorkResult::Stopped,
     };
-    Outcome::Judged(Verdict { verdict, reason, findings, conditions, usage, duration_ms })
+    let failed = |reason: String| Verdict {
+        verdict: String::new(),
+        reason,
+        findings: Value::Null,
+        conditions: Vec::new(),
+        usage,
+        duration_ms,
+    };
+    WorkResult::Finished(Completion::Judged(match (failure, check_answer(&answer)) {
+        (Some(Failure { class, reason }), _) => failed(format!("{class}: {reason}")),
+        (None, Err(reason)) => failed(format!("validation_error: {reason}")),
+        (None, Ok(_)) => {
+            let text =
+                |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+            let conditions = answer.get("conditions").and_then(Value::as_array);
+            let conditions = conditions.into_iter().flatten().filter_map(Value::as_str);
+            Verdict {
+                verdict: text("verdict"),
+                reason: text("reason"),
+                findings: answer.get("findings").cloned().unwrap_or(Value::Null),
+                conditions: conditions.map(str::to_owned).collect(),
+                usage,
+                duration_ms,
+            }
+        }
+    }))
 }
 
 /// Whether a phase can have changed the workspace: git is asked only then.
-fn may_change(doer: &Doer, tools: &Toolbox<'_>) -> bool {
+fn may_change(doer: &Doer, tools: &ToolCaller<'_>) -> bool {
     match doer {
         Doer::Command { .. } | Doer::Agent { .. } => true,
         Doer::Builtin { .. } | Doer::Consensus { .. } | Doer::Person { .. } => {

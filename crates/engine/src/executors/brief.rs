@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use windlass_kernel::run::plan::Doer;
 
-use crate::hands::{Assignment, Subject};
+use crate::phase_executor::{Assignment, Subject};
 
 /// Tells what is to be done, from the recorded run alone.
 pub(crate) fn brief(assignment: &Assignment) -> Value {

@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use windlass_kernel::run::plan::Phase;
-use windlass_kernel::run::{Call, Run};
-use windlass_kernel::{Code, RiskLevel, State, TraceId};
+use windlass_kernel::run::{Call, Run, Usage};
+use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{CallReport, CallRequest, Gateway, GatewayError};
 
-use crate::engine::Workshop;
+use crate::engine::GatewayProvider;
 use crate::error::EngineError;
-use crate::hands::{Assignment, Subject};
+use crate::phase_executor::{Assignment, Subject, WorkResult};
 use crate::stop::Stop;
 
 /// The most calls of one try.
@@ -31,26 +31,8 @@ pub struct ToolRequest {
     pub agent: Option<String>,
 }
 
-/// What came of a call.
-#[derive(Clone, Debug)]
-pub enum ToolReply {
-    /// It has ended; the report says how.
-    Ended(Box<CallReport>),
-    /// It waits for a person.
-    Waiting {
-        /// The call.
-        call: TraceId,
-        /// What is asked.
-        question: String,
-    },
-    /// It is not a call that could be recorded; nothing was done.
-    Refused {
-        /// Why.
-        reason: String,
-    },
-    /// The stop switch was seen: the call was not made.
-    Stopped,
-}
+/// The result of a call: its report, or why it could not be recorded as a call at all.
+pub type CallResult = WorkResult<Result<Box<CallReport>, String>>;
 
 /// Stands before everything that agents do in the runs of a loop with rules of its own.
 pub trait Guard: Send + Sync {
@@ -85,9 +67,9 @@ pub trait Guard: Send + Sync {
 ///
 /// The key of a call is made of run, phase, try and the call's place in it. So a try that is done
 /// again after a crash gets the recorded effects of the calls it made before, and makes the others.
-pub struct Toolbox<'a> {
+pub struct ToolCaller<'a> {
     gateway: Arc<Gateway>,
-    workshop: &'a dyn Workshop,
+    gateways: &'a dyn GatewayProvider,
     stop: &'a Stop,
     assignment: &'a Assignment,
     guard: Option<&'a dyn Guard>,
@@ -98,10 +80,10 @@ pub struct Toolbox<'a> {
     calls: Mutex<Vec<Call>>,
 }
 
-impl<'a> Toolbox<'a> {
+impl<'a> ToolCaller<'a> {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
-        workshop: &'a dyn Workshop,
+        gateways: &'a dyn GatewayProvider,
         stop: &'a Stop,
         assignment: &'a Assignment,
         guard: Option<&'a dyn Guard>,
@@ -115,25 +97,25 @@ impl<'a> Toolbox<'a> {
         let prefix = format!("{run_id}/{}{subject}/{}", assignment.phase.id, assignment.attempt);
         let (asked, calls) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let guard = guard.filter(|guard| guard.minds(&assignment.run));
-        Self { gateway, workshop, stop, assignment, guard, prefix, run_id, asked, calls }
+        Self { gateway, gateways, stop, assignment, guard, prefix, run_id, asked, calls }
     }
 
     /// Makes a call.
     ///
     /// # Errors
     /// [`EngineError`] when it cannot be recorded.
-    pub fn call(&self, request: ToolRequest) -> Result<ToolReply, EngineError> {
+    pub fn call(&self, request: ToolRequest) -> Result<CallResult, EngineError> {
         if self.stop.requested(Some(&self.run_id)).is_some() {
-            return Ok(ToolReply::Stopped);
+            return Ok(WorkResult::Stopped);
         }
         // Counted when it is asked for, so that no two calls ever get one key.
         let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
         if number > CALLS_MAX {
             let reason = format!("a try makes at most {CALLS_MAX} calls");
-            return Ok(ToolReply::Refused { reason });
+            return Ok(WorkResult::Finished(Err(reason)));
         }
         let (server, tool) = request.tool.split_once('/').unwrap_or((&request.tool, ""));
-        let class = self.workshop.class_of(server, tool).unwrap_or(RiskLevel::Write);
+        let class = self.gateways.class_of(server, tool).unwrap_or(RiskLevel::Write);
         let request = CallRequest {
             server: server.to_owned(),
             tool: tool.to_owned(),
@@ -158,13 +140,14 @@ impl<'a> Toolbox<'a> {
                     Some(cause) => format!("{error}: {cause}"),
                     None => error.to_string(),
                 };
-                return Ok(ToolReply::Refused { reason });
+                return Ok(WorkResult::Finished(Err(reason)));
             }
             Err(error) => return Err(error.into()),
         };
         if let Some(hold) = &report.hold {
             let question = format!("{}: {}", report.tool, hold.reason);
-            return Ok(ToolReply::Waiting { call: report.trace_id, question });
+            let (call, usage) = (report.trace_id, Usage::default());
+            return Ok(WorkResult::Waiting { call, question, usage });
         }
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(Call {
             entry_digest: report.latest_entry_digest,
@@ -172,7 +155,7 @@ impl<'a> Toolbox<'a> {
             tool: report.tool.clone(),
             trace_id: report.trace_id,
         });
-        Ok(ToolReply::Ended(Box::new(report)))
+        Ok(WorkResult::Finished(Ok(Box::new(report))))
     }
 
     /// Why the loop's guard does not permit a call, if it does not.
@@ -187,7 +170,7 @@ impl<'a> Toolbox<'a> {
             phase: request.phase.clone(),
             agent: request.agent.clone(),
         };
-        let judgement = self.workshop.judgement(&self.assignment.workspace, &question);
+        let judgement = self.gateways.judgement(&self.assignment.workspace, &question);
         guard.permits(self.assignment, request.declared_class, judgement.as_ref()).err()
     }
 

@@ -1,4 +1,4 @@
-//! Programs as doers and as checks.
+//! Programs as executors and as checks.
 
 use serde_json::json;
 use windlass_kernel::run::plan::{At, Budget, Effect};

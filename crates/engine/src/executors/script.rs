@@ -8,9 +8,10 @@ use thiserror::Error;
 use windlass_kernel::run::Usage;
 use windlass_kernel::{Digest, Machine, State, canon};
 
-use super::agent::{Agent, AgentJob, AgentReply, Runner};
-use super::toolbox::{ToolReply, ToolRequest, Toolbox, complaint};
+use super::agent::{Agent, AgentJob, Runner};
+use super::tool_caller::{ToolCaller, ToolRequest, complaint};
 use crate::error::EngineError;
+use crate::phase_executor::WorkResult;
 
 /// The largest file of answers.
 const BYTES_MAX: usize = 4 << 20;
@@ -180,21 +181,18 @@ impl Runner for Script {
         self.model.clone().or_else(|| agent.model.clone())
     }
 
-    fn run(&self, job: &AgentJob<'_>, tools: &Toolbox<'_>) -> Result<AgentReply, EngineError> {
+    fn run(&self, job: &AgentJob<'_>, tools: &ToolCaller<'_>) -> Result<WorkResult, EngineError> {
         let at = usize::try_from(job.attempt).unwrap_or(usize::MAX).saturating_sub(1);
         // Of several agents in one phase each may have answers of its own.
         let own = self.phases.get(&format!("{}/{}", job.phase, job.agent.name));
         let takes = own.or_else(|| self.phases.get(job.phase));
         let take = takes.and_then(|takes| takes.get(at));
         let Some(take) = take else {
-            return Ok(AgentReply::Failed {
-                class: "validation_error".to_owned(),
-                reason: format!(
-                    "the answers have nothing for try {} of phase `{}`",
-                    job.attempt, job.phase
-                ),
-                usage: Usage::default(),
-            });
+            let reason = format!(
+                "the answers have nothing for attempt {} of phase `{}`",
+                job.attempt, job.phase
+            );
+            return Ok(WorkResult::failed("validation_error", reason));
         };
         let usage = Usage {
             cost_micros: take.usage.cost_micros,
@@ -210,36 +208,28 @@ impl Runner for Script {
                 agent: Some(job.agent.name.clone()),
             })?;
             match reply {
-                ToolReply::Ended(report) if report.state == call.expect => {}
-                ToolReply::Ended(report) => {
+                WorkResult::Finished(Ok(report)) if report.state == call.expect => {}
+                WorkResult::Finished(Ok(report)) => {
                     let reason = complaint(&report).unwrap_or_else(|| {
                         format!("{} ended {}, not {}", report.tool, report.state, call.expect)
                     });
-                    let class = "tool_failure".to_owned();
-                    return Ok(AgentReply::Failed { class, reason, usage });
+                    return Ok(WorkResult::failed("tool_failure", reason).using(usage));
                 }
-                ToolReply::Waiting { call, question } => {
-                    // It will be performed again: what it used is counted when it ends.
-                    let usage = Usage::default();
-                    return Ok(AgentReply::Waiting { call, question, usage });
+                WorkResult::Finished(Err(reason)) => {
+                    return Ok(WorkResult::failed("validation_error", reason).using(usage));
                 }
-                ToolReply::Refused { reason } => {
-                    let class = "validation_error".to_owned();
-                    return Ok(AgentReply::Failed { class, reason, usage });
+                // It will be performed again: what it used is counted when it ends.
+                WorkResult::Waiting { call, question, usage } => {
+                    return Ok(WorkResult::Waiting { call, question, usage });
                 }
-                ToolReply::Stopped => return Ok(AgentReply::Stopped),
+                WorkResult::Stopped => return Ok(WorkResult::Stopped),
             }
         }
-        Ok(match (&take.answer, &take.fail) {
-            (Some(answer), _) => AgentReply::Answer { answer: answer.clone(), usage },
-            (None, Some(fail)) => {
-                AgentReply::Failed { class: fail.class.clone(), reason: fail.reason.clone(), usage }
-            }
-            (None, None) => AgentReply::Failed {
-                class: "unknown".to_owned(),
-                reason: "the answers say nothing".to_owned(),
-                usage,
-            },
-        })
+        let result = match (&take.answer, &take.fail) {
+            (Some(answer), _) => WorkResult::answer(answer.clone()),
+            (None, Some(fail)) => WorkResult::failed(&fail.class, fail.reason.clone()),
+            (None, None) => WorkResult::failed("unknown", "the answers say nothing"),
+        };
+        Ok(result.using(usage))
     }
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use windlass_kernel::run::{InvocationResult, Usage};
-use windlass_kernel::{Digest, TraceId};
+use windlass_kernel::Digest;
+use windlass_kernel::run::Usage;
 
+use super::Executors;
 use super::brief::brief;
 use super::script::Script;
-use super::toolbox::Toolbox;
-use super::{Doers, Product};
+use super::tool_caller::ToolCaller;
 use crate::error::EngineError;
-use crate::hands::{Assignment, Desk};
+use crate::phase_executor::{Answer, Assignment, PhaseRecorder, WorkResult};
 
 /// An agent as its file describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,38 +48,6 @@ pub struct AgentJob<'a> {
     pub time_left: Option<Duration>,
 }
 
-/// What came of an invocation.
-#[derive(Debug)]
-pub enum AgentReply {
-    /// An answer: a JSON object.
-    Answer {
-        /// The answer.
-        answer: Value,
-        /// What it used.
-        usage: Usage,
-    },
-    /// No answer.
-    Failed {
-        /// The class of the failure.
-        class: String,
-        /// For a person.
-        reason: String,
-        /// What it used.
-        usage: Usage,
-    },
-    /// A call of it waits for a person.
-    Waiting {
-        /// The call.
-        call: TraceId,
-        /// What is asked.
-        question: String,
-        /// What it used.
-        usage: Usage,
-    },
-    /// The stop switch was seen.
-    Stopped,
-}
-
 /// Performs agents: a recorded script, a coding agent's client, a model.
 pub trait Runner: Send + Sync {
     /// Its name, for the record.
@@ -88,11 +56,11 @@ pub trait Runner: Send + Sync {
     /// The model that it would use for an agent, for the record.
     fn model(&self, agent: &Agent) -> Option<String>;
 
-    /// Performs one invocation. Whatever goes wrong is a reply.
+    /// Performs one invocation. Whatever goes wrong is a result.
     ///
     /// # Errors
     /// [`EngineError`] only when something could not be recorded.
-    fn run(&self, job: &AgentJob<'_>, tools: &Toolbox<'_>) -> Result<AgentReply, EngineError>;
+    fn run(&self, job: &AgentJob<'_>, tools: &ToolCaller<'_>) -> Result<WorkResult, EngineError>;
 }
 
 /// Which runner performs which agent.
@@ -110,37 +78,37 @@ impl RunnerChoice {
     }
 }
 
-impl Doers {
+impl Executors {
     /// Performs an agent: on record before it starts and after it ends.
     pub(super) fn run_agent(
         &self,
         name: &str,
         prompt: Option<&str>,
         assignment: &Assignment,
-        tools: &Toolbox<'_>,
-        desk: &Desk<'_>,
-    ) -> Result<Product, EngineError> {
+        tools: &ToolCaller<'_>,
+        recorder: &PhaseRecorder<'_>,
+    ) -> Result<WorkResult, EngineError> {
         let Some(agent) = self.agents.get(name) else {
-            return Ok(Product::failed("unknown_step", format!("there is no agent `{name}`")));
+            return Ok(WorkResult::failed("unknown_step", format!("there is no agent `{name}`")));
         };
         let options = assignment.run.started.as_ref().map(|started| &started.options);
         let script = match options.and_then(Script::recorded).transpose() {
             Ok(script) => script.map(|script| Arc::new(script) as Arc<dyn Runner>),
-            Err(error) => return Ok(Product::failed("validation_error", error.to_string())),
+            Err(error) => return Ok(WorkResult::failed("validation_error", error.to_string())),
         };
         let Some(runner) = script.as_ref().or_else(|| self.runners.of(name)) else {
             let reason = format!(
                 "nothing performs the agent `{name}`: set a runner in config.toml, or give --answers"
             );
-            return Ok(Product::failed("unknown_step", reason));
+            return Ok(WorkResult::failed("unknown_step", reason));
         };
         let guard = self.guard.as_deref().filter(|guard| guard.minds(&assignment.run));
         // It works with the model that the loop's rules have selected, not with one of its own.
         let mut agent = agent.clone();
         if let Some(guard) = guard {
-            match guard.admits(&desk.run(), &assignment.phase) {
+            match guard.admits(&recorder.run(), &assignment.phase) {
                 Ok(model) => agent.model = Some(model),
-                Err(reason) => return Ok(Product::failed("not_admitted", reason)),
+                Err(reason) => return Ok(WorkResult::failed("not_admitted", reason)),
             }
         }
         let agent = &agent;
@@ -150,9 +118,9 @@ impl Doers {
         }
         let model = runner.model(agent);
         let invocation =
-            desk.invocation_started(assignment, name, runner.name(), model.as_deref())?;
+            recorder.invocation_started(assignment, name, runner.name(), model.as_deref())?;
         let began = Instant::now();
-        let reply = runner.run(
+        let result = runner.run(
             &AgentJob {
                 agent,
                 brief,
@@ -164,34 +132,16 @@ impl Doers {
             tools,
         )?;
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let (result, usage, note) = match &reply {
-            AgentReply::Answer { usage, .. } => (InvocationResult::Success, *usage, String::new()),
-            AgentReply::Failed { class, reason, usage } => {
-                (InvocationResult::Failure, *usage, format!("{class}: {reason}"))
-            }
-            AgentReply::Waiting { question, usage, .. } => {
-                (InvocationResult::OnHold, *usage, question.clone())
-            }
-            AgentReply::Stopped => {
-                (InvocationResult::Failure, Usage::default(), "stopped".to_owned())
-            }
-        };
+        let (ended, usage, note) = result.invocation();
         let note: String = note.chars().take(2000).collect();
-        desk.invocation_ended(invocation, result, usage, duration_ms, &note);
-        // What it used is on record with the invocation; the phase must not count it again.
-        let usage = Usage::default();
-        if let (Some(guard), AgentReply::Answer { answer, .. }) = (guard, &reply)
+        recorder.invocation_ended(invocation, ended, usage, duration_ms, &note);
+        if let (Some(guard), WorkResult::Finished(Answer { answer, failure: None, .. })) =
+            (guard, &result)
             && let Err(reason) = guard.takes(answer)
         {
-            return Ok(Product::failed("validation_error", reason));
+            return Ok(WorkResult::failed("validation_error", reason));
         }
-        Ok(match reply {
-            AgentReply::Answer { answer, .. } => Product::Answer { answer, usage },
-            AgentReply::Failed { class, reason, .. } => {
-                Product::Failed { class, reason, answer: serde_json::json!({}), usage }
-            }
-            AgentReply::Waiting { call, question, .. } => Product::Waiting { call, question },
-            AgentReply::Stopped => Product::Stopped,
-        })
+        // What it used is recorded with the invocation; the phase must not count it again.
+        Ok(result.using(Usage::default()))
     }
 }

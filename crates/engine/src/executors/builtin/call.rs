@@ -2,17 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{Builtin, Deed, Job};
-use crate::doers::toolbox::{ToolReply, ToolRequest, complaint};
+use super::{Builtin, Job};
 use crate::error::EngineError;
+use crate::executors::tool_caller::{ToolRequest, complaint};
+use crate::phase_executor::WorkResult;
 
 /// Makes the call that its settings name: `tool`, `args`, `intent`.
 pub(super) struct Call;
 
 impl Builtin for Call {
-    fn perform(&self, job: &Job<'_>) -> Result<Deed, EngineError> {
+    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
         let Some(tool) = job.with.get("tool").and_then(Value::as_str) else {
-            return Ok(Deed::failed("validation_error", "the builtin `call` needs `tool`"));
+            return Ok(WorkResult::failed("validation_error", "the builtin `call` needs `tool`"));
         };
         let intent = job.with.get("intent").and_then(Value::as_str).unwrap_or_default();
         let reply = job.tools.call(ToolRequest {
@@ -22,18 +23,20 @@ impl Builtin for Call {
             agent: None,
         })?;
         Ok(match reply {
-            ToolReply::Ended(report) => match complaint(&report) {
-                None => Deed::Answer(json!({
+            WorkResult::Finished(Ok(report)) => match complaint(&report) {
+                None => WorkResult::answer(json!({
                     "verdict": "pass",
                     "reason": "",
                     "summary": format!("{} was called", report.tool),
                     "result": report.result,
                 })),
-                Some(reason) => Deed::failed("tool_failure", reason),
+                Some(reason) => WorkResult::failed("tool_failure", reason),
             },
-            ToolReply::Waiting { call, question } => Deed::Waiting { call, question },
-            ToolReply::Refused { reason } => Deed::failed("validation_error", reason),
-            ToolReply::Stopped => Deed::Stopped,
+            WorkResult::Finished(Err(reason)) => WorkResult::failed("validation_error", reason),
+            WorkResult::Waiting { call, question, usage } => {
+                WorkResult::Waiting { call, question, usage }
+            }
+            WorkResult::Stopped => WorkResult::Stopped,
         })
     }
 }

@@ -1,10 +1,10 @@
-//! Hands that do what they are told, count what they do, and look into the journal while they do it.
+//! PhaseExecutor that do what they are told, count what they do, and look into the journal while they do it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use windlass_engine::{Assignment, Desk, EngineError, Hands, Outcome, Subject, Verdict};
+use windlass_engine::{Assignment, PhaseRecorder, EngineError, PhaseExecutor, Outcome, Subject, Verdict};
 use windlass_kernel::Digest;
 use windlass_kernel::run::plan::Doer;
 use windlass_kernel::run::{Change, Done, Event, Failure, InvocationResult, Usage};
@@ -156,8 +156,8 @@ fn dead() -> EngineError {
     })
 }
 
-impl Hands for FakeHands {
-    fn perform(&self, assignment: &Assignment, desk: &Desk<'_>) -> Result<Outcome, EngineError> {
+impl PhaseExecutor for FakeHands {
+    fn perform(&self, assignment: &Assignment, desk: &PhaseRecorder<'_>) -> Result<Outcome, EngineError> {
         let piece = piece(assignment);
         let doer = match &assignment.subject {
             Subject::Work => &assignment.phase.doer,

@@ -4,52 +4,53 @@ use serde_json::{Value, json};
 use windlass_kernel::run::plan::Doer;
 
 use super::scope::constraints;
-use super::{Builtin, Deed, Job};
+use super::{Builtin, Job};
 use crate::error::EngineError;
+use crate::phase_executor::WorkResult;
 
 /// Checks agents and constraints against what decides, and says by which policy the run is judged.
 pub(super) struct Policy;
 
 impl Builtin for Policy {
-    fn perform(&self, job: &Job<'_>) -> Result<Deed, EngineError> {
+    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
         let run = &job.assignment.run;
         let Some(started) = &run.started else {
-            return Ok(Deed::failed("validation_error", "the run has not started"));
+            return Ok(WorkResult::failed("validation_error", "the run has not started"));
         };
-        let doers = started.plan.phases.iter().flat_map(|phase| {
+        let executors = started.plan.phases.iter().flat_map(|phase| {
             let checks = phase.checks.iter().map(|check| &check.doer);
             checks.chain([&phase.doer]).map(move |doer| (phase, doer))
         });
-        for (phase, doer) in doers {
+        for (phase, doer) in executors {
             let Doer::Agent { agent, .. } = doer else { continue };
             let Some(agent) = job.agents.get(agent) else {
                 let reason =
                     format!("phase `{}` needs the agent `{agent}`, which is gone", phase.id);
-                return Ok(Deed::failed("validation_error", reason));
+                return Ok(WorkResult::failed("validation_error", reason));
             };
             for tool in agent.tools.iter().flatten() {
                 // Names without a server are the coding agent's own tools.
                 let Some((server, name)) = tool.split_once('/') else { continue };
-                if job.workshop.class_of(server, name).is_none() {
+                if job.gateways.class_of(server, name).is_none() {
                     let reason = format!(
                         "the agent `{}` wants `{tool}`, which is not registered",
                         agent.name
                     );
-                    return Ok(Deed::failed("validation_error", reason));
+                    return Ok(WorkResult::failed("validation_error", reason));
                 }
             }
         }
         let (allowed, denied) = match constraints(job.task()) {
             Ok(constraints) => constraints,
-            Err(reason) => return Ok(Deed::failed("validation_error", reason)),
+            Err(reason) => return Ok(WorkResult::failed("validation_error", reason)),
         };
         if let Some(both) = allowed.iter().find(|path| denied.contains(path)) {
             let reason = format!("the task both allows and denies `{both}`");
-            return Ok(Deed::failed("validation_error", reason));
+            return Ok(WorkResult::failed("validation_error", reason));
         }
-        let (rules, tools) = job.workshop.sizes();
+        let (rules, tools) = job.gateways.sizes();
         let budget = serde_json::to_value(started.plan.budget).unwrap_or(Value::Null);
-        Ok(Deed::Answer(json!({
+        Ok(WorkResult::answer(json!({
             "summary": format!("judged by {rules} rules over {tools} tools"),
             "policy_hash": started.policy_hash,
             "allowed_paths": allowed,
