@@ -4,8 +4,8 @@ use windlass_kernel::run::plan::{OnRestart, Trigger};
 use windlass_kernel::{Code, State};
 
 use crate::crash::Life;
-use crate::phase_executor::except;
 use crate::holds::approve;
+use crate::phase_executor::except;
 use crate::plans::{command, driver, phase, plan, spine};
 use crate::world::{World, end, new_run, trace};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
-use windlass_engine::{Assignment, PhaseRecorder, EngineError, PhaseExecutor, Outcome, RunFilter};
+use windlass_engine::{Assignment, EngineError, Outcome, PhaseExecutor, PhaseRecorder, RunFilter};
 use windlass_kernel::run::InvocationResult;
 use windlass_kernel::run::plan::{Concurrency, Plan};
 
@@ -19,7 +19,11 @@ struct Idle {
 }
 
 impl PhaseExecutor for Idle {
-    fn perform(&self, assignment: &Assignment, desk: &PhaseRecorder<'_>) -> Result<Outcome, EngineError> {
+    fn perform(
+        &self,
+        assignment: &Assignment,
+        desk: &PhaseRecorder<'_>,
+    ) -> Result<Outcome, EngineError> {
         if self.invoke {
             let number = desk.invocation_started(assignment, "someone", "idle", None)?;
             let usage = windlass_kernel::run::Usage::default();

@@ -13,8 +13,8 @@ use windlass_kernel::run::plan::{
 use windlass_kernel::run::{Decision, Event, Held, Resolution};
 
 use crate::crash::Life;
-use crate::phase_executor::{Act, Oracle, Piece, except};
 use crate::journal::without_restarts;
+use crate::phase_executor::{Act, Oracle, Piece, except};
 use crate::plans::{
     agent, builtin, check, command, diamond, driver, gate, hold, person, phase, plan, redo, spine,
 };

@@ -9,13 +9,13 @@ use serde_json::json;
 use tempfile::TempDir;
 use windlass_connect::Connect;
 use windlass_engine::{
-    Engine, EngineError, Glance, PhaseExecutor, NewRun, Parts, Prepared, Projector, Repository, RunFilter,
-    Runs, Settings, Stop, GatewayProvider,
+    Engine, EngineError, GatewayProvider, Glance, NewRun, Parts, PhaseExecutor, Prepared,
+    Projector, Repository, RunFilter, Runs, Settings, Stop,
 };
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Base, Change, Commit, Event, PhaseStatus, Run, RunEvent};
 use windlass_kernel::{Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
-use windlass_runtime::{Gateway, Settings as GatewaySettings, Clock};
+use windlass_runtime::{Clock, Gateway, Settings as GatewaySettings};
 use windlass_store::{Shared, Store};
 use windlass_testkit::gateway::{self, Meddled, TestClock, TestSupervisor, test_set};
 

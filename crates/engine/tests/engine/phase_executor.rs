@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
-use windlass_engine::{Assignment, PhaseRecorder, EngineError, PhaseExecutor, Outcome, Subject, Verdict};
+use windlass_engine::{
+    Assignment, EngineError, Outcome, PhaseExecutor, PhaseRecorder, Subject, Verdict,
+};
 use windlass_kernel::Digest;
 use windlass_kernel::run::plan::Doer;
 use windlass_kernel::run::{Change, Done, Event, Failure, InvocationResult, Usage};
@@ -157,7 +159,11 @@ fn dead() -> EngineError {
 }
 
 impl PhaseExecutor for FakeHands {
-    fn perform(&self, assignment: &Assignment, desk: &PhaseRecorder<'_>) -> Result<Outcome, EngineError> {
+    fn perform(
+        &self,
+        assignment: &Assignment,
+        desk: &PhaseRecorder<'_>,
+    ) -> Result<Outcome, EngineError> {
         let piece = piece(assignment);
         let doer = match &assignment.subject {
             Subject::Work => &assignment.phase.doer,
