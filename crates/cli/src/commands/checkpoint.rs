@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_engine::checkpoint::{CheckpointDiff, Document, Purged, Retention, Summary};
 use windlass_engine::{Altered, How, RollbackPlan, RollbackRequest};
 use windlass_kernel::Code;
-use windlass_kernel::run::CutKind;
+use windlass_kernel::run::CheckpointKind;
 
 use crate::args::{CheckpointCommand, CheckpointPurge, CheckpointRollback};
 use crate::commands::run::{open, report};
@@ -76,12 +76,12 @@ fn list(project: &Project, name: &str, output: &Output) -> Done {
     Ok(0)
 }
 
-const fn ink_of(kind: CutKind) -> Ink {
+const fn ink_of(kind: CheckpointKind) -> Ink {
     match kind {
-        CutKind::Started => Ink::Faint,
-        CutKind::Succeeded | CutKind::Approved => Ink::Good,
-        CutKind::Failed => Ink::Bad,
-        CutKind::Rollback => Ink::Warn,
+        CheckpointKind::Started => Ink::Faint,
+        CheckpointKind::Succeeded | CheckpointKind::Approved => Ink::Good,
+        CheckpointKind::Failed => Ink::Bad,
+        CheckpointKind::Rollback => Ink::Warn,
     }
 }
 

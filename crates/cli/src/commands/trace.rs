@@ -152,7 +152,7 @@ fn show(project: &Project, id: TraceId, output: &Output) -> Done {
     let store = open(project)?;
     let state = store.load_state(id)?;
     let live = store.is_held(&state)?;
-    let checkpoint = store.load_latest_checkpoint(id)?;
+    let checkpoint = store.load_latest_replay_point(id)?;
     if output.json {
         let mut value = describe(&state, live);
         if let Some(map) = value.as_object_mut() {

@@ -130,7 +130,7 @@ fn one(store: &dyn Store, id: TraceId, output: &Output) -> Done {
 
 /// What is wrong with the newest checkpoint of a trace, if anything.
 fn broken_checkpoint(store: &dyn Store, id: TraceId) -> Result<Option<ChainError>, StoreError> {
-    let checkpoint = match store.load_latest_checkpoint(id) {
+    let checkpoint = match store.load_latest_replay_point(id) {
         Ok(Some(checkpoint)) => checkpoint,
         Ok(None) => return Ok(None),
         Err(StoreError::CorruptTrace { source, .. }) => return Ok(Some(source)),
