@@ -17,7 +17,7 @@ use windlass_store_sqlite::SqliteStore;
 
 use crate::{Rate, process};
 
-/// A tool that answers at once.
+/// A tool that answers immediately.
 struct Nothing;
 
 impl Connect for Nothing {
@@ -26,7 +26,7 @@ impl Connect for Nothing {
     }
 }
 
-/// A policy that allows, so that the journal is measured and not the rules.
+/// A policy that allows everything: the journal is measured, not the rules.
 struct AllowAll;
 
 impl Supervisor for AllowAll {
@@ -54,18 +54,18 @@ impl Supervisor for AllowAll {
     fn redact(&self, _: &mut Value) {}
 }
 
-/// What kind of call is made.
+/// The kind of a call.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A write: two commits.
     Write,
-    /// A read with its effect: one commit.
+    /// A read that is recorded with its effect: one commit.
     ReadWithEffect,
-    /// A read as it is by default: two commits.
+    /// A read that is recorded before it is dispatched, the default: two commits.
     Read,
 }
 
-/// A gateway over a store in `folder`.
+/// Opens a gateway with a store in `folder`.
 pub fn gateway(folder: &Path, kind: Kind) -> Result<Gateway> {
     gateway_over(folder, kind, windlass_store_sqlite::Settings::default())
 }
@@ -107,7 +107,7 @@ pub fn call(gateway: &Gateway, kind: Kind, key: String) -> Result<()> {
     Ok(())
 }
 
-/// The rate of calls with so many callers side by side, each making one after the other.
+/// The rate of calls by `callers` threads, each of which makes one call after the other.
 pub fn rate(folder: &Path, kind: Kind, callers: usize, seconds: f64) -> Result<Rate> {
     let gateway = gateway(folder, kind)?;
     let (started, cpu) = (Instant::now(), process::cpu_seconds()?);
@@ -130,14 +130,14 @@ pub fn rate(folder: &Path, kind: Kind, callers: usize, seconds: f64) -> Result<R
             .map(|worker| worker.join().map_err(|_| anyhow!("a caller panicked"))?)
             .sum()
     });
-    // What is put off until a store is closed belongs to the calls.
+    // Work that is deferred until the store is closed belongs to the calls.
     drop(gateway);
     let rate = Rate::new(made?, started, cpu)?;
     crate::remove(&folder.join("bench.db"));
     Ok(rate)
 }
 
-/// So many calls by so many callers, for a profiler to look at.
+/// Makes a fixed number of calls, for a profiler.
 pub fn count(folder: &Path, kind: Kind, calls: u32, callers: u32) -> Result<Rate> {
     let gateway = gateway(folder, kind)?;
     let (started, cpu) = (Instant::now(), process::cpu_seconds()?);
@@ -158,9 +158,9 @@ pub fn count(folder: &Path, kind: Kind, calls: u32, callers: u32) -> Result<Rate
     Ok(rate)
 }
 
-/// How many pages of SQLite's log a call writes, while the log is not folded.
+/// How many pages a call writes to SQLite's log, if the log is never checkpointed.
 pub fn pages(folder: &Path, kind: Kind) -> Result<f64> {
-    /// A page with its head in the log.
+    /// A page with its header in the log.
     const FRAME_BYTES: u64 = 4096 + 24;
     const CALLS: u32 = 1_000;
     let path = folder.join("bench.db");
@@ -179,7 +179,7 @@ pub fn pages(folder: &Path, kind: Kind) -> Result<f64> {
     Ok(pages as f64 / f64::from(CALLS))
 }
 
-/// How many bytes of entries and artifacts each commit of a call holds.
+/// How many bytes of entries and artifacts each commit of a call contains.
 pub fn payload(folder: &Path, kind: Kind) -> Result<Vec<usize>> {
     let path = folder.join("bench.db");
     let gateway = gateway(folder, kind)?;

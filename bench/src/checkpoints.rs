@@ -1,4 +1,4 @@
-//! Snapshots of a large repository, beside what git itself takes for the like.
+//! Snapshots of a large repository, compared with git's own commands.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -9,21 +9,21 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, anyhow};
 use windlass_workspace::{RestoreMode, Snapshots, TreeId};
 
-/// How many captures the space is measured over.
+/// For how many captures the space is measured.
 pub const CAPTURES: usize = 100;
 
-/// What it took.
-pub struct Took {
-    /// Milliseconds of `git status`, a capture, `git checkout` and a restore; each of one changed file.
+/// The results.
+pub struct Measured {
+    /// Milliseconds of `git status`, a capture, `git checkout` and a restore, each with one changed file.
     pub times: [Vec<f64>; 4],
     /// The space of many captures.
     pub captures_kib: u64,
-    /// The space of one capture and of the contents that the others changed.
+    /// The space of one capture and of the files that the others changed.
     pub once_kib: u64,
 }
 
-/// Makes a repository of so many files and measures, in turns.
-pub fn measure(folder: &Path, files: usize, rounds: usize) -> Result<Took> {
+/// Creates a repository with `files` files and measures git and snapshots alternately.
+pub fn measure(folder: &Path, files: usize, rounds: usize) -> Result<Measured> {
     let folder = tempfile::tempdir_in(folder)?;
     let project = folder.path().canonicalize()?.join("project");
     fs::create_dir(&project)?;
@@ -51,11 +51,11 @@ pub fn measure(folder: &Path, files: usize, rounds: usize) -> Result<Took> {
         trees.push(snapshots.capture(&project, &format!("bench/{number}"))?.tree);
     }
     let captures_kib = kib(&project.join(".git/objects"))?;
-    let times = turns(&project, &snapshots, &trees, &place, rounds)?;
-    Ok(Took { times, captures_kib, once_kib: once_kib + changes_kib })
+    let times = alternate(&project, &snapshots, &trees, &place, rounds)?;
+    Ok(Measured { times, captures_kib, once_kib: once_kib + changes_kib })
 }
 
-fn turns(
+fn alternate(
     project: &Path,
     snapshots: &Snapshots,
     trees: &[TreeId],
@@ -82,7 +82,7 @@ fn turns(
     git(project, &["commit", "-q", "-a", "-m", "four"])?;
     let now = snapshots.capture_unreferenced(project)?.tree;
     if now != *last {
-        return Err(anyhow!("the workspace is not what was captured last"));
+        return Err(anyhow!("the workspace differs from the last capture"));
     }
     let before = trees.get(trees.len() - 2).context("no captures")?;
     for _ in 0..rounds {
@@ -91,7 +91,7 @@ fn turns(
                 time(|| Ok(snapshots.restore(project, from, to, RestoreMode::First)?))?;
             restore.push(took);
         }
-        // The file that came back has new times.
+        // The restored file has new times.
         git(project, &["update-index", "-q", "--refresh"])?;
         for commit in ["HEAD~1", "main"] {
             let (took, ()) = time(|| git(project, &["checkout", "-q", commit]))?;
@@ -101,7 +101,7 @@ fn turns(
     Ok(times)
 }
 
-/// Milliseconds that something takes.
+/// Runs `act` and returns its time in milliseconds.
 fn time<T>(act: impl FnOnce() -> Result<T>) -> Result<(f64, T)> {
     let started = Instant::now();
     let made = act()?;
@@ -118,7 +118,7 @@ fn git(project: &Path, arguments: &[&str]) -> Result<()> {
     if status.success() { Ok(()) } else { Err(anyhow!("git {arguments:?} failed")) }
 }
 
-/// The space that a folder takes on the disk.
+/// The space that a folder uses on the disk.
 fn kib(folder: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(folder)? {

@@ -1,4 +1,4 @@
-//! Verifying a large journal, and recovering long traces from their checkpoints.
+//! Verification of a large journal, and replay of long traces from their checkpoints.
 
 use std::path::Path;
 use std::time::Instant;
@@ -14,15 +14,15 @@ use windlass_store_sqlite::SqliteStore;
 
 use crate::calls::{self, Kind};
 
-/// What verifying a journal took.
+/// The cost of verifying a journal.
 pub struct Verified {
     /// How many entries it has.
     pub entries: u64,
-    /// How long it took.
+    /// The time it took.
     pub seconds: f64,
-    /// The process's time on the processor meanwhile.
+    /// The processor time it took.
     pub cpu_seconds: f64,
-    /// How much the process grew, in KiB.
+    /// How much the memory of the process grew, in KiB.
     pub grown_kib: i64,
 }
 
@@ -62,8 +62,8 @@ pub fn verify(folder: &Path, entries: u64) -> Result<Verified> {
     Ok(Verified { entries: report.entries, seconds, cpu_seconds, grown_kib })
 }
 
-/// How long it takes to know where a trace of `length` entries stands, from a checkpoint that is
-/// `behind` entries old; in microseconds, the best of many.
+/// The time to replay a trace of `length` entries from a checkpoint that is `behind` entries before its
+/// end; in microseconds, the shortest of 50.
 pub fn recover(folder: &Path, length: u64, behind: u64) -> Result<f64> {
     let store =
         SqliteStore::open(&folder.join("bench.db"), windlass_store_sqlite::Settings::default())?;
@@ -94,7 +94,7 @@ pub fn recover(folder: &Path, length: u64, behind: u64) -> Result<f64> {
         let replayed = windlass_journal::replay(&store, trace_id)?;
         best = best.min(started.elapsed().as_secs_f64() * 1e6);
         if replayed.head != head || replayed.entries_read != behind + 1 {
-            return Err(anyhow!("the replay went wrong: {replayed:?}"));
+            return Err(anyhow!("the replay is wrong: {replayed:?}"));
         }
     }
     drop(store);

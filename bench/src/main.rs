@@ -1,12 +1,14 @@
 //! Measures Windlass against the raw limits of the machine it runs on, in the same run.
 //!
-//! `cargo xtask bench` prints every figure with the limit beside it. Rates are taken in turns, limit
-//! and Windlass by Windlass, and the median of the rounds counts, so that a machine that gets busy
-//! meanwhile disturbs both alike; the processor's time for a call, which others disturb less, stands
-//! beside each. `--quick` makes a short run of it; `pages`, `rates`, `verify`, `recover`, `runs` and
-//! `checkpoints` name parts. `count write 10000` (or `read`, or `ahead`) makes so many calls and nothing
-//! else, for a profiler; one more number says by how many callers; `raw-` before the kind makes the
-//! commits of such calls by SQLite alone. `count verify 10000` verifies so many entries.
+//! `cargo xtask bench` prints every figure next to its limit. Each round measures the limit and Windlass
+//! one after the other, and the median of the rounds is printed, so that other work on the machine slows
+//! down both alike. The processor time of a call, which other work affects less, is printed too.
+//!
+//! - `--quick` makes fewer and shorter rounds.
+//! - `pages`, `rates`, `verify`, `recover`, `runs` and `checkpoints` select parts.
+//! - `count KIND CALLS [CALLERS]` only makes calls, for a profiler. KIND is `write`, `read` or `ahead`;
+//!   with the prefix `raw-`, SQLite alone makes the commits of such calls.
+//! - `count verify ENTRIES` only verifies a journal.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
@@ -24,7 +26,7 @@ use anyhow::{Result, anyhow};
 
 use crate::calls::Kind;
 
-/// How quickly calls were made, and what each took of the processor.
+/// How many calls were made in a second, and the processor time of each.
 #[derive(Clone, Copy)]
 struct Rate {
     per_second: f64,
@@ -32,7 +34,7 @@ struct Rate {
 }
 
 impl Rate {
-    /// Of so many calls since a moment, when the process had spent `cpu` seconds on processors.
+    /// The rate of `calls` calls since `started`, when the process had used `cpu` seconds of processor time.
     fn new(calls: u32, started: Instant, cpu: f64) -> Result<Self> {
         let calls = f64::from(calls);
         let cpu_micros = (process::cpu_seconds()? - cpu) * 1e6 / calls;
@@ -40,7 +42,7 @@ impl Rate {
     }
 }
 
-/// How long each part takes.
+/// How much each part measures.
 struct Effort {
     rounds: usize,
     seconds: f64,
@@ -52,13 +54,13 @@ struct Effort {
     snapshots: usize,
 }
 
-/// The parts that can be asked for by name.
+/// The parts that can be selected by name.
 const PARTS: &[&str] = &["pages", "rates", "verify", "recover", "runs", "checkpoints"];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let quick = arguments.iter().any(|argument| argument == "--quick");
-    // A part by its name, or all of them.
+    // The named parts, or all if none is named.
     let wanted = |part: &str| {
         arguments.iter().any(|argument| argument == part)
             || !arguments.iter().any(|argument| PARTS.contains(&argument.as_str()))
@@ -89,16 +91,16 @@ fn main() -> Result<()> {
     let folder = tempfile::tempdir_in(".")?;
     match arguments.as_slice() {
         [count, kind, calls] if count == "count" => {
-            return counting(folder.path(), kind, calls, "1");
+            return count_calls(folder.path(), kind, calls, "1");
         }
         [count, kind, calls, callers] if count == "count" => {
-            return counting(folder.path(), kind, calls, callers);
+            return count_calls(folder.path(), kind, calls, callers);
         }
         _ => {}
     }
     println!("load before: {}", process::load());
     if wanted("pages") {
-        println!("pages of SQLite's log for a call");
+        println!("pages written to SQLite's log for a call");
         println!("  write                 {:6.2}", calls::pages(folder.path(), Kind::Write)?);
         println!(
             "  read with its effect  {:6.2}",
@@ -110,22 +112,22 @@ fn main() -> Result<()> {
         rates(folder.path(), &effort)?;
     }
     if wanted("verify") {
-        verifying(folder.path(), &effort)?;
+        verify(folder.path(), &effort)?;
     }
     if wanted("recover") {
-        recovering(folder.path(), &effort)?;
+        recover(folder.path(), &effort)?;
     }
     if wanted("runs") {
-        running(folder.path(), &effort)?;
+        runs(folder.path(), &effort)?;
     }
     if wanted("checkpoints") {
-        checkpointing(folder.path(), &effort)?;
+        checkpoints(folder.path(), &effort)?;
     }
     println!("load after: {}", process::load());
     Ok(())
 }
 
-/// Rounds of the limits and of Windlass in turns.
+/// Measures the limits and Windlass alternately, round by round.
 fn rates(folder: &Path, effort: &Effort) -> Result<()> {
     let write_payload = calls::payload(folder, Kind::Write)?;
     let read_payload = calls::payload(folder, Kind::ReadWithEffect)?;
@@ -159,47 +161,43 @@ fn rates(folder: &Path, effort: &Effort) -> Result<()> {
         let (times, part) = (ratio(column, write1), ratio(column, limit));
         format!("{times:.1} times one, {part:.2} of raw")
     };
-    println!(
-        "calls per second and the processor's time for each, median of {} rounds",
-        effort.rounds
-    );
+    println!("calls per second and processor time for each, median of {} rounds", effort.rounds);
     let same = format!("the same {write_payload:?} bytes");
-    line("raw SQLite, two commits of a 500-byte row", middle(raw2), "");
-    line(&format!("raw SQLite, two commits of {same}"), middle(same2), "");
-    line("write, one caller", middle(write1), &of(write1, [raw2, same2]));
-    line("raw SQLite, 16 calls in two commits", middle(raw16), "");
-    line("write, 16 callers", middle(write16), &times(write16, raw16));
-    line("raw SQLite, 64 calls in two commits", middle(raw64), "");
-    line("write, 64 callers", middle(write64), &times(write64, raw64));
-    line("raw SQLite, one commit of a 500-byte row", middle(raw1), "");
+    line("raw SQLite, two commits of a 500-byte row", medians(raw2), "");
+    line(&format!("raw SQLite, two commits of {same}"), medians(same2), "");
+    line("write, one caller", medians(write1), &of(write1, [raw2, same2]));
+    line("raw SQLite, 16 calls in two commits", medians(raw16), "");
+    line("write, 16 callers", medians(write16), &times(write16, raw16));
+    line("raw SQLite, 64 calls in two commits", medians(raw64), "");
+    line("write, 64 callers", medians(write64), &times(write64, raw64));
+    line("raw SQLite, one commit of a 500-byte row", medians(raw1), "");
     let same = format!("the same {read_payload:?} bytes");
-    line(&format!("raw SQLite, one commit of {same}"), middle(same1), "");
-    line("read with its effect, one caller", middle(read1), &of(read1, [raw1, same1]));
-    line("read write-ahead, one caller", middle(ahead1), "");
+    line(&format!("raw SQLite, one commit of {same}"), medians(same1), "");
+    line("read with its effect, one caller", medians(read1), &of(read1, [raw1, same1]));
+    line("read write-ahead, one caller", medians(ahead1), "");
     Ok(())
 }
 
-/// The medians of some rounds.
-fn middle(column: &[Rate]) -> Rate {
+/// The medians of all rounds.
+fn medians(column: &[Rate]) -> Rate {
     Rate {
         per_second: median(column.iter().map(|rate| rate.per_second)),
         cpu_micros: median(column.iter().map(|rate| rate.cpu_micros)),
     }
 }
 
-/// How one compares with another: the median of the rounds' ratios, since what is measured in one
-/// round was measured on one machine.
+/// The median of the rounds' ratios: within one round both were measured under the same load.
 fn ratio(column: &[Rate], limit: &[Rate]) -> f64 {
     let pairs = column.iter().zip(limit);
     median(pairs.map(|(rate, limit)| rate.per_second / limit.per_second))
 }
 
-fn line(what: &str, rate: Rate, beside: &str) {
-    println!("  {what:<52} {:8.0}  {:6.1} µs  {beside}", rate.per_second, rate.cpu_micros);
+fn line(what: &str, rate: Rate, comment: &str) {
+    println!("  {what:<52} {:8.0}  {:6.1} µs  {comment}", rate.per_second, rate.cpu_micros);
 }
 
-/// Makes so many calls of a kind, for a profiler.
-fn counting(folder: &Path, kind: &str, calls: &str, callers: &str) -> Result<()> {
+/// Makes calls of one kind, for a profiler.
+fn count_calls(folder: &Path, kind: &str, calls: &str, callers: &str) -> Result<()> {
     if kind == "verify" {
         let verified = journal::verify(folder, calls.parse()?)?;
         let cpu_micros = verified.cpu_seconds * 1e6 / verified.entries as f64;
@@ -228,7 +226,7 @@ fn median(figures: impl Iterator<Item = f64>) -> f64 {
     figures.get(figures.len() / 2).copied().unwrap_or_default()
 }
 
-fn verifying(folder: &Path, effort: &Effort) -> Result<()> {
+fn verify(folder: &Path, effort: &Effort) -> Result<()> {
     println!("verification, every digest, link and head, one thread");
     for entries in [effort.entries / 10, effort.entries] {
         let verified = journal::verify(folder, entries)?;
@@ -244,8 +242,8 @@ fn verifying(folder: &Path, effort: &Effort) -> Result<()> {
     Ok(())
 }
 
-fn recovering(folder: &Path, effort: &Effort) -> Result<()> {
-    println!("where a trace stands, from a checkpoint 100 entries back");
+fn recover(folder: &Path, effort: &Effort) -> Result<()> {
+    println!("replay of a trace from a checkpoint 100 entries before its end");
     for length in effort.lengths {
         let micros = journal::recover(folder, *length, 100)?;
         println!("  {length:>9} entries  {micros:7.0} µs");
@@ -253,12 +251,12 @@ fn recovering(folder: &Path, effort: &Effort) -> Result<()> {
     Ok(())
 }
 
-fn running(folder: &Path, effort: &Effort) -> Result<()> {
-    println!("runs: what the engine adds to the store's two commits of a phase that does nothing");
+fn runs(folder: &Path, effort: &Effort) -> Result<()> {
+    println!("runs of empty phases: time of the engine beside the store's two commits");
     for phases in effort.phases {
         let took = runs::phases(folder, *phases)?;
         println!(
-            "  {phases:>9} phases   {:7.0} µs a phase, {:7.0} µs of it the store, {:7.0} µs the engine",
+            "  {phases:>9} phases   {:7.0} µs for a phase: {:7.0} µs the store, {:7.0} µs the engine",
             took.whole,
             took.store,
             took.whole - took.store
@@ -267,22 +265,22 @@ fn running(folder: &Path, effort: &Effort) -> Result<()> {
     }
     let took = runs::holds(folder, effort.holds)?;
     println!(
-        "  {:>9} on hold  {:7.1} ms to list twenty, {:7.1} ms for the queue's oldest, {:+} KiB",
+        "  {:>9} on hold  {:7.1} ms to list 20, {:7.1} ms for the oldest 20 of the queue, {:+} KiB",
         effort.holds, took.list, took.queue, took.grown_kib
     );
     Ok(())
 }
 
-fn checkpointing(folder: &Path, effort: &Effort) -> Result<()> {
+fn checkpoints(folder: &Path, effort: &Effort) -> Result<()> {
     let took = checkpoints::measure(folder, effort.files, effort.snapshots)?;
     let [status, capture, checkout, restore] = took.times.map(|column| median(column.into_iter()));
     println!("snapshots of {} files, one of them changed", effort.files);
     println!("  git status    {status:7.1} ms");
-    println!("  capture       {capture:7.1} ms  {:.2} of it", capture / status);
+    println!("  capture       {capture:7.1} ms  {:.2} of git status", capture / status);
     println!("  git checkout  {checkout:7.1} ms");
-    println!("  restore       {restore:7.1} ms  {:.2} of it", restore / checkout);
+    println!("  restore       {restore:7.1} ms  {:.2} of git checkout", restore / checkout);
     println!(
-        "  space of {} captures  {} KiB, {:.3} of one and the changes",
+        "  space of {} captures  {} KiB, {:.3} of one capture and the changes",
         checkpoints::CAPTURES,
         took.captures_kib,
         took.captures_kib as f64 / took.once_kib as f64
@@ -290,17 +288,17 @@ fn checkpointing(folder: &Path, effort: &Effort) -> Result<()> {
     Ok(())
 }
 
-/// Removes a database and what lies beside it, and lets the disk come to rest: to free what was
-/// written costs it time, which is not that of what is measured next.
+/// Removes a database with its log, and waits until the disk is idle: freeing the blocks takes time that
+/// the next measurement must not include.
 fn remove(path: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
-        // What is not there need not be removed.
+        // It may not exist.
         drop(std::fs::remove_file(name));
     }
     if let Some(folder) = path.parent() {
-        // Where folders cannot be synced, the pause must do.
+        // Where folders cannot be synced, the pause has to be enough.
         drop(std::fs::File::open(folder).and_then(|folder| folder.sync_all()));
     }
     std::thread::sleep(Duration::from_millis(50));

@@ -1,15 +1,15 @@
-//! What the system says about this process.
+//! The operating system's figures about this process.
 
 use anyhow::{Context as _, Result};
 
-/// The memory the process has at the moment, in KiB.
+/// The resident memory of the process, in KiB.
 pub fn resident_kib() -> Result<i64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
     Ok(line.split_whitespace().nth(1).context("no value")?.parse()?)
 }
 
-/// The time the process has spent on processors.
+/// The processor time that the process has used.
 pub fn cpu_seconds() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> =
@@ -21,7 +21,7 @@ pub fn cpu_seconds() -> Result<f64> {
     Ok((ticks(11)? + ticks(12)?) / 100.0)
 }
 
-/// How busy the machine was in the last minute.
+/// The machine's load average of the last minute.
 pub fn load() -> String {
     std::fs::read_to_string("/proc/loadavg")
         .ok()

@@ -1,4 +1,4 @@
-//! What SQLite itself can do on this machine: one row a commit, nothing else.
+//! The rate of SQLite itself on this machine: commits of one row, nothing else.
 
 use std::path::Path;
 use std::time::Instant;
@@ -8,19 +8,19 @@ use rusqlite::{Connection, params};
 
 use crate::{Rate, process};
 
-/// The rate of calls if each made these commits of one row with so many bytes, and nothing more, and
-/// so many of them shared each commit.
+/// The rate of calls if each only made these commits, of one row with so many bytes, and `shared` calls
+/// shared each commit.
 pub fn rate(folder: &Path, commits: &[usize], shared: u32, seconds: f64) -> Result<Rate> {
     let started = Instant::now();
     make(folder, commits, shared, |_| started.elapsed().as_secs_f64() < seconds)
 }
 
-/// The same for so many calls, for a profiler to look at.
+/// The same for a fixed number of calls, for a profiler.
 pub fn count(folder: &Path, commits: &[usize], calls: u32) -> Result<Rate> {
     make(folder, commits, 1, |made| made < calls)
 }
 
-/// Makes calls for as long as there are more to make.
+/// Makes calls as long as `more` returns true for their number.
 fn make(folder: &Path, commits: &[usize], shared: u32, more: impl Fn(u32) -> bool) -> Result<Rate> {
     let path = folder.join("raw.db");
     let connection = Connection::open(&path)?;
@@ -36,7 +36,7 @@ fn make(folder: &Path, commits: &[usize], shared: u32, more: impl Fn(u32) -> boo
     let mut calls = 0_u32;
     while more(calls) {
         for row in &rows {
-            // A row alone needs no transaction around it.
+            // A single row needs no explicit transaction.
             if shared == 1 {
                 insert.execute(params![row])?;
                 continue;
@@ -49,7 +49,7 @@ fn make(folder: &Path, commits: &[usize], shared: u32, more: impl Fn(u32) -> boo
         }
         calls += shared;
     }
-    // To fold the log when it is closed is no part of it: Windlass leaves that to the next one.
+    // The checkpoint of the log when it is closed does not count: Windlass leaves it to the next opening.
     let rate = Rate::new(calls, started, cpu)?;
     drop((insert, begin, commit));
     drop(connection);

@@ -1,4 +1,4 @@
-//! Runs: what the engine adds to the store's commits, and how many runs on hold stay usable.
+//! Runs: the time of the engine beside the store's commits, and listing many runs on hold.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,7 +20,7 @@ use windlass_runtime::{Gateway, SystemClock};
 use windlass_store::{After, Append, Claim, KeyAction, NewEntry, Store};
 use windlass_store_sqlite::SqliteStore;
 
-/// Nothing but the engine: phases that do nothing, no repository, no files.
+/// Phases that do nothing, without a repository or files, so that only the engine is measured.
 struct Nothing;
 
 impl PhaseExecutor for Nothing {
@@ -161,18 +161,17 @@ fn new_run(plan: Plan) -> NewRun {
     NewRun::new(plan, Digest::of(b"loop"), json!({ "task": "nothing" }))
 }
 
-/// What a run of many phases took.
+/// The cost of a run of many phases.
 pub struct Phases {
-    /// Microseconds a phase, all in all.
+    /// Microseconds for a phase in total.
     pub whole: f64,
-    /// Microseconds that the store takes for the very same entries.
+    /// Microseconds of the store for the same entries.
     pub store: f64,
     /// Milliseconds to list the run.
     pub list: f64,
 }
 
-/// Takes a run through `phases` phases that do nothing, then appends the same entries to another
-/// store without an engine.
+/// Runs `phases` empty phases, then appends the same entries to another store without an engine.
 pub fn phases(folder: &Path, phases: usize) -> Result<Phases> {
     let path = folder.join("runs.db");
     let open = || -> Result<Arc<dyn Store>> {
@@ -222,7 +221,7 @@ pub fn phases(folder: &Path, phases: usize) -> Result<Phases> {
     Ok(Phases { whole: each(whole), store: each(store_seconds), list })
 }
 
-/// Lists so many runs as `status` does; how many milliseconds that took.
+/// Lists `count` runs as `status` does; returns the time in milliseconds.
 fn list(runs: &windlass_engine::Runs, count: usize) -> Result<f64> {
     let started = Instant::now();
     let filter = windlass_engine::RunFilter { open_only: false, state: None, limit: count };
@@ -234,17 +233,17 @@ fn list(runs: &windlass_engine::Runs, count: usize) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
-/// What looking at many runs on hold took.
+/// The cost of listing many runs on hold.
 pub struct Holds {
     /// Milliseconds to list twenty runs.
     pub list: f64,
     /// Milliseconds for the oldest twenty of the queue.
     pub queue: f64,
-    /// How much the process grew meanwhile, in KiB.
+    /// How much the memory of the process grew, in KiB.
     pub grown_kib: i64,
 }
 
-/// Puts `runs` runs on hold, then looks at them as `status` and `queue list` do.
+/// Puts `runs` runs on hold, then lists them as `status` and `queue list` do.
 pub fn holds(folder: &Path, runs: usize) -> Result<Holds> {
     let path = folder.join("holds.db");
     let store: Arc<dyn Store> =

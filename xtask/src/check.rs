@@ -1,185 +1,154 @@
-//! The one test command: everything that must hold before a change goes in.
+//! `cargo xtask check`: everything that must hold before a change goes in.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, bail};
 
-use crate::generated::{Mode, settle};
-use crate::{schemas, tidy, vectors};
+use crate::cargo::{self, cargo};
+use crate::{dependencies, generate, soak, tidy, tools};
 
-/// A tool that the checks need.
-struct Tool {
-    name: &'static str,
-    command: &'static [&'static str],
-    /// The Debian packages that bring it.
-    packages: &'static [&'static str],
-    hint: &'static str,
+/// One stage of the check.
+pub struct Stage {
+    /// Its name for `--only`.
+    pub name: &'static str,
+    /// What it checks.
+    pub purpose: &'static str,
+    run: fn(&Path) -> Result<()>,
+    /// Whether `--fast` runs it.
+    in_fast: bool,
 }
 
-const TOOLS: [Tool; 4] = [
-    Tool {
-        name: "rustfmt",
-        command: &["cargo", "fmt", "--version"],
-        packages: &[],
-        hint: "rustup component add rustfmt",
-    },
-    Tool {
-        name: "clippy",
-        command: &["cargo", "clippy", "--version"],
-        packages: &[],
-        hint: "rustup component add clippy",
-    },
-    Tool {
-        name: "a C compiler",
-        command: &["cc", "--version"],
-        packages: &["gcc", "libc6-dev", "pkg-config"],
-        hint: "apt-get install gcc libc6-dev pkg-config",
-    },
-    Tool {
-        name: "git",
-        command: &["git", "--version"],
-        packages: &["git"],
-        hint: "apt-get install git",
-    },
+/// All stages, in the order in which they run: quick ones first, and the build before what uses it.
+///
+/// No stage builds again what another one has built. All of them build with `--workspace` and with the
+/// development dependencies (hence `--examples`, `--all-targets`), because other choices select other
+/// features and then all dependencies are compiled once more.
+pub const STAGES: &[Stage] = &[
+    stage("tools", "the programs that the other stages need", tools::require),
+    stage("fmt", "formatting", |root| cargo(root, &["fmt", "--all", "--check"])),
+    stage("dependencies", "licences, sources and versions", dependencies::check),
+    stage("tidy", "layers, file sizes, error pages and other rules", tidy::run),
+    stage("clippy", "lints, warnings are errors", |root| cargo(root, CLIPPY)),
+    stage("docs", "rustdoc, warnings are errors", docs),
+    stage("build", "the binary, the examples and all tests", |root| {
+        cargo::run(test(root).arg("--no-run"))
+    }),
+    stage("schemas", "the JSON Schemas are up to date", |root| generate(root, "schemas")),
+    stage("vectors", "the test vectors are up to date", |root| generate(root, "vectors")),
+    stage("tests", "all tests", tests),
+    stage("doctests", "the examples in the documentation", |root| {
+        cargo(root, &["test", "--workspace", "--doc"])
+    }),
 ];
 
-/// What was done, and how long it took.
-#[derive(Default)]
-struct Report {
-    steps: Vec<(&'static str, Duration)>,
+const CLIPPY: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+
+const fn stage(name: &'static str, purpose: &'static str, run: fn(&Path) -> Result<()>) -> Stage {
+    Stage { name, purpose, run, in_fast: true }
 }
 
-impl Report {
-    fn step(&mut self, name: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
-        println!("==> {name}");
+/// Which stages to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection<'a> {
+    /// All of them.
+    All,
+    /// Those for daily use.
+    Fast,
+    /// One, by its name.
+    Only(&'a str),
+}
+
+impl Selection<'_> {
+    fn includes(self, stage: &Stage) -> bool {
+        match self {
+            Self::All => true,
+            Self::Fast => stage.in_fast,
+            Self::Only(name) => stage.name == name,
+        }
+    }
+}
+
+/// Runs the selected stages, stopping at the first that fails, and prints how long each took.
+///
+/// # Errors
+/// If a stage fails, or none is selected.
+pub fn run(root: &Path, selection: Selection<'_>) -> Result<()> {
+    let stages: Vec<&Stage> = STAGES.iter().filter(|stage| selection.includes(stage)).collect();
+    if stages.is_empty() {
+        let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
+        bail!("no such stage; there are: {}", names.join(", "));
+    }
+    let mut times = Vec::new();
+    let result = stages.into_iter().try_for_each(|stage| {
+        println!("==> {}", stage.name);
         let start = Instant::now();
-        let result = work().with_context(|| format!("check failed at: {name}"));
-        let took = start.elapsed();
-        println!("<== {name}: {} in {:.1} s", outcome(&result), took.as_secs_f64());
-        self.steps.push((name, took));
+        let result = (stage.run)(root).with_context(|| format!("check failed at: {}", stage.name));
+        let time = start.elapsed();
+        let outcome = if result.is_ok() { "ok" } else { "FAILED" };
+        println!("<== {}: {outcome} in {:.1} s", stage.name, time.as_secs_f64());
+        times.push((stage.name, time));
         result
-    }
-
-    fn summary(&self) -> String {
-        let steps: Vec<String> = self
-            .steps
-            .iter()
-            .map(|(name, took)| format!("{name} {:.1} s", took.as_secs_f64()))
-            .collect();
-        let total: Duration = self.steps.iter().map(|(_, took)| *took).sum();
-        format!("check passed in {:.1} s: {}", total.as_secs_f64(), steps.join(", "))
-    }
+    });
+    print!("{}", table(&times));
+    result
 }
 
-const fn outcome(result: &Result<()>) -> &'static str {
-    if result.is_ok() { "ok" } else { "FAILED" }
+fn table(times: &[(&str, Duration)]) -> String {
+    let total: Duration = times.iter().map(|(_, time)| *time).sum();
+    let mut text = String::new();
+    for (name, time) in times.iter().chain(&[("total", total)]) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name:<14}{:>8.1} s", time.as_secs_f64());
+    }
+    text
 }
 
-/// Runs every step, stopping at the first that fails.
+/// Builds the documentation of our crates, private items included.
 ///
-/// # Errors
-/// When a step fails.
-pub fn run(root: &Path) -> Result<()> {
-    let mut report = Report::default();
-    report.step("tools", tools)?;
-    report.step("fmt", || cargo(root, &["fmt", "--all", "--check"]))?;
-    report.step("clippy", || {
-        cargo(root, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
-    })?;
-    report.step("tidy", || tidy::run(root))?;
-    report.step("schemas", || settle(root, &schemas::files()?, Mode::Check, "schemas"))?;
-    report.step("vectors", || settle(root, &vectors::files()?, Mode::Check, "vectors"))?;
-    if works(&["cargo", "deny", "--version"]) {
-        report.step("deny", || cargo(root, &["deny", "check", "bans", "licenses", "sources"]))?;
-    } else {
-        println!("cargo-deny is not installed: licences and bans are not checked");
+/// The libraries are compiled for it as clippy compiles them, which makes cargo take those of the stage
+/// before instead of compiling them once more.
+fn docs(root: &Path) -> Result<()> {
+    let arguments = ["doc", "--workspace", "--lib", "--bins", "--examples", "--no-deps"];
+    let mut command = cargo::command(root, &arguments);
+    command.arg("--document-private-items").env("RUSTDOCFLAGS", "-D warnings");
+    if let Some(driver) = clippy_driver() {
+        command.env("RUSTC_WORKSPACE_WRAPPER", driver);
+        let separator = "__CLIPPY_HACKERY__";
+        command.env("CLIPPY_ARGS", format!("-D{separator}warnings{separator}"));
     }
-    report.step("build", || cargo(root, &["build", "--workspace", "--bins", "--examples"]))?;
-    if works(&["cargo", "nextest", "--version"]) {
-        report.step("tests", || cargo(root, &["nextest", "run", "--workspace"]))?;
-    } else {
-        println!("cargo-nextest is not installed: `cargo test` runs the tests");
-        report.step("tests", || {
-            cargo(root, &["test", "--workspace", "--lib", "--bins", "--tests", "--examples"])
-        })?;
-    }
-    report.step("doc tests", || cargo(root, &["test", "--workspace", "--doc"]))?;
-    println!("{}", report.summary());
-    Ok(())
+    cargo::run(&mut command)
 }
 
-/// Runs cargo in `root`, its output going where ours goes.
-///
-/// # Errors
-/// When it cannot be started or does not succeed.
-pub fn cargo(root: &Path, arguments: &[&str]) -> Result<()> {
-    let status = Command::new(crate::cargo())
-        .args(arguments)
-        .current_dir(root)
-        .status()
-        .with_context(|| format!("run `cargo {}`", arguments.join(" ")))?;
-    ensure!(status.success(), "`cargo {}` failed ({status})", arguments.join(" "));
-    Ok(())
+fn clippy_driver() -> Option<PathBuf> {
+    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
+    let sysroot = String::from_utf8(output.stdout).ok()?;
+    let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
+    driver.is_file().then_some(driver)
 }
 
-/// Says in one line what is missing, after installing what can be installed here.
-fn tools() -> Result<()> {
-    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !works(tool.command)).collect();
-    if missing.is_empty() {
-        return Ok(());
+fn generate(root: &Path, kind: &str) -> Result<()> {
+    generate::run(root, &[kind, "--check"])
+}
+
+/// The command that builds and runs all tests.
+fn test(root: &Path) -> Command {
+    if tools::has_nextest() {
+        return cargo::command(root, &["nextest", "run", "--workspace"]);
     }
-    let packages: Vec<&str> = missing.iter().flat_map(|tool| tool.packages).copied().collect();
-    if !packages.is_empty() && is_root() && works(&["apt-get", "--version"]) {
-        println!("installing {}", packages.join(" "));
-        install(&packages)?;
-    }
-    match complaint(missing.into_iter().filter(|tool| !works(tool.command))) {
-        Some(line) => bail!(line),
-        None => Ok(()),
-    }
+    println!("cargo-nextest is not installed: `cargo test` is used");
+    cargo::command(root, &["test", "--workspace", "--lib", "--bins", "--tests", "--examples"])
 }
 
-fn complaint<'a>(missing: impl Iterator<Item = &'a Tool>) -> Option<String> {
-    let missing: Vec<String> =
-        missing.map(|tool| format!("{} (`{}`)", tool.name, tool.hint)).collect();
-    (!missing.is_empty()).then(|| format!("missing: {}", missing.join(", ")))
-}
-
-fn install(packages: &[&str]) -> Result<()> {
-    for arguments in [&["update", "-qq"][..], &["install", "-y", "-qq", "--no-install-recommends"]]
-    {
-        let mut command = Command::new("apt-get");
-        command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-        if arguments.contains(&"install") {
-            command.args(packages);
-        }
-        // What is still missing afterwards is reported by name.
-        let status = command.status().context("run `apt-get`")?;
-        if !status.success() {
-            println!("`apt-get {}` failed ({status})", arguments.join(" "));
-        }
-    }
-    Ok(())
-}
-
-fn is_root() -> bool {
-    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
-}
-
-/// Whether a command can be started and succeeds, without a word.
-fn works(command: &[&str]) -> bool {
-    let Some((program, arguments)) = command.split_first() else { return false };
-    let program =
-        if *program == "cargo" { crate::cargo() } else { std::ffi::OsString::from(program) };
-    Command::new(program)
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
+fn tests(root: &Path) -> Result<()> {
+    let given = std::env::var(soak::PROPERTY_SEED);
+    let seed = given.unwrap_or_else(|_| soak::fresh_seed().to_string());
+    let variable = format!("{}={seed}", soak::PROPERTY_SEED);
+    println!("the property tests run with {variable}");
+    cargo::run(test(root).env(soak::PROPERTY_SEED, seed))
+        .with_context(|| format!("to repeat it: `{variable} cargo xtask check --only tests`"))
 }
 
 #[cfg(test)]
@@ -187,29 +156,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_fits_one_line() {
-        assert_eq!(complaint([].into_iter()), None);
-        let line = complaint(TOOLS.iter()).unwrap();
-        assert!(line.starts_with("missing: rustfmt (`rustup component add rustfmt`), clippy"));
-        assert!(line.ends_with("git (`apt-get install git`)"));
-        assert_eq!(line.lines().count(), 1);
+    fn fast_leaves_out_only_the_clients_and_the_browser() {
+        let slow = STAGES.iter().filter(|stage| !Selection::Fast.includes(stage));
+        assert!(slow.map(|stage| stage.name).all(|name| ["clients", "browser"].contains(&name)));
+        assert!(STAGES.iter().all(|stage| Selection::All.includes(stage)));
     }
 
     #[test]
-    fn a_command_that_is_not_there_does_not_work() {
-        assert!(works(&["cargo", "--version"]));
-        assert!(!works(&["cargo", "no-such-subcommand-at-all"]));
-        assert!(!works(&["no-such-program-at-all"]));
-        assert!(!works(&[]));
+    fn a_stage_is_selected_by_its_name() {
+        let tidy = |stage: &&Stage| Selection::Only("tidy").includes(stage);
+        let names: Vec<&str> = STAGES.iter().filter(tidy).map(|stage| stage.name).collect();
+        assert_eq!(names, ["tidy"]);
+        let error = run(&crate::root(), Selection::Only("tydi")).unwrap_err().to_string();
+        assert!(error.starts_with("no such stage; there are: tools, fmt, "), "{error}");
     }
 
     #[test]
-    fn the_summary_names_every_step_and_a_failure_stops() {
-        let mut report = Report::default();
-        report.step("one", || Ok(())).unwrap();
-        let error = report.step("two", || bail!("broken")).unwrap_err();
-        assert_eq!(format!("{error:#}"), "check failed at: two: broken");
-        let summary = report.summary();
-        assert!(summary.contains("one 0.0 s, two 0.0 s"), "{summary}");
+    fn the_table_has_every_stage_and_the_sum() {
+        let times = [("one", Duration::from_millis(1500)), ("two", Duration::from_secs(60))];
+        let lines =
+            ["one                1.5 s", "two               60.0 s", "total             61.5 s"];
+        assert_eq!(table(&times).lines().collect::<Vec<_>>(), lines);
     }
 }

@@ -1,36 +1,48 @@
-//! The project's own tools: `cargo xtask check`, and what it is made of.
+//! The project's own tools: `cargo xtask check` and the commands beside it.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool talks to the terminal")]
 
+mod cargo;
 mod check;
-mod generated;
-mod schemas;
+mod dependencies;
+mod generate;
+mod soak;
 mod tidy;
-mod vectors;
+mod tools;
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use generated::{Mode, settle};
+use check::Selection;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  check               everything that must hold: the one test command
-  fmt                 format all sources
-  tidy                the rules that no compiler checks
-  schemas [--check]   write the JSON Schemas, or fail when one is stale
-  vectors [--check]   write the test vectors, or fail when one is stale
-  bench [ARGS]        run the benchmarks";
+  check [--fast | --only STAGE]   run all checks, or those for daily use, or one of them
+  soak [--minutes N] [NAME]       repeat the random tests with fresh seeds and ever more cases; NAME
+                                  is a group or a part of a test's name; a failed pass is repeated
+                                  with the printed `--seed SEED --scale N`
+  bench [ARGS]                    run the benchmarks
+  fmt                             format all sources
+  tidy                            check the rules that no compiler checks
+  schemas [--check]               write the JSON Schemas, or fail if one is stale
+  vectors [--check]               write the test vectors, or fail if one is stale
+
+`--fast` leaves out the stages `clients` and `browser`. There are none yet, so it is the same as the
+full check today.
+";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if let ["help" | "--help" | "-h"] = arguments.as_slice() {
+        print!("{}", usage());
+        return ExitCode::SUCCESS;
+    }
     match run(&root(), &arguments) {
         Ok(Some(())) => ExitCode::SUCCESS,
         Ok(None) => {
-            eprintln!("{USAGE}");
+            eprint!("{}", usage());
             ExitCode::from(2)
         }
         Err(error) => {
@@ -40,20 +52,35 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs one command; `None` when there is no such command.
+/// The help text with the stages of `check` and the groups of `soak`.
+fn usage() -> String {
+    let row = |(name, purpose): (&str, &str)| format!("  {name:<14}{purpose}\n");
+    let stages: String =
+        check::STAGES.iter().map(|stage| row((stage.name, stage.purpose))).collect();
+    let groups: String =
+        soak::GROUPS.iter().map(|group| row((group.name, group.purpose))).collect();
+    format!("{USAGE}\nstages of check:\n{stages}\ngroups of soak:\n{groups}")
+}
+
+/// Runs one command; `None` if there is no such command.
 fn run(root: &Path, arguments: &[&str]) -> Result<Option<()>> {
     match arguments {
-        ["check"] => check::run(root),
-        ["fmt"] => check::cargo(root, &["fmt", "--all"]),
-        ["tidy"] => tidy::run(root),
-        ["schemas"] => settle(root, &schemas::files()?, Mode::Write, "schemas"),
-        ["schemas", "--check"] => settle(root, &schemas::files()?, Mode::Check, "schemas"),
-        ["vectors"] => settle(root, &vectors::files()?, Mode::Write, "vectors"),
-        ["vectors", "--check"] => settle(root, &vectors::files()?, Mode::Check, "vectors"),
+        ["check"] => check::run(root, Selection::All),
+        ["check", "--fast"] => check::run(root, Selection::Fast),
+        ["check", "--only", stage] => check::run(root, Selection::Only(stage)),
+        ["soak", rest @ ..] => match soak::Options::parse(rest) {
+            Some(options) => soak::run(root, &options),
+            None => return Ok(None),
+        },
         ["bench", rest @ ..] => {
             let mut all = vec!["run", "--profile", "dist", "-p", "windlass-bench", "--"];
             all.extend(rest);
-            check::cargo(root, &all)
+            cargo::cargo(root, &all)
+        }
+        ["fmt"] => cargo::cargo(root, &["fmt", "--all"]),
+        ["tidy"] => tidy::run(root),
+        ["schemas" | "vectors"] | ["schemas" | "vectors", "--check"] => {
+            generate::run(root, arguments)
         }
         _ => return Ok(None),
     }
@@ -62,14 +89,9 @@ fn run(root: &Path, arguments: &[&str]) -> Result<Option<()>> {
 
 /// The repository's root: the folder above this crate's.
 fn root() -> PathBuf {
-    let here = std::env::var_os("CARGO_MANIFEST_DIR")
+    let crate_folder = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    here.parent().map_or_else(|| here.clone(), Path::to_path_buf)
-}
-
-/// The cargo that runs us, or the one on the path.
-fn cargo() -> OsString {
-    std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"))
+    crate_folder.parent().map_or_else(|| crate_folder.clone(), Path::to_path_buf)
 }
 
 #[cfg(test)]
@@ -77,10 +99,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_a_command_is_not_run() {
-        for arguments in [&[][..], &["chekc"], &["tidy", "--fast"], &["schemas", "--chek"]] {
+    fn an_unknown_command_is_not_run() {
+        let unknown: [&[&str]; 7] = [
+            &[],
+            &["chekc"],
+            &["check", "--quick"],
+            &["check", "--only"],
+            &["tidy", "--fast"],
+            &["schemas", "--chek"],
+            &["soak", "--minutes"],
+        ];
+        for arguments in unknown {
             assert!(run(&root(), arguments).unwrap().is_none(), "{arguments:?}");
         }
+    }
+
+    #[test]
+    fn the_help_names_every_stage() {
+        let usage = usage();
+        assert!(check::STAGES.iter().all(|stage| usage.contains(&format!("\n  {} ", stage.name))));
     }
 
     #[test]

@@ -1,55 +1,48 @@
-//! Rules of the house that no compiler checks.
+//! `cargo xtask tidy`: the rules that no compiler checks.
 
+mod error_pages;
 mod layers;
-mod pages;
 mod sources;
+mod traits;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail, ensure};
-use serde_json::Value;
+use anyhow::{Context as _, Result, bail};
 
-/// Checks the whole repository and lists everything that is wrong at once.
+use crate::cargo;
+
+/// Checks the whole repository and reports all problems at once.
 ///
 /// # Errors
-/// When a rule is broken, or the repository cannot be read.
+/// If a rule is broken, or the repository cannot be read.
 pub fn run(root: &Path) -> Result<()> {
-    let metadata = metadata(root)?;
-    let mut problems = layers::edges(&metadata);
-    problems.extend(layers::purity(&metadata));
+    let metadata = cargo::metadata(root, &["--no-deps"])?;
+    let mut problems = layers::problems(&metadata);
+    let mut traits = traits::Check::default();
     for path in files(root)? {
-        // What is deleted but not yet committed is gone; what is not text is not ours to read.
+        // A file may be deleted but not yet committed, or it is not text.
         let Ok(text) = std::fs::read_to_string(root.join(&path)) else { continue };
         problems.extend(sources::problems(&path, &text));
+        traits.add(&path, &text);
     }
+    problems.extend(traits.problems());
     for path in layers::crate_roots(&metadata) {
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("read `{}`", path.display()))?;
-        problems.extend(sources::opening(path.strip_prefix(root).unwrap_or(&path), &text));
+        problems.extend(sources::missing_header(path.strip_prefix(root).unwrap_or(&path), &text));
     }
-    problems.extend(pages::problems(&pages::read(root)?));
-    if problems.is_empty() {
-        return Ok(());
-    }
+    problems.extend(error_pages::problems(&error_pages::codes(root)?, &error_pages::read(root)?));
     for problem in &problems {
         eprintln!("tidy: {problem}");
     }
-    bail!("{} thing(s) to tidy", problems.len())
+    if !problems.is_empty() {
+        bail!("{} problem(s) to tidy", problems.len());
+    }
+    Ok(())
 }
 
-fn metadata(root: &Path) -> Result<Value> {
-    let output = Command::new(crate::cargo())
-        .args(["metadata", "--format-version", "1", "--no-deps"])
-        .current_dir(root)
-        .output()
-        .context("run `cargo metadata`")?;
-    let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "`cargo metadata` failed: {errors}");
-    serde_json::from_slice(&output.stdout).context("read what `cargo metadata` says")
-}
-
-/// The repository's files: what git tracks or would, or without git whatever is there.
+/// The repository's files: those that git tracks or would track or, without git, all.
 fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])

@@ -3,9 +3,9 @@
 //! The driver does not reason, generate or override: each of its phases asks one of these functions,
 //! records the answer, and acts on what was recorded. [`DriverConfig`] holds every table.
 //!
-//! - What a request is about: [`classify`]. Which model takes it: [`select`].
+//! - What a request is about: [`classify()`]. Which model takes it: [`select()`].
 //! - What a task may spend: [`Usage`]. Whether the sandbox is on: [`Sandbox`].
-//! - The four checks and verification: [`check`], [`verify`], over [`Facts`].
+//! - The four checks and verification: [`check()`], [`verify()`], over [`Facts`].
 //! - One intervention: [`check_intervention`], [`after_intervention`].
 //! - What is recorded and kept: [`TelemetryRecord`], [`Memory`].
 //!

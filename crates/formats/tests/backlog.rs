@@ -266,7 +266,7 @@ fn line() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, max_global_rejects: 60_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 5 / 2, max_global_rejects: ProptestConfig::default().cases * 250, ..ProptestConfig::default() })]
 
     #[test]
     fn all_other_bytes_stay_as_they_are(

@@ -356,7 +356,7 @@ fn value() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 6))]
 
     #[test]
     fn two_readers_give_back_what_was_written(value in value()) {

@@ -215,7 +215,7 @@ fn is_met(rule: &Rule, found: &Found) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 2, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn no_level_is_loosened_and_order_means_nothing(all in levels(), turn in 0..4usize) {

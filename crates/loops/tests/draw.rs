@@ -229,7 +229,7 @@ fn the_check_for_well_formed_svg_can_fail() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 3 / 16, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn every_plan_has_pictures(plan in plans::plan()) {

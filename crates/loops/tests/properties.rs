@@ -91,7 +91,7 @@ fn edits() -> impl Strategy<Value = Vec<(Index, usize, Vec<u8>)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 3 / 8, failure_persistence: None, ..Default::default() })]
 
     #[test]
     fn what_is_written_is_read_back(plan in plans::plan(), shuffle in any::<u64>()) {

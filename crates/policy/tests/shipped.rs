@@ -216,7 +216,9 @@ const SPELLINGS: &[&str] = &[
 ];
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(400))]
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(
+        proptest::prelude::ProptestConfig::default().cases * 8 / 5
+    ))]
 
     #[test]
     fn removing_everything_is_denied_in_every_frame(

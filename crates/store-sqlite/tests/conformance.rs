@@ -14,6 +14,7 @@ use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
 use windlass_store::{After, Append, Parts, Store, TraceFilter, TraceState};
 use windlass_store_sqlite::{Settings, SqliteStore};
+use windlass_testkit::soak;
 
 windlass_store::conformance_tests!(SqliteHarness::new());
 
@@ -196,7 +197,8 @@ fn write_replay_point(
 
 #[test]
 fn sqlite_answers_every_history_as_memory_does() {
-    for seed in 0..40 {
+    let first = soak::seed(0);
+    for seed in (0..soak::rounds(40)).map(|round| first.wrapping_add(round.into())) {
         assert_same_history(seed, 250, &MemoryHarness::default(), &SqliteHarness::new());
     }
 }

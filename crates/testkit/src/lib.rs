@@ -1,6 +1,6 @@
 //! What tests need and products do not: a real MCP server that counts what it executes, a world in
-//! memory in which gateways live and crash, and the way to binaries that cargo builds beside the
-//! tests.
+//! memory in which gateways live and crash, how much random work to do, and the way to binaries that
+//! cargo builds beside the tests.
 //!
 //! It may use anything and is only ever a dev-dependency: it is never shipped.
 
@@ -10,6 +10,7 @@ use std::path::PathBuf;
 pub mod gateway;
 #[cfg(feature = "mcp-server")]
 pub mod mcp_server;
+pub mod soak;
 #[cfg(feature = "tamper")]
 mod tamper;
 

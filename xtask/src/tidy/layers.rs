@@ -1,130 +1,117 @@
-//! Which crate may use which, and what a pure crate may use at all.
+//! Which crate may use which of our crates, and which others a pure crate may use.
 
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// What a crate may use of ours.
-enum May {
-    /// Only these.
-    Use(&'static [&'static str]),
-    /// All but the test doubles, which are never shipped.
-    Ship,
-    /// All: it is never shipped.
-    UseAny,
+use crate::cargo::{array, text};
+
+/// One of our crates. Names are written without `windlass-`; lists are separated by spaces.
+struct Layer {
+    name: &'static str,
+    /// The crates of ours that it may use.
+    ours: Ours,
+    /// The foreign crates that it may use; `None` for any.
+    foreign: Option<&'static str>,
 }
 
-/// The table of layers; development dependencies are free.
-const LAYERS: &[(&str, May)] = &[
-    ("windlass-kernel", May::Use(&[])),
-    ("windlass-governance", May::Use(&["windlass-kernel"])),
-    ("windlass-loops", May::Use(&["windlass-kernel", "windlass-governance"])),
-    ("windlass-policy", May::Use(&["windlass-kernel"])),
-    ("windlass-formats", May::Use(&["windlass-kernel"])),
-    ("windlass-driver", May::Use(&["windlass-kernel"])),
-    ("windlass-store", May::Use(&["windlass-kernel"])),
-    ("windlass-store-sqlite", May::Use(&["windlass-store", "windlass-kernel"])),
-    ("windlass-connect", May::Use(&["windlass-kernel"])),
-    ("windlass-workspace", May::Use(&["windlass-connect", "windlass-kernel"])),
-    ("windlass-seal", May::Use(&["windlass-workspace", "windlass-kernel"])),
-    (
-        "windlass-runtime",
-        May::Use(&["windlass-kernel", "windlass-policy", "windlass-store", "windlass-connect"]),
+/// Which of our crates a crate may use.
+enum Ours {
+    These(&'static str),
+    /// All that are shipped.
+    Shipped,
+    All,
+}
+
+const fn layer(name: &'static str, ours: &'static str) -> Layer {
+    Layer { name, ours: Ours::These(ours), foreign: None }
+}
+
+/// A crate without IO. Its list of foreign crates is closed: none of them can reach outside.
+const fn pure(name: &'static str, ours: &'static str, foreign: &'static str) -> Layer {
+    Layer { name, ours: Ours::These(ours), foreign: Some(foreign) }
+}
+
+/// A crate that is never shipped and may use everything.
+const fn unshipped(name: &'static str) -> Layer {
+    Layer { name, ours: Ours::All, foreign: None }
+}
+
+/// All our crates. Development dependencies are free.
+const LAYERS: &[Layer] = &[
+    pure("kernel", "", "schemars serde serde_json serde_json_canonicalizer sha2 thiserror"),
+    pure("governance", "kernel", "globset regex serde serde_json thiserror toml"),
+    pure("loops", "kernel governance", "saphyr-parser serde_json thiserror"),
+    pure(
+        "policy",
+        "kernel",
+        "globset regex serde serde_json thiserror toml tree-sitter tree-sitter-bash",
     ),
-    (
-        "windlass-engine",
-        May::Use(&[
-            "windlass-kernel",
-            "windlass-policy",
-            "windlass-formats",
-            "windlass-driver",
-            "windlass-governance",
-            "windlass-store",
-            "windlass-connect",
-            "windlass-runtime",
-            "windlass-workspace",
-        ]),
-    ),
-    ("windlass", May::Ship),
-    ("windlass-testkit", May::UseAny),
-    ("windlass-bench", May::UseAny),
-    ("xtask", May::UseAny),
+    pure("formats", "kernel", "serde serde-saphyr serde_json thiserror"),
+    layer("store", "kernel"),
+    layer("store-sqlite", "kernel store"),
+    layer("journal", "kernel store"),
+    layer("connect", "kernel"),
+    layer("workspace", "kernel connect"),
+    layer("seal", "kernel journal workspace"),
+    layer("runtime", "kernel policy store journal connect"),
+    layer("engine", "kernel policy formats governance store journal connect workspace runtime"),
+    layer("views", "kernel formats store journal workspace engine"),
+    layer("driver", "kernel policy store journal runtime engine"),
+    Layer { name: "windlass", ours: Ours::Shipped, foreign: None },
+    unshipped("testkit"),
+    unshipped("bench"),
+    unshipped("xtask"),
 ];
 
-/// What is never part of what we ship.
-const UNSHIPPED: [&str; 3] = ["windlass-testkit", "windlass-bench", "xtask"];
+fn find(name: &str) -> Option<&'static Layer> {
+    let short = name.strip_prefix("windlass-").unwrap_or(name);
+    LAYERS.iter().find(|layer| layer.name == short)
+}
 
-/// The crates that do no IO, and all that they may depend on: nothing here can reach outside.
-const PURE: &[(&str, &[&str])] = &[
-    (
-        "windlass-kernel",
-        &["schemars", "serde", "serde_json", "serde_json_canonicalizer", "sha2", "thiserror"],
-    ),
-    (
-        "windlass-governance",
-        &["globset", "regex", "serde", "serde_json", "thiserror", "toml", "windlass-kernel"],
-    ),
-    (
-        "windlass-loops",
-        &["saphyr-parser", "serde_json", "thiserror", "windlass-governance", "windlass-kernel"],
-    ),
-    (
-        "windlass-policy",
-        &[
-            "globset",
-            "regex",
-            "serde",
-            "serde_json",
-            "thiserror",
-            "toml",
-            "tree-sitter",
-            "tree-sitter-bash",
-            "windlass-kernel",
-        ],
-    ),
-    ("windlass-formats", &["serde", "serde-saphyr", "serde_json", "thiserror", "windlass-kernel"]),
-    ("windlass-driver", &["serde", "serde_json", "thiserror", "toml", "windlass-kernel"]),
-];
+fn is_ours(name: &str) -> bool {
+    name == "xtask" || name == "windlass" || name.starts_with("windlass-")
+}
 
-/// Dependencies between our crates that the table does not have.
-pub fn edges(metadata: &Value) -> Vec<String> {
+fn contains(list: &str, name: &str) -> bool {
+    list.split(' ').any(|listed| listed == name)
+}
+
+impl Layer {
+    fn may_use(&self, name: &str) -> bool {
+        if !is_ours(name) {
+            return self.foreign.is_none_or(|foreign| contains(foreign, name));
+        }
+        match self.ours {
+            Ours::These(these) => {
+                name.strip_prefix("windlass-").is_some_and(|short| contains(these, short))
+            }
+            Ours::Shipped => find(name).is_none_or(|used| !matches!(used.ours, Ours::All)),
+            Ours::All => true,
+        }
+    }
+}
+
+/// Crates without a layer, and dependencies that their layer does not allow.
+pub fn problems(metadata: &Value) -> Vec<String> {
     let mut problems = Vec::new();
-    for package in packages(metadata) {
+    for package in array(metadata, "packages") {
         let name = text(package, "name");
-        let Some((_, may)) = LAYERS.iter().find(|(layer, _)| *layer == name) else {
+        let Some(layer) = find(name) else {
             problems.push(format!("the crate `{name}` is not in the table of layers"));
             continue;
         };
-        for used in dependencies(package).filter(|used| is_ours(used)) {
-            let allowed = match may {
-                May::Use(these) => these.contains(&used),
-                May::Ship => !UNSHIPPED.contains(&used),
-                May::UseAny => true,
-            };
-            if !allowed {
-                problems.push(format!("`{name}` may not use `{used}`"));
-            }
+        for used in dependencies(package).filter(|used| !layer.may_use(used)) {
+            let kind = if is_ours(used) { "" } else { " is pure and" };
+            problems.push(format!("`{name}`{kind} may not use `{used}`"));
         }
     }
     problems
 }
 
-/// Dependencies with which a pure crate would not be pure.
-pub fn purity(metadata: &Value) -> Vec<String> {
-    let mut problems = Vec::new();
-    for package in packages(metadata) {
-        let name = text(package, "name");
-        let Some((_, allowed)) = PURE.iter().find(|(pure, _)| *pure == name) else { continue };
-        for used in dependencies(package).filter(|used| !allowed.contains(used)) {
-            problems.push(format!("`{name}` is pure and may not depend on `{used}`"));
-        }
-    }
-    problems
-}
-
-/// The files at which our crates start.
+/// The first source file of each of our crates' targets.
 pub fn crate_roots(metadata: &Value) -> Vec<PathBuf> {
-    let targets = packages(metadata).flat_map(|package| array(package, "targets"));
+    let targets = array(metadata, "packages").flat_map(|package| array(package, "targets"));
     targets
         .filter(|target| {
             array(target, "kind").any(|kind| kind.as_str().is_some_and(|kind| kind != "example"))
@@ -134,27 +121,11 @@ pub fn crate_roots(metadata: &Value) -> Vec<PathBuf> {
         .collect()
 }
 
-fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
-    array(metadata, "packages")
-}
-
-/// What a package depends on when it is built, not only tested.
+/// The dependencies of a package's build, without those of its tests.
 fn dependencies(package: &Value) -> impl Iterator<Item = &str> {
     array(package, "dependencies")
         .filter(|dependency| dependency.get("kind").and_then(Value::as_str) != Some("dev"))
         .map(|dependency| text(dependency, "name"))
-}
-
-fn is_ours(name: &str) -> bool {
-    name == "xtask" || name == "windlass" || name.starts_with("windlass-")
-}
-
-fn array<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
-    value.get(field).and_then(Value::as_array).into_iter().flatten()
-}
-
-fn text<'a>(value: &'a Value, field: &str) -> &'a str {
-    value.get(field).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -163,17 +134,17 @@ mod tests {
 
     use super::*;
 
-    fn planted(name: &str, used: &str, kind: Option<&str>) -> Value {
+    fn package(name: &str, used: &str, kind: Option<&str>) -> Value {
         let dependency = json!({ "name": used, "kind": kind });
         json!({ "packages": [{ "name": name, "dependencies": [dependency] }] })
     }
 
-    fn edge(name: &str, used: &str) -> usize {
-        edges(&planted(name, used, None)).len()
+    fn count(name: &str, used: &str) -> usize {
+        problems(&package(name, used, None)).len()
     }
 
     #[test]
-    fn only_the_tables_edges_pass() {
+    fn only_the_dependencies_of_the_table_pass() {
         for (name, used) in [
             ("windlass-policy", "windlass-kernel"),
             ("windlass-store-sqlite", "windlass-store"),
@@ -182,9 +153,9 @@ mod tests {
             ("windlass-testkit", "windlass-runtime"),
             ("windlass-bench", "windlass-testkit"),
             ("windlass-connect", "tokio"),
-            ("windlass-seal", "windlass-workspace"),
+            ("windlass-seal", "windlass-blobs"),
         ] {
-            assert_eq!(edge(name, used), 0, "{name} {used}");
+            assert_eq!(count(name, used), 0, "{name} {used}");
         }
         for (name, used) in [
             ("windlass-kernel", "windlass-policy"),
@@ -193,43 +164,45 @@ mod tests {
             ("windlass-driver", "windlass-policy"),
             ("windlass-store", "windlass-store-sqlite"),
             ("windlass-connect", "windlass-store"),
-            ("windlass-connect", "windlass-workspace"),
             ("windlass-runtime", "windlass-store-sqlite"),
             ("windlass-runtime", "windlass-testkit"),
             ("windlass", "windlass-testkit"),
             ("windlass-kernel", "xtask"),
             ("windlass-seal", "windlass-store"),
         ] {
-            assert_eq!(edge(name, used), 1, "{name} {used}");
+            assert_eq!(count(name, used), 1, "{name} {used}");
         }
     }
 
     #[test]
     fn a_crate_that_is_not_in_the_table_is_reported() {
-        assert_eq!(edge("windlass-shiny", "serde"), 1);
+        assert_eq!(count("windlass-shiny", "serde"), 1);
     }
 
     #[test]
-    fn tests_may_use_what_they_need_and_builds_may_not() {
-        let with = |kind| planted("windlass-kernel", "windlass-testkit", Some(kind));
-        assert_eq!(edges(&with("dev")), Vec::<String>::new());
-        assert_eq!(edges(&with("build")).len(), 1);
-        assert_eq!(purity(&planted("windlass-kernel", "proptest", Some("dev"))).len(), 0);
+    fn tests_may_use_everything_and_builds_may_not() {
+        let with = |kind| problems(&package("windlass-kernel", "windlass-testkit", Some(kind)));
+        assert_eq!(with("dev"), Vec::<String>::new());
+        assert_eq!(with("build"), ["`windlass-kernel` may not use `windlass-testkit`"]);
+        assert_eq!(problems(&package("windlass-kernel", "proptest", Some("dev"))).len(), 0);
     }
 
     #[test]
     fn a_pure_crate_has_a_closed_list() {
+        let pure: Vec<&Layer> = LAYERS.iter().filter(|layer| layer.foreign.is_some()).collect();
+        assert_eq!(pure.len(), 6);
         for used in ["tokio", "rusqlite", "reqwest", "rand", "uuid", "chrono"] {
-            for (name, _) in PURE {
-                assert_eq!(purity(&planted(name, used, None)).len(), 1, "{name} {used}");
+            for layer in &pure {
+                let name = format!("windlass-{}", layer.name);
+                assert_eq!(count(&name, used), 1, "{name} {used}");
             }
         }
-        assert_eq!(purity(&planted("windlass-kernel", "serde", None)).len(), 0);
-        assert_eq!(purity(&planted("windlass-connect", "tokio", None)).len(), 0);
+        assert_eq!(count("windlass-kernel", "serde"), 0);
+        assert_eq!(count("windlass-connect", "tokio"), 0);
     }
 
     #[test]
-    fn a_crate_starts_where_its_targets_do() {
+    fn the_roots_are_the_sources_of_the_targets() {
         let target = |kind: &str, path: &str| json!({ "kind": [kind], "src_path": path });
         let metadata = json!({ "packages": [{ "name": "windlass", "targets": [
             target("lib", "/w/crates/a/src/lib.rs"),

@@ -1,11 +1,11 @@
-//! What a file of the repository may not hold.
+//! What must not be in the repository's files.
 
 use std::path::Path;
 
 /// The longest source file.
 const LINES_MAX: usize = 500;
 
-// Put together here, so that this file does not hold what it forbids.
+// Assembled, so that this file does not contain what it forbids.
 const MACROS: [&str; 3] =
     [concat!("todo", "!"), concat!("unimplemented", "!"), concat!("dbg", "!")];
 const WORDS: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
@@ -13,10 +13,10 @@ const IGNORE: &str = concat!("#[", "ignore");
 const ROOT_HOME: &str = concat!("/ro", "ot/");
 const HOMES: &str = concat!("/ho", "me/");
 
-/// Names that stand for anybody in an example.
-const ANYBODY: [&str; 6] = ["alice", "bob", "me", "name", "user", "you"];
+/// User names for examples.
+const EXAMPLE_USERS: [&str; 6] = ["alice", "bob", "me", "name", "user", "you"];
 
-/// Everything that is wrong with one file.
+/// All problems of one file.
 pub fn problems(path: &Path, text: &str) -> Vec<String> {
     let mut problems = Vec::new();
     let is_rust = path.extension().is_some_and(|extension| extension == "rs");
@@ -26,7 +26,7 @@ pub fn problems(path: &Path, text: &str) -> Vec<String> {
     }
     for (number, line) in (1..).zip(text.lines()) {
         let mut report = |what: &str| {
-            problems.push(format!("{}:{number}: `{what}` may not stand here", path.display()));
+            problems.push(format!("{}:{number}: `{what}` is not allowed", path.display()));
         };
         if let Some(home) = home_path(line) {
             report(home);
@@ -44,17 +44,17 @@ pub fn problems(path: &Path, text: &str) -> Vec<String> {
     problems
 }
 
-/// A crate's first file must say what the crate is for.
-pub fn opening(path: &Path, text: &str) -> Option<String> {
-    let opens = text.starts_with("//!");
-    (!opens).then(|| format!("{}: does not open with `//!`", path.display()))
+/// A crate's first file must begin with the crate's documentation.
+pub fn missing_header(path: &Path, text: &str) -> Option<String> {
+    let documented = text.starts_with("//!");
+    (!documented).then(|| format!("{}: does not begin with `//!`", path.display()))
 }
 
 fn is_word(character: char) -> bool {
     character.is_alphanumeric() || character == '_'
 }
 
-/// Whether `word` stands in `line` and is not the end or the beginning of a longer one.
+/// Whether `line` contains `word`, and not only as a part of a longer one.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let (before, after) = (line.get(..at), line.get(at + word.len()..));
@@ -63,7 +63,7 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// The absolute path of a person's own folder, if there is one in the line.
+/// The absolute path of somebody's home folder, if there is one in the line.
 fn home_path(line: &str) -> Option<&str> {
     let part_of_path = |character: char| is_word(character) || ['.', '-'].contains(&character);
     let absolute = |at: usize| !line.get(..at).is_some_and(|text| text.ends_with(part_of_path));
@@ -74,7 +74,7 @@ fn home_path(line: &str) -> Option<&str> {
         let rest = line.get(at + HOMES.len()..)?;
         let (name, _) = rest.split_once('/')?;
         let is_name = !name.is_empty() && name.chars().all(part_of_path);
-        (is_name && !ANYBODY.contains(&name)).then_some(HOMES)
+        (is_name && !EXAMPLE_USERS.contains(&name)).then_some(HOMES)
     })
 }
 
@@ -113,9 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_a_persons_folder_are_reported_anywhere() {
-        let own = format!("{HOMES}zoe/src");
-        for text in [&own, &format!("\"{ROOT_HOME}x\""), &format!("see {ROOT_HOME}.ssh/id")] {
+    fn home_folders_are_reported_in_any_file() {
+        let home = format!("{HOMES}zoe/src");
+        for text in [&home, &format!("\"{ROOT_HOME}x\""), &format!("see {ROOT_HOME}.ssh/id")] {
             assert_eq!(count("a.md", text), 1, "{text}");
             assert_eq!(count("a.rs", text), 1, "{text}");
         }
@@ -131,10 +131,10 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_opens_with_its_duty() {
+    fn a_crate_begins_with_its_documentation() {
         let path = Path::new("lib.rs");
-        assert_eq!(opening(path, "//! Does things.\n"), None);
-        assert!(opening(path, "use std::fs;\n//! Too late.\n").is_some());
-        assert!(opening(path, "").is_some());
+        assert_eq!(missing_header(path, "//! Does things.\n"), None);
+        assert!(missing_header(path, "use std::fs;\n//! Too late.\n").is_some());
+        assert!(missing_header(path, "").is_some());
     }
 }

@@ -1,7 +1,5 @@
 //! Tools that misbehave, by a real MCP server and by real commands.
 
-use std::time::{Duration, Instant};
-
 use crate::harness::Place;
 use crate::snapshot::check;
 
@@ -37,10 +35,8 @@ fn a_server_answers_fails_dies_hangs_and_floods() {
 fn a_command_that_takes_too_long_is_ended() {
     let place = Place::with_project();
     place.replace(".windlass/tools.toml", "timeout_ms = 60000", "timeout_ms = 300");
-    let started = Instant::now();
-    let outcome = place.shell("shell/read", "sleep 60 | sleep 60", &[]).exit(1);
+    let outcome = place.shell("shell/read", "sleep 86400 | sleep 86400", &[]).exit(1);
     outcome.says("[TOOL_TIMEOUT]").says("may have taken effect");
-    assert!(started.elapsed() < Duration::from_secs(20));
 }
 
 #[test]

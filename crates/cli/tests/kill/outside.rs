@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+use windlass_testkit::soak;
 
 use crate::check::is_whole;
 use crate::project::{Ended, Project, Transport, eventually};
 use crate::random::Random;
 use crate::scene::Tally;
 
-const ROUNDS: u32 = 60;
 const BATCH: u32 = 3;
 
 /// Lets a process run for a random while, kills it, and tells how it ended.
@@ -34,11 +34,11 @@ fn slow(project: &Project, key: &str, ms: u64) -> Child {
 
 #[test]
 fn batches_killed_at_random_moments_end_once() {
-    let seed = 0x5eed_0001;
+    let seed = soak::seed(0x5eed_0001);
     let mut random = Random::new(seed);
     let (project, tally) = (Project::new(Transport::Stdio), Tally::default());
-    for round in 0..ROUNDS {
-        let story = format!("seed {seed:#x}, round {round}");
+    for round in 0..soak::rounds(60) {
+        let story = format!("seed {seed}, round {round}");
         let ms = random.below(40);
         let keys: Vec<String> = (0..BATCH).map(|call| format!("round-{round}-{call}")).collect();
         let batch: Vec<Child> = keys.iter().map(|key| slow(&project, key, ms)).collect();
@@ -122,15 +122,15 @@ fn a_killed_http_server_is_a_failed_call() {
 
 #[test]
 fn a_killed_init_leaves_no_half_project() {
-    let seed = 0x5eed_0002;
+    let seed = soak::seed(0x5eed_0002);
     let mut random = Random::new(seed);
     let tally = Tally::default();
-    for round in 0..30 {
+    for round in 0..soak::rounds(30) {
         let folder = tempfile::tempdir().unwrap();
         let init = Project::command_in(folder.path(), &["init"]);
         let time = Duration::from_micros(random.below(30_000));
         let ended = kill_after({ init }.spawn().unwrap(), time, &tally);
-        let story = format!("seed {seed:#x}, round {round}: {ended:?}");
+        let story = format!("seed {seed}, round {round}: {ended:?}");
         let there = folder.path().join(".windlass").exists();
         let again = Ended::of(&Project::command_in(folder.path(), &["init"]).output().unwrap());
         let (exit, code) = if there { (2, "PROJECT_EXISTS") } else { (0, "") };

@@ -21,7 +21,6 @@ mod governance;
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
 mod holds;
-#[expect(clippy::print_stdout, reason = "it prints how long it took")]
 mod large;
 mod mistakes;
 mod packets;

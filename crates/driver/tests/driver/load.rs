@@ -286,7 +286,7 @@ fn two_intents_may_have_one_priority() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     #[test]
     fn a_file_with_a_piece_cut_out_is_refused_or_still_fits_together(

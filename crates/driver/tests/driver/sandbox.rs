@@ -229,7 +229,7 @@ fn may_be_off(history: &[Event]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 8))]
 
     #[test]
     fn off_only_after_all_conditions_and_nothing_since(

@@ -175,7 +175,7 @@ fn check_one(scenario: &Scenario, crashes: &[u32]) -> Result<(), TestCaseError> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, max_global_rejects: 4000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 2 / 5, max_global_rejects: ProptestConfig::default().cases * 16, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_plan_ends_whatever_happens(

@@ -287,10 +287,9 @@ fn whatever_dies_wherever_the_journal_is_the_calm_runs() {
                 loop {
                     let next = queue.lock().unwrap().pop();
                     let Some(next) = next else { return };
-                    let began = std::time::Instant::now();
                     let count = explore(&next, &|_, _| {});
                     let restart = next.plan.on_restart;
-                    println!("{} {restart:?}: {count} ways in {:?}", next.name, began.elapsed());
+                    println!("{} {restart:?}: {count} ways", next.name);
                     total.fetch_add(count, std::sync::atomic::Ordering::SeqCst);
                 }
             });

@@ -22,7 +22,6 @@ mod holds;
 mod judgements;
 mod keeping;
 mod loops;
-#[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "it prints how long it took")]
 mod many;
 mod model;
 mod names;

@@ -32,7 +32,7 @@ fn every_changed_byte_is_found() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 2 / 5))]
 
     #[test]
     fn any_cut_or_splice_is_found(

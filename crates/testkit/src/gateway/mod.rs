@@ -1,7 +1,7 @@
 //! A world in memory in which gateways live, crash at any point, and are checked afterwards.
 //!
 //! A [`World`] is what survives a process: the store's tables and what the tools did. A
-//! [`Scenario`] is what clients and people want of it. [`explore`] lets the processes that serve
+//! [`Scenario`] is what clients and people want of it. [`explore()`] lets the processes that serve
 //! them crash at every point, again during recovery, and holds what is left against the
 //! `invariant_…` functions.
 

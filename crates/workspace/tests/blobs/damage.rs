@@ -54,7 +54,7 @@ fn every_changed_bit_is_found() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     #[test]
     fn any_other_file_is_found(

@@ -10,7 +10,7 @@ use windlass_workspace::{BlobError, StoredBlob};
 use crate::{file_of, files, noise, store};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
 
     #[test]
     fn any_bytes_come_back(bytes in proptest::collection::vec(any::<u8>(), 0..5000)) {

@@ -237,7 +237,8 @@ fn steps(kind: Kind, steps: &[Vec<Edit>], order: &[prop::sample::Index]) {
 }
 
 fn run(kind: Kind) {
-    let config = Config { cases: 8, failure_persistence: None, ..Config::default() };
+    let default = Config::default();
+    let config = Config { cases: default.cases / 32, failure_persistence: None, ..default };
     let strategy = (
         prop::collection::vec(edits(), 2..6),
         prop::collection::vec(any::<prop::sample::Index>(), 2..8),

@@ -61,13 +61,11 @@ fn whatever_else_a_program_does_fails_the_phase() {
 #[test]
 fn a_program_that_takes_too_long_is_ended() {
     let world = World::new();
-    let mut slow = phase("p", &[], sh("sleep 30; echo '{}'"));
+    let mut slow = phase("p", &[], sh("sleep 86400; echo '{}'"));
     if let windlass_kernel::run::plan::Doer::Command { timeout_ms, .. } = &mut slow.doer {
         *timeout_ms = 100;
     }
-    let began = std::time::Instant::now();
     let run = calm(&world).start(new_run(plan(vec![slow.clone()]))).unwrap();
-    assert!(began.elapsed().as_secs() < 20);
     let failure = run.phases[0].done.as_ref().unwrap().failure.clone().unwrap();
     assert_eq!(failure.class, "timeout");
     // The run's own time limits it too.

@@ -137,10 +137,9 @@ fn what_cannot_be_measured_is_not_met() {
         assert!(governed.quality_gates[0].actual.is_null() && !governed.passed);
         assert!(detail(&run).contains("mend g"));
     }
-    let began = std::time::Instant::now();
-    let slow = metric(r#"sleep 30; echo '{"coverage": 99}'"#, 100);
+    let slow = metric(r#"sleep 86400; echo '{"coverage": 99}'"#, 100);
     let (_, governed) = one_gate(slow, OnFailure::Block);
-    assert!(began.elapsed().as_secs() < 20 && !governed.passed);
+    assert!(!governed.passed);
     assert!(governed.quality_gates[0].message.starts_with("nothing was found"));
     let missing = Evidence::Tool { argv: vec!["/no/such/program".to_owned()], timeout_ms: 1000 };
     let (_, governed) = one_gate(missing, OnFailure::Warn);
@@ -392,14 +391,12 @@ fn what_is_only_forbidden_is_looked_for_in_what_the_run_has_changed() {
 fn the_time_of_a_run_limits_its_rules_too() {
     let world = bare();
     let gates = vec![
-        rule("slow", OnFailure::Block, tool("sleep 30")),
+        rule("slow", OnFailure::Block, tool("sleep 86400")),
         rule("next", OnFailure::Block, tool("true")),
     ];
     let mut plan = ruled(vec![work("echo '{}'")], gates, Vec::new());
     plan.budget.wall_ms = Some(400);
-    let began = std::time::Instant::now();
     super::calm(&world).start(new_run(plan)).unwrap();
-    assert!(began.elapsed().as_secs() < 20);
     let gates = recorded(&world).unwrap().quality_gates;
     assert!(gates.iter().all(|gate| gate.status == Blocked), "{gates:?}");
 }

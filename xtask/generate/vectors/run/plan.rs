@@ -1,4 +1,4 @@
-//! A plan in which everything that a plan can hold is in use.
+//! A plan that uses everything a plan can contain.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ fn verdicts() -> BTreeMap<String, Effect> {
     .into()
 }
 
-/// Done by an agent in a work tree of its own.
+/// A phase that an agent performs in a work tree of its own.
 fn build() -> Phase {
     let argv = vec!["cargo".to_owned(), "test".to_owned()];
     let check = Check {
@@ -86,7 +86,7 @@ fn build() -> Phase {
     build
 }
 
-/// Agreed on by an agent and two people.
+/// A phase in which agents and people must agree.
 fn agree() -> Phase {
     let person = |name: &str| Reviewer::Person { name: name.to_owned() };
     let agent = |agent: &str, prompt| Reviewer::Agent { agent: agent.to_owned(), prompt };

@@ -1,4 +1,4 @@
-//! What recovery does with a call that was left behind, and which checkpoints it may start from.
+//! What recovery does with an interrupted call, and which checkpoints it may start from.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
@@ -6,9 +6,9 @@ use windlass_kernel::{
     Code, Digest, PlanId, ReplayPoint, ReplayPointState, SCHEMA_VERSION, State, canon,
 };
 
-use super::fixture::{Told, id, named, time};
+use super::fixture::{Call, id, named, time};
 
-/// Every recorded state, every rule, around the limit of retries.
+/// Every combination of a recorded state and a rule, around the limit of retries.
 pub fn plans() -> Value {
     let mut rows = Vec::new();
     let chains = [
@@ -36,7 +36,7 @@ pub fn plans() -> Value {
     Value::Array(rows)
 }
 
-/// Written by hand, not asked of the kernel.
+/// The expected plan: written by hand, not computed by the kernel.
 fn plan(chain: Option<&str>, rule: &str, may_retry: bool) -> &'static str {
     match (chain, rule) {
         (Some("pending"), _) => "judge",
@@ -45,22 +45,28 @@ fn plan(chain: Option<&str>, rule: &str, may_retry: bool) -> &'static str {
         (Some("executing"), "compensate") => "compensate",
         (Some("executing"), "retry") if may_retry => "redispatch",
         (Some("executing"), _) => "hold",
-        // Nothing recorded, or an effect recorded: nothing is handed over.
+        // Nothing is recorded, or the effect is: there is nothing to dispatch.
         _ => "nothing",
     }
 }
 
-/// Checkpoints that hold and checkpoints that do not, each beside the entries it was made at.
-pub fn checkpoints(told: &[Told]) -> Result<Value> {
+/// Valid and invalid checkpoints, each with the entries that it is compared with.
+pub fn checkpoints(calls: &[Call]) -> Result<Value> {
     let mut rows = Vec::new();
     for name in ["completed", "failed", "denied"] {
-        let chain = named(told, name)?;
+        let chain = named(calls, name)?;
         for at in 1..=chain.entries.len() {
-            rows.push(row(&format!("{name}-{at}"), name, at, json!(made(chain, at)?), None));
+            rows.push(row(
+                &format!("{name}-{at}"),
+                name,
+                at,
+                json!(replay_point(chain, at)?),
+                None,
+            ));
         }
     }
-    let chain = named(told, "completed")?;
-    let good = json!(made(chain, 3)?);
+    let chain = named(calls, "completed")?;
+    let good = json!(replay_point(chain, 3)?);
     let other = json!(Digest::of(b"something else"));
     let tampered = [
         ("state-changed", "/checkpoint_state/current_state", json!("AUTHORIZED")),
@@ -78,10 +84,10 @@ pub fn checkpoints(told: &[Told]) -> Result<Value> {
         ("unknown-field-in-the-state", "/checkpoint_state/note", Value::Null),
     ];
     for (name, pointer, value) in tampered {
-        let spoiled = set(&good, pointer, value)?;
-        rows.push(row(name, "completed", 3, spoiled, Some(Code::StateChecksumMismatch)));
+        let changed = set(&good, pointer, value)?;
+        rows.push(row(name, "completed", 3, changed, Some(Code::StateChecksumMismatch)));
     }
-    // Consistent in themselves, but not what the entries say.
+    // Consistent in themselves, but different from the entries.
     let forged = [
         ("forged-state", "current_state", json!("COMPLETED")),
         ("forged-trace", "trace_id", json!(id(5, 0))),
@@ -89,10 +95,10 @@ pub fn checkpoints(told: &[Told]) -> Result<Value> {
         ("forged-state-of-a-run", "current_state", json!("RUNNING")),
     ];
     for (name, field, value) in forged {
-        let spoiled = set(&good, &format!("/checkpoint_state/{field}"), value)?;
-        let state = spoiled.pointer("/checkpoint_state").context("a checkpoint has a state")?;
-        let sealed = set(&spoiled, "/checkpoint_digest", json!(canon::digest(state)?))?;
-        rows.push(row(name, "completed", 3, sealed, Some(Code::StateChecksumMismatch)));
+        let changed = set(&good, &format!("/checkpoint_state/{field}"), value)?;
+        let state = changed.pointer("/checkpoint_state").context("a checkpoint has a state")?;
+        let redigested = set(&changed, "/checkpoint_digest", json!(canon::digest(state)?))?;
+        rows.push(row(name, "completed", 3, redigested, Some(Code::StateChecksumMismatch)));
     }
     rows.push(row(
         "of-a-later-entry",
@@ -112,7 +118,8 @@ pub fn checkpoints(told: &[Told]) -> Result<Value> {
     Ok(Value::Array(rows))
 }
 
-fn made(chain: &Told, at: usize) -> Result<ReplayPoint> {
+/// The replay point after the first `at` entries.
+fn replay_point(chain: &Call, at: usize) -> Result<ReplayPoint> {
     let head = chain.heads.get(at).context("the chain has that entry")?;
     let plan_id = PlanId(id(4, 10));
     let state = ReplayPointState::of(head, plan_id).context("the chain has entries")?;
@@ -137,11 +144,11 @@ fn row(name: &str, chain: &str, at: usize, checkpoint: Value, code: Option<Code>
     })
 }
 
-/// Execution states of traces, each with its digest.
-pub fn states(told: &[Told]) -> Result<Value> {
+/// Execution states of traces.
+pub fn states(calls: &[Call]) -> Result<Value> {
     let mut rows = Vec::new();
     for (name, at) in [("completed", 0), ("completed", 1), ("completed", 4), ("denied", 2)] {
-        let chain = named(told, name)?;
+        let chain = named(calls, name)?;
         let head = chain.heads.get(at).context("the chain has that entry")?;
         let state = windlass_kernel::ExecutionState::of(head, PlanId(id(4, 10)));
         debug_assert_eq!(state.schema_version, SCHEMA_VERSION);

@@ -1,4 +1,4 @@
-//! The JSON Schemas of the journal's documents, made from the kernel's types.
+//! The JSON Schemas of the journal's documents, generated from the kernel's types.
 
 use anyhow::{Context as _, Result};
 use schemars::JsonSchema;
@@ -9,12 +9,12 @@ use windlass_kernel::{
     Entry, ExecutionState, Machine, ReplayPoint, SCHEMA_VERSION, State, is_call_artifact,
 };
 
-use crate::generated::Generated;
+use crate::output::File;
 
 const FOLDER: &str = "schemas/tga/v1";
 
-/// The schema files as they should be.
-pub fn files() -> Result<Vec<Generated>> {
+/// The schema files.
+pub fn files() -> Result<Vec<File>> {
     Ok(vec![
         file::<ExecutionState>("execution_state", ExecutionState::SCHEMA_ID)?,
         file::<Entry>("execution_log_entry", Machine::Call.schema_id())?,
@@ -26,20 +26,22 @@ pub fn files() -> Result<Vec<Generated>> {
     ])
 }
 
-fn file<T: JsonSchema>(name: &str, schema_id: &str) -> Result<Generated> {
+fn file<T: JsonSchema>(name: &str, schema_id: &str) -> Result<File> {
     let path = format!("{FOLDER}/{name}.schema.json");
     let mut schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<T>();
     schema.insert("$id".to_owned(), json!(format!("https://windlass.dev/{path}")));
     schema.insert("title".to_owned(), json!(title(name)));
     let mut schema = schema.to_value();
-    close(&mut schema);
+    make_exact(&mut schema);
     keep_call_names(&mut schema)?;
     for (field, value) in [("schema_id", schema_id), ("schema_version", SCHEMA_VERSION)] {
         let pointer = format!("/properties/{field}");
         let property = schema.pointer_mut(&pointer).and_then(Value::as_object_mut);
-        property.context("the document names its schema")?.insert("const".to_owned(), json!(value));
+        property
+            .context("a document has the field of its schema")?
+            .insert("const".to_owned(), json!(value));
     }
-    Generated::json(path, &schema)
+    File::json(path, &schema)
 }
 
 /// `tool_call` as `TGA tool call`.
@@ -47,23 +49,24 @@ fn title(name: &str) -> String {
     format!("TGA {}", name.replace('_', " "))
 }
 
-/// Makes every object exact: no other fields, and all of its own, nullable ones too.
-fn close(schema: &mut Value) {
+/// Makes every object exact: all of its fields are required, nullable ones too, and there are no others.
+fn make_exact(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             if let Some(Value::Object(properties)) = map.get("properties") {
-                let required: Vec<Value> = field_order(map, properties);
+                let required = required_fields(map, properties);
                 map.insert("required".to_owned(), Value::Array(required));
                 map.insert("additionalProperties".to_owned(), json!(false));
             }
-            map.values_mut().for_each(close);
+            map.values_mut().for_each(make_exact);
         }
-        Value::Array(items) => items.iter_mut().for_each(close),
+        Value::Array(items) => items.iter_mut().for_each(make_exact),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-fn field_order(map: &Map<String, Value>, properties: &Map<String, Value>) -> Vec<Value> {
+/// All fields: those that are required already, in their order, then the others by name.
+fn required_fields(map: &Map<String, Value>, properties: &Map<String, Value>) -> Vec<Value> {
     let mut required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
     let mut missing: Vec<Value> =
         properties.keys().map(|key| json!(key)).filter(|key| !required.contains(key)).collect();
@@ -72,7 +75,7 @@ fn field_order(map: &Map<String, Value>, properties: &Map<String, Value>) -> Vec
     required
 }
 
-/// Leaves only the names that a call's documents may use.
+/// Keeps only the states and artifact types that a call's documents may have.
 fn keep_call_names(schema: &mut Value) -> Result<()> {
     let states: Vec<&str> = State::ALL
         .iter()
@@ -89,11 +92,12 @@ fn keep_call_names(schema: &mut Value) -> Result<()> {
             continue;
         }
         let choices = schema.pointer_mut(&format!("/$defs/{definition}/oneOf"));
-        let choices = choices.and_then(Value::as_array_mut).context("names are a choice")?;
+        let choices =
+            choices.and_then(Value::as_array_mut).context("a list of names is a `oneOf`")?;
         choices.retain(|choice| {
             choice.get("const").and_then(Value::as_str).is_some_and(|name| names.contains(&name))
         });
-        anyhow::ensure!(choices.len() == names.len(), "`{definition}` has lost a name");
+        anyhow::ensure!(choices.len() == names.len(), "`{definition}` lacks a name");
     }
     Ok(())
 }
@@ -105,7 +109,7 @@ mod tests {
     use jsonschema::Validator;
 
     use super::*;
-    use crate::generated::{Mode, settle};
+    use crate::output::{Mode, write_or_check};
     use crate::vectors;
 
     fn validator(name: &str) -> Validator {
@@ -131,10 +135,10 @@ mod tests {
     }
 
     #[test]
-    fn the_committed_schemas_and_vectors_are_fresh() {
-        let root = crate::root();
-        settle(&root, &files().unwrap(), Mode::Check, "schemas").unwrap();
-        settle(&root, &vectors::files().unwrap(), Mode::Check, "vectors").unwrap();
+    fn the_committed_schemas_and_vectors_are_up_to_date() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        write_or_check(root, &files().unwrap(), Mode::Check, "schemas").unwrap();
+        write_or_check(root, &vectors::files().unwrap(), Mode::Check, "vectors").unwrap();
     }
 
     #[test]
@@ -157,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_valid_exactly_where_the_vectors_say() {
+    fn the_schema_accepts_exactly_the_entries_that_the_vectors_say() {
         let (entry, machine) = (validator("execution_log_entry"), machine());
         for chain in rows(&machine, "valid_chains") {
             rows(chain, "entries").for_each(|value| entry.validate(value).unwrap());
@@ -175,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn artifacts_are_valid_and_only_whole() {
+    fn artifacts_are_valid_only_with_all_fields_and_no_others() {
         let machine = machine();
         for chain in rows(&machine, "valid_chains") {
             for artifact in rows(chain, "artifacts") {
@@ -200,8 +204,8 @@ mod tests {
         let machine = machine();
         let (state, checkpoint) = (validator("execution_state"), validator("execution_checkpoint"));
         rows(&machine, "states").for_each(|row| state.validate(row.get("state").unwrap()).unwrap());
-        // What a schema can see; the rest is for the digests.
-        let shapes = [
+        // What a schema can detect; the digests detect the rest.
+        let malformed = [
             "schema-version",
             "schema-id",
             "upper-case-digest",
@@ -213,7 +217,7 @@ mod tests {
         for row in rows(&machine, "checkpoints") {
             let name = row.get("name").unwrap().as_str().unwrap();
             let valid = checkpoint.is_valid(row.get("checkpoint").unwrap());
-            assert_eq!(valid, !shapes.contains(&name), "{name}");
+            assert_eq!(valid, !malformed.contains(&name), "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Files that are made from code and committed: written, or compared.
+//! Generated files, which are committed: writes them, or compares them with what is there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value};
 
-/// A value whose text is not longer than this stands on one line.
+/// A value whose text is not longer than this is written on one line.
 const LINE_CHARS_MAX: usize = 140;
-/// The same for an object that holds nothing nested, such as an entry.
+/// The same for an object without nested values, such as an entry.
 const FLAT_CHARS_MAX: usize = 2000;
 
-/// A file as it should be.
-pub struct Generated {
+/// A generated file.
+pub struct File {
     /// Its path below the repository's root.
     pub path: PathBuf,
     /// Its text.
@@ -24,15 +24,15 @@ pub struct Generated {
 pub enum Mode {
     /// Write those that differ.
     Write,
-    /// Fail when one differs.
+    /// Fail if one differs.
     Check,
 }
 
-impl Generated {
+impl File {
     /// A JSON file.
     ///
     /// # Errors
-    /// When the value cannot be written.
+    /// If the value cannot be serialised.
     pub fn json(path: impl Into<PathBuf>, value: &Value) -> Result<Self> {
         let mut text = String::new();
         write_json(&sorted(value), 0, &mut text)?;
@@ -41,11 +41,11 @@ impl Generated {
     }
 }
 
-/// Writes or compares `files` below `root`; `command` is what makes them.
+/// Writes or compares `files` below `root`; `command` is the command of xtask that writes them.
 ///
 /// # Errors
-/// When a file is stale and the mode is to check, or when one cannot be written.
-pub fn settle(root: &Path, files: &[Generated], mode: Mode, command: &str) -> Result<()> {
+/// If a file is stale and the mode is to check, or if one cannot be written.
+pub fn write_or_check(root: &Path, files: &[File], mode: Mode, command: &str) -> Result<()> {
     let mut stale = Vec::new();
     for file in files {
         let path = root.join(&file.path);
@@ -54,7 +54,7 @@ pub fn settle(root: &Path, files: &[Generated], mode: Mode, command: &str) -> Re
         }
         stale.push(file.path.display().to_string());
         if mode == Mode::Write {
-            let parent = path.parent().context("a generated file lies in a folder")?;
+            let parent = path.parent().context("a generated file is in a folder")?;
             fs::create_dir_all(parent)
                 .with_context(|| format!("create the folder `{}`", parent.display()))?;
             fs::write(&path, &file.text).with_context(|| format!("write `{}`", path.display()))?;
@@ -68,7 +68,7 @@ pub fn settle(root: &Path, files: &[Generated], mode: Mode, command: &str) -> Re
     Ok(())
 }
 
-/// Orders all keys, so that the bytes do not depend on how the JSON library was built.
+/// Sorts all keys, so that the bytes do not depend on the features of the JSON library.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(sorted).collect(),
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn generated_json_is_sorted_and_reads_back() {
         let value = json!({ "b": [1, { "d": null, "c": ["x".repeat(200)] }], "a": {} });
-        let file = Generated::json("x.json", &value).unwrap();
+        let file = File::json("x.json", &value).unwrap();
         assert_eq!(serde_json::from_str::<Value>(&file.text).unwrap(), value);
         assert!(file.text.starts_with("{\n  \"a\": {},\n  \"b\": [\n    1,\n"), "{}", file.text);
         assert!(file.text.ends_with("\n}\n"));

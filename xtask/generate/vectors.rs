@@ -1,5 +1,5 @@
-//! The language-neutral test vectors: made from the kernel, checked by a second implementation of
-//! the digests in the kernel's tests.
+//! The language-neutral test vectors: generated from the kernel, and checked in the kernel's tests by a
+//! second implementation of the digests.
 
 mod canonical;
 mod fixture;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use windlass_kernel::verify::Chain;
 use windlass_kernel::{ArtifactType, Digest, SCHEMA_VERSION, State};
 
-use crate::generated::Generated;
+use crate::output::File;
 
 /// The states of a call.
 const STATES: [State; 6] = [
@@ -24,7 +24,7 @@ const STATES: [State; 6] = [
     State::Denied,
 ];
 
-/// The events of a call, the state each leads to, and what it carries.
+/// The events of a call, each with the state after it and the type of its artifact.
 const EVENTS: [(&str, State, ArtifactType); 6] = [
     ("request", State::Pending, ArtifactType::ActionRequest),
     ("approve", State::Authorized, ArtifactType::SupervisorDecision),
@@ -34,9 +34,9 @@ const EVENTS: [(&str, State, ArtifactType); 6] = [
     ("failure", State::Failed, ArtifactType::ToolEffect),
 ];
 
-/// The vector files as they should be.
-pub fn files() -> Result<Vec<Generated>> {
-    let told = fixture::all()?;
+/// The vector files.
+pub fn files() -> Result<Vec<File>> {
+    let calls = fixture::calls()?;
     let machine = json!({
         "comment": "The call machine and its journal. `transitions`: whether an entry that claims \
             `from_state` -> `to_state` with `artifact_type` is allowed while the trace stands in \
@@ -55,17 +55,17 @@ pub fn files() -> Result<Vec<Generated>> {
             json!({ "event": event, "to_state": to_state, "artifact_type": artifact_type })
         }),
         "transitions": transitions(),
-        "canonical": canonical::values(&told)?,
-        "valid_chains": valid_chains(&told)?,
-        "invalid_chains": invalid::chains(&told)?,
+        "canonical": canonical::values(&calls)?,
+        "valid_chains": valid_chains(&calls)?,
+        "invalid_chains": invalid::chains(&calls)?,
         "recovery": recovery::plans(),
-        "checkpoints": recovery::checkpoints(&told)?,
-        "states": recovery::states(&told)?,
+        "checkpoints": recovery::checkpoints(&calls)?,
+        "states": recovery::states(&calls)?,
     });
     Ok(vec![
-        Generated::json("vectors/tga/state_transition_vectors.json", &machine)?,
-        Generated::json("vectors/canon/canonical_json.json", &canonical::texts()?)?,
-        Generated::json("vectors/run/events.json", &run::events()?)?,
+        File::json("vectors/tga/state_transition_vectors.json", &machine)?,
+        File::json("vectors/canon/canonical_json.json", &canonical::texts()?)?,
+        File::json("vectors/run/events.json", &run::events()?)?,
     ])
 }
 
@@ -80,7 +80,7 @@ const fn is_specified(current: Option<State>, from: State, event: &str) -> bool 
     )
 }
 
-/// Every current state, every claimed one, every event.
+/// Every combination of a current state, a claimed state and an event.
 fn transitions() -> Value {
     let mut rows = Vec::new();
     for current in std::iter::once(None).chain(STATES.map(Some)) {
@@ -100,7 +100,7 @@ fn transitions() -> Value {
     Value::Array(rows)
 }
 
-fn valid_chains(told: &[fixture::Told]) -> Result<Value> {
+fn valid_chains(calls: &[fixture::Call]) -> Result<Value> {
     let mut rows = vec![json!({
         "name": "empty",
         "comment": "a trace without entries holds",
@@ -108,10 +108,10 @@ fn valid_chains(told: &[fixture::Told]) -> Result<Value> {
         "artifacts": [],
         "expect": expect(&Chain::new()),
     })];
-    for told in told {
+    for call in calls {
         let mut chain = Chain::new();
         let mut artifacts = Vec::new();
-        for (entry, artifact) in told.entries.iter().zip(&told.artifacts) {
+        for (entry, artifact) in call.entries.iter().zip(&call.artifacts) {
             chain.push(entry);
             let bytes = artifact.to_bytes()?;
             artifacts.push(json!({
@@ -121,9 +121,9 @@ fn valid_chains(told: &[fixture::Told]) -> Result<Value> {
             }));
         }
         rows.push(json!({
-            "name": told.name,
-            "comment": told.comment,
-            "entries": told.entries,
+            "name": call.name,
+            "comment": call.comment,
+            "entries": call.entries,
             "artifacts": artifacts,
             "expect": expect(&chain),
         }));

@@ -1,19 +1,19 @@
-//! Canonical bytes: of entries and documents, and of texts that are read first.
+//! Canonical bytes: of entries and documents, and of texts that are parsed first.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use windlass_kernel::{Digest, SCHEMA_VERSION, canon};
 
-use super::fixture::Told;
+use super::fixture::Call;
 
 /// Values with their canonical bytes and digest.
-pub fn values(told: &[Told]) -> Result<Value> {
+pub fn values(calls: &[Call]) -> Result<Value> {
     let mut rows = Vec::new();
-    for told in told {
-        let entry = told.entries.last().context("a call has an entry")?;
+    for call in calls {
+        let entry = call.entries.last().context("a call has an entry")?;
         let mut value = serde_json::to_value(entry)?;
         value.as_object_mut().context("an entry is an object")?.remove("entry_digest");
-        rows.push(row(&format!("entry-{}", told.name), &value)?);
+        rows.push(row(&format!("entry-{}", call.name), &value)?);
     }
     for (name, value) in documents() {
         rows.push(row(name, &value)?);
@@ -31,7 +31,7 @@ fn row(name: &str, value: &Value) -> Result<Value> {
     }))
 }
 
-/// Bytes as lower-case hex.
+/// Formats bytes as lower-case hex.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -63,7 +63,7 @@ fn documents() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// The file of texts that are read strictly and written canonically.
+/// The file of texts that are parsed strictly and written canonically.
 pub fn texts() -> Result<Value> {
     Ok(json!({
         "comment": "JSON texts as they are read. `accepted` have these canonical bytes (RFC 8785, \
@@ -117,7 +117,7 @@ fn accepted() -> Result<Vec<Value>> {
         .collect()
 }
 
-/// What is expected of each is written here by hand, never computed.
+/// The expected codes are written by hand, never computed.
 fn refused() -> Vec<Value> {
     let deep = format!("{}{}", "[".repeat(128), "]".repeat(128));
     let text = [

@@ -1,4 +1,4 @@
-//! The events of a run: one of each kind to the byte, and in which state each may be recorded.
+//! The events of a run: the bytes of one of each kind, and the states in which each may be recorded.
 
 mod plan;
 
@@ -20,7 +20,7 @@ use plan::plan;
 const STATES: [State; 5] =
     [State::Init, State::Running, State::Checkpoint, State::Resumed, State::Terminal];
 
-/// The file as it should be.
+/// The file of events.
 pub fn events() -> Result<Value> {
     let mut events = Vec::new();
     let mut transitions = Vec::new();
@@ -59,7 +59,7 @@ fn is_specified(kind: &str, current: Option<State>) -> bool {
         "begun" => current == Some(State::Init),
         "continued" => current == Some(State::Resumed),
         "noted" => matches!(current, Some(State::Running | State::Checkpoint)),
-        // A person takes a run back from wherever it stands, its end included.
+        // A person may roll a run back in any state, after its end too.
         "rollback_begun" => current.is_some_and(|state| state != State::Init),
         "voted" | "resumed" => current == Some(State::Checkpoint),
         "ended" => current.is_some_and(|state| state != State::Terminal),

@@ -1,19 +1,19 @@
-//! Chains that must be refused. What is expected of each is written here by hand, never computed.
+//! Chains that must be refused. The expected findings are written by hand, never computed.
 
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use windlass_kernel::{Code, Digest, canon};
 
-use super::fixture::{Told, id, named};
+use super::fixture::{Call, id, named};
 
 const GAP: Code = Code::StateSequenceGap;
 const CHECKSUM: Code = Code::StateChecksumMismatch;
 const TRANSITION: Code = Code::StateInvalidTransition;
 
-/// Whether the entry at fault is refused by the schema alone.
+/// Whether the schema alone refuses the wrong entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
-    /// Each entry by itself is well formed.
+    /// Every entry is valid by itself.
     Good,
     /// The entry at this place is not.
     Bad(usize),
@@ -21,11 +21,11 @@ enum Shape {
 
 /// Collects the cases.
 struct Cases<'a> {
-    told: &'a [Told],
+    calls: &'a [Call],
     rows: Vec<Value>,
 }
 
-/// Entries as raw JSON, to be spoiled. Places count from 1, as sequence numbers do.
+/// Entries as raw JSON, to be damaged. Places count from 1, as sequence numbers do.
 #[derive(Clone)]
 struct Raw(Vec<Value>);
 
@@ -46,17 +46,18 @@ impl Raw {
         Ok(self)
     }
 
-    /// Computes the entry's digest anew.
-    fn seal(mut self, place: usize) -> Result<Self> {
+    /// Recomputes the entry's digest.
+    fn redigest(mut self, place: usize) -> Result<Self> {
         let entry = self.at(place)?.as_object_mut().context("an entry is an object")?;
         entry.remove("entry_digest");
-        // What has no canonical form keeps a digest of the right shape.
+        // An entry without a canonical form gets some well-formed digest.
         let digest = canon::digest(entry).unwrap_or(Digest::of(b"no canonical form"));
         entry.insert("entry_digest".to_owned(), json!(digest));
         Ok(self)
     }
 
-    /// Numbers, links and seals all entries from `place` on, so that only their content is wrong.
+    /// Recomputes the numbers, links and digests of all entries from `place` on, so that only their
+    /// content is wrong.
     fn relink(mut self, place: usize) -> Result<Self> {
         for at in place..=self.0.len() {
             let before = match at {
@@ -64,12 +65,12 @@ impl Raw {
                 _ => self.at(at - 1)?.get("entry_digest").cloned().unwrap_or_default(),
             };
             self = self.tamper(at, "prev_entry_digest", before)?;
-            self = self.tamper(at, "sequence_number", json!(at))?.seal(at)?;
+            self = self.tamper(at, "sequence_number", json!(at))?.redigest(at)?;
         }
         Ok(self)
     }
 
-    /// Sets fields of one entry and makes all digests right again.
+    /// Sets fields of one entry and recomputes all digests.
     fn forge(mut self, place: usize, fields: &[(&str, Value)]) -> Result<Self> {
         for (field, value) in fields {
             self = self.tamper(place, field, value.clone())?;
@@ -77,12 +78,12 @@ impl Raw {
         self.relink(place)
     }
 
-    /// Sets one field of one entry and its digest, but not the links after it.
-    fn redigest(self, place: usize, field: &str, value: Value) -> Result<Self> {
-        self.tamper(place, field, value)?.seal(place)
+    /// Sets one field of one entry and recomputes its digest, but not the links after it.
+    fn set_and_redigest(self, place: usize, field: &str, value: Value) -> Result<Self> {
+        self.tamper(place, field, value)?.redigest(place)
     }
 
-    fn checkpoint(mut self, length: usize) -> Self {
+    fn truncate(mut self, length: usize) -> Self {
         self.0.truncate(length);
         self
     }
@@ -103,7 +104,7 @@ impl Raw {
         self
     }
 
-    /// Appends an entry that claims a transition, linked and sealed as it should be.
+    /// Appends an entry that claims a transition, with correct links and digests.
     fn claim(self, from: &str, to: &str, artifact: &str) -> Result<Self> {
         let place = self.0.len() + 1;
         let fields = step(from, to, artifact);
@@ -121,7 +122,7 @@ fn step(from: &str, to: &str, artifact: &str) -> [(&'static str, Value); 3] {
 
 impl Cases<'_> {
     fn raw(&self, name: &str) -> Result<Raw> {
-        let entries = &named(self.told, name)?.entries;
+        let entries = &named(self.calls, name)?.entries;
         Ok(Raw(entries.iter().map(serde_json::to_value).collect::<Result<_, _>>()?))
     }
 
@@ -148,8 +149,8 @@ impl Cases<'_> {
 }
 
 /// The chains that must be refused.
-pub fn chains(told: &[Told]) -> Result<Value> {
-    let mut cases = Cases { told, rows: Vec::new() };
+pub fn chains(calls: &[Call]) -> Result<Value> {
+    let mut cases = Cases { calls, rows: Vec::new() };
     order(&mut cases)?;
     digests(&mut cases)?;
     transitions(&mut cases)?;
@@ -171,11 +172,16 @@ fn order(cases: &mut Cases<'_>) -> Result<()> {
         ("reordered", whole().map(|raw| raw.swap(2, 3)), 2, Good),
         ("reversed", whole().map(|raw| raw.swap(1, 4).swap(2, 3)), 1, Good),
         ("starts-at-2", whole().map(|raw| raw.drop(1)), 1, Good),
-        ("starts-at-0", whole()?.checkpoint(1).redigest(1, "sequence_number", json!(0)), 1, Bad(1)),
-        ("skips-a-number", whole()?.redigest(4, "sequence_number", json!(5)), 4, Good),
+        (
+            "starts-at-0",
+            whole()?.truncate(1).set_and_redigest(1, "sequence_number", json!(0)),
+            1,
+            Bad(1),
+        ),
+        ("skips-a-number", whole()?.set_and_redigest(4, "sequence_number", json!(5)), 4, Good),
         (
             "largest-safe-sequence-number",
-            whole()?.redigest(2, "sequence_number", json!(canon::INTEGER_MAX)),
+            whole()?.set_and_redigest(2, "sequence_number", json!(canon::INTEGER_MAX)),
             2,
             Good,
         ),
@@ -192,10 +198,10 @@ fn digests(cases: &mut Cases<'_>) -> Result<()> {
     let other = || json!(Digest::of(b"something else"));
     let whole = || cases.raw("completed");
     let rows = [
-        ("wrong-prev-digest", whole()?.redigest(2, "prev_entry_digest", other()), 2, Good),
+        ("wrong-prev-digest", whole()?.set_and_redigest(2, "prev_entry_digest", other()), 2, Good),
         (
             "first-prev-digest-is-not-zero",
-            whole()?.redigest(1, "prev_entry_digest", other()),
+            whole()?.set_and_redigest(1, "prev_entry_digest", other()),
             1,
             Good,
         ),
@@ -228,7 +234,7 @@ fn digests(cases: &mut Cases<'_>) -> Result<()> {
         ),
         (
             "tampered-then-redigested",
-            whole()?.redigest(2, "ts", json!("2026-01-01T00:00:04.035Z")),
+            whole()?.set_and_redigest(2, "ts", json!("2026-01-01T00:00:04.035Z")),
             3,
             Good,
         ),
@@ -241,7 +247,7 @@ fn digests(cases: &mut Cases<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Transitions that the table does not have, with all digests right.
+/// Transitions that the table does not have, with correct digests.
 fn transitions(cases: &mut Cases<'_>) -> Result<()> {
     use Shape::{Bad, Good};
     const REQUEST: &str = "action_request";
@@ -297,7 +303,7 @@ fn transitions(cases: &mut Cases<'_>) -> Result<()> {
     cases.add("call-becomes-a-run", run, TRANSITION, 2, Bad(2))
 }
 
-/// Entries that do not carry the id of their call.
+/// Entries without the id of their call.
 fn tool_calls(cases: &mut Cases<'_>) -> Result<()> {
     let whole = || cases.raw("completed");
     let failed = || cases.raw("failed");
@@ -316,7 +322,7 @@ fn tool_calls(cases: &mut Cases<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Entries that are not entries, with all digests as right as they can be.
+/// Malformed entries, with digests as correct as they can be.
 fn shapes(cases: &mut Cases<'_>) -> Result<()> {
     let v4 = "01890a5d-ac96-474b-bcce-b302099a8057";
     let upper = json!(Digest::of(b"body").to_string().to_uppercase());
@@ -353,7 +359,7 @@ fn shapes(cases: &mut Cases<'_>) -> Result<()> {
         ("null-state", 1, "from_state", Value::Null),
     ];
     for (name, place, field, value) in fields {
-        let raw = cases.raw("completed")?.redigest(place, field, value);
+        let raw = cases.raw("completed")?.set_and_redigest(place, field, value);
         cases.add(name, raw, CHECKSUM, u64::try_from(place)?, Shape::Bad(place))?;
     }
     for (name, place, field) in [
@@ -363,13 +369,13 @@ fn shapes(cases: &mut Cases<'_>) -> Result<()> {
         ("absent-tool-call-id-is-not-null", 1, "tool_call_id"),
         ("absent-idempotency-key-is-not-null", 1, "idempotency_key"),
     ] {
-        let raw = cases.raw("completed-read")?.without(place, field)?.seal(place);
+        let raw = cases.raw("completed-read")?.without(place, field)?.redigest(place);
         cases.add(name, raw, CHECKSUM, u64::try_from(place)?, Shape::Bad(place))?;
     }
-    let unsealed = cases.raw("completed")?.without(4, "entry_digest");
-    cases.add("missing-entry-digest", unsealed, CHECKSUM, 4, Shape::Bad(4))?;
-    // A schema cannot tell that this day does not exist.
-    let day = cases.raw("completed")?.redigest(2, "ts", json!("2026-02-30T00:00:00.000Z"));
+    let undigested = cases.raw("completed")?.without(4, "entry_digest");
+    cases.add("missing-entry-digest", undigested, CHECKSUM, 4, Shape::Bad(4))?;
+    // A schema cannot detect that this day does not exist.
+    let day = cases.raw("completed")?.set_and_redigest(2, "ts", json!("2026-02-30T00:00:00.000Z"));
     cases.add("timestamp-that-is-no-day", day, CHECKSUM, 2, Shape::Good)?;
     for (name, value) in [("entry-is-null", Value::Null), ("entry-is-text", json!("entry"))] {
         let mut raw = cases.raw("completed")?;

@@ -1,0 +1,45 @@
+//! How much random work a test does: a fixed amount in `cargo xtask check`, and ever more of it, with
+//! fresh seeds, in `cargo xtask soak`.
+
+/// Set by `cargo xtask soak`: `SCALE:SEED`.
+const VARIABLE: &str = "WINDLASS_SOAK";
+
+/// Returns how many rounds a test makes: `count`, times the scale of a soak.
+#[must_use]
+pub fn rounds(count: u32) -> u32 {
+    given().map_or(count, |(scale, _)| count.saturating_mul(scale))
+}
+
+/// Returns the seed of a test: that of a soak, or `fixed`. A test names it when it fails.
+#[must_use]
+pub fn seed(fixed: u64) -> u64 {
+    given().map_or(fixed, |(_, seed)| seed)
+}
+
+fn given() -> Option<(u32, u64)> {
+    let text = std::env::var(VARIABLE).ok()?;
+    Some(parse(&text).unwrap_or_else(|| wrong(&text)))
+}
+
+fn parse(text: &str) -> Option<(u32, u64)> {
+    let (scale, seed) = text.split_once(':')?;
+    Some((scale.parse().ok()?, seed.parse().ok()?))
+}
+
+#[expect(clippy::panic, reason = "a soak that tests nothing must not pass")]
+fn wrong(text: &str) -> ! {
+    panic!("{VARIABLE} is `{text}`, not `SCALE:SEED`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variable_has_a_scale_and_a_seed() {
+        assert_eq!(parse("3:18446744073709551615"), Some((3, u64::MAX)));
+        for wrong in ["", "3", "3:", ":7", "x:7", "-1:7"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+    }
+}
