@@ -266,12 +266,13 @@ impl Shop {
             },
             Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
         );
-        let store = GitSnapshotStore::new(
+        let snapshots = GitSnapshotStore::new(
             snapshot_root,
             project.folder.join("snapshots.git"),
             project.folder.join("blobs"),
         );
-        let checkpointer = Checkpointer::new(Arc::new(store), Arc::new(System), checkpoint_root);
+        let checkpointer =
+            Checkpointer::new(Arc::new(snapshots), Arc::new(System), checkpoint_root);
         engine = engine.with_keeper(Arc::new(checkpointer));
         if let Some(driver) = driver {
             engine = engine.with_escort(driver);

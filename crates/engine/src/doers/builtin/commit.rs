@@ -6,8 +6,8 @@ use windlass_kernel::run::{Event, Run};
 
 use super::scope::violations;
 use super::{Builtin, Deed, Job};
-use crate::engine::Prepared;
 use crate::error::EngineError;
+use crate::repository::Prepared;
 
 /// The longest first line of a commit's message.
 const TITLE_CHARS_MAX: usize = 72;
