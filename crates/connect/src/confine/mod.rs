@@ -128,7 +128,7 @@ mod tests {
         }
     }
 
-    fn text(words: Vec<OsString>) -> Vec<String> {
+    fn text(argv: Vec<OsString>) -> Vec<String> {
         argv.into_iter().map(|word| word.into_string().unwrap()).collect()
     }
 
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn protected_paths_are_bound_inside_folders_that_stay_where_they_are() {
         let launcher = Launcher::new("/bin/windlass").with_bwrap("/bin/bwrap");
-        let words = text(launcher.prefix(&confinement(Network::Closed))).join(" ");
+        let argv = text(launcher.prefix(&confinement(Network::Closed))).join(" ");
         assert!(
             argv.starts_with(
                 "/bin/bwrap --die-with-parent --dev-bind / / --bind-try /w/.git /w/.git \
@@ -154,7 +154,7 @@ mod tests {
                  --ro-bind-try /w/.git/hooks /w/.git/hooks --ro-bind-try /w/.git/a/b /w/.git/a/b \
                  -- /bin/windlass confined"
             ),
-            "{words}"
+            "{argv}"
         );
         let none = Confinement { protected: Vec::new(), ..confinement(Network::Closed) };
         assert_eq!(launcher.prefix(&none), Launcher::new("/bin/windlass").prefix(&none));
