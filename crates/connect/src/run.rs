@@ -16,9 +16,9 @@ use windlass_kernel::Digest;
 use crate::Limits;
 use crate::process::{self, ChildInput, ProcessError, ProcessGroup};
 
-/// Between the request to end and the kill.
+/// The time between `SIGTERM` and `SIGKILL`.
 const GRACE: Duration = Duration::from_secs(2);
-/// How long streams may stay open after the program's exit, in the hands of its children.
+/// How long child processes may keep the streams open after the program has exited.
 const LINGER: Duration = Duration::from_millis(500);
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -121,7 +121,7 @@ pub fn run(program: &Program<'_>) -> Result<Finished, ProcessError> {
     Ok(Finished { ending, status, stdout, stdout_digest, stderr })
 }
 
-/// A program's three streams, none of which ever blocks us.
+/// A program's three streams, all non-blocking.
 struct Pump<'a> {
     stdin: Option<ChildStdin>,
     unread: &'a [u8],
@@ -174,7 +174,7 @@ impl Pump<'_> {
         }
     }
 
-    /// Waits for the next thing to do and does it; tells whether the program has exited.
+    /// Waits until a stream is ready and handles it; returns whether the program has exited.
     fn step(
         &mut self,
         group: &ProcessGroup,
@@ -211,7 +211,7 @@ impl Pump<'_> {
         Ok(exit)
     }
 
-    /// Writes what the program takes; one that stops reading is left alone.
+    /// Writes as much input as the program accepts; a program that stops reading gets no more.
     fn feed(&mut self) {
         let Some(stdin) = &mut self.stdin else { return };
         match stdin.write(self.unread) {
@@ -222,7 +222,7 @@ impl Pump<'_> {
     }
 }
 
-/// Adds what is to be waited for and returns its place.
+/// Adds a descriptor to poll and returns its index.
 fn slot<'a>(
     fds: &mut Vec<PollFd<'a>>,
     fd: Option<BorrowedFd<'a>>,
@@ -297,7 +297,7 @@ impl Capture {
         self.bytes > self.bytes_max
     }
 
-    /// Reads once; tells whether there may be more at once.
+    /// Reads once; returns whether there may be more.
     fn read(&mut self) -> bool {
         let Some(stream) = &mut self.stream else { return false };
         let mut chunk = [0; CHUNK_BYTES];

@@ -165,7 +165,7 @@ impl Engine {
         now: &TreeId,
     ) -> Result<(RollbackPlan, TreeId), EngineError> {
         let store = self.checkpointer()?.store();
-        // The changes of a phase that was interrupted cannot be told from those of people.
+        // Changes since the start of an interrupted phase count as the run's own: who made them is not known.
         let interrupted = run.phases.iter().any(|state| state.status == PhaseStatus::Running)
             && run.head.state == Some(State::Running);
         let since = match &run.tree {

@@ -33,7 +33,7 @@ fn exited(code: i32, stdout: &str, stderr: &str) -> Value {
 }
 
 #[test]
-fn output_and_exit_are_told() {
+fn output_and_exit_are_reported() {
     let reply = sh("printf one; printf two >&2", Path::new("/"), PATIENT);
     assert_eq!(success(reply), exited(0, "one", "two"));
 }
@@ -53,7 +53,7 @@ fn a_bad_exit_is_the_tools_own_failure() {
 }
 
 #[test]
-fn a_signal_is_told() {
+fn a_signal_is_reported() {
     let reply = sh("kill -USR1 $$", Path::new("/"), PATIENT);
     let (_, result) = failure(reply, Code::ToolFailed, Certainty::Ran);
     let expected = json!({ "exit_code": null, "signal": 10, "stdout": "", "stderr": "" });
@@ -108,7 +108,7 @@ fn input_is_given_whole_or_not_at_all() {
     let Target::Command { stdin, .. } = &mut target else { panic!() };
     *stdin = Some(text.clone());
     assert_eq!(success(run(&target, PATIENT))["stdout"], text);
-    // One that does not read it is no failure.
+    // A command that does not read its input does not fail.
     let Target::Command { argv, .. } = &mut target else { panic!() };
     *argv = vec!["true".to_owned()];
     assert_eq!(success(run(&target, PATIENT)), exited(0, "", ""));
@@ -124,7 +124,7 @@ fn the_environment_is_clean() {
     let result = success(run(&target, PATIENT));
     let lines: Vec<_> = result["stdout"].as_str().unwrap().lines().collect();
     assert!(lines.contains(&"WANTED=yes") && lines.contains(&"HOME=/nowhere"), "{lines:?}");
-    // Cargo sets many for a test. Where tools lie is passed on.
+    // Cargo sets many for a test. Toolchain variables are passed on.
     assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO_PKG_")));
     for line in lines {
         let name = line.split('=').next().unwrap();

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of the tests.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use windlass_connect::{Certainty, Job, Limits, Reply, Target};
 use windlass_kernel::{Code, RiskLevel};
 
-/// Long enough for anything that ends at all.
+/// Long enough for everything that ends.
 pub const PATIENT: Limits =
     Limits { timeout: Duration::from_secs(60), output_bytes_max: 1024 * 1024 };
 
@@ -47,7 +47,7 @@ pub fn failure(reply: Reply, code: Code, certainty: Certainty) -> (String, Optio
     }
 }
 
-/// Whether a process runs; one that only waits to be reaped by a stranger does not.
+/// Whether a process runs; a zombie does not.
 pub fn is_alive(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().next());

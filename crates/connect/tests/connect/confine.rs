@@ -1,4 +1,4 @@
-//! Commands that must be confined, without a launcher that does it.
+//! Commands that must be confined, without a working launcher.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use windlass_kernel::Code;
 
 use crate::common::{self, failure};
 
-/// Runs a command that leaves a mark, with these connectors.
+/// Runs a command that creates a file, with these connectors.
 fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
     let folder = tempfile::tempdir().unwrap();
     let target = Target::Command {
@@ -40,7 +40,7 @@ fn without_a_launcher_nothing_runs() {
     let with = |launcher: &str| Connectors::new().with_launcher(Launcher::new(launcher));
     let message = refused(&with("/no/such/launcher"), touch, Code::SandboxUnavailable);
     assert!(message.contains("/no/such/launcher"), "{message}");
-    // Whatever does not prove itself is none, whether it says that it did well or not.
+    // A program that sends no report is not a launcher, whatever its exit code.
     for other in ["true", "false", "echo"] {
         let message = refused(&with(other), touch, Code::SandboxUnavailable);
         assert!(message.contains("could not be confined"), "{message}");
@@ -50,7 +50,7 @@ fn without_a_launcher_nothing_runs() {
 }
 
 #[test]
-fn what_is_no_command_is_told_as_it_is_without_a_launcher() {
+fn an_invalid_command_fails_as_it_does_without_a_launcher() {
     let connectors = Connectors::new().with_launcher(Launcher::new("true"));
     refused(&connectors, &[], Code::ToolServerUnavailable);
     refused(&connectors, &["touch", "nul\0byte"], Code::ToolServerUnavailable);

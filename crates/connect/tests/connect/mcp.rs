@@ -122,7 +122,7 @@ fn succeeds(over: Over) {
     assert_eq!(result, expected);
 }
 
-fn tells_key_and_call_id(over: Over) {
+fn sends_key_and_call_id(over: Over) {
     let bench = Bench::new(over, &["--honour-keys"]);
     let args = json!({ "text": "hello" });
     let job = Job { idempotency_key: Some("key-1"), ..common::job(&bench.target, "add", &args) };
@@ -192,7 +192,7 @@ fn bounds_the_result(over: Over) {
     let bench = Bench::new(over, &[]);
     let fits = success(bench.call("huge", &json!({ "bytes": 1_000_000 })));
     assert_eq!(fits["content"][0]["text"].as_str().unwrap().len(), 1_000_000);
-    // Within what a message may be, beyond what a message may be.
+    // Just within the limit of a message, and just beyond it.
     for bytes in [1_048_576, 6_000_000] {
         let reply = bench.call("huge", &json!({ "bytes": bytes }));
         failure(reply, Code::ToolOutputTooLarge, Certainty::Unknown);
@@ -223,7 +223,7 @@ fn refuses_a_riskier_tool(over: Over) {
 
 fn shares_one_connection(over: Over) {
     let bench = Bench::new(over, &[]);
-    // Nobody is answered before all have come to the same process.
+    // No call is answered before all have reached the same process.
     std::thread::scope(|scope| {
         for _ in 0..20 {
             scope.spawn(|| success(bench.call("meet", &json!({ "calls": 20 }))));
@@ -244,7 +244,7 @@ fn reconnects_to_a_new_server(over: Over) {
     let old = bench.pid();
     bench.kill(&old);
     if over != Over::Stdio {
-        // In the same place, without any memory of us.
+        // At the same address, without the old sessions.
         let Target::McpHttp { url, .. } = &bench.target else { panic!() };
         let port = url.trim_end_matches("/mcp").rsplit(':').next().unwrap();
         let server = example_binary("test_server").display().to_string();
@@ -323,7 +323,7 @@ macro_rules! tests {
 
 tests! {
     succeeds,
-    tells_key_and_call_id,
+    sends_key_and_call_id,
     reports_the_tools_failure,
     refuses_an_unknown_tool,
     times_out,

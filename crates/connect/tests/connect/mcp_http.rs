@@ -1,4 +1,4 @@
-//! HTTP servers that are not what they should be.
+//! Faulty HTTP servers.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +22,7 @@ fn call(target: &Target) -> Reply {
     Connectors::new().perform(&common::job(target, "t", &json!({})))
 }
 
-/// A server that answers each request as it is told to, and keeps what it was asked.
+/// A server with scripted answers, which records the requests.
 struct Fake {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -43,7 +43,7 @@ impl Fake {
                         let message = serde_json::from_slice(&body).unwrap_or(Value::Null);
                         let method = message["method"].as_str().unwrap_or("none").to_owned();
                         log.lock().unwrap().push(format!("{method}\n{head}"));
-                        // The client may hang up on a long answer.
+                        // The client may close the connection during a long answer.
                         let answer = answer(&message);
                         let _ = (&stream).write_all(&answer);
                         if answer.is_empty() {
@@ -93,7 +93,7 @@ fn json_answer(message: &Value, result: &Value) -> Vec<u8> {
     http("200 OK", "Content-Type: application/json\r\nMcp-Session-Id: s-1\r\n", &answer.to_string())
 }
 
-/// A good server up to the tool call, which is answered by `answer`.
+/// A correct server up to the tool call, which is answered by `answer`.
 fn good_until_call(answer: impl Fn(&Value) -> Vec<u8> + Send + Sync + 'static) -> Fake {
     Fake::new(move |message| match message["method"].as_str() {
         Some("initialize") => {

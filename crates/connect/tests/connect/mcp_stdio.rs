@@ -1,4 +1,4 @@
-//! MCP servers that are shell scripts: what no decent server does.
+//! Faulty MCP servers, as shell scripts.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ use windlass_kernel::Code;
 
 use crate::common::{self, PATIENT, eventually, failure, is_alive, success};
 
-/// Reads a request and answers it; shakes hands; lists one tool.
+/// Answers the handshake and lists one tool.
 const PRELUDE: &str = r#"
     answer() {
         read -r line || exit 0
@@ -172,7 +172,7 @@ fn a_changed_tool_list_is_asked_for_again() {
 }
 
 #[test]
-fn a_time_out_is_told_to_the_server() {
+fn the_server_is_notified_of_a_time_out() {
     let dir = tempfile::tempdir().unwrap();
     let target =
         script("hello; tools; read -r call; read -r line; echo \"$line\" > told; cat", dir.path());
@@ -189,7 +189,7 @@ fn a_time_out_is_told_to_the_server() {
 #[test]
 fn a_server_that_hangs_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
-    // The first server goes deaf, the second does its work.
+    // The first server stops reading, the second works.
     let text = "hello; tools
         if mkdir first 2>/dev/null; then echo $$ > pid; exec sleep 1000; fi
         answer \"$done\"; cat";

@@ -323,7 +323,7 @@ fn check_name(workspace: &Workspace, path: &[u8]) -> Result<(), SnapshotError> {
             return Err(SnapshotError::File {
                 operation: "capture",
                 path: path_of(path),
-                cause: "git reserves this name".to_owned(),
+                cause: "git keeps this name for itself".to_owned(),
             });
         }
     }

@@ -1,4 +1,4 @@
-//! Whatever happens to a file is found and named.
+//! Every damage to a blob file is found and reported.
 
 use std::io::Read as _;
 
@@ -9,7 +9,7 @@ use windlass_workspace::{BlobHeader, HEADER_BYTES, HashingStream, encoder};
 
 use crate::{file_of, noise, store};
 
-/// Every way of reading must fail, naming the content, and `check` must go on to the next one.
+/// Every way of reading must fail, naming the blob, and `check` must go on to the next one.
 #[track_caller]
 fn assert_found(blobs: &BlobStore, digest: &Digest, what: &str) {
     let bystander = blobs.put_bytes(b"a bystander").unwrap().digest;
@@ -81,7 +81,7 @@ proptest! {
     }
 }
 
-/// A stored form that holds in itself, of whatever length it claims.
+/// A blob file with valid digests whose header claims this length.
 fn forged(content: &[u8], claimed: u64) -> Vec<u8> {
     let mut encoder = encoder(HashingStream::new(Vec::new())).unwrap();
     std::io::Write::write_all(&mut encoder, content).unwrap();

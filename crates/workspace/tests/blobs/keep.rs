@@ -1,4 +1,4 @@
-//! What is put is kept, once, and can be read, listed and removed.
+//! Blobs are stored once, and can be read, listed and removed.
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;

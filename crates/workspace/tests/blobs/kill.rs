@@ -1,4 +1,4 @@
-//! A process that dies while it puts.
+//! A process that dies while it stores a blob.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use crate::{files, noise};
 
 const FOLDER: &str = "WINDLASS_TEST_BLOBS";
 
-/// Gives noise, and says so when half of it was given; then it waits for ever.
+/// Gives random bytes, and prints a line when half of them were given; then it blocks.
 struct Stuck {
     content: Vec<u8>,
     at: usize,
@@ -56,7 +56,7 @@ fn nothing_half_written_gets_a_final_name() {
     assert!(output.lines().map_while(Result::ok).any(|line| line == "half"));
     let writing = || files(&path).len() - 1;
     assert_eq!(writing(), 1, "the child writes");
-    // While it lives, nobody sweeps its file away.
+    // While it lives, its temporary file is not removed.
     drop(BlobStore::open(&path).unwrap());
     assert_eq!(writing(), 1);
     child.kill().unwrap();

@@ -1,4 +1,4 @@
-//! The store of contents: what is put is what is read, and nothing else ever is.
+//! The blob store: a blob that was stored is read back, and no other bytes ever are.
 
 #![expect(
     clippy::unwrap_used,
@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 use windlass_kernel::Digest;
 use windlass_workspace::BlobStore;
 
-/// A store in a folder of its own, which lives as long as the first part.
+/// A store in a temporary folder, which exists as long as the first value.
 fn store() -> (tempfile::TempDir, BlobStore) {
     let folder = tempfile::tempdir().unwrap();
     let blobs = BlobStore::open(folder.path().join("blobs")).unwrap();
     (folder, blobs)
 }
 
-/// Where a content lies.
+/// The path of a blob.
 fn file_of(blobs: &BlobStore, digest: &Digest) -> PathBuf {
     let hex = digest.to_string();
     let (folder, rest) = hex.split_at(2);

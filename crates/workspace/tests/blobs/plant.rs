@@ -1,4 +1,4 @@
-//! What somebody plants in the folder is not followed.
+//! Links that are planted in the folder are not followed.
 
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn a_link_in_the_place_of_a_content_is_not_read() {
     let error = blobs.read(&digest, 6).unwrap_err();
     assert_eq!(error.code(), Code::BlobCorrupt, "{error}");
     assert_eq!(blobs.check().unwrap().errors.len(), 1);
-    // Putting replaces the link, not what it points at.
+    // Storing replaces the link, not its target.
     std::fs::write(&elsewhere, b"untouched").unwrap();
     assert!(blobs.put_bytes(b"secret").unwrap().is_new);
     assert_eq!(blobs.read(&digest, 6).unwrap(), b"secret");

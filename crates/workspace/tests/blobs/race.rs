@@ -1,4 +1,4 @@
-//! Many at once.
+//! Many writers at once.
 
 use std::sync::Barrier;
 
@@ -18,7 +18,7 @@ fn many_threads_put_the_same_and_others() {
             let (path, contents, barrier) = (&path, &contents, &barrier);
             scope.spawn(move || {
                 barrier.wait();
-                // A handle of its own, as another process would have: opening sweeps.
+                // A handle of its own, as another process would have: opening removes temporary files.
                 let blobs = BlobStore::open(path).unwrap();
                 for turn in 0..16 {
                     let content = &contents[(thread * turn) % 8];

@@ -1,4 +1,4 @@
-//! Commits of our own.
+//! Commits and refs.
 
 use std::fs;
 use std::path::Path;

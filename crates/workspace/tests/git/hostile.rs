@@ -1,4 +1,4 @@
-//! Repositories that mean no good.
+//! Hostile repositories.
 
 use windlass_workspace::{Git, GitCause};
 
@@ -28,7 +28,7 @@ fn a_broken_index_is_an_error() {
     let repository = Repository::new();
     repository.file(".git/index", "garbage");
     assert!(repository.ours().status().is_err());
-    // Ours is made afresh.
+    // Our index is a new one.
     repository.ours().tree_of_worktree().unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! The git work of runs, on real repositories.
+//! Git operations on real repositories.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod commit;

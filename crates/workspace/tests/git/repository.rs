@@ -13,7 +13,7 @@ pub struct Repository {
     folder: TempDir,
 }
 
-/// A name that no text can be.
+/// A name that is not UTF-8.
 pub fn hostile_names() -> [&'static OsStr; 6] {
     [
         OsStr::new("with space"),
@@ -86,7 +86,7 @@ impl Repository {
         assert_eq!(self.git(&["status", "--porcelain"]), "");
     }
 
-    /// Writes an executable hook of every kind that could run, each of which fails and leaves a mark.
+    /// Writes an executable hook of every kind that could run, each of which fails and creates a file.
     pub fn failing_hooks(&self) {
         for name in [
             "pre-commit",

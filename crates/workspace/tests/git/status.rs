@@ -1,4 +1,4 @@
-//! Where we are, and whether it is clean.
+//! The current commit and branch, and the status.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -129,7 +129,7 @@ fn ignored_files_do_not_count() {
     repository.file(".gitignore", "target\n");
     repository.commit();
     repository.file("target/x", "");
-    // As our own folder does it.
+    // As the folder `.windlass` does it.
     repository.file(".windlass/.gitignore", "*\n");
     repository.file(".windlass/windlass.db", "");
     assert_eq!(repository.ours().status().unwrap(), WorktreeStatus::Clean);
@@ -159,7 +159,7 @@ fn reading_changes_no_file_of_the_repository() {
     repository.file("a", "changed\n");
     let index = repository.path().join(".git/index");
     let before = (fs::read(&index).unwrap(), fs::metadata(&index).unwrap().modified().unwrap());
-    // Somebody else holds the index: reading needs no lock.
+    // Another process has locked the index: reading needs no lock.
     repository.file(".git/index.lock", "");
     let git = repository.ours();
     dirty(&git);

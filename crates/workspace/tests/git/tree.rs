@@ -1,4 +1,4 @@
-//! The work tree as a tree, and what it changes.
+//! The work tree as a tree, and its difference to a base.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -127,7 +127,7 @@ fn equal_changes_have_equal_digests() {
 #[test]
 fn a_huge_file_is_digested_without_being_kept() {
     let repository = Repository::new();
-    // More than what git may say otherwise.
+    // More than the output limit of other commands.
     let file = fs::File::create(repository.path().join("huge")).unwrap();
     file.set_len(100 * 1024 * 1024).unwrap();
     let (git, base) = (repository.ours(), head(&repository));

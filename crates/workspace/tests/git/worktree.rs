@@ -1,4 +1,4 @@
-//! Work trees beside the user's own.
+//! Additional work trees.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -42,13 +42,13 @@ fn a_run_works_in_its_own_tree_and_its_commit_stays() {
     git.worktree_remove(&path, OnChanges::Refuse).unwrap();
     assert!(!path.exists());
     assert_eq!(git.resolve(BRANCH).unwrap(), Some(commit.clone()));
-    // The user's own work tree was not touched, and the branch goes on from where it is.
+    // The user's own work tree was not touched, and the branch keeps its commits.
     assert_eq!(repository.head(), base);
     assert_eq!(git.worktree_add(&path, BRANCH, &base).unwrap(), commit);
 }
 
 #[test]
-fn changes_are_lost_only_when_told() {
+fn changes_are_discarded_only_on_request() {
     let repository = Repository::new();
     let (git, path) = (repository.ours(), repository.beside("w"));
     git.worktree_add(&path, BRANCH, &repository.head()).unwrap();
@@ -61,7 +61,7 @@ fn changes_are_lost_only_when_told() {
 }
 
 #[test]
-fn what_is_not_ours_is_left_alone() {
+fn other_folders_are_left_alone() {
     let repository = Repository::new();
     let (git, base) = (repository.ours(), repository.head());
     let taken = repository.beside("taken");
@@ -84,7 +84,7 @@ fn what_is_not_ours_is_left_alone() {
     repository.git(&["worktree", "lock", "--reason", "mine", path.to_str().unwrap()]);
     git.worktree_remove(&path, OnChanges::Discard).unwrap_err();
     assert!(path.join("a").exists());
-    // One whose link to the repository somebody deleted.
+    // One whose link to the repository was deleted.
     repository.git(&["worktree", "unlock", path.to_str().unwrap()]);
     fs::remove_file(path.join(".git")).unwrap();
     git.worktree_add(&path, BRANCH, &base).unwrap_err();

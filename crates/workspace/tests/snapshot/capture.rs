@@ -1,4 +1,4 @@
-//! What is captured, and what the index between captures may and may not do.
+//! Captures, and the private index between them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::world::{KINDS, Kind, World, git_in};
 fn names(world: &World, tree: &TreeId) -> Vec<String> {
     let empty = World::new(world.kind).capture("empty");
     let snapshots = world.open();
-    // The empty tree is known to every git.
+    // Every git has the empty tree.
     let changes = snapshots.changes(&empty, tree).unwrap();
     changes.into_iter().map(|change| change.path.to_str().unwrap().to_owned()).collect()
 }
@@ -64,7 +64,7 @@ fn what_the_user_tracks_is_captured_though_it_is_ignored() {
         git_in(&world.path(), &["add", "-f", "ignored-1"]);
         let one = world.capture("x");
         assert_eq!(names(&world, &one), [".gitignore", "ignored-1"]);
-        // Gone and come again.
+        // Removed and created again.
         world.remove("ignored-1");
         assert_eq!(names(&world, &world.capture("x")), [".gitignore"]);
         world.write("ignored-1", "1");
@@ -146,7 +146,7 @@ fn an_index_that_names_another_content_is_not_believed() {
     let world = World::new(Kind::Repository);
     world.write("a", "1");
     world.write("b", "2");
-    // Old enough for git to believe its times.
+    // Old enough for git to trust its times.
     let long_ago = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1 << 30);
     let file = fs::File::options().write(true).open(world.path().join("a")).unwrap();
     file.set_modified(long_ago).unwrap();

@@ -1,4 +1,4 @@
-//! Damage is found and named; the rest still works.
+//! Damage is found and reported; the rest still works.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use windlass_workspace::{Damage, DamagedSnapshot, RestoreMode, SnapshotError};
 
 use crate::world::{KINDS, Kind, World};
 
-/// What becomes of an object's file.
+/// How an object's file is damaged.
 type Way = fn(Vec<u8>) -> Option<Vec<u8>>;
 
 fn object(world: &World, id: &str) -> PathBuf {
@@ -78,7 +78,7 @@ fn a_content_in_another_ones_place_is_found() {
     let (before, after) = (change.before.unwrap().object, change.after.unwrap().object);
     let path = object(&world, &before);
     fs::remove_file(&path).unwrap();
-    // Well packed, of the right size, but not what its name says.
+    // Well compressed, of the right size, but it does not match its id.
     fs::copy(object(&world, &after), path).unwrap();
     let fault = DamagedSnapshot { reference: "1".into(), damage: Damage::Object(before) };
     assert_eq!(world.open().check().unwrap(), [fault]);

@@ -7,7 +7,7 @@ use windlass_workspace::{ChangeKind, Entry, EntryMode, PathChange};
 use crate::world::{KINDS, Kind, World};
 
 #[test]
-fn every_kind_of_change_is_told() {
+fn every_kind_of_change_is_reported() {
     for kind in KINDS {
         let world = World::new(kind);
         for name in ["gone", "modified", "mode", "type", "same"] {

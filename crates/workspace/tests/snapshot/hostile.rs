@@ -1,4 +1,4 @@
-//! Workspaces that mean no good, and folders that cannot be changed.
+//! Hostile workspaces, and folders that cannot be changed.
 
 use std::fs;
 use std::os::unix::fs::{chown, symlink};
@@ -9,7 +9,7 @@ use windlass_workspace::{RestoreMode, SnapshotError};
 use crate::kill::{Role, child};
 use crate::world::{KINDS, Kind, World, git_in};
 
-/// Nobody's number.
+/// The user id of `nobody`.
 const NOBODY: u32 = 65_534;
 
 #[test]
@@ -153,13 +153,13 @@ fn a_path_that_git_cannot_hold_fails_and_is_named() {
     assert_eq!(world.open().references().unwrap(), []);
 }
 
-/// Runs a restore as nobody, which may do less than we.
+/// Runs a restore as the user `nobody`.
 fn as_nobody(world: &World, from: &str, to: &str) -> String {
     let role = Role { from, to, user: Some(NOBODY) };
     let output = child(world, &role).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = told.lines().find_map(|line| line.strip_prefix('@'));
-    line.unwrap_or_else(|| panic!("{told}{}", String::from_utf8_lossy(&output.stderr))).to_owned()
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = stdout.lines().find_map(|line| line.strip_prefix('@'));
+    line.unwrap_or_else(|| panic!("{stdout}{}", String::from_utf8_lossy(&output.stderr))).to_owned()
 }
 
 fn give_to_nobody(path: &Path) {
@@ -171,7 +171,7 @@ fn give_to_nobody(path: &Path) {
     }
 }
 
-/// Only root can give files away; without it nobody else is there to be refused.
+/// Whether the test can change owners: only root can, and without it no operation is refused.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -190,8 +190,8 @@ fn a_folder_that_cannot_be_changed_is_refused_before_anything_is_touched() {
     let two = world.capture("two");
     give_to_nobody(&world.root());
     world.mode("locked", 0o555);
-    let told = as_nobody(&world, two.as_str(), one.as_str());
-    assert_eq!(told, "cannot change `locked/b`: permission denied");
+    let message = as_nobody(&world, two.as_str(), one.as_str());
+    assert_eq!(message, "cannot change `locked/b`: permission denied");
     for name in ["a", "locked/b"] {
         assert_eq!(fs::read(world.path().join(name)).unwrap(), b"2");
     }
@@ -200,7 +200,7 @@ fn a_folder_that_cannot_be_changed_is_refused_before_anything_is_touched() {
 }
 
 #[test]
-fn a_failure_half_way_is_told_and_finished_later() {
+fn a_failure_half_way_is_reported_and_finished_later() {
     if !is_root() {
         return;
     }
@@ -214,14 +214,14 @@ fn a_failure_half_way_is_told_and_finished_later() {
     }
     let two = world.capture("two");
     give_to_nobody(&world.root());
-    // Everybody may write here, but only the owner may replace a file.
+    // All users may write here, but only the owner may replace a file.
     let locked = world.path().join("sticky");
     chown(&locked, Some(0), Some(0)).unwrap();
     chown(locked.join("b"), Some(0), Some(0)).unwrap();
     world.mode("sticky", 0o1777);
-    let told = as_nobody(&world, two.as_str(), one.0.as_str());
+    let message = as_nobody(&world, two.as_str(), one.0.as_str());
     let expected = "the restore stopped at `sticky/b` after 1 paths: Operation not permitted";
-    assert!(told.starts_with(expected), "{told}");
+    assert!(message.starts_with(expected), "{message}");
     let read = |name: &str| fs::read(world.path().join(name)).unwrap();
     assert_eq!((read("a"), read("sticky/b"), read("z")), (b"1".into(), b"2".into(), b"2".into()));
     give_to_nobody(&world.root());

@@ -1,4 +1,4 @@
-//! Death by SIGKILL in the middle of restores: going on gives exactly the snapshot.
+//! Restores that are killed with SIGKILL: continuing gives exactly the snapshot.
 
 use std::fs;
 use std::io::Write;
@@ -22,14 +22,14 @@ const FILES: usize = 60;
 /// How many restores are killed.
 const ROUNDS: usize = 16;
 
-/// What a child process is to restore, and as whom.
+/// What a child process restores, and as which user.
 pub struct Role<'a> {
     pub from: &'a str,
     pub to: &'a str,
     pub user: Option<u32>,
 }
 
-/// This test program once more, to restore something.
+/// Starts this test program again, to run a restore.
 pub fn child(world: &World, role: &Role<'_>) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
@@ -49,7 +49,7 @@ pub fn child(world: &World, role: &Role<'_>) -> Command {
     command
 }
 
-/// Not a test of its own: what the children of other tests run.
+/// Not a test: the child processes of other tests run it.
 #[test]
 fn plays_its_role() {
     let path = |name| std::env::var_os(name).map(PathBuf::from);
@@ -89,12 +89,12 @@ fn states(world: &World) -> [Things; 2] {
     [one, world.things()]
 }
 
-/// What tells one state of a path from another: nothing, or which file it is.
+/// The inode of a path, to notice that its file was replaced.
 fn which(path: &Path) -> Option<u64> {
     fs::symlink_metadata(path).ok().map(|found| found.ino())
 }
 
-/// Begins a restore and kills it as soon as a path has changed, or it has ended.
+/// Starts a restore and kills it as soon as a path has changed, or it has ended.
 fn kill_at(world: &World, role: &Role<'_>, path: &Path) {
     let before = which(path);
     let mut child = child(world, role).spawn().unwrap();

@@ -43,7 +43,7 @@ fn changes_that_fit_are_put_together() {
 #[test]
 fn changes_that_do_not_fit_are_marked() {
     let world = World::new(Kind::Repository);
-    // None of these may decide it.
+    // None of these may change the result.
     world.write(".gitattributes", "* merge=odd\na merge=union -text\n");
     world.git(&["config", "merge.odd.driver", "touch ran; exit 0"]);
     world.git(&["config", "merge.default", "union"]);

@@ -1,4 +1,4 @@
-//! What a restore touches, what it refuses, and how it says so.
+//! What a restore changes, what it refuses, and its errors.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -55,7 +55,7 @@ fn only_what_differs_is_touched() {
         assert_eq!(fs::read(world.path().join("same")).unwrap(), b"edited meanwhile");
         assert_eq!(fs::read(world.path().join("foreign")).unwrap(), b"x");
         assert_eq!(empty_folders(&world.path()), paths(&[]));
-        // Once more there is nothing to do.
+        // A second restore has nothing to do.
         let again = world.open().restore(&world.path(), &from, &to, RestoreMode::First).unwrap();
         assert_eq!(again, Restored::default());
     }
@@ -87,7 +87,7 @@ fn what_was_changed_since_is_never_overwritten() {
 }
 
 #[test]
-fn what_is_in_the_way_is_named() {
+fn files_in_the_way_are_named() {
     let world = World::new(Kind::Folder);
     world.write(".gitignore", "/ignored\n*.log\n/folder/deep/x\n");
     let from = world.capture("from");
@@ -185,7 +185,7 @@ fn what_a_power_failure_left_is_put_aside() {
         assert_eq!(read("a").unwrap(), b"");
         assert_eq!(read("gone").unwrap(), b"torn");
         assert_eq!(read("b"), None);
-        // With nothing torn, nothing is put aside.
+        // With nothing torn, nothing is backed up.
         let whole = RestoreMode::Resume { backup: "run/none" };
         snapshots.restore(&world.path(), &to.0, &from, whole).unwrap();
         assert!(snapshots.references().unwrap().iter().all(|(name, _)| name != "run/none"));
@@ -210,7 +210,7 @@ fn what_cannot_be_put_aside_is_refused_even_then() {
 #[test]
 fn a_large_file_goes_through() {
     let world = World::new(Kind::Repository);
-    // More than git may say at once otherwise.
+    // More than the output limit of other commands.
     let size = 80 * 1024 * 1024;
     world.write("large", "");
     let small = world.capture("small");

@@ -45,7 +45,7 @@ impl Content {
     }
 }
 
-/// Few places, so that files, links and folders take each other's.
+/// Few paths, so that files, links and folders replace each other.
 fn places() -> Vec<PathBuf> {
     let mut places: Vec<PathBuf> = [
         "a",
@@ -96,7 +96,7 @@ fn edits() -> impl Strategy<Value = Vec<Edit>> {
     prop::collection::vec(edit, 1..8)
 }
 
-/// Makes the edit, or leaves it where the file system would not have it.
+/// Makes the edit, unless the file system refuses it.
 fn perform(world: &World, edit: &Edit) {
     let places = places();
     let at = |place: &usize| world.path().join(&places[*place]);
@@ -135,7 +135,7 @@ fn perform(world: &World, edit: &Edit) {
     }
 }
 
-/// Makes room: removes what is at a path, and every file or link that stands where a folder must be.
+/// Removes what is at a path, and every file or link where a folder must be.
 fn clear(world: &World, place: &Path) {
     let mut above: Vec<&Path> = place.ancestors().collect();
     above.reverse();
@@ -148,7 +148,7 @@ fn clear(world: &World, place: &Path) {
     }
 }
 
-/// Settings and attributes that would change contents if they counted.
+/// Settings and attributes that would change files if they applied.
 fn disturb(world: &World) {
     world.write(".gitignore", "ignored*\n");
     if world.kind == Kind::Folder {

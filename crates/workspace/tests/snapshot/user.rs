@@ -1,4 +1,4 @@
-//! The user's repository: what we leave alone, and what they may do to it.
+//! The user's repository: what is never changed, and what the user may do to it.
 
 use std::fs;
 
@@ -77,7 +77,7 @@ fn what_was_pruned_after_it_was_forgotten_is_captured_anew() {
     let tree = world.capture("x");
     world.open().delete_reference("x").unwrap();
     world.git(&["gc", "-q", "--prune=now"]);
-    // The index still believes in the contents.
+    // The private index still names objects that were pruned.
     assert_eq!(world.capture("y"), tree);
     assert_eq!(world.open().check().unwrap(), []);
     world.open().delete_reference("y").unwrap();
@@ -139,7 +139,7 @@ fn work_trees_share_what_they_keep() {
     let main = snapshots.capture(&world.project(), "main").unwrap().tree;
     let found = snapshots.references().unwrap();
     assert_eq!(found, [("beside".to_owned(), beside.clone()), ("main".to_owned(), main.clone())]);
-    // One can be brought to what the other has.
+    // One can be restored to the snapshot of the other.
     snapshots.restore(&world.path(), &beside, &main, RestoreMode::First).unwrap();
     assert_eq!(fs::read(world.path().join("a")).unwrap(), b"2");
 }

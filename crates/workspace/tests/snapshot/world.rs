@@ -1,4 +1,4 @@
-//! A folder with a project in it, and a walker that sees what is really there.
+//! A temporary project, and a walk over the files that it really has.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,7 +10,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use windlass_workspace::{RestoreMode, Snapshots, TreeId};
 
-/// In what kind of folder a workspace is.
+/// The kind of folder that a workspace is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Repository,
@@ -110,7 +110,7 @@ impl World {
         git_in(&self.project(), arguments)
     }
 
-    /// All files and links of the workspace but those of repositories and of ours.
+    /// All files and links of the workspace, without repositories and `.windlass`.
     pub fn things(&self) -> Things {
         let mut things = Things::new();
         walk(&self.path(), Path::new(""), &mut things);
@@ -153,7 +153,7 @@ fn walk(folder: &Path, name: &Path, things: &mut Things) {
         }
         let found = fs::symlink_metadata(entry.path()).unwrap();
         if found.is_dir() {
-            // What is in a repository of its own is none of ours.
+            // A nested repository is not part of the workspace.
             if fs::symlink_metadata(entry.path().join(".git")).is_err() {
                 walk(&entry.path(), &inner, things);
             }
