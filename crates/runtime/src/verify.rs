@@ -7,7 +7,7 @@ use windlass_kernel::{
     ArtifactType, Call, ChainError, Digest, Entry, Head, Link, Links, Machine, Reserved, State,
     TraceId, is_call_artifact,
 };
-use windlass_store::{Store, StoreError, TraceState, Unreserved, Visitor};
+use windlass_store::{KeyMismatch, Store, StoreError, TraceState, Visitor};
 
 use crate::gateway::slot_of;
 
@@ -55,14 +55,14 @@ pub fn verify(
         report: Verification::default(),
         current: None,
         open: Vec::new(),
-        unreserved: Vec::new(),
+        key_mismatches: Vec::new(),
         buffer: Vec::with_capacity(1024),
         progress,
     };
     store.scan(&mut verifier)?;
     verifier.finish();
-    let Verifier { mut report, open, unreserved, .. } = verifier;
-    for Unreserved { trace_id, sequence_number, reason } in unreserved {
+    let Verifier { mut report, open, key_mismatches, .. } = verifier;
+    for KeyMismatch { trace_id, sequence_number, reason } in key_mismatches {
         // What is broken already is not more so.
         if !report.problems.iter().any(|problem| problem.trace_id == trace_id) {
             let head = match store.load_state(trace_id) {
@@ -103,7 +103,7 @@ pub fn verify_key(store: &dyn Store, call: &Call) -> Result<Option<ChainError>, 
     // The call is the last entry, or its effect is.
     let sequence_number =
         call.head.sequence_number.saturating_sub(u64::from(call.effect.is_some()));
-    let reason = Unreserved::LOST;
+    let reason = KeyMismatch::MISSING;
     Ok((!holds).then_some(ChainError::Key { sequence_number, reason }))
 }
 
@@ -161,8 +161,8 @@ struct Verifier<'a> {
     current: Option<Current>,
     /// Traces whose checkpoints are still to be checked, with their numbers of entries.
     open: Vec<(TraceId, u64)>,
-    /// Keys that are on record otherwise than the entries say.
-    unreserved: Vec<Unreserved>,
+    /// Idempotency records that do not match the entries.
+    key_mismatches: Vec<KeyMismatch>,
     buffer: Vec<u8>,
     progress: &'a mut dyn FnMut(u64),
 }
@@ -244,31 +244,32 @@ impl Visitor for Verifier<'_> {
         });
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         self.report.entries += 1;
         if self.report.entries.is_multiple_of(PROGRESS_EVERY) {
             (self.progress)(self.report.entries);
         }
-        let Some(current) = &mut self.current else { return };
+        let current = self.current.as_mut()?;
         current.entries += 1;
         current.reserves = false;
         if current.error.is_some() {
-            return;
+            return None;
         }
         match current.check(entry, body, &mut self.buffer) {
             Ok(true) => {}
             Ok(false) => self.report.missing_artifacts += 1,
             Err(error) => current.error = Some(error),
         }
+        if current.reserves { current.links.reserved() } else { None }
     }
 
-    fn reserved(&self) -> Option<Reserved<'_>> {
-        self.current.as_ref().filter(|current| current.reserves)?.links.reserved()
-    }
-
-    fn unreserved(&mut self, what: Unreserved) {
-        if self.unreserved.len() < PROBLEMS_MAX {
-            self.unreserved.push(what);
+    fn key_mismatch(&mut self, mismatch: KeyMismatch) {
+        if self.key_mismatches.len() < PROBLEMS_MAX {
+            self.key_mismatches.push(mismatch);
         } else {
             self.report.broken += 1;
         }

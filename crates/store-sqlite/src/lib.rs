@@ -1,28 +1,22 @@
-//! The store on one machine: SQLite with a write-ahead log and full sync, one writer at a time,
-//! group commit, leases whose holders are known alive by an OS file lock.
-//!
-//! No transition rule lives here: the kernel and the store crate's shared checks decide.
-
+//! DOCS
 mod append;
-mod books;
-mod error;
-mod filing;
-mod find;
-mod fold;
-mod holder;
+mod entries;
+mod entry_batch;
+mod group_commit;
+mod key_audit;
 mod keys;
-mod lines;
+mod listing;
+mod liveness;
+mod lookup;
 mod open;
-mod reserved;
-mod rows;
+mod replay;
 mod scan;
-mod sheet;
-mod snapshot;
-mod statements;
+mod sql;
 mod store;
-mod tail;
-mod takeover;
-mod writer;
+mod trace_rows;
+mod types;
+mod unindexed;
+mod write_connection;
 
-pub use open::{MIGRATIONS, Settings, format_version};
+pub use open::{FORMAT, SCHEMA, Settings};
 pub use store::SqliteStore;

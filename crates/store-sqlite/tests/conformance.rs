@@ -136,8 +136,8 @@ fn change(connection: &Connection, what: &Tamper) -> Option<()> {
             write_entry(connection, id, entry, Some(body))
         }
         Tamper::ChangeHead(head) => write_head(connection, head),
-        Tamper::ChangeReplayPoint(trace_id, checkpoint) => {
-            write_replay_point(connection, *trace_id, checkpoint)
+        Tamper::ChangeReplayPoint(trace_id, point) => {
+            write_replay_point(connection, *trace_id, point)
         }
         Tamper::DeleteTraceRow(trace_id) => {
             let sql = "DELETE FROM traces WHERE trace_id = ?1";
@@ -183,14 +183,10 @@ fn write_head(connection: &Connection, head: &Head) -> usize {
     connection.execute(sql, values).unwrap()
 }
 
-fn write_replay_point(
-    connection: &Connection,
-    trace_id: TraceId,
-    checkpoint: &ReplayPoint,
-) -> usize {
-    let sql = "UPDATE checkpoints SET document = ?2 WHERE trace_id = ?1 AND sequence_number = (
-        SELECT max(sequence_number) FROM checkpoints WHERE trace_id = ?1)";
-    let document = canon::to_bytes(checkpoint).unwrap();
+fn write_replay_point(connection: &Connection, trace_id: TraceId, point: &ReplayPoint) -> usize {
+    let sql = "UPDATE replay_points SET document = ?2 WHERE trace_id = ?1 AND sequence_number = (
+        SELECT max(sequence_number) FROM replay_points WHERE trace_id = ?1)";
+    let document = canon::to_bytes(point).unwrap();
     connection.execute(sql, params![trace_id.0.as_bytes(), document]).unwrap()
 }
 
@@ -202,8 +198,8 @@ fn sqlite_answers_every_history_as_memory_does() {
 }
 
 /// What is not filed, by number of rows: traces in `traces`, keys in `idempotency`, the mark.
-fn filed(harness: &SqliteHarness) -> [i64; 3] {
-    ["SELECT count(*) FROM traces", "SELECT count(*) FROM keys", "SELECT upto FROM filed"]
+fn indexed(harness: &SqliteHarness) -> [i64; 3] {
+    ["SELECT count(*) FROM traces", "SELECT count(*) FROM keys", "SELECT upto FROM indexed"]
         .map(|sql| harness.connect().query_row(sql, [], |row| row.get(0)).unwrap())
 }
 
@@ -224,7 +220,7 @@ fn closing_a_store_files_its_traces() {
             let append = Append { key: call.reserve(), ..call.create(3, After::Keep) };
             store.append(append).unwrap();
         }
-        assert_eq!(filed(&harness), [0, 0, 0]);
+        assert_eq!(indexed(&harness), [0, 0, 0]);
         let other = harness.open();
         let before = all(&*other);
         assert_eq!(before.len(), 3);
@@ -233,10 +229,10 @@ fn closing_a_store_files_its_traces() {
         } else {
             drop(store);
         }
-        assert_eq!(filed(&harness), if killed { [0, 0, 0] } else { [3, 3, 3] });
+        assert_eq!(indexed(&harness), if killed { [0, 0, 0] } else { [3, 3, 3] });
         assert_eq!(all(&*other), before);
         // One that has only read writes nothing.
         drop(other);
-        assert_eq!(filed(&harness), if killed { [0, 0, 0] } else { [3, 3, 3] });
+        assert_eq!(indexed(&harness), if killed { [0, 0, 0] } else { [3, 3, 3] });
     }
 }

@@ -13,7 +13,6 @@
 )]
 
 mod append;
-mod checkpoints;
 mod effects;
 pub mod fixture;
 pub mod history;
@@ -28,6 +27,7 @@ mod races;
 mod redispatches;
 mod reopened;
 mod replay;
+mod replay_points;
 mod tampering;
 mod watch;
 
@@ -45,10 +45,6 @@ pub trait Harness {
 
     /// Lets that process die without any goodbye: its leases become free for others at once.
     fn kill(&self, store: Box<dyn Store>);
-
-    /// Closes and opens again whatever the backend keeps open; the data must survive. Called only
-    /// while no handle is open.
-    fn reopen_all(&self) {}
 
     /// Changes the data behind the store's back; `None` when the backend cannot do that. Called
     /// only while no handle is open.
@@ -74,7 +70,7 @@ pub enum Tamper {
     DeleteBody(TraceId, u64),
     /// Puts another head in the place of the trace's.
     ChangeHead(Box<Head>),
-    /// Puts another checkpoint in the place of the trace's newest.
+    /// Puts another replay point in the place of the trace's newest.
     ChangeReplayPoint(TraceId, Box<ReplayPoint>),
     /// Takes away what is kept of a trace apart from its entries, and leaves those.
     DeleteTraceRow(TraceId),
@@ -190,22 +186,22 @@ checks! { $
         a_killed_holders_traces_are_free_at_once,
         a_takeover_raises_the_fence,
         a_lost_lease_cannot_append,
-        a_lost_lease_cannot_write_a_checkpoint,
+        a_lost_lease_cannot_write_a_replay_point,
         a_lost_lease_cannot_record_a_redispatch,
         releasing_a_lost_lease_leaves_the_new_holders,
         a_killed_process_loses_nothing_it_was_told_is_durable,
         the_death_of_one_holder_leaves_the_others_their_leases,
     }
-    checkpoints {
-        a_trace_without_checkpoints_has_none,
-        the_latest_checkpoint_is_loaded,
-        a_later_checkpoint_of_the_same_entry_wins,
-        checkpoints_of_one_trace_are_not_anothers,
-        a_checkpoint_must_agree_with_the_head,
-        a_checkpoint_must_name_its_traces_plan,
-        a_checkpoint_with_a_wrong_digest_is_refused,
-        a_checkpoint_without_the_lease_is_refused,
-        checkpoints_survive_a_restart,
+    replay_points {
+        a_trace_without_replay_points_has_none,
+        the_latest_replay_point_is_loaded,
+        a_later_replay_point_of_the_same_entry_wins,
+        replay_points_of_one_trace_are_not_anothers,
+        a_replay_point_must_agree_with_the_head,
+        a_replay_point_must_name_its_traces_plan,
+        a_replay_point_with_a_wrong_digest_is_refused,
+        a_replay_point_without_the_lease_is_refused,
+        replay_points_survive_a_restart,
     }
     redispatches {
         redispatches_are_numbered_from_2_and_listed_in_order,
@@ -238,7 +234,7 @@ checks! { $
         a_changed_body_shows,
         a_missing_body_shows_and_the_chain_still_holds,
         a_changed_head_shows,
-        a_changed_checkpoint_is_loaded_as_it_is,
+        a_changed_replay_point_is_loaded_as_it_is,
         entries_without_a_trace_are_reported_by_a_scan_only,
         a_trace_without_entries_is_reported_by_a_scan,
         an_ended_trace_without_its_last_entry_shows_no_effect,

@@ -9,15 +9,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The variable that names the point.
 pub const VARIABLE: &str = "WINDLASS_CRASH_AT";
 
-/// The points there are, in the order in which a call passes them; the last one when its trace is
-/// filed.
+/// All points, in the order in which a call passes them; the last one when its trace is indexed.
 pub const POINTS: &[&str] = &[
     "append.before",
     "append.inside",
     "append.after",
     "dispatch.before",
     "dispatch.after",
-    "file.inside",
+    "index.inside",
 ];
 
 struct Target {

@@ -18,6 +18,6 @@ pub use guard::Guard;
 pub use memory::{MemoryStore, Shared, Tables};
 pub use store::{Appended, Store};
 pub use types::{
-    After, Append, Claim, Counts, IdempotencyRecord, KeyAction, Lease, NewEntry, Parts, Record,
-    Reservation, Slot, TraceFilter, TraceState, Unreserved, Visitor,
+    After, Append, Claim, Counts, IdempotencyRecord, KeyAction, KeyMismatch, Lease, NewEntry,
+    Parts, Record, Reservation, Slot, TraceFilter, TraceState, Visitor,
 };

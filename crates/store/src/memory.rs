@@ -10,8 +10,8 @@ use crate::error::{AcquireError, AppendError, StoreError};
 use crate::rules::{self, Digests};
 use crate::store::{Appended, Store};
 use crate::types::{
-    After, Append, Claim, Counts, IdempotencyRecord, KeyAction, Lease, Record, Slot, TraceFilter,
-    TraceState, Unreserved, Visitor,
+    After, Append, Claim, Counts, IdempotencyRecord, KeyAction, KeyMismatch, Lease, Record, Slot,
+    TraceFilter, TraceState, Visitor,
 };
 
 /// What survives when a process dies: the database.
@@ -21,8 +21,8 @@ pub struct Tables {
     pub traces: BTreeMap<TraceId, TraceState>,
     /// Each trace's entries, in the order they were appended.
     pub entries: BTreeMap<TraceId, Vec<Record>>,
-    /// Each trace's checkpoints.
-    pub checkpoints: BTreeMap<TraceId, Vec<ReplayPoint>>,
+    /// Each trace's replay points.
+    pub replay_points: BTreeMap<TraceId, Vec<ReplayPoint>>,
     /// The keys.
     pub keys: BTreeMap<Slot, IdempotencyRecord>,
     /// Each call's dispatches after its first.
@@ -43,8 +43,8 @@ impl Tables {
         Some(record)
     }
 
-    /// Whether a key is on record as an entry says.
-    fn has(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
+    /// Whether there is a record that matches the key of an entry.
+    fn has_record(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
         self.keys.get(&Slot::from(key)).is_some_and(|record| record.is_for(key, entry))
     }
 }
@@ -157,16 +157,12 @@ impl Store for MemoryStore {
         Ok(after.take(limit).cloned().collect())
     }
 
-    fn write_replay_point(
-        &self,
-        lease: &Lease,
-        checkpoint: &ReplayPoint,
-    ) -> Result<(), AppendError> {
+    fn write_replay_point(&self, lease: &Lease, point: &ReplayPoint) -> Result<(), AppendError> {
         let trace_id = lease.trace_id();
         let mut world = self.shared.lock();
         let current = world.tables.traces.get(&trace_id);
-        rules::decide_checkpoint(current, lease, self.me, checkpoint)?;
-        world.tables.checkpoints.entry(trace_id).or_default().push(checkpoint.clone());
+        rules::decide_replay_point(current, lease, self.me, point)?;
+        world.tables.replay_points.entry(trace_id).or_default().push(point.clone());
         Ok(())
     }
 
@@ -175,7 +171,7 @@ impl Store for MemoryStore {
         trace_id: TraceId,
     ) -> Result<Option<ReplayPoint>, StoreError> {
         let world = self.shared.lock();
-        Ok(world.tables.checkpoints.get(&trace_id).and_then(|all| all.last().cloned()))
+        Ok(world.tables.replay_points.get(&trace_id).and_then(|all| all.last().cloned()))
     }
 
     fn acquire(&self, trace_id: TraceId) -> Result<Lease, AcquireError> {
@@ -254,11 +250,11 @@ impl Store for MemoryStore {
         for trace_id in ids {
             visitor.trace(trace_id, tables.traces.get(&trace_id));
             for record in tables.entries.get(&trace_id).into_iter().flatten() {
-                visitor.entry(Ok(record.entry.clone()), record.body.as_deref());
-                if visitor.reserved().is_some_and(|key| !tables.has(&key, &record.entry)) {
+                let expected = visitor.entry(Ok(record.entry.clone()), record.body.as_deref());
+                if expected.is_some_and(|key| !tables.has_record(&key, &record.entry)) {
                     let sequence_number = record.entry.sequence_number;
-                    let reason = Unreserved::LOST;
-                    visitor.unreserved(Unreserved { trace_id, sequence_number, reason });
+                    let reason = KeyMismatch::MISSING;
+                    visitor.key_mismatch(KeyMismatch { trace_id, sequence_number, reason });
                 }
             }
         }

@@ -112,22 +112,22 @@ pub fn decide_key(existing: Option<IdempotencyRecord>, key: &KeyAction) -> Resul
     }
 }
 
-/// Decides whether a checkpoint may be kept for a trace.
+/// Decides whether a replay point may be kept for a trace.
 ///
 /// # Errors
-/// [`AppendError`] when the lease is lost or the checkpoint tells of another state.
-pub fn decide_checkpoint(
+/// [`AppendError`] when the lease is lost or the replay point tells of another state.
+pub fn decide_replay_point(
     current: Option<&TraceState>,
     lease: &Lease,
     me: HolderId,
-    checkpoint: &ReplayPoint,
+    point: &ReplayPoint,
 ) -> Result<(), AppendError> {
     let trace_id = lease.trace_id();
     let chain = |source| AppendError::Chain { trace_id, source };
     let current = held_by(me, lease, current)?;
-    checkpoint.agrees_with(&current.head).map_err(chain)?;
-    if checkpoint.checkpoint_state.plan_id != current.plan_id {
-        let sequence_number = checkpoint.checkpoint_sequence_number;
+    point.agrees_with(&current.head).map_err(chain)?;
+    if point.checkpoint_state.plan_id != current.plan_id {
+        let sequence_number = point.checkpoint_sequence_number;
         return Err(chain(ChainError::ReplayPoint { sequence_number, what: "the trace's plan" }));
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::types::{
     Append, Counts, IdempotencyRecord, Lease, Record, Slot, TraceFilter, TraceState, Visitor,
 };
 
-/// Keeps traces: entries with their artifacts, heads, leases, checkpoints, idempotency records.
+/// Keeps traces: entries with their artifacts, heads, leases, replay points, idempotency records.
 ///
 /// What it must do is the conformance suite, not this comment. It holds no transition rule: it asks
 /// the kernel. Everything it reports as done is durable.
@@ -41,17 +41,13 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// Keeps a checkpoint of a held trace.
+    /// Keeps a replay point of a held trace.
     ///
     /// # Errors
-    /// [`AppendError`] when the lease is lost or the checkpoint does not match the head.
-    fn write_replay_point(
-        &self,
-        lease: &Lease,
-        checkpoint: &ReplayPoint,
-    ) -> Result<(), AppendError>;
+    /// [`AppendError`] when the lease is lost or the replay point does not match the head.
+    fn write_replay_point(&self, lease: &Lease, point: &ReplayPoint) -> Result<(), AppendError>;
 
-    /// Loads a trace's newest checkpoint, unvalidated.
+    /// Loads a trace's newest replay point, unvalidated.
     ///
     /// # Errors
     /// [`StoreError`].

@@ -283,35 +283,36 @@ impl Counts {
     }
 }
 
-/// Sees every trace of a store, one after the other, in an order of the store's own.
+/// Visits every trace of a store with its entries. The order of the traces is the store's own.
 pub trait Visitor {
-    /// A trace begins; `recorded` is `None` when entries exist that belong to no trace.
+    /// Begins a trace; `recorded` is `None` if there are entries but no head that can be read.
     fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>);
-    /// The next entry of that trace, or what makes its row unreadable.
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>);
-    /// The key that must be reserved with the entry just seen, if the visitor can tell. The store
-    /// answers with [`Visitor::unreserved`] if it is not.
-    fn reserved(&self) -> Option<Reserved<'_>> {
-        None
-    }
-    /// What the store has on record for keys does not match an entry of a trace.
-    fn unreserved(&mut self, _: Unreserved) {}
+    /// Visits the next entry of that trace, or the error that makes it unreadable. Returns the key
+    /// that must be reserved with the entry, if the visitor knows of one; the store checks it.
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>>;
+    /// Reports that the idempotency records and the entries of a trace do not match.
+    fn key_mismatch(&mut self, mismatch: KeyMismatch);
 }
 
-/// A key that is on record otherwise than the entries say.
+/// An idempotency record that does not match the entries of its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreserved {
+pub struct KeyMismatch {
     /// The trace.
     pub trace_id: TraceId,
-    /// Its entry; the first, if none of them has reserved the key.
+    /// The entry that reserves the key; 1 if none does.
     pub sequence_number: u64,
     /// What does not match.
     pub reason: &'static str,
 }
 
-impl Unreserved {
-    /// The key of an entry is not on record.
-    pub const LOST: &'static str = "its idempotency key is not reserved";
-    /// A key is on record that none of the entries has reserved.
-    pub const EXTRA: &'static str = "an idempotency key is reserved for it that it does not have";
+impl KeyMismatch {
+    /// There is no record of a key that an entry reserves.
+    pub const MISSING: &'static str = "its idempotency key is not reserved";
+    /// There is a record of a key that no entry reserves.
+    pub const UNEXPECTED: &'static str =
+        "an idempotency key is reserved for it that it does not have";
 }

@@ -1,9 +1,9 @@
 //! Damage that only a database can have: rows that cannot be read at all.
 
 use rusqlite::Connection;
-use windlass_kernel::{ChainError, Entry, TraceId};
+use windlass_kernel::{ChainError, Entry, Reserved, TraceId};
 use windlass_store::conformance::fixture::{Ending, Trace};
-use windlass_store::{Store, TraceState, Visitor};
+use windlass_store::{KeyMismatch, Store, TraceState, Visitor};
 
 use crate::support::{Place, assert_reads_back, fixture, meddle, put};
 
@@ -16,9 +16,16 @@ impl Visitor for Seen {
         self.0.push((trace_id, recorded.is_some(), Vec::new()));
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, _: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        _: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         self.0.last_mut().unwrap().2.push(entry.is_ok());
+        None
     }
+
+    fn key_mismatch(&mut self, _: KeyMismatch) {}
 }
 
 /// Three calls of which the middle one is damaged, and what a scan shows of it then.

@@ -58,8 +58,8 @@ fn what_the_database_refuses_fails_alone_in_its_group() {
     place
         .connect()
         .execute_batch(&format!(
-            "CREATE TRIGGER taster BEFORE INSERT ON sheets_opening
-             WHEN instr(NEW.sheet, CAST('{POISON}' AS BLOB))
+            "CREATE TRIGGER taster BEFORE INSERT ON first_batches
+             WHEN instr(NEW.entries, CAST('{POISON}' AS BLOB))
              BEGIN SELECT RAISE(ABORT, 'poisoned'); END"
         ))
         .unwrap();
@@ -126,9 +126,9 @@ fn log(place: &Place) -> (i64, i64) {
 fn the_log_is_folded_when_it_is_long() {
     const PAGES: i64 = 40;
     let make = fixture(0);
-    let longest = |log_pages| {
+    let longest = |wal_pages| {
         let place = Place::new();
-        let settings = Settings { log_pages, ..Settings::default() };
+        let settings = Settings { wal_pages, ..Settings::default() };
         let store = SqliteStore::open(&place.path(), settings).unwrap();
         let pages = (0..100).map(|_| {
             put(&store, &make.call(Ending::Completed));
@@ -144,7 +144,7 @@ fn the_log_is_folded_when_it_is_long() {
 #[test]
 fn the_log_is_folded_at_the_end_of_a_crowd() {
     let place = Place::new();
-    let settings = Settings { log_pages: 1, ..Settings::default() };
+    let settings = Settings { wal_pages: 1, ..Settings::default() };
     let store = SqliteStore::open(&place.path(), settings).unwrap();
     let make = fixture(0);
     let traces: Vec<Vec<Trace>> =
@@ -162,11 +162,11 @@ fn the_log_is_folded_at_the_end_of_a_crowd() {
 #[test]
 fn a_log_that_is_read_is_folded_when_it_is_not() {
     let place = Place::new();
-    let settings = Settings { log_pages: 10, ..Settings::default() };
+    let settings = Settings { wal_pages: 10, ..Settings::default() };
     let store = SqliteStore::open(&place.path(), settings).unwrap();
     let make = fixture(0);
     let reader = place.connect();
-    reader.execute_batch("BEGIN; SELECT count(*) FROM sheets").unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM entry_batches").unwrap();
     (0..50).for_each(|_| put(&store, &make.call(Ending::Completed)));
     let (pages, folded) = log(&place);
     assert!(pages > 50 && folded < pages, "{folded} of {pages}");

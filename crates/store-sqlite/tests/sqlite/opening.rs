@@ -5,7 +5,7 @@ use std::path::Path;
 use windlass_kernel::Code;
 use windlass_store::conformance::fixture::{Ending, Fixture};
 use windlass_store::{Store, StoreError};
-use windlass_store_sqlite::format_version;
+use windlass_store_sqlite::FORMAT;
 
 use crate::support::{Place, assert_reads_back, open, put, verify};
 
@@ -90,7 +90,7 @@ fn a_newer_format_is_refused_and_left_alone() {
     drop(connection);
     let error = refused_unchanged(&place, Code::StoreTooNew);
     let StoreError::TooNew { found, supported } = error else { panic!("{error}") };
-    assert_eq!((found, supported), (999, format_version()));
+    assert_eq!((found, supported), (999, FORMAT));
 }
 
 #[test]

@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use windlass_kernel::{ChainError, Digest, Entry, Head, TraceId};
+use windlass_kernel::{ChainError, Digest, Entry, Head, Reserved, TraceId};
 use windlass_store::conformance::fixture::{Fixture, Trace};
-use windlass_store::{After, Store, StoreError, TraceState, Visitor};
+use windlass_store::{After, KeyMismatch, Store, StoreError, TraceState, Visitor};
 use windlass_store_sqlite::{Settings, SqliteStore};
 
 /// The role of a child process; without it the test that plays the roles does nothing.
@@ -59,7 +59,7 @@ impl Place {
 }
 
 pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
-    SqliteStore::open(path, Settings { unfiled_max: 512, ..Settings::default() })
+    SqliteStore::open(path, Settings { unindexed_max: 512, ..Settings::default() })
 }
 
 /// Changes rows and says how many.
@@ -113,12 +113,21 @@ impl Visitor for Verifier {
         self.open = Some((Head::empty(trace_id), *recorded.unwrap()));
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         let entry = entry.unwrap();
         assert_eq!(Digest::of(body.unwrap()), entry.artifact_digest);
         let (head, _) = self.open.as_mut().unwrap();
         *head = head.admit(&entry, &mut Vec::new()).unwrap();
         self.entries += 1;
+        None
+    }
+
+    fn key_mismatch(&mut self, mismatch: KeyMismatch) {
+        panic!("{mismatch:?}");
     }
 }
 
@@ -230,7 +239,7 @@ fn plays_a_role() {
         "holds a trace" => crate::processes::holds_a_trace(&database, number),
         "opens at once" => crate::processes::opens_at_once(&database, number),
         "appends" => crate::crash::appends(&database),
-        "makes many" => crate::filing::makes_many(&database),
+        "makes many" => crate::indexing::makes_many(&database),
         "appends in threads" => crate::crash::appends_in_threads(&database),
         #[cfg(target_os = "linux")]
         "fills the disk" => crate::disk::fills_the_disk(&database),

@@ -48,7 +48,6 @@ pub(super) fn what_is_appended_survives_a_restart(harness: &dyn Harness) {
     }
     let before = Watch::new(&*writer, &[]).picture();
     drop(writer);
-    harness.reopen_all();
     let reader = harness.open();
     for trace in &traces {
         assert_reads_back(&*reader, trace, trace.len());
@@ -98,8 +97,8 @@ pub(super) fn a_lease_on_a_trace_that_does_not_exist_is_fenced(harness: &dyn Har
     let lease = Lease::grant(unknown.trace_id, holder, 1);
     let fenced = Refusal::Fenced(unknown.trace_id);
     assert_eq!(watch.refused(|| store.append(unknown.append(&lease, 0, 1))), fenced);
-    let checkpoint = make.checkpoint(&unknown, 1);
-    assert_eq!(watch.refused(|| store.write_replay_point(&lease, &checkpoint)), fenced);
+    let point = make.replay_point(&unknown, 1);
+    assert_eq!(watch.refused(|| store.write_replay_point(&lease, &point)), fenced);
     let redispatch = make.redispatch(2);
     assert_eq!(watch.refused(|| store.record_redispatch(&lease, &redispatch)), fenced);
 }

@@ -57,7 +57,6 @@ pub(super) fn the_end_of_a_trace_is_its_keys_effect(harness: &dyn Harness) {
     shown(&*store);
     shown(&*other);
     drop((store, other));
-    harness.reopen_all();
     shown(&*harness.open());
 }
 

@@ -192,8 +192,8 @@ impl Fixture {
         trace
     }
 
-    /// A checkpoint of a trace after so many of its entries.
-    pub fn checkpoint(&self, trace: &Trace, count: usize) -> ReplayPoint {
+    /// A replay point of a trace after so many of its entries.
+    pub fn replay_point(&self, trace: &Trace, count: usize) -> ReplayPoint {
         let state = ReplayPointState::of(&trace.head_after(count), trace.plan_id).unwrap();
         ReplayPoint::new(state, self.ts())
     }

@@ -73,7 +73,7 @@ pub enum Op {
         /// The process.
         process: usize,
     },
-    /// Writes a checkpoint.
+    /// Writes a replay point.
     ReplayPoint {
         /// The process.
         process: usize,

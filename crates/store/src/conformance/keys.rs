@@ -43,7 +43,6 @@ pub(super) fn a_reservation_is_kept_with_its_entry(harness: &dyn Harness) {
     store.append(Append { key: trace.reserve(), ..trace.append(&lease, 2, 1) }).unwrap();
     assert_eq!(other.load_idempotency(&trace.slot()).unwrap(), Some(record_of(&trace, None)));
     drop((store, other));
-    harness.reopen_all();
     let record = harness.open().load_idempotency(&trace.slot()).unwrap();
     assert_eq!(record, Some(record_of(&trace, None)), "after a restart");
 }

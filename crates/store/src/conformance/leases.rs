@@ -267,10 +267,10 @@ pub(super) fn a_lease_counts_only_in_the_hands_of_its_holder(harness: &dyn Harne
         let append = Append { after, ..trace.append(&lease, 3, 1) };
         assert_eq!(watch.refused(|| other.append(append)), fenced);
     }
-    let (checkpoint, redispatch) = (make.checkpoint(&trace, 3), make.redispatch(2));
-    assert_eq!(watch.refused(|| other.write_replay_point(&lease, &checkpoint)), fenced);
+    let (point, redispatch) = (make.replay_point(&trace, 3), make.redispatch(2));
+    assert_eq!(watch.refused(|| other.write_replay_point(&lease, &point)), fenced);
     assert_eq!(watch.refused(|| other.record_redispatch(&lease, &redispatch)), fenced);
-    store.write_replay_point(&lease, &checkpoint).expect("its holder may");
+    store.write_replay_point(&lease, &point).expect("its holder may");
     store.record_redispatch(&lease, &redispatch).expect("its holder may");
     store.append(trace.append(&lease, 3, 1)).expect("its holder may");
 }

@@ -70,8 +70,8 @@ fn change(tables: &mut Tables, what: &Tamper) -> Option<()> {
             find(tables.entries.get_mut(trace_id)?, *number)?.body = None;
         }
         Tamper::ChangeHead(head) => tables.traces.get_mut(&head.trace_id)?.head = **head,
-        Tamper::ChangeReplayPoint(trace_id, checkpoint) => {
-            *tables.checkpoints.get_mut(trace_id)?.last_mut()? = (**checkpoint).clone();
+        Tamper::ChangeReplayPoint(trace_id, point) => {
+            *tables.replay_points.get_mut(trace_id)?.last_mut()? = (**point).clone();
         }
         Tamper::DeleteTraceRow(trace_id) => {
             tables.traces.remove(trace_id)?;

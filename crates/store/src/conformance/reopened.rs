@@ -71,7 +71,6 @@ pub(super) fn a_run_that_has_ended_goes_on_and_ends_again(harness: &dyn Harness)
         for count in 4..=trace.len() {
             if restarts > 0 && count % restarts == 0 {
                 drop(store);
-                harness.reopen_all();
                 store = harness.open();
                 assert_stands(&*store, &trace, count - 1, false);
             }
@@ -82,7 +81,6 @@ pub(super) fn a_run_that_has_ended_goes_on_and_ends_again(harness: &dyn Harness)
             assert_stands(&*harness.open(), &trace, count, false);
         }
         drop(store);
-        harness.reopen_all();
         assert_stands(&*harness.open(), &trace, trace.len(), false);
     }
 }
@@ -112,7 +110,6 @@ pub(super) fn an_end_and_what_follows_it_are_one_append(harness: &dyn Harness) {
     store.append(trace.create(5, After::Keep)).unwrap();
     assert_stands(&*store, &trace, 5, true);
     drop(store);
-    harness.reopen_all();
     let store = harness.open();
     assert_stands(&*store, &trace, 5, false);
     let lease = store.acquire(trace.trace_id).unwrap();

@@ -103,7 +103,7 @@ impl<'a> Replay<'a> {
             Op::Kill { process } => self.end(process, |harness, store| harness.kill(store)),
             Op::Close { process } => self.end(process, |_, store| drop(store)),
             Op::ReplayPoint { process, trace, lease, honest } => {
-                self.checkpoint(process, trace, lease, honest)
+                self.replay_point(process, trace, lease, honest)
             }
             Op::Redispatch { process, trace, lease, off } => {
                 self.redispatch(process, trace, lease, off)
@@ -275,7 +275,7 @@ impl<'a> Replay<'a> {
         "another process".into()
     }
 
-    fn checkpoint(&self, process: usize, trace: usize, which: Which, honest: bool) -> String {
+    fn replay_point(&self, process: usize, trace: usize, which: Which, honest: bool) -> String {
         let Ok(state) = self.store(process).load_state(self.trace(trace).trace_id) else {
             return Code::TraceNotFound.to_string();
         };
@@ -283,8 +283,8 @@ impl<'a> Replay<'a> {
         if !honest {
             told.last_entry_digest = Digest::of(b"another");
         }
-        let checkpoint = ReplayPoint::new(told, self.make.ts());
-        let work = |store: &dyn Store, lease: &Lease| store.write_replay_point(lease, &checkpoint);
+        let point = ReplayPoint::new(told, self.make.ts());
+        let work = |store: &dyn Store, lease: &Lease| store.write_replay_point(lease, &point);
         self.with_lease(process, trace, which, work)
             .map_or_else(no_lease, |result| result.map_or_else(refused, |()| "kept".into()))
     }
@@ -303,9 +303,9 @@ impl<'a> Replay<'a> {
         let state = self.said(store.load_state(id), |state| self.state(process, &state));
         let entries = store.list_log_entries(id, after, limit);
         let entries = self.said(entries, |all| all.iter().map(told_record).collect());
-        let checkpoint = self.said(store.load_latest_replay_point(id), |it| format!("{it:?}"));
+        let point = self.said(store.load_latest_replay_point(id), |it| format!("{it:?}"));
         let redispatches = self.said(store.list_redispatches(id), |all| format!("{all:?}"));
-        format!("{state} {entries} {checkpoint} {redispatches}")
+        format!("{state} {entries} {point} {redispatches}")
     }
 
     fn load_key(&self, process: usize, key: usize) -> String {

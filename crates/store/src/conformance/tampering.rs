@@ -32,7 +32,6 @@ impl Scene {
         }
         drop(store);
         harness.tamper(&tamper(&trace))?;
-        harness.reopen_all();
         Some(Self { trace, untouched: [before, after], store: harness.open() })
     }
 
@@ -153,22 +152,21 @@ pub(super) fn a_changed_head_shows(harness: &dyn Harness) {
     scene.shows(ChainError::HeadMismatch { sequence_number: 4 });
 }
 
-pub(super) fn a_changed_checkpoint_is_loaded_as_it_is(harness: &dyn Harness) {
+pub(super) fn a_changed_replay_point_is_loaded_as_it_is(harness: &dyn Harness) {
     let make = Fixture::new();
     let trace = make.call(Ending::Completed);
     let store = harness.open();
     let lease = hold(&*store, &trace, 3);
-    let mut checkpoint = make.checkpoint(&trace, 3);
-    store.write_replay_point(&lease, &checkpoint).unwrap();
+    let mut point = make.replay_point(&trace, 3);
+    store.write_replay_point(&lease, &point).unwrap();
     drop(store);
-    checkpoint.checkpoint_state.current_state = State::Completed;
-    let tamper = Tamper::ChangeReplayPoint(trace.trace_id, Box::new(checkpoint.clone()));
+    point.checkpoint_state.current_state = State::Completed;
+    let tamper = Tamper::ChangeReplayPoint(trace.trace_id, Box::new(point.clone()));
     if harness.tamper(&tamper).is_none() {
         return;
     }
-    harness.reopen_all();
     let latest = harness.open().load_latest_replay_point(trace.trace_id).unwrap().unwrap();
-    assert_eq!(latest, checkpoint, "a store does not judge what it loads");
+    assert_eq!(latest, point, "a store does not judge what it loads");
     assert!(latest.validate().is_err());
 }
 
@@ -193,7 +191,6 @@ pub(super) fn a_trace_without_entries_is_reported_by_a_scan(harness: &dyn Harnes
     if harness.tamper(&Tamper::DeleteLastEntry(lost.trace_id)).is_none() {
         return;
     }
-    harness.reopen_all();
     let scanned = scan(&*harness.open());
     let [lost_now, kept_now] = &scanned[..] else { panic!("{} traces", scanned.len()) };
     assert_eq!((lost_now.trace_id, &lost_now.entries[..]), (lost.trace_id, &[][..]));
@@ -212,7 +209,6 @@ pub(super) fn an_ended_trace_without_its_last_entry_shows_no_effect(harness: &dy
     if harness.tamper(&Tamper::DeleteLastEntry(trace.trace_id)).is_none() {
         return;
     }
-    harness.reopen_all();
     let store = harness.open();
     let record = store.load_idempotency(&trace.slot()).unwrap();
     assert_eq!(record, Some(record_of(&trace, None)));

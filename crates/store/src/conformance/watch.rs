@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{ChainError, Code, Entry, ReplayPoint, TraceId};
+use windlass_kernel::{ChainError, Code, Entry, ReplayPoint, Reserved, TraceId};
 
 use super::fixture::Trace;
 use crate::error::AppendError;
 use crate::store::Store;
 use crate::types::{
-    After, IdempotencyRecord, Lease, Record, Slot, TraceFilter, TraceState, Visitor,
+    After, IdempotencyRecord, KeyMismatch, Lease, Record, Slot, TraceFilter, TraceState, Visitor,
 };
 
 /// An append that was not made, so that it can be compared.
@@ -76,10 +76,17 @@ impl Visitor for Seen {
         self.0.push(Scanned { trace_id, recorded: recorded.copied(), entries: Vec::new() });
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         let trace = self.0.last_mut().expect("an entry comes after its trace");
         trace.entries.push((entry, body.map(<[u8]>::to_vec)));
+        None
     }
+
+    fn key_mismatch(&mut self, _: KeyMismatch) {}
 }
 
 /// Scans the whole store; the order of the traces is the store's own, here it is that of their ids.
@@ -96,7 +103,7 @@ pub(super) struct Picture {
     traces: Vec<TraceState>,
     scanned: Vec<Scanned>,
     records: BTreeMap<TraceId, Vec<Record>>,
-    checkpoints: BTreeMap<TraceId, Option<ReplayPoint>>,
+    replay_points: BTreeMap<TraceId, Option<ReplayPoint>>,
     redispatches: BTreeMap<TraceId, Vec<Redispatch>>,
     keys: Vec<Option<IdempotencyRecord>>,
 }
@@ -122,7 +129,7 @@ impl<'a> Watch<'a> {
         Picture {
             traces: store.list_traces(&ALL).unwrap(),
             records: ids.iter().map(records).collect(),
-            checkpoints: ids.iter().map(latest).collect(),
+            replay_points: ids.iter().map(latest).collect(),
             redispatches: ids.iter().map(redispatches).collect(),
             keys: self.slots.iter().map(|slot| store.load_idempotency(slot).unwrap()).collect(),
             scanned,

@@ -4,16 +4,15 @@ use std::collections::BTreeSet;
 
 use windlass_kernel::{ChainError, Code, Entry, Link, Links, Reserved, State, TraceId};
 use windlass_store::conformance::fixture::{Ending, Trace};
-use windlass_store::{After, Append, Store, StoreError, TraceState, Unreserved, Visitor};
+use windlass_store::{After, Append, KeyMismatch, Store, StoreError, TraceState, Visitor};
 
 use crate::support::{Place, fixture, meddle};
 
-/// Says what the artifacts of each call say, and hears what the store has to answer.
+/// Expects the key that the artifacts of each call name, and collects the mismatches.
 #[derive(Default)]
 struct Keys {
     links: Links,
-    reserves: bool,
-    unreserved: BTreeSet<(TraceId, u64, &'static str)>,
+    mismatches: BTreeSet<(TraceId, u64, &'static str)>,
 }
 
 impl Visitor for Keys {
@@ -21,19 +20,20 @@ impl Visitor for Keys {
         self.links = Links::default();
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         let entry = entry.unwrap();
         let link = Link::read(entry.artifact_type, body.unwrap()).unwrap();
         self.links.follow(&entry, link).unwrap();
-        self.reserves = entry.to_state == State::Executing;
+        self.links.reserved().filter(|_| entry.to_state == State::Executing)
     }
 
-    fn reserved(&self) -> Option<Reserved<'_>> {
-        self.links.reserved().filter(|_| self.reserves)
-    }
-
-    fn unreserved(&mut self, what: Unreserved) {
-        self.unreserved.insert((what.trace_id, what.sequence_number, what.reason));
+    fn key_mismatch(&mut self, mismatch: KeyMismatch) {
+        let KeyMismatch { trace_id, sequence_number, reason } = mismatch;
+        self.mismatches.insert((trace_id, sequence_number, reason));
     }
 }
 
@@ -41,7 +41,7 @@ impl Visitor for Keys {
 pub fn told(store: &dyn Store) -> Result<BTreeSet<(TraceId, u64, &'static str)>, StoreError> {
     let mut keys = Keys::default();
     store.scan(&mut keys)?;
-    Ok(keys.unreserved)
+    Ok(keys.mismatches)
 }
 
 /// Two calls whose keys are filed by their numbers, and one that waited for its approval until it was
@@ -68,36 +68,45 @@ fn calls(place: &Place) -> [Trace; 3] {
 
 #[test]
 fn a_key_that_is_not_on_record_as_the_entries_say_is_told() {
-    const LOST: (u64, &str) = (3, Unreserved::LOST);
-    const EXTRA: (u64, &str) = (1, Unreserved::EXTRA);
+    const MISSING: (u64, &str) = (3, KeyMismatch::MISSING);
+    const UNEXPECTED: (u64, &str) = (1, KeyMismatch::UNEXPECTED);
     for (sql, expected) in [
-        ("DELETE FROM keys WHERE trace_number = 2", vec![(1, LOST)]),
-        ("UPDATE keys SET hash = hash + 1 WHERE trace_number = 2", vec![(1, LOST), (1, EXTRA)]),
-        ("UPDATE keys SET trace_number = 1 WHERE trace_number = 2", vec![(1, LOST), (0, EXTRA)]),
+        ("DELETE FROM keys WHERE trace_number = 2", vec![(1, MISSING)]),
         (
-            "UPDATE keys SET trace_number = 3 - trace_number",
-            vec![(0, LOST), (0, EXTRA), (1, LOST), (1, EXTRA)],
+            "UPDATE keys SET hash = hash + 1 WHERE trace_number = 2",
+            vec![(1, MISSING), (1, UNEXPECTED)],
         ),
-        ("INSERT INTO keys VALUES (7, 2)", vec![(1, EXTRA)]),
-        ("DELETE FROM keys", vec![(0, LOST), (1, LOST)]),
-        ("DELETE FROM idempotency", vec![(2, LOST)]),
         (
-            "UPDATE idempotency SET trace_id = (SELECT trace_id FROM traces WHERE trace_number = 1)",
-            vec![(2, LOST)],
+            "UPDATE keys SET trace_number = 1 WHERE trace_number = 2",
+            vec![(1, MISSING), (0, UNEXPECTED)],
         ),
-        ("UPDATE idempotency SET idempotency_key = 'another'", vec![(2, LOST)]),
+        (
+            "UPDATE keys SET trace_number = 3 - trace_number WHERE trace_number < 3",
+            vec![(0, MISSING), (0, UNEXPECTED), (1, MISSING), (1, UNEXPECTED)],
+        ),
+        ("INSERT INTO keys VALUES (7, 2)", vec![(1, UNEXPECTED)]),
+        ("DELETE FROM keys", vec![(0, MISSING), (1, MISSING), (2, MISSING)]),
+        ("DELETE FROM keys WHERE trace_number = 3", vec![(2, MISSING)]),
+        (
+            "UPDATE keys SET trace_number = 1 WHERE trace_number = 3",
+            vec![(2, MISSING), (0, UNEXPECTED)],
+        ),
+        (
+            "UPDATE keys SET hash = hash + 1 WHERE trace_number = 3",
+            vec![(2, MISSING), (2, UNEXPECTED)],
+        ),
         // What an entry has for the record of its key is not in its digest.
         (
             "UPDATE entries SET server_id = 'another' WHERE id = (2 << 24) + 3",
-            vec![(1, LOST), (1, EXTRA)],
+            vec![(1, MISSING), (1, UNEXPECTED)],
         ),
         (
             "UPDATE entries SET tool_name = NULL WHERE id = (2 << 24) + 3",
-            vec![(1, LOST), (1, EXTRA)],
+            vec![(1, MISSING), (1, UNEXPECTED)],
         ),
         (
             "UPDATE entries SET request_digest = zeroblob(32) WHERE id = (2 << 24) + 3",
-            vec![(1, LOST)],
+            vec![(1, MISSING)],
         ),
     ] {
         let place = Place::new();
@@ -130,6 +139,27 @@ fn a_key_of_a_trace_that_is_not_filed_is_told_too() {
     assert_eq!(told(&store).unwrap(), BTreeSet::new());
     let sql = "UPDATE entries SET tool_name = 'another' WHERE id = (1 << 24) + 3";
     assert_eq!(meddle(&place.tamper(), sql), 1);
-    let expected = BTreeSet::from([(call.trace_id, 3, Unreserved::LOST)]);
+    let expected = BTreeSet::from([(call.trace_id, 3, KeyMismatch::MISSING)]);
     assert_eq!(told(&store).unwrap(), expected);
+}
+
+/// The record is found and matches, before and after the trace is indexed.
+#[test]
+fn a_key_that_no_entry_names_is_reserved_like_any_other() {
+    let place = Place::new();
+    let store = place.open();
+    let call = fixture(0).call(Ending::Completed);
+    let append = Append { key: call.reserve(), ..call.create(2, After::Keep) };
+    let lease = store.append(append).unwrap().lease.unwrap();
+    store.append(call.append(&lease, 2, 2)).unwrap();
+    let check = |store: &dyn Store| {
+        assert_eq!(told(store).unwrap(), BTreeSet::new());
+        let record = store.load_idempotency(&call.slot()).unwrap().unwrap();
+        assert_eq!(Some(record.reservation), call.reservation);
+        assert_eq!(record.trace_id, call.trace_id);
+        assert_eq!(record.effect_digest, Some(call.entry(4).entry.artifact_digest));
+    };
+    check(&store);
+    drop(store);
+    check(&place.open());
 }

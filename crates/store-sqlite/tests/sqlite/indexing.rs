@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use windlass_kernel::{ChainError, Code, Entry, State, TraceId};
+use windlass_kernel::{ChainError, Code, Entry, Reserved, State, TraceId};
 use windlass_store::conformance::fixture::{Ending, Trace};
 use windlass_store::{
-    After, Append, AppendError, Store, StoreError, TraceFilter, TraceState, Visitor, fault,
+    After, Append, AppendError, KeyMismatch, Store, StoreError, TraceFilter, TraceState, Visitor,
+    fault,
 };
 use windlass_store_sqlite::SqliteStore;
 
@@ -15,9 +16,9 @@ use crate::support::{
 };
 
 /// Up to which number the traces are filed, and how many rows say so.
-fn filed(place: &Place) -> (i64, i64, i64) {
+fn indexed(place: &Place) -> (i64, i64, i64) {
     let sql = "SELECT upto, (SELECT count(*) FROM traces), (SELECT count(*) FROM keys)
-        FROM filed";
+        FROM indexed";
     let get = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     place.connect().query_row(sql, [], get).unwrap()
 }
@@ -43,7 +44,7 @@ fn two_processes_see_and_respect_what_the_other_has_not_filed() {
     let theirs = hold(&two, &second);
     // Made by another process after this one has written last.
     let last = hold(&one, &third);
-    assert_eq!(filed(&place), (0, 0, 0));
+    assert_eq!(indexed(&place), (0, 0, 0));
     for (store, trace, lease) in
         [(&two, &first, &mine), (&one, &second, &theirs), (&two, &third, &last)]
     {
@@ -65,7 +66,7 @@ fn two_processes_see_and_respect_what_the_other_has_not_filed() {
         assert_eq!(record.trace_id, trace.trace_id);
         assert_eq!(store.load_state(other.trace_id).unwrap_err().code(), Code::TraceNotFound);
     }
-    assert_eq!(filed(&place), (0, 0, 0));
+    assert_eq!(indexed(&place), (0, 0, 0));
     // Each ends its own, entries of old numbers between those of newer ones.
     for (store, trace, lease) in
         [(&one, &first, &mine), (&two, &second, &theirs), (&one, &third, &last)]
@@ -73,7 +74,7 @@ fn two_processes_see_and_respect_what_the_other_has_not_filed() {
         let end = Append { after: After::Release, ..trace.append(lease, 3, 1) };
         store.append(end).unwrap();
     }
-    assert_eq!(filed(&place), (0, 0, 0));
+    assert_eq!(indexed(&place), (0, 0, 0));
     for store in [&one, &two] {
         assert_eq!(verify(store), (3, 12));
         for trace in [&first, &second, &third] {
@@ -87,7 +88,7 @@ fn two_processes_see_and_respect_what_the_other_has_not_filed() {
     }
     // Whoever takes one over files them all; the other then finds them filed.
     let lease = two.acquire(first.trace_id).unwrap();
-    assert_eq!((lease.fence(), filed(&place)), (2, (3, 3, 3)));
+    assert_eq!((lease.fence(), indexed(&place)), (2, (3, 3, 3)));
     put(&one, &fixture(5).run_long(2));
     assert_eq!(one.load_state(first.trace_id).unwrap().fence, 2);
     assert_eq!(ids(&one, false, 9).len(), 4);
@@ -102,7 +103,7 @@ fn an_acquire_that_is_refused_leaves_the_holder_its_trace() {
     let error = two.acquire(call.trace_id).unwrap_err();
     assert_eq!(error.code(), Code::StateLockAcquireFailed);
     // It was filed by the way, with its holder, and goes on.
-    assert_eq!(filed(&place), (1, 1, 1));
+    assert_eq!(indexed(&place), (1, 1, 1));
     one.append(call.append(&lease, 3, 1)).unwrap();
     one.release(lease).unwrap();
     assert_reads_back(&two, &call, 4);
@@ -121,7 +122,7 @@ fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
         let whole = call.create(4, After::Release);
         store.append(Append { key: call.reserve(), ..whole }).unwrap();
     }
-    let (upto, traces, keys) = filed(&place);
+    let (upto, traces, keys) = indexed(&place);
     assert!(upto > 200 && upto < 500, "{upto}");
     assert_eq!((traces, keys), (upto, upto));
     // The first one was filed as it was, and ends as a filed one.
@@ -154,7 +155,7 @@ fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
     check(&place.open());
     drop(store);
     let many = i64::try_from(MANY).unwrap();
-    assert_eq!(filed(&place), (many, many, many));
+    assert_eq!(indexed(&place), (many, many, many));
     check(&place.open());
 }
 
@@ -176,9 +177,9 @@ fn a_process_that_only_reads_finds_what_another_adds_to() {
         writer.append(call.append(lease, 3, 1)).unwrap();
         assert_reads_back(&reader, call, 4);
     }
-    assert_eq!(filed(&place).0, 0);
+    assert_eq!(indexed(&place).0, 0);
     drop(writer);
-    assert_eq!(filed(&place), (60, 60, 60));
+    assert_eq!(indexed(&place), (60, 60, 60));
     for call in &calls {
         assert_reads_back(&reader, call, 4);
         assert!(reader.load_idempotency(&call.slot()).unwrap().is_some());
@@ -191,9 +192,9 @@ fn a_trace_that_grows_long_is_filed_and_reads_the_same() {
     let store = place.open();
     let run = fixture(1).run_long(12);
     let lease = store.append(run.create(8, After::Keep)).unwrap().lease.unwrap();
-    assert_eq!(filed(&place), (0, 0, 0));
+    assert_eq!(indexed(&place), (0, 0, 0));
     store.append(run.append(&lease, 8, 1)).unwrap();
-    assert_eq!(filed(&place), (1, 1, 0));
+    assert_eq!(indexed(&place), (1, 1, 0));
     store.append(run.append(&lease, 9, 3)).unwrap();
     assert_reads_back(&store, &run, 12);
 }
@@ -207,11 +208,11 @@ fn a_process_that_finds_another_writing_files_what_there_is() {
     for _ in 0..50 {
         put(&one, &a.run_long(1));
     }
-    assert_eq!(filed(&place).0, 0);
+    assert_eq!(indexed(&place).0, 0);
     put(&two, &b.run_long(1));
-    assert_eq!(filed(&place).0, 51, "so that the next one has little to read");
+    assert_eq!(indexed(&place).0, 51, "so that the next one has little to read");
     put(&one, &a.run_long(1));
-    assert_eq!(filed(&place).0, 51, "and nothing while there is little");
+    assert_eq!(indexed(&place).0, 51, "and nothing while there is little");
     assert_eq!(verify(&one), (53, 53));
 }
 
@@ -237,11 +238,11 @@ fn a_process_killed_while_it_files_leaves_all_it_has_told() {
     for (at, mark) in [(1, 0), (2, 257)] {
         let place = Place::new();
         let mut child = player(&[], "makes many", &place.path());
-        let output = child.env(fault::VARIABLE, format!("file.inside:{at}")).output().unwrap();
+        let output = child.env(fault::VARIABLE, format!("index.inside:{at}")).output().unwrap();
         assert!(!output.status.success(), "{at} did not kill");
         let done = lines(&output.stdout).len();
-        assert_eq!(done, if at == 1 { 512 } else { MANY });
-        assert_eq!(filed(&place), (mark, mark, mark));
+        assert_eq!(done, if at == 1 { 511 } else { MANY });
+        assert_eq!(indexed(&place), (mark, mark, mark));
         let store = place.open();
         assert_eq!(verify(&store), (done, done * 4));
         let make = fixture(0);
@@ -271,9 +272,16 @@ impl Visitor for Seen {
         self.0.push((trace_id, number, Vec::new()));
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, _: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        _: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         self.0.last_mut().unwrap().2.push(entry.is_ok());
+        None
     }
+
+    fn key_mismatch(&mut self, _: KeyMismatch) {}
 }
 
 fn seen(store: &dyn Store, trace: &Trace) -> (Option<u64>, Vec<bool>) {
@@ -287,7 +295,7 @@ fn seen(store: &dyn Store, trace: &Trace) -> (Option<u64>, Vec<bool>) {
 
 /// Who has filed a damaged trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Filed {
+enum Indexed {
     NotYet,
     ByItsWriter,
     ByAnother,
@@ -295,13 +303,17 @@ enum Filed {
 
 /// Three held calls that are not filed, of which the middle one is damaged; what holds of the others
 /// is checked before and after they are filed, and `check` looks at the middle one.
-fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, Filed)) {
-    for filer in [Filed::ByItsWriter, Filed::ByAnother] {
-        damaged_and_filed(sql, filer, &check);
+fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, Indexed)) {
+    for indexer in [Indexed::ByItsWriter, Indexed::ByAnother] {
+        damaged_and_indexed(sql, indexer, &check);
     }
 }
 
-fn damaged_and_filed(sql: &str, filer: Filed, check: &impl Fn(&SqliteStore, &Trace, Filed)) {
+fn damaged_and_indexed(
+    sql: &str,
+    indexer: Indexed,
+    check: &impl Fn(&SqliteStore, &Trace, Indexed),
+) {
     let place = Place::new();
     let store = place.open();
     let make = fixture(0);
@@ -316,8 +328,8 @@ fn damaged_and_filed(sql: &str, filer: Filed, check: &impl Fn(&SqliteStore, &Tra
             assert_eq!(seen(store, call).1, vec![true; count], "{sql}");
         }
     };
-    check(&store, middle, Filed::NotYet);
-    check(&place.open(), middle, Filed::NotYet);
+    check(&store, middle, Indexed::NotYet);
+    check(&place.open(), middle, Indexed::NotYet);
     others(&store, 3);
     // Its holder cannot go on with it, as if nothing were; those of the others can.
     let error = store.append(middle.append(&leases[1], 3, 1)).unwrap_err();
@@ -325,16 +337,16 @@ fn damaged_and_filed(sql: &str, filer: Filed, check: &impl Fn(&SqliteStore, &Tra
     for (call, lease) in [(first, &leases[0]), (last, &leases[2])] {
         store.append(call.append(lease, 3, 1)).unwrap();
     }
-    assert_eq!(filed(&place).0, 0);
-    if filer == Filed::ByItsWriter {
+    assert_eq!(indexed(&place).0, 0);
+    if indexer == Indexed::ByItsWriter {
         drop(store);
     } else {
         std::mem::forget(store);
         put(&place.open(), &fixture(9).run_long(1));
     }
-    assert!(filed(&place).0 >= 3);
+    assert!(indexed(&place).0 >= 3);
     let store = place.open();
-    check(&store, middle, filer);
+    check(&store, middle, indexer);
     others(&store, 4);
     // The key is taken all the same.
     let taken = store.load_idempotency(&middle.slot());
@@ -409,12 +421,12 @@ fn damage_at_the_beginning_of_an_unfiled_trace_is_never_taken_for_its_absence() 
             // Its writer still knows where it stood. Filed by another, it has entries and no row:
             // verification names it.
             let good = match filed {
-                Filed::NotYet => matches!(state, Err(StoreError::CorruptTrace { .. })),
-                Filed::ByItsWriter => state.is_ok_and(|state| state.head == trace.head_after(3)),
-                Filed::ByAnother => matches!(state, Err(StoreError::NotFound { .. })),
+                Indexed::NotYet => matches!(state, Err(StoreError::CorruptTrace { .. })),
+                Indexed::ByItsWriter => state.is_ok_and(|state| state.head == trace.head_after(3)),
+                Indexed::ByAnother => matches!(state, Err(StoreError::NotFound { .. })),
             };
             assert!(good, "{change}, filed {filed:?}");
-            let recorded = (filed == Filed::ByItsWriter).then_some(3);
+            let recorded = (filed == Indexed::ByItsWriter).then_some(3);
             assert_eq!(seen(store, trace), (recorded, vec![readable, true, true]), "{change}");
         });
     }
@@ -441,7 +453,7 @@ fn an_unreadable_reservation_is_not_a_free_key() {
         refused(&store);
         refused(&place.open());
         drop(store);
-        assert_eq!(filed(&place), (2, 2, 2));
+        assert_eq!(indexed(&place), (2, 2, 2));
         refused(&place.open());
     }
 }
@@ -460,7 +472,7 @@ fn a_filed_key_whose_entry_is_changed_or_gone_is_not_free() {
         for call in &calls {
             hold(&place.open(), call);
         }
-        assert_eq!(filed(&place), (2, 2, 2));
+        assert_eq!(indexed(&place), (2, 2, 2));
         assert!(meddle(&place.tamper(), change) > 0, "{change}");
         let store = place.open();
         let error = store.load_idempotency(&calls[0].slot()).unwrap_err();
@@ -484,14 +496,14 @@ fn a_mark_that_is_gone_stops_the_store_and_one_that_is_wrong_hides_nothing() {
     }
     drop(store);
     // Set back: what is filed is read as filed, and filed again without harm.
-    place.connect().execute_batch("UPDATE filed SET upto = 1").unwrap();
+    place.connect().execute_batch("UPDATE indexed SET upto = 1").unwrap();
     let store = place.open();
     assert_eq!(verify(&store), (3, 9));
     put(&store, &make.run_long(1));
     drop(store);
-    assert_eq!(filed(&place), (4, 4, 3));
+    assert_eq!(indexed(&place), (4, 4, 3));
     assert_eq!(verify(&place.open()), (4, 10));
-    place.connect().execute_batch("DELETE FROM filed").unwrap();
+    place.connect().execute_batch("DELETE FROM indexed").unwrap();
     let store = place.open();
     assert!(store.list_traces(&TraceFilter::open(9)).is_err());
     assert!(store.append(make.run_long(1).create(1, After::Keep)).is_err());
