@@ -33,7 +33,7 @@ pub fn append(
             return Ok(Err(AppendError::Chain { trace_id, source: damage.clone() }));
         }
         current = Some(TraceRow { state: trace.state, number });
-    } else if unindexed.may_be_indexed(trace_id) {
+    } else {
         current = trace_rows::load(connection, trace_id)?;
         is_indexed = current.is_some();
     }

@@ -34,7 +34,6 @@ fn visit_ids(
     })
 }
 
-/// Visits the entries of all traces.
 pub fn visit_all(
     connection: &Connection,
     visit: impl FnMut(&StoredEntry<'_>) -> Visited,

@@ -18,25 +18,16 @@ use crate::types::{KeyHash, TraceNumber, Unreadable};
 /// entry and not covered by its digest: the rows in `traces` and `keys` are made of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The trace.
     Trace,
     /// The digest of the entry before.
     Previous,
-    /// When the entry was made.
     Time,
-    /// The state before.
     From,
-    /// The state after.
     To,
-    /// The type of the artifact.
     Type,
-    /// The id of the artifact.
     Artifact,
-    /// The digest of the artifact.
     ArtifactDigest,
-    /// The tool call, if there is one.
     Call,
-    /// The idempotency key of the call, if it has one.
     Key,
     /// The digest of the entry.
     Digest,
@@ -62,7 +53,6 @@ pub enum Field {
 
 const FIELDS: usize = Field::Body as usize + 1;
 
-/// The value of [`Field::Released`].
 const RELEASED: &[u8] = &[1];
 
 /// The encoded fields of one entry.
@@ -70,7 +60,6 @@ const RELEASED: &[u8] = &[1];
 pub struct EntryFields<'a>([Option<&'a [u8]>; FIELDS]);
 
 impl<'a> EntryFields<'a> {
-    /// One field.
     pub fn get(&self, field: Field) -> Option<&'a [u8]> {
         self.at(field as usize)
     }
@@ -103,7 +92,6 @@ impl<'a> EntryFields<'a> {
         self.text(field).and_then(|text| text.parse().ok()).ok_or(name)
     }
 
-    /// The trace that the entry names.
     pub fn trace_id(&self) -> Result<TraceId, Unreadable> {
         self.uuid(Field::Trace, "trace_id").map(TraceId)
     }
@@ -114,7 +102,6 @@ impl<'a> EntryFields<'a> {
         Ok((plan_id, HolderId(self.uuid(Field::Holder, "holder")?)))
     }
 
-    /// The digest of the artifact.
     pub fn artifact_digest(&self) -> Result<Digest, Unreadable> {
         self.digest(Field::ArtifactDigest, "artifact_digest")
     }
@@ -126,7 +113,6 @@ impl<'a> EntryFields<'a> {
         Some([self.text(Field::Server)?, self.text(Field::Tool)?, self.text(key)?])
     }
 
-    /// The hash of the reserved key.
     pub fn reserved_hash(&self) -> Option<KeyHash> {
         self.reserved_names().map(KeyHash::of_names)
     }
@@ -179,14 +165,12 @@ pub struct StoredEntry<'a> {
 }
 
 impl<'a> StoredEntry<'a> {
-    /// The entry.
     pub fn entry(&self) -> Result<Entry, ChainError> {
         self.fields
             .and_then(|fields| fields.entry(self.sequence_number))
             .map_err(|field| unreadable(self.sequence_number, field))
     }
 
-    /// The canonical bytes of the artifact.
     pub fn body(&self) -> Option<&'a [u8]> {
         self.fields.ok()?.get(Field::Body)
     }
@@ -324,9 +308,7 @@ fn encode_tag(batch: &mut Vec<u8>, mut tag: usize) {
 
 /// The encoded entries of one append.
 pub struct EntryBatch {
-    /// The encoding.
     pub bytes: Vec<u8>,
-    /// The sequence number of the first entry.
     pub first: u64,
     /// The hash of the key that the append reserves, if it reserves one.
     pub key: Option<KeyHash>,

@@ -74,13 +74,11 @@ pub struct GroupCommit {
 }
 
 impl GroupCommit {
-    /// Takes over the connection that writes.
     pub fn new(connection: Connection, settings: Settings) -> Result<Self, StoreError> {
         let connection = Mutex::new(WriteConnection::new(connection, settings)?);
         Ok(Self { queue: Mutex::default(), connection })
     }
 
-    /// The unindexed traces, for readers.
     pub fn unindexed(&self) -> Arc<Mutex<UnindexedTraces>> {
         lock(&self.connection).unindexed()
     }

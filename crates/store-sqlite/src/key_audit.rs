@@ -37,7 +37,11 @@ impl<'a> KeyAudit<'a> {
         expected: Option<Reserved<'_>>,
     ) -> Result<Option<KeyMismatch>, StoreError> {
         let mut missing = false;
-        if let Some(hash) = self.indexed_hash(entry) {
+        // Only the keys of indexed traces are in the table.
+        if entry.number <= self.indexed_upto
+            && let Ok(fields) = entry.fields
+            && let Some(hash) = fields.reserved_hash()
+        {
             let sql = "SELECT EXISTS (SELECT 1 FROM keys WHERE hash = ?1 AND trace_number = ?2)";
             missing = !query_value(self.connection, OPERATION, sql, [hash.0, entry.number.0])?;
             self.found += i64::from(!missing);
@@ -53,12 +57,6 @@ impl<'a> KeyAudit<'a> {
             sequence_number: entry.sequence_number,
             reason: KeyMismatch::MISSING,
         }))
-    }
-
-    /// The hash that the table must have for an entry.
-    fn indexed_hash(&self, entry: &StoredEntry<'_>) -> Option<KeyHash> {
-        let fields = entry.fields.ok().filter(|_| entry.number <= self.indexed_upto)?;
-        fields.reserved_hash()
     }
 
     /// Whether another entry of the trace carries the reservation.

@@ -13,7 +13,6 @@ use crate::sql::{Context as _, query_each};
 use crate::trace_rows::{self, COLUMNS};
 use crate::types::{TraceRow, is_open};
 
-/// Lists traces, newest first.
 pub fn traces(
     connection: &Connection,
     filter: &TraceFilter,

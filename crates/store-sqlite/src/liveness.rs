@@ -47,7 +47,6 @@ impl Liveness {
         Ok(liveness)
     }
 
-    /// This process's id.
     pub const fn id(&self) -> HolderId {
         self.id
     }

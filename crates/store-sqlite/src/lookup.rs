@@ -7,6 +7,7 @@ use windlass_kernel::TraceId;
 use windlass_store::{IdempotencyRecord, Slot, StoreError};
 
 use crate::entries::visit_traces;
+use crate::entry_batch::StoredEntry;
 use crate::replay::{indexed_upto, replay_one};
 use crate::types::{KeyHash, TraceNumber, TraceRow, slot_names};
 use crate::unindexed::Candidates;
@@ -31,16 +32,13 @@ pub fn find_trace(
             return replayed.row(trace_id).map(Some);
         }
     }
-    let mut found = None;
-    visit_traces(connection, candidates.unknown_from.max(upto.next()), None, |entry| {
-        if entry.trace_id() == Some(trace_id) {
-            found = Some(entry.number);
-            return Ok(ControlFlow::Break(()));
+    let unknown = candidates.unknown_from.max(upto.next());
+    match find_number(connection, unknown, |entry| entry.trace_id() == Some(trace_id))? {
+        Some(number) => {
+            replay_one(connection, number)?.map(|replayed| replayed.row(trace_id)).transpose()
         }
-        Ok(ControlFlow::Continue(()))
-    })?;
-    let Some(number) = found else { return Ok(None) };
-    replay_one(connection, number)?.map(|replayed| replayed.row(trace_id)).transpose()
+        None => Ok(None),
+    }
 }
 
 /// Finds the record of a key in a snapshot that began after the candidates were read.
@@ -55,16 +53,28 @@ pub fn find_key(
     if let Some(record) = find_known_key(connection, key, unindexed)? {
         return Ok(Some(record));
     }
+    let unknown = candidates.unknown_from.max(upto.next());
+    let reserves = |entry: &StoredEntry<'_>| {
+        entry.fields.is_ok_and(|fields| fields.reserved_names() == Some(slot_names(slot)))
+    };
+    match find_number(connection, unknown, reserves)? {
+        Some(number) => load_record(connection, key, number),
+        None => Ok(None),
+    }
+}
+
+/// The first trace from a number on that has an entry as wanted.
+fn find_number(
+    connection: &Connection,
+    from: TraceNumber,
+    wanted: impl Fn(&StoredEntry<'_>) -> bool,
+) -> Result<Option<TraceNumber>, StoreError> {
     let mut found = None;
-    visit_traces(connection, candidates.unknown_from.max(upto.next()), None, |entry| {
-        if entry.fields.is_ok_and(|fields| fields.reserved_names() == Some(slot_names(slot))) {
-            found = Some(entry.number);
-            return Ok(ControlFlow::Break(()));
-        }
-        Ok(ControlFlow::Continue(()))
+    visit_traces(connection, from, None, |entry| {
+        found = wanted(entry).then_some(entry.number);
+        Ok(if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     })?;
-    let Some(number) = found else { return Ok(None) };
-    load_record(connection, key, number)
+    Ok(found)
 }
 
 /// Finds the record of a key in the indexed traces and in those with the numbers given.

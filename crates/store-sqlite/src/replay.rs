@@ -14,7 +14,6 @@ use crate::types::{KeyHash, TraceNumber, TraceRow, is_open};
 /// The fence of an unindexed trace: it is indexed before anybody takes it over.
 const FIRST_FENCE: u64 = 1;
 
-/// An unindexed trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnindexedTrace {
     /// Its state after the last of its entries that can be read. Whether the entries form a valid chain
@@ -24,7 +23,6 @@ pub struct UnindexedTrace {
     pub last_artifact: Digest,
     /// Why its chain is invalid, if it is; then nothing is appended to it.
     pub damage: Option<ChainError>,
-    /// How many entries it has.
     pub entries: usize,
 }
 
@@ -38,7 +36,6 @@ impl UnindexedTrace {
 /// What the entries under one trace number say.
 #[derive(Clone, Debug)]
 pub struct ReplayedTrace {
-    /// The number.
     pub number: TraceNumber,
     /// The trace that its first entry names, if that can be read.
     pub trace_id: Option<TraceId>,
@@ -69,7 +66,6 @@ pub fn replay_unindexed(connection: &Connection) -> Result<Vec<ReplayedTrace>, S
     replay(connection, indexed_upto(connection)?.next(), None)
 }
 
-/// Replays one trace, if it has entries.
 pub fn replay_one(
     connection: &Connection,
     number: TraceNumber,

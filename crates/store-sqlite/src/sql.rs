@@ -50,7 +50,6 @@ fn store_error(operation: &'static str, error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Executes a statement.
 pub fn execute(
     connection: &Connection,
     operation: &'static str,

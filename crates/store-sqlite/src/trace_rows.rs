@@ -12,7 +12,6 @@ use crate::types::{TraceNumber, TraceRow, Unreadable, is_open};
 pub const COLUMNS: &str = "trace_id, plan_id, state, last_sequence_number, last_entry_digest, \
      tool_call_id, holder, fence, trace_number, open";
 
-/// Reads a row of [`COLUMNS`].
 pub fn read(row: &Row<'_>) -> Result<TraceRow, StoreError> {
     read_columns(row).map_err(|column| StoreError::Corrupt {
         reason: format!("a trace's column {column} is unreadable"),
@@ -66,7 +65,6 @@ pub fn read_id(row: &Row<'_>) -> Option<TraceId> {
     column(row, 0).and_then(|value| uuid(value, "trace_id")).ok().map(TraceId)
 }
 
-/// Loads an indexed trace.
 pub fn load(connection: &Connection, trace_id: TraceId) -> Result<Option<TraceRow>, StoreError> {
     let sql = "SELECT trace_id, plan_id, state, last_sequence_number, last_entry_digest,
             tool_call_id, holder, fence, trace_number, open
@@ -82,7 +80,6 @@ pub fn insert(connection: &Connection, row: &TraceRow) -> Result<(), StoreError>
     write(connection, "index a trace", sql, row)
 }
 
-/// Updates the row of an indexed trace.
 pub fn update(connection: &Connection, row: &TraceRow) -> Result<(), StoreError> {
     let sql = "UPDATE traces SET plan_id = ?2, state = ?3, last_sequence_number = ?4,
             last_entry_digest = ?5, tool_call_id = ?6, holder = ?7, fence = ?8,

@@ -13,7 +13,6 @@ const SEQUENCE_BITS: u32 = 24;
 pub struct TraceNumber(pub i64);
 
 impl TraceNumber {
-    /// The number after this one.
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
     }
@@ -46,12 +45,10 @@ impl TraceNumber {
 pub struct KeyHash(pub i64);
 
 impl KeyHash {
-    /// The hash of a slot's server, tool and key.
     pub fn of(slot: &Slot) -> Self {
         Self::of_names(slot_names(slot))
     }
 
-    /// The hash of a server, a tool and a key.
     pub fn of_names(names: [&str; 3]) -> Self {
         let mut bytes = Vec::with_capacity(64);
         for name in names {
@@ -64,7 +61,6 @@ impl KeyHash {
     }
 }
 
-/// A slot's server, tool and key.
 pub fn slot_names(slot: &Slot) -> [&str; 3] {
     [&slot.server_id, &slot.tool_name, &slot.idempotency_key]
 }
@@ -72,13 +68,10 @@ pub fn slot_names(slot: &Slot) -> [&str; 3] {
 /// A trace with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceRow {
-    /// The trace.
     pub state: TraceState,
-    /// Its number.
     pub number: TraceNumber,
 }
 
-/// Whether a trace has not ended.
 pub fn is_open(state: &TraceState) -> bool {
     !state.head.state.is_some_and(State::is_terminal)
 }

@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldhash::HashMap;
 use rusqlite::Connection;
 use windlass_kernel::{ChainError, Digest, TraceId};
-use windlass_store::{StoreError, TraceState, fault};
+use windlass_store::{StoreError, fault};
 
 use crate::replay::{ReplayedTrace, UnindexedTrace, indexed_upto, replay_unindexed};
 use crate::sql::{execute, query_value};
@@ -35,8 +35,6 @@ pub struct UnindexedTraces {
     data_version: Option<i64>,
     indexed_upto: TraceNumber,
     last: TraceNumber,
-    /// The greatest id of an indexed trace: a greater id cannot be in `traces`.
-    newest_indexed: Option<[u8; 16]>,
     /// The newest trace with more than [`ENTRIES_MAX`] entries.
     long: Option<TraceNumber>,
     traces: BTreeMap<TraceNumber, UnindexedTrace>,
@@ -83,21 +81,12 @@ impl UnindexedTraces {
     }
 
     fn read(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        let operation = "read its newest traces";
         let upto = indexed_upto(connection)?;
         let sql = "SELECT max(ifnull((SELECT max(id) FROM first_batches), 0),
             ifnull((SELECT max(id) FROM later_batches), 0))";
-        let last = TraceNumber::of_entry(query_value(connection, operation, sql, [])?).0;
-        let sql = "SELECT max(trace_id) FROM traces";
-        let newest: Option<Vec<u8>> = query_value(connection, operation, sql, [])?;
-        *self = Self {
-            max: self.max,
-            indexed_upto: upto,
-            last: last.max(upto),
-            // A damaged id counts as the greatest, so that the table is searched.
-            newest_indexed: newest.map(|id| id.try_into().unwrap_or([0xff; 16])),
-            ..Self::default()
-        };
+        let last =
+            TraceNumber::of_entry(query_value(connection, "read its newest trace", sql, [])?).0;
+        *self = Self { max: self.max, indexed_upto: upto, last: last.max(upto), ..Self::default() };
         for ReplayedTrace { number, trace, keys, .. } in replay_unindexed(connection)? {
             self.keys.extend(keys.into_iter().map(|hash| (hash, number)));
             if let Ok(trace) = trace {
@@ -127,15 +116,9 @@ impl UnindexedTraces {
         }
     }
 
-    /// An unindexed trace.
     pub fn get(&self, trace_id: TraceId) -> Option<(TraceNumber, &UnindexedTrace)> {
         let number = self.numbers.get(&trace_id).filter(|number| **number > self.indexed_upto)?;
         Some((*number, self.traces.get(number)?))
-    }
-
-    /// Whether `traces` may have a row for this id.
-    pub fn may_be_indexed(&self, trace_id: TraceId) -> bool {
-        self.newest_indexed.is_some_and(|newest| *trace_id.0.as_bytes() <= newest)
     }
 
     /// The unindexed traces that have reserved keys with this hash.
@@ -144,12 +127,10 @@ impl UnindexedTraces {
         self.keys.range(all).map(|(_, number)| *number).collect()
     }
 
-    /// Where a reader looks for a trace.
     pub fn candidates(&self, trace_id: TraceId) -> Candidates {
         self.to_candidates(self.numbers.get(&trace_id).copied().into_iter().collect())
     }
 
-    /// Where a reader looks for a key.
     pub fn key_candidates(&self, hash: KeyHash) -> Candidates {
         self.to_candidates(self.key_numbers(hash))
     }
@@ -160,7 +141,6 @@ impl UnindexedTraces {
         Candidates { numbers, unknown_from }
     }
 
-    /// The number of a new trace.
     pub const fn next_number(&self) -> TraceNumber {
         self.last.next()
     }
@@ -213,7 +193,6 @@ impl UnindexedTraces {
         }
     }
 
-    /// Indexes all traces.
     pub fn index_all(&mut self, connection: &Connection) -> Result<(), StoreError> {
         self.index(connection, self.last)
     }
@@ -226,9 +205,7 @@ impl UnindexedTraces {
         }
         self.changed = true;
         for (number, trace) in self.traces.range(self.indexed_upto.next()..=upto) {
-            let state: TraceState = trace.state;
-            trace_rows::insert(connection, &TraceRow { state, number: *number })?;
-            self.newest_indexed = self.newest_indexed.max(Some(*state.head.trace_id.0.as_bytes()));
+            trace_rows::insert(connection, &TraceRow { state: trace.state, number: *number })?;
         }
         fault::point("index.inside");
         // In the order of the table, so that neighbours share pages.

@@ -18,9 +18,7 @@ use crate::unindexed::UnindexedTraces;
 /// How long closing a store waits for other processes.
 const CLOSING_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// An open transaction.
 pub struct WriteTransaction<'a> {
-    /// The connection.
     pub connection: &'a Connection,
     unindexed: &'a Mutex<UnindexedTraces>,
 }
@@ -50,7 +48,6 @@ pub struct WriteConnection {
 }
 
 impl WriteConnection {
-    /// Takes over a connection.
     pub fn new(mut connection: Connection, settings: Settings) -> Result<Self, StoreError> {
         let wal_pages = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&wal_pages);
@@ -69,7 +66,6 @@ impl WriteConnection {
         })
     }
 
-    /// The unindexed traces, for readers.
     pub fn unindexed(&self) -> Arc<Mutex<UnindexedTraces>> {
         Arc::clone(&self.unindexed)
     }

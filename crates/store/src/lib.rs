@@ -1,7 +1,7 @@
-//! The contract of a store: the trait, its errors, the checks that all stores share, a store in
-//! memory, and (behind the feature `conformance`) the suite that says whether a store keeps it.
+//! The contract of a store: the trait, its errors, the checks that all stores share, a store in memory,
+//! and (with the feature `conformance`) the suite that tests whether a store keeps the contract.
 //!
-//! No SQL and no driver here, and no transition rule: those are the kernel's.
+//! There is no SQL and no database driver here. The transition rules are in the kernel.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;

@@ -1,4 +1,4 @@
-//! A store in memory: for tests, simulations, and as the plainest reading of the contract.
+//! A store in memory, for tests and simulations; the simplest implementation of the contract.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,23 +14,23 @@ use crate::types::{
     TraceFilter, TraceState, Visitor,
 };
 
-/// What survives when a process dies: the database.
+/// The durable data: what survives when a process dies.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    /// Where each trace stands.
+    /// The state of each trace.
     pub traces: BTreeMap<TraceId, TraceState>,
-    /// Each trace's entries, in the order they were appended.
+    /// The entries of each trace, in the order in which they were appended.
     pub entries: BTreeMap<TraceId, Vec<Record>>,
-    /// Each trace's replay points.
+    /// The replay points of each trace.
     pub replay_points: BTreeMap<TraceId, Vec<ReplayPoint>>,
-    /// The keys.
+    /// The idempotency records.
     pub keys: BTreeMap<Slot, IdempotencyRecord>,
-    /// Each call's dispatches after its first.
+    /// The dispatches of each call after its first.
     pub redispatches: BTreeMap<TraceId, Vec<Redispatch>>,
 }
 
 impl Tables {
-    /// A key's record, with its effect if the trace under it has ended.
+    /// The record of a key, with its effect if its trace has ended.
     fn key(&self, slot: &Slot) -> Option<IdempotencyRecord> {
         let mut record = self.keys.get(slot)?.clone();
         let trace = self.traces.get(&record.trace_id)?;
@@ -55,7 +55,7 @@ struct World {
     live: BTreeSet<HolderId>,
 }
 
-/// The shared memory that several [`MemoryStore`]s, each like a process of its own, work on.
+/// The memory that several [`MemoryStore`]s share; each of them is like a process.
 #[derive(Clone, Debug, Default)]
 pub struct Shared(Arc<Mutex<World>>);
 
@@ -64,19 +64,19 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy of all that is durable.
+    /// Copies the durable data.
     #[must_use]
     pub fn tables(&self) -> Tables {
         self.lock().tables.clone()
     }
 
-    /// Changes what is durable behind the store's back, as a tamperer would.
+    /// Changes the durable data without the store, as a tamperer would.
     pub fn tamper(&self, change: impl FnOnce(&mut Tables)) {
         change(&mut self.lock().tables);
     }
 }
 
-/// One process's handle of a store in memory. Dropping it is that process's death.
+/// The handle of one process on a store in memory. To drop it is the end of that process.
 #[derive(Debug)]
 pub struct MemoryStore {
     shared: Shared,
@@ -85,7 +85,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Opens a handle under an id of its own.
+    /// Opens a handle for the process `me`.
     #[must_use]
     pub fn open(shared: &Shared, me: HolderId) -> Self {
         shared.lock().live.insert(me);
@@ -147,7 +147,7 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
         let world = self.shared.lock();
-        // Entries that belong to no trace are shown by a scan only.
+        // Only a scan visits entries without a trace.
         if !world.tables.traces.contains_key(&trace_id) {
             return Ok(Vec::new());
         }

@@ -1,4 +1,4 @@
-//! A key that is not on record as the entries say is told: a call under it could run twice.
+//! A scan reports keys whose records do not match the entries: their calls could run twice.
 
 use std::collections::BTreeSet;
 
@@ -37,15 +37,15 @@ impl Visitor for Keys {
     }
 }
 
-/// What a scan tells of keys.
-pub fn told(store: &dyn Store) -> Result<BTreeSet<(TraceId, u64, &'static str)>, StoreError> {
+/// The mismatches that a scan reports.
+pub fn mismatches(store: &dyn Store) -> Result<BTreeSet<(TraceId, u64, &'static str)>, StoreError> {
     let mut keys = Keys::default();
     store.scan(&mut keys)?;
     Ok(keys.mismatches)
 }
 
-/// Two calls whose keys are filed by their numbers, and one that waited for its approval until it was
-/// filed itself, so that its key has a record in full.
+/// Two calls whose keys were indexed with their traces, and one that reserved its key after its trace was
+/// indexed.
 fn calls(place: &Place) -> [Trace; 3] {
     let make = fixture(0);
     let calls = [(); 3].map(|()| make.call(Ending::Completed));
@@ -62,12 +62,12 @@ fn calls(place: &Place) -> [Trace; 3] {
     let key = waiting.reserve();
     store.append(Append { key, ..waiting.append(&lease, 2, 2) }).unwrap();
     store.release(lease).unwrap();
-    assert_eq!(told(&store).unwrap(), BTreeSet::new());
+    assert_eq!(mismatches(&store).unwrap(), BTreeSet::new());
     calls
 }
 
 #[test]
-fn a_key_that_is_not_on_record_as_the_entries_say_is_told() {
+fn a_key_whose_record_does_not_match_the_entries_is_reported() {
     const MISSING: (u64, &str) = (3, KeyMismatch::MISSING);
     const UNEXPECTED: (u64, &str) = (1, KeyMismatch::UNEXPECTED);
     for (sql, expected) in [
@@ -95,7 +95,7 @@ fn a_key_that_is_not_on_record_as_the_entries_say_is_told() {
             "UPDATE keys SET hash = hash + 1 WHERE trace_number = 3",
             vec![(2, MISSING), (2, UNEXPECTED)],
         ),
-        // What an entry has for the record of its key is not in its digest.
+        // The digest of an entry does not cover the reservation.
         (
             "UPDATE entries SET server_id = 'another' WHERE id = (2 << 24) + 3",
             vec![(1, MISSING), (1, UNEXPECTED)],
@@ -116,7 +116,7 @@ fn a_key_that_is_not_on_record_as_the_entries_say_is_told() {
             .into_iter()
             .map(|(at, (sequence_number, reason))| (traces[at].trace_id, sequence_number, reason))
             .collect();
-        assert_eq!(told(&place.open()).unwrap(), expected, "{sql}");
+        assert_eq!(mismatches(&place.open()).unwrap(), expected, "{sql}");
     }
 }
 
@@ -125,22 +125,22 @@ fn a_key_of_a_trace_of_which_nothing_is_left_is_an_error() {
     let place = Place::new();
     calls(&place);
     meddle(&place.tamper(), "INSERT INTO keys VALUES (7, 99)");
-    let error = told(&place.open()).unwrap_err();
+    let error = mismatches(&place.open()).unwrap_err();
     assert_eq!(error.code(), Code::StoreCorrupt);
     assert!(error.to_string().contains("nothing is left"), "{error}");
 }
 
 #[test]
-fn a_key_of_a_trace_that_is_not_filed_is_told_too() {
+fn a_key_of_an_unindexed_trace_is_reported_too() {
     let place = Place::new();
     let call = fixture(0).call(Ending::Completed);
     let store = place.open();
     store.append(Append { key: call.reserve(), ..call.create(3, After::Keep) }).unwrap();
-    assert_eq!(told(&store).unwrap(), BTreeSet::new());
+    assert_eq!(mismatches(&store).unwrap(), BTreeSet::new());
     let sql = "UPDATE entries SET tool_name = 'another' WHERE id = (1 << 24) + 3";
     assert_eq!(meddle(&place.tamper(), sql), 1);
     let expected = BTreeSet::from([(call.trace_id, 3, KeyMismatch::MISSING)]);
-    assert_eq!(told(&store).unwrap(), expected);
+    assert_eq!(mismatches(&store).unwrap(), expected);
 }
 
 /// The record is found and matches, before and after the trace is indexed.
@@ -153,7 +153,7 @@ fn a_key_that_no_entry_names_is_reserved_like_any_other() {
     let lease = store.append(append).unwrap().lease.unwrap();
     store.append(call.append(&lease, 2, 2)).unwrap();
     let check = |store: &dyn Store| {
-        assert_eq!(told(store).unwrap(), BTreeSet::new());
+        assert_eq!(mismatches(store).unwrap(), BTreeSet::new());
         let record = store.load_idempotency(&call.slot()).unwrap().unwrap();
         assert_eq!(Some(record.reservation), call.reservation);
         assert_eq!(record.trace_id, call.trace_id);

@@ -1,4 +1,4 @@
-//! Opening what is there, whatever it is.
+//! Opening files of all kinds.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use windlass_store_sqlite::FORMAT;
 
 use crate::support::{Place, assert_reads_back, open, put, verify};
 
-/// Opens what cannot be opened.
+/// Opens a file that must be refused.
 fn refused(path: &Path) -> StoreError {
     match open(path) {
         Err(error) => error,

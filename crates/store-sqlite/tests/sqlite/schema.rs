@@ -18,7 +18,7 @@ fn the_database_itself_refuses_to_change_what_is_append_only() {
     let ended = make.call(Ending::Completed);
     let held = store.append(ended.create(3, After::Keep)).unwrap().lease.unwrap();
     store.append(ended.append(&held, 3, 1)).unwrap();
-    // None of its entries names its key.
+    // None of the entries names the key.
     let early = make.call(Ending::Completed);
     store.append(Append { key: early.reserve(), ..early.create(2, After::Keep) }).unwrap();
     let connection = place.connect();
@@ -39,7 +39,7 @@ fn the_database_itself_refuses_to_change_what_is_append_only() {
         let error = connection.execute_batch(sql).unwrap_err();
         assert!(error.to_string().contains(message), "`{sql}`: {error}");
     }
-    // A row cannot be put in the place of another one either.
+    // A row cannot be replaced either.
     let copies = [
         "INSERT OR REPLACE INTO first_batches SELECT * FROM first_batches",
         "INSERT OR REPLACE INTO later_batches SELECT * FROM later_batches",
@@ -68,7 +68,7 @@ fn the_file_is_in_wal_mode_whoever_opens_it() {
         connection.query_row("PRAGMA journal_mode", [], |row| row.get(0)).unwrap()
     };
     assert_eq!(mode(place.connect()), "wal");
-    // A tool has switched it off meanwhile.
+    // Another program has switched it off.
     place.connect().query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).unwrap();
     assert_eq!(mode(place.connect()), "delete");
     let store = place.open();

@@ -21,7 +21,7 @@ fn appends_of_another_process_in_between_are_seen() {
     let (a, b) = (fixture(1), fixture(2));
     for _ in 0..20 {
         append_some(&one, &a);
-        // A key, a trace and a lease of the other one.
+        // A key, a trace and a lease of the other process.
         let theirs = b.call(Ending::Completed);
         let append = Append { key: theirs.reserve(), ..theirs.create(3, After::Keep) };
         let lease = two.append(append).unwrap().lease.unwrap();
@@ -32,7 +32,7 @@ fn appends_of_another_process_in_between_are_seen() {
         let error = one.append(theirs.create(3, After::Keep)).unwrap_err();
         assert_eq!(error.code(), Code::StateConcurrentExecution);
         two.append(theirs.append(&lease, 3, 1)).unwrap();
-        // What was refused is not there, and can be made.
+        // The refused trace does not exist, and can be created.
         put(&one, &mine);
         assert_reads_back(&two, &mine, 4);
     }
@@ -58,7 +58,6 @@ fn an_append_waits_for_the_transaction_of_another_connection() {
     assert_reads_back(&store, &last, 4);
 }
 
-/// A refusal and a failure leave nothing, and the next one goes on.
 #[test]
 fn an_append_that_is_refused_or_fails_leaves_nothing() {
     let place = Place::new();

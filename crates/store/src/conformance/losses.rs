@@ -1,4 +1,4 @@
-//! Leases when a process dies: what it held is free, and what it still believes counts nothing.
+//! Leases when a process dies: its traces are free, and its old leases are worthless.
 
 use super::Harness;
 use super::fixture::{Ending, Fixture, Trace};
@@ -7,8 +7,8 @@ use super::watch::{Refusal, Watch, assert_reads_back, hold};
 use crate::store::Store;
 use crate::types::{After, Append, Lease};
 
-/// Lets a process die that holds a trace of three entries, and another take the trace over.
-/// Returns what the dead one held, and the new holder's lease.
+/// Kills a process that holds a trace of three entries, and lets another one acquire the trace. Returns
+/// the lost lease and the new one.
 fn taken_over(harness: &dyn Harness, heir: &dyn Store, trace: &Trace) -> (Lease, Lease) {
     let dying = harness.open();
     let lost = hold(&*dying, trace, 3);

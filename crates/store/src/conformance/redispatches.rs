@@ -1,4 +1,4 @@
-//! Redispatches: numbered without gaps after the first dispatch, which its entry announces.
+//! Redispatches: numbered without gaps after the first dispatch, which an entry records.
 
 use windlass_kernel::{ChainError, Code, State, StateOrEmpty};
 

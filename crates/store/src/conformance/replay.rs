@@ -1,4 +1,4 @@
-//! Performs a history on a store and writes down every answer.
+//! Applies a history to a store and records every answer.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::types::{
     TraceState,
 };
 
-/// Performs a history and returns a line for each step, with codes for errors and with processes by
-/// number, so that the lines of two backends can be compared.
+/// Applies a history and returns a line for each step, with codes for errors and numbers for processes,
+/// so that the lines of two backends can be compared.
 ///
 /// # Panics
-/// When the store breaks in a way that no step allows for.
+/// If the store fails in a way that no step expects.
 #[must_use]
 pub fn run_history(harness: &dyn Harness, ops: &[Op]) -> Vec<String> {
     let mut replay = Replay::new(harness);
@@ -42,7 +42,7 @@ pub fn run_history(harness: &dyn Harness, ops: &[Op]) -> Vec<String> {
     lines
 }
 
-/// A lease that was granted and not given back.
+/// A lease that was granted and not released.
 struct Granted {
     /// The number of the process, or `None` once it was killed.
     process: Option<usize>,
@@ -56,7 +56,7 @@ struct Replay<'a> {
     traces: Vec<Trace>,
     processes: Vec<Option<Box<dyn Store>>>,
     granted: Vec<Granted>,
-    /// The name of each holder that was ever seen: how many were seen before it.
+    /// The holders in the order in which they appeared; their position is their name.
     holders: BTreeMap<HolderId, usize>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Replay<'a> {
             }
             Op::Append { process, trace, count, fault, lease, key, after } => {
                 if lease == Which::Newest && self.find(process, trace, lease).is_none() {
-                    // A history in which most appends lack a lease would try little.
+                    // A history in which most appends have no lease would test little.
                     self.acquire(process, trace);
                 }
                 let entries = self.entries(process, trace, count, fault);
@@ -198,8 +198,8 @@ impl<'a> Replay<'a> {
         bad
     }
 
-    /// Finds a lease, which is then used by the process that has it. A dead process's counts only
-    /// once its trace was taken over, in any hand: before that nobody could be using it.
+    /// Finds a lease, and the process that uses it. The lease of a dead process is used only after its
+    /// trace was taken over: before that nobody could use it.
     fn find(&self, process: usize, trace: usize, which: Which) -> Option<usize> {
         let fence = self.store(process).load_state(self.trace(trace).trace_id).ok()?.fence;
         let mine = |granted: &Granted| match which {
@@ -326,8 +326,8 @@ impl<'a> Replay<'a> {
         scan(self.store(process)).into_iter().map(told).collect()
     }
 
-    /// A trace's state, with its holder by name and only while that lives: what a store leaves in
-    /// the row of a dead one is its own affair.
+    /// The state of a trace, with its holder only while that process lives: what the row of a dead
+    /// holder says is up to the store.
     fn state(&self, process: usize, state: &TraceState) -> String {
         let held = self.store(process).is_held(state).unwrap();
         let holder = state.holder.filter(|_| held).map(|holder| self.holders.get(&holder));

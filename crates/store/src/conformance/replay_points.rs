@@ -1,4 +1,4 @@
-//! Replay points: the newest counts, and only the holder can write one, of the trace as it is.
+//! Replay points: the newest one is loaded; only the holder can write one, and it must match the trace.
 
 use windlass_kernel::{Code, Digest, PlanId, ReplayPoint, ReplayPointState, State};
 
@@ -19,7 +19,7 @@ pub(super) fn a_trace_without_replay_points_has_none(harness: &dyn Harness) {
 pub(super) fn the_latest_replay_point_is_loaded(harness: &dyn Harness) {
     let make = Fixture::new();
     let (store, other) = (harness.open(), harness.open());
-    // Two digits of entries: the latest by number is not the latest by its letters.
+    // With two digits the greatest number is not the greatest text.
     let trace = make.run_long(12);
     let lease = hold(&*store, &trace, 1);
     for count in 1..=12 {

@@ -1,4 +1,4 @@
-//! Sees all that a store shows, and holds a refusal against it.
+//! Checks that a refused operation leaves a store unchanged.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,7 +13,7 @@ use crate::types::{
     After, IdempotencyRecord, KeyMismatch, Lease, Record, Slot, TraceFilter, TraceState, Visitor,
 };
 
-/// An append that was not made, so that it can be compared.
+/// An [`AppendError`] that can be compared.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Fenced(TraceId),
@@ -33,7 +33,7 @@ impl From<AppendError> for Refusal {
     }
 }
 
-/// Everything.
+/// All traces.
 pub(super) const ALL: TraceFilter =
     TraceFilter { open_only: false, state: None, before: None, limit: usize::MAX };
 
@@ -49,7 +49,7 @@ pub(super) struct Scanned {
 }
 
 impl Scanned {
-    /// What a verifier finds: the first thing wrong with chain, bodies and head.
+    /// The first error in chain, bodies and head, as a verifier would report it.
     pub(super) fn verdict(&self) -> Result<(), ChainError> {
         let mut head = windlass_kernel::Head::empty(self.trace_id);
         for (entry, body) in &self.entries {
@@ -67,7 +67,7 @@ impl Scanned {
     }
 }
 
-/// What a scan shows.
+/// Collects what a scan visits.
 #[derive(Debug, Default)]
 struct Seen(Vec<Scanned>);
 
@@ -89,7 +89,7 @@ impl Visitor for Seen {
     fn key_mismatch(&mut self, _: KeyMismatch) {}
 }
 
-/// Scans the whole store; the order of the traces is the store's own, here it is that of their ids.
+/// Scans the whole store, and sorts the traces by their ids.
 pub(super) fn scan(store: &dyn Store) -> Vec<Scanned> {
     let mut seen = Seen::default();
     store.scan(&mut seen).expect("a scan");
@@ -97,7 +97,7 @@ pub(super) fn scan(store: &dyn Store) -> Vec<Scanned> {
     seen.0
 }
 
-/// All that a store shows.
+/// The whole content of a store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Picture {
     traces: Vec<TraceState>,
@@ -108,7 +108,7 @@ pub(super) struct Picture {
     keys: Vec<Option<IdempotencyRecord>>,
 }
 
-/// Looks at a store through one handle, and at these slots.
+/// Reads the content of a store through one handle, with these slots.
 pub(super) struct Watch<'a> {
     store: &'a dyn Store,
     slots: Vec<Slot>,
@@ -136,7 +136,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Makes an attempt that must fail and must leave nothing behind.
+    /// Makes an attempt that must fail and must change nothing.
     pub(super) fn refused<T: Debug>(
         &self,
         attempt: impl FnOnce() -> Result<T, AppendError>,
@@ -148,13 +148,13 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Makes a trace with its first entries and keeps its lease.
+/// Creates a trace with its first entries and keeps its lease.
 pub(super) fn hold(store: &dyn Store, trace: &Trace, count: usize) -> Lease {
     let appended = store.append(trace.create(count, After::Keep)).expect("a new trace");
     appended.lease.expect("a lease on a trace that is kept")
 }
 
-/// Makes a trace with all its entries and leaves it free.
+/// Creates a trace with all its entries and releases it.
 pub(super) fn put(store: &dyn Store, trace: &Trace) {
     store.append(trace.create(trace.len(), After::Release)).expect("a new trace");
 }

@@ -1,4 +1,4 @@
-//! Stores with one bug each, for the suite to find.
+//! Stores with one bug each, which the suite must find.
 #![expect(
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
@@ -22,7 +22,7 @@ use windlass_store::{
 
 use crate::bugs::Bug;
 
-/// Processes with a bug, on a sound database in memory.
+/// Processes with a bug, on a correct database in memory.
 pub struct BrokenHarness {
     memory: MemoryHarness,
     bug: Bug,
@@ -80,7 +80,7 @@ impl Broken {
         });
     }
 
-    /// Makes the trace this process's under the lease in force.
+    /// Makes this process the holder, with the current fence.
     fn rob(&self, state: &TraceState) -> Lease {
         let trace_id = state.head.trace_id;
         self.change_state(trace_id, |state| state.holder = Some(self.me));
@@ -100,7 +100,7 @@ impl Broken {
         slot
     }
 
-    /// Bends an append before the sound store sees it.
+    /// Changes an append before the correct store gets it.
     fn bend(&self, append: &mut Append<'_>) {
         let trace_id = append.claim.trace_id();
         let head = self.current(trace_id).map_or(0, |state| state.head.sequence_number);
@@ -134,7 +134,7 @@ impl Broken {
         }
     }
 
-    /// Appends entry by entry, each in a transaction of its own.
+    /// Appends each entry in its own transaction.
     fn append_one_by_one(&self, append: Append<'_>) -> Result<Appended, AppendError> {
         let Append { claim, entries, mut key, after } = append;
         let last = entries.len();
@@ -165,7 +165,7 @@ impl Broken {
         Ok(Appended { state: result.unwrap(), lease })
     }
 
-    /// Appends what the sound store refuses for its transition only.
+    /// Appends entries that the correct store refuses only for their transition.
     fn append_anywhere(
         &self,
         append: Append<'_>,
@@ -188,7 +188,7 @@ impl Broken {
         result
     }
 
-    /// Spoils what the sound store has done.
+    /// Changes what the correct store has written.
     fn spoil(&self, trace_id: TraceId) {
         self.shared.tamper(|tables| {
             let entries = tables.entries.get_mut(&trace_id).unwrap();
@@ -479,7 +479,7 @@ impl Store for Broken {
     }
 }
 
-/// Shows no head that could disagree with the entries.
+/// Visits traces without their heads, which could disagree with the entries.
 struct HeadFromEntries<'a>(&'a mut dyn Visitor);
 
 impl Visitor for HeadFromEntries<'_> {
