@@ -165,7 +165,7 @@ pub fn pages(folder: &Path, kind: Kind) -> Result<f64> {
     const CALLS: u32 = 1_000;
     let path = folder.join("bench.db");
     let settings = windlass_store_sqlite::Settings::default();
-    let settings = windlass_store_sqlite::Settings { log_pages: u32::MAX, ..settings };
+    let settings = windlass_store_sqlite::Settings { wal_pages: u32::MAX, ..settings };
     let gateway = gateway_over(folder, kind, settings)?;
     let size = || -> Result<u64> { Ok(std::fs::metadata(folder.join("bench.db-wal"))?.len()) };
     call(&gateway, kind, "pages".to_owned())?;
@@ -186,7 +186,8 @@ pub fn payload(folder: &Path, kind: Kind) -> Result<Vec<usize>> {
     call(&gateway, kind, "payload".to_owned())?;
     drop(gateway);
     let connection = rusqlite::Connection::open(&path)?;
-    let mut statement = connection.prepare("SELECT length(sheet) FROM sheets ORDER BY id")?;
+    let mut statement =
+        connection.prepare("SELECT length(entries) FROM entry_batches ORDER BY id")?;
     let bytes = statement.query_map([], |row| row.get::<_, i64>(0))?;
     let bytes = bytes.map(|bytes| Ok(usize::try_from(bytes?)?)).collect::<Result<_>>()?;
     drop(statement);

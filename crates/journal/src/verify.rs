@@ -3,7 +3,7 @@
 use serde::Serialize;
 use windlass_kernel::recovery::Finding;
 use windlass_kernel::{ChainError, Entry, Head, Machine, Reserved, State, TraceId, Uuid7};
-use windlass_store::{Slot, Store, StoreError, TraceState, Unreserved, Visitor};
+use windlass_store::{KeyMismatch, Slot, Store, StoreError, TraceState, Visitor};
 
 use crate::verifier::TraceVerifier;
 
@@ -56,13 +56,13 @@ pub fn verify_store(
         trace: TraceVerifier::new(NO_TRACE),
         current: None,
         open: Vec::new(),
-        unreserved: Vec::new(),
+        key_mismatches: Vec::new(),
         progress,
     };
     store.scan(&mut verifier)?;
     verifier.finish();
-    let Verifier { mut report, open, unreserved, .. } = verifier;
-    for Unreserved { trace_id, sequence_number, reason } in unreserved {
+    let Verifier { mut report, open, key_mismatches, .. } = verifier;
+    for KeyMismatch { trace_id, sequence_number, reason } in key_mismatches {
         // What is broken already is not more so.
         if !report.problems.iter().any(|problem| problem.trace_id == trace_id) {
             let head = match store.load_state(trace_id) {
@@ -168,7 +168,7 @@ fn verify_key(
             && Some(record.reservation.tool_call_id) == tool_call_id
             && record.reservation.request_digest == key.request_digest
     });
-    let reason = Unreserved::LOST;
+    let reason = KeyMismatch::MISSING;
     Ok((!matches).then_some(ChainError::Key { sequence_number, reason }))
 }
 
@@ -221,8 +221,8 @@ struct Verifier<'a> {
     current: Option<Current>,
     /// Traces whose replay points are still to be verified, with their numbers of entries.
     open: Vec<(TraceId, u64)>,
-    /// Keys whose records do not match the entries.
-    unreserved: Vec<Unreserved>,
+    /// Idempotency records that do not match the entries.
+    key_mismatches: Vec<KeyMismatch>,
     progress: &'a mut dyn FnMut(u64),
 }
 
@@ -259,27 +259,31 @@ impl Visitor for Verifier<'_> {
         self.current = Some(Current { recorded: recorded.copied(), entries: 0, error: None });
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         self.report.entries += 1;
         if self.report.entries.is_multiple_of(PROGRESS_EVERY) {
             (self.progress)(self.report.entries);
         }
-        let Some(current) = &mut self.current else { return };
+        let current = self.current.as_mut()?;
         current.entries += 1;
-        if current.error.is_none() {
-            current.error = entry.and_then(|entry| self.trace.push(&entry, body)).err();
+        if current.error.is_some() {
+            return None;
         }
-    }
-
-    fn reserved(&self) -> Option<Reserved<'_>> {
-        let current = self.current.as_ref().filter(|current| current.error.is_none())?;
+        if let Err(error) = entry.and_then(|entry| self.trace.push(&entry, body)) {
+            current.error = Some(error);
+            return None;
+        }
         let (key, sequence_number, _) = self.trace.reserved_key()?;
         (sequence_number == current.entries).then_some(key)
     }
 
-    fn unreserved(&mut self, what: Unreserved) {
-        if self.unreserved.len() < PROBLEMS_MAX {
-            self.unreserved.push(what);
+    fn key_mismatch(&mut self, mismatch: KeyMismatch) {
+        if self.key_mismatches.len() < PROBLEMS_MAX {
+            self.key_mismatches.push(mismatch);
         } else {
             self.report.broken += 1;
         }

@@ -106,7 +106,7 @@ const DAMAGES: &[(&str, Code, Tamper)] = &[
     }),
     ("a checkpoint without its digest", Code::StateChecksumMismatch, |tables, id| {
         checkpoint(tables, id, |_| {});
-        let kept = tables.checkpoints.get_mut(&id).unwrap().last_mut().unwrap();
+        let kept = tables.replay_points.get_mut(&id).unwrap().last_mut().unwrap();
         kept.checkpoint_digest = Digest::of(b"other");
     }),
 ];
@@ -116,7 +116,7 @@ fn checkpoint(tables: &mut Tables, id: TraceId, change: fn(&mut ReplayPointState
     let mut state = ReplayPointState::of(&trace.head, trace.plan_id).unwrap();
     change(&mut state);
     let ts = windlass_kernel::Timestamp::EPOCH;
-    tables.checkpoints.entry(id).or_default().push(ReplayPoint::new(state, ts));
+    tables.replay_points.entry(id).or_default().push(ReplayPoint::new(state, ts));
 }
 
 fn gateway(world: &World) -> Gateway {
@@ -127,7 +127,8 @@ fn gateway(world: &World) -> Gateway {
 fn durable(world: &World, id: TraceId) -> String {
     let tables = world.shared.tables();
     let head = tables.traces.get(&id).map(|trace| (trace.head, trace.plan_id));
-    let rows = (tables.entries.get(&id), tables.checkpoints.get(&id), tables.redispatches.get(&id));
+    let rows =
+        (tables.entries.get(&id), tables.replay_points.get(&id), tables.redispatches.get(&id));
     format!("{head:?} {rows:?} {:?}", tables.keys)
 }
 

@@ -69,7 +69,7 @@ failing! {
     append(append: Append<'_>) -> Result<Appended, AppendError>;
     list_log_entries(trace_id: TraceId, after: u64, limit: usize)
         -> Result<Vec<Record>, StoreError>;
-    write_replay_point(lease: &Lease, checkpoint: &ReplayPoint) -> Result<(), AppendError>;
+    write_replay_point(lease: &Lease, point: &ReplayPoint) -> Result<(), AppendError>;
     load_latest_replay_point(trace_id: TraceId) -> Result<Option<ReplayPoint>, StoreError>;
     acquire(trace_id: TraceId) -> Result<Lease, AcquireError>;
     release(lease: Lease) -> Result<(), StoreError>;

@@ -223,7 +223,7 @@ fn the_checkpoint_of_an_open_trace_is_checked() {
     for change in changes {
         let (world, [.., asked]) = world();
         world.shared.tamper(|tables| {
-            let kept = tables.checkpoints.get_mut(&asked).unwrap().last_mut().unwrap();
+            let kept = tables.replay_points.get_mut(&asked).unwrap().last_mut().unwrap();
             let mut state = kept.checkpoint_state;
             change(&mut state);
             *kept = ReplayPoint::new(state, kept.ts);

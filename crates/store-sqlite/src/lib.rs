@@ -1,28 +1,71 @@
-//! The store on one machine: SQLite with a write-ahead log and full sync, one writer at a time,
-//! group commit, leases whose holders are known alive by an OS file lock.
+//! The store on one machine: one SQLite file with a write-ahead log and full sync, one writer at a time,
+//! group commit, and leases whose holders are known to be alive by an OS file lock. It contains no
+//! transition rule: the kernel and the shared rules of the store crate decide.
 //!
-//! No transition rule lives here: the kernel and the store crate's shared checks decide.
+//! ```text
+//!   append ──▶ GroupCommit ──▶ WriteTransaction: check, insert one row, COMMIT (one sync)
+//!                                   │
+//!          ┌────────────────────────┴───────────┐
+//!          ▼ first append of a trace            ▼ its later appends
+//!   first_batches (id, entries)          later_batches (id, entries)      unindexed: known only
+//!          └──────────────────┬─────────────────┘                         by their entries
+//!                             │ index: many traces in one transaction
+//!          ┌──────────────────┼──────────────────────┐
+//!          ▼                  ▼                      ▼
+//!   traces (trace_id,    keys (hash,           indexed (upto)             indexed: head, lease and
+//!   number, head, lease) trace_number)                                    keys have rows
+//! ```
+//!
+//! **A row.** One append is one row, an entry batch: its entries one after the other, each with the
+//! canonical bytes of its artifact (`entry_batch`). The id of the row is that of its first entry,
+//! `trace_number << 24 | sequence_number`. The store numbers traces in the order in which they are created.
+//! Beside the fields of the entry, which its digest covers, a batch has fields that no digest covers: plan
+//! and holder with the first entry of a trace, a mark where an append released the lease, and the
+//! reservation of an idempotency key with the entry that reserves it.
+//!
+//! **From appended to indexed.** A new trace is *unindexed*: its entries are durable, its state follows
+//! from them (`replay`), and the writer has it in memory (`unindexed`). To *index* a trace is to write its
+//! row in `traces` and its rows in `keys`. That happens to the older half when 2,048 traces are unindexed,
+//! to a trace with more than 8 entries, to all before anything but an append changes an unindexed trace,
+//! to all when another process writes too and more than 16 are unindexed, and to all when the store is
+//! closed. Then the number in `indexed` grows. An append to an indexed trace inserts its batch and updates
+//! its rows in the same transaction.
+//!
+//! **Lookup.** A reader looks in the tables first; then at the number under which this process knows the
+//! trace or key, if that is above `indexed`; then at all traces with numbers that this process does not
+//! know, which another process has created. All of this in one snapshot, which begins after the memory was
+//! read. The writer begins each transaction with `PRAGMA data_version` and reads the unindexed traces again
+//! if another process has written.
+//!
+//! **Invariants.**
+//! - Rows of entries, keys and dispatches are inserted and never changed; triggers refuse the rest.
+//! - What the store reports as done is durable; what it refuses has left nothing.
+//! - Trace numbers only grow. Up to `indexed.upto` every trace has its rows; above it, none has to.
+//! - An unindexed trace has its first holder and fence 1: whoever takes it over indexes it first.
+//! - `traces` has the head of a trace apart from its entries, so that a cut-off end shows. An unindexed
+//!   trace has no such head: only the process that wrote it would notice. SECURITY.md says what that means.
+//! - A key is free only if neither `keys` nor an unindexed entry has it. A row in `keys` whose record cannot
+//!   be read is an error, never a free key.
+//! - Whether an id is in use is decided inside the transaction that writes it.
 
 mod append;
-mod books;
-mod error;
-mod filing;
-mod find;
-mod fold;
-mod holder;
+mod entries;
+mod entry_batch;
+mod group_commit;
+mod key_audit;
 mod keys;
-mod lines;
+mod listing;
+mod liveness;
+mod lookup;
 mod open;
-mod reserved;
-mod rows;
+mod replay;
 mod scan;
-mod sheet;
-mod snapshot;
-mod statements;
+mod sql;
 mod store;
-mod tail;
-mod takeover;
-mod writer;
+mod trace_rows;
+mod types;
+mod unindexed;
+mod write_connection;
 
-pub use open::{MIGRATIONS, Settings, format_version};
+pub use open::{FORMAT, SCHEMA, Settings};
 pub use store::SqliteStore;

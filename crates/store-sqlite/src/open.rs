@@ -1,4 +1,4 @@
-//! Opening a database: settings, format version, migrations.
+//! Opening a database: settings, format, schema.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -9,67 +9,59 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 use windlass_store::StoreError;
 
-use crate::error::During;
-use crate::takeover;
+use crate::sql::Context as _;
 
-/// Every migration there is; the last one's number is the format's version.
-pub const MIGRATIONS: &[&str] = &[
-    include_str!("../migrations/0001_initial.sql"),
-    include_str!("../migrations/0002_two_trees.sql"),
-    include_str!("../migrations/0003_sheets.sql"),
-    include_str!("../migrations/0004_keys.sql"),
-];
+/// The schema of a database. It sets the application id and the format as well.
+pub const SCHEMA: &str = include_str!("../schema.sql");
 
-/// Marks a database as ours ("WNDL").
+/// The format that this version reads and writes.
+pub const FORMAT: i64 = 1;
+
+/// The application id in the file of a store ("WNDL").
 const APPLICATION_ID: i64 = 0x574e_444c;
 
-/// How a connection waits, how large the write-ahead log may grow, and how much is left unfiled.
+/// The settings of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How long to wait for another process's transaction.
     pub busy_timeout: Duration,
-    /// From so many pages on, the write-ahead log is folded into the database.
-    pub log_pages: u32,
-    /// From so many traces on that are not filed, the older half of them is.
-    pub unfiled_max: usize,
+    /// At so many pages the write-ahead log is checkpointed.
+    pub wal_pages: u32,
+    /// At so many unindexed traces the older half is indexed.
+    pub unindexed_max: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             busy_timeout: Duration::from_secs(30),
-            log_pages: 1000,
-            // Another process that reads must read all that is not filed, but keys that are filed
-            // together share pages.
-            unfiled_max: 2048,
+            wal_pages: 1000,
+            // The more are indexed together, the more share a page; but another process that reads
+            // must replay all that are unindexed.
+            unindexed_max: 2048,
         }
     }
-}
-
-/// The newest format this version reads and writes.
-pub fn format_version() -> i64 {
-    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
 /// The shortest file that can be a database: one page of the smallest size.
 const DATABASE_BYTES_MIN: u64 = 512;
 
-/// Opens an existing database, or makes one where there is none.
+/// Opens a database, or creates one where there is none.
 pub fn open(path: &Path, settings: Settings) -> Result<Connection, StoreError> {
-    // SQLite takes a file that is too short for an empty one, and would write over it.
+    // SQLite treats a file that is too short as an empty one, and would overwrite it.
     let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
     if path.is_file() && (1..DATABASE_BYTES_MIN).contains(&bytes) {
         let reason = format!("its file has {bytes} bytes, too few for a database");
         return Err(StoreError::Corrupt { reason });
     }
-    // Found before SQLite makes files beside it that could not be written later either.
+    // Checked before SQLite creates files beside it.
     if is_write_protected(path) {
         return Err(StoreError::ReadOnly { operation: "open its file" });
     }
     open_database(path, settings).map_err(|error| explain(path, error))
 }
 
-/// Finds out why a file cannot be opened: SQLite has one code for all causes.
+/// Finds the cause if a file cannot be opened: SQLite has one code for all causes.
 fn explain(path: &Path, error: StoreError) -> StoreError {
     let StoreError::Unavailable { operation, source } = &error else { return error };
     let code = source.downcast_ref().and_then(rusqlite::Error::sqlite_error_code);
@@ -86,7 +78,7 @@ fn explain(path: &Path, error: StoreError) -> StoreError {
     error
 }
 
-/// Asks without opening: closing a file would free the locks that this process has on it.
+/// Checks without opening the file: to close it would release the locks that this process has on it.
 fn is_write_protected(path: &Path) -> bool {
     let access = rustix::fs::access(path, Access::WRITE_OK);
     matches!(access, Err(Errno::ACCESS | Errno::ROFS | Errno::PERM))
@@ -94,22 +86,22 @@ fn is_write_protected(path: &Path) -> bool {
 
 fn open_database(path: &Path, settings: Settings) -> Result<Connection, StoreError> {
     let mut connection = connect(path, settings)?;
-    // In one transaction: between two of its questions another process may migrate.
-    let snapshot = connection.transaction().during("read its format")?;
-    let version = check_format(&snapshot)?;
-    snapshot.commit().during("read its format")?;
-    if version < format_version() {
-        migrate(&mut connection)?;
+    // In one transaction: another process may create the schema between two queries.
+    let snapshot = connection.transaction().context("read its format")?;
+    let format = check_format(&snapshot)?;
+    snapshot.commit().context("read its format")?;
+    if format == Format::Empty {
+        create_schema(&mut connection)?;
     }
-    let mode = switch_to_wal(&connection, settings).during("switch on its write-ahead log")?;
+    let mode = switch_to_wal(&connection, settings).context("switch on its write-ahead log")?;
     if mode != "wal" {
         return Err(StoreError::Corrupt { reason: format!("its journal mode stays `{mode}`") });
     }
     Ok(connection)
 }
 
-/// Switches the write-ahead log on, and says what mode it then is. SQLite does not wait for others
-/// that are about to do the same, so this does.
+/// Switches the write-ahead log on, and returns the journal mode. SQLite does not wait for processes that
+/// do the same at this moment, so this function waits.
 fn switch_to_wal(connection: &Connection, settings: Settings) -> rusqlite::Result<String> {
     let started = Instant::now();
     loop {
@@ -126,76 +118,73 @@ fn switch_to_wal(connection: &Connection, settings: Settings) -> rusqlite::Resul
     }
 }
 
-/// Opens one more connection to a database that [`open`] has seen.
+/// Opens one more connection to a database that [`open`] has checked.
 pub fn connect(path: &Path, settings: Settings) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).during("open its file")?;
-    connection.busy_timeout(settings.busy_timeout).during("set its time-out")?;
-    // A process that lives for one call must not pay for folding the log into the database.
+    let connection = Connection::open_with_flags(path, flags).context("open its file")?;
+    connection.busy_timeout(settings.busy_timeout).context("set its time-out")?;
+    // A process that lives for one call must not pay for a checkpoint.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-        .during("set its closing")?;
-    // Plans follow from the statements alone: to bind a value never compiles one anew.
+        .context("set its closing")?;
+    // Query plans do not depend on bound values, so that no statement is compiled again.
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
-        .during("set its plans")?;
+        .context("set its plans")?;
     connection
         .execute_batch(
             "PRAGMA synchronous = FULL;
              PRAGMA foreign_keys = ON;
              PRAGMA trusted_schema = OFF;",
         )
-        .during("set its durability")?;
+        .context("set its durability")?;
     connection.set_prepared_statement_cache_capacity(64);
     Ok(connection)
 }
 
-/// Reads the format's version; 0 for a new file.
-fn check_format(connection: &Connection) -> Result<i64, StoreError> {
-    let pragma = |name: &str| -> Result<i64, StoreError> {
-        connection
-            .query_row(&format!("PRAGMA {name}"), [], |row| row.get(0))
-            .during("read its format")
+/// What a file contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Format {
+    /// Nothing yet.
+    Empty,
+    /// A store of this format.
+    Current,
+}
+
+/// Reads the format, and refuses whatever is not a store of this format.
+fn check_format(connection: &Connection) -> Result<Format, StoreError> {
+    let query = |sql: &str| -> Result<i64, StoreError> {
+        connection.query_row(sql, [], |row| row.get(0)).context("read its format")
     };
-    let version = pragma("user_version")?;
-    let application = pragma("application_id")?;
-    let objects: i64 = connection
-        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-        .during("read its schema")?;
-    let marked = objects > 0 || application != 0 || version != 0;
-    if marked && application != APPLICATION_ID {
+    let found = query("PRAGMA user_version")?;
+    let application = query("PRAGMA application_id")?;
+    let objects = query("SELECT count(*) FROM sqlite_schema")?;
+    if (objects, application, found) == (0, 0, 0) {
+        return Ok(Format::Empty);
+    }
+    if application != APPLICATION_ID {
         let reason = "its file is a database of something else".to_owned();
         return Err(StoreError::Corrupt { reason });
     }
-    if version > format_version() {
-        return Err(StoreError::TooNew { found: version, supported: format_version() });
+    // Format 1 is the first one, so any other is newer.
+    if found != FORMAT {
+        return Err(StoreError::TooNew { found, supported: FORMAT });
     }
-    Ok(version)
+    Ok(Format::Current)
 }
 
-/// Brings the database to this version's format, in one transaction.
-fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
-    let transaction = connection
-        .transaction_with_behavior(TransactionBehavior::Immediate)
-        .during("begin its migration")?;
+/// Creates the schema in an empty database.
+fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
+    let operation = "create its schema";
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).context(operation)?;
     // Another process may have been faster.
-    let version = check_format(&transaction)?;
-    let done = usize::try_from(version).unwrap_or_default();
-    for (number, migration) in MIGRATIONS.iter().enumerate().skip(done) {
-        transaction.execute_batch(migration).during("migrate")?;
-        if number + 1 == takeover::SHEETS {
-            takeover::entries(&transaction)?;
-        }
+    if check_format(&transaction)? == Format::Empty {
+        transaction.execute_batch(SCHEMA).context(operation)?;
     }
-    transaction
-        .execute_batch(&format!(
-            "PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {};",
-            format_version()
-        ))
-        .during("mark its format")?;
-    transaction.commit().during("commit its migration")
+    transaction.commit().context(operation)
 }
 
 #[cfg(test)]
@@ -203,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writing_and_reading_connections_have_their_settings() {
+    fn write_and_read_connections_have_their_settings() {
         let folder = tempfile::TempDir::new().unwrap();
         let path = folder.path().join("windlass.db");
         let busy_timeout = Duration::from_millis(1_234);

@@ -1,49 +1,50 @@
-//! The contract, kept with SQLite.
+//! The store: the contract, implemented with SQLite.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, params};
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{HolderId, ReplayPoint, TraceId, canon};
 use windlass_store::{
-    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord, Lease,
-    Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
+    AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord,
+    KeyAction, Lease, Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
 };
 
-use crate::books::{Desk, run};
-use crate::error::During;
-use crate::find::Index;
-use crate::holder::Holder;
+use crate::entry_batch::EntryBatch;
+use crate::group_commit::GroupCommit;
+use crate::liveness::Liveness;
 use crate::open::{self, Settings};
-use crate::rows::TraceRow;
-use crate::sheet::Sheet;
-use crate::writer::Writer;
-use crate::{append, filing, find, rows, scan};
+use crate::sql::{Context as _, execute, query_each, query_first, query_value};
+use crate::types::{KeyHash, TraceRow, lock};
+use crate::unindexed::UnindexedTraces;
+use crate::write_connection::WriteTransaction;
+use crate::{append, listing, lookup, scan, trace_rows};
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
     path: PathBuf,
     settings: Settings,
-    writer: Writer,
+    writer: GroupCommit,
+    /// Connections for reading that nobody uses at the moment.
     readers: Mutex<Vec<Connection>>,
-    index: Arc<Mutex<Index>>,
-    holder: Holder,
-    held: Held,
+    unindexed: Arc<Mutex<UnindexedTraces>>,
+    liveness: Liveness,
+    held: HeldLeases,
 }
 
-/// The leases that this process uses, each with the fence it was granted with. A row that names
-/// this process with another fence is a lease that was lost on the way, and free to take.
+/// The leases that this process uses, with their fences. A row that names this process with another
+/// fence is a lease that was lost, and can be acquired.
 #[derive(Clone, Default)]
-struct Held(Arc<Mutex<BTreeSet<(TraceId, u64)>>>);
+struct HeldLeases(Arc<Mutex<BTreeSet<(TraceId, u64)>>>);
 
-impl Held {
+impl HeldLeases {
     fn insert(&self, trace_id: TraceId, fence: u64) {
         lock(&self.0).insert((trace_id, fence));
     }
 
-    /// Forgets that lease and no other.
     fn remove(&self, trace_id: TraceId, fence: u64) {
         lock(&self.0).remove(&(trace_id, fence));
     }
@@ -53,39 +54,35 @@ impl Held {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl SqliteStore {
-    /// Opens the store at `path`, making it if there is none; locks lie beside it.
+    /// Opens the store at `path`, or creates it. A folder for lock files is created beside it.
     ///
     /// # Errors
-    /// [`StoreError`] when the file cannot be opened, is not a store, or is of a newer version.
+    /// [`StoreError`] if the file cannot be opened, is not a store, or has another format.
     pub fn open(path: &Path, settings: Settings) -> Result<Self, StoreError> {
         let connection = open::open(path, settings)?;
         let mut locks = path.as_os_str().to_owned();
         locks.push(".locks");
-        let holder = Holder::register(Path::new(&locks))?;
-        let writer = Writer::new(connection, settings)?;
+        let liveness = Liveness::register(Path::new(&locks))?;
+        let writer = GroupCommit::new(connection, settings)?;
         Ok(Self {
             path: path.to_owned(),
             settings,
-            index: writer.index(),
+            unindexed: writer.unindexed(),
             writer,
             readers: Mutex::default(),
-            holder,
-            held: Held::default(),
+            liveness,
+            held: HeldLeases::default(),
         })
     }
 
-    /// This process's id among the holders of leases.
+    /// The id under which this process holds leases.
     #[must_use]
     pub const fn holder(&self) -> HolderId {
-        self.holder.id()
+        self.liveness.id()
     }
 
-    /// Runs `work` in a snapshot, on a connection that nobody else uses meanwhile.
+    /// Runs `work` in a snapshot, on a connection of its own.
     fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
@@ -95,50 +92,25 @@ impl SqliteStore {
             Some(connection) => connection,
             None => open::connect(&self.path, self.settings)?,
         };
-        let operation = "read";
-        run(&connection, "BEGIN", operation)?;
+        execute(&connection, "read", "BEGIN", [])?;
         let result = work(&connection);
         if !connection.is_autocommit() {
-            run(&connection, "COMMIT", operation)?;
+            execute(&connection, "read", "COMMIT", [])?;
         }
         lock(&self.readers).push(connection);
         result
     }
 
-    /// Runs `work` in a snapshot, with a trace as it stands there.
+    /// Runs `work` in a snapshot, with the row of a trace.
     fn read_trace<T>(
         &self,
         trace_id: TraceId,
         work: impl FnOnce(&Connection, Option<TraceRow>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let hint = lock(&self.index).trace(trace_id);
+        let candidates = lock(&self.unindexed).candidates(trace_id);
         self.read(|connection| {
-            let found = find::trace(connection, trace_id, hint)?;
-            lock(&self.index).learn(&found);
-            work(connection, found.row)
+            work(connection, lookup::find_trace(connection, trace_id, candidates)?)
         })
-    }
-
-    /// Decides and takes a lease inside a transaction.
-    fn take(
-        desk: &mut Desk<'_>,
-        trace_id: TraceId,
-        me: HolderId,
-        free: impl Fn(&TraceState) -> bool,
-    ) -> Result<Result<u64, AcquireError>, StoreError> {
-        desk.settle(trace_id)?;
-        let Some(TraceRow { mut state, .. }) = rows::load_trace(desk.connection, trace_id)? else {
-            return Err(StoreError::NotFound { trace_id });
-        };
-        if let Some(holder) = state.holder
-            && !free(&state)
-        {
-            return Ok(Err(AcquireError::Held { trace_id, holder }));
-        }
-        state.fence += 1;
-        state.holder = Some(me);
-        filing::update_trace(desk.connection, &state)?;
-        Ok(Ok(state.fence))
     }
 }
 
@@ -156,42 +128,34 @@ impl Store for SqliteStore {
     }
 
     fn append(&self, append: Append<'_>) -> Result<Appended, AppendError> {
-        let me = self.holder.id();
+        let me = self.holder();
         let trace_id = append.claim.trace_id();
+        // Digests and encoding need no transaction, so nobody waits for them.
         let digests = rules::Digests::of(&append);
-        let made = matches!(append.claim, Claim::New { .. });
-        let after = append.after;
-        // The work may be done by another thread: it takes a copy of the lease's three numbers.
-        let lease = match &append.claim {
-            Claim::Held(lease) => Some(Lease::grant(trace_id, lease.holder(), lease.fence())),
-            Claim::New { .. } => None,
+        let batch = EntryBatch::new(&append, me);
+        // Another thread may run the work, so it owns all of the append.
+        let Append { claim, mut entries, mut key, after } = append;
+        let claim = match claim {
+            Claim::Held(lease) => Ok(copy(lease)),
+            Claim::New { plan_id, .. } => Err(plan_id),
         };
-        let plan_id = match append.claim {
-            Claim::New { plan_id, .. } => Some(plan_id),
-            Claim::Held(_) => None,
-        };
-        let sheet = Arc::new(Sheet::of(&append, me));
-        let (entries, key) = (append.entries, append.key);
-        let mut parts = Some((entries, key));
-        let fence = lease.as_ref().map_or(1, Lease::fence);
-        let kept = made && after == After::Keep;
+        let fence = claim.as_ref().map_or(1, Lease::fence);
+        let kept = claim.is_err() && after == After::Keep;
         let held = self.held.clone();
-        let state = self.writer.append(move |desk| {
-            let Some((entries, key)) = parts.take() else {
-                return Err(StoreError::Corrupt { reason: "an append ran twice".to_owned() });
+        let state = self.writer.write(move |transaction| {
+            let claim = match &claim {
+                Ok(lease) => Claim::Held(lease),
+                Err(plan_id) => Claim::New { trace_id, plan_id: *plan_id },
             };
-            let claim = match (&lease, plan_id) {
-                (Some(lease), _) => Claim::Held(lease),
-                (None, Some(plan_id)) => Claim::New { trace_id, plan_id },
-                (None, None) => {
-                    return Err(StoreError::Corrupt { reason: "a claim was lost".to_owned() });
-                }
+            let append = Append {
+                claim,
+                entries: std::mem::take(&mut entries),
+                key: std::mem::replace(&mut key, KeyAction::None),
+                after,
             };
-            let append = Append { claim, entries, key, after };
-            let result = append::append(desk, &append, &sheet, me, digests);
-            parts = Some((append.entries, append.key));
-            // Noted before it is durable, and by none but the one that makes the trace: nobody may
-            // find it durable and not noted.
+            let result = append::append(transaction, &append, &batch, me, digests);
+            (entries, key) = (append.entries, append.key);
+            // Noted before the commit, so that nobody finds the trace and not the lease.
             if let (Ok(Ok(state)), true) = (&result, kept) {
                 held.insert(trace_id, state.fence);
             }
@@ -210,36 +174,25 @@ impl Store for SqliteStore {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
         self.read_trace(trace_id, |connection, row| match row {
-            Some(row) => scan::list(connection, row, after_sequence_number, limit),
+            Some(row) => listing::entries(connection, &row, after_sequence_number, limit),
             None => Ok(Vec::new()),
         })
     }
 
-    fn write_replay_point(
-        &self,
-        lease: &Lease,
-        checkpoint: &ReplayPoint,
-    ) -> Result<(), AppendError> {
-        let me = self.holder.id();
-        let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
-        let checkpoint = checkpoint.clone();
-        let document = document(&checkpoint)?;
-        self.writer.write(move |desk| {
+    fn write_replay_point(&self, lease: &Lease, point: &ReplayPoint) -> Result<(), AppendError> {
+        let me = self.holder();
+        let (lease, point) = (copy(lease), point.clone());
+        let document = to_document(&point)?;
+        self.writer.write(move |transaction| {
             let trace_id = lease.trace_id();
-            desk.settle(trace_id)?;
-            let connection = desk.connection;
-            let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
-            if let Err(error) = rules::decide_checkpoint(current.as_ref(), &lease, me, &checkpoint)
-            {
+            let current = load_indexed(transaction, trace_id)?.map(|row| row.state);
+            if let Err(error) = rules::decide_replay_point(current.as_ref(), &lease, me, &point) {
                 return Ok(Err(error));
             }
-            let number = i64::try_from(checkpoint.checkpoint_sequence_number).unwrap_or(i64::MAX);
-            connection
-                .prepare_cached("INSERT OR REPLACE INTO checkpoints VALUES (?1, ?2, ?3)")
-                .during("write a checkpoint")?
-                .execute(params![trace_id.0.as_bytes(), number, document])
-                .during("write a checkpoint")?;
-            Ok(Ok(()))
+            let number = i64::try_from(point.checkpoint_sequence_number).unwrap_or(i64::MAX);
+            let row = params![trace_id.0.as_bytes(), number, document];
+            let sql = "INSERT OR REPLACE INTO replay_points VALUES (?1, ?2, ?3)";
+            execute(transaction.connection, "write a replay point", sql, row).map(Ok)
         })?
     }
 
@@ -247,119 +200,110 @@ impl Store for SqliteStore {
         &self,
         trace_id: TraceId,
     ) -> Result<Option<ReplayPoint>, StoreError> {
-        let operation = "read a checkpoint";
+        let operation = "read a replay point";
+        let sql = "SELECT document FROM replay_points WHERE trace_id = ?1
+            ORDER BY sequence_number DESC LIMIT 1";
         self.read(|connection| {
-            let document: Option<Vec<u8>> = connection
-                .prepare_cached(
-                    "SELECT document FROM checkpoints WHERE trace_id = ?1
-                     ORDER BY sequence_number DESC LIMIT 1",
-                )
-                .during(operation)?
-                .query_row([trace_id.0.as_bytes()], |row| row.get(0))
-                .optional()
-                .during(operation)?;
-            document.map(|document| parse(&document)).transpose()
+            query_first(connection, operation, sql, [trace_id.0.as_bytes()], |row| {
+                from_document(&row.get::<_, Vec<u8>>(0).context(operation)?)
+            })
         })
     }
 
     fn acquire(&self, trace_id: TraceId) -> Result<Lease, AcquireError> {
-        let me = self.holder.id();
-        // Asked before the transaction: the answer "dead" never becomes untrue, and a holder that
-        // appears in between is not the one asked about.
-        let seen = self.load_state(trace_id)?;
-        let dead = match seen.holder {
-            Some(holder) if holder != me => !self.holder.is_alive(holder)?,
+        let me = self.holder();
+        // Tested before the transaction: a process that is dead stays dead, and a holder that comes
+        // later is another one.
+        let seen = self.load_state(trace_id)?.holder;
+        let dead = match seen {
+            Some(holder) if holder != me => !self.liveness.is_alive(holder)?,
             _ => false,
         };
         let held = self.held.clone();
-        let fence = self.writer.write(move |desk| {
-            let taken = Self::take(desk, trace_id, me, |state| match state.holder {
-                Some(holder) if holder == me => !held.contains(state),
-                Some(holder) => dead && seen.holder == Some(holder),
-                None => true,
-            })?;
-            if let Ok(fence) = taken {
-                held.insert(trace_id, fence);
+        let fence = self.writer.write(move |transaction| {
+            let row = load_indexed(transaction, trace_id)?;
+            let mut row = row.ok_or(StoreError::NotFound { trace_id })?;
+            if let Some(holder) = row.state.holder {
+                let free = if holder == me {
+                    !held.contains(&row.state)
+                } else {
+                    dead && seen == Some(holder)
+                };
+                if !free {
+                    return Ok(Err(AcquireError::Held { trace_id, holder }));
+                }
             }
-            Ok(taken)
+            row.state.fence += 1;
+            row.state.holder = Some(me);
+            trace_rows::update(transaction.connection, &row)?;
+            held.insert(trace_id, row.state.fence);
+            Ok(Ok(row.state.fence))
         })??;
         Ok(Lease::grant(trace_id, me, fence))
     }
 
     fn release(&self, lease: Lease) -> Result<(), StoreError> {
         let (trace_id, fence) = (lease.trace_id(), lease.fence());
-        let result = self.writer.write(move |desk| {
-            desk.settle(lease.trace_id())?;
-            let connection = desk.connection;
-            if let Some(TraceRow { mut state, .. }) =
-                rows::load_trace(connection, lease.trace_id())?
-                && rules::holds(&lease, &state)
-            {
-                state.holder = None;
-                filing::update_trace(connection, &state)?;
-            }
-            Ok(())
-        });
+        let result =
+            self.writer.write(move |transaction| match load_indexed(transaction, trace_id)? {
+                Some(mut row) if rules::holds(&lease, &row.state) => {
+                    row.state.holder = None;
+                    trace_rows::update(transaction.connection, &row)
+                }
+                _ => Ok(()),
+            });
         self.held.remove(trace_id, fence);
         result
     }
 
     fn load_idempotency(&self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError> {
-        let hint = lock(&self.index).key(slot);
-        self.read(|connection| find::key(connection, slot, hint))
+        let candidates = lock(&self.unindexed).key_candidates(KeyHash::of(slot));
+        self.read(|connection| lookup::find_key(connection, slot, candidates))
     }
 
     fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError> {
         let operation = "record a dispatch";
-        let me = self.holder.id();
-        let lease = Lease::grant(lease.trace_id(), lease.holder(), lease.fence());
+        let me = self.holder();
+        let lease = copy(lease);
         let attempt = redispatch.attempt;
-        let document = document(redispatch)?;
-        self.writer.write(move |desk| {
+        let document = to_document(redispatch)?;
+        self.writer.write(move |transaction| {
             let trace_id = lease.trace_id();
-            desk.settle(trace_id)?;
-            let connection = desk.connection;
-            let current = rows::load_trace(connection, trace_id)?.map(|row| row.state);
-            let recorded: u32 = connection
-                .prepare_cached("SELECT count(*) FROM redispatches WHERE trace_id = ?1")
-                .during(operation)?
-                .query_row([trace_id.0.as_bytes()], |row| row.get(0))
-                .during(operation)?;
+            let connection = transaction.connection;
+            let current = load_indexed(transaction, trace_id)?.map(|row| row.state);
+            let sql = "SELECT count(*) FROM redispatches WHERE trace_id = ?1";
+            let recorded = query_value(connection, operation, sql, [trace_id.0.as_bytes()])?;
             if let Err(error) =
                 rules::decide_redispatch(current.as_ref(), &lease, me, recorded, attempt)
             {
                 return Ok(Err(error));
             }
-            connection
-                .prepare_cached("INSERT INTO redispatches VALUES (?1, ?2, ?3)")
-                .during(operation)?
-                .execute(params![trace_id.0.as_bytes(), attempt, document])
-                .during(operation)?;
-            Ok(Ok(()))
+            let row = params![trace_id.0.as_bytes(), attempt, document];
+            execute(connection, operation, "INSERT INTO redispatches VALUES (?1, ?2, ?3)", row)
+                .map(Ok)
         })?
     }
 
     fn list_redispatches(&self, trace_id: TraceId) -> Result<Vec<Redispatch>, StoreError> {
         let operation = "read a call's dispatches";
+        let sql = "SELECT document FROM redispatches WHERE trace_id = ?1 ORDER BY attempt";
         self.read(|connection| {
-            let mut statement = connection
-                .prepare_cached(
-                    "SELECT document FROM redispatches WHERE trace_id = ?1 ORDER BY attempt",
-                )
-                .during(operation)?;
-            let documents = statement
-                .query_map([trace_id.0.as_bytes()], |row| row.get::<_, Vec<u8>>(0))
-                .during(operation)?;
-            documents.map(|document| parse(&document.during(operation)?)).collect()
+            let mut redispatches = Vec::new();
+            query_each(connection, operation, sql, [trace_id.0.as_bytes()], |row| {
+                let document: Vec<u8> = row.get(0).context(operation)?;
+                redispatches.push(from_document(&document)?);
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(redispatches)
         })
     }
 
     fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError> {
-        self.read(|connection| scan::traces(connection, filter))
+        self.read(|connection| listing::traces(connection, filter))
     }
 
     fn count(&self) -> Result<Counts, StoreError> {
-        self.read(scan::count)
+        self.read(listing::count)
     }
 
     fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError> {
@@ -369,18 +313,31 @@ impl Store for SqliteStore {
     fn is_held(&self, state: &TraceState) -> Result<bool, StoreError> {
         match state.holder {
             None => Ok(false),
-            Some(holder) if holder == self.holder.id() => Ok(self.held.contains(state)),
-            Some(holder) => self.holder.is_alive(holder),
+            Some(holder) if holder == self.holder() => Ok(self.held.contains(state)),
+            Some(holder) => self.liveness.is_alive(holder),
         }
     }
 }
 
-/// A document as it is stored: canonical JSON.
-fn document(value: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
+/// Copies a lease for work that may run on another thread, while its owner waits.
+const fn copy(lease: &Lease) -> Lease {
+    Lease::grant(lease.trace_id(), lease.holder(), lease.fence())
+}
+
+/// Loads the row of a trace, indexing the trace first if necessary.
+fn load_indexed(
+    transaction: &WriteTransaction<'_>,
+    trace_id: TraceId,
+) -> Result<Option<TraceRow>, StoreError> {
+    transaction.index_trace(trace_id)?;
+    trace_rows::load(transaction.connection, trace_id)
+}
+
+fn to_document(value: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
     canon::to_bytes(value).map_err(|error| StoreError::Corrupt { reason: error.to_string() })
 }
 
-fn parse<T: serde::de::DeserializeOwned>(document: &[u8]) -> Result<T, StoreError> {
+fn from_document<T: serde::de::DeserializeOwned>(document: &[u8]) -> Result<T, StoreError> {
     let corrupt = |reason: String| StoreError::Corrupt { reason };
     let value = canon::parse(document, usize::MAX).map_err(|error| corrupt(error.to_string()))?;
     serde_json::from_value(value).map_err(|error| corrupt(error.to_string()))

@@ -1,4 +1,4 @@
-//! The SQLite store keeps the contract, and answers as the store in memory does.
+//! The SQLite store keeps the contract, and gives the same answers as the store in memory.
 #![expect(clippy::unwrap_used, reason = "test support")]
 
 use std::collections::BTreeMap;
@@ -18,15 +18,14 @@ use windlass_testkit::soak;
 
 windlass_store::conformance_tests!(SqliteHarness::new());
 
-/// A database in a folder of its own. The handles of one process are told apart by their lock
-/// files, just as processes are.
+/// A database in its own folder. Each handle has its own lock file, as a process has.
 struct SqliteHarness {
     folder: TempDir,
-    /// The holders of the open stores, by where those lie in memory.
+    /// The holders of the open stores, by the addresses of the stores.
     holders: Mutex<BTreeMap<usize, HolderId>>,
 }
 
-/// Where a store lies in memory.
+/// The address of a store.
 fn address(store: &dyn Store) -> usize {
     std::ptr::from_ref(store).cast::<()>() as usize
 }
@@ -53,7 +52,7 @@ impl Harness for SqliteHarness {
     }
 
     fn kill(&self, store: Box<dyn Store>) {
-        // The end of a process in order would file its traces. Without its lock file it is dead.
+        // To drop the store would index its traces. Without its lock file the process is dead.
         let holder = self.holders.lock().unwrap().remove(&address(&*store)).unwrap();
         let locks = self.folder.path().join("windlass.db.locks");
         std::fs::remove_file(locks.join(format!("{holder}.lock"))).unwrap();
@@ -96,7 +95,7 @@ fn entry_id(connection: &Connection, trace_id: TraceId, number: u64) -> Option<i
     Some((trace_number? << 24) | i64::try_from(number).unwrap())
 }
 
-/// Does what a tamperer does; `None` when there was nothing to do it to.
+/// Makes a change; `None` if there was nothing to change.
 fn change(connection: &Connection, what: &Tamper) -> Option<()> {
     let entry = |trace_id: &TraceId, number: u64, sql: &str| {
         let id = entry_id(connection, *trace_id, number)?;
@@ -137,8 +136,8 @@ fn change(connection: &Connection, what: &Tamper) -> Option<()> {
             write_entry(connection, id, entry, Some(body))
         }
         Tamper::ChangeHead(head) => write_head(connection, head),
-        Tamper::ChangeReplayPoint(trace_id, checkpoint) => {
-            write_replay_point(connection, *trace_id, checkpoint)
+        Tamper::ChangeReplayPoint(trace_id, point) => {
+            write_replay_point(connection, *trace_id, point)
         }
         Tamper::DeleteTraceRow(trace_id) => {
             let sql = "DELETE FROM traces WHERE trace_id = ?1";
@@ -184,14 +183,10 @@ fn write_head(connection: &Connection, head: &Head) -> usize {
     connection.execute(sql, values).unwrap()
 }
 
-fn write_replay_point(
-    connection: &Connection,
-    trace_id: TraceId,
-    checkpoint: &ReplayPoint,
-) -> usize {
-    let sql = "UPDATE checkpoints SET document = ?2 WHERE trace_id = ?1 AND sequence_number = (
-        SELECT max(sequence_number) FROM checkpoints WHERE trace_id = ?1)";
-    let document = canon::to_bytes(checkpoint).unwrap();
+fn write_replay_point(connection: &Connection, trace_id: TraceId, point: &ReplayPoint) -> usize {
+    let sql = "UPDATE replay_points SET document = ?2 WHERE trace_id = ?1 AND sequence_number = (
+        SELECT max(sequence_number) FROM replay_points WHERE trace_id = ?1)";
+    let document = canon::to_bytes(point).unwrap();
     connection.execute(sql, params![trace_id.0.as_bytes(), document]).unwrap()
 }
 
@@ -203,9 +198,9 @@ fn sqlite_answers_every_history_as_memory_does() {
     }
 }
 
-/// What is not filed, by number of rows: traces in `traces`, keys in `idempotency`, the mark.
-fn filed(harness: &SqliteHarness) -> [i64; 3] {
-    ["SELECT count(*) FROM traces", "SELECT count(*) FROM keys", "SELECT upto FROM filed"]
+/// The numbers of rows in `traces` and `keys`, and the highest indexed trace number.
+fn indexed(harness: &SqliteHarness) -> [i64; 3] {
+    ["SELECT count(*) FROM traces", "SELECT count(*) FROM keys", "SELECT upto FROM indexed"]
         .map(|sql| harness.connect().query_row(sql, [], |row| row.get(0)).unwrap())
 }
 
@@ -214,9 +209,9 @@ fn all(store: &dyn Store) -> Vec<TraceState> {
     store.list_traces(&filter).unwrap()
 }
 
-/// The end of a store in order files what is not filed, and says nothing new.
+/// Closing a store indexes its traces, and changes none of them.
 #[test]
-fn closing_a_store_files_its_traces() {
+fn closing_a_store_indexes_its_traces() {
     for killed in [false, true] {
         let harness = SqliteHarness::new();
         let make = Fixture::new();
@@ -226,7 +221,7 @@ fn closing_a_store_files_its_traces() {
             let append = Append { key: call.reserve(), ..call.create(3, After::Keep) };
             store.append(append).unwrap();
         }
-        assert_eq!(filed(&harness), [0, 0, 0]);
+        assert_eq!(indexed(&harness), [0, 0, 0]);
         let other = harness.open();
         let before = all(&*other);
         assert_eq!(before.len(), 3);
@@ -235,10 +230,10 @@ fn closing_a_store_files_its_traces() {
         } else {
             drop(store);
         }
-        assert_eq!(filed(&harness), if killed { [0, 0, 0] } else { [3, 3, 3] });
+        assert_eq!(indexed(&harness), if killed { [0, 0, 0] } else { [3, 3, 3] });
         assert_eq!(all(&*other), before);
-        // One that has only read writes nothing.
+        // A store that has only read writes nothing.
         drop(other);
-        assert_eq!(filed(&harness), if killed { [0, 0, 0] } else { [3, 3, 3] });
+        assert_eq!(indexed(&harness), if killed { [0, 0, 0] } else { [3, 3, 3] });
     }
 }

@@ -1,8 +1,8 @@
-//! The suite that says whether a store keeps the contract.
+//! The conformance suite: tests whether a store keeps the contract.
 //!
-//! A backend's test file implements [`Harness`] and calls [`conformance_tests!`]; each rule then
-//! is a test of its own, on data of its own. [`history`] feeds one random history to two backends
-//! and compares what they answer; [`fixture`] makes the traces that all of this works on.
+//! A backend's test file implements [`Harness`] and calls [`conformance_tests!`]; then each rule is a
+//! test with its own data. [`history`] applies one random history to two backends and compares their
+//! answers; [`fixture`] creates the traces.
 //!
 //! [`conformance_tests!`]: crate::conformance_tests
 #![expect(
@@ -13,7 +13,6 @@
 )]
 
 mod append;
-mod checkpoints;
 mod effects;
 pub mod fixture;
 pub mod history;
@@ -28,6 +27,7 @@ mod races;
 mod redispatches;
 mod reopened;
 mod replay;
+mod replay_points;
 mod tampering;
 mod watch;
 
@@ -36,66 +36,60 @@ use windlass_kernel::{Entry, Head, ReplayPoint, TraceId};
 use crate::store::Store;
 use crate::types::NewEntry;
 
-/// What the suite needs of a backend: data of its own, and processes that work on it.
-///
-/// One harness stands for one database, empty at first.
+/// A backend under test: one database, empty at first, and processes that use it.
 pub trait Harness {
-    /// Another process's handle on the same data. Dropping it is that process's orderly end.
+    /// Opens the handle of another process. To drop it is the orderly end of that process.
     fn open(&self) -> Box<dyn Store>;
 
-    /// Lets that process die without any goodbye: its leases become free for others at once.
+    /// Kills the process of a handle: its leases are free at once.
     fn kill(&self, store: Box<dyn Store>);
 
-    /// Closes and opens again whatever the backend keeps open; the data must survive. Called only
-    /// while no handle is open.
-    fn reopen_all(&self) {}
-
-    /// Changes the data behind the store's back; `None` when the backend cannot do that. Called
-    /// only while no handle is open.
+    /// Changes the data without the store; `None` if the backend cannot do that. Called only while no
+    /// handle is open.
     fn tamper(&self, what: &Tamper) -> Option<()>;
 }
 
-/// What a tamperer does to the data, past every check and every lock.
+/// A change of the data that bypasses the store.
 #[derive(Clone, Debug)]
 pub enum Tamper {
-    /// Takes away a trace's last entry, and leaves the head that is kept apart as it is.
+    /// Deletes the last entry of a trace, but does not change its head.
     DeleteLastEntry(TraceId),
-    /// Takes away the entry with this number.
+    /// Deletes the entry with this number.
     DeleteEntry(TraceId, u64),
-    /// Puts an entry in the place of the one with the same trace and number.
+    /// Replaces the entry with the same trace and number.
     ChangeEntry(Box<Entry>),
-    /// Puts an entry where there was none.
+    /// Inserts an entry.
     InsertEntry(Box<NewEntry>),
-    /// Makes the entry with this number something that cannot be read as an entry.
+    /// Makes the entry with this number unreadable.
     GarbleEntry(TraceId, u64),
-    /// Puts other bytes in the place of an entry's artifact.
+    /// Replaces the artifact of an entry.
     ChangeBody(TraceId, u64, Vec<u8>),
-    /// Takes away an entry's artifact.
+    /// Deletes the artifact of an entry.
     DeleteBody(TraceId, u64),
-    /// Puts another head in the place of the trace's.
+    /// Replaces the head of a trace.
     ChangeHead(Box<Head>),
-    /// Puts another checkpoint in the place of the trace's newest.
+    /// Replaces the newest replay point of a trace.
     ChangeReplayPoint(TraceId, Box<ReplayPoint>),
-    /// Takes away what is kept of a trace apart from its entries, and leaves those.
+    /// Deletes the state of a trace, but not its entries.
     DeleteTraceRow(TraceId),
 }
 
-/// One rule of the contract; it panics when the store does not keep it.
+/// A rule of the contract; it panics if the store breaks it.
 pub type Check = fn(&dyn Harness);
 
 /// Runs one check by its name.
 ///
 /// # Panics
-/// When the store does not keep the rule, or there is no such check.
+/// If the store breaks the rule, or there is no such check.
 pub fn run(name: &str, harness: &dyn Harness) {
     let (_, check) = CHECKS.iter().find(|(known, _)| *known == name).expect("a check of this name");
     check(harness);
 }
 
-/// Writes the list of checks once, as data and as tests.
+/// Turns the list of checks into data and into tests.
 macro_rules! checks {
     ($d:tt $($module:ident { $($name:ident,)* })*) => {
-        /// Every rule of the contract, by a name that says it.
+        /// Every rule of the contract with its name.
         pub const CHECKS: &[(&str, Check)] = &[$($((stringify!($name), $module::$name),)*)*];
 
         /// Makes a `#[test]` of every check; the argument makes a fresh [`Harness`] for each.
@@ -190,22 +184,22 @@ checks! { $
         a_killed_holders_traces_are_free_at_once,
         a_takeover_raises_the_fence,
         a_lost_lease_cannot_append,
-        a_lost_lease_cannot_write_a_checkpoint,
+        a_lost_lease_cannot_write_a_replay_point,
         a_lost_lease_cannot_record_a_redispatch,
         releasing_a_lost_lease_leaves_the_new_holders,
         a_killed_process_loses_nothing_it_was_told_is_durable,
         the_death_of_one_holder_leaves_the_others_their_leases,
     }
-    checkpoints {
-        a_trace_without_checkpoints_has_none,
-        the_latest_checkpoint_is_loaded,
-        a_later_checkpoint_of_the_same_entry_wins,
-        checkpoints_of_one_trace_are_not_anothers,
-        a_checkpoint_must_agree_with_the_head,
-        a_checkpoint_must_name_its_traces_plan,
-        a_checkpoint_with_a_wrong_digest_is_refused,
-        a_checkpoint_without_the_lease_is_refused,
-        checkpoints_survive_a_restart,
+    replay_points {
+        a_trace_without_replay_points_has_none,
+        the_latest_replay_point_is_loaded,
+        a_later_replay_point_of_the_same_entry_wins,
+        replay_points_of_one_trace_are_not_anothers,
+        a_replay_point_must_agree_with_the_head,
+        a_replay_point_must_name_its_traces_plan,
+        a_replay_point_with_a_wrong_digest_is_refused,
+        a_replay_point_without_the_lease_is_refused,
+        replay_points_survive_a_restart,
     }
     redispatches {
         redispatches_are_numbered_from_2_and_listed_in_order,
@@ -238,7 +232,7 @@ checks! { $
         a_changed_body_shows,
         a_missing_body_shows_and_the_chain_still_holds,
         a_changed_head_shows,
-        a_changed_checkpoint_is_loaded_as_it_is,
+        a_changed_replay_point_is_loaded_as_it_is,
         entries_without_a_trace_are_reported_by_a_scan_only,
         a_trace_without_entries_is_reported_by_a_scan,
         an_ended_trace_without_its_last_entry_shows_no_effect,

@@ -1,4 +1,4 @@
-//! What can go wrong in a store, grouped by what the caller can do about it.
+//! The errors of a store, grouped by what the caller can do about them.
 
 use thiserror::Error;
 use windlass_kernel::{ChainError, Code, HolderId, TraceId};
@@ -7,31 +7,31 @@ use crate::IdempotencyRecord;
 
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
-/// The store cannot do its work: nothing was changed.
+/// A failure of the store; nothing was changed.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// It cannot be reached, or is busy for too long.
+    /// The store cannot be reached, or was busy for too long.
     #[error("the store cannot {operation}")]
     Unavailable {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: Source,
     },
-    /// Its file or disk cannot be written.
+    /// The file or the disk is write-protected.
     #[error("the store is read-only and cannot {operation}")]
     ReadOnly {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
     },
-    /// Its disk is full.
+    /// The disk is full.
     #[error("the disk is full, the store cannot {operation}")]
     Full {
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
     },
-    /// A newer version wrote it.
+    /// A newer version has written the store.
     #[error("the store has format {found}, this version reads up to {supported}")]
     TooNew {
         /// Its format.
@@ -39,18 +39,18 @@ pub enum StoreError {
         /// The newest format this version reads.
         supported: i64,
     },
-    /// It is damaged, or not a store at all.
+    /// The store is damaged, or is not a store.
     #[error("the store is damaged: {reason}")]
     Corrupt {
-        /// What was found.
+        /// What is wrong.
         reason: String,
     },
-    /// A trace in it does not hold together; the others are not touched by that.
+    /// The entries of a trace are damaged; other traces are not affected.
     #[error("trace `{trace_id}` is corrupt")]
     CorruptTrace {
         /// The trace.
         trace_id: TraceId,
-        /// What does not hold.
+        /// What is wrong.
         #[source]
         source: ChainError,
     },
@@ -62,15 +62,15 @@ pub enum StoreError {
     },
 }
 
-/// A lease that could not be had.
+/// A failure to acquire a lease.
 #[derive(Debug, Error)]
 pub enum AcquireError {
-    /// Another live process, or another thread of this one, has it.
+    /// Another live process, or another thread of this process, holds the trace.
     #[error("trace `{trace_id}` is held by the live process `{holder}`")]
     Held {
         /// The trace.
         trace_id: TraceId,
-        /// Who has it.
+        /// The process that holds it.
         holder: HolderId,
     },
     /// The store failed.
@@ -78,10 +78,10 @@ pub enum AcquireError {
     Store(#[from] StoreError),
 }
 
-/// An append that was not made: nothing was written.
+/// A failure to append; nothing was written.
 #[derive(Debug, Error)]
 pub enum AppendError {
-    /// The writer no longer holds the trace.
+    /// The writer does not hold the trace any more.
     #[error("trace `{trace_id}` has been taken over by another writer")]
     Fenced {
         /// The trace.

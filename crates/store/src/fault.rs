@@ -1,23 +1,22 @@
-//! Named points at which a process can be made to die, for drills and tests.
+//! Crash points: named places at which a process can be made to die, for drills and tests.
 //!
-//! `WINDLASS_CRASH_AT=append.after:2` kills the process (SIGKILL, so that nothing is tidied up) the
+//! `WINDLASS_CRASH_AT=append.after:2` kills the process (with SIGKILL, so that nothing is cleaned up) the
 //! second time it passes the point `append.after`. Without the variable a point costs one load.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The variable that names the point.
+/// The environment variable that names the point.
 pub const VARIABLE: &str = "WINDLASS_CRASH_AT";
 
-/// The points there are, in the order in which a call passes them; the last one when its trace is
-/// filed.
+/// All points, in the order in which a call passes them; the last one when its trace is indexed.
 pub const POINTS: &[&str] = &[
     "append.before",
     "append.inside",
     "append.after",
     "dispatch.before",
     "dispatch.after",
-    "file.inside",
+    "index.inside",
 ];
 
 struct Target {
@@ -40,10 +39,10 @@ fn target() -> Option<&'static Target> {
         .as_ref()
 }
 
-/// Says what is wrong with the variable, if anything: a drill that cannot happen is an error.
+/// Checks the variable: a drill that cannot happen is an error.
 ///
 /// # Errors
-/// A sentence for the person who set it.
+/// A message for the person who set the variable.
 pub fn check() -> Result<(), String> {
     let Ok(text) = std::env::var(VARIABLE) else { return Ok(()) };
     let (point, at) = text.split_once(':').unwrap_or((&text, "1"));
@@ -56,14 +55,14 @@ pub fn check() -> Result<(), String> {
     }
 }
 
-/// Passes the point `name`: the end of the process, if it is the one asked for.
+/// Passes the point `name`; kills the process if the variable asks for that.
 pub fn point(name: &str) {
     if let Some(target) = target()
         && target.point == name
         && target.passed.fetch_add(1, Ordering::Relaxed) + 1 == target.at
     {
         let me = rustix::process::getpid();
-        // If even this fails the process still must not go on.
+        // The process must not go on even if this fails.
         let _ = rustix::process::kill_process(me, rustix::process::Signal::KILL);
         std::process::abort();
     }

@@ -1,30 +1,30 @@
-//! A lease that is given back whatever happens.
+//! A lease that is released when it goes out of scope.
 
 use std::sync::Arc;
 
 use crate::store::Store;
 use crate::types::Lease;
 
-/// Holds a lease and gives it back when it goes out of scope.
+/// Owns a lease and releases it when dropped.
 pub struct Guard {
     store: Arc<dyn Store>,
     lease: Option<Lease>,
 }
 
 impl Guard {
-    /// Takes charge of a lease.
+    /// Takes over a lease.
     #[must_use]
     pub const fn new(store: Arc<dyn Store>, lease: Lease) -> Self {
         Self { store, lease: Some(lease) }
     }
 
-    /// The lease, until it was released.
+    /// The lease, if it is not released.
     #[must_use]
     pub const fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()
     }
 
-    /// Tells that an append has released it: there is nothing left to give back.
+    /// Notes that an append has released the lease.
     pub fn released(&mut self) {
         self.lease = None;
     }
@@ -33,8 +33,8 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if let Some(lease) = self.lease.take() {
-            // One that cannot be given back is freed when the process ends; what is recorded is
-            // recorded, and its caller must hear of it all the same.
+            // A lease that cannot be released is free when the process ends. The caller's result must
+            // not depend on that.
             drop(self.store.release(lease));
         }
     }

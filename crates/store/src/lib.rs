@@ -1,23 +1,21 @@
-//! The contract of a store: the trait, its errors, the checks that all stores share, a store in
-//! memory, and (behind the feature `conformance`) the suite that says whether a store keeps it.
+//! The contract of a store: the trait, its errors, the checks that all stores share, a store in memory,
+//! and (with the feature `conformance`) the suite that tests whether a store keeps the contract.
 //!
-//! No SQL and no driver here, and no transition rule: those are the kernel's.
+//! There is no SQL and no database driver here. The transition rules are in the kernel.
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
 pub mod fault;
-mod guard;
 mod memory;
 pub mod rules;
 mod store;
 mod types;
 
 pub use error::{AcquireError, AppendError, StoreError};
-pub use guard::Guard;
 pub use memory::{MemoryStore, Shared, Tables};
 pub use store::{Appended, Store};
 pub use types::{
-    After, Append, Claim, Counts, IdempotencyRecord, KeyAction, Lease, NewEntry, Parts, Record,
-    Reservation, Slot, TraceFilter, TraceState, Unreserved, Visitor,
+    After, Append, Claim, Counts, IdempotencyRecord, KeyAction, KeyMismatch, Lease, NewEntry,
+    Parts, Record, Reservation, Slot, TraceFilter, TraceState, Visitor,
 };

@@ -1,4 +1,4 @@
-//! A store in memory: for tests, simulations, and as the plainest reading of the contract.
+//! A store in memory, for tests and simulations; the simplest implementation of the contract.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,27 +10,27 @@ use crate::error::{AcquireError, AppendError, StoreError};
 use crate::rules::{self, Digests};
 use crate::store::{Appended, Store};
 use crate::types::{
-    After, Append, Claim, Counts, IdempotencyRecord, KeyAction, Lease, Record, Slot, TraceFilter,
-    TraceState, Unreserved, Visitor,
+    After, Append, Claim, Counts, IdempotencyRecord, KeyAction, KeyMismatch, Lease, Record, Slot,
+    TraceFilter, TraceState, Visitor,
 };
 
-/// What survives when a process dies: the database.
+/// The durable data: what survives when a process dies.
 #[derive(Clone, Debug, Default)]
 pub struct Tables {
-    /// Where each trace stands.
+    /// The state of each trace.
     pub traces: BTreeMap<TraceId, TraceState>,
-    /// Each trace's entries, in the order they were appended.
+    /// The entries of each trace, in the order in which they were appended.
     pub entries: BTreeMap<TraceId, Vec<Record>>,
-    /// Each trace's checkpoints.
-    pub checkpoints: BTreeMap<TraceId, Vec<ReplayPoint>>,
-    /// The keys.
+    /// The replay points of each trace.
+    pub replay_points: BTreeMap<TraceId, Vec<ReplayPoint>>,
+    /// The idempotency records.
     pub keys: BTreeMap<Slot, IdempotencyRecord>,
-    /// Each call's dispatches after its first.
+    /// The dispatches of each call after its first.
     pub redispatches: BTreeMap<TraceId, Vec<Redispatch>>,
 }
 
 impl Tables {
-    /// A key's record, with its effect if the trace under it has ended.
+    /// The record of a key, with its effect if its trace has ended.
     fn key(&self, slot: &Slot) -> Option<IdempotencyRecord> {
         let mut record = self.keys.get(slot)?.clone();
         let trace = self.traces.get(&record.trace_id)?;
@@ -43,8 +43,8 @@ impl Tables {
         Some(record)
     }
 
-    /// Whether a key is on record as an entry says.
-    fn has(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
+    /// Whether there is a record that matches the key of an entry.
+    fn has_record(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
         self.keys.get(&Slot::from(key)).is_some_and(|record| record.is_for(key, entry))
     }
 }
@@ -55,7 +55,7 @@ struct World {
     live: BTreeSet<HolderId>,
 }
 
-/// The shared memory that several [`MemoryStore`]s, each like a process of its own, work on.
+/// The memory that several [`MemoryStore`]s share; each of them is like a process.
 #[derive(Clone, Debug, Default)]
 pub struct Shared(Arc<Mutex<World>>);
 
@@ -64,19 +64,19 @@ impl Shared {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A copy of all that is durable.
+    /// Copies the durable data.
     #[must_use]
     pub fn tables(&self) -> Tables {
         self.lock().tables.clone()
     }
 
-    /// Changes what is durable behind the store's back, as a tamperer would.
+    /// Changes the durable data without the store, as a tamperer would.
     pub fn tamper(&self, change: impl FnOnce(&mut Tables)) {
         change(&mut self.lock().tables);
     }
 }
 
-/// One process's handle of a store in memory. Dropping it is that process's death.
+/// The handle of one process on a store in memory. To drop it is the end of that process.
 #[derive(Debug)]
 pub struct MemoryStore {
     shared: Shared,
@@ -85,7 +85,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// Opens a handle under an id of its own.
+    /// Opens a handle for the process `me`.
     #[must_use]
     pub fn open(shared: &Shared, me: HolderId) -> Self {
         shared.lock().live.insert(me);
@@ -147,7 +147,7 @@ impl Store for MemoryStore {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError> {
         let world = self.shared.lock();
-        // Entries that belong to no trace are shown by a scan only.
+        // Only a scan visits entries without a trace.
         if !world.tables.traces.contains_key(&trace_id) {
             return Ok(Vec::new());
         }
@@ -157,16 +157,12 @@ impl Store for MemoryStore {
         Ok(after.take(limit).cloned().collect())
     }
 
-    fn write_replay_point(
-        &self,
-        lease: &Lease,
-        checkpoint: &ReplayPoint,
-    ) -> Result<(), AppendError> {
+    fn write_replay_point(&self, lease: &Lease, point: &ReplayPoint) -> Result<(), AppendError> {
         let trace_id = lease.trace_id();
         let mut world = self.shared.lock();
         let current = world.tables.traces.get(&trace_id);
-        rules::decide_checkpoint(current, lease, self.me, checkpoint)?;
-        world.tables.checkpoints.entry(trace_id).or_default().push(checkpoint.clone());
+        rules::decide_replay_point(current, lease, self.me, point)?;
+        world.tables.replay_points.entry(trace_id).or_default().push(point.clone());
         Ok(())
     }
 
@@ -175,7 +171,7 @@ impl Store for MemoryStore {
         trace_id: TraceId,
     ) -> Result<Option<ReplayPoint>, StoreError> {
         let world = self.shared.lock();
-        Ok(world.tables.checkpoints.get(&trace_id).and_then(|all| all.last().cloned()))
+        Ok(world.tables.replay_points.get(&trace_id).and_then(|all| all.last().cloned()))
     }
 
     fn acquire(&self, trace_id: TraceId) -> Result<Lease, AcquireError> {
@@ -254,11 +250,11 @@ impl Store for MemoryStore {
         for trace_id in ids {
             visitor.trace(trace_id, tables.traces.get(&trace_id));
             for record in tables.entries.get(&trace_id).into_iter().flatten() {
-                visitor.entry(Ok(record.entry.clone()), record.body.as_deref());
-                if visitor.reserved().is_some_and(|key| !tables.has(&key, &record.entry)) {
+                let expected = visitor.entry(Ok(record.entry.clone()), record.body.as_deref());
+                if expected.is_some_and(|key| !tables.has_record(&key, &record.entry)) {
                     let sequence_number = record.entry.sequence_number;
-                    let reason = Unreserved::LOST;
-                    visitor.unreserved(Unreserved { trace_id, sequence_number, reason });
+                    let reason = KeyMismatch::MISSING;
+                    visitor.key_mismatch(KeyMismatch { trace_id, sequence_number, reason });
                 }
             }
         }

@@ -1,22 +1,22 @@
-//! The checks that every store makes, in one place, so that no two stores can differ.
+//! The checks that every store makes, in one place so that stores cannot differ.
 
 use windlass_kernel::{ChainError, Digest, Head, HolderId, ReplayPoint, State, StateOrEmpty};
 
 use crate::error::AppendError;
 use crate::types::{After, Append, Claim, IdempotencyRecord, KeyAction, Lease, TraceState};
 
-/// What is known about the digests of an append's entries and artifacts.
+/// Whether the digests of an append have been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Digests {
-    /// All of them match.
+    /// All of them are right.
     Hold,
-    /// They are to be checked in their place among the other checks.
+    /// They must be checked, each in its place among the other checks.
     Unchecked,
 }
 
 impl Digests {
-    /// Computes every digest of an append that no seal vouches for. It depends on nothing that is
-    /// stored, so a store can do it before it begins a transaction that others wait for.
+    /// Computes every digest of the entries that are not sealed. This needs nothing that is stored, so a
+    /// store can do it before it begins its transaction.
     #[must_use]
     pub fn of(append: &Append<'_>) -> Self {
         let mut buffer = Vec::new();
@@ -25,12 +25,12 @@ impl Digests {
                 || new.entry.compute_digest(&mut buffer) == new.entry.entry_digest
                     && Digest::of(&new.body) == new.entry.artifact_digest
         });
-        // One that does not match is found again where its turn comes.
+        // A wrong digest is reported when its turn comes among the other checks.
         if hold { Self::Hold } else { Self::Unchecked }
     }
 }
 
-/// Decides an append against the trace as it is, and returns the trace as it will be.
+/// Checks an append against the current state of its trace, and returns the new state.
 ///
 /// # Errors
 /// [`AppendError`] for the first check that fails; then nothing may be written.
@@ -64,7 +64,7 @@ pub fn decide_append(
             Digests::Unchecked => state.head.admit(&new.entry, &mut Vec::new()),
         }
         .map_err(chain)?;
-        // Foreign chains can be verified, but only our own can be stored.
+        // Chains of other schemas can be verified, but not stored.
         if new.entry.schema_id != new.entry.from_state.machine().schema_id() {
             return Err(chain(ChainError::Malformed {
                 sequence_number: new.entry.sequence_number,
@@ -84,13 +84,13 @@ pub fn decide_append(
     Ok(state)
 }
 
-/// Whether `lease` is the one that the trace is under.
+/// Whether `lease` is the current lease of the trace.
 #[must_use]
 pub fn holds(lease: &Lease, current: &TraceState) -> bool {
     current.holder == Some(lease.holder()) && current.fence == lease.fence()
 }
 
-/// The trace, if the asking process has it by `lease`.
+/// The trace, if the process `me` holds it by `lease`.
 fn held_by<'a>(
     me: HolderId,
     lease: &Lease,
@@ -101,10 +101,10 @@ fn held_by<'a>(
         .ok_or(AppendError::Fenced { trace_id: lease.trace_id() })
 }
 
-/// Decides a reservation against the record that exists, if one does.
+/// Checks a reservation against the existing record of the key.
 ///
 /// # Errors
-/// [`AppendError::KeyTaken`] when one does.
+/// [`AppendError::KeyTaken`] if there is one.
 pub fn decide_key(existing: Option<IdempotencyRecord>, key: &KeyAction) -> Result<(), AppendError> {
     match (key, existing) {
         (KeyAction::Reserve(_), Some(record)) => Err(AppendError::KeyTaken(Box::new(record))),
@@ -112,31 +112,31 @@ pub fn decide_key(existing: Option<IdempotencyRecord>, key: &KeyAction) -> Resul
     }
 }
 
-/// Decides whether a checkpoint may be kept for a trace.
+/// Checks whether a replay point may be written for a trace.
 ///
 /// # Errors
-/// [`AppendError`] when the lease is lost or the checkpoint tells of another state.
-pub fn decide_checkpoint(
+/// [`AppendError`] if the lease is lost or the replay point has another state.
+pub fn decide_replay_point(
     current: Option<&TraceState>,
     lease: &Lease,
     me: HolderId,
-    checkpoint: &ReplayPoint,
+    point: &ReplayPoint,
 ) -> Result<(), AppendError> {
     let trace_id = lease.trace_id();
     let chain = |source| AppendError::Chain { trace_id, source };
     let current = held_by(me, lease, current)?;
-    checkpoint.agrees_with(&current.head).map_err(chain)?;
-    if checkpoint.checkpoint_state.plan_id != current.plan_id {
-        let sequence_number = checkpoint.checkpoint_sequence_number;
+    point.agrees_with(&current.head).map_err(chain)?;
+    if point.checkpoint_state.plan_id != current.plan_id {
+        let sequence_number = point.checkpoint_sequence_number;
         return Err(chain(ChainError::ReplayPoint { sequence_number, what: "the trace's plan" }));
     }
     Ok(())
 }
 
-/// Decides whether a redispatch is the next one of a call.
+/// Checks whether a redispatch is the next one of a call.
 ///
 /// # Errors
-/// [`AppendError`] when the lease is lost or the number is not the next.
+/// [`AppendError`] if the lease is lost or the number is not the next one.
 pub fn decide_redispatch(
     current: Option<&TraceState>,
     lease: &Lease,
@@ -155,7 +155,7 @@ pub fn decide_redispatch(
         };
         return Err(AppendError::Chain { trace_id, source });
     }
-    // The first dispatch is announced by the EXECUTING entry and not listed here.
+    // The first dispatch is recorded by the EXECUTING entry and not counted here.
     let expected = recorded + 2;
     if attempt != expected {
         let (expected, found) = (u64::from(expected), u64::from(attempt));

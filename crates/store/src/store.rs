@@ -8,32 +8,30 @@ use crate::types::{
     Append, Counts, IdempotencyRecord, Lease, Record, Slot, TraceFilter, TraceState, Visitor,
 };
 
-/// Keeps traces: entries with their artifacts, heads, leases, checkpoints, idempotency records.
+/// Stores traces: entries with their artifacts, heads, leases, replay points, idempotency records.
 ///
-/// What it must do is the conformance suite, not this comment. It holds no transition rule: it asks
-/// the kernel. Everything it reports as done is durable.
+/// The conformance suite defines what a store must do. A store has no transition rules of its own: it
+/// applies those of the kernel. Everything it reports as done is durable.
 pub trait Store: Send + Sync {
-    /// Loads where a trace stands, as kept apart from its entries.
+    /// Loads the state of a trace, which is kept apart from its entries.
     ///
     /// # Errors
-    /// [`StoreError`], `NotFound` when there is no such trace.
+    /// [`StoreError`]; `NotFound` if there is no such trace.
     fn load_state(&self, trace_id: TraceId) -> Result<TraceState, StoreError>;
 
-    /// Appends entries with their artifacts, and what goes with them, in one transaction.
+    /// Appends entries with their artifacts, and reserves a key, in one transaction.
     ///
-    /// Checked in this order: lease and fence; then for each entry sequence, previous digest,
-    /// current state, transition, own digest, artifact digest; then the key.
-    ///
-    /// Returns the trace after it, and the lease if a new trace is kept.
+    /// The checks are made in this order: lease and fence; then for each entry sequence number, previous
+    /// digest, current state, transition, own digest, artifact digest; then the key.
     ///
     /// # Errors
-    /// [`AppendError`], and then nothing was written.
+    /// [`AppendError`]; then nothing was written.
     fn append(&self, append: Append<'_>) -> Result<Appended, AppendError>;
 
-    /// Lists entries after a sequence number, at most `limit`, with their artifacts.
+    /// Lists at most `limit` entries after a sequence number, with their artifacts.
     ///
     /// # Errors
-    /// [`StoreError`]; rows that cannot be entries are `CorruptTrace`.
+    /// [`StoreError`]; `CorruptTrace` if one of them cannot be read.
     fn list_log_entries(
         &self,
         trace_id: TraceId,
@@ -41,17 +39,13 @@ pub trait Store: Send + Sync {
         limit: usize,
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// Keeps a checkpoint of a held trace.
+    /// Writes a replay point of a trace that the caller holds.
     ///
     /// # Errors
-    /// [`AppendError`] when the lease is lost or the checkpoint does not match the head.
-    fn write_replay_point(
-        &self,
-        lease: &Lease,
-        checkpoint: &ReplayPoint,
-    ) -> Result<(), AppendError>;
+    /// [`AppendError`] if the lease is lost or the replay point does not match the head.
+    fn write_replay_point(&self, lease: &Lease, point: &ReplayPoint) -> Result<(), AppendError>;
 
-    /// Loads a trace's newest checkpoint, unvalidated.
+    /// Loads the newest replay point of a trace, without checking it.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -60,28 +54,28 @@ pub trait Store: Send + Sync {
         trace_id: TraceId,
     ) -> Result<Option<ReplayPoint>, StoreError>;
 
-    /// Takes the lease of an existing trace; a dead holder's is free at once.
+    /// Acquires the lease of an existing trace. The lease of a dead process is free at once.
     ///
     /// # Errors
-    /// [`AcquireError::Held`] when a live holder has it.
+    /// [`AcquireError::Held`] if a live process holds it.
     fn acquire(&self, trace_id: TraceId) -> Result<Lease, AcquireError>;
 
-    /// Gives a lease back. A lease that was taken over meanwhile is left to its new holder.
+    /// Releases a lease. If another holder has taken the trace over, nothing happens.
     ///
     /// # Errors
     /// [`StoreError`].
     fn release(&self, lease: Lease) -> Result<(), StoreError>;
 
-    /// Looks up an idempotency record.
+    /// Loads the idempotency record of a key.
     ///
     /// # Errors
     /// [`StoreError`].
     fn load_idempotency(&self, slot: &Slot) -> Result<Option<IdempotencyRecord>, StoreError>;
 
-    /// Records that a held call is about to be handed over once more.
+    /// Records that a call is about to be dispatched again.
     ///
     /// # Errors
-    /// [`AppendError`] when the lease is lost, or the attempt's number is not the next one.
+    /// [`AppendError`] if the lease is lost, or the number of the attempt is not the next one.
     fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError>;
 
     /// Lists the dispatches of a call after its first.
@@ -96,30 +90,30 @@ pub trait Store: Send + Sync {
     /// [`StoreError`].
     fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError>;
 
-    /// Counts traces and entries in one pass that reads no entry.
+    /// Counts traces and entries without reading the entries.
     ///
     /// # Errors
-    /// [`StoreError`]; a row that names no state is `Corrupt`.
+    /// [`StoreError`]; `Corrupt` if a trace has an unknown state.
     fn count(&self) -> Result<Counts, StoreError>;
 
-    /// Shows every trace with its entries to `visitor`, in memory that does not grow.
+    /// Visits every trace with its entries, in bounded memory.
     ///
     /// # Errors
-    /// [`StoreError`] when the store itself cannot be read.
+    /// [`StoreError`] if the store itself cannot be read.
     fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError>;
 
-    /// Whether the holder of a trace is a live process other than the caller's use of it.
+    /// Whether a live process holds the trace, or the caller's own process uses its lease.
     ///
     /// # Errors
     /// [`StoreError`].
     fn is_held(&self, state: &TraceState) -> Result<bool, StoreError>;
 }
 
-/// What an append returns.
+/// The result of an append.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// The trace after it.
+    /// The trace after the append.
     pub state: TraceState,
-    /// The lease of a trace that was made and kept.
+    /// The lease, if the append created the trace and keeps it.
     pub lease: Option<Lease>,
 }

@@ -1,4 +1,4 @@
-//! What goes into a store and what comes out.
+//! The types of the contract.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -7,10 +7,9 @@ use windlass_kernel::{
     ChainError, Digest, Entry, Head, HolderId, PlanId, Reserved, Sealed, State, ToolCallId, TraceId,
 };
 
-/// The right to append to one trace, until it is given back or its holder dies.
+/// The right to append to a trace, until it is released or its holder dies.
 ///
-/// It cannot be copied: only a successful acquire makes one, and only it can be released, so a
-/// contender that lost can never release the winner's.
+/// A lease cannot be cloned: a caller that failed to acquire a trace has nothing to release.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Lease {
     trace_id: TraceId,
@@ -19,7 +18,7 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Made by a store when it grants one.
+    /// Creates a lease; only a store does that.
     #[must_use]
     pub const fn grant(trace_id: TraceId, holder: HolderId, fence: u64) -> Self {
         Self { trace_id, holder, fence }
@@ -31,65 +30,65 @@ impl Lease {
         self.trace_id
     }
 
-    /// Who has it.
+    /// The process that holds the trace.
     #[must_use]
     pub const fn holder(&self) -> HolderId {
         self.holder
     }
 
-    /// The number that grows with each takeover: a writer with an older one is refused.
+    /// A number that grows each time the trace is acquired; a writer with an older one is refused.
     #[must_use]
     pub const fn fence(&self) -> u64 {
         self.fence
     }
 }
 
-/// A trace as the store keeps it apart from its entries.
+/// The state of a trace, which a store keeps apart from its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceState {
     /// The end of its chain.
     pub head: Head,
     /// The plan it belongs to.
     pub plan_id: PlanId,
-    /// Who holds it; whether that process lives is another question.
+    /// The process that holds it, which may be dead.
     pub holder: Option<HolderId>,
-    /// The number of its last lease.
+    /// The fence of its last lease.
     pub fence: u64,
 }
 
 /// An entry with its artifact's canonical bytes, to be appended.
 ///
-/// It is sealed if the kernel has made it: then its digests hold, and a store need not compute them
-/// again. Whoever reaches for it to change it breaks the seal.
+/// It is sealed if the kernel has created it: then its digests are right, and a store need not compute
+/// them again. Borrowing it mutably removes the seal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewEntry {
     parts: Parts,
     sealed: bool,
 }
 
-/// What a [`NewEntry`] consists of.
+/// The parts of a [`NewEntry`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// The entry.
     pub entry: Entry,
-    /// The artifact that its digest covers.
+    /// The canonical bytes of its artifact.
     pub body: Vec<u8>,
 }
 
 impl NewEntry {
-    /// An entry and a body whose digests are still to be checked.
+    /// Creates an entry that is not sealed: a store checks its digests.
     #[must_use]
     pub const fn new(entry: Entry, body: Vec<u8>) -> Self {
         Self { parts: Parts { entry, body }, sealed: false }
     }
 
-    /// Whether its digests are known to hold.
+    /// Whether its digests are known to be right.
     #[must_use]
     pub const fn is_sealed(&self) -> bool {
         self.sealed
     }
 
-    /// Takes it apart.
+    /// Returns the parts.
     #[must_use]
     pub fn into_parts(self) -> Parts {
         self.parts
@@ -125,7 +124,7 @@ impl From<NewEntry> for Record {
     }
 }
 
-/// A stored entry; its body may have been purged.
+/// A stored entry. Its body may have been purged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The entry.
@@ -134,17 +133,17 @@ pub struct Record {
     pub body: Option<Vec<u8>>,
 }
 
-/// By what right entries are appended.
+/// The right by which entries are appended.
 #[derive(Debug)]
 pub enum Claim<'a> {
-    /// The trace is new: it is made, and leased to this store, in the same transaction.
+    /// The trace is new: the append creates it, and this process holds it.
     New {
         /// The trace.
         trace_id: TraceId,
         /// The plan it belongs to.
         plan_id: PlanId,
     },
-    /// The trace is held.
+    /// The caller holds the trace.
     Held(&'a Lease),
 }
 
@@ -159,38 +158,38 @@ impl Claim<'_> {
     }
 }
 
-/// What becomes of the lease once the entries are durable.
+/// What happens to the lease with the append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// The trace stays held.
+    /// The caller keeps it.
     Keep,
-    /// The trace is released in the same transaction.
+    /// The append releases it.
     Release,
 }
 
-/// What is done with an idempotency key in the transaction of an append.
+/// What an append does with an idempotency key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyAction {
-    /// The append does not concern a key.
+    /// Nothing.
     None,
-    /// Reserve the key for this trace; the append fails if it is taken.
+    /// Reserves the key for the trace; the append fails if the key is taken.
     Reserve(Reservation),
 }
 
-/// One atomic append: all of it becomes durable, or nothing does.
+/// An append: all of it becomes durable, or nothing.
 #[derive(Debug)]
 pub struct Append<'a> {
-    /// By what right.
+    /// The right to append.
     pub claim: Claim<'a>,
-    /// What, in order.
+    /// The entries, in order.
     pub entries: Vec<NewEntry>,
-    /// And what with the key.
+    /// What happens to the key.
     pub key: KeyAction,
-    /// And with the lease.
+    /// What happens to the lease.
     pub after: After,
 }
 
-/// The name under which an effect may happen once.
+/// An idempotency key with its scope: under one slot an effect may happen once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
     /// The server.
@@ -211,30 +210,30 @@ impl From<&Reserved<'_>> for Slot {
     }
 }
 
-/// A key bound to what it was first used for.
+/// A key, bound to the request and the call that used it first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// The name.
+    /// The key.
     pub slot: Slot,
     /// The digest of server, tool and arguments.
     pub request_digest: Digest,
-    /// The call that runs under it.
+    /// The call.
     pub tool_call_id: ToolCallId,
 }
 
-/// A reservation as the store has it.
+/// A stored reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdempotencyRecord {
     /// The reservation.
     pub reservation: Reservation,
-    /// The trace that runs, or ran, under it.
+    /// The trace that has reserved the key.
     pub trace_id: TraceId,
-    /// The digest of the recorded effect: that of the trace's last artifact, once it has ended.
+    /// The digest of the effect: that of the trace's last artifact, once the trace has ended.
     pub effect_digest: Option<Digest>,
 }
 
 impl IdempotencyRecord {
-    /// Whether it is what a key is reserved for with an entry.
+    /// Whether this is the record of the key that an entry must have reserved.
     #[must_use]
     pub fn is_for(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
         self.trace_id == entry.trace_id
@@ -246,13 +245,13 @@ impl IdempotencyRecord {
 /// Which traces to list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceFilter {
-    /// Only those that have not ended.
+    /// Only traces that have not ended.
     pub open_only: bool,
-    /// Only those in this state.
+    /// Only traces in this state.
     pub state: Option<State>,
-    /// Only those older than this one: where the page before ended.
+    /// Only traces that are older than this one, the last of the page before.
     pub before: Option<TraceId>,
-    /// At most so many.
+    /// At most so many traces.
     pub limit: usize,
 }
 
@@ -264,17 +263,17 @@ impl TraceFilter {
     }
 }
 
-/// How much a store has, from what is kept apart from the entries.
+/// The numbers of traces and entries in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// How many traces stand in each state; a state that none stands in is absent.
+    /// The number of traces in each state; a state without traces is absent.
     pub traces: BTreeMap<State, u64>,
-    /// How many entries all of them have.
+    /// The number of entries of all traces.
     pub entries: u64,
 }
 
 impl Counts {
-    /// Adds traces that stand in a state, with their entries.
+    /// Adds traces in a state, and their entries.
     pub fn add(&mut self, state: Option<State>, traces: u64, entries: u64) {
         if let Some(state) = state {
             *self.traces.entry(state).or_default() += traces;
@@ -283,35 +282,36 @@ impl Counts {
     }
 }
 
-/// Sees every trace of a store, one after the other, in an order of the store's own.
+/// Visits every trace of a store with its entries. The order of the traces is the store's own.
 pub trait Visitor {
-    /// A trace begins; `recorded` is `None` when entries exist that belong to no trace.
+    /// Begins a trace; `recorded` is `None` if there are entries but no head that can be read.
     fn trace(&mut self, trace_id: TraceId, recorded: Option<&TraceState>);
-    /// The next entry of that trace, or what makes its row unreadable.
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>);
-    /// The key that must be reserved with the entry just seen, if the visitor can tell. The store
-    /// answers with [`Visitor::unreserved`] if it is not.
-    fn reserved(&self) -> Option<Reserved<'_>> {
-        None
-    }
-    /// What the store has on record for keys does not match an entry of a trace.
-    fn unreserved(&mut self, _: Unreserved) {}
+    /// Visits the next entry of that trace, or the error that makes it unreadable. Returns the key
+    /// that must be reserved with the entry, if the visitor knows of one; the store checks it.
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>>;
+    /// Reports that the idempotency records and the entries of a trace do not match.
+    fn key_mismatch(&mut self, mismatch: KeyMismatch);
 }
 
-/// A key that is on record otherwise than the entries say.
+/// An idempotency record that does not match the entries of its trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unreserved {
+pub struct KeyMismatch {
     /// The trace.
     pub trace_id: TraceId,
-    /// Its entry; the first, if none of them has reserved the key.
+    /// The entry that reserves the key; 1 if none does.
     pub sequence_number: u64,
     /// What does not match.
     pub reason: &'static str,
 }
 
-impl Unreserved {
-    /// The key of an entry is not on record.
-    pub const LOST: &'static str = "its idempotency key is not reserved";
-    /// A key is on record that none of the entries has reserved.
-    pub const EXTRA: &'static str = "an idempotency key is reserved for it that it does not have";
+impl KeyMismatch {
+    /// There is no record of a key that an entry reserves.
+    pub const MISSING: &'static str = "its idempotency key is not reserved";
+    /// There is a record of a key that no entry reserves.
+    pub const UNEXPECTED: &'static str =
+        "an idempotency key is reserved for it that it does not have";
 }

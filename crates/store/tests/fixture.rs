@@ -1,4 +1,4 @@
-//! The traces that the suite works on are real: they fold, and their artifacts follow one another.
+//! The traces of the suite are valid: their chains verify, and their artifacts refer to each other.
 
 use windlass_kernel::{Artifact, Call, State};
 use windlass_store::NewEntry;

@@ -1,8 +1,8 @@
-//! Lets a test change the journal in SQLite behind the product's back, as if `entries` were one plain
-//! table with a row for each entry.
+//! Lets a test change the journal in SQLite without the product, as if `entries` were one plain table with
+//! a row for each entry.
 //!
-//! What it knows of the journal's rows it knows by itself, not from the product: a reader and a writer
-//! of their own hold the format in place.
+//! The encoding of entry batches is implemented here a second time, independently of the product, so
+//! that a change of the format does not go unnoticed.
 #![expect(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -13,8 +13,8 @@ use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Null, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Result, params};
 
-/// The fields of an entry in a sheet, in their order.
-const FIELDS: [&str; 18] = [
+/// The fields of an entry in a batch, in their order.
+const FIELDS: [&str; 20] = [
     "trace_id",
     "prev_entry_digest",
     "ts",
@@ -32,36 +32,43 @@ const FIELDS: [&str; 18] = [
     "server_id",
     "tool_name",
     "request_digest",
+    "reserved_key",
+    "reserved_call",
     "body",
 ];
-/// Those that are text.
-const TEXTS: [&str; 6] =
-    ["from_state", "to_state", "artifact_type", "idempotency_key", "server_id", "tool_name"];
-/// Where the digest of the entry before stands, and the entry's own.
+/// The fields that are text.
+const TEXTS: [&str; 7] = [
+    "from_state",
+    "to_state",
+    "artifact_type",
+    "idempotency_key",
+    "server_id",
+    "tool_name",
+    "reserved_key",
+];
+/// The positions of the digest of the entry before, and of the entry's own digest.
 const PREVIOUS: usize = 1;
 const DIGEST: usize = 10;
 
 type Fields = Vec<Option<Vec<u8>>>;
 
-/// Makes `entries` a table that can be read and changed, with nothing that would stop a change. Of this
-/// connection nothing else is to be asked.
+/// Creates `entries`, a view that can be read and changed, and drops the triggers that refuse changes.
+/// The connection should be used for nothing else.
 ///
 /// # Errors
-/// What SQLite says.
+/// An error of SQLite.
 pub fn tamper(connection: &Connection) -> Result<()> {
     for trigger in [
-        "opening_sheets_are_never_updated",
-        "opening_sheets_are_never_deleted",
-        "later_sheets_are_never_updated",
-        "later_sheets_are_never_deleted",
+        "first_batches_are_never_updated",
+        "first_batches_are_never_deleted",
+        "later_batches_are_never_updated",
+        "later_batches_are_never_deleted",
         "keys_are_never_updated",
         "keys_are_never_deleted",
-        "places_of_keys_are_never_updated",
-        "places_of_keys_are_never_deleted",
     ] {
         connection.execute_batch(&format!("DROP TRIGGER IF EXISTS {trigger}"))?;
     }
-    for table in ["sheets_opening", "sheets_later"] {
+    for table in ["first_batches", "later_batches"] {
         split(connection, table)?;
     }
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
@@ -70,63 +77,63 @@ pub fn tamper(connection: &Connection) -> Result<()> {
         let at = usize::from(context.get::<u16>(1)?);
         Ok(value_of(at, fields.first().and_then(|fields| fields.get(at)?.as_deref())))
     })?;
-    connection.create_scalar_function("sheet_of", 18, flags, |context| {
+    connection.create_scalar_function("batch_of", 20, flags, |context| {
         let fields: Fields = (0..FIELDS.len()).map(|at| bytes_of(context, at)).collect();
-        Ok(sheet_of(&fields))
+        Ok(batch_of(&fields))
     })?;
     let columns = (FIELDS.iter().enumerate())
-        .map(|(at, name)| format!("field_of(sheet, {at}) AS {name}"))
+        .map(|(at, name)| format!("field_of(entries, {at}) AS {name}"))
         .collect::<Vec<_>>()
         .join(", ");
-    let sheet = format!("sheet_of({})", FIELDS.map(|name| format!("NEW.{name}")).join(", "));
+    let batch = format!("batch_of({})", FIELDS.map(|name| format!("NEW.{name}")).join(", "));
     connection.execute_batch(&format!(
-        "CREATE TEMP VIEW entries AS SELECT id, {columns} FROM sheets;
+        "CREATE TEMP VIEW entries AS SELECT id, {columns} FROM entry_batches;
          CREATE TEMP TRIGGER update_entries INSTEAD OF UPDATE ON entries BEGIN
-             UPDATE sheets_opening SET id = NEW.id, sheet = {sheet} WHERE id = OLD.id;
-             UPDATE sheets_later SET id = NEW.id, sheet = {sheet} WHERE id = OLD.id;
+             UPDATE first_batches SET id = NEW.id, entries = {batch} WHERE id = OLD.id;
+             UPDATE later_batches SET id = NEW.id, entries = {batch} WHERE id = OLD.id;
          END;
          CREATE TEMP TRIGGER delete_entries INSTEAD OF DELETE ON entries BEGIN
-             DELETE FROM sheets_opening WHERE id = OLD.id;
-             DELETE FROM sheets_later WHERE id = OLD.id;
+             DELETE FROM first_batches WHERE id = OLD.id;
+             DELETE FROM later_batches WHERE id = OLD.id;
          END;
          CREATE TEMP TRIGGER insert_entries INSTEAD OF INSERT ON entries BEGIN
-             DELETE FROM sheets_opening WHERE id = NEW.id;
-             DELETE FROM sheets_later WHERE id = NEW.id;
-             INSERT INTO sheets_later VALUES (NEW.id, {sheet});
+             DELETE FROM first_batches WHERE id = NEW.id;
+             DELETE FROM later_batches WHERE id = NEW.id;
+             INSERT INTO later_batches VALUES (NEW.id, {batch});
          END;"
     ))
 }
 
-/// Puts each entry of a table on a sheet of its own.
+/// Replaces the batches of a table by batches of one entry each.
 fn split(connection: &Connection, table: &str) -> Result<()> {
-    let mut statement = connection.prepare(&format!("SELECT id, sheet FROM {table}"))?;
-    let sheets: Vec<(i64, Vec<u8>)> =
+    let mut statement = connection.prepare(&format!("SELECT id, entries FROM {table}"))?;
+    let batches: Vec<(i64, Vec<u8>)> =
         statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect::<Result<_>>()?;
-    for (id, sheet) in sheets {
-        let entries = entries_of(&sheet);
+    for (id, batch) in batches {
+        let entries = entries_of(&batch);
         if entries.len() < 2 {
             continue;
         }
         connection.execute(&format!("DELETE FROM {table} WHERE id = ?1"), [id])?;
         for (id, fields) in (id..).zip(&entries) {
             let sql = format!("INSERT INTO {table} VALUES (?1, ?2)");
-            connection.execute(&sql, params![id, sheet_of(fields)])?;
+            connection.execute(&sql, params![id, batch_of(fields)])?;
         }
     }
     Ok(())
 }
 
-/// Reads a sheet that is whole.
-fn entries_of(sheet: &[u8]) -> Vec<Fields> {
+/// Decodes a batch that is not damaged.
+fn entries_of(batch: &[u8]) -> Vec<Fields> {
     let mut entries: Vec<Fields> = Vec::new();
     let mut at = 0;
-    while at < sheet.len() {
+    while at < batch.len() {
         at += 4;
         let mut fields = Vec::new();
         for field in 0..FIELDS.len() {
             let (mut number, mut shift) = (0, 0);
             loop {
-                let byte = sheet[at];
+                let byte = batch[at];
                 at += 1;
                 number |= usize::from(byte & 127) << shift;
                 shift += 7;
@@ -142,7 +149,7 @@ fn entries_of(sheet: &[u8]) -> Vec<Fields> {
                 }
                 _ => {
                     at += number - 2;
-                    Some(sheet[at + 2 - number..at].to_vec())
+                    Some(batch[at + 2 - number..at].to_vec())
                 }
             });
         }
@@ -151,8 +158,8 @@ fn entries_of(sheet: &[u8]) -> Vec<Fields> {
     entries
 }
 
-/// A sheet with one entry.
-fn sheet_of(fields: &Fields) -> Vec<u8> {
+/// Encodes a batch of one entry.
+fn batch_of(fields: &Fields) -> Vec<u8> {
     let mut entry = Vec::new();
     for field in fields {
         let mut number = field.as_ref().map_or(0, |bytes| bytes.len() + 2);
@@ -167,7 +174,7 @@ fn sheet_of(fields: &Fields) -> Vec<u8> {
     [length.to_le_bytes().as_slice(), &entry].concat()
 }
 
-/// What SQL sees of a field.
+/// The SQL value of a field.
 fn value_of(at: usize, bytes: Option<&[u8]>) -> ToSqlOutput<'static> {
     let Some(bytes) = bytes else { return ToSqlOutput::from(Null) };
     let name = FIELDS[at];
@@ -179,7 +186,7 @@ fn value_of(at: usize, bytes: Option<&[u8]>) -> ToSqlOutput<'static> {
     })
 }
 
-/// What is kept of what SQL sets a field to.
+/// The bytes of a field for an SQL value.
 fn bytes_of(context: &Context<'_>, at: usize) -> Option<Vec<u8>> {
     match context.get_raw(at) {
         ValueRef::Integer(number) if FIELDS[at] == "ts" => Some(number.to_be_bytes().to_vec()),

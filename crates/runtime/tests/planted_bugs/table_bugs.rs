@@ -51,7 +51,7 @@ pub fn rewrite(tables: &mut Tables) {
 }
 
 fn each_checkpoint(tables: &mut Tables, change: impl Fn(&mut ReplayPoint)) {
-    tables.checkpoints.values_mut().flatten().for_each(change);
+    tables.replay_points.values_mut().flatten().for_each(change);
 }
 
 pub fn future_checkpoint(tables: &mut Tables) {

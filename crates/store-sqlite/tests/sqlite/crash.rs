@@ -1,5 +1,5 @@
-//! Death by SIGKILL around every commit: what was reported is there, what was not is whole or not
-//! there at all.
+//! SIGKILL around every commit: what was reported is durable, the rest is there as a whole or not at
+//! all.
 
 use std::path::Path;
 

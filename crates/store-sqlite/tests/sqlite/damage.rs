@@ -1,13 +1,13 @@
-//! Damage that only a database can have: rows that cannot be read at all.
+//! Damage that only a database can have: unreadable rows.
 
 use rusqlite::Connection;
-use windlass_kernel::{ChainError, Entry, TraceId};
+use windlass_kernel::{ChainError, Entry, Reserved, TraceId};
 use windlass_store::conformance::fixture::{Ending, Trace};
-use windlass_store::{Store, TraceState, Visitor};
+use windlass_store::{KeyMismatch, Store, TraceState, Visitor};
 
 use crate::support::{Place, assert_reads_back, fixture, meddle, put};
 
-/// What a scan shows: each trace, whether its head was readable, and which entries were.
+/// What a scan visits: each trace, whether its head is readable, and which entries are.
 #[derive(Default)]
 struct Seen(Vec<(TraceId, bool, Vec<bool>)>);
 
@@ -16,12 +16,19 @@ impl Visitor for Seen {
         self.0.push((trace_id, recorded.is_some(), Vec::new()));
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, _: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        _: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         self.0.last_mut().unwrap().2.push(entry.is_ok());
+        None
     }
+
+    fn key_mismatch(&mut self, _: KeyMismatch) {}
 }
 
-/// Three calls of which the middle one is damaged, and what a scan shows of it then.
+/// Damages the middle one of three calls, and returns what a scan shows of it.
 fn scanned_after(damage: impl FnOnce(&Connection)) -> (Place, Trace, (TraceId, bool, Vec<bool>)) {
     let place = Place::new();
     let make = fixture(0);
@@ -49,7 +56,7 @@ fn scanned_after(damage: impl FnOnce(&Connection)) -> (Place, Trace, (TraceId, b
 const MIDDLE: &str = "id BETWEEN 2 << 24 AND (3 << 24) - 1";
 
 #[test]
-fn an_entry_that_names_no_trace_is_shown_under_the_one_it_is_filed_under() {
+fn an_entry_that_names_no_trace_is_shown_under_the_trace_of_its_id() {
     for (which, readable) in
         [("id = (2 << 24) + 1", [false, true, true, true]), (MIDDLE, [false; 4])]
     {

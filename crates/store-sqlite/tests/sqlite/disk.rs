@@ -1,5 +1,5 @@
-//! Disks that are full or read-only, and files that may not be written: the real thing, in a child
-//! process with a small file system of its own, or without the right to pass over permissions.
+//! Full disks, read-only disks and write-protected files: tested in a child process with its own small
+//! file system, or without the right to ignore permissions.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +12,7 @@ use windlass_store::{After, AppendError, Store};
 
 use crate::support::{Place, assert_reads_back, fixture, open, player, put, succeeds, verify};
 
-/// Whether a command does well.
+/// Whether a command succeeds.
 fn works(command: &[&str]) -> bool {
     let [program, arguments @ ..] = command else { return false };
     let quiet = Command::new(program)
@@ -45,12 +45,12 @@ fn remount(database: &Path, options: &str) {
     assert!(works(&["mount", "-t", "tmpfs", "-o", &options, "none", folder]));
 }
 
-/// A run whose second entry weighs so much.
+/// A run with a second entry of so many bytes.
 fn run_of(make: &windlass_store::conformance::fixture::Fixture, bytes: usize) -> Trace {
     make.run_carrying(vec![b"{}".to_vec(), vec![b'x'; bytes]])
 }
 
-/// Appends until the disk is full; returns what has landed and what has not.
+/// Appends until the disk is full; returns the traces that were appended and the one that was not.
 fn append_until_full(store: &dyn Store, bytes: usize, number: u64) -> (Vec<Trace>, Trace) {
     let make = fixture(number);
     let mut landed = Vec::new();
@@ -88,15 +88,15 @@ pub fn fills_the_disk(database: &Path) {
     check(&store, &all);
     let error = store.load_state(lost.trace_id).unwrap_err();
     assert_eq!(error.code(), Code::TraceNotFound, "nothing of the refused one");
-    // Whatever else would write says the same.
+    // Other writes fail in the same way.
     let first = all.first().unwrap();
     let error = store.acquire(first.trace_id).unwrap_err();
     assert_eq!(error.code(), Code::StoreFull, "{error:?}");
-    // A new store does not come to be either.
+    // A new store cannot be created either.
     let other = database.with_file_name("other.db");
     let error = open(&other).err().unwrap();
     assert_eq!(error.code(), Code::StoreFull, "{error:?}");
-    // Space is back: the store goes on where it was.
+    // There is space again: the store goes on.
     remount(database, "size=8m");
     store.append(lost.create(2, After::Release)).expect("there is space again");
     all.push(lost);
@@ -137,7 +137,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// A child for whom permissions bind.
+/// A child that cannot ignore permissions.
 pub fn lacks_permission(database: &Path) {
     let folder = database.parent().unwrap();
     let trace = fixture(1).call(Ending::Completed);
@@ -173,7 +173,7 @@ fn what_may_not_be_written_is_said_to_be_read_only() {
     let probe = place.folder().join("probe");
     std::fs::create_dir(&probe).unwrap();
     set_mode(&probe, 0o555);
-    // Root passes over permissions, unless it gives up the right to.
+    // Root ignores permissions, unless it gives up that right.
     let powerless = ["setpriv", "--inh-caps=-all", "--ambient-caps=-all", "--bounding-set=-all"];
     let binds = std::fs::write(probe.join("file"), "").is_err();
     let before = if binds { &[][..] } else { &powerless[..] };

@@ -1,4 +1,4 @@
-//! Group commit: many threads, one transaction, and yet each append by itself.
+//! Group commit: many threads share a transaction, and each append is atomic.
 
 use std::sync::Barrier;
 
@@ -12,10 +12,10 @@ use crate::support::{Place, assert_reads_back, fixture, put, verify};
 const THREADS: usize = 32;
 const ROUNDS: usize = 10;
 
-/// What a trigger of these tests does not let in.
+/// A trigger of these tests refuses this text.
 const POISON: &str = "hemlock";
 
-/// Lets each thread append its traces, one after the other, all threads at once.
+/// Appends the traces of all threads at the same time.
 fn append_all(store: &dyn Store, traces: &[Vec<Trace>]) -> Vec<Vec<Result<(), AppendError>>> {
     let barrier = &Barrier::new(traces.len());
     std::thread::scope(|scope| {
@@ -52,14 +52,14 @@ fn appends_of_32_threads_all_land() {
 }
 
 #[test]
-fn what_the_database_refuses_fails_alone_in_its_group() {
+fn an_append_that_the_database_refuses_fails_alone_in_its_group() {
     let place = Place::new();
     let store = place.open();
     place
         .connect()
         .execute_batch(&format!(
-            "CREATE TRIGGER taster BEFORE INSERT ON sheets_opening
-             WHEN instr(NEW.sheet, CAST('{POISON}' AS BLOB))
+            "CREATE TRIGGER taster BEFORE INSERT ON first_batches
+             WHEN instr(NEW.entries, CAST('{POISON}' AS BLOB))
              BEGIN SELECT RAISE(ABORT, 'poisoned'); END"
         ))
         .unwrap();
@@ -90,9 +90,9 @@ fn what_the_database_refuses_fails_alone_in_its_group() {
     assert_eq!(verify(&store), (landed, landed * 4));
 }
 
-/// A refusal in the middle of a group leaves nothing of itself in the transaction it shares.
+/// A refusal in the middle of a group leaves nothing in the shared transaction.
 #[test]
-fn what_the_rules_refuse_leaves_the_group_as_it_was() {
+fn an_append_that_the_rules_refuse_leaves_nothing_in_its_group() {
     let place = Place::new();
     let store = place.open();
     let make = fixture(0);
@@ -116,19 +116,19 @@ fn what_the_rules_refuse_leaves_the_group_as_it_was() {
     assert_eq!(verify(&store), (1 + THREADS / 2, 4 + THREADS / 2 * 4));
 }
 
-/// How many pages the write-ahead log has, and how many of them are in the database too.
+/// The number of pages in the write-ahead log, and how many of them are checkpointed.
 fn log(place: &Place) -> (i64, i64) {
     let sql = "PRAGMA wal_checkpoint(NOOP)";
     place.connect().query_row(sql, [], |row| Ok((row.get(1)?, row.get(2)?))).unwrap()
 }
 
 #[test]
-fn the_log_is_folded_when_it_is_long() {
+fn a_long_log_is_checkpointed() {
     const PAGES: i64 = 40;
     let make = fixture(0);
-    let longest = |log_pages| {
+    let longest = |wal_pages| {
         let place = Place::new();
-        let settings = Settings { log_pages, ..Settings::default() };
+        let settings = Settings { wal_pages, ..Settings::default() };
         let store = SqliteStore::open(&place.path(), settings).unwrap();
         let pages = (0..100).map(|_| {
             put(&store, &make.call(Ending::Completed));
@@ -140,11 +140,11 @@ fn the_log_is_folded_when_it_is_long() {
     assert!(longest(1000) > 2 * PAGES);
 }
 
-/// Many callers at once leave no more of it than one.
+/// Many callers leave no longer log than one.
 #[test]
-fn the_log_is_folded_at_the_end_of_a_crowd() {
+fn the_log_is_checkpointed_after_many_callers() {
     let place = Place::new();
-    let settings = Settings { log_pages: 1, ..Settings::default() };
+    let settings = Settings { wal_pages: 1, ..Settings::default() };
     let store = SqliteStore::open(&place.path(), settings).unwrap();
     let make = fixture(0);
     let traces: Vec<Vec<Trace>> =
@@ -158,20 +158,20 @@ fn the_log_is_folded_at_the_end_of_a_crowd() {
     assert!(pages < 30, "{pages} pages are left");
 }
 
-/// What somebody still reads is folded later.
+/// A checkpoint that a reader prevents is made later.
 #[test]
-fn a_log_that_is_read_is_folded_when_it_is_not() {
+fn a_log_that_is_read_is_checkpointed_later() {
     let place = Place::new();
-    let settings = Settings { log_pages: 10, ..Settings::default() };
+    let settings = Settings { wal_pages: 10, ..Settings::default() };
     let store = SqliteStore::open(&place.path(), settings).unwrap();
     let make = fixture(0);
     let reader = place.connect();
-    reader.execute_batch("BEGIN; SELECT count(*) FROM sheets").unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM entry_batches").unwrap();
     (0..50).for_each(|_| put(&store, &make.call(Ending::Completed)));
-    let (pages, folded) = log(&place);
-    assert!(pages > 50 && folded < pages, "{folded} of {pages}");
+    let (pages, checkpointed) = log(&place);
+    assert!(pages > 50 && checkpointed < pages, "{checkpointed} of {pages}");
     drop(reader);
-    // When there is as much again.
+    // When the log has grown by as much again.
     (0..10).for_each(|_| put(&store, &make.call(Ending::Completed)));
     let (pages, _) = log(&place);
     assert!(pages < 30, "{pages} pages are left");

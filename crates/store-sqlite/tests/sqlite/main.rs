@@ -11,12 +11,12 @@ mod crash;
 mod damage;
 #[cfg(target_os = "linux")]
 mod disk;
-mod filing;
 mod group;
+mod indexing;
+mod key_audit;
 mod opening;
 mod processes;
-mod reserved;
 mod schema;
 mod sizes;
-mod snapshot;
 mod support;
+mod two_writers;

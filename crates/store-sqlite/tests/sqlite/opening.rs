@@ -1,15 +1,15 @@
-//! Opening what is there, whatever it is.
+//! Opening files of all kinds.
 
 use std::path::Path;
 
 use windlass_kernel::Code;
 use windlass_store::conformance::fixture::{Ending, Fixture};
 use windlass_store::{Store, StoreError};
-use windlass_store_sqlite::format_version;
+use windlass_store_sqlite::FORMAT;
 
 use crate::support::{Place, assert_reads_back, open, put, verify};
 
-/// Opens what cannot be opened.
+/// Opens a file that must be refused.
 fn refused(path: &Path) -> StoreError {
     match open(path) {
         Err(error) => error,
@@ -90,7 +90,7 @@ fn a_newer_format_is_refused_and_left_alone() {
     drop(connection);
     let error = refused_unchanged(&place, Code::StoreTooNew);
     let StoreError::TooNew { found, supported } = error else { panic!("{error}") };
-    assert_eq!((found, supported), (999, format_version()));
+    assert_eq!((found, supported), (999, FORMAT));
 }
 
 #[test]

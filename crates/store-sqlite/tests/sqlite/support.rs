@@ -1,4 +1,4 @@
-//! Stores in folders of their own, and this test program run once more as another process.
+//! Stores in their own folders, and this test program started again as another process.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use windlass_kernel::{ChainError, Digest, Entry, Head, TraceId};
+use windlass_kernel::{ChainError, Digest, Entry, Head, Reserved, TraceId};
 use windlass_store::conformance::fixture::{Fixture, Trace};
-use windlass_store::{After, Store, StoreError, TraceState, Visitor};
+use windlass_store::{After, KeyMismatch, Store, StoreError, TraceState, Visitor};
 use windlass_store_sqlite::{Settings, SqliteStore};
 
 /// The role of a child process; without it the test that plays the roles does nothing.
@@ -18,7 +18,7 @@ const DATABASE: &str = "WINDLASS_TEST_DATABASE";
 /// Which of several children it is.
 const NUMBER: &str = "WINDLASS_TEST_NUMBER";
 
-/// A folder with a database in it, or with room for one.
+/// A folder for a database.
 pub struct Place(TempDir);
 
 impl Place {
@@ -38,7 +38,7 @@ impl Place {
         open(&self.path()).unwrap()
     }
 
-    /// A connection past the store.
+    /// A connection without the store.
     pub fn connect(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }
@@ -50,7 +50,7 @@ impl Place {
         connection
     }
 
-    /// The lock files there are.
+    /// All lock files.
     pub fn locks(&self) -> Vec<PathBuf> {
         let folder = self.folder().join("windlass.db.locks");
         let files = std::fs::read_dir(folder).into_iter().flatten();
@@ -59,10 +59,10 @@ impl Place {
 }
 
 pub fn open(path: &Path) -> Result<SqliteStore, StoreError> {
-    SqliteStore::open(path, Settings { unfiled_max: 512, ..Settings::default() })
+    SqliteStore::open(path, Settings { unindexed_max: 512, ..Settings::default() })
 }
 
-/// Changes rows and says how many.
+/// Changes rows and returns how many.
 pub fn meddle(connection: &Connection, sql: &str) -> usize {
     let before = connection.total_changes();
     connection.execute(sql, []).unwrap();
@@ -77,7 +77,7 @@ pub fn fixture(number: u64) -> Fixture {
     make
 }
 
-/// Makes a trace with all its entries and leaves it free.
+/// Creates a trace with all its entries and releases it.
 pub fn put(store: &dyn Store, trace: &Trace) {
     store.append(trace.create(trace.len(), After::Release)).unwrap();
 }
@@ -113,12 +113,21 @@ impl Visitor for Verifier {
         self.open = Some((Head::empty(trace_id), *recorded.unwrap()));
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         let entry = entry.unwrap();
         assert_eq!(Digest::of(body.unwrap()), entry.artifact_digest);
         let (head, _) = self.open.as_mut().unwrap();
         *head = head.admit(&entry, &mut Vec::new()).unwrap();
         self.entries += 1;
+        None
+    }
+
+    fn key_mismatch(&mut self, mismatch: KeyMismatch) {
+        panic!("{mismatch:?}");
     }
 }
 
@@ -160,7 +169,7 @@ pub fn numbered(role: &str, database: &Path, number: u64) -> Command {
     command
 }
 
-/// Waits for a player that must do well.
+/// The reports of a child that must have succeeded.
 pub fn succeeds(output: &Output) -> Vec<String> {
     let told = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -168,7 +177,7 @@ pub fn succeeds(output: &Output) -> Vec<String> {
     lines(&output.stdout)
 }
 
-/// What a player has told.
+/// The lines that a child has reported.
 pub fn lines(stdout: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(stdout).into_owned();
     text.lines().filter_map(|line| line.strip_prefix('@').map(str::to_owned)).collect()
@@ -193,7 +202,7 @@ impl Waiting {
         (Self { child, stdin, stdout }, line.unwrap())
     }
 
-    /// Kills it as nothing but SIGKILL does.
+    /// Kills it with SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -207,7 +216,7 @@ impl Waiting {
     }
 }
 
-/// Tells the parent a line, at once.
+/// Reports a line to the parent.
 pub fn tell(line: &str) {
     let mut stdout = std::io::stdout().lock();
     // The test runner may have begun a line.
@@ -215,7 +224,7 @@ pub fn tell(line: &str) {
     stdout.flush().unwrap();
 }
 
-/// Waits until the parent lets go.
+/// Waits until the parent closes stdin.
 pub fn wait_for_parent() {
     std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink()).unwrap();
 }
@@ -230,7 +239,7 @@ fn plays_a_role() {
         "holds a trace" => crate::processes::holds_a_trace(&database, number),
         "opens at once" => crate::processes::opens_at_once(&database, number),
         "appends" => crate::crash::appends(&database),
-        "makes many" => crate::filing::makes_many(&database),
+        "makes many" => crate::indexing::makes_many(&database),
         "appends in threads" => crate::crash::appends_in_threads(&database),
         #[cfg(target_os = "linux")]
         "fills the disk" => crate::disk::fills_the_disk(&database),

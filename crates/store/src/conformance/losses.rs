@@ -1,4 +1,4 @@
-//! Leases when a process dies: what it held is free, and what it still believes counts nothing.
+//! Leases when a process dies: its traces are free, and its old leases are worthless.
 
 use super::Harness;
 use super::fixture::{Ending, Fixture, Trace};
@@ -7,8 +7,8 @@ use super::watch::{Refusal, Watch, assert_reads_back, hold};
 use crate::store::Store;
 use crate::types::{After, Append, Lease};
 
-/// Lets a process die that holds a trace of three entries, and another take the trace over.
-/// Returns what the dead one held, and the new holder's lease.
+/// Kills a process that holds a trace of three entries, and lets another one acquire the trace. Returns
+/// the lost lease and the new one.
 fn taken_over(harness: &dyn Harness, heir: &dyn Store, trace: &Trace) -> (Lease, Lease) {
     let dying = harness.open();
     let lost = hold(&*dying, trace, 3);
@@ -64,18 +64,17 @@ pub(super) fn a_lost_lease_cannot_append(harness: &dyn Harness) {
     heir.append(trace.append(&lease, 3, 1)).expect("the heir may append");
 }
 
-pub(super) fn a_lost_lease_cannot_write_a_checkpoint(harness: &dyn Harness) {
+pub(super) fn a_lost_lease_cannot_write_a_replay_point(harness: &dyn Harness) {
     let make = Fixture::new();
     let (heir, third) = (harness.open(), harness.open());
     let trace = make.call(Ending::Completed);
     let (lost, lease) = taken_over(harness, &*heir, &trace);
-    let checkpoint = make.checkpoint(&trace, 3);
+    let point = make.replay_point(&trace, 3);
     for handle in [&heir, &third] {
-        let refusal =
-            Watch::new(&*third, &[]).refused(|| handle.write_replay_point(&lost, &checkpoint));
+        let refusal = Watch::new(&*third, &[]).refused(|| handle.write_replay_point(&lost, &point));
         assert_eq!(refusal, Refusal::Fenced(trace.trace_id));
     }
-    heir.write_replay_point(&lease, &checkpoint).expect("the heir may");
+    heir.write_replay_point(&lease, &point).expect("the heir may");
 }
 
 pub(super) fn a_lost_lease_cannot_record_a_redispatch(harness: &dyn Harness) {
@@ -112,14 +111,13 @@ pub(super) fn a_killed_process_loses_nothing_it_was_told_is_durable(harness: &dy
     let lease = hold(&*dying, &trace, 2);
     let append = Append { key: trace.reserve(), ..trace.append(&lease, 2, 1) };
     dying.append(append).unwrap();
-    let (checkpoint, redispatch) = (make.checkpoint(&trace, 3), make.redispatch(2));
-    dying.write_replay_point(&lease, &checkpoint).unwrap();
+    let (point, redispatch) = (make.replay_point(&trace, 3), make.redispatch(2));
+    dying.write_replay_point(&lease, &point).unwrap();
     dying.record_redispatch(&lease, &redispatch).unwrap();
     harness.kill(dying);
-    harness.reopen_all();
     let heir = harness.open();
     assert_reads_back(&*heir, &trace, 3);
-    assert_eq!(heir.load_latest_replay_point(trace.trace_id).unwrap(), Some(checkpoint));
+    assert_eq!(heir.load_latest_replay_point(trace.trace_id).unwrap(), Some(point));
     assert_eq!(heir.list_redispatches(trace.trace_id).unwrap(), [redispatch]);
     let record = heir.load_idempotency(&trace.slot()).unwrap().expect("the reservation");
     assert_eq!((record.trace_id, record.effect_digest), (trace.trace_id, None));

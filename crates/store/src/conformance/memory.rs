@@ -32,7 +32,7 @@ impl Harness for MemoryHarness {
     }
 
     fn kill(&self, store: Box<dyn Store>) {
-        // A process in memory has no goodbye to leave out.
+        // A process in memory does nothing at its end.
         drop(store);
     }
 
@@ -43,7 +43,7 @@ impl Harness for MemoryHarness {
     }
 }
 
-/// Does what a tamperer does; `None` when there is nothing to do it to.
+/// Makes a change; `None` if there is nothing to change.
 fn change(tables: &mut Tables, what: &Tamper) -> Option<()> {
     match what {
         Tamper::DeleteLastEntry(trace_id) => {
@@ -61,7 +61,7 @@ fn change(tables: &mut Tables, what: &Tamper) -> Option<()> {
             let record = Record { entry: new.entry.clone(), body: Some(new.body.clone()) };
             tables.entries.entry(new.entry.trace_id).or_default().push(record);
         }
-        // Memory holds entries, not rows: they are always readable.
+        // Entries in memory are always readable.
         Tamper::GarbleEntry(..) => return None,
         Tamper::ChangeBody(trace_id, number, body) => {
             find(tables.entries.get_mut(trace_id)?, *number)?.body = Some(body.clone());
@@ -70,8 +70,8 @@ fn change(tables: &mut Tables, what: &Tamper) -> Option<()> {
             find(tables.entries.get_mut(trace_id)?, *number)?.body = None;
         }
         Tamper::ChangeHead(head) => tables.traces.get_mut(&head.trace_id)?.head = **head,
-        Tamper::ChangeReplayPoint(trace_id, checkpoint) => {
-            *tables.checkpoints.get_mut(trace_id)?.last_mut()? = (**checkpoint).clone();
+        Tamper::ChangeReplayPoint(trace_id, point) => {
+            *tables.replay_points.get_mut(trace_id)?.last_mut()? = (**point).clone();
         }
         Tamper::DeleteTraceRow(trace_id) => {
             tables.traces.remove(trace_id)?;

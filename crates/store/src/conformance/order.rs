@@ -1,4 +1,4 @@
-//! The order of an append's checks: of two things that are wrong, the earlier one is reported.
+//! The order of the checks of an append: of two errors, the one that is checked first is reported.
 
 use windlass_kernel::{
     ArtifactType, ChainError, Code, Digest, State, StateOrEmpty, ToolCallId, TraceId,
@@ -10,7 +10,7 @@ use super::watch::{Refusal, Watch, hold};
 use crate::store::Store;
 use crate::types::{Append, Claim, KeyAction, Lease, NewEntry};
 
-/// What can be wrong with an append, in the order in which it is looked for.
+/// The possible errors of an append, in the order of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Wrong {
     Fence,
@@ -37,7 +37,7 @@ impl Wrong {
         Self::Key,
     ];
 
-    /// Spoils the second entry of a call in this way, digests aside.
+    /// Makes this error in the second entry of a call, except for its digests.
     fn spoil(self, new: &mut NewEntry, make: &Fixture) {
         let entry = &mut new.entry;
         match self {
@@ -45,7 +45,7 @@ impl Wrong {
             Self::Sequence => entry.sequence_number += 1,
             Self::Trace => entry.trace_id = TraceId(make.uuid()),
             Self::Previous => entry.prev_entry_digest = Digest::of(b"another"),
-            // A row of the table, but not from where the trace stands.
+            // A valid transition, but not from the current state.
             Self::State => {
                 (entry.from_state, entry.to_state) = (State::Authorized, State::Executing);
                 entry.artifact_type = ArtifactType::ToolCall;
@@ -56,7 +56,7 @@ impl Wrong {
         }
     }
 
-    /// What the store must say when this is the first thing wrong.
+    /// The error that the store must return if this is the first one.
     fn refusal(self, trace: &Trace, new: &NewEntry, taken: &Refusal) -> Refusal {
         let sequence_number = 2;
         let entry = &new.entry;
@@ -84,7 +84,7 @@ impl Wrong {
     }
 }
 
-/// A held call of one entry, and a key that another trace has.
+/// A held call with one entry, and a key that another trace has reserved.
 struct Scene<'a> {
     store: &'a dyn Store,
     make: &'a Fixture,
@@ -106,7 +106,7 @@ impl<'a> Scene<'a> {
         Self { store, make, trace, lease, key, taken: Refusal::KeyTaken(record) }
     }
 
-    /// Appends a second entry with these things wrong, which must be refused for the first.
+    /// Appends a second entry with these errors; the store must report the first of them.
     fn refuses(&self, wrongs: &[Wrong]) {
         let mut bad = forged(self.trace.entry(2), |new| {
             for wrong in wrongs {
@@ -127,7 +127,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Checks one kind by itself and together with each kind that is looked for later.
+/// Checks one error alone and together with each error that is checked later.
 fn comes_before_the_rest(harness: &dyn Harness, first: Wrong) {
     let make = Fixture::new();
     let store = harness.open();

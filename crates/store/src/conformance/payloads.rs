@@ -1,4 +1,4 @@
-//! Payloads: what goes in comes out, whatever its bytes, letters or length.
+//! Payloads: bodies and keys of any bytes, text or length read back unchanged.
 
 use super::Harness;
 use super::fixture::{CallSpec, Ending, Fixture};
@@ -16,7 +16,7 @@ pub(super) fn bodies_of_any_bytes_read_back(harness: &dyn Harness) {
         b"\xed\xa0\x80".to_vec(),
         "\u{feff}ünï©ødé 🪢 \u{202e}".into(),
         b"\r\n\t '; --".to_vec(),
-        // The same bytes once more, under another entry.
+        // The same bytes again, in another entry.
         b"\0".to_vec(),
     ];
     let trace = make.run_carrying(bodies);

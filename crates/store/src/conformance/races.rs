@@ -1,7 +1,6 @@
-//! Races: many threads on several handles, and still one order of things.
+//! Races: many threads on several handles.
 //!
-//! Threads bring home what they got and are judged once all are back, so that a store that fails
-//! a check cannot leave the others waiting.
+//! Results are checked after all threads have ended, so that a failing check leaves no thread waiting.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +19,7 @@ use crate::types::{After, Append, Lease};
 
 const THREADS: usize = 8;
 
-/// Lets eight threads, on two handles by turns, do something at the same moment.
+/// Runs a closure in eight threads at the same moment, on two handles by turns.
 fn race<T: Send>(handles: [&dyn Store; 2], work: impl Fn(usize, &dyn Store) -> T + Sync) -> Vec<T> {
     let (barrier, work) = (&Barrier::new(THREADS), &work);
     thread::scope(|scope| {
@@ -37,7 +36,7 @@ fn race<T: Send>(handles: [&dyn Store; 2], work: impl Fn(usize, &dyn Store) -> T
     })
 }
 
-/// Takes one trace from its first entry to its last in three appends.
+/// Appends a whole trace in three appends.
 fn write_whole(store: &dyn Store, trace: &Trace) -> Result<(), AppendError> {
     let Appended { lease, .. } = store.append(trace.create(1, After::Keep))?;
     let lease = lease.expect("a lease on a trace that is kept");
@@ -125,7 +124,7 @@ pub(super) fn of_many_reservers_of_one_key_one_wins(harness: &dyn Harness) {
     }
 }
 
-/// Lets both handles try to acquire a free trace at the same moment, and returns what they got.
+/// Acquires a free trace through both handles at the same moment, and returns both results.
 fn rivals(handles: [&dyn Store; 2], trace: &Trace) -> [Result<Lease, AcquireError>; 2] {
     let barrier = &Barrier::new(2);
     thread::scope(|scope| {
@@ -139,7 +138,7 @@ fn rivals(handles: [&dyn Store; 2], trace: &Trace) -> [Result<Lease, AcquireErro
     })
 }
 
-/// Checks that exactly one of two rivals won, the other having met a live holder.
+/// Checks that one of two has the lease, and that the other found a live holder.
 fn one_of(results: [Result<Lease, AcquireError>; 2]) -> (usize, Lease) {
     let mut won = Vec::new();
     for (number, result) in results.into_iter().enumerate() {
@@ -166,7 +165,7 @@ pub(super) fn of_two_handles_one_acquires(harness: &dyn Harness) {
     }
 }
 
-/// What two rivals share: whether one of them is inside, and how often they were.
+/// What two threads share: whether one of them holds the trace, and how often they did.
 #[derive(Default)]
 struct Room {
     taken: AtomicBool,
@@ -174,11 +173,11 @@ struct Room {
     clashes: AtomicUsize,
 }
 
-/// Acquires, looks whether anyone else is inside, appends, and releases, until both together have
-/// done so for every entry. Returns the fences it got, or what stopped it.
+/// Acquires, checks that nobody else holds the trace, appends and releases, until all entries are
+/// appended. Returns the fences of its leases, or the first error.
 fn visit(store: &dyn Store, trace: &Trace, room: &Room) -> Result<Vec<u64>, String> {
     let mut fences = Vec::new();
-    // Far more than a fair store needs; a store that never grants must not hang the suite.
+    // More than enough; a store that never grants a lease must not hang the suite.
     for _ in 0..1_000_000 {
         if room.visits.load(Ordering::SeqCst) + 1 >= trace.len() {
             return Ok(fences);

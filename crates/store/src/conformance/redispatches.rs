@@ -1,4 +1,4 @@
-//! Redispatches: numbered without gaps after the first dispatch, which its entry announces.
+//! Redispatches: numbered without gaps after the first dispatch, which an entry records.
 
 use windlass_kernel::{ChainError, Code, State, StateOrEmpty};
 
@@ -21,7 +21,6 @@ pub(super) fn redispatches_are_numbered_from_2_and_listed_in_order(harness: &dyn
         assert_eq!(other.list_redispatches(trace.trace_id).unwrap(), all);
     }
     drop((store, other));
-    harness.reopen_all();
     let store = harness.open();
     assert_eq!(store.list_redispatches(trace.trace_id).unwrap(), all, "after a restart");
     let lease = store.acquire(trace.trace_id).unwrap();

@@ -1,4 +1,4 @@
-//! A run that has ended and that a person takes back: it is open again, until it ends again.
+//! Runs that have ended and are rolled back: they are open again, until they end again.
 
 use windlass_kernel::State;
 
@@ -9,7 +9,7 @@ use super::watch::{ALL, assert_reads_back, scan};
 use crate::store::Store;
 use crate::types::{After, Append, Claim, Counts, KeyAction, TraceFilter};
 
-/// Ends, goes on, waits, is taken back from there too, ends, goes on, and ends for good.
+/// A run that ends and is rolled back several times.
 const PATH: [State; 10] = [
     State::Running,
     State::Terminal,
@@ -23,7 +23,7 @@ const PATH: [State; 10] = [
     State::Terminal,
 ];
 
-/// Says that a store shows a trace where it stands after so many of its entries, whoever asks.
+/// Checks the state of a trace after so many of its entries, through every handle.
 fn assert_stands(store: &dyn Store, trace: &Trace, count: usize, held: bool) {
     let head = trace.head_after(count);
     let state = store.load_state(trace.trace_id).unwrap();
@@ -50,7 +50,7 @@ fn assert_stands(store: &dyn Store, trace: &Trace, count: usize, held: bool) {
     assert_eq!(found.recorded, Some(state));
 }
 
-/// Others that have ended, that wait and that go on, around the one that is looked at.
+/// Other traces, ended and open, around the one that is tested.
 fn crowd(store: &dyn Store, make: &Fixture) {
     for path in [&[State::Running, State::Terminal][..], &[State::Running], &[State::Terminal]] {
         let trace = make.run(path);
@@ -60,7 +60,7 @@ fn crowd(store: &dyn Store, make: &Fixture) {
 
 pub(super) fn a_run_that_has_ended_goes_on_and_ends_again(harness: &dyn Harness) {
     let make = Fixture::new();
-    // With a restart of the store after none of the steps, after each, and after some.
+    // With a restart after no step, after each step, and after some steps.
     for restarts in [0, 1, 3] {
         let mut store = harness.open();
         crowd(&*store, &make);
@@ -71,7 +71,6 @@ pub(super) fn a_run_that_has_ended_goes_on_and_ends_again(harness: &dyn Harness)
         for count in 4..=trace.len() {
             if restarts > 0 && count % restarts == 0 {
                 drop(store);
-                harness.reopen_all();
                 store = harness.open();
                 assert_stands(&*store, &trace, count - 1, false);
             }
@@ -82,7 +81,6 @@ pub(super) fn a_run_that_has_ended_goes_on_and_ends_again(harness: &dyn Harness)
             assert_stands(&*harness.open(), &trace, count, false);
         }
         drop(store);
-        harness.reopen_all();
         assert_stands(&*harness.open(), &trace, trace.len(), false);
     }
 }
@@ -107,12 +105,11 @@ pub(super) fn a_run_that_goes_on_is_found_after_a_crash(harness: &dyn Harness) {
 pub(super) fn an_end_and_what_follows_it_are_one_append(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
-    // Created with an end inside that is not its end, then added to over two more.
+    // The first append contains an end, and the later ones two more.
     let trace = make.run(&PATH);
     store.append(trace.create(5, After::Keep)).unwrap();
     assert_stands(&*store, &trace, 5, true);
     drop(store);
-    harness.reopen_all();
     let store = harness.open();
     assert_stands(&*store, &trace, 5, false);
     let lease = store.acquire(trace.trace_id).unwrap();
@@ -122,7 +119,7 @@ pub(super) fn an_end_and_what_follows_it_are_one_append(harness: &dyn Harness) {
     assert_stands(&*harness.open(), &trace, trace.len(), true);
 }
 
-/// The end of a trace is its key's effect: one that goes on has none, and then that of its new end.
+/// A run that is rolled back has no effect until it ends again.
 pub(super) fn a_run_that_goes_on_takes_its_end_back_from_its_key(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();

@@ -1,4 +1,4 @@
-//! Performs a history on a store and writes down every answer.
+//! Applies a history to a store and records every answer.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::types::{
     TraceState,
 };
 
-/// Performs a history and returns a line for each step, with codes for errors and with processes by
-/// number, so that the lines of two backends can be compared.
+/// Applies a history and returns a line for each step, with codes for errors and numbers for processes,
+/// so that the lines of two backends can be compared.
 ///
 /// # Panics
-/// When the store breaks in a way that no step allows for.
+/// If the store fails in a way that no step expects.
 #[must_use]
 pub fn run_history(harness: &dyn Harness, ops: &[Op]) -> Vec<String> {
     let mut replay = Replay::new(harness);
@@ -42,7 +42,7 @@ pub fn run_history(harness: &dyn Harness, ops: &[Op]) -> Vec<String> {
     lines
 }
 
-/// A lease that was granted and not given back.
+/// A lease that was granted and not released.
 struct Granted {
     /// The number of the process, or `None` once it was killed.
     process: Option<usize>,
@@ -56,7 +56,7 @@ struct Replay<'a> {
     traces: Vec<Trace>,
     processes: Vec<Option<Box<dyn Store>>>,
     granted: Vec<Granted>,
-    /// The name of each holder that was ever seen: how many were seen before it.
+    /// The holders in the order in which they appeared; their position is their name.
     holders: BTreeMap<HolderId, usize>,
 }
 
@@ -88,7 +88,7 @@ impl<'a> Replay<'a> {
             }
             Op::Append { process, trace, count, fault, lease, key, after } => {
                 if lease == Which::Newest && self.find(process, trace, lease).is_none() {
-                    // A history in which most appends lack a lease would try little.
+                    // A history in which most appends have no lease would test little.
                     self.acquire(process, trace);
                 }
                 let entries = self.entries(process, trace, count, fault);
@@ -103,7 +103,7 @@ impl<'a> Replay<'a> {
             Op::Kill { process } => self.end(process, |harness, store| harness.kill(store)),
             Op::Close { process } => self.end(process, |_, store| drop(store)),
             Op::ReplayPoint { process, trace, lease, honest } => {
-                self.checkpoint(process, trace, lease, honest)
+                self.replay_point(process, trace, lease, honest)
             }
             Op::Redispatch { process, trace, lease, off } => {
                 self.redispatch(process, trace, lease, off)
@@ -198,8 +198,8 @@ impl<'a> Replay<'a> {
         bad
     }
 
-    /// Finds a lease, which is then used by the process that has it. A dead process's counts only
-    /// once its trace was taken over, in any hand: before that nobody could be using it.
+    /// Finds a lease, and the process that uses it. The lease of a dead process is used only after its
+    /// trace was taken over: before that nobody could use it.
     fn find(&self, process: usize, trace: usize, which: Which) -> Option<usize> {
         let fence = self.store(process).load_state(self.trace(trace).trace_id).ok()?.fence;
         let mine = |granted: &Granted| match which {
@@ -275,7 +275,7 @@ impl<'a> Replay<'a> {
         "another process".into()
     }
 
-    fn checkpoint(&self, process: usize, trace: usize, which: Which, honest: bool) -> String {
+    fn replay_point(&self, process: usize, trace: usize, which: Which, honest: bool) -> String {
         let Ok(state) = self.store(process).load_state(self.trace(trace).trace_id) else {
             return Code::TraceNotFound.to_string();
         };
@@ -283,8 +283,8 @@ impl<'a> Replay<'a> {
         if !honest {
             told.last_entry_digest = Digest::of(b"another");
         }
-        let checkpoint = ReplayPoint::new(told, self.make.ts());
-        let work = |store: &dyn Store, lease: &Lease| store.write_replay_point(lease, &checkpoint);
+        let point = ReplayPoint::new(told, self.make.ts());
+        let work = |store: &dyn Store, lease: &Lease| store.write_replay_point(lease, &point);
         self.with_lease(process, trace, which, work)
             .map_or_else(no_lease, |result| result.map_or_else(refused, |()| "kept".into()))
     }
@@ -303,9 +303,9 @@ impl<'a> Replay<'a> {
         let state = self.said(store.load_state(id), |state| self.state(process, &state));
         let entries = store.list_log_entries(id, after, limit);
         let entries = self.said(entries, |all| all.iter().map(told_record).collect());
-        let checkpoint = self.said(store.load_latest_replay_point(id), |it| format!("{it:?}"));
+        let point = self.said(store.load_latest_replay_point(id), |it| format!("{it:?}"));
         let redispatches = self.said(store.list_redispatches(id), |all| format!("{all:?}"));
-        format!("{state} {entries} {checkpoint} {redispatches}")
+        format!("{state} {entries} {point} {redispatches}")
     }
 
     fn load_key(&self, process: usize, key: usize) -> String {
@@ -326,8 +326,8 @@ impl<'a> Replay<'a> {
         scan(self.store(process)).into_iter().map(told).collect()
     }
 
-    /// A trace's state, with its holder by name and only while that lives: what a store leaves in
-    /// the row of a dead one is its own affair.
+    /// The state of a trace, with its holder only while that process lives: what the row of a dead
+    /// holder says is up to the store.
     fn state(&self, process: usize, state: &TraceState) -> String {
         let held = self.store(process).is_held(state).unwrap();
         let holder = state.holder.filter(|_| held).map(|holder| self.holders.get(&holder));

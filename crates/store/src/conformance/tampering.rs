@@ -1,6 +1,6 @@
-//! Tampering: a store shows what is there, so that whoever checks the chain can see it.
+//! Tampering: a store shows the data as it is, so that a verifier can find the change.
 //!
-//! Each check is void on a backend whose harness cannot tamper in that way.
+//! A check does nothing on a backend whose harness cannot make the change.
 
 use windlass_kernel::{ChainError, Digest, Head, State, TraceId};
 
@@ -11,7 +11,7 @@ use super::{Harness, Tamper};
 use crate::store::Store;
 use crate::types::{After, Append};
 
-/// A tampered call of four entries between two traces that nobody touches.
+/// A tampered call of four entries between two traces that are not changed.
 struct Scene {
     trace: Trace,
     untouched: [Trace; 2],
@@ -19,8 +19,8 @@ struct Scene {
 }
 
 impl Scene {
-    /// Makes the three traces, then lets `tamper` say what to do to the middle one; `None` when
-    /// the backend cannot do that.
+    /// Creates three traces and applies a change to the middle one; `None` if the backend cannot do
+    /// that.
     fn new(harness: &dyn Harness, tamper: impl FnOnce(&Trace) -> Tamper) -> Option<Self> {
         let make = Fixture::new();
         let before = make.call(Ending::Completed);
@@ -32,11 +32,10 @@ impl Scene {
         }
         drop(store);
         harness.tamper(&tamper(&trace))?;
-        harness.reopen_all();
         Some(Self { trace, untouched: [before, after], store: harness.open() })
     }
 
-    /// What a scan shows of the tampered trace, after a look at the others.
+    /// Checks the other traces, and returns what a scan shows of the tampered one.
     fn scanned(&self) -> Scanned {
         let all = scan(&*self.store);
         let ids: Vec<TraceId> = all.iter().map(|trace| trace.trace_id).collect();
@@ -153,22 +152,21 @@ pub(super) fn a_changed_head_shows(harness: &dyn Harness) {
     scene.shows(ChainError::HeadMismatch { sequence_number: 4 });
 }
 
-pub(super) fn a_changed_checkpoint_is_loaded_as_it_is(harness: &dyn Harness) {
+pub(super) fn a_changed_replay_point_is_loaded_as_it_is(harness: &dyn Harness) {
     let make = Fixture::new();
     let trace = make.call(Ending::Completed);
     let store = harness.open();
     let lease = hold(&*store, &trace, 3);
-    let mut checkpoint = make.checkpoint(&trace, 3);
-    store.write_replay_point(&lease, &checkpoint).unwrap();
+    let mut point = make.replay_point(&trace, 3);
+    store.write_replay_point(&lease, &point).unwrap();
     drop(store);
-    checkpoint.checkpoint_state.current_state = State::Completed;
-    let tamper = Tamper::ChangeReplayPoint(trace.trace_id, Box::new(checkpoint.clone()));
+    point.checkpoint_state.current_state = State::Completed;
+    let tamper = Tamper::ChangeReplayPoint(trace.trace_id, Box::new(point.clone()));
     if harness.tamper(&tamper).is_none() {
         return;
     }
-    harness.reopen_all();
     let latest = harness.open().load_latest_replay_point(trace.trace_id).unwrap().unwrap();
-    assert_eq!(latest, checkpoint, "a store does not judge what it loads");
+    assert_eq!(latest, point, "a store does not judge what it loads");
     assert!(latest.validate().is_err());
 }
 
@@ -193,7 +191,6 @@ pub(super) fn a_trace_without_entries_is_reported_by_a_scan(harness: &dyn Harnes
     if harness.tamper(&Tamper::DeleteLastEntry(lost.trace_id)).is_none() {
         return;
     }
-    harness.reopen_all();
     let scanned = scan(&*harness.open());
     let [lost_now, kept_now] = &scanned[..] else { panic!("{} traces", scanned.len()) };
     assert_eq!((lost_now.trace_id, &lost_now.entries[..]), (lost.trace_id, &[][..]));
@@ -201,7 +198,7 @@ pub(super) fn a_trace_without_entries_is_reported_by_a_scan(harness: &dyn Harnes
     assert_eq!(kept_now.verdict(), Ok(()));
 }
 
-/// A key's effect is read from the journal: where that is cut off there is none to return.
+/// The effect of a key is read from the entries: without the last entry there is none.
 pub(super) fn an_ended_trace_without_its_last_entry_shows_no_effect(harness: &dyn Harness) {
     let make = Fixture::new();
     let trace = make.call(Ending::Completed);
@@ -212,7 +209,6 @@ pub(super) fn an_ended_trace_without_its_last_entry_shows_no_effect(harness: &dy
     if harness.tamper(&Tamper::DeleteLastEntry(trace.trace_id)).is_none() {
         return;
     }
-    harness.reopen_all();
     let store = harness.open();
     let record = store.load_idempotency(&trace.slot()).unwrap();
     assert_eq!(record, Some(record_of(&trace, None)));

@@ -1,19 +1,19 @@
-//! Sees all that a store shows, and holds a refusal against it.
+//! Checks that a refused operation leaves a store unchanged.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{ChainError, Code, Entry, ReplayPoint, TraceId};
+use windlass_kernel::{ChainError, Code, Entry, ReplayPoint, Reserved, TraceId};
 
 use super::fixture::Trace;
 use crate::error::AppendError;
 use crate::store::Store;
 use crate::types::{
-    After, IdempotencyRecord, Lease, Record, Slot, TraceFilter, TraceState, Visitor,
+    After, IdempotencyRecord, KeyMismatch, Lease, Record, Slot, TraceFilter, TraceState, Visitor,
 };
 
-/// An append that was not made, so that it can be compared.
+/// An [`AppendError`] that can be compared.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     Fenced(TraceId),
@@ -33,7 +33,7 @@ impl From<AppendError> for Refusal {
     }
 }
 
-/// Everything.
+/// All traces.
 pub(super) const ALL: TraceFilter =
     TraceFilter { open_only: false, state: None, before: None, limit: usize::MAX };
 
@@ -49,7 +49,7 @@ pub(super) struct Scanned {
 }
 
 impl Scanned {
-    /// What a verifier finds: the first thing wrong with chain, bodies and head.
+    /// The first error in chain, bodies and head, as a verifier would report it.
     pub(super) fn verdict(&self) -> Result<(), ChainError> {
         let mut head = windlass_kernel::Head::empty(self.trace_id);
         for (entry, body) in &self.entries {
@@ -67,7 +67,7 @@ impl Scanned {
     }
 }
 
-/// What a scan shows.
+/// Collects what a scan visits.
 #[derive(Debug, Default)]
 struct Seen(Vec<Scanned>);
 
@@ -76,13 +76,20 @@ impl Visitor for Seen {
         self.0.push(Scanned { trace_id, recorded: recorded.copied(), entries: Vec::new() });
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         let trace = self.0.last_mut().expect("an entry comes after its trace");
         trace.entries.push((entry, body.map(<[u8]>::to_vec)));
+        None
     }
+
+    fn key_mismatch(&mut self, _: KeyMismatch) {}
 }
 
-/// Scans the whole store; the order of the traces is the store's own, here it is that of their ids.
+/// Scans the whole store, and sorts the traces by their ids.
 pub(super) fn scan(store: &dyn Store) -> Vec<Scanned> {
     let mut seen = Seen::default();
     store.scan(&mut seen).expect("a scan");
@@ -90,18 +97,18 @@ pub(super) fn scan(store: &dyn Store) -> Vec<Scanned> {
     seen.0
 }
 
-/// All that a store shows.
+/// The whole content of a store.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Picture {
     traces: Vec<TraceState>,
     scanned: Vec<Scanned>,
     records: BTreeMap<TraceId, Vec<Record>>,
-    checkpoints: BTreeMap<TraceId, Option<ReplayPoint>>,
+    replay_points: BTreeMap<TraceId, Option<ReplayPoint>>,
     redispatches: BTreeMap<TraceId, Vec<Redispatch>>,
     keys: Vec<Option<IdempotencyRecord>>,
 }
 
-/// Looks at a store through one handle, and at these slots.
+/// Reads the content of a store through one handle, with these slots.
 pub(super) struct Watch<'a> {
     store: &'a dyn Store,
     slots: Vec<Slot>,
@@ -122,14 +129,14 @@ impl<'a> Watch<'a> {
         Picture {
             traces: store.list_traces(&ALL).unwrap(),
             records: ids.iter().map(records).collect(),
-            checkpoints: ids.iter().map(latest).collect(),
+            replay_points: ids.iter().map(latest).collect(),
             redispatches: ids.iter().map(redispatches).collect(),
             keys: self.slots.iter().map(|slot| store.load_idempotency(slot).unwrap()).collect(),
             scanned,
         }
     }
 
-    /// Makes an attempt that must fail and must leave nothing behind.
+    /// Makes an attempt that must fail and must change nothing.
     pub(super) fn refused<T: Debug>(
         &self,
         attempt: impl FnOnce() -> Result<T, AppendError>,
@@ -141,13 +148,13 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Makes a trace with its first entries and keeps its lease.
+/// Creates a trace with its first entries and keeps its lease.
 pub(super) fn hold(store: &dyn Store, trace: &Trace, count: usize) -> Lease {
     let appended = store.append(trace.create(count, After::Keep)).expect("a new trace");
     appended.lease.expect("a lease on a trace that is kept")
 }
 
-/// Makes a trace with all its entries and leaves it free.
+/// Creates a trace with all its entries and releases it.
 pub(super) fn put(store: &dyn Store, trace: &Trace) {
     store.append(trace.create(trace.len(), After::Release)).expect("a new trace");
 }

@@ -1,4 +1,4 @@
-//! Stores with one bug each, for the suite to find.
+//! Stores with one bug each, which the suite must find.
 #![expect(
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
@@ -10,19 +10,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{
-    ChainError, Digest, Entry, Head, HolderId, PlanId, ReplayPoint, State, TraceId, Uuid7,
+    ChainError, Digest, Entry, Head, HolderId, PlanId, ReplayPoint, Reserved, State, TraceId, Uuid7,
 };
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
 use windlass_store::{
     AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord,
-    KeyAction, Lease, MemoryStore, Record, Shared, Slot, Store, StoreError, TraceFilter,
-    TraceState, Visitor, rules,
+    KeyAction, KeyMismatch, Lease, MemoryStore, Record, Shared, Slot, Store, StoreError,
+    TraceFilter, TraceState, Visitor, rules,
 };
 
 use crate::bugs::Bug;
 
-/// Processes with a bug, on a sound database in memory.
+/// Processes with a bug, on a correct database in memory.
 pub struct BrokenHarness {
     memory: MemoryHarness,
     bug: Bug,
@@ -80,7 +80,7 @@ impl Broken {
         });
     }
 
-    /// Makes the trace this process's under the lease in force.
+    /// Makes this process the holder, with the current fence.
     fn rob(&self, state: &TraceState) -> Lease {
         let trace_id = state.head.trace_id;
         self.change_state(trace_id, |state| state.holder = Some(self.me));
@@ -100,7 +100,7 @@ impl Broken {
         slot
     }
 
-    /// Bends an append before the sound store sees it.
+    /// Changes an append before the correct store gets it.
     fn bend(&self, append: &mut Append<'_>) {
         let trace_id = append.claim.trace_id();
         let head = self.current(trace_id).map_or(0, |state| state.head.sequence_number);
@@ -134,7 +134,7 @@ impl Broken {
         }
     }
 
-    /// Appends entry by entry, each in a transaction of its own.
+    /// Appends each entry in its own transaction.
     fn append_one_by_one(&self, append: Append<'_>) -> Result<Appended, AppendError> {
         let Append { claim, entries, mut key, after } = append;
         let last = entries.len();
@@ -165,7 +165,7 @@ impl Broken {
         Ok(Appended { state: result.unwrap(), lease })
     }
 
-    /// Appends what the sound store refuses for its transition only.
+    /// Appends entries that the correct store refuses only for their transition.
     fn append_anywhere(
         &self,
         append: Append<'_>,
@@ -188,7 +188,7 @@ impl Broken {
         result
     }
 
-    /// Spoils what the sound store has done.
+    /// Changes what the correct store has written.
     fn spoil(&self, trace_id: TraceId) {
         self.shared.tamper(|tables| {
             let entries = tables.entries.get_mut(&trace_id).unwrap();
@@ -224,11 +224,19 @@ impl Visitor for Filled<'_> {
         self.1 = Some((trace_id, recorded.copied()));
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         if let Some((trace_id, recorded)) = self.1.take() {
             self.0.trace(trace_id, recorded.as_ref());
         }
-        self.0.entry(entry, body);
+        self.0.entry(entry, body)
+    }
+
+    fn key_mismatch(&mut self, mismatch: KeyMismatch) {
+        self.0.key_mismatch(mismatch);
     }
 }
 
@@ -243,10 +251,16 @@ impl Visitor for Known<'_> {
         }
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
-        if self.1 {
-            self.0.entry(entry, body);
-        }
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
+        if self.1 { self.0.entry(entry, body) } else { None }
+    }
+
+    fn key_mismatch(&mut self, mismatch: KeyMismatch) {
+        self.0.key_mismatch(mismatch);
     }
 }
 
@@ -331,18 +345,14 @@ impl Store for Broken {
         self.inner.list_log_entries(trace_id, after, limit)
     }
 
-    fn write_replay_point(
-        &self,
-        lease: &Lease,
-        checkpoint: &ReplayPoint,
-    ) -> Result<(), AppendError> {
-        let result = self.inner.write_replay_point(lease, checkpoint);
+    fn write_replay_point(&self, lease: &Lease, point: &ReplayPoint) -> Result<(), AppendError> {
+        let result = self.inner.write_replay_point(lease, point);
         match (self.bug, &result) {
-            (Bug::BelievesCheckpoints, Err(AppendError::Chain { .. }))
-            | (Bug::UnfencedCheckpoints, Err(AppendError::Fenced { .. })) => {
-                let (id, checkpoint) = (lease.trace_id(), checkpoint.clone());
+            (Bug::BelievesReplayPoints, Err(AppendError::Chain { .. }))
+            | (Bug::UnfencedReplayPoints, Err(AppendError::Fenced { .. })) => {
+                let (id, point) = (lease.trace_id(), point.clone());
                 self.shared
-                    .tamper(|tables| tables.checkpoints.entry(id).or_default().push(checkpoint));
+                    .tamper(|tables| tables.replay_points.entry(id).or_default().push(point));
                 Ok(())
             }
             _ => result,
@@ -353,12 +363,12 @@ impl Store for Broken {
         &self,
         trace_id: TraceId,
     ) -> Result<Option<ReplayPoint>, StoreError> {
-        if self.is(Bug::OldestCheckpointWins) {
+        if self.is(Bug::OldestReplayPointWins) {
             let tables = self.shared.tables();
-            return Ok(tables.checkpoints.get(&trace_id).and_then(|all| all.first().cloned()));
+            return Ok(tables.replay_points.get(&trace_id).and_then(|all| all.first().cloned()));
         }
         let latest = self.inner.load_latest_replay_point(trace_id)?;
-        Ok(latest.filter(|it| !self.is(Bug::HidesBadCheckpoints) || it.validate().is_ok()))
+        Ok(latest.filter(|it| !self.is(Bug::HidesBadReplayPoints) || it.validate().is_ok()))
     }
 
     fn acquire(&self, trace_id: TraceId) -> Result<Lease, AcquireError> {
@@ -459,7 +469,7 @@ impl Store for Broken {
         match self.bug {
             Bug::HidesEmptyTraces => self.inner.scan(&mut Filled(visitor, None)),
             Bug::HidesOrphans => self.inner.scan(&mut Known(visitor, false)),
-            Bug::HeadFromEntries => self.inner.scan(&mut Folded(visitor)),
+            Bug::HeadFromEntries => self.inner.scan(&mut HeadFromEntries(visitor)),
             _ => self.inner.scan(visitor),
         }
     }
@@ -469,15 +479,23 @@ impl Store for Broken {
     }
 }
 
-/// Shows no head that could disagree with the entries.
-struct Folded<'a>(&'a mut dyn Visitor);
+/// Visits traces without their heads, which could disagree with the entries.
+struct HeadFromEntries<'a>(&'a mut dyn Visitor);
 
-impl Visitor for Folded<'_> {
+impl Visitor for HeadFromEntries<'_> {
     fn trace(&mut self, trace_id: TraceId, _: Option<&TraceState>) {
         self.0.trace(trace_id, None);
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
-        self.0.entry(entry, body);
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        body: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
+        self.0.entry(entry, body)
+    }
+
+    fn key_mismatch(&mut self, mismatch: KeyMismatch) {
+        self.0.key_mismatch(mismatch);
     }
 }

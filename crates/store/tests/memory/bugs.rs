@@ -102,16 +102,16 @@ bugs! {
         a_new_trace_with_a_bad_entry_does_not_come_to_be;
     /// Does not keep the call's id with the head.
     ForgetsCallId => what_is_appended_reads_back_whole_through_another_handle;
-    /// Loads the oldest checkpoint.
-    OldestCheckpointWins => the_latest_checkpoint_is_loaded
-        a_later_checkpoint_of_the_same_entry_wins;
-    /// Keeps any checkpoint of the holder's.
-    BelievesCheckpoints => a_checkpoint_must_agree_with_the_head
-        a_checkpoint_must_name_its_traces_plan
-        a_checkpoint_with_a_wrong_digest_is_refused;
-    /// Keeps anybody's checkpoint.
-    UnfencedCheckpoints => a_lost_lease_cannot_write_a_checkpoint
-        a_checkpoint_without_the_lease_is_refused;
+    /// Loads the oldest replay point.
+    OldestReplayPointWins => the_latest_replay_point_is_loaded
+        a_later_replay_point_of_the_same_entry_wins;
+    /// Keeps any replay point of the holder's.
+    BelievesReplayPoints => a_replay_point_must_agree_with_the_head
+        a_replay_point_must_name_its_traces_plan
+        a_replay_point_with_a_wrong_digest_is_refused;
+    /// Keeps anybody's replay point.
+    UnfencedReplayPoints => a_lost_lease_cannot_write_a_replay_point
+        a_replay_point_without_the_lease_is_refused;
     /// Keeps any redispatch of the holder's.
     UnnumberedRedispatches => a_redispatch_with_a_wrong_number_is_refused
         only_a_call_that_executes_is_redispatched;
@@ -121,8 +121,8 @@ bugs! {
     ReversesRedispatches => redispatches_are_numbered_from_2_and_listed_in_order;
     /// Numbers redispatches across all traces.
     CountsAllRedispatches => redispatches_of_one_trace_do_not_count_for_another;
-    /// Loads only checkpoints that are valid.
-    HidesBadCheckpoints => a_changed_checkpoint_is_loaded_as_it_is;
+    /// Loads only replay points that are valid.
+    HidesBadReplayPoints => a_changed_replay_point_is_loaded_as_it_is;
     /// Takes an unknown trace for an empty one.
     InventsTraces => an_unknown_trace_is_not_found a_new_trace_with_a_bad_entry_does_not_come_to_be;
     /// Lists the oldest traces first.

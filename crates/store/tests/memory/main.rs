@@ -1,4 +1,4 @@
-//! The store in memory keeps the contract, and the suite that says so finds the bugs it is for.
+//! The store in memory keeps the contract, and the suite finds planted bugs.
 
 mod broken;
 mod bugs;

@@ -49,7 +49,7 @@ meddle! {
     list_log_entries(trace_id: TraceId, after: u64, limit: usize)
         -> Result<Vec<Record>, StoreError>;
     /// See [`Store::write_replay_point`].
-    write_replay_point(lease: &Lease, checkpoint: &ReplayPoint) -> Result<(), AppendError>;
+    write_replay_point(lease: &Lease, point: &ReplayPoint) -> Result<(), AppendError>;
     /// See [`Store::load_latest_replay_point`].
     load_latest_replay_point(trace_id: TraceId) -> Result<Option<ReplayPoint>, StoreError>;
     /// See [`Store::acquire`].

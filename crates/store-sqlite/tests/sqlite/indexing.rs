@@ -1,12 +1,13 @@
-//! Traces whose rows are not written yet: known by their entries alone, to every process.
+//! Unindexed traces: every process knows them by their entries alone.
 
 use std::path::Path;
 
 use rusqlite::Connection;
-use windlass_kernel::{ChainError, Code, Entry, State, TraceId};
+use windlass_kernel::{ChainError, Code, Entry, Reserved, State, TraceId};
 use windlass_store::conformance::fixture::{Ending, Trace};
 use windlass_store::{
-    After, Append, AppendError, Store, StoreError, TraceFilter, TraceState, Visitor, fault,
+    After, Append, AppendError, KeyMismatch, Store, StoreError, TraceFilter, TraceState, Visitor,
+    fault,
 };
 use windlass_store_sqlite::SqliteStore;
 
@@ -14,10 +15,10 @@ use crate::support::{
     Place, assert_reads_back, fixture, lines, meddle, open, player, put, succeeds, tell, verify,
 };
 
-/// Up to which number the traces are filed, and how many rows say so.
-fn filed(place: &Place) -> (i64, i64, i64) {
+/// The highest indexed trace number, and the numbers of rows in `traces` and `keys`.
+fn indexed(place: &Place) -> (i64, i64, i64) {
     let sql = "SELECT upto, (SELECT count(*) FROM traces), (SELECT count(*) FROM keys)
-        FROM filed";
+        FROM indexed";
     let get = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     place.connect().query_row(sql, [], get).unwrap()
 }
@@ -34,16 +35,16 @@ fn ids(store: &dyn Store, open_only: bool, limit: usize) -> Vec<TraceId> {
 }
 
 #[test]
-fn two_processes_see_and_respect_what_the_other_has_not_filed() {
+fn two_processes_see_each_others_unindexed_traces() {
     let place = Place::new();
     let (one, two) = (place.open(), place.open());
     let (a, b, c) = (fixture(1), fixture(2), fixture(3));
     let [first, second, third] = [&a, &b, &c].map(|make| make.call(Ending::Completed));
     let mine = hold(&one, &first);
     let theirs = hold(&two, &second);
-    // Made by another process after this one has written last.
+    // Created by one process after the other has written.
     let last = hold(&one, &third);
-    assert_eq!(filed(&place), (0, 0, 0));
+    assert_eq!(indexed(&place), (0, 0, 0));
     for (store, trace, lease) in
         [(&two, &first, &mine), (&one, &second, &theirs), (&two, &third, &last)]
     {
@@ -51,13 +52,13 @@ fn two_processes_see_and_respect_what_the_other_has_not_filed() {
         let record = store.load_idempotency(&trace.slot()).unwrap().unwrap();
         assert_eq!((record.trace_id, record.effect_digest), (trace.trace_id, None));
         assert!(store.is_held(&store.load_state(trace.trace_id).unwrap()).unwrap());
-        // The trace, by its id.
+        // The id is in use.
         let error = store.append(trace.create(3, After::Keep)).unwrap_err();
         assert_eq!(error.code(), Code::StateConcurrentExecution);
-        // Its lease.
+        // The lease belongs to the other process.
         let error = store.append(trace.append(lease, 3, 1)).unwrap_err();
         assert_eq!(error.code(), Code::StateConcurrentExecution);
-        // Its key.
+        // The key is taken.
         let other = fixture(4).call(Ending::Completed);
         let append = Append { key: trace.reserve(), ..other.create(3, After::Keep) };
         let error = store.append(append).unwrap_err();
@@ -65,15 +66,15 @@ fn two_processes_see_and_respect_what_the_other_has_not_filed() {
         assert_eq!(record.trace_id, trace.trace_id);
         assert_eq!(store.load_state(other.trace_id).unwrap_err().code(), Code::TraceNotFound);
     }
-    assert_eq!(filed(&place), (0, 0, 0));
-    // Each ends its own, entries of old numbers between those of newer ones.
+    assert_eq!(indexed(&place), (0, 0, 0));
+    // Each process ends its own traces, in another order than they began.
     for (store, trace, lease) in
         [(&one, &first, &mine), (&two, &second, &theirs), (&one, &third, &last)]
     {
         let end = Append { after: After::Release, ..trace.append(lease, 3, 1) };
         store.append(end).unwrap();
     }
-    assert_eq!(filed(&place), (0, 0, 0));
+    assert_eq!(indexed(&place), (0, 0, 0));
     for store in [&one, &two] {
         assert_eq!(verify(store), (3, 12));
         for trace in [&first, &second, &third] {
@@ -85,9 +86,9 @@ fn two_processes_see_and_respect_what_the_other_has_not_filed() {
         assert_eq!(ids(store, true, 9), []);
         assert_eq!(ids(store, false, 2), [third.trace_id, second.trace_id]);
     }
-    // Whoever takes one over files them all; the other then finds them filed.
+    // To acquire one indexes all of them; the other process then finds them indexed.
     let lease = two.acquire(first.trace_id).unwrap();
-    assert_eq!((lease.fence(), filed(&place)), (2, (3, 3, 3)));
+    assert_eq!((lease.fence(), indexed(&place)), (2, (3, 3, 3)));
     put(&one, &fixture(5).run_long(2));
     assert_eq!(one.load_state(first.trace_id).unwrap().fence, 2);
     assert_eq!(ids(&one, false, 9).len(), 4);
@@ -101,8 +102,8 @@ fn an_acquire_that_is_refused_leaves_the_holder_its_trace() {
     let lease = hold(&one, &call);
     let error = two.acquire(call.trace_id).unwrap_err();
     assert_eq!(error.code(), Code::StateLockAcquireFailed);
-    // It was filed by the way, with its holder, and goes on.
-    assert_eq!(filed(&place), (1, 1, 1));
+    // The attempt has indexed the trace, with its holder, who goes on.
+    assert_eq!(indexed(&place), (1, 1, 1));
     one.append(call.append(&lease, 3, 1)).unwrap();
     one.release(lease).unwrap();
     assert_reads_back(&two, &call, 4);
@@ -111,7 +112,7 @@ fn an_acquire_that_is_refused_leaves_the_holder_its_trace() {
 const MANY: usize = 700;
 
 #[test]
-fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
+fn many_traces_are_indexed_by_halves_and_the_rest_at_the_end() {
     let place = Place::new();
     let store = place.open();
     let make = fixture(0);
@@ -121,10 +122,10 @@ fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
         let whole = call.create(4, After::Release);
         store.append(Append { key: call.reserve(), ..whole }).unwrap();
     }
-    let (upto, traces, keys) = filed(&place);
+    let (upto, traces, keys) = indexed(&place);
     assert!(upto > 200 && upto < 500, "{upto}");
     assert_eq!((traces, keys), (upto, upto));
-    // The first one was filed as it was, and ends as a filed one.
+    // The first trace was indexed while it was open, and ends after that.
     assert_eq!(ids(&store, true, 9), [calls[0].trace_id]);
     let end = Append { after: After::Release, ..calls[0].append(&first, 3, 1) };
     store.append(end).unwrap();
@@ -135,7 +136,7 @@ fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
             let record = store.load_idempotency(&call.slot()).unwrap().unwrap();
             assert_eq!(record.effect_digest, Some(call.entry(4).entry.artifact_digest));
         }
-        // Pages go over both, without a gap and without a double.
+        // Pages contain indexed and unindexed traces, each once.
         let all = ids(store, false, usize::MAX);
         let mut pages = Vec::new();
         while pages.len() < MANY {
@@ -154,12 +155,12 @@ fn many_traces_are_filed_by_halves_and_the_rest_at_the_end() {
     check(&place.open());
     drop(store);
     let many = i64::try_from(MANY).unwrap();
-    assert_eq!(filed(&place), (many, many, many));
+    assert_eq!(indexed(&place), (many, many, many));
     check(&place.open());
 }
 
 #[test]
-fn a_process_that_only_reads_finds_what_another_adds_to() {
+fn a_process_that_only_reads_finds_unindexed_traces_of_another() {
     let place = Place::new();
     let (writer, reader) = (place.open(), place.open());
     let make = fixture(0);
@@ -171,14 +172,14 @@ fn a_process_that_only_reads_finds_what_another_adds_to() {
         assert_reads_back(&reader, &calls[number / 2], 3);
         assert_reads_back(&reader, call, 3);
     }
-    // The last ones first: some are known by now, and some are filed before they are asked for.
+    // The newest first.
     for (call, lease) in calls.iter().zip(&leases).rev() {
         writer.append(call.append(lease, 3, 1)).unwrap();
         assert_reads_back(&reader, call, 4);
     }
-    assert_eq!(filed(&place).0, 0);
+    assert_eq!(indexed(&place).0, 0);
     drop(writer);
-    assert_eq!(filed(&place), (60, 60, 60));
+    assert_eq!(indexed(&place), (60, 60, 60));
     for call in &calls {
         assert_reads_back(&reader, call, 4);
         assert!(reader.load_idempotency(&call.slot()).unwrap().is_some());
@@ -186,20 +187,20 @@ fn a_process_that_only_reads_finds_what_another_adds_to() {
 }
 
 #[test]
-fn a_trace_that_grows_long_is_filed_and_reads_the_same() {
+fn a_trace_that_grows_long_is_indexed_and_reads_the_same() {
     let place = Place::new();
     let store = place.open();
     let run = fixture(1).run_long(12);
     let lease = store.append(run.create(8, After::Keep)).unwrap().lease.unwrap();
-    assert_eq!(filed(&place), (0, 0, 0));
+    assert_eq!(indexed(&place), (0, 0, 0));
     store.append(run.append(&lease, 8, 1)).unwrap();
-    assert_eq!(filed(&place), (1, 1, 0));
+    assert_eq!(indexed(&place), (1, 1, 0));
     store.append(run.append(&lease, 9, 3)).unwrap();
     assert_reads_back(&store, &run, 12);
 }
 
 #[test]
-fn a_process_that_finds_another_writing_files_what_there_is() {
+fn a_process_that_finds_another_one_writing_indexes_all_traces() {
     let place = Place::new();
     let (one, two) = (place.open(), place.open());
     let (a, b) = (fixture(1), fixture(2));
@@ -207,15 +208,15 @@ fn a_process_that_finds_another_writing_files_what_there_is() {
     for _ in 0..50 {
         put(&one, &a.run_long(1));
     }
-    assert_eq!(filed(&place).0, 0);
+    assert_eq!(indexed(&place).0, 0);
     put(&two, &b.run_long(1));
-    assert_eq!(filed(&place).0, 51, "so that the next one has little to read");
+    assert_eq!(indexed(&place).0, 51, "so that the other process has little to read");
     put(&one, &a.run_long(1));
-    assert_eq!(filed(&place).0, 51, "and nothing while there is little");
+    assert_eq!(indexed(&place).0, 51, "few traces stay unindexed");
     assert_eq!(verify(&one), (53, 53));
 }
 
-/// A child: makes traces, telling each once it is done.
+/// A child: creates traces, and reports each one.
 pub fn makes_many(database: &Path) {
     let store = open(database).unwrap();
     let make = fixture(0);
@@ -228,7 +229,7 @@ pub fn makes_many(database: &Path) {
 }
 
 #[test]
-fn a_process_killed_while_it_files_leaves_all_it_has_told() {
+fn a_process_killed_while_it_indexes_leaves_all_it_has_reported() {
     let place = Place::new();
     let mut whole = player(&[], "makes many", &place.path());
     assert_eq!(succeeds(&whole.output().unwrap()).len(), MANY);
@@ -237,11 +238,11 @@ fn a_process_killed_while_it_files_leaves_all_it_has_told() {
     for (at, mark) in [(1, 0), (2, 257)] {
         let place = Place::new();
         let mut child = player(&[], "makes many", &place.path());
-        let output = child.env(fault::VARIABLE, format!("file.inside:{at}")).output().unwrap();
+        let output = child.env(fault::VARIABLE, format!("index.inside:{at}")).output().unwrap();
         assert!(!output.status.success(), "{at} did not kill");
         let done = lines(&output.stdout).len();
-        assert_eq!(done, if at == 1 { 512 } else { MANY });
-        assert_eq!(filed(&place), (mark, mark, mark));
+        assert_eq!(done, if at == 1 { 511 } else { MANY });
+        assert_eq!(indexed(&place), (mark, mark, mark));
         let store = place.open();
         assert_eq!(verify(&store), (done, done * 4));
         let make = fixture(0);
@@ -252,7 +253,7 @@ fn a_process_killed_while_it_files_leaves_all_it_has_told() {
             if number < done {
                 assert_reads_back(&store, &call, 4);
             } else {
-                // Nothing of it is there: it can be made anew.
+                // It does not exist, so it can be created.
                 let whole = call.create(4, After::Release);
                 store.append(Append { key: call.reserve(), ..whole }).unwrap();
             }
@@ -261,7 +262,7 @@ fn a_process_killed_while_it_files_leaves_all_it_has_told() {
     }
 }
 
-/// What a scan shows: each trace, its recorded place, and which entries can be read.
+/// What a scan visits: each trace, its recorded length, and which entries can be read.
 #[derive(Default)]
 struct Seen(Vec<(TraceId, Option<u64>, Vec<bool>)>);
 
@@ -271,9 +272,16 @@ impl Visitor for Seen {
         self.0.push((trace_id, number, Vec::new()));
     }
 
-    fn entry(&mut self, entry: Result<Entry, ChainError>, _: Option<&[u8]>) {
+    fn entry(
+        &mut self,
+        entry: Result<Entry, ChainError>,
+        _: Option<&[u8]>,
+    ) -> Option<Reserved<'_>> {
         self.0.last_mut().unwrap().2.push(entry.is_ok());
+        None
     }
+
+    fn key_mismatch(&mut self, _: KeyMismatch) {}
 }
 
 fn seen(store: &dyn Store, trace: &Trace) -> (Option<u64>, Vec<bool>) {
@@ -285,23 +293,27 @@ fn seen(store: &dyn Store, trace: &Trace) -> (Option<u64>, Vec<bool>) {
     (recorded, entries)
 }
 
-/// Who has filed a damaged trace.
+/// Which process has indexed a damaged trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Filed {
+enum Indexed {
     NotYet,
     ByItsWriter,
     ByAnother,
 }
 
-/// Three held calls that are not filed, of which the middle one is damaged; what holds of the others
-/// is checked before and after they are filed, and `check` looks at the middle one.
-fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, Filed)) {
-    for filer in [Filed::ByItsWriter, Filed::ByAnother] {
-        damaged_and_filed(sql, filer, &check);
+/// Damages the middle one of three unindexed calls. Before and after they are indexed, the others are
+/// checked here, and the middle one by `check`.
+fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, Indexed)) {
+    for indexer in [Indexed::ByItsWriter, Indexed::ByAnother] {
+        damaged_and_indexed(sql, indexer, &check);
     }
 }
 
-fn damaged_and_filed(sql: &str, filer: Filed, check: &impl Fn(&SqliteStore, &Trace, Filed)) {
+fn damaged_and_indexed(
+    sql: &str,
+    indexer: Indexed,
+    check: &impl Fn(&SqliteStore, &Trace, Indexed),
+) {
     let place = Place::new();
     let store = place.open();
     let make = fixture(0);
@@ -316,27 +328,27 @@ fn damaged_and_filed(sql: &str, filer: Filed, check: &impl Fn(&SqliteStore, &Tra
             assert_eq!(seen(store, call).1, vec![true; count], "{sql}");
         }
     };
-    check(&store, middle, Filed::NotYet);
-    check(&place.open(), middle, Filed::NotYet);
+    check(&store, middle, Indexed::NotYet);
+    check(&place.open(), middle, Indexed::NotYet);
     others(&store, 3);
-    // Its holder cannot go on with it, as if nothing were; those of the others can.
+    // Its holder cannot append to it; the holders of the others can.
     let error = store.append(middle.append(&leases[1], 3, 1)).unwrap_err();
     assert!(matches!(error, AppendError::Chain { .. } | AppendError::Fenced { .. }), "{error}");
     for (call, lease) in [(first, &leases[0]), (last, &leases[2])] {
         store.append(call.append(lease, 3, 1)).unwrap();
     }
-    assert_eq!(filed(&place).0, 0);
-    if filer == Filed::ByItsWriter {
+    assert_eq!(indexed(&place).0, 0);
+    if indexer == Indexed::ByItsWriter {
         drop(store);
     } else {
         std::mem::forget(store);
         put(&place.open(), &fixture(9).run_long(1));
     }
-    assert!(filed(&place).0 >= 3);
+    assert!(indexed(&place).0 >= 3);
     let store = place.open();
-    check(&store, middle, filer);
+    check(&store, middle, indexer);
     others(&store, 4);
-    // The key is taken all the same.
+    // The key is still taken.
     let taken = store.load_idempotency(&middle.slot());
     assert!(!matches!(taken, Ok(None)), "{sql}");
     let other = fixture(7).call(Ending::Completed);
@@ -345,7 +357,7 @@ fn damaged_and_filed(sql: &str, filer: Filed, check: &impl Fn(&SqliteStore, &Tra
 }
 
 #[test]
-fn damage_inside_an_unfiled_trace_stops_it_and_is_filed_as_it_is() {
+fn damage_inside_an_unindexed_trace_stops_appends_and_is_indexed_as_it_is() {
     for place in [1, 2] {
         for (change, readable) in [
             ("to_state = 'DREAMING'", false),
@@ -356,7 +368,7 @@ fn damage_inside_an_unfiled_trace_stops_it_and_is_filed_as_it_is() {
             let sql = format!("UPDATE entries SET {change} WHERE id = (2 << 24) + {place}");
             damaged(&sql, |store, trace, _| {
                 let state = store.load_state(trace.trace_id).unwrap();
-                assert_eq!(state.head, trace.head_after(3), "where the last entry says");
+                assert_eq!(state.head, trace.head_after(3), "the head that the last entry names");
                 let mut entries = vec![true; 3];
                 entries[place - 1] = readable;
                 assert_eq!(seen(store, trace), (Some(3), entries), "{change}");
@@ -372,9 +384,9 @@ fn damage_inside_an_unfiled_trace_stops_it_and_is_filed_as_it_is() {
     });
 }
 
-/// The chain does not show it, but the process that has written the entry knows.
+/// The chain does not show it, but the process that has written the entry notices.
 #[test]
-fn a_last_entry_that_goes_while_its_writer_lives_is_missed() {
+fn the_deletion_of_a_last_entry_is_noticed_while_its_writer_lives() {
     for (which, left) in [("= (1 << 24) + 3", 2), ("BETWEEN 1 << 24 AND (2 << 24) - 1", 0)] {
         let place = Place::new();
         let store = place.open();
@@ -387,7 +399,7 @@ fn a_last_entry_that_goes_while_its_writer_lives_is_missed() {
         assert_eq!(error.code(), Code::StateSequenceGap, "{error}");
         drop(store);
         let store = place.open();
-        // Filed where it stood.
+        // Indexed with the head that the writer knew.
         assert_eq!(store.load_state(call.trace_id).unwrap().head, call.head_after(3));
         assert_eq!(seen(&store, &call), (Some(3), vec![true; left]));
         assert_reads_back(&store, &other, 2);
@@ -395,7 +407,7 @@ fn a_last_entry_that_goes_while_its_writer_lives_is_missed() {
 }
 
 #[test]
-fn damage_at_the_beginning_of_an_unfiled_trace_is_never_taken_for_its_absence() {
+fn an_unindexed_trace_with_a_damaged_beginning_is_not_reported_as_missing() {
     for (change, readable) in [
         ("trace_id = x'00'", false),
         ("plan_id = NULL", true),
@@ -404,17 +416,17 @@ fn damage_at_the_beginning_of_an_unfiled_trace_is_never_taken_for_its_absence() 
         ("holder = zeroblob(16)", true),
     ] {
         let sql = format!("UPDATE entries SET {change} WHERE id = (2 << 24) + 1");
-        damaged(&sql, |store, trace, filed| {
+        damaged(&sql, |store, trace, by| {
             let state = store.load_state(trace.trace_id);
-            // Its writer still knows where it stood. Filed by another, it has entries and no row:
-            // verification names it.
-            let good = match filed {
-                Filed::NotYet => matches!(state, Err(StoreError::CorruptTrace { .. })),
-                Filed::ByItsWriter => state.is_ok_and(|state| state.head == trace.head_after(3)),
-                Filed::ByAnother => matches!(state, Err(StoreError::NotFound { .. })),
+            // Its writer still knows its head. If another process indexes it, it has entries and no
+            // row, and verification reports it.
+            let good = match by {
+                Indexed::NotYet => matches!(state, Err(StoreError::CorruptTrace { .. })),
+                Indexed::ByItsWriter => state.is_ok_and(|state| state.head == trace.head_after(3)),
+                Indexed::ByAnother => matches!(state, Err(StoreError::NotFound { .. })),
             };
-            assert!(good, "{change}, filed {filed:?}");
-            let recorded = (filed == Filed::ByItsWriter).then_some(3);
+            assert!(good, "{change}, indexed {by:?}");
+            let recorded = (by == Indexed::ByItsWriter).then_some(3);
             assert_eq!(seen(store, trace), (recorded, vec![readable, true, true]), "{change}");
         });
     }
@@ -441,14 +453,14 @@ fn an_unreadable_reservation_is_not_a_free_key() {
         refused(&store);
         refused(&place.open());
         drop(store);
-        assert_eq!(filed(&place), (2, 2, 2));
+        assert_eq!(indexed(&place), (2, 2, 2));
         refused(&place.open());
     }
 }
 
-/// A key is found by its trace's entries: if they do not tell any more, it is not free.
+/// The record of a key is in an entry: if that cannot be read, the key is not free.
 #[test]
-fn a_filed_key_whose_entry_is_changed_or_gone_is_not_free() {
+fn an_indexed_key_whose_entry_is_changed_or_deleted_is_not_free() {
     for change in [
         "UPDATE entries SET idempotency_key = 'another' WHERE id = (1 << 24) + 3",
         "UPDATE entries SET server_id = NULL WHERE id = (1 << 24) + 3",
@@ -460,7 +472,7 @@ fn a_filed_key_whose_entry_is_changed_or_gone_is_not_free() {
         for call in &calls {
             hold(&place.open(), call);
         }
-        assert_eq!(filed(&place), (2, 2, 2));
+        assert_eq!(indexed(&place), (2, 2, 2));
         assert!(meddle(&place.tamper(), change) > 0, "{change}");
         let store = place.open();
         let error = store.load_idempotency(&calls[0].slot()).unwrap_err();
@@ -474,7 +486,7 @@ fn a_filed_key_whose_entry_is_changed_or_gone_is_not_free() {
 }
 
 #[test]
-fn a_mark_that_is_gone_stops_the_store_and_one_that_is_wrong_hides_nothing() {
+fn a_missing_mark_stops_the_store_and_a_wrong_one_hides_nothing() {
     let place = Place::new();
     let make = fixture(0);
     let store = place.open();
@@ -483,15 +495,15 @@ fn a_mark_that_is_gone_stops_the_store_and_one_that_is_wrong_hides_nothing() {
         hold(&store, call);
     }
     drop(store);
-    // Set back: what is filed is read as filed, and filed again without harm.
-    place.connect().execute_batch("UPDATE filed SET upto = 1").unwrap();
+    // A mark that is too low: indexed traces are found, and indexed again without harm.
+    place.connect().execute_batch("UPDATE indexed SET upto = 1").unwrap();
     let store = place.open();
     assert_eq!(verify(&store), (3, 9));
     put(&store, &make.run_long(1));
     drop(store);
-    assert_eq!(filed(&place), (4, 4, 3));
+    assert_eq!(indexed(&place), (4, 4, 3));
     assert_eq!(verify(&place.open()), (4, 10));
-    place.connect().execute_batch("DELETE FROM filed").unwrap();
+    place.connect().execute_batch("DELETE FROM indexed").unwrap();
     let store = place.open();
     assert!(store.list_traces(&TraceFilter::open(9)).is_err());
     assert!(store.append(make.run_long(1).create(1, After::Keep)).is_err());

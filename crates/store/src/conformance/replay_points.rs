@@ -1,4 +1,4 @@
-//! Checkpoints: the newest counts, and only the holder can write one, of the trace as it is.
+//! Replay points: the newest one is loaded; only the holder can write one, and it must match the trace.
 
 use windlass_kernel::{Code, Digest, PlanId, ReplayPoint, ReplayPointState, State};
 
@@ -7,7 +7,7 @@ use super::fixture::{Ending, Fixture};
 use super::watch::{Refusal, Watch, hold};
 use crate::types::Lease;
 
-pub(super) fn a_trace_without_checkpoints_has_none(harness: &dyn Harness) {
+pub(super) fn a_trace_without_replay_points_has_none(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
     let trace = make.run_long(2);
@@ -16,10 +16,10 @@ pub(super) fn a_trace_without_checkpoints_has_none(harness: &dyn Harness) {
     assert_eq!(store.load_latest_replay_point(trace.trace_id).unwrap(), None);
 }
 
-pub(super) fn the_latest_checkpoint_is_loaded(harness: &dyn Harness) {
+pub(super) fn the_latest_replay_point_is_loaded(harness: &dyn Harness) {
     let make = Fixture::new();
     let (store, other) = (harness.open(), harness.open());
-    // Two digits of entries: the latest by number is not the latest by its letters.
+    // With two digits the greatest number is not the greatest text.
     let trace = make.run_long(12);
     let lease = hold(&*store, &trace, 1);
     for count in 1..=12 {
@@ -27,42 +27,42 @@ pub(super) fn the_latest_checkpoint_is_loaded(harness: &dyn Harness) {
             store.append(trace.append(&lease, count - 1, 1)).unwrap();
         }
         if count % 3 != 0 {
-            let checkpoint = make.checkpoint(&trace, count);
-            store.write_replay_point(&lease, &checkpoint).unwrap();
-            assert_eq!(other.load_latest_replay_point(trace.trace_id).unwrap(), Some(checkpoint));
+            let point = make.replay_point(&trace, count);
+            store.write_replay_point(&lease, &point).unwrap();
+            assert_eq!(other.load_latest_replay_point(trace.trace_id).unwrap(), Some(point));
         }
     }
     let latest = other.load_latest_replay_point(trace.trace_id).unwrap().unwrap();
     assert_eq!(latest.checkpoint_sequence_number, 11);
 }
 
-pub(super) fn a_later_checkpoint_of_the_same_entry_wins(harness: &dyn Harness) {
+pub(super) fn a_later_replay_point_of_the_same_entry_wins(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
     let trace = make.run_long(2);
     let lease = hold(&*store, &trace, 2);
     for _ in 0..3 {
-        let checkpoint = make.checkpoint(&trace, 2);
-        store.write_replay_point(&lease, &checkpoint).unwrap();
-        assert_eq!(store.load_latest_replay_point(trace.trace_id).unwrap(), Some(checkpoint));
+        let point = make.replay_point(&trace, 2);
+        store.write_replay_point(&lease, &point).unwrap();
+        assert_eq!(store.load_latest_replay_point(trace.trace_id).unwrap(), Some(point));
     }
 }
 
-pub(super) fn checkpoints_of_one_trace_are_not_anothers(harness: &dyn Harness) {
+pub(super) fn replay_points_of_one_trace_are_not_anothers(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
     let (one, two) = (make.run_long(2), make.run_long(3));
     let (lease, _) = (hold(&*store, &one, 2), hold(&*store, &two, 3));
-    let checkpoint = make.checkpoint(&one, 2);
-    store.write_replay_point(&lease, &checkpoint).unwrap();
-    assert_eq!(store.load_latest_replay_point(one.trace_id).unwrap(), Some(checkpoint));
+    let point = make.replay_point(&one, 2);
+    store.write_replay_point(&lease, &point).unwrap();
+    assert_eq!(store.load_latest_replay_point(one.trace_id).unwrap(), Some(point));
     assert_eq!(store.load_latest_replay_point(two.trace_id).unwrap(), None);
-    let foreign = make.checkpoint(&two, 3);
+    let foreign = make.replay_point(&two, 3);
     let refusal = Watch::new(&*store, &[]).refused(|| store.write_replay_point(&lease, &foreign));
     assert!(matches!(refusal, Refusal::Chain(id, _) if id == one.trace_id), "{refusal:?}");
 }
 
-pub(super) fn a_checkpoint_must_agree_with_the_head(harness: &dyn Harness) {
+pub(super) fn a_replay_point_must_agree_with_the_head(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
     let trace = make.call(Ending::Completed);
@@ -70,8 +70,8 @@ pub(super) fn a_checkpoint_must_agree_with_the_head(harness: &dyn Harness) {
     let honest = ReplayPointState::of(&trace.head_after(3), trace.plan_id).unwrap();
     let told = |state| ReplayPoint::new(state, make.ts());
     let liars = [
-        make.checkpoint(&trace, 2),
-        make.checkpoint(&trace, 4),
+        make.replay_point(&trace, 2),
+        make.replay_point(&trace, 4),
         told(ReplayPointState { current_state: State::Completed, ..honest }),
         told(ReplayPointState { last_sequence_number: 4, ..honest }),
         told(ReplayPointState { last_entry_digest: Digest::of(b"another"), ..honest }),
@@ -85,12 +85,12 @@ pub(super) fn a_checkpoint_must_agree_with_the_head(harness: &dyn Harness) {
     store.write_replay_point(&lease, &told(honest)).expect("the truth");
 }
 
-pub(super) fn a_checkpoint_with_a_wrong_digest_is_refused(harness: &dyn Harness) {
+pub(super) fn a_replay_point_with_a_wrong_digest_is_refused(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
     let trace = make.call(Ending::Completed);
     let lease = hold(&*store, &trace, 3);
-    let good = make.checkpoint(&trace, 3);
+    let good = make.replay_point(&trace, 3);
     let mut digest = good.clone();
     digest.checkpoint_digest = Digest::of(b"another");
     let mut number = good;
@@ -102,18 +102,17 @@ pub(super) fn a_checkpoint_with_a_wrong_digest_is_refused(harness: &dyn Harness)
     }
 }
 
-pub(super) fn a_checkpoint_without_the_lease_is_refused(harness: &dyn Harness) {
+pub(super) fn a_replay_point_without_the_lease_is_refused(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
     let trace = make.call(Ending::Completed);
     let lease = hold(&*store, &trace, 3);
-    let (good, mut bad) = (make.checkpoint(&trace, 3), make.checkpoint(&trace, 2));
+    let (good, mut bad) = (make.replay_point(&trace, 3), make.replay_point(&trace, 2));
     bad.checkpoint_digest = Digest::of(b"another");
     let stale = Lease::grant(trace.trace_id, lease.holder(), lease.fence() + 1);
     let fenced = Refusal::Fenced(trace.trace_id);
-    for checkpoint in [&good, &bad] {
-        let refusal =
-            Watch::new(&*store, &[]).refused(|| store.write_replay_point(&stale, checkpoint));
+    for point in [&good, &bad] {
+        let refusal = Watch::new(&*store, &[]).refused(|| store.write_replay_point(&stale, point));
         assert_eq!(refusal, fenced, "the fence comes first");
     }
     let copy = Lease::grant(trace.trace_id, lease.holder(), lease.fence());
@@ -122,22 +121,21 @@ pub(super) fn a_checkpoint_without_the_lease_is_refused(harness: &dyn Harness) {
     assert_eq!(refusal, fenced, "a released lease");
 }
 
-pub(super) fn checkpoints_survive_a_restart(harness: &dyn Harness) {
+pub(super) fn replay_points_survive_a_restart(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
     let trace = make.run_long(5);
     let lease = hold(&*store, &trace, 4);
-    store.write_replay_point(&lease, &make.checkpoint(&trace, 4)).unwrap();
+    store.write_replay_point(&lease, &make.replay_point(&trace, 4)).unwrap();
     store.append(trace.append(&lease, 4, 1)).unwrap();
-    let checkpoint = make.checkpoint(&trace, 5);
-    store.write_replay_point(&lease, &checkpoint).unwrap();
+    let point = make.replay_point(&trace, 5);
+    store.write_replay_point(&lease, &point).unwrap();
     drop(store);
-    harness.reopen_all();
     let latest = harness.open().load_latest_replay_point(trace.trace_id).unwrap();
-    assert_eq!(latest, Some(checkpoint));
+    assert_eq!(latest, Some(point));
 }
 
-pub(super) fn a_checkpoint_must_name_its_traces_plan(harness: &dyn Harness) {
+pub(super) fn a_replay_point_must_name_its_traces_plan(harness: &dyn Harness) {
     let make = Fixture::new();
     let store = harness.open();
     let trace = make.call(Ending::Completed);

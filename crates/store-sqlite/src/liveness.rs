@@ -1,7 +1,8 @@
-//! Who is alive: each process that opens a store holds an OS file lock under its own id.
+//! Liveness of the processes that hold leases: each process that opens a store locks a file that is named
+//! after its id.
 //!
-//! The kernel frees the lock when the process dies, however it dies, so a dead holder's traces are
-//! free at once and a live holder's never are.
+//! The operating system releases the lock when the process dies, however it dies. So the leases of a
+//! dead process are free at once, and those of a live process never are.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -9,44 +10,43 @@ use std::path::{Path, PathBuf};
 use windlass_kernel::{HolderId, Uuid7};
 use windlass_store::StoreError;
 
-use crate::error::During;
+use crate::sql::Context as _;
 
-/// This process's presence.
+/// The lock file of this process.
 #[derive(Debug)]
-pub struct Holder {
+pub struct Liveness {
     id: HolderId,
     folder: PathBuf,
     path: PathBuf,
-    // Held, never read: dropping it frees the lock.
+    // Dropping the file releases its lock.
     _lock: File,
 }
 
-impl Holder {
-    /// Makes this process known in `folder`.
+impl Liveness {
+    /// Creates and locks a file for this process in `folder`.
     pub fn register(folder: &Path) -> Result<Self, StoreError> {
-        std::fs::create_dir_all(folder).during("make its folder of locks")?;
+        std::fs::create_dir_all(folder).context("create its folder of lock files")?;
         let id = fresh_id()?;
         let path = lock_path(folder, id);
         let lock = OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(&path)
-            .during("make its lock file")?;
-        lock.lock().during("lock its lock file")?;
-        // Swept away before it was locked, it would not be seen: better not to begin.
+            .context("create its lock file")?;
+        lock.lock().context("lock its lock file")?;
+        // Another process may have removed it before it was locked; then nobody would see the lock.
         if !path.exists() {
-            let source = "its lock file was removed while it was being made";
+            let source = "its lock file was removed while it was being created";
             return Err(StoreError::Unavailable {
-                operation: "make its lock file",
+                operation: "create its lock file",
                 source: source.into(),
             });
         }
-        let holder = Self { id, folder: folder.to_owned(), path, _lock: lock };
-        holder.sweep();
-        Ok(holder)
+        let liveness = Self { id, folder: folder.to_owned(), path, _lock: lock };
+        liveness.remove_stale();
+        Ok(liveness)
     }
 
-    /// This process's id.
     pub const fn id(&self) -> HolderId {
         self.id
     }
@@ -59,15 +59,15 @@ impl Holder {
         is_locked(&lock_path(&self.folder, id))
     }
 
-    /// Removes the files of dead processes. Their names are never used again.
-    fn sweep(&self) {
+    /// Removes the files of dead processes. Their ids are never used again.
+    fn remove_stale(&self) {
         for file in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let path = file.path();
             let young = file
                 .metadata()
                 .and_then(|meta| meta.modified())
                 .is_ok_and(|at| at.elapsed().is_ok_and(|age| age.as_secs() < 60));
-            // A file that was made a moment ago may not be locked yet.
+            // A young file may not be locked yet.
             if !young && matches!(is_locked(&path), Ok(false)) {
                 drop(std::fs::remove_file(&path));
             }
@@ -75,7 +75,7 @@ impl Holder {
     }
 }
 
-impl Drop for Holder {
+impl Drop for Liveness {
     fn drop(&mut self) {
         drop(std::fs::remove_file(&self.path));
     }
@@ -89,13 +89,13 @@ fn is_locked(path: &Path) -> Result<bool, StoreError> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        Err(error) => return Err(error).during("open a holder's lock file"),
+        Err(error) => return Err(error).context("open a holder's lock file"),
     };
-    // Shared, so that two who ask at once do not take each other for the holder.
+    // Shared, so that two processes that test at once do not see each other's lock.
     match file.try_lock_shared() {
         Ok(()) => Ok(false),
         Err(TryLockError::WouldBlock) => Ok(true),
-        Err(TryLockError::Error(error)) => Err(error).during("test a holder's lock file"),
+        Err(TryLockError::Error(error)) => Err(error).context("test a holder's lock file"),
     }
 }
 
