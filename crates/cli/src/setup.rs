@@ -284,13 +284,8 @@ impl RunSetup {
             project.folder.join("blobs"),
         );
         let checkpointer =
-<<<<<<< HEAD:crates/cli/src/setup.rs
             Checkpointer::new(Arc::new(snapshots), Arc::new(SystemClock), checkpoint_root);
         engine = engine.with_checkpointer(Arc::new(checkpointer));
-=======
-            Checkpointer::new(Arc::new(snapshots), Arc::new(System), checkpoint_root);
-        engine = engine.with_keeper(Arc::new(checkpointer));
->>>>>>> workspace:crates/cli/src/workshop.rs
         if let Some(driver) = driver {
             engine = engine.with_expander(driver);
         }

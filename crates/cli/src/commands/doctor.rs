@@ -110,7 +110,7 @@ fn look_at(project: &Project, options: &Doctor, findings: &mut Findings) {
 }
 
 fn look_at_store(store: &dyn Store, findings: &mut Findings) {
-    let version = windlass_store_sqlite::format_version();
+    let version = windlass_store_sqlite::FORMAT;
     findings.add("journal", Health::Good, format!("opens, format {version}"));
     let open = match store.list_traces(&TraceFilter::open(10_000)) {
         Ok(open) => open,
