@@ -17,11 +17,12 @@ enum May {
 /// The table of layers; development dependencies are free.
 const LAYERS: &[(&str, May)] = &[
     ("windlass-kernel", May::Use(&[])),
-    ("windlass-governance", May::Use(&["windlass-kernel"])),
-    ("windlass-loops", May::Use(&["windlass-kernel", "windlass-governance"])),
-    ("windlass-policy", May::Use(&["windlass-kernel"])),
-    ("windlass-formats", May::Use(&["windlass-kernel"])),
-    ("windlass-driver", May::Use(&["windlass-kernel"])),
+    ("windlass-text", May::Use(&["windlass-kernel"])),
+    ("windlass-governance", May::Use(&["windlass-kernel", "windlass-text"])),
+    ("windlass-loops", May::Use(&["windlass-kernel", "windlass-text", "windlass-governance"])),
+    ("windlass-policy", May::Use(&["windlass-kernel", "windlass-text"])),
+    ("windlass-formats", May::Use(&["windlass-kernel", "windlass-text"])),
+    ("windlass-driver", May::Use(&["windlass-kernel", "windlass-text"])),
     ("windlass-store", May::Use(&["windlass-kernel"])),
     ("windlass-store-sqlite", May::Use(&["windlass-store", "windlass-kernel"])),
     ("windlass-connect", May::Use(&["windlass-kernel"])),
@@ -35,6 +36,7 @@ const LAYERS: &[(&str, May)] = &[
         "windlass-engine",
         May::Use(&[
             "windlass-kernel",
+            "windlass-text",
             "windlass-policy",
             "windlass-formats",
             "windlass-driver",
@@ -61,18 +63,20 @@ const PURE: &[(&str, &[&str])] = &[
         &["schemars", "serde", "serde_json", "serde_json_canonicalizer", "sha2", "thiserror"],
     ),
     (
+        "windlass-text",
+        &["saphyr-parser", "serde", "serde_json", "strsim", "thiserror", "toml", "windlass-kernel"],
+    ),
+    (
         "windlass-governance",
-        &["globset", "regex", "serde", "serde_json", "thiserror", "toml", "windlass-kernel"],
+        &["regex", "serde", "serde_json", "thiserror", "toml", "windlass-kernel", "windlass-text"],
     ),
     (
         "windlass-loops",
-        &["saphyr-parser", "serde_json", "thiserror", "windlass-governance", "windlass-kernel"],
+        &["serde_json", "thiserror", "windlass-governance", "windlass-kernel", "windlass-text"],
     ),
     (
         "windlass-policy",
         &[
-            "globset",
-            "regex",
             "serde",
             "serde_json",
             "thiserror",
@@ -80,10 +84,14 @@ const PURE: &[(&str, &[&str])] = &[
             "tree-sitter",
             "tree-sitter-bash",
             "windlass-kernel",
+            "windlass-text",
         ],
     ),
-    ("windlass-formats", &["serde", "serde-saphyr", "serde_json", "thiserror", "windlass-kernel"]),
-    ("windlass-driver", &["serde", "serde_json", "thiserror", "toml", "windlass-kernel"]),
+    ("windlass-formats", &["serde", "serde_json", "thiserror", "windlass-kernel", "windlass-text"]),
+    (
+        "windlass-driver",
+        &["serde", "serde_json", "thiserror", "toml", "windlass-kernel", "windlass-text"],
+    ),
 ];
 
 /// Dependencies between our crates that the table does not have.

@@ -3,8 +3,8 @@
 use serde::Deserialize as _;
 use serde_json::json;
 use windlass_driver::{
-    CONTEXT_INTENT, CheckPoint, CheckResult, Event as Happening, Facts, FailureClass, IntentId,
-    Outcome, check, consistent, exit_conditions,
+    CONTEXT_INTENT, CheckPoint, CheckResult, Facts, FailureClass, IntentId, Outcome,
+    SandboxEvent as Happening, check, check_consistency, exit_conditions,
 };
 use windlass_kernel::run::Note;
 
@@ -68,7 +68,7 @@ fn look_at_context(driver: &Driver, job: &Job<'_>, point: CheckPoint) -> Result<
     let makes = recorded::intent(&run).is_some_and(|intent| intent.as_str() == CONTEXT_INTENT);
     let keep = makes && point == CheckPoint::AfterModel;
     let why = "the context file is not what it was";
-    let about = |recorded: &mut windlass_driver::Recorded| {
+    let about = |recorded: &mut windlass_driver::RecordedState| {
         if keep {
             recorded.context = now;
         }
@@ -97,7 +97,8 @@ fn told(driver: &Driver, point: CheckPoint, facts: &Facts, result: CheckResult) 
 /// The stable code of what a check found, where it has one of its own.
 fn code_of(driver: &Driver, facts: &Facts, reason: &str) -> Option<windlass_kernel::Code> {
     let sandbox = facts.sandbox.as_ref();
-    let broken = sandbox.and_then(|state| consistent(&state.recorded, &state.observed).err());
+    let broken =
+        sandbox.and_then(|state| check_consistency(&state.recorded, &state.observed).err());
     if let Some(error) = broken.filter(|error| error.to_string() == reason) {
         return Some(error.code());
     }

@@ -1,7 +1,7 @@
 //! Phase 1: what the request is about.
 
 use serde_json::{Value, json};
-use windlass_driver::{Classification, Event as Happening, classify};
+use windlass_driver::{Classification, SandboxEvent as Happening, classify};
 
 use super::{Driver, answer};
 use crate::doers::builtin::{Deed, Job};

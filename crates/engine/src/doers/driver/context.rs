@@ -1,7 +1,7 @@
 //! Phase 2: what the task needs to know: the project's context file and its memory.
 
 use serde_json::{Value, json};
-use windlass_driver::{CONTEXT_INTENT, Event as Happening, FailureClass, Outcome, Response};
+use windlass_driver::{CONTEXT_INTENT, FailureClass, Outcome, Response, SandboxEvent as Happening};
 use windlass_kernel::run::Note;
 
 use super::observe::ContextFile;

@@ -29,7 +29,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
-use windlass_driver::{DriverConfig, Event as Happening, Outcome, Phase, Recorded, Sandbox};
+use windlass_driver::{
+    DriverConfig, Outcome, Phase, RecordedState, Sandbox, SandboxEvent as Happening,
+};
 use windlass_kernel::run::plan::Doer;
 use windlass_kernel::run::{Event, Note, Run};
 use windlass_kernel::{Code, TraceId};
@@ -148,7 +150,7 @@ impl Driver {
         &self,
         job: &Job<'_>,
         happening: Happening,
-        about: impl FnOnce(&mut Recorded),
+        about: impl FnOnce(&mut RecordedState),
         why: &str,
     ) -> Result<Sandbox, EngineError> {
         let run = job.desk.run();
@@ -170,7 +172,7 @@ impl Driver {
 /// The note of a change of the sandbox.
 fn sandbox_note(
     happening: Happening,
-    recorded: &Recorded,
+    recorded: &RecordedState,
     why: &str,
 ) -> Result<Event, EngineError> {
     let body = json!({

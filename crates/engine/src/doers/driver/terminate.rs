@@ -1,7 +1,7 @@
 //! Phase 10: the task ends.
 
 use serde_json::json;
-use windlass_driver::{CONTEXT_INTENT, Event as Happening, Outcome};
+use windlass_driver::{CONTEXT_INTENT, Outcome, SandboxEvent as Happening};
 
 use super::{Driver, answer, recorded};
 use crate::doers::builtin::{Deed, Job};

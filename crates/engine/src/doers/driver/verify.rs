@@ -1,7 +1,7 @@
 //! Phase 6: the output is verified, step by step.
 
 use serde_json::{Value, json};
-use windlass_driver::{Observed, Outcome, SandboxFacts, after_intervention, verify};
+use windlass_driver::{ObservedState, Outcome, SandboxFacts, after_intervention, verify};
 
 use super::{Driver, answer, intervene, observe, recorded, task_id, to_value};
 use crate::doers::builtin::{Deed, Job};
@@ -14,7 +14,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<Deed, EngineErro
     // What was changed was changed under the sandbox that the model worked in.
     facts.sandbox = recorded::invocation(&run).map(|invocation| {
         let recorded = invocation.sandbox;
-        let observed = Observed {
+        let observed = ObservedState {
             confined: Some(recorded.sandbox.is_enabled()),
             context: recorded.context,
             intent: recorded.intent.clone(),

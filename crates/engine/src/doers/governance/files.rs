@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use windlass_governance::{Content, Found, Inspector};
+use windlass_governance::{Content, FileValidator, Observation};
 
 /// The most files that are looked at, and the most that are passed by.
 const FILES_MAX: usize = 10_000;
@@ -15,25 +15,31 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 const ALL_BYTES_MAX: u64 = 1 << 30;
 
 /// Looks at what has changed, or at all that there is.
-pub(super) fn look(workspace: &Path, inspector: Inspector, changed: Option<&[String]>) -> Found {
+pub(super) fn look(
+    workspace: &Path,
+    validator: FileValidator,
+    changed: Option<&[String]>,
+) -> Observation {
     let root = match workspace.canonicalize() {
         Ok(root) => root,
-        Err(error) => return Found::Nothing(format!("the workspace cannot be read: {error}")),
+        Err(error) => {
+            return Observation::Unavailable(format!("the workspace cannot be read: {error}"));
+        }
     };
-    let mut eyes = Eyes { root, inspector, looked: 0, seen: 0, bytes: 0 };
+    let mut eyes = Eyes { root, validator, looked: 0, seen: 0, bytes: 0 };
     let end = match changed {
         Some(paths) => paths.iter().try_for_each(|path| eyes.changed(path)),
         None => eyes.walk(&eyes.root.clone(), ""),
     };
     match end {
-        Ok(()) => eyes.inspector.found(),
-        Err(why) => Found::Nothing(why),
+        Ok(()) => eyes.validator.finish(),
+        Err(why) => Observation::Unavailable(why),
     }
 }
 
 struct Eyes {
     root: PathBuf,
-    inspector: Inspector,
+    validator: FileValidator,
     looked: usize,
     seen: usize,
     bytes: u64,
@@ -46,12 +52,12 @@ fn is_ours(name: &str) -> bool {
 
 impl Eyes {
     fn changed(&mut self, path: &str) -> Result<(), String> {
-        if path.split('/').next().is_some_and(is_ours) || !self.inspector.wants(path) {
+        if path.split('/').next().is_some_and(is_ours) || !self.validator.matches(path) {
             return Ok(());
         }
         // Not the name that the file has: it was not UTF-8.
         if path.contains('\u{fffd}') {
-            self.inspector.look(path, 1, Content::Unread("its name is not UTF-8"));
+            self.validator.check(path, 1, Content::Unreadable("its name is not UTF-8"));
             return Ok(());
         }
         match std::fs::symlink_metadata(self.root.join(path)) {
@@ -88,9 +94,9 @@ impl Eyes {
             let Some(name) = name.to_str() else {
                 let path = format!("{prefix}{}", name.to_string_lossy());
                 if kind.is_dir() {
-                    self.inspector.fault(&format!("`{path}` has a name that is not UTF-8"));
-                } else if self.inspector.wants(&path) {
-                    self.inspector.look(&path, 1, Content::Unread("its name is not UTF-8"));
+                    self.validator.add_violation(&format!("`{path}` has a name that is not UTF-8"));
+                } else if self.validator.matches(&path) {
+                    self.validator.check(&path, 1, Content::Unreadable("its name is not UTF-8"));
                 }
                 continue;
             };
@@ -100,7 +106,7 @@ impl Eyes {
             let path = format!("{prefix}{name}");
             if kind.is_dir() {
                 self.walk(&entry.path(), &format!("{path}/"))?;
-            } else if self.inspector.wants(&path) {
+            } else if self.validator.matches(&path) {
                 self.show(&path)?;
             }
         }
@@ -117,9 +123,9 @@ impl Eyes {
             Ok(None) => {}
             Ok(Some((bytes, text))) => {
                 self.bytes = self.bytes.saturating_add(bytes);
-                self.inspector.look(path, bytes, Content::Bytes(&text));
+                self.validator.check(path, bytes, Content::Bytes(&text));
             }
-            Err(why) => self.inspector.look(path, 1, Content::Unread(&why)),
+            Err(why) => self.validator.check(path, 1, Content::Unreadable(&why)),
         }
         if self.bytes > ALL_BYTES_MAX {
             return Err(format!("the patterns match more than {ALL_BYTES_MAX} bytes"));
@@ -153,7 +159,7 @@ impl Eyes {
         let metadata = file.metadata().map_err(fault)?;
         is_file(&metadata)?;
         let bytes = metadata.len();
-        if !self.inspector.reads(bytes) {
+        if !self.validator.needs_content(bytes) {
             return Ok(Some((bytes, Vec::new())));
         }
         if bytes > FILE_BYTES_MAX {
