@@ -2,7 +2,7 @@
 //!
 //! A trigger matches as a whole word or phrase, in any case, with any white space between its words.
 //! It does not match inside a longer word, nor inside a compound: `plan.md`, `re-implement` and
-//! `src/refactor/mod.rs` name things. What is not recognised is asked, never guessed.
+//! `src/refactor/mod.rs` name things. If nothing is recognised, the person is asked; nothing is guessed.
 
 use serde::{Deserialize, Serialize};
 

@@ -298,7 +298,7 @@ impl Memory {
     /// A chain does not protect its own end: compare it by [`Memory::ends_at`].
     ///
     /// # Errors
-    /// [`MemoryError`] at the first line that is not as it was written.
+    /// [`MemoryError`] at the first invalid line.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, MemoryError> {
         if bytes.len() > MEMORY_BYTES_MAX {
             return Err(MemoryError::TooLarge { bytes: bytes.len() });

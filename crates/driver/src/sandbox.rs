@@ -112,7 +112,7 @@ impl Default for Sandbox {
 pub struct ExitConditions {
     /// The context file exists.
     pub context_present: bool,
-    /// The context file is validated as it is now.
+    /// The current context file is validated.
     pub context_validated: bool,
     /// The context file is not being made.
     pub not_bootstrap: bool,
@@ -295,9 +295,9 @@ pub enum SandboxMismatch {
     /// Confinement is not as recorded.
     #[error("the sandbox is recorded as {recorded} but is {observed}")]
     Confinement {
-        /// As recorded.
+        /// The recorded state.
         recorded: &'static str,
-        /// As it is.
+        /// The observed state.
         observed: &'static str,
     },
     /// The context file is not the recorded one.

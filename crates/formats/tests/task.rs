@@ -86,7 +86,7 @@ fn a_wrong_key_names_the_nearest_known_one() {
         ),
         (json!({ "task": "a", "zzz": 1 }), "the field `zzz` is unknown"),
         (json!({}), "the field `task` is missing"),
-        (json!([]), "it is a list, not an object with fields"),
+        (json!([]), "it is a list, not an object"),
         (json!({ "task": 1 }), "the field `task` must be a string, not a number"),
         (json!({ "task": null }), "the field `task` must be a string, not null"),
         (

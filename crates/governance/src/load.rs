@@ -151,7 +151,7 @@ impl Parser<'_> {
 
     fn file(&self) -> Result<GovernanceFile, FileError> {
         let raw: RawFile =
-            self.0.parse_toml("governance files are described in docs/guides/loops.md")?;
+            self.0.parse_toml(Some("governance files are described in docs/guides/loops.md"))?;
         let level = match raw.level {
             RawLevel::Universal => Level::Universal,
             RawLevel::Organisation => Level::Organisation,

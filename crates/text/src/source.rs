@@ -83,14 +83,15 @@ impl<'a> SourceFile<'a> {
         Self { path, text: "", code }
     }
 
-    /// Parses the text as TOML; `hint` says where the expected form is described.
+    /// Parses the text as TOML; an error gets the hint.
     ///
     /// # Errors
     /// [`FileError`] at the first key or value that does not fit.
-    pub fn parse_toml<T: DeserializeOwned>(&self, hint: &str) -> Result<T, FileError> {
+    pub fn parse_toml<T: DeserializeOwned>(&self, hint: Option<&str>) -> Result<T, FileError> {
         toml::from_str(self.text).map_err(|error| {
             let message = error.message().trim().replace('\n', "; ");
-            self.error(error.span().unwrap_or(0..0), message).with_hint(hint)
+            let error = self.error(error.span().unwrap_or(0..0), message);
+            FileError { hint: hint.map(str::to_owned), ..error }
         })
     }
 

@@ -24,7 +24,8 @@ pub const CONTEXT_INTENT: &str = "generate_context";
 /// The largest configuration file.
 const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// The hint of an error in the form of a file.
-const FORM_HINT: &str = "use the keys of the shipped file of this name, each with its type";
+const FORM_HINT: Option<&str> =
+    Some("use the keys of the shipped file of this name, each with its type");
 /// The most entries of a list in a configuration file.
 const LIST_MAX: usize = 1000;
 

@@ -17,7 +17,7 @@ pub use terminal::{GateResult, Outcome, PhaseStatus, RunStatus, TerminalPacket, 
 /// The largest packet.
 pub const PACKET_BYTES_MAX: usize = 1 << 20;
 
-/// Why a packet cannot be written or read, or is not as it was written.
+/// Why a packet cannot be written or read, or was changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PacketError {
     /// It is not valid YAML.

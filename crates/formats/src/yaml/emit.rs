@@ -34,20 +34,34 @@ pub enum EmitError {
 /// [`EmitError`] when the value is too deep, or has a key or number that readers would not preserve.
 pub fn emit(value: &Value) -> Result<String, EmitError> {
     let mut out = String::new();
-    match value {
-        Value::Object(map) if !map.is_empty() => object(&mut out, map, 0, 0)?,
-        Value::Array(items) if !items.is_empty() => array(&mut out, items, 0, 0)?,
-        Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::String(_)
-        | Value::Array(_)
-        | Value::Object(_) => {
+    match block(value) {
+        Some(Block::Object(map)) => object(&mut out, map, 0, 0)?,
+        Some(Block::Array(items)) => array(&mut out, items, 0, 0)?,
+        None => {
             inline(&mut out, value)?;
             out.push('\n');
         }
     }
     Ok(out)
+}
+
+/// A list or object with content, which takes lines of its own.
+enum Block<'a> {
+    Object(&'a Map<String, Value>),
+    Array(&'a [Value]),
+}
+
+fn block(value: &Value) -> Option<Block<'_>> {
+    match value {
+        Value::Object(map) if !map.is_empty() => Some(Block::Object(map)),
+        Value::Array(items) if !items.is_empty() => Some(Block::Array(items)),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => None,
+    }
 }
 
 /// Writes the pairs of an object; the first one continues the current line.
@@ -70,23 +84,18 @@ fn object(
         }
         out.push_str(&written);
         out.push(':');
-        match value {
-            Value::Object(map) if !map.is_empty() => {
+        match block(value) {
+            Some(Block::Object(map)) => {
                 out.push('\n');
                 pad(out, indent + 2);
                 object(out, map, indent + 2, deeper(depth)?)?;
             }
-            Value::Array(items) if !items.is_empty() => {
+            Some(Block::Array(items)) => {
                 out.push('\n');
                 pad(out, indent);
                 array(out, items, indent, deeper(depth)?)?;
             }
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_)
-            | Value::Object(_) => {
+            None => {
                 out.push(' ');
                 inline(out, value)?;
                 out.push('\n');
@@ -103,19 +112,14 @@ fn array(out: &mut String, items: &[Value], indent: usize, depth: usize) -> Resu
             pad(out, indent);
         }
         out.push_str("- ");
-        match value {
-            Value::Object(map) if !map.is_empty() => {
+        match block(value) {
+            Some(Block::Object(map)) => {
                 object(out, map, indent + 2, deeper(depth)?)?;
             }
-            Value::Array(items) if !items.is_empty() => {
+            Some(Block::Array(items)) => {
                 array(out, items, indent + 2, deeper(depth)?)?;
             }
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_)
-            | Value::Object(_) => {
+            None => {
                 inline(out, value)?;
                 out.push('\n');
             }

@@ -69,7 +69,7 @@ pub fn verdicts(
         }
         verdicts.insert(key.name.clone(), effect(value, 0, references)?);
     }
-    // `failed` is no verdict on work: alone it would let only failures continue.
+    // `failed` is not a verdict on work: alone it would let only failures continue.
     let mut given = verdicts.iter().filter(|(name, _)| name.as_str() != FAILED);
     if !given.any(|(_, effect)| continues(effect)) {
         return Err(Problem::NeverContinues(judge.what, judge.id.to_owned()).at(node.position));

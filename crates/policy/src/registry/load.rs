@@ -173,8 +173,7 @@ type RegistryError = (Range<usize>, String);
 
 /// Reads the registry.
 pub(crate) fn load(source: &SourceFile<'_>) -> Result<Registry, FileError> {
-    let raw: RawFile =
-        source.parse_toml("the tool registry is described in docs/guides/policy.md")?;
+    let raw: RawFile = source.parse_toml(None)?;
     let mut registry = Registry::default();
     let mut tools = 0_usize;
     for (name, raw) in raw.server {

@@ -136,7 +136,7 @@ pub struct Tool {
 /// One part of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArgvPart {
-    /// A word as it is.
+    /// A literal word.
     Literal(String),
     /// One word or more from the arguments.
     Argument {

@@ -14,7 +14,6 @@ use crate::shell::Access;
 use crate::strings::Strings;
 use crate::{Pointer, Question};
 
-const HINT: &str = "rule files are described in docs/guides/policy.md";
 const PATTERNS_MAX: usize = 1000;
 const REASON_BYTES_MAX: usize = 1000;
 const EXAMPLES_MAX: usize = 1000;
@@ -130,7 +129,7 @@ impl RawCase {
 
 /// Reads the rules and cases of one file.
 pub(crate) fn load(source: &SourceFile<'_>) -> Result<FileRules, FileError> {
-    let raw: RawFile = source.parse_toml(HINT)?;
+    let raw: RawFile = source.parse_toml(None)?;
     let mut rules = Vec::new();
     for raw in raw.rule {
         let span = raw.span();
@@ -151,7 +150,7 @@ pub(crate) fn read_cases(source: &SourceFile<'_>) -> Result<Vec<Spanned<RawCase>
         #[serde(default)]
         case: Vec<Spanned<RawCase>>,
     }
-    source.parse_toml::<RawCases>(HINT).map(|raw| raw.case)
+    source.parse_toml::<RawCases>(None).map(|raw| raw.case)
 }
 
 /// A message and its span; without a span, that of the whole rule.

@@ -184,7 +184,7 @@ fn unwrap(name: &str, rest: &[Word], options: &Options, inner: &mut Inner) {
         if text.starts_with("--") {
             at += usize::from(options.long.contains(&text));
         } else if is_cluster(text) {
-            // The value of a short option stands in the next word when its letter is the last one.
+            // The value of a short option is the next word if its letter is the last one.
             let takes = text.chars().skip(1).position(|char| options.short.contains(char));
             at += usize::from(takes == Some(text.chars().count().saturating_sub(2)));
         } else if matches!(name, "env" | "sudo" | "doas") && is_assignment(word) {

@@ -125,7 +125,7 @@ impl Shell {
         }
         let by_hand = lexer::read(line);
         if by_hand.broken && line.len() > BROKEN_BYTES_MAX {
-            // The parser can take minutes over a long line that does not come to an end.
+            // The parser can take minutes for a long line with unfinished syntax.
             self.refused = Some(format!("a line over {BROKEN_BYTES_MAX} bytes is not understood"));
             return;
         }
