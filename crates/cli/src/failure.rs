@@ -124,13 +124,6 @@ impl From<windlass_engine::EngineError> for Failure {
     }
 }
 
-impl From<windlass_driver::ConfigError> for Failure {
-    fn from(error: windlass_driver::ConfigError) -> Self {
-        let hint = error.hint.clone();
-        Self::of(error.code(), &error).hint(hint)
-    }
-}
-
 impl From<windlass_loops::LoopError> for Failure {
     fn from(error: windlass_loops::LoopError) -> Self {
         Self::of(error.code(), &error).hint(error.hint())
@@ -140,13 +133,6 @@ impl From<windlass_loops::LoopError> for Failure {
 impl From<windlass_loops::SelectError> for Failure {
     fn from(error: windlass_loops::SelectError) -> Self {
         Self::of(error.code(), &error).hint(error.hint())
-    }
-}
-
-impl From<windlass_governance::GovernanceError> for Failure {
-    fn from(error: windlass_governance::GovernanceError) -> Self {
-        let hint = error.hint.clone();
-        Self::of(error.code(), &error).hint(hint)
     }
 }
 
@@ -162,10 +148,9 @@ impl From<windlass_kernel::IdError> for Failure {
     }
 }
 
-impl From<windlass_policy::PolicyError> for Failure {
-    fn from(error: windlass_policy::PolicyError) -> Self {
-        let place = format!("{}:{}:{}", error.file, error.line, error.column);
-        let failure = Self::new(error.code, format!("{place}: {}", error.message));
+impl From<windlass_policy::FileError> for Failure {
+    fn from(error: windlass_policy::FileError) -> Self {
+        let failure = Self::of(error.code(), &error);
         match error.hint {
             Some(hint) => failure.hint(hint),
             None => failure,

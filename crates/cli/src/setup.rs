@@ -12,10 +12,10 @@ use windlass_engine::{
     Checkpointer, Engine, EngineError, GatewayProvider, GitRepository, GitSnapshotStore, Parts,
     Repository, RunObservers, Settings, Stop,
 };
-use windlass_governance::{Composed, GovernanceFile, Stated, compose};
+use windlass_governance::{Composed, GovernanceFile, LocatedRule, compose};
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::{Code, RiskLevel};
-use windlass_loops::{AgentFile, Known, LoopFile};
+use windlass_loops::{AgentFile, KnownNames, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
 use windlass_runtime::{Clock as _, FileWorkspace, Gateway, PolicySupervisor, SystemClock};
 use windlass_store::Store;
@@ -38,7 +38,7 @@ pub struct RunSetup {
     /// The loops, by name.
     pub loops: BTreeMap<String, LoopFile>,
     /// What work is measured by, beside a loop's own rules.
-    pub rules: Vec<Stated>,
+    pub rules: Vec<LocatedRule>,
     /// Sends runs away when all is done.
     _courier: Courier,
 }
@@ -176,7 +176,7 @@ pub fn loops(
     agents: &BTreeMap<String, Agent>,
 ) -> Result<BTreeMap<String, LoopFile>, Failure> {
     let (agents, builtins) = (agents.keys().cloned().collect(), builtins());
-    let known = Known { agents: &agents, builtins: &builtins };
+    let known = KnownNames { agents: &agents, builtins: &builtins };
     let mut loops = BTreeMap::new();
     for (path, bytes) in files_in(files, "loops/") {
         let file = LoopFile::parse(path, bytes, &known)?;
@@ -186,7 +186,7 @@ pub fn loops(
 }
 
 /// Reads what work is measured by among the files that decide.
-pub fn rules(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<Stated>, Failure> {
+pub fn rules(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<LocatedRule>, Failure> {
     let mut rules = Vec::new();
     for (path, bytes) in files.iter().filter(|(path, _)| path.starts_with("policy/governance/")) {
         if path.ends_with(".toml") {
@@ -197,7 +197,7 @@ pub fn rules(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<Stated>, Failure> 
 }
 
 /// The rules of all levels, with those of a loop.
-pub fn composed(rules: &[Stated], file: Option<&LoopFile>) -> Result<Composed, Failure> {
+pub fn composed(rules: &[LocatedRule], file: Option<&LoopFile>) -> Result<Composed, Failure> {
     let own = file.into_iter().flat_map(|file| file.governance.iter().cloned());
     Ok(compose(rules.iter().cloned().chain(own))?)
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::outcome::Finding;
 use crate::{DriverConfig, ExitConditions, Facts, FailureClass, Outcome, rules};
 
-/// Where the driver checks.
+/// A point where the driver checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckPoint {
@@ -25,17 +25,17 @@ impl CheckPoint {
         [Self::BeforeModel, Self::AfterModel, Self::BeforeSave, Self::BeforeSandboxExit];
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckResult {
-    /// PASS, or what the failure comes to.
+    /// PASS, or the outcome of the failure.
     pub outcome: Outcome,
-    /// The kind of failure; none at PASS.
+    /// The class of failure; none at PASS.
     pub class: Option<FailureClass>,
-    /// What is wrong; none at PASS.
+    /// The reason; none at PASS.
     pub reason: Option<String>,
-    /// What the person is told first; none at PASS.
+    /// The standard response to the person; none at PASS.
     pub response: Option<String>,
 }
 
@@ -53,7 +53,7 @@ impl CheckResult {
     }
 }
 
-/// Checks the facts at one point; a fact that is needed and not known is a failure.
+/// Checks the facts at one point; a required fact that is unknown is a failure.
 #[must_use]
 pub fn check(config: &DriverConfig, point: CheckPoint, facts: &Facts) -> CheckResult {
     let judged = match point {
@@ -117,7 +117,7 @@ fn before_sandbox_exit(config: &DriverConfig, facts: &Facts) -> Result<(), Findi
     absent(facts.has_failed, "whether anything failed", "something failed in this task")
 }
 
-/// What holds of the conditions for leaving the sandbox; what is not known does not hold.
+/// The conditions for leaving the sandbox that hold; unknown ones do not hold.
 #[must_use]
 pub fn exit_conditions(config: &DriverConfig, facts: &Facts) -> ExitConditions {
     let context = facts.context.as_ref();

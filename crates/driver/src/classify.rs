@@ -2,7 +2,7 @@
 //!
 //! A trigger matches as a whole word or phrase, in any case, with any white space between its words.
 //! It does not match inside a longer word, nor inside a compound: `plan.md`, `re-implement` and
-//! `src/refactor/mod.rs` name things. What is not recognised is asked, never guessed.
+//! `src/refactor/mod.rs` name things. If nothing is recognised, the person is asked; nothing is guessed.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::{DriverConfig, Intent, IntentId, Outcome};
 /// The longest request that is classified.
 pub const REQUEST_BYTES_MAX: usize = 256 * 1024;
 
-/// What a request was found to be about.
+/// The intent of a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Classification {
@@ -19,12 +19,12 @@ pub enum Classification {
     Resolved {
         /// The intent.
         intent: IntentId,
-        /// The trigger that called for it, as configuration writes it.
+        /// The trigger that matched, as the configuration has it.
         trigger: String,
     },
     /// No intent, or several of the same priority.
     Ambiguous {
-        /// Those that the request could mean; empty when nothing was recognised.
+        /// The intents that match; empty if none does.
         candidates: Vec<IntentId>,
         /// What to ask the person.
         question: String,
@@ -42,13 +42,13 @@ impl Classification {
     }
 }
 
-/// Classifies a request: of all intents whose trigger stands in it, the one of the lowest priority
-/// number; two of that number, or none at all, ask.
+/// Classifies a request: of all intents with a trigger in it, the one with the lowest priority number.
+/// Several with that number, or none at all, are ambiguous.
 #[must_use]
 pub fn classify(config: &DriverConfig, request: &str) -> Classification {
     if request.len() > REQUEST_BYTES_MAX {
         let question = format!(
-            "the request is {} bytes long, over {REQUEST_BYTES_MAX}; say in short which of these \
+            "the request has {} bytes, more than {REQUEST_BYTES_MAX}; say briefly which of these \
              it is: {}",
             request.len(),
             list(config.intents.iter().map(|intent| &intent.name)),
@@ -57,22 +57,24 @@ pub fn classify(config: &DriverConfig, request: &str) -> Classification {
     }
     let text = fold(request);
     let hit = |intent: &Intent| {
-        let trigger = intent.triggers.iter().find(|trigger| stands_in(&text, &trigger.folded))?;
+        let trigger =
+            intent.triggers.iter().find(|trigger| contains_phrase(&text, &trigger.folded))?;
         Some((intent.name.clone(), intent.priority, trigger.text.clone()))
     };
     let mut hits = config.intents.iter().filter_map(hit);
     let Some((intent, priority, trigger)) = hits.next() else {
         let all = list(config.intents.iter().map(|intent| &intent.name));
-        let question = format!("what is to be done is not clear; which of these is it: {all}");
+        let question =
+            format!("the intent of the request is not clear; which of these is it: {all}");
         return Classification::Ambiguous { candidates: Vec::new(), question };
     };
-    // Intents are kept by priority, so rivals follow at once.
+    // Intents are sorted by priority, so rivals follow directly.
     let rivals = hits.take_while(|(_, other, _)| *other == priority).map(|(name, _, _)| name);
     let mut candidates = vec![intent.clone()];
     candidates.extend(rivals);
     if candidates.len() > 1 {
         let question =
-            format!("the request could mean several; which is it: {}", list(&candidates));
+            format!("the request matches several intents; which is it: {}", list(&candidates));
         return Classification::Ambiguous { candidates, question };
     }
     Classification::Resolved { intent, trigger }
@@ -83,7 +85,7 @@ fn list<'a>(names: impl IntoIterator<Item = &'a IntentId>) -> String {
     names.join(", ")
 }
 
-/// The text as it is compared: case folded, white space made single blanks and trimmed.
+/// The text in the form that is compared: case folded, white space collapsed and trimmed.
 pub(crate) fn fold(text: &str) -> Vec<char> {
     let mut folded: Vec<char> = Vec::with_capacity(text.len());
     for char in text.chars() {
@@ -92,7 +94,7 @@ pub(crate) fn fold(text: &str) -> Vec<char> {
                 folded.push(' ');
             }
         } else if char == 'ı' {
-            // Its upper case is the `I` of another letter.
+            // Its upper case is that of another letter.
             folded.push(char);
         } else {
             folded.extend(char.to_uppercase().flat_map(char::to_lowercase));
@@ -104,7 +106,7 @@ pub(crate) fn fold(text: &str) -> Vec<char> {
     folded
 }
 
-/// Whether there is anything to match in a folded text.
+/// Whether a folded text has a word.
 pub(crate) fn has_word(folded: &[char]) -> bool {
     folded.iter().any(|char| is_word(*char))
 }
@@ -117,12 +119,12 @@ fn is_word(char: char) -> bool {
             | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{fe20}'..='\u{fe2f}')
 }
 
-/// What makes one compound of the words on both sides of it.
+/// Whether a character joins the words on both sides to a compound.
 const fn joins(char: char) -> bool {
     matches!(char, '-' | '\'' | '’' | '.' | '/' | '\\' | ':' | '@' | '‐' | '‑')
 }
 
-fn stands_in(text: &[char], trigger: &[char]) -> bool {
+fn contains_phrase(text: &[char], trigger: &[char]) -> bool {
     let windows = text.windows(trigger.len().max(1)).enumerate();
     windows.filter(|(_, window)| *window == trigger).any(|(at, _)| {
         let before = text.get(..at).unwrap_or_default().iter().rev();

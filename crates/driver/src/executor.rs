@@ -28,7 +28,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{DriverConfig, Event as Happening, Outcome, Phase, Recorded, Sandbox};
+use crate::{DriverConfig, Outcome, Phase, RecordedState, Sandbox, SandboxEvent as Happening};
 use serde_json::{Map, Value, json};
 use windlass_kernel::run::plan::Doer;
 use windlass_kernel::run::{Event, Note, Run};
@@ -148,7 +148,7 @@ impl Driver {
         &self,
         job: &Job<'_>,
         happening: Happening,
-        about: impl FnOnce(&mut Recorded),
+        about: impl FnOnce(&mut RecordedState),
         why: &str,
     ) -> Result<Sandbox, EngineError> {
         let run = job.recorder.run();
@@ -170,7 +170,7 @@ impl Driver {
 /// The note of a change of the sandbox.
 fn sandbox_note(
     happening: Happening,
-    recorded: &Recorded,
+    recorded: &RecordedState,
     why: &str,
 ) -> Result<Event, EngineError> {
     let body = json!({

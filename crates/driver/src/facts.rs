@@ -1,23 +1,23 @@
-//! What the engine knows, as plain data.
+//! The facts about a task.
 //!
-//! Every fact is optional: what is not known is `None`, and whatever needs it then fails.
+//! Every fact is optional: an unknown one is `None`, and a check that needs it fails.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::Digest;
 
-use crate::{IntentId, NextCall, Observed, Outcome, Recorded, Selection, Usage};
+use crate::{IntentId, NextCall, ObservedState, Outcome, RecordedState, Selection, Usage};
 
-/// What the engine knows of a task.
+/// The facts about a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Facts {
-    /// What the task is about.
+    /// The intent of the task.
     pub intent: Option<IntentId>,
     /// The intent that the output says it answers.
     pub output_intent: Option<IntentId>,
-    /// Questions of the model or the driver that nobody has answered.
+    /// Unanswered questions of the model or the driver.
     pub questions_open: Option<Vec<String>>,
     /// The model that was selected.
     pub selection: Option<Selection>,
@@ -27,9 +27,9 @@ pub struct Facts {
     pub context: Option<ContextFacts>,
     /// Whether the project's memory was restored for this task.
     pub memory_restored: Option<bool>,
-    /// The sandbox as recorded and as it is.
+    /// The recorded and the observed state of the sandbox.
     pub sandbox: Option<SandboxFacts>,
-    /// Whether the context file is being made.
+    /// Whether the context file is being created.
     pub is_bootstrap: Option<bool>,
     /// Whether this is the first run in the project.
     pub is_first_run: Option<bool>,
@@ -37,17 +37,17 @@ pub struct Facts {
     pub has_failed: Option<bool>,
     /// Files that changed since the task began.
     pub paths_changed: Option<BTreeSet<String>>,
-    /// What the task may change: `.` for all, `src/` for all below, `a/b` for that file.
+    /// The paths that the task may change: `.` for all, `src/` for all below, `a/b` for that file.
     pub paths_allowed: Option<BTreeSet<String>>,
-    /// What it may not change in any case, in the same form.
+    /// The paths that it may never change, in the same form.
     pub paths_denied: Option<BTreeSet<String>>,
-    /// What the task has spent.
+    /// What the task has used.
     pub usage: Option<Usage>,
     /// The call that is about to be made.
     pub next_call: Option<NextCall>,
     /// Whether telemetry can be written.
     pub telemetry_writable: Option<bool>,
-    /// Whether the output has its form.
+    /// Whether the output is well formed.
     pub output_well_formed: Option<bool>,
     /// Paths that the output names as existing and that do not exist.
     pub claimed_paths_missing: Option<BTreeSet<String>>,
@@ -57,13 +57,13 @@ pub struct Facts {
     pub claimed_citations_missing: Option<BTreeSet<String>>,
     /// The keys that the output must have.
     pub output_keys_declared: Option<BTreeSet<String>>,
-    /// The keys that it has.
+    /// The keys that the output has.
     pub output_keys: Option<BTreeSet<String>>,
-    /// How verification ended.
+    /// The outcome of verification.
     pub verification: Option<Outcome>,
 }
 
-/// What is known of the project's context file.
+/// The facts about the project's context file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ContextFacts {
@@ -79,12 +79,12 @@ pub struct ContextFacts {
     pub was_asked: bool,
 }
 
-/// The sandbox as recorded and as it is.
+/// The recorded and the observed state of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxFacts {
-    /// What the journal says.
-    pub recorded: Recorded,
-    /// What is so.
-    pub observed: Observed,
+    /// The recorded state.
+    pub recorded: RecordedState,
+    /// The observed state.
+    pub observed: ObservedState,
 }

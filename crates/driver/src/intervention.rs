@@ -1,4 +1,4 @@
-//! A person's intervention: one, on the output alone, with all models inactive.
+//! The one intervention of a person: only the output is edited, and no model works.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +9,9 @@ use crate::outcome::Finding;
 use crate::rules::known;
 use crate::{CheckResult, DriverConfig, Outcome, Sandbox, Usage};
 
-/// What a task comes to after its one intervention: a second result that is not PASS halts it.
+/// The outcome of a task after its one intervention: a second outcome other than PASS halts it.
 ///
-/// Only a first result of INTERVENTION_REQUIRED leads here; after any other there is no second.
+/// Only a first outcome of INTERVENTION_REQUIRED leads to an intervention.
 #[must_use]
 pub const fn after_intervention(first: Outcome, second: Outcome) -> Outcome {
     match (first, second) {
@@ -23,7 +23,7 @@ pub const fn after_intervention(first: Outcome, second: Outcome) -> Outcome {
     }
 }
 
-/// What the engine knows of an intervention; what is not known is a failure.
+/// The facts about an intervention; an unknown one is a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct InterventionFacts {
@@ -33,9 +33,9 @@ pub struct InterventionFacts {
     pub changed_after: Option<BTreeMap<String, Digest>>,
     /// The files that are the output.
     pub output_paths: Option<BTreeSet<String>>,
-    /// What the task had spent before it.
+    /// What the task had used before it.
     pub usage_before: Option<Usage>,
-    /// What the task has spent after it.
+    /// What the task has used after it.
     pub usage_after: Option<Usage>,
     /// The sandbox after it.
     pub sandbox: Option<Sandbox>,
@@ -49,8 +49,8 @@ pub fn check_intervention(config: &DriverConfig, facts: &InterventionFacts) -> C
 }
 
 fn judge(facts: &InterventionFacts) -> Result<(), Finding> {
-    let before = known(facts.usage_before.as_ref(), "what the task had spent")?;
-    let after = known(facts.usage_after.as_ref(), "what the task has spent")?;
+    let before = known(facts.usage_before.as_ref(), "what the task had used")?;
+    let after = known(facts.usage_after.as_ref(), "what the task has used")?;
     if after.calls() > before.calls() || after.tokens() > before.tokens() {
         return Err(Finding::authority("a model worked during the intervention"));
     }

@@ -1,4 +1,4 @@
-//! A project's memory: versions that are only ever added, each chained to the one before.
+//! A project's memory: append-only versions, each chained to the previous one.
 
 use std::collections::BTreeMap;
 
@@ -10,20 +10,20 @@ use windlass_kernel::{Code, Digest, Timestamp};
 
 use crate::{DriverConfig, IntentId, Outcome};
 
-/// The largest version, as it is written.
+/// The largest version, in canonical form.
 pub const VERSION_BYTES_MAX: usize = 1024 * 1024;
-/// The largest memory, as it is written.
+/// The largest memory, in canonical form.
 pub const MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 const TASK_ID_BYTES_MAX: usize = 200;
 const KEY_BYTES_MAX: usize = 200;
 
-/// What one task saved.
+/// What a task saved.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Version {
     /// The digest of the canonical form of all other fields.
     pub digest: Digest,
-    /// What was saved; a key with `null` takes the key out of the view.
+    /// The saved entries; `null` removes a key.
     pub entries: BTreeMap<String, Value>,
     /// The intent of the task.
     pub intent: IntentId,
@@ -43,19 +43,19 @@ pub struct Memory {
     versions: Vec<Version>,
 }
 
-/// What a task sees of the memory.
+/// The current entries of a memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct View {
+pub struct MemoryView {
     /// The newest version; 0 when there is none.
     pub version: u64,
-    /// Its digest, which a save must name; 64 zeros when there is none.
+    /// Its digest, which a save must give; 64 zeros when there is none.
     pub digest: Digest,
     /// The entries of all versions, newer over older.
     pub entries: BTreeMap<String, Value>,
 }
 
-/// What a task wants to save.
+/// A request to save entries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaveRequest {
     /// The digest of the view that the task restored.
@@ -72,7 +72,7 @@ pub struct SaveRequest {
     pub entries: BTreeMap<String, Value>,
 }
 
-/// A save that did not happen; the memory is as it was.
+/// Why a save failed; the memory is unchanged.
 #[derive(Debug, Error)]
 pub enum SaveError {
     /// The task may not save.
@@ -81,17 +81,17 @@ pub enum SaveError {
         /// Why.
         reason: String,
     },
-    /// The memory is not the one that was restored: a person decides.
+    /// Another task saved since the memory was restored: a person decides.
     #[error("save memory: version {version} was saved since the memory was restored")]
     Conflict {
         /// The newest version.
         version: u64,
         /// Its digest.
         head: Digest,
-        /// What the task had restored.
+        /// The digest that the task restored.
         restored: Digest,
     },
-    /// What is to be saved is too large.
+    /// The version is too large.
     #[error("save memory: the version is {bytes} bytes long, more than the {bytes_max} allowed")]
     TooLarge {
         /// Its length.
@@ -99,7 +99,7 @@ pub enum SaveError {
         /// The limit.
         bytes_max: usize,
     },
-    /// What is to be saved has no canonical form.
+    /// The version has no canonical form.
     #[error("save memory")]
     Json(#[source] CanonError),
 }
@@ -116,7 +116,7 @@ impl SaveError {
         }
     }
 
-    /// What the task comes to: a conflict asks, all else halts.
+    /// The outcome of the task: a conflict asks, everything else halts.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self {
@@ -126,7 +126,7 @@ impl SaveError {
     }
 }
 
-/// A memory that cannot be trusted; nothing is repaired.
+/// Why a memory cannot be used; nothing is repaired.
 #[derive(Debug, Error)]
 pub enum MemoryError {
     /// The memory is too large.
@@ -140,12 +140,12 @@ pub enum MemoryError {
     Json {
         /// The line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Why.
         #[source]
         error: CanonError,
     },
-    /// The last line does not end.
-    #[error("read memory: line {line} is torn")]
+    /// The last line is incomplete.
+    #[error("read memory: line {line} is incomplete")]
     Torn {
         /// The line, from 1.
         line: usize,
@@ -155,21 +155,21 @@ pub enum MemoryError {
     Gap {
         /// The line, from 1.
         line: usize,
-        /// The version that stands there.
+        /// The version in that line.
         found: u64,
     },
-    /// A line is not what was written.
-    #[error("read memory: line {line} is not as it was saved")]
+    /// A line does not match its digest.
+    #[error("read memory: line {line} was changed after it was saved")]
     Changed {
         /// The line, from 1.
         line: usize,
     },
-    /// The memory does not end where it should.
+    /// The newest version is not the recorded one.
     #[error("read memory: its newest version is not the recorded one")]
     Head {
-        /// Its end.
+        /// The digest of the newest version.
         found: Digest,
-        /// Where it should end.
+        /// The recorded digest.
         recorded: Digest,
     },
 }
@@ -189,7 +189,7 @@ impl MemoryError {
 }
 
 impl Version {
-    /// The digest that the other fields should have.
+    /// The digest of the other fields.
     fn computed(&self) -> Result<Digest, CanonError> {
         #[derive(Serialize)]
         struct Covered<'a> {
@@ -224,9 +224,9 @@ impl Memory {
         self.versions.last().map_or(Digest::GENESIS, |version| version.digest)
     }
 
-    /// What a task sees: the entries of all versions, newer over older.
+    /// The entries of all versions, newer over older.
     #[must_use]
-    pub fn restore(&self) -> View {
+    pub fn restore(&self) -> MemoryView {
         let mut entries = BTreeMap::new();
         for (key, value) in self.versions.iter().flat_map(|version| &version.entries) {
             if value.is_null() {
@@ -236,14 +236,14 @@ impl Memory {
             }
         }
         let version = self.versions.last().map_or(0, |version| version.version);
-        View { version, digest: self.head(), entries }
+        MemoryView { version, digest: self.head(), entries }
     }
 
     /// Adds a version.
     ///
     /// # Errors
     /// [`SaveError`] when the intent may not save, verification did not pass, there is nothing to
-    /// save, or the memory is not the one that the task restored. Nothing has changed then.
+    /// save, or the memory has changed since the task restored it. The memory is unchanged then.
     pub fn save(
         &mut self,
         config: &DriverConfig,
@@ -270,7 +270,7 @@ impl Memory {
             let bytes = bytes.len();
             return Err(SaveError::TooLarge { bytes, bytes_max: VERSION_BYTES_MAX });
         }
-        // What is kept is what would be read back: nothing is saved that could not be restored.
+        // The version is kept as it would be read back, so that it can always be restored.
         let value = canon::parse(&bytes, VERSION_BYTES_MAX).map_err(SaveError::Json)?;
         let version = serde_json::from_value(value)
             .map_err(|error| SaveError::Json(CanonError::Invalid(error.to_string())))?;
@@ -298,7 +298,7 @@ impl Memory {
     /// A chain does not protect its own end: compare it by [`Memory::ends_at`].
     ///
     /// # Errors
-    /// [`MemoryError`] at the first line that is not as it was written.
+    /// [`MemoryError`] at the first invalid line.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, MemoryError> {
         if bytes.len() > MEMORY_BYTES_MAX {
             return Err(MemoryError::TooLarge { bytes: bytes.len() });

@@ -1,4 +1,4 @@
-//! Names that the configuration gives to things, one type per kind of thing.
+//! Names in the configuration, one type for each kind.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +9,11 @@ use thiserror::Error;
 /// The longest name.
 pub const NAME_BYTES_MAX: usize = 64;
 
-/// Text that cannot be a name.
+/// Text that is not a valid name.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("`{name}` is no name of {what}: 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, `_`, `-`, `.`")]
+#[error(
+    "`{name}` is not a valid name of {what}: 1 to {NAME_BYTES_MAX} of a-z, A-Z, 0-9, `_`, `-`, `.`"
+)]
 pub struct NameError {
     what: &'static str,
     name: String,
@@ -71,15 +73,15 @@ macro_rules! names {
 }
 
 names! {
-    /// Names what a task is about.
+    /// The name of an intent.
     IntentId = "an intent",
-    /// Names a model as routing knows it, whatever its provider calls it.
+    /// The name of a model in this configuration, independent of its provider.
     ModelId = "a model",
-    /// Names a tier of authority.
+    /// The name of a tier of authority.
     Tier = "a tier",
-    /// Names a capability profile.
+    /// The name of a capability profile.
     ProfileId = "a profile",
-    /// Names what a model is in a task.
+    /// The name of a role of a model in a task.
     Role = "a role",
 }
 

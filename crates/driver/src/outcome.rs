@@ -1,16 +1,16 @@
-//! The four outcomes, and what failures come to.
+//! The four outcomes, and the classes of failure.
 
 use serde::{Deserialize, Serialize};
 
-/// How a phase, a check or a task ends; there is no fifth way.
+/// How a phase, a check or a task ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Outcome {
-    /// It holds; the only success.
+    /// Success.
     Pass,
-    /// Something is missing that a person can give.
+    /// A person must supply missing information.
     AskUser,
-    /// A person has to edit the output.
+    /// A person must edit the output.
     InterventionRequired,
     /// The task ends here.
     Halt,
@@ -44,35 +44,35 @@ impl std::fmt::Display for Outcome {
     }
 }
 
-/// What kind of failure a check found; configuration says what each comes to.
+/// The class of a failure; the configuration gives the outcome of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureClass {
-    /// A rule was broken, or someone acted who may not.
+    /// A rule was broken, or a model acted without authority.
     PolicyOrAuthorityViolation,
-    /// The output of a critical intent names what does not exist.
+    /// The output of a critical intent names something that does not exist.
     HallucinationCriticalIntent,
     /// A fact is unknown, or a question is open.
     MissingInformation,
-    /// The output does not have its form.
+    /// The output is malformed.
     StructuralOrFormattingError,
 }
 
-/// What a person is told first.
+/// The standard response to a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Response {
-    /// Something is missing.
+    /// Information is missing.
     InsufficientContext,
-    /// The task touched, or asks for, what it may not.
+    /// The task exceeded its scope.
     ScopeExceeded,
-    /// A model worked that may not.
+    /// A model worked without authority.
     AuthorityViolation,
-    /// The output does not hold.
+    /// The output failed verification.
     VerificationFailed,
 }
 
-/// One failure, before configuration says what it comes to.
+/// A failure, before the configuration gives its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     pub class: FailureClass,
@@ -87,13 +87,13 @@ impl Finding {
         Self { class, response: Response::InsufficientContext, reason: reason.into() }
     }
 
-    /// The task touched, or asks for, what it may not.
+    /// The task exceeded its scope.
     pub fn scope(reason: impl Into<String>) -> Self {
         let class = FailureClass::PolicyOrAuthorityViolation;
         Self { class, response: Response::ScopeExceeded, reason: reason.into() }
     }
 
-    /// A model or the driver acts without the right to.
+    /// A model or the driver acts without authority.
     pub fn authority(reason: impl Into<String>) -> Self {
         let class = FailureClass::PolicyOrAuthorityViolation;
         Self { class, response: Response::AuthorityViolation, reason: reason.into() }
@@ -105,7 +105,7 @@ impl Finding {
         Self { class, response: Response::VerificationFailed, reason: reason.into() }
     }
 
-    /// The output does not have its form.
+    /// The output is malformed.
     pub fn structural(reason: impl Into<String>) -> Self {
         let class = FailureClass::StructuralOrFormattingError;
         Self { class, response: Response::VerificationFailed, reason: reason.into() }

@@ -1,12 +1,11 @@
 //! Paths inside a workspace, compared as text.
 //!
-//! Where a path really leads is for the engine to find out; here a path that is not plain is simply
-//! not allowed.
+//! The engine resolves symlinks; here a path that is not plain is refused.
 
 /// The longest path.
 const PATH_BYTES_MAX: usize = 4096;
 
-/// Whether a path is relative, has no part that leads elsewhere, and can be compared as text.
+/// Whether a path is relative and normalised, so that it can be compared as text.
 pub(crate) fn is_plain(path: &str) -> bool {
     let part = |part: &str| !matches!(part, "" | "." | "..");
     path.len() <= PATH_BYTES_MAX
@@ -14,8 +13,8 @@ pub(crate) fn is_plain(path: &str) -> bool {
         && !path.contains(|char: char| char.is_control() || matches!(char, '\\' | ':'))
 }
 
-/// Whether a scope holds a path: `.` holds all, `src/` all below it, `a/b` exactly that path.
-pub(crate) fn holds(scope: &str, path: &str) -> bool {
+/// Whether a scope contains a path: `.` contains all, `src/` all below it, `a/b` exactly that path.
+pub(crate) fn contains(scope: &str, path: &str) -> bool {
     match scope.strip_suffix('/') {
         _ if scope == "." => true,
         Some(folder) => path.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/')),
@@ -23,13 +22,12 @@ pub(crate) fn holds(scope: &str, path: &str) -> bool {
     }
 }
 
-/// Whether a scope holds a path where case is folded, and the folder of a `src/` itself.
-///
-/// What is denied is denied on every file system.
+/// Whether a scope denies a path: case is ignored, and `src/` denies the folder itself too, so that
+/// the denial holds on every file system.
 pub(crate) fn denies(scope: &str, path: &str) -> bool {
     let (scope, path) = (scope.to_lowercase(), path.to_lowercase());
-    holds(&scope, &path)
-        || holds(&format!("{}/", scope.trim_end_matches('/')), &path)
+    contains(&scope, &path)
+        || contains(&format!("{}/", scope.trim_end_matches('/')), &path)
         || scope.strip_suffix('/') == Some(path.as_str())
 }
 
@@ -51,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_holds_whole_parts() {
+    fn a_scope_contains_whole_parts() {
         for (scope, path, held) in [
             (".", "a/b", true),
             ("src/", "src/a/b", true),
@@ -61,7 +59,7 @@ mod tests {
             ("a/b", "a/b", true),
             ("a/b", "A/b", false),
         ] {
-            assert_eq!(holds(scope, path), held, "{scope} {path}");
+            assert_eq!(contains(scope, path), held, "{scope} {path}");
         }
         for (scope, path, denied) in [
             ("secrets/", "Secrets/key", true),

@@ -7,22 +7,22 @@ use crate::{CONTEXT_INTENT, DriverConfig, IntentId};
 /// A phase of a task, in the order in which a task goes through them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Phase {
-    /// 0: nothing is left over from before.
+    /// 0: the state is validated.
     #[serde(rename = "Phase0_StateValidation")]
     StateValidation,
-    /// 1: what the request is about.
+    /// 1: the request is classified.
     #[serde(rename = "Phase1_IntentClassification")]
     IntentClassification,
-    /// 2: what the task needs to know.
+    /// 2: the context is assembled.
     #[serde(rename = "Phase2_ContextAssembly")]
     ContextAssembly,
-    /// 2a: the context file is made.
+    /// 2a: the context file is created.
     #[serde(rename = "Phase2a_ContextBootstrap")]
     ContextBootstrap,
-    /// 3: which model takes it.
+    /// 3: the model is selected.
     #[serde(rename = "Phase3_ModelSelection")]
     ModelSelection,
-    /// 4: the model is told what to do.
+    /// 4: the task is delegated to the model.
     #[serde(rename = "Phase4_Delegation")]
     Delegation,
     /// 5: the model works.
@@ -34,7 +34,7 @@ pub enum Phase {
     /// 7: a person edits the output.
     #[serde(rename = "Phase7_Intervention")]
     Intervention,
-    /// 8: telemetry is sealed.
+    /// 8: telemetry is finalised.
     #[serde(rename = "Phase8_TelemetryFinalization")]
     TelemetryFinalization,
     /// 9: memory is saved.
@@ -62,8 +62,8 @@ impl Phase {
         Self::TaskTermination,
     ];
 
-    /// Whether tasks of this intent can have this phase: only one makes the context file, and only
-    /// some save.
+    /// Whether tasks of this intent can have this phase: only one intent creates the context file, and
+    /// only some save.
     #[must_use]
     pub fn is_for(self, config: &DriverConfig, intent: &IntentId) -> bool {
         let Some(declared) = config.intent(intent) else { return false };

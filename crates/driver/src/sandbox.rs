@@ -1,4 +1,4 @@
-//! The sandbox: on unless every condition for leaving it holds.
+//! The state of the sandbox: enabled unless every condition for leaving it is met.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::{DriverConfig, IntentId, Outcome};
 /// Why the sandbox is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum SandboxReason {
     /// It is on by default.
     Default,
     /// A task began or ended.
     TaskBoundary,
-    /// Something failed; it stays so until the task ends.
+    /// Something failed; the reason remains until the task ends.
     Failure,
-    /// The context file changed and is not validated since.
+    /// The context file changed and has not been validated since.
     ContextChanged,
     /// There is no context file.
     ContextMissing,
@@ -27,17 +27,17 @@ pub enum Reason {
     ContextUnvalidated,
     /// The intent changed.
     IntentChanged,
-    /// The intent is not known.
+    /// The intent is unknown.
     IntentUnresolved,
-    /// The context file is being made.
+    /// The context file is being created.
     Bootstrap,
-    /// It is the first run in this project; it stays so until the task ends.
+    /// This is the first run in the project; the reason remains until the task ends.
     FirstRun,
-    /// The checks before leaving it did not pass.
+    /// The checks before leaving did not pass.
     ChecksNotPassed,
 }
 
-impl Reason {
+impl SandboxReason {
     /// All reasons.
     pub const ALL: [Self; 11] = [
         Self::Default,
@@ -53,7 +53,7 @@ impl Reason {
         Self::ChecksNotPassed,
     ];
 
-    /// Whether only a recorded event can take the reason away, whatever a request to leave claims.
+    /// Whether only an event can remove the reason, regardless of what an exit request claims.
     const fn needs_event(self) -> bool {
         match self {
             Self::Failure
@@ -70,29 +70,29 @@ impl Reason {
         }
     }
 
-    /// Whether the reason is about the context file, which validating it answers.
+    /// Whether the reason concerns the context file, so that validation removes it.
     const fn is_context(self) -> bool {
         matches!(self, Self::ContextChanged | Self::ContextMissing | Self::ContextUnvalidated)
     }
 }
 
-/// Where the sandbox stands.
+/// The state of the sandbox.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE", deny_unknown_fields)]
 pub enum Sandbox {
-    /// On, for these reasons; without a reason it could not be explained, and is not read.
+    /// Enabled, for these reasons; an empty set is refused on reading.
     Enabled {
-        /// Why; never empty.
+        /// The reasons; never empty.
         #[serde(deserialize_with = "some_reasons")]
-        reasons: BTreeSet<Reason>,
+        reasons: BTreeSet<SandboxReason>,
     },
-    /// Off: every condition held when it was left, and nothing has happened since.
+    /// Disabled: every condition was met at the exit, and no event has enabled it since.
     Disabled,
 }
 
 fn some_reasons<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
-) -> Result<BTreeSet<Reason>, D::Error> {
+) -> Result<BTreeSet<SandboxReason>, D::Error> {
     let reasons = BTreeSet::deserialize(deserializer)?;
     if reasons.is_empty() {
         return Err(serde::de::Error::custom("an enabled sandbox has a reason"));
@@ -102,17 +102,17 @@ fn some_reasons<'de, D: serde::Deserializer<'de>>(
 
 impl Default for Sandbox {
     fn default() -> Self {
-        Self::Enabled { reasons: BTreeSet::from([Reason::Default]) }
+        Self::Enabled { reasons: BTreeSet::from([SandboxReason::Default]) }
     }
 }
 
-/// What must hold to leave the sandbox: all of it.
+/// The conditions for leaving the sandbox; all must be met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExitConditions {
     /// The context file exists.
     pub context_present: bool,
-    /// The context file is validated as it is now.
+    /// The current context file is validated.
     pub context_validated: bool,
     /// The context file is not being made.
     pub not_bootstrap: bool,
@@ -127,7 +127,7 @@ pub struct ExitConditions {
 }
 
 impl ExitConditions {
-    /// All conditions hold.
+    /// All conditions are met.
     pub const MET: Self = Self {
         context_present: true,
         context_validated: true,
@@ -138,120 +138,120 @@ impl ExitConditions {
         checks_passed: true,
     };
 
-    /// What the unmet conditions mean.
+    /// The reasons that follow from the unmet conditions.
     #[must_use]
-    pub fn unmet(&self) -> BTreeSet<Reason> {
+    pub fn unmet(&self) -> BTreeSet<SandboxReason> {
         let conditions = [
-            (self.context_present, Reason::ContextMissing),
-            (self.context_validated, Reason::ContextUnvalidated),
-            (self.not_bootstrap, Reason::Bootstrap),
-            (self.intent_resolved, Reason::IntentUnresolved),
-            (self.not_first_run, Reason::FirstRun),
-            (self.no_failure_since, Reason::Failure),
-            (self.checks_passed, Reason::ChecksNotPassed),
+            (self.context_present, SandboxReason::ContextMissing),
+            (self.context_validated, SandboxReason::ContextUnvalidated),
+            (self.not_bootstrap, SandboxReason::Bootstrap),
+            (self.intent_resolved, SandboxReason::IntentUnresolved),
+            (self.not_first_run, SandboxReason::FirstRun),
+            (self.no_failure_since, SandboxReason::Failure),
+            (self.checks_passed, SandboxReason::ChecksNotPassed),
         ];
         conditions.into_iter().filter(|(holds, _)| !holds).map(|(_, reason)| reason).collect()
     }
 }
 
-/// What happens to the sandbox.
+/// An event that changes the sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Event {
+pub enum SandboxEvent {
     /// A task begins or ends.
     TaskBoundary,
     /// Something failed.
     Failure,
-    /// The context file is not what it was.
+    /// The context file changed.
     ContextChanged,
-    /// The intent is not what it was.
+    /// The intent changed.
     IntentChanged,
     /// The intent is not known.
     IntentUnresolved,
     /// There is no context file.
     ContextMissing,
-    /// The context file was validated as it is now.
+    /// The current context file was validated.
     ContextValidated,
     /// The context file is being made.
     BootstrapStarted,
-    /// The context file has been made.
+    /// The context file was created.
     BootstrapEnded,
     /// The project had no run before.
     FirstRunInProject,
-    /// The driver wants to leave the sandbox.
+    /// The driver requests to leave the sandbox.
     ExitRequested {
-        /// What holds.
+        /// The conditions that are met.
         conditions: ExitConditions,
     },
 }
 
 impl Sandbox {
-    /// Where the sandbox stands after an event.
+    /// The state after an event.
     ///
-    /// INVARIANT: this is the only table; only a request to leave with every condition met, and no
-    /// recorded reason against it, ends in [`Sandbox::Disabled`].
+    /// INVARIANT: this is the only transition table; only an exit request with every condition met,
+    /// and no reason that needs an event, leads to [`Sandbox::Disabled`].
     #[must_use]
-    pub fn apply(self, event: Event) -> Self {
+    pub fn apply(self, event: SandboxEvent) -> Self {
         let (mut reasons, was_off) = match self {
             Self::Enabled { reasons } => (reasons, false),
             Self::Disabled => (BTreeSet::new(), true),
         };
         match event {
-            Event::TaskBoundary => {
-                // The task is over; what is wrong with the context file is not.
+            SandboxEvent::TaskBoundary => {
+                // The task is over; problems of the context file remain.
                 reasons.retain(|reason| reason.is_context());
-                reasons.insert(Reason::TaskBoundary);
+                reasons.insert(SandboxReason::TaskBoundary);
             }
-            Event::Failure => _ = reasons.insert(Reason::Failure),
-            Event::ContextChanged => _ = reasons.insert(Reason::ContextChanged),
-            Event::IntentChanged => _ = reasons.insert(Reason::IntentChanged),
-            Event::IntentUnresolved => _ = reasons.insert(Reason::IntentUnresolved),
-            Event::ContextMissing => _ = reasons.insert(Reason::ContextMissing),
-            Event::BootstrapStarted => _ = reasons.insert(Reason::Bootstrap),
-            Event::FirstRunInProject => _ = reasons.insert(Reason::FirstRun),
-            Event::ContextValidated if was_off => return Self::Disabled,
-            Event::ContextValidated => {
+            SandboxEvent::Failure => _ = reasons.insert(SandboxReason::Failure),
+            SandboxEvent::ContextChanged => _ = reasons.insert(SandboxReason::ContextChanged),
+            SandboxEvent::IntentChanged => _ = reasons.insert(SandboxReason::IntentChanged),
+            SandboxEvent::IntentUnresolved => _ = reasons.insert(SandboxReason::IntentUnresolved),
+            SandboxEvent::ContextMissing => _ = reasons.insert(SandboxReason::ContextMissing),
+            SandboxEvent::BootstrapStarted => _ = reasons.insert(SandboxReason::Bootstrap),
+            SandboxEvent::FirstRunInProject => _ = reasons.insert(SandboxReason::FirstRun),
+            SandboxEvent::ContextValidated if was_off => return Self::Disabled,
+            SandboxEvent::ContextValidated => {
                 reasons.retain(|reason| !reason.is_context());
                 Self::keep_one(&mut reasons);
             }
-            // An end without a beginning: the record is not to be trusted.
-            Event::BootstrapEnded if was_off => _ = reasons.insert(Reason::Failure),
-            Event::BootstrapEnded => {
-                reasons.remove(&Reason::Bootstrap);
+            // An end without a start: the record cannot be trusted.
+            SandboxEvent::BootstrapEnded if was_off => _ = reasons.insert(SandboxReason::Failure),
+            SandboxEvent::BootstrapEnded => {
+                reasons.remove(&SandboxReason::Bootstrap);
                 Self::keep_one(&mut reasons);
             }
-            Event::ExitRequested { conditions } => {
+            SandboxEvent::ExitRequested { conditions } => {
                 let unmet = conditions.unmet();
                 if unmet.is_empty() && !reasons.iter().any(|reason| reason.needs_event()) {
                     return Self::Disabled;
                 }
-                // These two are as the request says; the others stay until an event answers them.
-                reasons.remove(&Reason::ChecksNotPassed);
-                reasons.remove(&Reason::IntentUnresolved);
+                // The request decides these two; the others remain until an event removes them.
+                reasons.remove(&SandboxReason::ChecksNotPassed);
+                reasons.remove(&SandboxReason::IntentUnresolved);
                 reasons.extend(unmet);
             }
         }
         Self::Enabled { reasons }
     }
 
-    /// Taking the last reason away is not leaving: that has to be asked for.
-    fn keep_one(reasons: &mut BTreeSet<Reason>) {
+    /// Removing the last reason does not leave the sandbox: an exit request is needed.
+    fn keep_one(reasons: &mut BTreeSet<SandboxReason>) {
         if reasons.is_empty() {
-            reasons.insert(Reason::Default);
+            reasons.insert(SandboxReason::Default);
         }
     }
 
-    /// Whether the sandbox is on.
+    /// Whether the sandbox is enabled.
     #[must_use]
     pub const fn is_enabled(&self) -> bool {
         matches!(self, Self::Enabled { .. })
     }
 }
 
-/// Whether the sandbox lets a task of this intent write to a path.
+/// Whether the sandbox allows a task of this intent to write to a path.
 ///
-/// Inside it there is one such path: the context file itself, for the intent that makes it. Outside
-/// it the task's scope decides, not the sandbox.
+/// While it is enabled, only the context file may be written, by the intent that creates it. While it
+/// is disabled, the task's scope decides.
 #[must_use]
 pub fn may_write(config: &DriverConfig, sandbox: &Sandbox, intent: &IntentId, path: &str) -> bool {
     match sandbox {
@@ -262,42 +262,42 @@ pub fn may_write(config: &DriverConfig, sandbox: &Sandbox, intent: &IntentId, pa
     }
 }
 
-/// What the journal says.
+/// The recorded state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Recorded {
+pub struct RecordedState {
     /// The sandbox, folded from its events.
     pub sandbox: Sandbox,
     /// The digest of the context file; none when there was no file.
     pub context: Option<Digest>,
-    /// The intent; none while it is not known.
+    /// The intent; none while it is unknown.
     pub intent: Option<IntentId>,
 }
 
-/// What is so in the world, as far as it could be found out.
+/// The observed state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Observed {
-    /// Whether what runs now would be confined; none when that could not be found out.
+pub struct ObservedState {
+    /// Whether commands are confined now; none if that is unknown.
     pub confined: Option<bool>,
     /// The digest of the context file; none when there is no file.
     pub context: Option<Digest>,
-    /// The intent that is about to be worked on.
+    /// The intent of the next work.
     pub intent: Option<IntentId>,
 }
 
-/// A sandbox that is not as recorded: nothing may be executed.
+/// A difference between recorded and observed state: nothing may be executed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Inconsistent {
-    /// Nobody knows whether commands are confined.
-    #[error("whether the sandbox is on could not be found out")]
+pub enum SandboxMismatch {
+    /// Whether commands are confined is unknown.
+    #[error("the state of the sandbox could not be determined")]
     Unknown,
     /// Confinement is not as recorded.
-    #[error("the sandbox is recorded as {recorded} and is {observed}")]
+    #[error("the sandbox is recorded as {recorded} but is {observed}")]
     Confinement {
-        /// As recorded.
+        /// The recorded state.
         recorded: &'static str,
-        /// As it is.
+        /// The observed state.
         observed: &'static str,
     },
     /// The context file is not the recorded one.
@@ -306,15 +306,15 @@ pub enum Inconsistent {
     /// The intent is not the recorded one.
     #[error("the intent is not the recorded one")]
     Intent,
-    /// The sandbox is off without what it takes to be off.
+    /// The sandbox is off although a condition is missing.
     #[error("the sandbox is recorded as off without {missing}")]
     OffWithout {
-        /// What is not there.
+        /// What is missing.
         missing: &'static str,
     },
 }
 
-impl Inconsistent {
+impl SandboxMismatch {
     /// The stable code of this error.
     #[must_use]
     pub const fn code(&self) -> Code {
@@ -327,7 +327,7 @@ impl Inconsistent {
         }
     }
 
-    /// What the task comes to.
+    /// The outcome of the task.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self {
@@ -340,28 +340,31 @@ impl Inconsistent {
     }
 }
 
-/// Says whether the world is as recorded; only then may anything be executed.
+/// Checks that the observed state is the recorded one; only then may anything be executed.
 ///
 /// # Errors
-/// [`Inconsistent`] for the first difference.
-pub fn consistent(recorded: &Recorded, observed: &Observed) -> Result<(), Inconsistent> {
+/// [`SandboxMismatch`] for the first difference.
+pub fn check_consistency(
+    recorded: &RecordedState,
+    observed: &ObservedState,
+) -> Result<(), SandboxMismatch> {
     let name = |on: bool| if on { "on" } else { "off" };
     let on = recorded.sandbox.is_enabled();
-    let confined = observed.confined.ok_or(Inconsistent::Unknown)?;
+    let confined = observed.confined.ok_or(SandboxMismatch::Unknown)?;
     if confined != on {
-        return Err(Inconsistent::Confinement { recorded: name(on), observed: name(confined) });
+        return Err(SandboxMismatch::Confinement { recorded: name(on), observed: name(confined) });
     }
     if recorded.context != observed.context {
-        return Err(Inconsistent::Context);
+        return Err(SandboxMismatch::Context);
     }
     if recorded.intent != observed.intent {
-        return Err(Inconsistent::Intent);
+        return Err(SandboxMismatch::Intent);
     }
     if !on && recorded.context.is_none() {
-        return Err(Inconsistent::OffWithout { missing: "a context file" });
+        return Err(SandboxMismatch::OffWithout { missing: "a context file" });
     }
     if !on && recorded.intent.is_none() {
-        return Err(Inconsistent::OffWithout { missing: "an intent" });
+        return Err(SandboxMismatch::OffWithout { missing: "an intent" });
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Which model takes a task.
+//! Selects the model for a task.
 
 use std::collections::BTreeSet;
 
@@ -8,41 +8,41 @@ use windlass_kernel::Code;
 
 use crate::{DriverConfig, IntentId, Model, ModelId, Outcome, ProfileId, Role, Tier};
 
-/// The model that takes a task.
+/// The selected model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Selection {
     /// The model that the intent is routed to.
     pub logical: ModelId,
-    /// What its provider, or that of its fallback, calls the model that works.
+    /// The name at the provider of the model that works: the routed one or its fallback.
     pub resolved: String,
     /// The tier of the model that works.
     pub tier: Tier,
-    /// What the task may spend: the routed model's profile, whichever model works.
+    /// The limits of the task: the routed model's profile, also for a fallback.
     pub profile: ProfileId,
-    /// What the model is in this task.
+    /// The role of the model in this task.
     pub role: Role,
     /// Whether a fallback works in place of the routed model.
     pub is_fallback: bool,
 }
 
-/// No model can take the task: it halts.
+/// Why no model was selected; the task halts.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SelectError {
-    /// Configuration does not know the intent.
+    /// The configuration has no such intent.
     #[error("select a model: there is no intent `{intent}`")]
     UnknownIntent {
         /// The intent.
         intent: IntentId,
     },
-    /// Nothing that the intent may use can be reached.
-    #[error("select a model for `{intent}`: none is available of {}", quoted(tried))]
+    /// No model that the intent allows is available.
+    #[error("select a model for `{intent}`: none of these is available: {}", quoted(tried))]
     Unavailable {
         /// The intent.
         intent: IntentId,
-        /// What would have been used, in the order in which it was tried.
+        /// The models that were tried, in order.
         tried: Vec<String>,
-        /// Available fallbacks that the intent may not use.
+        /// Available models that the intent does not allow.
         refused: Vec<String>,
     },
 }
@@ -61,7 +61,7 @@ impl SelectError {
         }
     }
 
-    /// What the task comes to.
+    /// The outcome of the task.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self {
@@ -72,11 +72,11 @@ impl SelectError {
 
 /// Selects the first routed model whose primary, or else whose allowed fallback, is available.
 ///
-/// `available` holds models as their providers call them. The answer depends on nothing else, so a
-/// task that is looked at again selects the same model.
+/// `available` has the names at the providers. The result depends on nothing else, so a replayed task
+/// selects the same model.
 ///
 /// # Errors
-/// [`SelectError`] when no model can take the task; it then halts.
+/// [`SelectError`] when no model is available; the task then halts.
 pub fn select(
     config: &DriverConfig,
     intent: &IntentId,
@@ -116,7 +116,7 @@ pub fn select(
 }
 
 impl DriverConfig {
-    /// The model that a provider calls `resolved`.
+    /// The model with this name at its provider.
     pub(crate) fn model_of(&self, resolved: &str) -> Option<&Model> {
         self.models.values().find(|model| model.primary == resolved)
     }

@@ -1,4 +1,4 @@
-//! The record of one invocation.
+//! The telemetry record of one invocation.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -19,9 +19,9 @@ const COUNT_MAX: u64 = canon::INTEGER_MAX.unsigned_abs();
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskResult {
-    /// It did what it should.
+    /// It succeeded.
     Success,
-    /// It failed and is tried again.
+    /// It failed and is retried.
     Retry,
     /// It waits for an answer.
     AskUser,
@@ -31,19 +31,19 @@ pub enum TaskResult {
     Halt,
 }
 
-/// What a record says, with its fields in the order of their names.
+/// The fields of a record, sorted by name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TelemetryFields {
-    /// Which call of the task this is; 0 when no model was called.
+    /// The number of the call in the task; 0 when no model was called.
     pub call_index: u64,
-    /// What the task may spend.
+    /// The limits of the task.
     pub capability_profile: Option<ProfileId>,
-    /// Whether a model of more authority was asked for.
+    /// Whether a model of higher authority was requested.
     pub escalation_attempted: bool,
-    /// Why it is no success.
+    /// Why it did not succeed.
     pub failure_reason: Option<String>,
-    /// What the task is about; none while that is not known.
+    /// The intent of the task; none while it is unknown.
     pub intent: Option<IntentId>,
     /// The phase.
     pub lifecycle_phase: Phase,
@@ -53,13 +53,13 @@ pub struct TelemetryFields {
     pub model_resolved_id: Option<String>,
     /// Its tier.
     pub model_tier: Option<Tier>,
-    /// Anything else worth knowing; may be empty.
+    /// Notes; may be empty.
     pub notes: String,
     /// The project.
     pub project_id: String,
     /// How it ended.
     pub result: TaskResult,
-    /// What the model was in this task.
+    /// The role of the model in this task.
     pub role: Option<Role>,
     /// The session.
     pub session_id: String,
@@ -67,12 +67,12 @@ pub struct TelemetryFields {
     pub task_id: String,
     /// When it ended.
     pub timestamp: Timestamp,
-    /// How many tokens it was expected to use.
+    /// The expected number of tokens.
     pub token_estimate: u64,
 }
 
 impl TelemetryFields {
-    /// The same fields with what was selected.
+    /// The same fields with the selected model.
     #[must_use]
     pub fn with_selection(self, selection: &Selection) -> Self {
         Self {
@@ -86,12 +86,12 @@ impl TelemetryFields {
     }
 }
 
-/// A record that can be written: complete, and of a bounded size.
+/// A complete record of bounded size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct TelemetryRecord(TelemetryFields);
 
-/// Fields that make no record.
+/// Why fields or bytes are not a record.
 #[derive(Debug, Error)]
 pub enum TelemetryError {
     /// An id is empty, too long, or not one line.
@@ -107,15 +107,17 @@ pub enum TelemetryError {
         field: &'static str,
     },
     /// A success with a reason for failure, or a failure without one.
-    #[error("record telemetry: only what is no success has a `failure_reason`, and it has one")]
+    #[error(
+        "record telemetry: `failure_reason` must be set exactly when the result is not success"
+    )]
     FailureReason,
     /// Some fields of a model are set and some are not.
     #[error("record telemetry: a model is recorded with all of its fields or with none")]
     PartOfModel,
-    /// Bytes that are not a record as it would be written.
+    /// The bytes are not the canonical form of a record.
     #[error("read telemetry: the record is not in canonical form with exactly its fields")]
     Form,
-    /// Bytes that are not JSON.
+    /// The bytes are not JSON.
     #[error("read telemetry")]
     Json(#[source] CanonError),
 }
@@ -135,7 +137,7 @@ impl TelemetryError {
 }
 
 impl TelemetryRecord {
-    /// Makes a record of its fields.
+    /// Checks the fields of a record.
     ///
     /// # Errors
     /// [`TelemetryError`] when an id is empty, a field is too large, or fields contradict each
@@ -186,7 +188,7 @@ impl TelemetryRecord {
         Ok(Self(fields))
     }
 
-    /// What it says.
+    /// The fields.
     #[must_use]
     pub const fn fields(&self) -> &TelemetryFields {
         &self.0

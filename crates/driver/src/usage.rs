@@ -1,4 +1,4 @@
-//! What a task has spent, against its capability profile.
+//! What a task has used of its capability profile.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -6,14 +6,13 @@ use windlass_kernel::{Code, canon};
 
 use crate::{DriverConfig, Outcome, Profile, ProfileId};
 
-/// Counters stay where canonical JSON keeps them exact.
+/// The largest counter: the largest integer of canonical JSON.
 const COUNT_MAX: u64 = canon::INTEGER_MAX.unsigned_abs();
 
-/// What one task has spent.
+/// What a task has used.
 ///
-/// There is one of these per task. It knows no model: a fallback goes on with it, and so does what
-/// follows an intervention. Nothing takes a counter back except the real number of tokens that
-/// replaces an estimate.
+/// There is one per task, whichever model works: a fallback continues it, and so does the work after
+/// an intervention. A counter only grows, except that the real number of tokens replaces an estimate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
@@ -24,23 +23,23 @@ pub struct Usage {
     tokens: u64,
 }
 
-/// A call of a model that is about to be made.
+/// The next model call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NextCall {
-    /// Whether it repeats an earlier one.
+    /// Whether it is a retry.
     pub kind: CallKind,
-    /// How many tokens it is expected to use.
+    /// The expected number of tokens.
     pub token_estimate: u64,
 }
 
-/// Whether a call repeats an earlier one.
+/// Whether a call is a retry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallKind {
-    /// It is made for the first time.
+    /// A first call.
     First,
-    /// It repeats one that failed.
+    /// A call that repeats a failed one.
     Retry,
 }
 
@@ -66,24 +65,24 @@ impl std::fmt::Display for Limit {
     }
 }
 
-/// A task that would spend, or has spent, more than it may: it halts.
+/// Why a task exceeds its limits; it halts.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Overrun {
-    /// A limit is passed.
-    #[error("task `{task_id}` comes to {wanted} {limit}; profile `{profile}` allows {allowed}")]
+pub enum UsageError {
+    /// A limit is exceeded.
+    #[error("task `{task_id}` needs {wanted} {limit}; profile `{profile}` allows {allowed}")]
     Exceeded {
         /// The task.
         task_id: String,
         /// Its profile.
         profile: ProfileId,
-        /// What is passed.
+        /// The limit.
         limit: Limit,
-        /// What it comes to.
+        /// The number that is needed.
         wanted: u64,
-        /// What is allowed.
+        /// The number that is allowed.
         allowed: u64,
     },
-    /// Configuration does not know the profile, so nothing is allowed.
+    /// The configuration has no such profile, so nothing is allowed.
     #[error("task `{task_id}` has the unknown profile `{profile}`")]
     UnknownProfile {
         /// The task.
@@ -93,7 +92,7 @@ pub enum Overrun {
     },
 }
 
-impl Overrun {
+impl UsageError {
     /// The stable code of this error.
     #[must_use]
     pub const fn code(&self) -> Code {
@@ -102,7 +101,7 @@ impl Overrun {
         }
     }
 
-    /// What the task comes to.
+    /// The outcome of the task.
     #[must_use]
     pub const fn outcome(&self) -> Outcome {
         match self {
@@ -112,7 +111,7 @@ impl Overrun {
 }
 
 impl Usage {
-    /// A task that has spent nothing.
+    /// A task that has used nothing.
     #[must_use]
     pub fn new(task_id: impl Into<String>, profile: ProfileId) -> Self {
         Self { task_id: task_id.into(), profile, calls: 0, retries: 0, tokens: 0 }
@@ -124,13 +123,13 @@ impl Usage {
         &self.task_id
     }
 
-    /// Its profile, the same from its first call to its last.
+    /// Its profile, which never changes.
     #[must_use]
     pub const fn profile(&self) -> &ProfileId {
         &self.profile
     }
 
-    /// Calls of models so far, retries among them.
+    /// Model calls so far, including retries.
     #[must_use]
     pub const fn calls(&self) -> u64 {
         self.calls
@@ -148,39 +147,39 @@ impl Usage {
         self.tokens
     }
 
-    /// Says whether the next call may be made.
+    /// Checks whether the next call is within the limits.
     ///
     /// # Errors
-    /// [`Overrun`] when it would pass a limit; the task then halts.
-    pub fn admit(&self, config: &DriverConfig, next: NextCall) -> Result<(), Overrun> {
+    /// [`UsageError`] when it would exceed a limit; the task then halts.
+    pub fn admit(&self, config: &DriverConfig, next: NextCall) -> Result<(), UsageError> {
         self.after(next).within(config)
     }
 
-    /// Counts a call that is about to be made, if it may be.
+    /// Counts the next call, if it is within the limits.
     ///
     /// # Errors
     /// As [`Usage::admit`]; nothing is counted then.
-    pub fn begin(&mut self, config: &DriverConfig, next: NextCall) -> Result<(), Overrun> {
+    pub fn begin(&mut self, config: &DriverConfig, next: NextCall) -> Result<(), UsageError> {
         let after = self.after(next);
         after.within(config)?;
         *self = after;
         Ok(())
     }
 
-    /// Replaces the estimate of a call that was made by what it used.
+    /// Replaces the estimate of a call by the tokens that it used.
     pub fn settle(&mut self, call: NextCall, tokens_used: u64) {
         let others = self.tokens.saturating_sub(call.token_estimate);
         self.tokens = others.saturating_add(tokens_used).min(COUNT_MAX);
     }
 
-    /// Says whether what was spent is within the profile.
+    /// Checks the limits of the profile.
     ///
     /// # Errors
-    /// [`Overrun`] when a limit is passed; the task then halts.
-    pub fn within(&self, config: &DriverConfig) -> Result<(), Overrun> {
+    /// [`UsageError`] when a limit is exceeded; the task then halts.
+    pub fn within(&self, config: &DriverConfig) -> Result<(), UsageError> {
         let Some(profile) = config.profiles.get(&self.profile) else {
             let (task_id, profile) = (self.task_id.clone(), self.profile.clone());
-            return Err(Overrun::UnknownProfile { task_id, profile });
+            return Err(UsageError::UnknownProfile { task_id, profile });
         };
         let Profile { max_calls_per_task, max_retries, max_tokens, .. } = profile;
         for (limit, wanted, allowed) in [
@@ -190,7 +189,7 @@ impl Usage {
         ] {
             if wanted > allowed {
                 let (task_id, profile) = (self.task_id.clone(), self.profile.clone());
-                return Err(Overrun::Exceeded { task_id, profile, limit, wanted, allowed });
+                return Err(UsageError::Exceeded { task_id, profile, limit, wanted, allowed });
             }
         }
         Ok(())

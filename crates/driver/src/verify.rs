@@ -3,31 +3,31 @@
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::Finding;
-use crate::{CheckResult, DriverConfig, Facts, Outcome, Step, rules};
+use crate::{CheckResult, DriverConfig, Facts, Outcome, VerificationStep, rules};
 
-/// What verification found.
+/// The result of verification.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Verification {
-    /// The steps that were done, in order; none after the first that failed.
+    /// The results of the steps, up to the first that failed.
     pub steps: Vec<StepResult>,
-    /// PASS when all steps passed, otherwise what the failure comes to.
+    /// PASS when all steps passed, otherwise the outcome of the failure.
     pub outcome: Outcome,
     /// The step that failed.
-    pub failed_step: Option<Step>,
+    pub failed_step: Option<VerificationStep>,
 }
 
-/// What one step found.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StepResult {
     /// The step.
-    pub step: Step,
-    /// What it found.
+    pub step: VerificationStep,
+    /// Its result.
     pub result: CheckResult,
 }
 
-/// Verifies an output by what is known of it; what is not known never passes.
+/// Verifies an output by the known facts; an unknown fact never passes.
 #[must_use]
 pub fn verify(config: &DriverConfig, facts: &Facts) -> Verification {
     let mut steps = Vec::with_capacity(config.order.len());
@@ -42,18 +42,18 @@ pub fn verify(config: &DriverConfig, facts: &Facts) -> Verification {
     Verification { steps, outcome: Outcome::Pass, failed_step: None }
 }
 
-fn judge(config: &DriverConfig, step: Step, facts: &Facts) -> Result<(), Finding> {
+fn judge(config: &DriverConfig, step: VerificationStep, facts: &Facts) -> Result<(), Finding> {
     let intent = rules::intent(config, facts)?;
     match step {
-        Step::IntentAlignment => rules::alignment(intent, facts),
-        Step::ModelAuthority => {
+        VerificationStep::IntentAlignment => rules::alignment(intent, facts),
+        VerificationStep::ModelAuthority => {
             let selection = rules::selection(config, intent, facts)?;
             rules::invoked(facts, selection)
         }
-        Step::ContextCompliance => rules::context(intent, facts),
-        Step::ScopeMutationSafety => rules::scope(config, intent, facts),
-        Step::StructuralIntegrity => rules::well_formed(facts),
-        Step::Hallucination => rules::hallucination(intent, facts),
-        Step::OutputContract => rules::contract(facts),
+        VerificationStep::ContextCompliance => rules::context(intent, facts),
+        VerificationStep::ScopeMutationSafety => rules::scope(config, intent, facts),
+        VerificationStep::StructuralIntegrity => rules::well_formed(facts),
+        VerificationStep::Hallucination => rules::hallucination(intent, facts),
+        VerificationStep::OutputContract => rules::contract(facts),
     }
 }

@@ -1,14 +1,14 @@
-//! The files of a run as bytes, and the backlog.
+//! The formats of a run's files, of task files and of the backlog.
 //!
 //! Packets, step summaries and the attempt ledger are projections of the journal for people and
-//! their programs: the same content always gives the same bytes, with sorted keys. They are never
-//! read back to decide anything; reading them here only tells whether they are still as written.
+//! their programs: the same content always gives the same bytes, with sorted keys. Nothing is ever
+//! decided by reading them; they are read here only to check that they are unchanged.
 //!
-//! Nothing here opens a file, reads a clock or draws a random number: bytes and times come in as
-//! arguments, and paths go out as text.
+//! Nothing here opens a file, reads a clock or generates a random number.
 
 pub mod backlog;
 mod fields;
+mod keyword;
 mod ledger;
 mod moment;
 mod name;
@@ -16,14 +16,14 @@ mod packet;
 mod step;
 mod task;
 mod v1;
-mod word;
 pub mod yaml;
 
 pub use fields::FieldError;
+pub use keyword::UnknownKeyword;
 pub use ledger::{
     Attempt, AttemptResult, FailureClass, LEDGER_BYTES_MAX, LEDGER_LINE_BYTES_MAX,
-    LEDGER_SCHEMA_VERSION, LedgerBuildError, LedgerChain, LedgerError, LedgerFault, LedgerSummary,
-    NextAction, RunAttempts, RunSummary, TerminalReason, build as build_ledger,
+    LEDGER_SCHEMA_VERSION, LedgerBuildError, LedgerChain, LedgerError, LedgerProblem,
+    LedgerSummary, NextAction, RunAttempts, RunSummary, TerminalReason, build as build_ledger,
     check as check_ledger,
 };
 pub use moment::{Moment, MomentError};
@@ -38,4 +38,3 @@ pub use task::{
     TASK_REFS_MAX, TASK_SCOPE_CHARS_MAX, TaskError, TaskInput, TaskSpec, detect as detect_task,
 };
 pub use v1::{V1_BYTES_MAX, V1Error, V1State, V1Status};
-pub use word::UnknownWord;

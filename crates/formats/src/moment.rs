@@ -7,17 +7,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 use windlass_kernel::Timestamp;
 
-/// A second, written `2026-02-02T12:00:00Z`.
+/// A timestamp in whole seconds, written `2026-02-02T12:00:00Z`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(Timestamp);
 
-/// Text that is not a moment.
+/// Text that is not such a timestamp.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("a time has the form 2026-01-31T23:59:59Z")]
+#[error("a time must have the form 2026-01-31T23:59:59Z")]
 pub struct MomentError;
 
 impl From<Timestamp> for Moment {
-    /// Drops the milliseconds, so that a moment is never later than what it stands for.
+    /// Truncates the milliseconds, so that the result is never later.
     fn from(timestamp: Timestamp) -> Self {
         let whole = timestamp.unix_ms().div_euclid(1000) * 1000;
         Self(Timestamp::from_unix_ms(whole).unwrap_or(timestamp))
@@ -25,7 +25,7 @@ impl From<Timestamp> for Moment {
 }
 
 impl Moment {
-    /// The moment as the kernel has it.
+    /// The kernel's timestamp.
     #[must_use]
     pub const fn timestamp(self) -> Timestamp {
         self.0

@@ -1,7 +1,7 @@
-//! The names of runs, steps and holds, and the files they give.
+//! The names of runs, steps and holds, and their file paths.
 //!
-//! INVARIANT: every path here is made of parts that were checked to be file names, so nothing that
-//! comes from a task, a loop or a packet can lead out of `artifacts`.
+//! INVARIANT: every path here consists of parts that were checked to be file names, so no text from a
+//! task, a loop or a packet can lead out of `artifacts`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,32 +9,32 @@ use std::str::FromStr;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// Where the attempt ledger lies.
+/// The path of the attempt ledger.
 pub const LEDGER_PATH: &str = "artifacts/loop_state/attempt_ledger.jsonl";
-/// The longest step key: room for the longest name of a phase and the number of a try.
+/// The longest step key: room for the longest name of a phase and the number of an attempt.
 pub const STEP_CHARS_MAX: usize = 96;
 
 /// `run_`, the digits of day and time, `_`, the end of the trace's id.
 const RUN_CHARS: usize = 28;
 
-/// Text that is no name of a run, a step or a hold.
+/// Text that is not a valid name of a run, a step or a hold.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum NameError {
-    /// It is no run's name.
+    /// It is not the name of a run.
     #[error("`{0}` is not the name of a run, which looks like `run_20260202_120000_1a2b3c4d`")]
     Run(String),
-    /// It is no step's key.
+    /// It is not a step key.
     #[error(
         "`{0}` cannot name a step: 1 to 96 of `a-z`, `0-9`, `_`, `-` and `.`, \
          with no `.` at either end and no `..`"
     )]
     Step(String),
-    /// It is no hold's id.
+    /// It is not the id of a hold.
     #[error("`{0}` is not the id of a hold, which looks like `CP_run_20260202_120000_1a2b3c4d_2`")]
     Checkpoint(String),
 }
 
-/// At most this much of a refused text is shown.
+/// How much of a refused text is shown.
 fn shown(text: &str) -> String {
     text.chars().take(80).flat_map(char::escape_debug).collect()
 }
@@ -80,7 +80,7 @@ impl FromStr for RunName {
     }
 }
 
-/// What names a step in a file's name: its index or its name.
+/// The key of a step in file names: its index or its name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StepKey(String);
 

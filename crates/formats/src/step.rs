@@ -4,26 +4,26 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use windlass_kernel::{Code, canon};
 
-use crate::word::words;
+use crate::keyword::keywords;
 
 /// The largest step summary.
 pub const STEP_BYTES_MAX: usize = 1 << 20;
 
-words! {
+keywords! {
     /// How a step ended.
     StepOutcome {
-        /// It did what it should.
+        /// It succeeded.
         Success = "success",
-        /// It did not.
+        /// It failed.
         Failure = "failure",
-        /// It was left out.
+        /// It was skipped.
         Skipped = "skipped",
         /// It waits for a person.
         Hold = "hold",
     }
 }
 
-/// What one step did.
+/// The summary of one step.
 // INVARIANT: the fields are declared in the order of their names, which is the order in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,12 +39,12 @@ pub struct StepSummary {
     pub outcome: StepOutcome,
     /// The step.
     pub step_name: String,
-    /// What it did, in words.
+    /// What it did, as text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
 }
 
-/// A step summary that cannot be written or read.
+/// Why a step summary cannot be written or read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("the step summary cannot be used: {0}")]
 pub struct StepError(String);
@@ -59,7 +59,7 @@ impl StepError {
     /// What to do about it.
     #[must_use]
     pub const fn hint(&self) -> &'static str {
-        "do not repair the file; it is written anew from the journal"
+        "do not repair the file; it is rewritten from the journal"
     }
 }
 
@@ -67,9 +67,9 @@ impl StepSummary {
     /// The summary's file as bytes.
     ///
     /// # Errors
-    /// [`StepError`] when the duration is beyond what JSON readers keep, or it is too large.
+    /// [`StepError`] when the duration is not exact in JSON, or the summary is too large.
     pub fn to_bytes(&self) -> Result<Vec<u8>, StepError> {
-        // Canonical form refuses what would not survive; the file itself is for people.
+        // Canonical form refuses values that JSON readers would change; the file itself is for people.
         canon::to_bytes(self).map_err(|error| StepError(error.to_string()))?;
         let mut bytes =
             serde_json::to_vec_pretty(self).map_err(|error| StepError(error.to_string()))?;
@@ -86,7 +86,7 @@ impl StepSummary {
     /// Reads a summary's file.
     ///
     /// # Errors
-    /// [`StepError`] when it is no such JSON.
+    /// [`StepError`] when it is not such JSON.
     pub fn read(bytes: &[u8]) -> Result<Self, StepError> {
         let value =
             canon::parse(bytes, STEP_BYTES_MAX).map_err(|error| StepError(error.to_string()))?;

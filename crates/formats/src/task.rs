@@ -1,9 +1,10 @@
-//! What a run is asked to do: a task with its references and limits.
+//! Tasks: what a run is asked to do.
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 use windlass_kernel::canon::{self, CanonError};
 use windlass_kernel::{Code, Digest};
+use windlass_text::printable;
 
 use crate::fields::{FieldError, Fields};
 use crate::yaml::{self, YamlError};
@@ -16,24 +17,24 @@ pub const TASK_CHARS_MAX: usize = 20_000;
 pub const TASK_REFS_MAX: usize = 256;
 /// The longest path.
 pub const TASK_PATH_BYTES_MAX: usize = 1024;
-/// The longest name of a task elsewhere.
+/// The longest reference of a task.
 pub const TASK_REF_CHARS_MAX: usize = 200;
 /// The longest scope.
 pub const TASK_SCOPE_CHARS_MAX: usize = 2000;
 
-/// A task that cannot be used.
+/// Why a task cannot be used.
 #[derive(Debug, Error)]
 pub enum TaskError {
-    /// There is nothing.
+    /// It is empty.
     #[error("the task is empty")]
     Empty,
-    /// It is no JSON.
-    #[error("the task is not JSON that can be used")]
+    /// It is not JSON.
+    #[error("the task is not valid JSON")]
     Json(#[source] CanonError),
-    /// It is no YAML.
-    #[error("the task is not YAML that can be used")]
+    /// It is not YAML.
+    #[error("the task is not valid YAML")]
     Yaml(#[source] YamlError),
-    /// A field is unknown, missing or wrong.
+    /// A field is unknown, missing or invalid.
     #[error("the task cannot be used")]
     Field(#[from] FieldError),
 }
@@ -49,10 +50,9 @@ impl TaskError {
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Empty => "say in a sentence what should be done",
+            Self::Empty => "describe in a sentence what should be done",
             Self::Json(_) => {
-                "check the JSON; in a shell put it in single quotes, and a plain sentence needs no \
-                 braces"
+                "check the JSON; in a shell, put it in single quotes; a plain sentence needs no braces"
             }
             Self::Yaml(_) => "a task file is an object with at least the key `task`",
             Self::Field(_) => {
@@ -63,12 +63,12 @@ impl TaskError {
     }
 }
 
-/// What a run is asked to do.
+/// A task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskSpec {
-    /// The task, in words.
+    /// The task, as text.
     pub task: String,
-    /// What it is called elsewhere, such as an issue's number.
+    /// Its reference elsewhere, such as an issue number.
     pub task_ref: Option<String>,
     /// Files to read first, relative to the project.
     pub context_refs: Vec<String>,
@@ -79,28 +79,28 @@ pub struct TaskSpec {
 /// The limits of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Constraints {
-    /// What belongs to the task and what does not, in words.
+    /// What belongs to the task and what does not, as text.
     pub scope: Option<String>,
-    /// Where files may be changed; anywhere when there is none.
+    /// The paths that may be changed; all if there are none.
     pub allowed_paths: Vec<String>,
-    /// Where files may not be changed.
+    /// The paths that may not be changed.
     pub denied_paths: Vec<String>,
-    /// How many lines may be changed.
+    /// The most lines that may be changed.
     pub max_diff_lines: Option<u32>,
 }
 
-/// What the text of a command's argument is.
+/// The form of a command's argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskInput {
-    /// JSON itself.
+    /// Inline JSON.
     InlineJson,
     /// The path of a JSON or YAML file.
     File,
-    /// The task in plain words.
+    /// A plain sentence.
     Sentence,
 }
 
-/// Tells what the text of a command's argument is, without looking whether there is such a file.
+/// Detects the form of a command's argument, without checking whether such a file exists.
 ///
 /// It is JSON when it starts with `{`; a file when it is one line that ends with `.json`, `.yaml`
 /// or `.yml` and has no white space, unless it starts like a path; else a sentence. So `fix the
@@ -126,10 +126,10 @@ pub fn detect(input: &str) -> TaskInput {
 }
 
 impl TaskSpec {
-    /// Reads the bytes of a task file: JSON when they start with `{`, else YAML.
+    /// Parses a task file: JSON if it starts with `{`, otherwise YAML.
     ///
     /// # Errors
-    /// [`TaskError`] when they are no task.
+    /// [`TaskError`] when it is not a task.
     pub fn from_file(bytes: &[u8]) -> Result<Self, TaskError> {
         match bytes.iter().find(|byte| !byte.is_ascii_whitespace()) {
             None => Err(TaskError::Empty),
@@ -143,15 +143,15 @@ impl TaskSpec {
     /// Reads a task from JSON.
     ///
     /// # Errors
-    /// [`TaskError`] when it is none.
+    /// [`TaskError`] when it is not a task.
     pub fn from_json(text: &[u8]) -> Result<Self, TaskError> {
         Self::from_value(&canon::parse(text, TASK_BYTES_MAX).map_err(TaskError::Json)?)
     }
 
-    /// Makes a task of a plain sentence.
+    /// A task from a plain sentence.
     ///
     /// # Errors
-    /// [`TaskError`] when it is empty, too long, or holds control characters.
+    /// [`TaskError`] when it is empty, too long, or contains control characters.
     pub fn from_sentence(text: &str) -> Result<Self, TaskError> {
         if text.trim().is_empty() {
             return Err(TaskError::Empty);
@@ -162,15 +162,15 @@ impl TaskSpec {
     /// Reads a task from a value, such as a packet's `task_spec`.
     ///
     /// # Errors
-    /// [`TaskError`] when it is none.
+    /// [`TaskError`] when it is not a task.
     pub fn from_value(value: &Value) -> Result<Self, TaskError> {
         let known = ["task", "task_ref", "context_refs", "constraints"];
-        let fields = Fields::open(value, "", &known)?;
+        let fields = Fields::new(value, "", &known)?;
         let task = words(&fields, "task", fields.required("task")?, TASK_CHARS_MAX)?;
         let task_ref =
             fields.maybe("task_ref", |f, name, v| words(f, name, v, TASK_REF_CHARS_MAX))?;
         if task_ref.as_ref().is_some_and(|text| text.contains(['\n', '\t'])) {
-            return Err(fields.refused("task_ref", "it must be one line").into());
+            return Err(fields.invalid("task_ref", "it must be one line").into());
         }
         let constraints = match fields.optional("constraints") {
             None => Constraints::default(),
@@ -179,7 +179,7 @@ impl TaskSpec {
         Ok(Self { task, task_ref, context_refs: paths(&fields, "context_refs")?, constraints })
     }
 
-    /// The task as an object, without what is not set.
+    /// The task as an object, without unset fields.
     #[must_use]
     pub fn to_object(&self) -> Map<String, Value> {
         let mut limits = Map::new();
@@ -209,7 +209,7 @@ impl TaskSpec {
     /// The canonical JSON of the task.
     ///
     /// # Errors
-    /// [`TaskError`] when it has none, which cannot be for a task that was read.
+    /// [`TaskError`] when it has none, which cannot happen for a task that was parsed.
     pub fn canonical(&self) -> Result<Vec<u8>, TaskError> {
         canon::value_to_bytes(&Value::Object(self.to_object())).map_err(TaskError::Json)
     }
@@ -225,10 +225,10 @@ impl TaskSpec {
 
 fn constraints(value: &Value) -> Result<Constraints, FieldError> {
     let known = ["scope", "allowed_paths", "denied_paths", "max_diff_lines"];
-    let fields = Fields::open(value, "constraints.", &known)?;
+    let fields = Fields::new(value, "constraints.", &known)?;
     let max_diff_lines = fields.maybe("max_diff_lines", Fields::count)?;
     if max_diff_lines == Some(0) {
-        return Err(fields.refused("max_diff_lines", "it must be at least 1"));
+        return Err(fields.invalid("max_diff_lines", "it must be at least 1"));
     }
     Ok(Constraints {
         scope: fields.maybe("scope", |f, name, v| words(f, name, v, TASK_SCOPE_CHARS_MAX))?,
@@ -238,8 +238,7 @@ fn constraints(value: &Value) -> Result<Constraints, FieldError> {
     })
 }
 
-/// Reads text that people wrote: not blank, not too long, no control characters but line ends
-/// and tabs.
+/// Reads text: not blank, not too long, no control characters except line ends and tabs.
 fn words<'a>(
     fields: &Fields<'a>,
     field: &str,
@@ -248,17 +247,17 @@ fn words<'a>(
 ) -> Result<String, FieldError> {
     let text = fields.text(field, value)?;
     if text.trim().is_empty() {
-        return Err(fields.refused(field, "it is empty"));
+        return Err(fields.invalid(field, "it is empty"));
     }
     let count = text.chars().count();
     if count > chars_max {
         let why = format!("it has {count} characters, more than {chars_max}");
-        return Err(fields.refused(field, why));
+        return Err(fields.invalid(field, why));
     }
     match text.chars().find(|char| char.is_control() && !matches!(char, '\n' | '\r' | '\t')) {
         Some(char) => {
-            let why = format!("it holds the control character U+{:04X}", u32::from(char));
-            Err(fields.refused(field, why))
+            let why = format!("it contains the control character U+{:04X}", u32::from(char));
+            Err(fields.invalid(field, why))
         }
         None => Ok(text.to_owned()),
     }
@@ -269,19 +268,19 @@ fn paths(fields: &Fields<'_>, field: &str) -> Result<Vec<String>, FieldError> {
     let paths = fields.maybe(field, Fields::texts)?.unwrap_or_default();
     if paths.len() > TASK_REFS_MAX {
         let why = format!("it has {} entries, more than {TASK_REFS_MAX}", paths.len());
-        return Err(fields.refused(field, why));
+        return Err(fields.invalid(field, why));
     }
     for (at, path) in paths.iter().enumerate() {
-        if let Some(why) = path_fault(path) {
-            let shown: String = path.chars().take(80).flat_map(char::escape_debug).collect();
-            return Err(fields.refused(&format!("{field}[{at}]"), format!("`{shown}` {why}")));
+        if let Some(why) = path_problem(path) {
+            let shown = printable(path, 80);
+            return Err(fields.invalid(&format!("{field}[{at}]"), format!("`{shown}` {why}")));
         }
     }
     Ok(paths)
 }
 
-/// What is wrong with a path, which must be relative to the project and in its shortest form.
-fn path_fault(path: &str) -> Option<&'static str> {
+/// Why a path is refused: it must be relative to the project and normalised.
+fn path_problem(path: &str) -> Option<&'static str> {
     let drive = path.as_bytes().first().is_some_and(u8::is_ascii_alphabetic)
         && path.as_bytes().get(1) == Some(&b':');
     if path.trim().is_empty() {
@@ -289,19 +288,19 @@ fn path_fault(path: &str) -> Option<&'static str> {
     } else if path.len() > TASK_PATH_BYTES_MAX {
         Some("is longer than 1024 bytes")
     } else if path.chars().any(char::is_control) {
-        Some("holds a control character")
+        Some("contains a control character")
     } else if path.contains('\\') {
-        Some("holds a backslash; write `/` between the parts")
+        Some("contains a backslash; separate folders with `/`")
     } else if path.contains("://") {
-        Some("is an address, not a path")
+        Some("is a URL, not a path")
     } else if path.starts_with('/') || drive {
         Some("is absolute; write it relative to the project")
     } else if path == "~" || path.starts_with("~/") {
         Some("starts at a home folder; write it relative to the project")
     } else if path.split('/').any(|part| part == "..") {
-        Some("leaves its folder with `..`")
+        Some("contains `..`")
     } else if path.split('/').any(|part| part.is_empty() || part == ".") {
-        Some("is not in its shortest form: no `./`, no `//`, no `/` at the end")
+        Some("is not normalised: remove `./`, `//` and a `/` at the end")
     } else {
         None
     }

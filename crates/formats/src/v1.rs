@@ -1,4 +1,4 @@
-//! The state file of version 1: phases by name and the files that each left behind.
+//! The state file of version 1: phases by name and their artifacts.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
 use windlass_kernel::{Code, canon};
+use windlass_text::printable;
 
-use crate::word::words;
+use crate::keyword::keywords;
 
 /// The largest state file.
 pub const V1_BYTES_MAX: usize = 4 << 20;
@@ -16,20 +17,20 @@ const ITEMS_MAX: usize = 10_000;
 /// The longest name or path, in bytes.
 const TEXT_BYTES_MAX: usize = 4096;
 
-words! {
-    /// Where a run of version 1 stood.
+keywords! {
+    /// The status of a run of version 1.
     V1Status {
-        /// Not begun.
+        /// Not started.
         Idle = "idle",
-        /// Under way.
+        /// In progress.
         Running = "running",
-        /// People were asked.
+        /// Waiting for reviewers.
         AwaitingConsensus = "awaiting_consensus",
-        /// They said no.
+        /// Rejected by reviewers.
         NeedsRevision = "needs_revision",
-        /// Given up.
+        /// Aborted.
         Aborted = "aborted",
-        /// Done.
+        /// Completed.
         Completed = "completed",
     }
 }
@@ -39,22 +40,22 @@ words! {
 pub struct V1State {
     /// The phases that were complete.
     pub completed_phases: Vec<String>,
-    /// The phase it stood at; none before the first and after the last.
+    /// The current phase; none before the first and after the last.
     #[serde(default)]
     pub current_phase: Option<String>,
-    /// The files that each phase left behind.
+    /// The files that each phase produced.
     pub phase_artifacts: BTreeMap<String, Vec<String>>,
-    /// Where the run stood.
+    /// The status of the run.
     #[serde(default, alias = "run_status")]
     pub status: Option<V1Status>,
-    /// All else, carried along.
+    /// All other fields.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
 
-/// A state file that cannot be taken over.
+/// Why a state file cannot be imported.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("the state of version 1 cannot be used: {0}")]
+#[error("the state file of version 1 cannot be used: {0}")]
 pub struct V1Error(String);
 
 impl V1Error {
@@ -69,37 +70,36 @@ impl V1State {
     /// Reads a state file.
     ///
     /// # Errors
-    /// [`V1Error`] when it is none, or names something twice or beyond any limit.
+    /// [`V1Error`] when it is malformed, has a phase twice, or exceeds a limit.
     pub fn read(bytes: &[u8]) -> Result<Self, V1Error> {
-        let fault = |reason: String| V1Error(reason);
-        let value = canon::parse(bytes, V1_BYTES_MAX).map_err(|error| fault(error.to_string()))?;
+        let value =
+            canon::parse(bytes, V1_BYTES_MAX).map_err(|error| V1Error(error.to_string()))?;
         if !value.is_object() {
-            return Err(fault("it is not a JSON object".to_owned()));
+            return Err(V1Error("it is not a JSON object".to_owned()));
         }
         let state: Self =
-            serde_json::from_value(value).map_err(|error| fault(error.to_string()))?;
+            serde_json::from_value(value).map_err(|error| V1Error(error.to_string()))?;
         let mut names = std::collections::BTreeSet::new();
         for name in &state.completed_phases {
             if !names.insert(name) {
-                return Err(fault(format!("`{}` is complete twice", short(name))));
+                return Err(V1Error(format!(
+                    "`{}` is listed as complete twice",
+                    printable(name, 80)
+                )));
             }
         }
         let files = state.phase_artifacts.values();
         let paths = files.clone().flatten();
         let long = |text: &&String| text.is_empty() || text.len() > TEXT_BYTES_MAX;
         if let Some(text) = names.iter().copied().chain(paths).find(long) {
-            return Err(fault(format!("`{}` is empty or too long", short(text))));
+            return Err(V1Error(format!("`{}` is empty or too long", printable(text, 80))));
         }
         let many = files.map(Vec::len).chain([names.len(), state.phase_artifacts.len()]);
-        if many.max().is_some_and(|most| most > ITEMS_MAX) {
-            return Err(fault(format!("it has more than {ITEMS_MAX} phases or files")));
+        if many.max().is_some_and(|count| count > ITEMS_MAX) {
+            return Err(V1Error(format!("it has more than {ITEMS_MAX} phases or files")));
         }
         Ok(state)
     }
-}
-
-fn short(text: &str) -> String {
-    text.chars().take(80).collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use windlass_formats::backlog::{
     Backlog, BacklogError, Item, MarkError, Priority, ProblemKind, mark_done, next, parse,
 };
 use windlass_kernel::{Code, Digest};
+use windlass_text::DecodeProblem;
 
 const TEXT: &str = "\
 # Backlog
@@ -51,9 +52,7 @@ fn problems(text: &str) -> Vec<(usize, usize, ProblemKind)> {
         BacklogError::Problems(all) => {
             all.into_iter().map(|one| (one.line, one.column, one.kind)).collect()
         }
-        BacklogError::TooLarge { .. } | BacklogError::NotUtf8 { .. } => {
-            panic!("no problem of lines")
-        }
+        BacklogError::NotText { .. } => panic!("no problem of lines"),
     }
 }
 
@@ -129,7 +128,7 @@ fn problems_have_a_place() {
         problems(text),
         [(2, 1, no("DoD", "Ä")), (3, 1, no("DoD", "B")), (4, 2, ProblemKind::NoTitle)]
     );
-    let twice = |title: &str, first| ProblemKind::TitleTwice { title: title.to_owned(), first };
+    let twice = |title: &str, first| ProblemKind::DuplicateTitle { title: title.to_owned(), first };
     let text = "### P1\n- [ ] **A b** — DoD: x — Owner: y\n- [x] **A b**\n- [ ] **a  B** — DoD: x — Owner: y\n### P2\n- [ ] **A b**\n- [ ] **A b**\n";
     assert_eq!(problems(text), [(4, 1, twice("a  B", 2)), (7, 1, twice("A b", 6))]);
     for wrong in ["- []", "- [-] **A**", "- [ ]**A**", "- [  ] **A**", "* [xx", "- [✓] **A**"] {
@@ -137,18 +136,26 @@ fn problems_have_a_place() {
         if wrong == "* [xx" {
             assert_eq!(read(&text).items, []);
         } else {
-            assert_eq!(problems(&text), [(2, 3, ProblemKind::Box)], "{wrong}");
+            assert_eq!(problems(&text), [(2, 3, ProblemKind::Checkbox)], "{wrong}");
         }
     }
     let text = "### P0\n- [ ] **A** — DoD: x — Owner: y — dod: z\n";
-    assert_eq!(problems(text), [(2, 35, ProblemKind::FieldTwice("DoD"))]);
+    assert_eq!(problems(text), [(2, 35, ProblemKind::DuplicateField("DoD"))]);
     assert_eq!(problems("### P0\n  ```\n- [ ] **A**\n"), [(2, 3, ProblemKind::OpenFence)]);
     assert_eq!(problems("### P0\nä <!-- \n- [ ] **A**\n"), [(2, 3, ProblemKind::OpenComment)]);
     assert_eq!(problems("### P4\n"), [(1, 1, ProblemKind::UnknownPriority("P4".to_owned()))]);
     assert_eq!(problems(""), [(1, 1, ProblemKind::NoPriorities)]);
     assert_eq!(problems("# P2P notes\n- [ ] a\n"), [(1, 1, ProblemKind::NoPriorities)]);
-    assert_eq!(parse(b"### P0\n- \xc3\xa4\xff"), Err(BacklogError::NotUtf8 { line: 2, column: 4 }));
-    assert!(matches!(parse(&vec![b'a'; (1 << 20) + 1]), Err(BacklogError::TooLarge { .. })));
+    assert_eq!(
+        parse(b"### P0\n- \xc3\xa4\xff"),
+        Err(BacklogError::NotText { line: 2, column: 4, problem: DecodeProblem::NotUtf8 })
+    );
+    let too_large = BacklogError::NotText {
+        line: 1,
+        column: 1,
+        problem: DecodeProblem::TooLarge { bytes: (1 << 20) + 1, bytes_max: 1 << 20 },
+    };
+    assert_eq!(parse(&vec![b'a'; (1 << 20) + 1]), Err(too_large));
 }
 
 #[test]

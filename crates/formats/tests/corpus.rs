@@ -107,10 +107,10 @@ fn bad_backlogs_are_refused() {
 fn what_is_too_large_is_refused_unread() {
     let large = format!("task: {}\n", "a".repeat(1 << 20));
     let packet = read_hold(large.as_bytes()).unwrap_err();
-    assert!(whole(&packet).contains("1048583 bytes long"), "{packet}");
+    assert!(whole(&packet).contains("has 1048583 bytes"), "{packet}");
     assert_eq!(packet.code(), Code::PacketInvalid);
     let blank = read_hold(&vec![b' '; (1 << 20) + 1]).unwrap_err();
-    assert!(whole(&blank).contains("1048577 bytes long"), "{blank}");
+    assert!(whole(&blank).contains("has 1048577 bytes"), "{blank}");
     assert_eq!(TaskSpec::from_file(large.as_bytes()).unwrap_err().code(), Code::TaskInvalid);
     let json = format!("{{{large}");
     assert_eq!(TaskSpec::from_file(json.as_bytes()).unwrap_err().code(), Code::TaskInvalid);

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use windlass_formats::{
-    Attempt, AttemptResult, FailureClass, LedgerBuildError, LedgerError, LedgerFault,
+    Attempt, AttemptResult, FailureClass, LedgerBuildError, LedgerError, LedgerProblem,
     LedgerSummary, NextAction, RunAttempts, TerminalReason, build_ledger, check_ledger,
 };
 use windlass_kernel::{Code, Digest};
@@ -144,7 +144,7 @@ fn a_torn_end_is_named_and_what_is_before_it_is_reported() {
             continue;
         }
         let error = refusal(text);
-        assert_eq!(error.fault, LedgerFault::Torn, "{end}");
+        assert_eq!(error.problem, LedgerProblem::Torn, "{end}");
         assert_eq!(error.line, text.lines().count());
         let kept = &text[..text.rfind('\n').map_or(0, |at| at + 1)];
         assert_eq!(error.before, check_ledger(kept.as_bytes()).unwrap());
@@ -152,8 +152,8 @@ fn a_torn_end_is_named_and_what_is_before_it_is_reported() {
     let error = refusal(&whole[..whole.len() - 1]);
     assert_eq!(
         error.to_string(),
-        "line 6 of the attempt ledger is torn: it was not written to its end; \
-         the 3 attempt(s) of 2 run(s) before it hold"
+        "line 6 of the attempt ledger is incomplete; \
+         the 3 attempt(s) of 2 run(s) before it are valid"
     );
 }
 
@@ -167,7 +167,7 @@ fn what_was_changed_is_found() {
         ("src/lib.rs", "src/main.rs"),
     ] {
         let error = refusal(&whole.replacen(from, to, 1));
-        assert!(matches!(error.fault, LedgerFault::Tampered { .. }), "{to}: {error}");
+        assert!(matches!(error.problem, LedgerProblem::Tampered { .. }), "{to}: {error}");
     }
     for (from, to) in [
         ("\"next_action\":\"retry\"", "\"next_action\":\"ignore\""),
@@ -177,12 +177,12 @@ fn what_was_changed_is_found() {
         ("\"type\":\"header\"", "\"type\":7"),
     ] {
         let error = refusal(&whole.replacen(from, to, 1));
-        assert!(matches!(error.fault, LedgerFault::Unreadable(_)), "{to}: {error}");
+        assert!(matches!(error.problem, LedgerProblem::Unreadable(_)), "{to}: {error}");
     }
     let spaced = whole.replacen("\"success\":", "\"success\": ", 1);
-    assert_eq!(refusal(&spaced).fault, LedgerFault::NotCanonical);
-    assert!(matches!(refusal("\n").fault, LedgerFault::Unreadable(_)));
-    assert!(matches!(refusal("[]\n").fault, LedgerFault::Unreadable(_)));
+    assert_eq!(refusal(&spaced).problem, LedgerProblem::NotCanonical);
+    assert!(matches!(refusal("\n").problem, LedgerProblem::Unreadable(_)));
+    assert!(matches!(refusal("[]\n").problem, LedgerProblem::Unreadable(_)));
 }
 
 #[test]
@@ -191,18 +191,18 @@ fn lines_that_are_missing_moved_or_repeated_are_found() {
     let joined = |order: &[usize]| order.iter().map(|at| lines[*at].as_str()).collect::<String>();
     let fault = |order: &[usize]| {
         let error = refusal(&joined(order));
-        (error.line, error.fault)
+        (error.line, error.problem)
     };
-    let missing = |run: &str| LedgerFault::MissingHeader { run: run.parse().unwrap() };
+    let missing = |run: &str| LedgerProblem::MissingHeader { run: run.parse().unwrap() };
     assert_eq!(fault(&[1, 2]), (1, missing(FIRST)));
     assert_eq!(fault(&[0, 1, 2, 3, 5]), (5, missing(SECOND)));
     assert_eq!(fault(&[0, 1, 4, 2]), (4, missing(FIRST)));
     for order in [&[0, 2][..], &[0, 1, 3], &[0, 2, 1, 3], &[0, 1, 1], &[0, 1, 2, 1]] {
         let (line, found) = fault(order);
-        assert!(matches!(found, LedgerFault::Broken { .. }), "{order:?}: {found:?} at {line}");
+        assert!(matches!(found, LedgerProblem::Broken { .. }), "{order:?}: {found:?} at {line}");
     }
-    assert_eq!(fault(&[0, 1, 0]), (3, LedgerFault::HeaderTwice { run: FIRST.parse().unwrap() }));
-    assert_eq!(fault(&[0, 4, 0]), (3, LedgerFault::HeaderTwice { run: FIRST.parse().unwrap() }));
+    assert_eq!(fault(&[0, 1, 0]), (3, LedgerProblem::HeaderTwice { run: FIRST.parse().unwrap() }));
+    assert_eq!(fault(&[0, 4, 0]), (3, LedgerProblem::HeaderTwice { run: FIRST.parse().unwrap() }));
 }
 
 #[test]

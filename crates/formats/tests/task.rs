@@ -74,19 +74,19 @@ fn refusal(value: &Value) -> String {
 #[test]
 fn a_wrong_key_names_the_nearest_known_one() {
     for (value, expected) in [
-        (json!({ "tsak": "a" }), "the field `tsak` is not known; the nearest is `task`"),
+        (json!({ "tsak": "a" }), "the field `tsak` is unknown; did you mean `task`?"),
         (
             json!({ "task": "a", "context_ref": [] }),
-            "the field `context_ref` is not known; the nearest is `context_refs`",
+            "the field `context_ref` is unknown; did you mean `context_refs`?",
         ),
         (
             json!({ "task": "a", "constraints": { "max_diff_line": 1 } }),
-            "the field `constraints.max_diff_line` is not known; \
-             the nearest is `constraints.max_diff_lines`",
+            "the field `constraints.max_diff_line` is unknown; \
+             did you mean `constraints.max_diff_lines`?",
         ),
-        (json!({ "task": "a", "zzz": 1 }), "the field `zzz` is not known"),
+        (json!({ "task": "a", "zzz": 1 }), "the field `zzz` is unknown"),
         (json!({}), "the field `task` is missing"),
-        (json!([]), "it is a list, not an object with fields"),
+        (json!([]), "it is a list, not an object"),
         (json!({ "task": 1 }), "the field `task` must be a string, not a number"),
         (json!({ "task": null }), "the field `task` must be a string, not null"),
         (

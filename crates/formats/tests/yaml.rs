@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
-use windlass_formats::yaml::{DEPTH_MAX, EmitError, YamlError, emit, read};
+use windlass_formats::yaml::{DEPTH_MAX, EmitError, YamlProblem, emit, read};
+use windlass_text::{DecodeProblem, Position};
 use yaml_rust2::{Yaml, YamlLoader};
 
 fn vectors() -> PathBuf {
@@ -257,9 +258,12 @@ fn what_readers_would_not_keep_is_refused() {
     both_read(&nested(DEPTH_MAX));
 }
 
-fn refusal(text: &str) -> YamlError {
+fn refusal(text: &str) -> YamlProblem {
     match read(text.as_bytes(), 1 << 20) {
-        Err(error) => error,
+        Err(error) => {
+            assert!(!error.to_string().contains('\n'), "{error}");
+            error.problem
+        }
         Ok(value) => panic!("read as {value}: {text}"),
     }
 }
@@ -278,37 +282,51 @@ fn only_the_plain_part_of_yaml_is_read() {
         "{a: {b: !local c}}",
     ] {
         let error = refusal(text);
-        assert!(matches!(error, YamlError::Tag(..)), "{text}: {error:?}");
+        assert!(matches!(error, YamlProblem::Tag), "{text}: {error:?}");
     }
     for text in ["a: &x 1", "a: &x 1\nb: *x", "b: *x", "&x [1]", "&k a: 1"] {
         let error = refusal(text);
-        assert!(matches!(error, YamlError::Alias(_)), "{text}: {error:?}");
+        assert!(matches!(error, YamlProblem::Anchor | YamlProblem::Alias), "{text}: {error:?}");
     }
     for text in ["<<: {a: 1}", "a:\n  <<: {b: 1}"] {
         let error = refusal(text);
-        assert!(matches!(error, YamlError::MergeKey(_)), "{text}: {error:?}");
+        assert!(matches!(error, YamlProblem::MergeKey), "{text}: {error:?}");
     }
     for text in ["a: 1\na: 2", "{a: 1, 'a': 2}", "- b: 1\n  \"b\": 2", "a: 1\n\"\\x61\": 2"] {
         let error = refusal(text);
-        assert!(matches!(error, YamlError::DuplicateKey(_)), "{text}: {error:?}");
+        assert!(matches!(error, YamlProblem::DuplicateKey { .. }), "{text}: {error:?}");
     }
     for text in ["a: 1\n---\nb: 2", "1\n---\n2", "--- a\n...\n--- b"] {
         let error = refusal(text);
-        assert!(matches!(error, YamlError::Documents(_)), "{text}: {error:?}");
+        assert!(matches!(error, YamlProblem::SecondDocument), "{text}: {error:?}");
     }
     let deep = format!("{}1{}", "[".repeat(DEPTH_MAX + 1), "]".repeat(DEPTH_MAX + 1));
-    assert!(matches!(refusal(&deep), YamlError::TooDeep(_)));
-    for part in ["[", "{a: ", "- ", "? "] {
+    assert!(matches!(refusal(&deep), YamlProblem::TooDeep));
+    for part in ["[", "{a: ", "- "] {
         let error = refusal(&part.repeat(100_000));
-        assert!(matches!(error, YamlError::TooDeep(_)), "{part}: {error:?}");
+        assert!(matches!(error, YamlProblem::TooDeep), "{part}: {error:?}");
     }
-    for text in ["a: [1", "a: 'b", "a: 1e999", "a: .nan", "[1]: 2", "{a: 1}: 2", "a:\n- 1\n b: 2"] {
+    for text in ["? ".repeat(100_000).as_str(), "[1]: 2", "{a: 1}: 2", "1: 2"] {
+        assert_eq!(refusal(text), YamlProblem::KeyNotText);
+    }
+    for text in ["a: [1", "a: 'b", "a:\n- 1\n b: 2"] {
         let error = refusal(text);
-        assert!(matches!(error, YamlError::Syntax(..)), "{text}: {error:?}");
-        assert!(!error.to_string().contains('\n'), "{error}");
+        assert!(matches!(error, YamlProblem::Syntax(_)), "{text}: {error:?}");
     }
-    assert_eq!(read(b"a: \xff", 99), Err(YamlError::NotUtf8 { at: 3 }));
-    assert_eq!(read(b"12345", 4), Err(YamlError::TooLarge { bytes: 5, bytes_max: 4 }));
+    for text in ["a: 1e999", "a: 99999999999999999999"] {
+        let error = refusal(text);
+        assert!(matches!(error, YamlProblem::NumberOutOfRange(_)), "{text}: {error:?}");
+    }
+    for text in ["a: .nan", "a: 0x1F", "a: 1_000", "a: 12:30"] {
+        let error = refusal(text);
+        assert!(matches!(error, YamlProblem::Ambiguous { .. }), "{text}: {error:?}");
+    }
+    let not_text =
+        |problem, column| Err(YamlProblem::NotText(problem).at(Position { line: 1, column }));
+    assert_eq!(read(b"a: \xff", 99), not_text(DecodeProblem::NotUtf8, 4));
+    assert_eq!(read(b"a: \0", 99), not_text(DecodeProblem::Nul, 4));
+    let too_large = DecodeProblem::TooLarge { bytes: 5, bytes_max: 4 };
+    assert_eq!(read(b"12345", 4), not_text(too_large, 1));
 }
 
 #[test]

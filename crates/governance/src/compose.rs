@@ -1,39 +1,39 @@
-//! One set of rules out of those of all levels: a later level can only make a rule stricter.
+//! Composes the rules of all levels: a later level can only make a rule stricter.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Number;
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::{Compare, Evidence, Governance, Rule};
+use windlass_text::FileError;
 
-use crate::error::GovernanceError;
 use crate::judge::order;
-use crate::stated::{Kind, Place, Stated, level_name};
+use crate::rule::{LocatedRule, RuleKind, level_name};
 
-/// All rules, and where each was laid down.
+/// The composed rules, and the definitions of each.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Composed {
-    /// What a run carries.
+    /// The rules, as a plan records them.
     pub governance: Governance,
-    /// For each rule every place that lays it down, the first level first.
-    pub origins: BTreeMap<(Kind, String), Vec<Stated>>,
+    /// The definitions of each rule, by level.
+    pub origins: BTreeMap<(RuleKind, String), Vec<LocatedRule>>,
 }
 
-/// Composes rules, in whatever order they come.
+/// Composes rules; their order does not matter.
 ///
 /// # Errors
-/// [`GovernanceError`] when a level lays a rule down twice, or one makes a rule of an earlier level
-/// looser or another one.
-pub fn compose(stated: impl IntoIterator<Item = Stated>) -> Result<Composed, GovernanceError> {
+/// [`FileError`] when a level defines a rule twice, or makes a rule of an earlier level looser or
+/// different.
+pub fn compose(rules: impl IntoIterator<Item = LocatedRule>) -> Result<Composed, FileError> {
     let mut composed = Composed::default();
-    for rule in stated {
+    for rule in rules {
         composed.origins.entry((rule.kind, rule.rule.id.clone())).or_default().push(rule);
     }
     for ((kind, _), all) in &mut composed.origins {
         all.sort_by(|one, other| {
-            (one.rule.level, &one.place).cmp(&(other.rule.level, &other.place))
+            (one.rule.level, &one.location).cmp(&(other.rule.level, &other.location))
         });
-        let mut merged: Option<(Rule, &Stated)> = None;
+        let mut merged: Option<(Rule, &LocatedRule)> = None;
         for next in all.iter() {
             merged = Some(match merged {
                 None => (next.rule.clone(), next),
@@ -42,41 +42,44 @@ pub fn compose(stated: impl IntoIterator<Item = Stated>) -> Result<Composed, Gov
         }
         if let Some((rule, _)) = merged {
             match kind {
-                Kind::Compliance => composed.governance.compliance.push(rule),
-                Kind::Gate => composed.governance.gates.push(rule),
+                RuleKind::Compliance => composed.governance.compliance.push(rule),
+                RuleKind::Gate => composed.governance.gates.push(rule),
             }
         }
     }
     Ok(composed)
 }
 
-/// The rule so far, made stricter by a later level.
-fn tighten(rule: Rule, before: &Stated, next: &Stated) -> Result<Rule, GovernanceError> {
+/// The rule as a later level tightens it.
+fn tighten(rule: Rule, before: &LocatedRule, next: &LocatedRule) -> Result<Rule, FileError> {
     let refuse = |what: &str, hint: &str| refusal(before, next, what, hint);
     if before.rule.level == next.rule.level {
         let level = level_name(next.rule.level);
         return Err(refuse(
-            &format!("is laid down twice at the level `{level}`"),
-            "leave one of the two out, or give it an id of its own",
+            &format!("is defined twice at the level `{level}`"),
+            "remove one of the two, or give it another id",
         ));
     }
     if next.rule.on_failure < rule.on_failure {
-        return Err(refuse("only warns where it blocked", "write `block`, or leave it out"));
+        return Err(refuse(
+            "only warns where an earlier level blocks",
+            "write `block`, or remove the rule",
+        ));
     }
     let evidence = stricter(rule.evidence, &next.rule.evidence).map_err(|why| match why {
-        Clash::Looser(what) => refuse(
+        Conflict::Looser(what) => refuse(
             &format!("is looser: {what}"),
-            "a level may only make a rule stricter than the levels before it",
+            "a level may only make rules of earlier levels stricter",
         ),
-        Clash::Other(what) => refuse(
-            &format!("looks at something else: {what}"),
-            "keep what the earlier level says, or give the rule an id of its own",
+        Conflict::Different(what) => refuse(
+            &format!("is a different rule: {what}"),
+            "keep what the earlier level says, or give the rule another id",
         ),
     })?;
     Ok(Rule {
         evidence,
         id: rule.id,
-        // Who laid it down first: nobody below them can take it away.
+        // The first level that defined it: later levels cannot remove it.
         level: rule.level,
         on_failure: rule.on_failure.max(next.rule.on_failure),
         phases: union(&rule.phases, &next.rule.phases),
@@ -84,18 +87,17 @@ fn tighten(rule: Rule, before: &Stated, next: &Stated) -> Result<Rule, Governanc
     })
 }
 
-fn refusal(before: &Stated, next: &Stated, what: &str, hint: &str) -> GovernanceError {
+fn refusal(before: &LocatedRule, next: &LocatedRule, what: &str, hint: &str) -> FileError {
     let (kind, id) = (next.kind.as_str(), &next.rule.id);
-    let Place { file, line, column } = &before.place;
-    GovernanceError {
-        place: next.place.clone(),
-        message: format!("the {kind} rule `{id}` {what}; it stands at {file}:{line}:{column}"),
-        hint: hint.to_owned(),
+    FileError {
+        location: next.location.clone(),
+        message: format!("the {kind} rule `{id}` {what}; the other is at {}", before.location),
+        hint: Some(hint.to_owned()),
         code: Code::GovernanceInvalid,
     }
 }
 
-/// All phases when one of the two is about all of them.
+/// The phases of both; none means all phases.
 fn union(one: &[String], other: &[String]) -> Vec<String> {
     if one.is_empty() || other.is_empty() {
         return Vec::new();
@@ -104,13 +106,13 @@ fn union(one: &[String], other: &[String]) -> Vec<String> {
     all.into_iter().cloned().collect()
 }
 
-/// Why a rule cannot be laid down again like this.
-enum Clash {
+/// Why a rule does not tighten an earlier one.
+enum Conflict {
     Looser(String),
-    Other(&'static str),
+    Different(&'static str),
 }
 
-fn stricter(rule: Evidence, next: &Evidence) -> Result<Evidence, Clash> {
+fn stricter(rule: Evidence, next: &Evidence) -> Result<Evidence, Conflict> {
     match (rule, next) {
         (
             Evidence::Metric { argv, compare, pointer, threshold, timeout_ms },
@@ -122,9 +124,9 @@ fn stricter(rule: Evidence, next: &Evidence) -> Result<Evidence, Clash> {
                 timeout_ms: other_timeout,
             },
         ) => {
-            same(&argv, other_argv, "another command")?;
-            same(&pointer, other_pointer, "another pointer")?;
-            same(&compare, other_compare, "another comparison")?;
+            same(&argv, other_argv, "the command differs")?;
+            same(&pointer, other_pointer, "the pointer differs")?;
+            same(&compare, other_compare, "the comparison differs")?;
             let threshold = tighter(compare, &threshold, other_threshold)?;
             let timeout_ms = timeout_ms.min(*other_timeout);
             Ok(Evidence::Metric { argv, compare, pointer, threshold, timeout_ms })
@@ -133,7 +135,7 @@ fn stricter(rule: Evidence, next: &Evidence) -> Result<Evidence, Clash> {
             Evidence::Tool { argv, timeout_ms },
             Evidence::Tool { argv: other_argv, timeout_ms: other_timeout },
         ) => {
-            same(&argv, other_argv, "another command")?;
+            same(&argv, other_argv, "the command differs")?;
             Ok(Evidence::Tool { argv, timeout_ms: timeout_ms.min(*other_timeout) })
         }
         (
@@ -146,57 +148,59 @@ fn stricter(rule: Evidence, next: &Evidence) -> Result<Evidence, Clash> {
                 require: other_require,
             },
         ) => {
-            // More files would loosen that one of them must be there.
+            // More files would loosen the requirement that one of them matches.
             let set = |files: &[String]| files.iter().cloned().collect::<BTreeSet<_>>();
-            same(&set(&files), &set(other_files), "other files")?;
-            if let (Some(most), Some(other)) = (bytes_max, other_bytes)
-                && *other > most
+            same(&set(&files), &set(other_files), "the files differ")?;
+            if let (Some(max), Some(other)) = (bytes_max, other_bytes)
+                && *other > max
             {
-                return Err(Clash::Looser(format!("{other} bytes instead of {most}")));
+                return Err(Conflict::Looser(format!("{other} bytes instead of {max}")));
             }
             let files: Vec<String> = set(&files).into_iter().collect();
             Ok(Evidence::Validator {
                 bytes_max: other_bytes.or(bytes_max),
                 files,
-                forbid: added(forbid, other_forbid, "another `forbid`")?,
+                forbid: added(forbid, other_forbid, "`forbid` differs")?,
                 json: json || *other_json,
-                require: added(require, other_require, "another `require`")?,
+                require: added(require, other_require, "`require` differs")?,
             })
         }
         (
             Evidence::Metric { .. } | Evidence::Tool { .. } | Evidence::Validator { .. },
             Evidence::Metric { .. } | Evidence::Tool { .. } | Evidence::Validator { .. },
-        ) => Err(Clash::Other("another kind of evidence")),
+        ) => Err(Conflict::Different("the kind of evidence differs")),
     }
 }
 
-fn same<T: PartialEq>(one: &T, other: &T, what: &'static str) -> Result<(), Clash> {
-    if one == other { Ok(()) } else { Err(Clash::Other(what)) }
+fn same<T: PartialEq>(one: &T, other: &T, what: &'static str) -> Result<(), Conflict> {
+    if one == other { Ok(()) } else { Err(Conflict::Different(what)) }
 }
 
-/// Which of two regular expressions is the stricter one cannot be said.
+/// Which of two regular expressions is stricter cannot be decided.
 fn added(
     one: Option<String>,
     other: &Option<String>,
     what: &'static str,
-) -> Result<Option<String>, Clash> {
+) -> Result<Option<String>, Conflict> {
     match (one, other) {
-        (Some(one), Some(other)) if one != *other => Err(Clash::Other(what)),
+        (Some(one), Some(other)) if one != *other => Err(Conflict::Different(what)),
         (Some(one), _) => Ok(Some(one)),
         (None, other) => Ok(other.clone()),
     }
 }
 
-fn tighter(compare: Compare, one: &Number, other: &Number) -> Result<Number, Clash> {
-    let order = order(other, one).ok_or(Clash::Other("another threshold"))?;
+fn tighter(compare: Compare, one: &Number, other: &Number) -> Result<Number, Conflict> {
+    let order = order(other, one).ok_or(Conflict::Different("the threshold differs"))?;
     let is_looser = match compare {
         Compare::AtLeast => order.is_lt(),
         Compare::AtMost => order.is_gt(),
-        Compare::Equal if order.is_ne() => return Err(Clash::Other("another threshold")),
+        Compare::Equal if order.is_ne() => {
+            return Err(Conflict::Different("the threshold differs"));
+        }
         Compare::Equal => false,
     };
     if is_looser {
-        return Err(Clash::Looser(format!("{other} instead of {one}")));
+        return Err(Conflict::Looser(format!("{other} instead of {one}")));
     }
     Ok(other.clone())
 }

@@ -1,4 +1,4 @@
-//! Judges what was found. What cannot be looked at is not met.
+//! Judges observations. A rule that could not be observed is not met.
 
 use std::cmp::Ordering;
 
@@ -6,34 +6,35 @@ use serde_json::{Number, Value, json};
 use windlass_kernel::canon;
 use windlass_kernel::run::plan::{Compare, Evidence, OnFailure, Rule};
 use windlass_kernel::run::{ComplianceResult, GateResult, GateStatus, Governed};
+use windlass_text::printable;
 
-use crate::inspect::Looked;
-use crate::limits::{cut, cut_to};
+use crate::limits::shown;
+use crate::validate::FileFindings;
 
 /// The longest message, in characters.
 const MESSAGE_CHARS_MAX: usize = 1000;
-/// The most that a program may print for its number to be read.
+/// The most output of a program that is parsed for its number.
 const PRINTED_BYTES_MAX: usize = 1 << 20;
 
-/// What was found where a rule looks.
+/// What was observed for a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// A program ended by itself.
-    Ended {
+pub enum Observation {
+    /// A program exited.
+    Exited {
         /// Its exit code; absent when a signal ended it.
         exit_code: Option<i64>,
-        /// What it printed.
+        /// Its standard output.
         stdout: String,
-        /// The end of what it said, for a person.
-        words: String,
+        /// The end of its output, for a person.
+        output_tail: String,
     },
-    /// Files were looked at.
-    Files(Looked),
-    /// Nothing could be found, and why: it did not start, took too long, or was not tried.
-    Nothing(String),
+    /// Files were checked.
+    Files(FileFindings),
+    /// Why there is no observation: the program did not start, took too long, or was not tried.
+    Unavailable(String),
 }
 
-/// A rule held against what was found.
+/// The judgement of one rule.
 struct Finding {
     actual: Value,
     is_met: bool,
@@ -44,16 +45,16 @@ struct Finding {
 
 impl Finding {
     fn new(is_met: bool, threshold: Value, actual: Value, message: impl AsRef<str>) -> Self {
-        let message = cut_to(message.as_ref(), MESSAGE_CHARS_MAX);
+        let message = printable(message.as_ref(), MESSAGE_CHARS_MAX);
         let violations = if is_met { Vec::new() } else { vec![message.clone()] };
         Self { actual, is_met, message, threshold, violations }
     }
 }
 
-/// What a gate says of what was found.
+/// Judges a gate.
 #[must_use]
-pub fn gate(rule: &Rule, found: &Found) -> GateResult {
-    let finding = weigh(&rule.evidence, found);
+pub fn judge_gate(rule: &Rule, observation: &Observation) -> GateResult {
+    let finding = judge(&rule.evidence, observation);
     GateResult {
         actual: finding.actual,
         gate_id: rule.id.clone(),
@@ -64,10 +65,10 @@ pub fn gate(rule: &Rule, found: &Found) -> GateResult {
     }
 }
 
-/// What a compliance check says of what was found.
+/// Judges a compliance check.
 #[must_use]
-pub fn compliance(rule: &Rule, found: &Found) -> ComplianceResult {
-    let finding = weigh(&rule.evidence, found);
+pub fn judge_compliance(rule: &Rule, observation: &Observation) -> ComplianceResult {
+    let finding = judge(&rule.evidence, observation);
     ComplianceResult {
         compliance_type: rule.id.clone(),
         passed: finding.is_met,
@@ -76,7 +77,7 @@ pub fn compliance(rule: &Rule, found: &Found) -> ComplianceResult {
     }
 }
 
-/// All results of one phase; it passes when nothing blocks.
+/// The results of one phase, which passes when no rule blocks.
 #[must_use]
 pub fn governed(gates: Vec<GateResult>, checks: Vec<ComplianceResult>) -> Governed {
     let statuses = gates.iter().map(|gate| gate.status);
@@ -93,19 +94,19 @@ const fn status(rule: &Rule, is_met: bool) -> GateStatus {
     }
 }
 
-fn weigh(evidence: &Evidence, found: &Found) -> Finding {
+fn judge(evidence: &Evidence, observation: &Observation) -> Finding {
     match evidence {
         Evidence::Metric { compare, pointer, threshold, .. } => {
             let wanted = Value::Number(threshold.clone());
-            match measured(pointer, found) {
+            match measured(pointer, observation) {
                 Ok(actual) => {
                     let is_met = holds(*compare, &actual, threshold);
-                    let word = match compare {
+                    let comparison = match compare {
                         Compare::AtLeast => "at least",
                         Compare::AtMost => "at most",
                         Compare::Equal => "exactly",
                     };
-                    let message = format!("{actual}, wanted {word} {threshold}");
+                    let message = format!("{actual}, expected {comparison} {threshold}");
                     Finding::new(is_met, wanted, Value::Number(actual), message)
                 }
                 Err(why) => Finding::new(false, wanted, Value::Null, why),
@@ -113,44 +114,46 @@ fn weigh(evidence: &Evidence, found: &Found) -> Finding {
         }
         Evidence::Tool { .. } => {
             let wanted = json!(0);
-            match found {
-                Found::Ended { exit_code: Some(0), .. } => {
-                    Finding::new(true, wanted, json!(0), "the program ended well")
+            match observation {
+                Observation::Exited { exit_code: Some(0), .. } => {
+                    Finding::new(true, wanted, json!(0), "the program succeeded")
                 }
-                Found::Ended { exit_code, .. } => {
-                    Finding::new(false, wanted, json!(exit_code), failed(found))
+                Observation::Exited { exit_code, .. } => {
+                    Finding::new(false, wanted, json!(exit_code), failed(observation))
                 }
-                Found::Files(_) | Found::Nothing(_) => {
-                    Finding::new(false, wanted, Value::Null, failed(found))
+                Observation::Files(_) | Observation::Unavailable(_) => {
+                    Finding::new(false, wanted, Value::Null, failed(observation))
                 }
             }
         }
-        Evidence::Validator { .. } => validated(found),
+        Evidence::Validator { .. } => validated(observation),
     }
 }
 
-/// Why there is no result of a program that ended well.
-fn failed(found: &Found) -> String {
-    match found {
-        Found::Ended { exit_code: Some(code), words, .. } => {
-            format!("the program ended with {code}: {words}")
+/// Why a program has no usable result.
+fn failed(observation: &Observation) -> String {
+    match observation {
+        Observation::Exited { exit_code: Some(code), output_tail, .. } => {
+            format!("the program exited with {code}: {output_tail}")
         }
-        Found::Ended { exit_code: None, words, .. } => format!("the program was ended: {words}"),
-        Found::Nothing(why) => format!("nothing was found: {why}"),
-        Found::Files(_) => "no program was started".to_owned(),
+        Observation::Exited { exit_code: None, output_tail, .. } => {
+            format!("a signal ended the program: {output_tail}")
+        }
+        Observation::Unavailable(why) => format!("there is no result: {why}"),
+        Observation::Files(_) => "no program was started".to_owned(),
     }
 }
 
-/// The number that a program has printed, or why there is none.
-fn measured(pointer: &str, found: &Found) -> Result<Number, String> {
-    // A program that failed has measured nothing, whatever it printed.
-    let Found::Ended { exit_code: Some(0), stdout, .. } = found else {
-        return Err(failed(found));
+/// The number that a program printed, or why there is none.
+fn measured(pointer: &str, observation: &Observation) -> Result<Number, String> {
+    // The output of a program that failed does not count.
+    let Observation::Exited { exit_code: Some(0), stdout, .. } = observation else {
+        return Err(failed(observation));
     };
     let printed = canon::parse(stdout.trim().as_bytes(), PRINTED_BYTES_MAX)
-        .map_err(|error| format!("what the program printed is not one JSON value: {error}"))?;
+        .map_err(|error| format!("the program's output is not one JSON value: {error}"))?;
     match printed.pointer(pointer) {
-        None => Err(format!("what the program printed has nothing at `{}`", cut(pointer))),
+        None => Err(format!("the program's output has no value at `{}`", shown(pointer))),
         Some(Value::Number(number)) => Ok(number.clone()),
         Some(
             other @ (Value::Null
@@ -159,8 +162,8 @@ fn measured(pointer: &str, found: &Found) -> Result<Number, String> {
             | Value::Array(_)
             | Value::Object(_)),
         ) => {
-            let shown = cut(&other.to_string());
-            Err(format!("what is at `{}` is not a number: {shown}", cut(pointer)))
+            let (pointer, value) = (shown(pointer), shown(&other.to_string()));
+            Err(format!("the value at `{pointer}` is not a number: {value}"))
         }
     }
 }
@@ -174,39 +177,40 @@ fn holds(compare: Compare, actual: &Number, threshold: &Number) -> bool {
     }
 }
 
-/// How two numbers stand to each other; `None` when that cannot be said.
+/// Compares two numbers; `None` if one cannot be represented.
 pub(crate) fn order(one: &Number, other: &Number) -> Option<Ordering> {
     match (one.as_i64(), other.as_i64()) {
         (Some(one), Some(other)) => Some(one.cmp(&other)),
-        // Whole numbers beyond 2^53 are not let in, so each is exact as a double.
+        // Integers beyond 2^53 are refused on input, so each is exact as a double.
         _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
     }
 }
 
-fn validated(found: &Found) -> Finding {
-    let looked = match found {
-        Found::Files(looked) => looked,
-        Found::Nothing(why) => {
-            let message = format!("no file was looked at: {why}");
+fn validated(observation: &Observation) -> Finding {
+    let findings = match observation {
+        Observation::Files(findings) => findings,
+        Observation::Unavailable(why) => {
+            let message = format!("no file was checked: {why}");
             return Finding::new(false, json!(0), Value::Null, message);
         }
-        Found::Ended { .. } => {
-            return Finding::new(false, json!(0), Value::Null, "no file was looked at");
+        Observation::Exited { .. } => {
+            return Finding::new(false, json!(0), Value::Null, "no file was checked");
         }
     };
-    let mut violations = looked.violations.clone();
-    if looked.untold > 0 {
-        violations.push(format!("and {} more", looked.untold));
+    let mut violations = findings.violations.clone();
+    if findings.omitted > 0 {
+        violations.push(format!("and {} more", findings.omitted));
     }
-    if looked.lacks {
-        violations.push("the patterns match no file, or only empty ones".to_owned());
+    if findings.lacks_file {
+        violations.push("the patterns match no file, or only empty files".to_owned());
     }
-    let told = u64::try_from(looked.violations.len()).unwrap_or(u64::MAX);
-    let count = told.saturating_add(looked.untold).saturating_add(u64::from(looked.lacks));
+    let listed = u64::try_from(findings.violations.len()).unwrap_or(u64::MAX);
+    let count =
+        listed.saturating_add(findings.omitted).saturating_add(u64::from(findings.lacks_file));
     let message = match violations.first() {
-        None => format!("{} files are as they should be", looked.files),
+        None => format!("{} files checked", findings.files),
         Some(first) if violations.len() == 1 => first.clone(),
-        Some(first) => format!("{first}; {count} faults in all"),
+        Some(first) => format!("{first}; {count} violations in all"),
     };
     let mut finding = Finding::new(violations.is_empty(), json!(0), json!(count), message);
     finding.violations = violations;

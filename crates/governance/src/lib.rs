@@ -1,26 +1,25 @@
-//! Reads the rules that the work of phases is measured by, composes those of all levels, and judges
-//! what was found.
+//! Parses governance rules, composes those of all levels, and judges the work of a phase by them.
 //!
-//! A level may only make a rule stricter than those before it: universal, organisation, project,
-//! loop. Whatever cannot be looked at is not met; nothing here passes by default.
+//! A later level may only make a rule stricter: universal, organisation, project, loop. A rule that
+//! cannot be observed is not met; nothing passes by default.
 //!
-//! Takes bytes and what was found, and never looks at anything itself.
+//! Takes bytes and observations, and does no IO.
 
 mod compose;
-mod error;
-mod inspect;
+
 mod judge;
 mod limits;
 mod load;
-mod stated;
+mod rule;
+mod validate;
 
 pub use compose::{Composed, compose};
-pub use error::GovernanceError;
-pub use inspect::{Content, Inspector, Looked};
-pub use judge::{Found, compliance, gate, governed};
+pub use judge::{Observation, governed, judge_compliance, judge_gate};
 pub use limits::{
-    ARGUMENTS_MAX, FILES_MAX, Flaw, PATTERN_CHARS_MAX, POINTER_BYTES_MAX, Part, TIMEOUT_MS,
-    TIMEOUT_MS_MAX, check, number,
+    ARGUMENTS_MAX, FILES_MAX, POINTER_BYTES_MAX, REGEX_CHARS_MAX, RuleError, RuleField, TIMEOUT_MS,
+    TIMEOUT_MS_MAX, check_evidence, exact_number,
 };
 pub use load::{FILE_BYTES_MAX, GovernanceFile};
-pub use stated::{Kind, Place, Stated, level_name, on_failure_name};
+pub use rule::{LocatedRule, RuleKind, level_name, on_failure_name};
+pub use validate::{Content, FileFindings, FileValidator};
+pub use windlass_text::FileError;

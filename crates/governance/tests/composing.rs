@@ -7,18 +7,20 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use windlass_governance::{
-    Composed, Content, Found, GovernanceError, Inspector, Kind, Place, Stated, compose, gate,
+    Composed, Content, FileError, FileValidator, LocatedRule, Observation, RuleKind, compose,
+    judge_gate,
 };
 use windlass_kernel::Code;
 use windlass_kernel::run::GateStatus;
 use windlass_kernel::run::plan::{Compare, Evidence, Level, OnFailure, Rule};
+use windlass_text::Location;
 
 const LEVELS: [Level; 4] = [Level::Universal, Level::Organisation, Level::Project, Level::Loop];
 
-fn stated(level: Level, on_failure: OnFailure, phases: &[&str], evidence: Evidence) -> Stated {
-    Stated {
-        kind: Kind::Gate,
-        place: Place { file: format!("{level:?}.toml"), line: 3, column: 6 },
+fn stated(level: Level, on_failure: OnFailure, phases: &[&str], evidence: Evidence) -> LocatedRule {
+    LocatedRule {
+        kind: RuleKind::Gate,
+        location: Location { file: format!("{level:?}.toml"), line: 3, column: 6 },
         rule: Rule {
             evidence,
             id: "r".to_owned(),
@@ -50,7 +52,7 @@ fn files(
     }
 }
 
-fn two(first: Evidence, second: Evidence) -> Result<Composed, GovernanceError> {
+fn two(first: Evidence, second: Evidence) -> Result<Composed, FileError> {
     let block = OnFailure::Block;
     compose([
         stated(Level::Project, block, &["b"], second),
@@ -70,7 +72,7 @@ fn the_stricter_wins() {
     assert_eq!(rule.evidence, metric(Compare::AtLeast, 90));
     assert_eq!((rule.level, rule.on_failure), (Level::Universal, OnFailure::Block));
     assert_eq!((rule.phases.join(" "), rule.remediation.as_str()), ("a b c".to_owned(), "Loop"));
-    let origins = composed.origins.get(&(Kind::Gate, "r".to_owned())).unwrap();
+    let origins = composed.origins.get(&(RuleKind::Gate, "r".to_owned())).unwrap();
     let levels: Vec<Level> = origins.iter().map(|one| one.rule.level).collect();
     assert_eq!(levels, [Level::Universal, Level::Project, Level::Loop]);
     // All phases, once one level says so.
@@ -101,29 +103,29 @@ fn looser_and_contradicting_rules_are_refused_with_both_places() {
     for (first, second, what) in [
         (metric(Compare::AtLeast, 80), metric(Compare::AtLeast, 79), "looser: 79 instead of 80"),
         (metric(Compare::AtMost, 80), metric(Compare::AtMost, 81), "looser: 81 instead of 80"),
-        (metric(Compare::Equal, 1), metric(Compare::Equal, 2), "another threshold"),
-        (metric(Compare::AtLeast, 1), metric(Compare::AtMost, 1), "another comparison"),
+        (metric(Compare::Equal, 1), metric(Compare::Equal, 2), "the threshold differs"),
+        (metric(Compare::AtLeast, 1), metric(Compare::AtMost, 1), "the comparison differs"),
         (
             metric(Compare::AtLeast, 1),
             other_pointer(metric(Compare::AtLeast, 1)),
-            "another pointer",
+            "the pointer differs",
         ),
-        (metric(Compare::AtLeast, 1), tool("m"), "another kind of evidence"),
-        (tool("m"), tool("n"), "another command"),
+        (metric(Compare::AtLeast, 1), tool("m"), "the kind of evidence differs"),
+        (tool("m"), tool("n"), "the command differs"),
         (
             files(&["a"], Some("x"), None, None),
             files(&["a", "b"], Some("x"), None, None),
-            "other files",
+            "the files differ",
         ),
         (
             files(&["a"], Some("x"), None, None),
             files(&["a"], Some("y"), None, None),
-            "another `require`",
+            "`require` differs",
         ),
         (
             files(&["a"], None, Some("x"), None),
             files(&["a"], None, Some("y"), None),
-            "another `forbid`",
+            "`forbid` differs",
         ),
         (files(&["a"], None, None, Some(5)), files(&["a"], None, None, Some(6)), "looser: 6 bytes"),
     ] {
@@ -131,21 +133,21 @@ fn looser_and_contradicting_rules_are_refused_with_both_places() {
         assert!(error.message.contains(what), "{error}");
         assert_eq!(error.code(), Code::GovernanceInvalid);
         assert!(error.to_string().starts_with("Project.toml:3:6: the gate rule `r` "), "{error}");
-        assert!(error.message.ends_with("; it stands at Universal.toml:3:6"), "{error}");
+        assert!(error.message.ends_with("; the other is at Universal.toml:3:6"), "{error}");
     }
     let warns = compose([
         stated(Level::Universal, OnFailure::Block, &[], metric(Compare::AtLeast, 1)),
         stated(Level::Loop, OnFailure::Warn, &[], metric(Compare::AtLeast, 2)),
     ]);
-    assert!(warns.unwrap_err().message.contains("only warns where it blocked"));
+    assert!(warns.unwrap_err().message.contains("only warns where an earlier level blocks"));
     let twice = compose([
         stated(Level::Project, OnFailure::Block, &[], metric(Compare::AtLeast, 1)),
         stated(Level::Project, OnFailure::Block, &[], metric(Compare::AtLeast, 1)),
     ]);
-    assert!(twice.unwrap_err().message.contains("laid down twice at the level `project`"));
+    assert!(twice.unwrap_err().message.contains("defined twice at the level `project`"));
     // Gates and compliance checks have names of their own.
     let mut other = stated(Level::Project, OnFailure::Warn, &[], tool("t"));
-    other.kind = Kind::Compliance;
+    other.kind = RuleKind::Compliance;
     let both = compose([stated(Level::Project, OnFailure::Warn, &[], tool("u")), other]).unwrap();
     assert_eq!((both.governance.gates.len(), both.governance.compliance.len()), (1, 1));
 }
@@ -169,7 +171,7 @@ fn evidence() -> impl Strategy<Value = Evidence> {
     ]
 }
 
-fn levels() -> impl Strategy<Value = Vec<Stated>> {
+fn levels() -> impl Strategy<Value = Vec<LocatedRule>> {
     let one = (
         select(vec![OnFailure::Warn, OnFailure::Block]),
         subsequence(vec!["a", "b", "c"], 0..=3),
@@ -186,9 +188,13 @@ fn levels() -> impl Strategy<Value = Vec<Stated>> {
 }
 
 /// Everything that one of these rules could find, as small as it can be.
-fn findings(evidence: &Evidence) -> Vec<Found> {
-    let ended = |stdout: String| Found::Ended { exit_code: Some(0), stdout, words: String::new() };
-    let mut all: Vec<Found> = (-1..8).map(|n| ended(format!("{{\"n\": {n}}}"))).collect();
+fn findings(evidence: &Evidence) -> Vec<Observation> {
+    let ended = |stdout: String| Observation::Exited {
+        exit_code: Some(0),
+        stdout,
+        output_tail: String::new(),
+    };
+    let mut all: Vec<Observation> = (-1..8).map(|n| ended(format!("{{\"n\": {n}}}"))).collect();
     for texts in [
         &[][..],
         &[""],
@@ -200,18 +206,18 @@ fn findings(evidence: &Evidence) -> Vec<Found> {
         &["xxxxxxx"],
         &["\"xy\"", "x"],
     ] {
-        if let Some(mut inspector) = Inspector::of(evidence).unwrap() {
+        if let Some(mut validator) = FileValidator::new(evidence).unwrap() {
             for text in texts {
-                inspector.look("f", text.len() as u64, Content::Bytes(text.as_bytes()));
+                validator.check("f", text.len() as u64, Content::Bytes(text.as_bytes()));
             }
-            all.push(inspector.found());
+            all.push(validator.finish());
         }
     }
     all
 }
 
-fn is_met(rule: &Rule, found: &Found) -> bool {
-    gate(rule, found).status == GateStatus::Passed
+fn is_met(rule: &Rule, found: &Observation) -> bool {
+    judge_gate(rule, found).status == GateStatus::Passed
 }
 
 proptest! {
@@ -245,8 +251,8 @@ proptest! {
     fn restating_the_composed_rule_changes_nothing(all in levels()) {
         let Ok(composed) = compose(all.clone()) else { return Ok(()) };
         let rule = composed.governance.gates.first().unwrap().clone();
-        let below: Vec<Stated> = all.into_iter().filter(|one| one.rule.level != Level::Loop).collect();
-        let top = Stated { rule: Rule { level: Level::Loop, ..rule.clone() }, ..stated(Level::Loop, OnFailure::Warn, &[], rule.evidence.clone()) };
+        let below: Vec<LocatedRule> = all.into_iter().filter(|one| one.rule.level != Level::Loop).collect();
+        let top = LocatedRule { rule: Rule { level: Level::Loop, ..rule.clone() }, ..stated(Level::Loop, OnFailure::Warn, &[], rule.evidence.clone()) };
         let again = compose(below.into_iter().chain([top])).unwrap();
         prop_assert_eq!(&again.governance.gates.first().unwrap().evidence, &rule.evidence);
     }

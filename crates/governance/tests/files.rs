@@ -1,6 +1,6 @@
 //! Governance files: what they say is read, and everything else is refused at its place.
 
-use windlass_governance::{FILE_BYTES_MAX, GovernanceFile, Kind};
+use windlass_governance::{FILE_BYTES_MAX, GovernanceFile, RuleKind};
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::{Compare, Evidence, Level, OnFailure};
 
@@ -37,11 +37,11 @@ fn a_good_file_is_read_in_its_order() {
     let file = GovernanceFile::parse("policy/governance/o.toml", GOOD.as_bytes()).unwrap();
     assert_eq!(file.level, Level::Organisation);
     let rules: Vec<_> =
-        file.rules.iter().map(|one| (one.kind, one.rule.id.as_str(), one.place.line)).collect();
+        file.rules.iter().map(|one| (one.kind, one.rule.id.as_str(), one.location.line)).collect();
     let expected = vec![
-        (Kind::Gate, "coverage", 5),
-        (Kind::Gate, "lint", 12),
-        (Kind::Compliance, "licence", 18),
+        (RuleKind::Gate, "coverage", 5),
+        (RuleKind::Gate, "lint", 12),
+        (RuleKind::Compliance, "licence", 18),
     ];
     assert_eq!(rules, expected);
     let first = &file.rules.first().unwrap().rule;
@@ -79,10 +79,10 @@ fn whatever_is_not_said_rightly_is_refused_at_its_place() {
         (with("level = \"project\"", ""), 1, "missing field `level`"),
         (with("\"project\"", "\"loop\""), 1, "unknown variant `loop`"),
         (with("\"project\"", "\"planet\""), 1, "unknown variant `planet`"),
-        (with("id = \"g\"", "id = \"G 1\""), 3, "is not the id of a rule"),
+        (with("id = \"g\"", "id = \"G 1\""), 3, "cannot be the id of a rule"),
         (with("id = \"g\"", "id = \"g\"\nidd = 1"), 4, "unknown field `idd`"),
         (with("[\"a\"]", "[\"a\", \"a\"]"), 4, "twice"),
-        (with("[\"a\"]", "[\"A\"]"), 4, "is not the id of a phase"),
+        (with("[\"a\"]", "[\"A\"]"), 4, "cannot be the id of a phase"),
         (with("\"block\"", "\"ignore\""), 5, "unknown variant `ignore`"),
         (with("on_failure = \"block\"", ""), 2, "missing field `on_failure`"),
         (with("mend it", " "), 6, "`remediation` must be one line"),
@@ -107,17 +107,17 @@ fn whatever_is_not_said_rightly_is_refused_at_its_place() {
         (with("\"/n\"", "\"n\""), 7, "is not a JSON pointer"),
         (with("\"/n\"", "\"/~2\""), 7, "is not a JSON pointer"),
         (validator("files = [], json = true"), 7, "1 to 100 patterns"),
-        (validator("files = [\"a\"]"), 7, "says nothing about its files"),
+        (validator("files = [\"a\"]"), 7, "does not check anything"),
         (validator("files = [\"../a\"], json = true"), 7, "does not stay inside"),
         (validator("files = [\"/a\"], json = true"), 7, "does not stay inside"),
-        (validator("files = [\"a\", \"[\"], json = true"), 7, "unclosed character class"),
+        (validator("files = [\"a\", \"[\"], json = true"), 7, "a `[` is never closed"),
         (validator("files = [\"a\"], bytes_max = 0"), 7, "`bytes_max` must be"),
         (validator("files = [\"a\"], forbid = '('"), 7, "unclosed group"),
         (validator("files = [\"a\"], forbid = ''"), 7, "1 to 1000 characters"),
         (validator("files = [\"a\"], forbid = '(?=x)'"), 7, "look-around"),
         (validator("files = [\"a\"], forbid = '((a{200}){200}){200}'"), 7, "it is too large"),
         (validator(&long), 7, "1 to 1000 characters"),
-        (validator("files = [\"a\"], require = 'x*'"), 7, "matches even where there is nothing"),
+        (validator("files = [\"a\"], require = 'x*'"), 7, "matches even an empty file"),
         (
             with(
                 METRIC,
@@ -126,7 +126,7 @@ fn whatever_is_not_said_rightly_is_refused_at_its_place() {
                 ),
             ),
             9,
-            "is there twice, first in line 3",
+            "appears twice, first in line 3",
         ),
         ("not toml".to_owned(), 1, ""),
     ];
@@ -135,9 +135,12 @@ fn whatever_is_not_said_rightly_is_refused_at_its_place() {
             panic!("this is read: {text}");
         };
         assert_eq!(error.code(), Code::GovernanceInvalid, "{text}");
-        assert_eq!(error.place.line, line, "{error}\n{text}");
+        assert_eq!(error.location.line, line, "{error}\n{text}");
         assert!(error.message.contains(message), "{error}\n{text}");
-        assert!(!error.message.contains('\n') && !error.hint.is_empty(), "{error}");
+        assert!(
+            !error.message.contains('\n') && !error.hint.as_ref().is_none_or(String::is_empty),
+            "{error}"
+        );
         assert!(error.to_string().starts_with("g.toml:"), "{error}");
     }
     assert!(GovernanceFile::parse("g.toml", with("id", "id").as_bytes()).is_ok());
@@ -146,7 +149,7 @@ fn whatever_is_not_said_rightly_is_refused_at_its_place() {
 #[test]
 fn bytes_that_are_no_file_are_refused() {
     let error = GovernanceFile::parse("g.toml", b"level = \"project\"\n#\xff").unwrap_err();
-    assert_eq!((error.place.line, error.place.column), (2, 2));
+    assert_eq!((error.location.line, error.location.column), (2, 2));
     let error = GovernanceFile::parse("g.toml", &vec![b'\n'; FILE_BYTES_MAX + 1]).unwrap_err();
     assert_eq!(error.code(), Code::DocSizeExceeded);
     // An empty level has no rules, which is no fault.

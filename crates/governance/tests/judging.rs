@@ -4,7 +4,9 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use windlass_governance::{Content, Found, Inspector, compliance, gate, governed};
+use windlass_governance::{
+    Content, FileValidator, Observation, governed, judge_compliance, judge_gate,
+};
 use windlass_kernel::run::GateStatus;
 use windlass_kernel::run::plan::{Compare, Evidence, Level, OnFailure, Rule};
 
@@ -33,18 +35,18 @@ fn tool() -> Evidence {
     Evidence::Tool { argv: vec!["t".to_owned()], timeout_ms: 1 }
 }
 
-fn ended(exit_code: Option<i64>, stdout: &str) -> Found {
-    Found::Ended { exit_code, stdout: stdout.to_owned(), words: "said so".to_owned() }
+fn ended(exit_code: Option<i64>, stdout: &str) -> Observation {
+    Observation::Exited { exit_code, stdout: stdout.to_owned(), output_tail: "said so".to_owned() }
 }
 
 /// Whether both kinds say that it is met; they never differ.
-fn is_met(evidence: &Evidence, found: &Found) -> bool {
+fn is_met(evidence: &Evidence, found: &Observation) -> bool {
     let mut met = None;
     for (on_failure, not_met) in
         [(OnFailure::Block, GateStatus::Blocked), (OnFailure::Warn, GateStatus::Warned)]
     {
         let rule = rule(evidence.clone(), on_failure);
-        let (gate, check) = (gate(&rule, found), compliance(&rule, found));
+        let (gate, check) = (judge_gate(&rule, found), judge_compliance(&rule, found));
         let passed = gate.status == GateStatus::Passed;
         assert!(passed || gate.status == not_met);
         assert_eq!((check.status, check.passed), (gate.status, passed));
@@ -87,14 +89,14 @@ fn a_metric_is_met_only_by_its_number() {
         assert!(!is_met(&at_least, &ended(Some(1), stdout)));
         assert!(!is_met(&at_least, &ended(None, stdout)));
     }
-    assert!(!is_met(&at_least, &Found::Nothing("it took too long".to_owned())));
-    assert!(!is_met(&at_least, &Found::Files(windlass_governance::Looked::default())));
+    assert!(!is_met(&at_least, &Observation::Unavailable("it took too long".to_owned())));
+    assert!(!is_met(&at_least, &Observation::Files(windlass_governance::FileFindings::default())));
     let big = format!(r#"{{"a": [80], "b": "{}"}}"#, "x".repeat(1 << 20));
     assert!(!is_met(&at_least, &ended(Some(0), &big)));
 
-    let result = gate(&rule(at_least, OnFailure::Block), &ended(Some(0), r#"{"a": [12]}"#));
+    let result = judge_gate(&rule(at_least, OnFailure::Block), &ended(Some(0), r#"{"a": [12]}"#));
     assert_eq!((result.actual, result.threshold), (json!(12), json!(80)));
-    assert_eq!(result.message, "12, wanted at least 80");
+    assert_eq!(result.message, "12, expected at least 80");
 }
 
 #[test]
@@ -104,14 +106,14 @@ fn a_tool_is_met_only_by_its_exit() {
         ended(Some(1), ""),
         ended(Some(-1), ""),
         ended(None, ""),
-        Found::Nothing("it cannot be started".to_owned()),
-        Found::Files(windlass_governance::Looked::default()),
+        Observation::Unavailable("it cannot be started".to_owned()),
+        Observation::Files(windlass_governance::FileFindings::default()),
     ] {
         assert!(!is_met(&tool(), &found), "{found:?}");
     }
-    let result = gate(&rule(tool(), OnFailure::Warn), &ended(Some(3), ""));
+    let result = judge_gate(&rule(tool(), OnFailure::Warn), &ended(Some(3), ""));
     assert_eq!((result.actual, result.threshold), (json!(3), json!(0)));
-    assert_eq!(result.message, "the program ended with 3: said so");
+    assert_eq!(result.message, "the program exited with 3: said so");
 }
 
 /// A validator of `*.txt` with what is given.
@@ -133,13 +135,14 @@ fn validator(
 /// Files by their paths.
 type Files<'a> = &'a [(&'a str, &'a [u8])];
 
-fn looked(evidence: &Evidence, files: Files<'_>) -> Found {
-    let mut inspector = Inspector::of(evidence).unwrap().unwrap();
-    for (path, bytes) in files.iter().filter(|(path, _)| inspector.wants(path)).collect::<Vec<_>>()
+fn looked(evidence: &Evidence, files: Files<'_>) -> Observation {
+    let mut inspector = FileValidator::new(evidence).unwrap().unwrap();
+    for (path, bytes) in
+        files.iter().filter(|(path, _)| inspector.matches(path)).collect::<Vec<_>>()
     {
-        inspector.look(path, bytes.len() as u64, Content::Bytes(bytes));
+        inspector.check(path, bytes.len() as u64, Content::Bytes(bytes));
     }
-    inspector.found()
+    inspector.finish()
 }
 
 #[test]
@@ -173,7 +176,7 @@ fn a_validator_is_met_by_files_that_are_as_it_says() {
         assert_eq!(is_met(evidence, &looked(evidence, files)), met, "{evidence:?} {files:?}");
     }
     for evidence in [&require, &forbid, &json, &small] {
-        assert!(!is_met(evidence, &Found::Nothing("no".to_owned())));
+        assert!(!is_met(evidence, &Observation::Unavailable("no".to_owned())));
         assert!(!is_met(evidence, &ended(Some(0), "")));
     }
 }
@@ -186,35 +189,37 @@ fn what_could_not_be_read_is_not_met() {
         validator(None, None, true, None),
         validator(None, None, false, Some(9)),
     ] {
-        let mut inspector = Inspector::of(&evidence).unwrap().unwrap();
-        inspector.look("a.txt", 3, Content::Unread("it leads outside"));
-        let found = inspector.found();
+        let mut inspector = FileValidator::new(&evidence).unwrap().unwrap();
+        inspector.check("a.txt", 3, Content::Unreadable("it leads outside"));
+        let found = inspector.finish();
         assert!(!is_met(&evidence, &found));
-        let told = compliance(&rule(evidence, OnFailure::Block), &found).violations;
-        assert_eq!(told.first().unwrap(), "`a.txt` was not looked at: it leads outside");
+        let told = judge_compliance(&rule(evidence, OnFailure::Block), &found).violations;
+        assert_eq!(told.first().unwrap(), "`a.txt` could not be checked: it leads outside");
     }
     let forbid = validator(None, Some("bad"), false, None);
-    let mut inspector = Inspector::of(&forbid).unwrap().unwrap();
-    inspector.fault("a folder cannot be read");
-    assert!(!is_met(&forbid, &inspector.found()));
+    let mut inspector = FileValidator::new(&forbid).unwrap().unwrap();
+    inspector.add_violation("a folder cannot be read");
+    assert!(!is_met(&forbid, &inspector.finish()));
 }
 
 #[test]
 fn violations_name_their_line_and_are_limited() {
     let forbid = validator(None, Some("^<{7} "), false, None);
     let text: &[u8] = b"a\n<<<<<<< ours\n";
-    let told =
-        compliance(&rule(forbid.clone(), OnFailure::Block), &looked(&forbid, &[("a.txt", text)]));
-    assert_eq!(told.violations, ["`a.txt` has in line 2 what is forbidden"]);
-    let mut inspector = Inspector::of(&forbid).unwrap().unwrap();
+    let told = judge_compliance(
+        &rule(forbid.clone(), OnFailure::Block),
+        &looked(&forbid, &[("a.txt", text)]),
+    );
+    assert_eq!(told.violations, ["`a.txt` has forbidden text in line 2"]);
+    let mut inspector = FileValidator::new(&forbid).unwrap().unwrap();
     for at in 0..1000 {
-        inspector.look(&format!("{at}{}\u{1b}.txt", "x".repeat(1000)), 14, Content::Bytes(text));
+        inspector.check(&format!("{at}{}\u{1b}.txt", "x".repeat(1000)), 14, Content::Bytes(text));
     }
-    let found = inspector.found();
-    let told = compliance(&rule(forbid.clone(), OnFailure::Block), &found).violations;
+    let found = inspector.finish();
+    let told = judge_compliance(&rule(forbid.clone(), OnFailure::Block), &found).violations;
     assert_eq!((told.len(), told.last().unwrap().as_str()), (51, "and 950 more"));
     assert!(told.iter().all(|line| line.chars().count() < 400 && !line.contains('\u{1b}')));
-    assert_eq!(gate(&rule(forbid, OnFailure::Block), &found).actual, json!(1000));
+    assert_eq!(judge_gate(&rule(forbid, OnFailure::Block), &found).actual, json!(1000));
 }
 
 fn number() -> impl Strategy<Value = serde_json::Number> {

@@ -4,37 +4,37 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 use windlass_kernel::Digest;
+use windlass_text::yaml::{Node, Value};
 
-use crate::error::{Fault, FileKind, LoopError, Problem};
+use crate::error::{Diagnostic, FileKind, LoopError, Problem};
 use crate::file::named_as_file;
-use crate::parts::shape::{self, Fields};
+use crate::markdown::MarkdownFile;
+use crate::parts::fields::{self, Fields};
 use crate::parts::{number, text};
-use crate::source::Source;
-use crate::yaml::{Node, Value};
 
 /// The longest description, in characters.
 const DESCRIPTION_CHARS_MAX: usize = 20_000;
 
-/// An agent file, read and checked.
+/// A checked agent file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentFile {
-    /// What it is for.
+    /// What the agent is for.
     pub description: String,
     /// The digest of the file's bytes.
     pub digest: Digest,
-    /// The tools that it may not use.
+    /// The tools that the agent may not use.
     pub disallowed_tools: Vec<String>,
     /// The model, as the file names it.
     pub model: Option<String>,
-    /// What else the format knows, as it stands in the file: `background`, `color`, `effort`,
+    /// The other keys of the format, as they stand in the file: `background`, `color`, `effort`,
     /// `hooks`, `initialPrompt`, `isolation`, `maxTurns`, `mcpServers`, `memory`,
     /// `permissionMode`, `skills`.
     pub more: BTreeMap<String, Json>,
-    /// Its name, which is the file's without `.md`.
+    /// The agent's name: the file's name without `.md`.
     pub name: String,
-    /// What it is told: the text below the frontmatter.
+    /// The prompt: the text below the frontmatter.
     pub prompt: String,
-    /// The tools that it may use; all of its runner's when absent.
+    /// The tools that the agent may use; all of its runner's when absent.
     pub tools: Option<Vec<String>>,
 }
 
@@ -58,35 +58,35 @@ const KEYS: [&str; 16] = [
 ];
 
 impl AgentFile {
-    /// Reads the bytes of the file that is named `file_name`.
+    /// Parses the file at `path`.
     ///
     /// # Errors
     ///
-    /// The first thing that is wrong, at its place.
-    pub fn parse(file_name: &str, bytes: &[u8]) -> Result<Self, LoopError> {
-        let source = Source { file: file_name, bytes, kind: FileKind::Agent };
-        read(&source).map_err(|fault| source.locate(fault))
+    /// [`LoopError`] with the first problem.
+    pub fn parse(path: &str, bytes: &[u8]) -> Result<Self, LoopError> {
+        let file = MarkdownFile { path, bytes, kind: FileKind::Agent };
+        read(&file).map_err(|diagnostic| file.locate(diagnostic))
     }
 }
 
-fn read(source: &Source<'_>) -> Result<AgentFile, Fault> {
-    let parts = source.parts()?;
-    let fields = Fields::of(&parts.front, "frontmatter", "an agent", &KEYS)?;
-    let name = named_as_file(fields.need("name")?, "name", source)?;
-    let description = fields.need("description")?;
+fn read(file: &MarkdownFile<'_>) -> Result<AgentFile, Diagnostic> {
+    let document = file.parse()?;
+    let fields = Fields::new(&document.frontmatter, "frontmatter", "an agent", &KEYS)?;
+    let name = named_as_file(fields.required("name")?, "name", file)?;
+    let description = fields.required("description")?;
     let description = text::prose(description, "description", DESCRIPTION_CHARS_MAX)?;
     let model = fields.get("model").map(|node| text::line(node, "model")).transpose()?;
     let tools = fields.get("tools").map(|node| names(node, "tools")).transpose()?;
     let disallowed = fields.get("disallowedTools").map(|node| names(node, "disallowedTools"));
     let disallowed_tools = disallowed.transpose()?.unwrap_or_default();
     let more = more(&fields)?;
-    let prompt = parts.body.trim();
+    let prompt = document.body.trim();
     if prompt.is_empty() {
-        return Err(Problem::NoPrompt.at(parts.body_at));
+        return Err(Problem::NoPrompt.at(document.body_position));
     }
     Ok(AgentFile {
         description,
-        digest: Digest::of(source.bytes),
+        digest: Digest::of(file.bytes),
         disallowed_tools,
         model,
         more,
@@ -96,8 +96,8 @@ fn read(source: &Source<'_>) -> Result<AgentFile, Fault> {
     })
 }
 
-/// The keys that only some runners look at: their types are checked, their values are kept.
-fn more(fields: &Fields<'_>) -> Result<BTreeMap<String, Json>, Fault> {
+/// The keys that only some runners use: their types are checked, their values are kept.
+fn more(fields: &Fields<'_>) -> Result<BTreeMap<String, Json>, Diagnostic> {
     let mut more = BTreeMap::new();
     for key in KEYS {
         let Some(node) = fields.get(key) else { continue };
@@ -107,17 +107,17 @@ fn more(fields: &Fields<'_>) -> Result<BTreeMap<String, Json>, Fault> {
                 number::whole(node, key, 1, number::SAFE_MAX)?;
             }
             "background" => {
-                shape::boolean(node, key)?;
+                fields::boolean(node, key)?;
             }
             "skills" => {
                 more.insert(key.to_owned(), Json::from(names(node, key)?));
                 continue;
             }
             "hooks" => {
-                shape::map(node, key)?;
+                fields::map(node, key)?;
             }
             "mcpServers" if matches!(node.value, Value::Map(_) | Value::List(_)) => {}
-            "mcpServers" => return Err(shape::wrong(node, key, "a list or a mapping")),
+            "mcpServers" => return Err(fields::wrong(node, key, "a list or a mapping")),
             "effort" if matches!(node.value, Value::Number(_)) => {
                 number::whole(node, key, 1, number::SAFE_MAX)?;
             }
@@ -131,23 +131,23 @@ fn more(fields: &Fields<'_>) -> Result<BTreeMap<String, Json>, Fault> {
             "isolation" => one_of(node, key, &["worktree"])?,
             _ => drop(text::line(node, key)?),
         }
-        more.insert(key.to_owned(), shape::json(node)?);
+        more.insert(key.to_owned(), fields::json(node)?);
     }
     Ok(more)
 }
 
-fn one_of(node: &Node, key: &'static str, words: &[&str]) -> Result<(), Fault> {
+fn one_of(node: &Node, key: &'static str, words: &[&str]) -> Result<(), Diagnostic> {
     let words: Vec<(&str, ())> = words.iter().map(|word| (*word, ())).collect();
-    shape::choice(node, key, &words)
+    fields::choice(node, key, &words)
 }
 
-/// Names in a list, or in one text with commas between them; those in parentheses do not part.
-fn names(node: &Node, key: &str) -> Result<Vec<String>, Fault> {
+/// Names in a list, or in one text separated by commas; a comma in parentheses does not separate.
+fn names(node: &Node, key: &str) -> Result<Vec<String>, Diagnostic> {
     if let Value::List(items) = &node.value {
         return items.iter().map(|item| text::line(item, key)).collect();
     }
     let Value::Text(_) = node.value else {
-        return Err(shape::wrong(node, key, "text or a list"));
+        return Err(fields::wrong(node, key, "text or a list"));
     };
     let line = text::prose(node, key, DESCRIPTION_CHARS_MAX)?;
     let mut names = vec![String::new()];
@@ -165,7 +165,7 @@ fn names(node: &Node, key: &str) -> Result<Vec<String>, Fault> {
     }
     let names: Vec<String> = names.iter().map(|name| name.trim().to_owned()).collect();
     if names.iter().any(String::is_empty) {
-        return Err(Problem::Empty(key.to_owned()).at(node.at));
+        return Err(Problem::Empty(key.to_owned()).at(node.position));
     }
     Ok(names)
 }

@@ -1,28 +1,29 @@
-//! What is wrong with a file, and where.
+//! Why a file is refused, and where.
 
 use thiserror::Error;
 use windlass_kernel::Code;
+use windlass_text::yaml::{YamlError, YamlProblem};
+use windlass_text::{DecodeError, DecodeProblem, Location, Position, printable};
 
-use crate::near;
+/// A problem at a position; the file is added by [`crate::markdown::MarkdownFile::locate`].
+#[derive(Debug)]
+pub struct Diagnostic(Box<(Position, Problem)>);
 
-/// A place in a file: line and column count from 1, columns in characters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    pub line: usize,
-    pub column: usize,
+impl Diagnostic {
+    pub fn into_parts(self) -> (Position, Problem) {
+        *self.0
+    }
 }
 
-/// A problem at its place; the file is added on the way out.
-#[derive(Debug)]
-pub struct Fault(Box<(Place, Problem)>);
-
-impl Fault {
-    pub fn place(&self) -> Place {
-        self.0.0
+impl From<YamlError> for Diagnostic {
+    fn from(error: YamlError) -> Self {
+        Problem::Yaml(error.problem).at(error.position)
     }
+}
 
-    pub fn into_parts(self) -> (Place, Problem) {
-        *self.0
+impl From<DecodeError> for Diagnostic {
+    fn from(error: DecodeError) -> Self {
+        Problem::NotText(error.problem).at(error.position)
     }
 }
 
@@ -35,14 +36,10 @@ pub enum FileKind {
 
 /// Why a loop file or an agent file cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("{file}:{line}:{column}: {problem}")]
+#[error("{location}: {problem}")]
 pub struct LoopError {
-    /// The file, as it was named.
-    pub file: String,
-    /// The line, from 1.
-    pub line: usize,
-    /// The column, from 1, in characters.
-    pub column: usize,
+    /// Where.
+    pub location: Location,
     /// The line's text; control characters are replaced and a long line is cut.
     pub snippet: String,
     pub(crate) kind: FileKind,
@@ -59,155 +56,131 @@ impl LoopError {
         }
     }
 
-    /// What is wrong, without the place.
+    /// The problem, without the location.
     #[must_use]
     pub fn message(&self) -> String {
         self.problem.to_string()
     }
 
-    /// What would be right.
+    /// How to fix it.
     #[must_use]
     pub fn hint(&self) -> String {
         self.problem.hint().into_owned()
     }
 }
 
-/// What is wrong. User input in it has gone through [`shown`].
+/// Why a file is refused. User input in it has gone through [`shown`].
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum Problem {
-    #[error("the file has {bytes} bytes, more than {max}")]
-    TooLarge { bytes: usize, max: usize },
-    #[error("the file is not UTF-8")]
-    NotUtf8,
-    #[error("the file holds a NUL character")]
-    Nul,
-    #[error("a carriage return stands alone")]
+    #[error(transparent)]
+    NotText(DecodeProblem),
+    #[error("a line ends with a carriage return alone")]
     LoneReturn,
-    #[error("the file does not start with a frontmatter")]
+    #[error("the file does not start with frontmatter")]
     NoFrontmatter,
     #[error("the frontmatter is not closed")]
     NotClosed,
-    #[error("this is not YAML: {0}")]
-    NotYaml(String),
-    #[error("a tab is used as indentation")]
-    Tab,
-    #[error("YAML anchors are refused")]
-    Anchor,
-    #[error("YAML aliases are refused")]
-    Alias,
-    #[error("YAML tags are refused")]
-    Tag,
-    #[error("YAML merge keys are refused")]
-    MergeKey,
-    #[error("the frontmatter has a second document")]
-    SecondDocument,
-    #[error("values are nested deeper than {0}")]
-    TooDeep(usize),
-    #[error("a key must be text")]
-    KeyNotText,
-    #[error("`{0}` is read as text by some and as {1} by others")]
-    Doubtful(String, &'static str),
-    #[error("the key `{key}` is there twice, first in line {first}")]
-    DuplicateKey { key: String, first: usize },
+    #[error(transparent)]
+    Yaml(YamlProblem),
 
     #[error("{what} has no key `{key}`")]
-    UnknownKey { what: &'static str, key: String, near: Option<String>, known: String },
+    UnknownKey { what: &'static str, key: String, suggestion: Option<String>, known: String },
     #[error("{what} needs the key `{key}`")]
     MissingKey { what: &'static str, key: &'static str },
     #[error("`{key}` must be {expected}, not {found}")]
     WrongType { key: String, expected: &'static str, found: &'static str },
     #[error("`{key}` must be one of {allowed}, not `{found}`")]
-    NotOneOf { key: &'static str, allowed: String, found: String, near: Option<String> },
+    NotOneOf { key: &'static str, allowed: String, found: String, suggestion: Option<String> },
     #[error("`{key}` must be {range}, not `{found}`")]
     OutOfRange { key: &'static str, range: String, found: String },
     #[error("`{key}` must be a whole number, not `{found}`")]
     NotWhole { key: &'static str, found: String },
-    #[error("`{key}` has more than {most} decimals: `{found}`")]
-    Decimals { key: &'static str, most: u32, found: String },
+    #[error("`{key}` has more than {max} decimal places: `{found}`")]
+    Decimals { key: &'static str, max: u32, found: String },
     #[error("the number `{0}` is too large to be recorded exactly")]
     UnsafeNumber(String),
     #[error("`{0}` is empty")]
     Empty(String),
-    #[error("`{key}` has more than {most} characters")]
-    TooLong { key: String, most: usize },
-    #[error("`{0}` holds a control character")]
+    #[error("`{key}` has more than {max} characters")]
+    TooLong { key: String, max: usize },
+    #[error("`{0}` contains a control character")]
     Control(String),
-    #[error("`{found}` is not {what}: only {allowed}, at most {most}")]
-    BadName { what: &'static str, found: String, allowed: &'static str, most: usize },
-    #[error("the {key} is `{found}`, the file is named `{stem}`")]
+    #[error("`{found}` cannot be {what}: use only {allowed}, at most {max} characters")]
+    BadName { what: &'static str, found: String, allowed: &'static str, max: usize },
+    #[error("the {key} is `{found}`, but the file is named `{stem}`")]
     Stem { key: &'static str, found: String, stem: String },
-    #[error("{what} `{name}` is there twice, first in line {first}")]
-    DuplicateName { what: &'static str, name: String, first: usize },
+    #[error("{what} `{name}` appears twice, first in line {first_line}")]
+    DuplicateName { what: &'static str, name: String, first_line: usize },
 
     #[error("the loop has no phases")]
     NoPhases,
     #[error("the loop has {0} phases, more than {1}")]
     TooManyPhases(usize, usize),
-    #[error("{key} names no phase: `{found}`")]
-    UnknownPhase { key: &'static str, found: String, near: Option<String> },
+    #[error("{key} names the phase `{found}`, which does not exist")]
+    UnknownPhase { key: &'static str, found: String, suggestion: Option<String> },
     #[error("the phase `{0}` needs itself")]
     NeedsItself(String),
-    #[error("the phases need each other in a circle: {0}")]
+    #[error("the phases need each other in a cycle: {0}")]
     Cycle(String),
-    #[error("the phase `{phase}` can never be done: it needs the intervention phase `{need}`")]
+    #[error("the phase `{phase}` can never run: it needs the intervention phase `{need}`")]
     NeedsIntervention { phase: String, need: String },
-    #[error("the intervention phase `{0}` can never be done: no gate or check sends a run there")]
+    #[error("the intervention phase `{0}` can never run: no gate or check sends a run there")]
     NoIntervene(String),
-    #[error("`{0}` is not before `{1}`, so a run cannot go back to it")]
+    #[error("`{0}` does not come before `{1}`, so a run cannot go back to it")]
     RedoNotBack(String, String),
     #[error("`intervene` names `{0}`, which is not an intervention phase")]
     NotIntervention(String),
-    #[error("`{phase}` cannot intervene in `{judged}`: what it needs is not done by then")]
+    #[error("`{phase}` cannot intervene in `{judged}`: a phase that it needs is not done by then")]
     InterveneNotReady { phase: String, judged: String },
     #[error("`{0}` cannot intervene in itself")]
     IntervenesInItself(String),
 
     #[error("the {0} `{1}` has no verdicts")]
     NoVerdicts(&'static str, String),
-    #[error("no verdict of the {0} `{1}` lets the run go on")]
+    #[error("no verdict of the {0} `{1}` lets the run continue")]
     NeverContinues(&'static str, String),
     #[error("the verdict `{0}` has no effect")]
     NoEffect(String),
     #[error("`then` is nested deeper than {0}")]
     ThenTooDeep(usize),
-    #[error("an effect must say exactly one of {EFFECTS}")]
+    #[error("an effect must have exactly one of {EFFECTS}")]
     OneEffect,
-    #[error("a doer must say exactly one of {DOERS}")]
+    #[error("a doer must have exactly one of {DOERS}")]
     OneDoer,
     #[error("there is no {what} `{found}`")]
-    Unknown { what: &'static str, found: String, near: Option<String>, known: String },
+    Unknown { what: &'static str, found: String, suggestion: Option<String>, known: String },
     #[error("the command is empty")]
     EmptyCommand,
-    #[error("the pattern `{0}` does not stay inside the workspace")]
+    #[error("{0}")]
     Pattern(String),
     #[error("the phase `{0}` is a branch, but the loop keeps no checkpoints")]
     BranchWithoutCheckpoints(String),
     #[error("the phase `{0}` is a branch, but {1} does it, which writes nothing")]
     BranchDoer(String, &'static str),
-    #[error("a check is made by {0}")]
+    #[error("a check cannot be made by {0}")]
     CheckByPeople(&'static str),
     #[error("{0}")]
     ConsensusGate(String),
-    #[error("`{key}` has more than {most} entries")]
-    TooMany { key: &'static str, most: usize },
+    #[error("`{key}` has more than {max} entries")]
+    TooMany { key: &'static str, max: usize },
     #[error("`{key}` has no entries")]
     NoEntries { key: &'static str },
     #[error("the phase `{0}` is both included and excluded")]
-    BothWays(String),
-    #[error("{key} names `{target}`, which {by} leaves out")]
-    LeftOut { key: &'static str, target: String, by: String },
-    #[error("{0} leaves no phase")]
-    NothingLeft(String),
-    #[error("the intervention phase `{phase}` can never be done: {by} leaves out what leads to it")]
-    InterveneLost { phase: String, by: String },
-    #[error("{0} has more edges than {1}")]
+    IncludedAndExcluded(String),
+    #[error("{key} names `{target}`, which is not part of {selection}")]
+    NotSelected { key: &'static str, target: String, selection: String },
+    #[error("{0} has no phases")]
+    NothingSelected(String),
+    #[error("the intervention phase `{phase}` can never run: nothing in {selection} leads to it")]
+    UnreachableIntervention { phase: String, selection: String },
+    #[error("{0} has more than {1} edges")]
     TooManyEdges(String, usize),
-    #[error("a rule must say exactly one of `metric`, `tool`, `validator`")]
+    #[error("a rule must have exactly one of `metric`, `tool`, `validator`")]
     OneEvidence,
-    #[error("a metric must say exactly one of `at_least`, `at_most`, `equal`")]
+    #[error("a metric must have exactly one of `at_least`, `at_most`, `equal`")]
     OneCompare,
     #[error("{message}")]
-    Flaw { message: String, hint: &'static str },
+    Rule { message: String, hint: &'static str },
     #[error("there is no prompt below the frontmatter")]
     NoPrompt,
 }
@@ -216,13 +189,13 @@ const EFFECTS: &str = "`continue`, `block`, `redo`, `hold`, `intervene`, `stop`"
 const DOERS: &str = "`agent`, `builtin`, `command`, `consensus`, `person`";
 
 impl Problem {
-    /// This problem, at a place.
-    pub fn at(self, place: Place) -> Fault {
-        Fault(Box::new((place, self)))
+    /// This problem at a position.
+    pub fn at(self, position: Position) -> Diagnostic {
+        Diagnostic(Box::new((position, self)))
     }
 }
 
-/// User input as a message may show it: one line, cut, without control characters.
+/// User input as a message shows it: one line, cut, without control characters.
 pub fn shown(text: &str) -> String {
-    near::clean(text, 80)
+    printable(text, 80)
 }

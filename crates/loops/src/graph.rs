@@ -1,4 +1,4 @@
-//! The phases as a graph: each after those it needs, and every name leads somewhere.
+//! The graph of the phases: sorted by `needs`, with every reference resolved.
 
 mod ancestors;
 pub mod select;
@@ -8,21 +8,20 @@ use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::When;
 
-use crate::error::{Fault, Problem};
-use crate::near;
-use crate::parts::effect::{self, Way};
+use crate::error::{Diagnostic, Problem};
+use crate::parts::effect::{self, ReferenceKind};
 use crate::parts::phase::Draft;
 
-/// What the drafts' names stand for: places in the file's order.
+/// The graph, with phases as indices into `drafts`.
 struct Graph<'a> {
     drafts: &'a [Draft],
-    /// For each phase those it needs.
+    /// For each phase the phases that it needs.
     needs: Vec<Vec<usize>>,
-    /// For each phase what its gate and checks name, in the file's order.
+    /// The phases that effects name, in the file's order.
     references: Vec<Link<'a>>,
 }
 
-/// A name in an effect, resolved.
+/// A phase that an effect names.
 struct Link<'a> {
     judged: usize,
     target: usize,
@@ -44,7 +43,7 @@ impl Graph<'_> {
 }
 
 /// Checks the graph and sorts the phases.
-pub fn order(drafts: Vec<Draft>) -> Result<Vec<Draft>, Fault> {
+pub fn order(drafts: Vec<Draft>) -> Result<Vec<Draft>, Diagnostic> {
     let order = {
         let graph = resolve(&drafts)?;
         let order = sort::sort(&graph)?;
@@ -56,37 +55,34 @@ pub fn order(drafts: Vec<Draft>) -> Result<Vec<Draft>, Fault> {
     Ok(order.into_iter().filter_map(|at| drafts.get_mut(at)?.take()).collect())
 }
 
-fn resolve(drafts: &[Draft]) -> Result<Graph<'_>, Fault> {
+fn resolve(drafts: &[Draft]) -> Result<Graph<'_>, Diagnostic> {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, draft) in drafts.iter().enumerate() {
         let name = draft.phase.id.as_str();
         if let Some(first) = names.insert(name, at) {
-            let first = drafts.get(first).map_or(0, |draft| draft.at.line);
+            let first_line = drafts.get(first).map_or(0, |draft| draft.position.line);
             let problem =
-                Problem::DuplicateName { what: "the phase", name: name.to_owned(), first };
-            return Err(problem.at(draft.at));
+                Problem::DuplicateName { what: "the phase", name: name.to_owned(), first_line };
+            return Err(problem.at(draft.position));
         }
     }
-    let unknown = |found: &str, key| {
-        let near = near::nearest(found, names.keys().copied());
-        effect::unknown(found, key, near)
-    };
+    let unknown = |found: &str, key| effect::unknown(found, key, names.keys().copied());
     let mut graph = Graph { drafts, needs: Vec::with_capacity(drafts.len()), references: vec![] };
     for (at, draft) in drafts.iter().enumerate() {
         let mut needs = Vec::with_capacity(draft.phase.needs.len());
-        for (name, place) in draft.phase.needs.iter().zip(&draft.needs_at) {
+        for (name, position) in draft.phase.needs.iter().zip(&draft.need_positions) {
             let Some(need) = names.get(name.as_str()) else {
-                return Err(unknown(name, "`needs`").at(*place));
+                return Err(unknown(name, "`needs`").at(*position));
             };
             if *need == at {
-                return Err(Problem::NeedsItself(name.clone()).at(*place));
+                return Err(Problem::NeedsItself(name.clone()).at(*position));
             }
             needs.push(*need);
         }
         graph.needs.push(needs);
         for reference in &draft.references {
             let Some(target) = names.get(reference.phase.as_str()) else {
-                return Err(unknown(&reference.phase, reference.by.key()).at(reference.at));
+                return Err(unknown(&reference.phase, reference.kind.key()).at(reference.position));
             };
             graph.references.push(Link { judged: at, target: *target, reference });
         }
@@ -94,19 +90,21 @@ fn resolve(drafts: &[Draft]) -> Result<Graph<'_>, Fault> {
     Ok(graph)
 }
 
-/// No phase waits for an intervention, which a run may never enter, and every intervention has a
-/// phase from which a run comes to it.
-fn interventions(graph: &Graph<'_>) -> Result<(), Fault> {
+/// Checks that no phase needs an intervention, which a run may never enter, and that every
+/// intervention is reachable from a regular phase.
+fn interventions(graph: &Graph<'_>) -> Result<(), Diagnostic> {
     for (at, draft) in graph.drafts.iter().enumerate() {
-        for (need, place) in graph.needs(at).iter().zip(&draft.needs_at) {
+        for (need, position) in graph.needs(at).iter().zip(&draft.need_positions) {
             if graph.is_intervention(*need) {
                 let (phase, need) = (draft.phase.id.clone(), graph.id(*need));
-                return Err(Problem::NeedsIntervention { phase, need }.at(*place));
+                return Err(Problem::NeedsIntervention { phase, need }.at(*position));
             }
         }
     }
     let mut leads: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for link in graph.references.iter().filter(|link| link.reference.by == Way::Intervene) {
+    for link in
+        graph.references.iter().filter(|link| link.reference.kind == ReferenceKind::Intervene)
+    {
         let problem = if !graph.is_intervention(link.target) {
             Problem::NotIntervention(graph.id(link.target))
         } else if link.target == link.judged {
@@ -115,7 +113,7 @@ fn interventions(graph: &Graph<'_>) -> Result<(), Fault> {
             leads.entry(link.judged).or_default().push(link.target);
             continue;
         };
-        return Err(problem.at(link.reference.at));
+        return Err(problem.at(link.reference.position));
     }
     let mut reached: Vec<bool> =
         (0..graph.drafts.len()).map(|at| !graph.is_intervention(at)).collect();
@@ -130,5 +128,7 @@ fn interventions(graph: &Graph<'_>) -> Result<(), Fault> {
         }
     }
     let lost = graph.drafts.iter().zip(reached).find(|(_, reached)| !reached);
-    lost.map_or(Ok(()), |(draft, _)| Err(Problem::NoIntervene(draft.phase.id.clone()).at(draft.at)))
+    lost.map_or(Ok(()), |(draft, _)| {
+        Err(Problem::NoIntervene(draft.phase.id.clone()).at(draft.position))
+    })
 }

@@ -1,8 +1,8 @@
-//! Loop files and agent files as data: Markdown with YAML frontmatter in, a checked plan or agent
-//! out, or an error that names file, line and column.
+//! Parses loop files and agent files, which are Markdown with YAML frontmatter, into checked plans
+//! and agents, or returns an error with file, line and column.
 //!
-//! Takes bytes and never reads a file. Nothing is guessed: an unknown key, another type, a key that
-//! is there twice and every YAML feature that makes a file read differently than it looks is refused.
+//! Takes bytes and never reads a file. Nothing is guessed: unknown keys, wrong types, duplicate keys
+//! and ambiguous YAML are refused.
 
 mod agent;
 pub mod draw;
@@ -10,15 +10,13 @@ mod error;
 mod file;
 mod graph;
 mod hint;
-mod near;
+mod markdown;
 mod parts;
 mod select;
-mod source;
-mod yaml;
 
 pub use agent::AgentFile;
 pub use error::LoopError;
-pub use file::{Kind, Known, LoopFile};
+pub use file::{KnownNames, LoopFile, LoopKind};
+pub use markdown::FILE_BYTES_MAX;
 pub use parts::variant::Variant;
 pub use select::SelectError;
-pub use source::FILE_BYTES_MAX;

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::{Phase, Plan};
+use windlass_text::{Position, nearest};
 
-use crate::error::{Fault, Place, Problem, shown};
+use crate::error::{Diagnostic, Problem, shown};
 use crate::file::LoopFile;
-use crate::graph::select::{EDGES_MAX, Misfit, select};
-use crate::near;
+use crate::graph::select::{EDGES_MAX, SelectionProblem, select};
+use crate::parts::fields::listed;
 use crate::parts::phase::Draft;
-use crate::parts::shape::listed;
 use crate::parts::variant::Variant;
 
-/// Why a loop has no such plan.
+/// Why a loop has no plan for the selected phases.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum SelectError {
     /// The loop has no such variant.
@@ -22,11 +22,11 @@ pub enum SelectError {
     UnknownVariant {
         /// The loop.
         id: String,
-        /// What was asked for.
+        /// The name that was asked for.
         found: String,
-        /// The variant that may be meant.
-        near: Option<String>,
-        /// Those that there are.
+        /// A similar name.
+        suggestion: Option<String>,
+        /// The variants of the loop.
         known: String,
     },
     /// The loop has no such phase.
@@ -34,16 +34,16 @@ pub enum SelectError {
     UnknownPhase {
         /// The loop.
         id: String,
-        /// What was asked for.
+        /// The name that was asked for.
         found: String,
-        /// The phase that may be meant.
-        near: Option<String>,
-        /// The optional ones that there are.
+        /// A similar name.
+        suggestion: Option<String>,
+        /// The optional phases of the loop.
         known: String,
     },
-    /// The phases that would be there make no loop.
+    /// The selected phases do not make a loop.
     #[error("the loop `{id}` cannot be run like this: {problem}")]
-    Misfit {
+    Invalid {
         /// The loop.
         id: String,
         /// Why.
@@ -57,29 +57,33 @@ impl SelectError {
     pub const fn code(&self) -> Code {
         match self {
             Self::UnknownVariant { .. } => Code::LoopNotFound,
-            Self::UnknownPhase { .. } | Self::Misfit { .. } => Code::LoopInvalid,
+            Self::UnknownPhase { .. } | Self::Invalid { .. } => Code::LoopInvalid,
         }
     }
 
-    /// What would be right.
+    /// How to fix it.
     #[must_use]
     pub fn hint(&self) -> String {
-        let (near, known, what) = match self {
-            Self::UnknownVariant { near, known, .. } => (near, known, "it has no variants"),
-            Self::UnknownPhase { near, known, .. } => (near, known, "it has no optional phases"),
-            Self::Misfit { .. } => {
-                return "include the phase that is named as well, or leave this one out".to_owned();
+        let (suggestion, known, nothing) = match self {
+            Self::UnknownVariant { suggestion, known, .. } => {
+                (suggestion, known, "it has no variants")
+            }
+            Self::UnknownPhase { suggestion, known, .. } => {
+                (suggestion, known, "it has no optional phases")
+            }
+            Self::Invalid { .. } => {
+                return "include the missing phase as well, or do not include this one".to_owned();
             }
         };
-        match near {
-            Some(near) => format!("did you mean `{near}`?"),
-            None if known.is_empty() => what.to_owned(),
+        match suggestion {
+            Some(name) => format!("did you mean `{name}`?"),
+            None if known.is_empty() => nothing.to_owned(),
             None => format!("it has {known}"),
         }
     }
 }
 
-/// The phases that are there: all but the optional ones, as the variant says.
+/// The phases that take part: all but the optional ones, changed as the variant says.
 fn present<'a>(
     phases: &'a [Phase],
     optional: &BTreeSet<String>,
@@ -98,52 +102,56 @@ fn present<'a>(
     phases.iter().filter(is_there).map(|phase| phase.id.as_str()).collect()
 }
 
-/// Checks the loop without a variant and each of its variants; returns the phases of the former.
+/// Checks the loop without a variant and with each variant; returns the phases of the former.
 pub fn checked(
     drafts: &[Draft],
     phases: &[Phase],
     optional: &BTreeSet<String>,
-    variants: &BTreeMap<String, (Variant, Place)>,
-    at: Place,
-) -> Result<Vec<Phase>, Fault> {
-    let one = |variant: Option<&Variant>, name: Option<&str>, at: Place| {
-        let there = present(phases, optional, variant, &[]);
-        select(phases, &there).map_err(|misfit| locate(misfit, drafts, name, at))
+    variants: &BTreeMap<String, (Variant, Position)>,
+    position: Position,
+) -> Result<Vec<Phase>, Diagnostic> {
+    let check = |variant: Option<&Variant>, name: Option<&str>, position: Position| {
+        let present = present(phases, optional, variant, &[]);
+        select(phases, &present).map_err(|problem| locate(problem, drafts, name, position))
     };
-    let canonical = one(None, None, at)?;
-    for (name, (variant, at)) in variants {
-        one(Some(variant), Some(name), *at)?;
+    let canonical = check(None, None, position)?;
+    for (name, (variant, position)) in variants {
+        check(Some(variant), Some(name), *position)?;
     }
     Ok(canonical)
 }
 
-/// A misfit at its place: that of the effect which leads nowhere, or of the variant.
-fn locate(misfit: Misfit, drafts: &[Draft], variant: Option<&str>, at: Place) -> Fault {
-    let by = variant.map_or_else(
+/// A problem at the position of the effect or phase that causes it, or else of the variant.
+fn locate(
+    problem: SelectionProblem,
+    drafts: &[Draft],
+    variant: Option<&str>,
+    position: Position,
+) -> Diagnostic {
+    let selection = variant.map_or_else(
         || "the loop without a variant".to_owned(),
         |name| format!("the variant `{name}`"),
     );
     let draft = |id: &str| drafts.iter().find(|draft| draft.phase.id == id);
-    match misfit {
-        Misfit::Leads { judged, by: way, target } => {
+    match problem {
+        SelectionProblem::MissingTarget { judged, kind, target } => {
             let references = draft(&judged).map(|draft| draft.references.as_slice());
-            let place = references.and_then(|references| {
-                let same = references.iter().find(|one| one.phase == target && one.by == way);
-                same.map(|reference| reference.at)
-            });
-            Problem::LeftOut { key: way.key(), target, by }.at(place.unwrap_or(at))
+            let mut references = references.unwrap_or_default().iter();
+            let reference = references.find(|one| one.phase == target && one.kind == kind);
+            let position = reference.map_or(position, |reference| reference.position);
+            Problem::NotSelected { key: kind.key(), target, selection }.at(position)
         }
-        Misfit::Lost(phase) => {
-            let place = draft(&phase).map_or(at, |draft| draft.at);
-            Problem::InterveneLost { phase, by }.at(place)
+        SelectionProblem::UnreachableIntervention(phase) => {
+            let position = draft(&phase).map_or(position, |draft| draft.position);
+            Problem::UnreachableIntervention { phase, selection }.at(position)
         }
-        Misfit::Nothing => Problem::NothingLeft(by).at(at),
-        Misfit::Edges => Problem::TooManyEdges(by, EDGES_MAX).at(at),
+        SelectionProblem::NoPhases => Problem::NothingSelected(selection).at(position),
+        SelectionProblem::TooManyEdges => Problem::TooManyEdges(selection, EDGES_MAX).at(position),
     }
 }
 
 impl LoopFile {
-    /// The plan of a variant, or of the loop as it is without one.
+    /// The plan of a variant, or of the loop without a variant.
     ///
     /// # Errors
     /// [`SelectError::UnknownVariant`].
@@ -151,46 +159,48 @@ impl LoopFile {
         self.plan_with(variant, &[])
     }
 
-    /// The plan of a variant with more phases, which it would leave out.
+    /// The plan of a variant plus the phases `with`.
     ///
     /// # Errors
-    /// [`SelectError`] when there is no such variant or phase, or one of these phases names one that
-    /// is left out.
+    /// [`SelectError`] when there is no such variant or phase, or one of these phases refers to a
+    /// phase that is not selected.
     pub fn plan_with(&self, variant: Option<&str>, with: &[String]) -> Result<Plan, SelectError> {
         let id = || self.id.clone();
         let chosen = match variant {
             None => None,
             Some(name) => Some(self.variants.get(name).ok_or_else(|| {
                 let names = || self.variants.keys().map(String::as_str);
-                let near = near::nearest(name, names());
+                let suggestion = nearest(name, names()).map(str::to_owned);
                 let known = listed(names());
-                SelectError::UnknownVariant { id: id(), found: shown(name), near, known }
+                SelectError::UnknownVariant { id: id(), found: shown(name), suggestion, known }
             })?),
         };
         for name in with {
             if !self.phases.iter().any(|phase| phase.id == *name) {
                 let ids = self.phases.iter().map(|phase| phase.id.as_str());
-                let near = near::nearest(name, ids);
+                let suggestion = nearest(name, ids).map(str::to_owned);
                 let known = listed(self.optional.iter().map(String::as_str));
                 return Err(SelectError::UnknownPhase {
                     id: id(),
                     found: shown(name),
-                    near,
+                    suggestion,
                     known,
                 });
             }
         }
-        let there = present(&self.phases, &self.optional, chosen, with);
-        let phases = select(&self.phases, &there).map_err(|misfit| {
-            let problem = match misfit {
-                Misfit::Leads { judged, by, target } => {
-                    format!("{} of `{judged}` names `{target}`, which is left out", by.key())
+        let present = present(&self.phases, &self.optional, chosen, with);
+        let phases = select(&self.phases, &present).map_err(|problem| {
+            let problem = match problem {
+                SelectionProblem::MissingTarget { judged, kind, target } => {
+                    format!("{} of `{judged}` names `{target}`, which is not selected", kind.key())
                 }
-                Misfit::Lost(phase) => format!("nothing leads to the intervention `{phase}`"),
-                Misfit::Nothing => "no phase is left".to_owned(),
-                Misfit::Edges => format!("it has more edges than {EDGES_MAX}"),
+                SelectionProblem::UnreachableIntervention(phase) => {
+                    format!("nothing leads to the intervention phase `{phase}`")
+                }
+                SelectionProblem::NoPhases => "no phase is selected".to_owned(),
+                SelectionProblem::TooManyEdges => format!("it has more than {EDGES_MAX} edges"),
             };
-            SelectError::Misfit { id: id(), problem }
+            SelectError::Invalid { id: id(), problem }
         })?;
         Ok(Plan { phases, variant: variant.map(str::to_owned), ..self.plan.clone() })
     }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use windlass_kernel::Digest;
-use windlass_loops::{AgentFile, Known, LoopError, LoopFile};
+use windlass_loops::{AgentFile, KnownNames, LoopError, LoopFile};
 
 /// What a bad file is refused with.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -30,8 +30,8 @@ impl From<LoopError> for Refusal {
     fn from(error: LoopError) -> Self {
         Self {
             code: error.code().to_string(),
-            line: error.line,
-            column: error.column,
+            line: error.location.line,
+            column: error.location.column,
             message: error.message(),
             hint: error.hint(),
         }
@@ -88,14 +88,14 @@ fn parse(name: &str, bytes: &[u8]) -> Result<LoopFile, LoopError> {
         "policy",
         "steward",
     ]);
-    LoopFile::parse(name, bytes, &Known { agents: &agents, builtins: &builtins })
+    LoopFile::parse(name, bytes, &KnownNames { agents: &agents, builtins: &builtins })
 }
 
 /// A place that an editor can go to.
 fn is_inside(error: &LoopError, bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
-    let line = text.split('\n').nth(error.line.wrapping_sub(1));
-    line.is_some_and(|line| (1..=line.chars().count() + 1).contains(&error.column))
+    let line = text.split('\n').nth(error.location.line.wrapping_sub(1));
+    line.is_some_and(|line| (1..=line.chars().count() + 1).contains(&error.location.column))
 }
 
 fn refused<T: std::fmt::Debug>(
@@ -106,7 +106,12 @@ fn refused<T: std::fmt::Debug>(
         let error = parse(&file, &bytes).expect_err(&file);
         assert!(is_inside(&error, &bytes), "{error}");
         assert!(!error.hint().is_empty(), "{error}");
-        let place = format!("{file}:{}:{}: {}", error.line, error.column, error.message());
+        let place = format!(
+            "{file}:{}:{}: {}",
+            error.location.line,
+            error.location.column,
+            error.message()
+        );
         assert_eq!(error.to_string(), place);
         (file, Refusal::from(error))
     };

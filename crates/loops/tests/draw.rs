@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use windlass_kernel::run::plan::{Doer, Plan, Reviewer, When};
 use windlass_loops::draw::{self, Colours};
-use windlass_loops::{Known, LoopFile};
+use windlass_loops::{KnownNames, LoopFile};
 
 fn shipped(name: &str) -> Plan {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors/loops/good");
@@ -41,7 +41,7 @@ fn shipped(name: &str) -> Plan {
             Doer::Command { .. } | Doer::Person { .. } => {}
         }
     }
-    let known = Known { agents: &agents, builtins: &builtins };
+    let known = KnownNames { agents: &agents, builtins: &builtins };
     assert_eq!(LoopFile::parse(&file, &bytes, &known).unwrap().plan, plan);
     plan
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use windlass_kernel::run::plan::{
     Concurrency, Doer, Effect, OnRestart, Plan, Requirement, Reviewer,
 };
-use windlass_loops::{AgentFile, Known, LoopFile};
+use windlass_loops::{AgentFile, KnownNames, LoopFile};
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../loops")
@@ -27,7 +27,8 @@ fn phases() -> LoopFile {
     }
     let builtins = ["hydrate", "commit"].map(str::to_owned).into();
     let bytes = std::fs::read(folder().join("phases.md")).unwrap();
-    LoopFile::parse("phases.md", &bytes, &Known { agents: &agents, builtins: &builtins }).unwrap()
+    LoopFile::parse("phases.md", &bytes, &KnownNames { agents: &agents, builtins: &builtins })
+        .unwrap()
 }
 
 fn edges(plan: &Plan) -> BTreeMap<String, Vec<String>> {

@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use windlass_kernel::run::plan::Plan;
-use windlass_loops::{AgentFile, Known, LoopError, LoopFile};
+use windlass_loops::{AgentFile, KnownNames, LoopError, LoopFile};
 
 fn parse(name: &str, bytes: &[u8]) -> Result<LoopFile, LoopError> {
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
     let (agents, builtins): (BTreeSet<String>, BTreeSet<String>) =
         (names(&plans::AGENTS), names(&plans::BUILTINS));
-    LoopFile::parse(name, bytes, &Known { agents: &agents, builtins: &builtins })
+    LoopFile::parse(name, bytes, &KnownNames { agents: &agents, builtins: &builtins })
 }
 
 /// Sorts as the reader does: the first in the file of those whose needs are placed.
@@ -32,8 +32,8 @@ fn sorted(mut plan: Plan) -> Plan {
 
 fn place_is_inside(error: &LoopError, bytes: &[u8]) -> bool {
     let text = String::from_utf8_lossy(bytes);
-    let line = text.split('\n').nth(error.line.wrapping_sub(1));
-    line.is_some_and(|line| (1..=line.chars().count() + 1).contains(&error.column))
+    let line = text.split('\n').nth(error.location.line.wrapping_sub(1));
+    line.is_some_and(|line| (1..=line.chars().count() + 1).contains(&error.location.column))
 }
 
 /// What an edit puts into a file.
@@ -188,8 +188,11 @@ fn one_wrong_redo_among_ten_thousand_is_found() {
         _ => redo(at, &format!("p{}", at - 1), at / 3),
     });
     let error = parse("many.md", wrong.as_bytes()).unwrap_err();
-    assert_eq!(error.line, 7_000 + 9);
-    assert_eq!(error.message(), "`p7001` is not before `p7000`, so a run cannot go back to it");
+    assert_eq!(error.location.line, 7_000 + 9);
+    assert_eq!(
+        error.message(),
+        "`p7001` does not come before `p7000`, so a run cannot go back to it"
+    );
 }
 
 #[test]
@@ -197,7 +200,7 @@ fn a_circle_of_ten_thousand_is_shown_short() {
     let circle = many(10_000, |at| redo(at, &format!("p{}", (at + 1) % 10_000), at));
     let error = parse("many.md", circle.as_bytes()).unwrap_err();
     let shown = "p0 → p1 → p2 → p3 → p4 → p5 → p6 → p7 → … → p0";
-    assert_eq!(error.message(), format!("the phases need each other in a circle: {shown}"));
+    assert_eq!(error.message(), format!("the phases need each other in a cycle: {shown}"));
 }
 
 #[test]
@@ -210,6 +213,6 @@ fn a_file_may_not_be_larger_than_its_limit() {
     let max = windlass_loops::FILE_BYTES_MAX;
     assert!(parse("many.md", fill(max).as_bytes()).is_ok());
     let error = parse("many.md", fill(max + 1).as_bytes()).unwrap_err();
-    assert_eq!((error.line, error.column), (1, 1));
+    assert_eq!((error.location.line, error.location.column), (1, 1));
     assert_eq!(error.message(), "the file has 4194305 bytes, more than 4194304");
 }

@@ -6,7 +6,7 @@ use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::Plan;
-use windlass_loops::{Known, LoopError, LoopFile, SelectError};
+use windlass_loops::{KnownNames, LoopError, LoopFile, SelectError};
 
 fn parse(phases: &str, variants: &str) -> Result<LoopFile, LoopError> {
     let text = format!(
@@ -14,7 +14,7 @@ fn parse(phases: &str, variants: &str) -> Result<LoopFile, LoopError> {
          phases:\n{phases}{variants}---\n"
     );
     let (agents, builtins) = (BTreeSet::new(), BTreeSet::from(["x".to_owned()]));
-    LoopFile::parse("v.md", text.as_bytes(), &Known { agents: &agents, builtins: &builtins })
+    LoopFile::parse("v.md", text.as_bytes(), &KnownNames { agents: &agents, builtins: &builtins })
 }
 
 fn edges(plan: &Plan) -> BTreeMap<&str, Vec<&str>> {
@@ -72,7 +72,7 @@ proptest! {
         let file = match parse(&write(&graph), &variants) {
             Ok(file) => file,
             Err(error) => {
-                prop_assert!(error.message().contains("leaves no phase"), "{}", error);
+                prop_assert!(error.message().contains("has no phases"), "{}", error);
                 prop_assert!(!canonical || there.is_empty());
                 return Ok(());
             }
@@ -123,7 +123,8 @@ fn what_is_asked_for_is_there_or_refused_with_a_hint() {
     // What c sends back to is not there.
     let error = of(None, &["c"]).unwrap_err();
     assert_eq!(error.code(), Code::LoopInvalid);
-    let text = "the loop `v` cannot be run like this: `redo` of `c` names `b`, which is left out";
+    let text =
+        "the loop `v` cannot be run like this: `redo` of `c` names `b`, which is not selected";
     assert_eq!(error.to_string(), text);
     let error = of(Some("ful"), &[]).unwrap_err();
     assert_eq!((error.code(), error.hint().as_str()), (Code::LoopNotFound, "did you mean `full`?"));
@@ -154,5 +155,5 @@ fn leaving_out_cannot_make_a_plan_without_bounds() {
     );
     let text = wide(0, "", false) + &middle + &wide(2000, "m", false);
     let error = parse(&text, "").unwrap_err();
-    assert_eq!(error.message(), "the loop without a variant has more edges than 2000000");
+    assert_eq!(error.message(), "the loop without a variant has more than 2000000 edges");
 }

@@ -1,18 +1,16 @@
-//! Judges a question against a frozen policy set, and computes the policy hash.
+//! Judges tool calls against a frozen policy set, and computes the policy hash.
 //!
 //! Policy is data: rules in `policy/*.toml` and the tool registry in `tools.toml`. [`PolicySet::load`]
-//! reads and proves a set from bytes, [`PolicySet::judge`] answers one question. All matching rules
-//! count and the strictest wins; no match denies, and so does anything that cannot be judged.
+//! parses a set from bytes and runs its examples, [`PolicySet::judge`] judges one call. All matching
+//! rules count and the strictest wins; a call that no rule matches, or that cannot be judged, is
+//! denied.
 //!
-//! Of a path-constrained rule on a call with several paths: a deny or ask rule matches if any path
-//! matches, an allow rule only if all do. Of a shell line every simple command is judged by itself,
-//! so an allowance for one command never covers another one.
+//! If a rule constrains paths and a call has several, a deny or ask rule matches if any path
+//! matches, an allow rule only if all do. Every simple command of a shell line is judged on its own,
+//! so an allow rule for one command never covers another.
 //!
-//! Nothing here does IO, reads a clock, or allows by default. Where a path lies is asked of a
-//! [`Workspace`].
+//! Nothing here does IO, reads a clock, or allows by default. A [`Workspace`] resolves paths.
 
-mod error;
-mod glob;
 mod judge;
 mod pointer;
 mod question;
@@ -20,10 +18,9 @@ mod registry;
 mod rule;
 mod set;
 mod shell;
-mod source;
+mod strings;
 mod workspace;
 
-pub use error::PolicyError;
 pub use pointer::Pointer;
 pub use question::{Judgement, Question, RuleHit};
 pub use registry::{
@@ -33,4 +30,5 @@ pub use registry::{
 pub use rule::{RULES_MAX, Rule, Verdict};
 pub use set::{CaseOutcome, CaseReport, PolicySet};
 pub use shell::Access;
-pub use workspace::{LexicalWorkspace, Place, Workspace};
+pub use windlass_text::FileError;
+pub use workspace::{LexicalWorkspace, ResolvedPath, Workspace};

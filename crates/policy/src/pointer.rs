@@ -9,34 +9,37 @@ const POINTER_BYTES_MAX: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pointer {
     text: String,
-    steps: Vec<Step>,
+    segments: Vec<Segment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+enum Segment {
     Each,
     Key(String),
 }
 
 impl Pointer {
-    /// Reads a pointer such as `/path` or `/paths/*`.
+    /// Parses a pointer such as `/path` or `/paths/*`.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         if text.len() > POINTER_BYTES_MAX {
-            return Err(format!("a pointer of {} bytes is over {POINTER_BYTES_MAX}", text.len()));
+            return Err(format!(
+                "a pointer of {} bytes is longer than {POINTER_BYTES_MAX}",
+                text.len()
+            ));
         }
         let mut parts = text.split('/');
         if parts.next() != Some("") {
             return Err(format!("the pointer `{text}` must start with `/`"));
         }
-        let steps = parts
+        let segments = parts
             .map(|part| match part {
-                "*" => Ok(Step::Each),
+                "*" => Ok(Segment::Each),
                 other => unescape(other)
-                    .map(Step::Key)
+                    .map(Segment::Key)
                     .ok_or_else(|| format!("the pointer `{text}` has a `~` without `0` or `1`")),
             })
             .collect::<Result<_, _>>()?;
-        Ok(Self { text: text.to_owned(), steps })
+        Ok(Self { text: text.to_owned(), segments })
     }
 
     /// The pointer as it was written.
@@ -47,17 +50,17 @@ impl Pointer {
 
     /// Whether it can point to more than one value.
     pub(crate) fn is_many(&self) -> bool {
-        self.steps.contains(&Step::Each)
+        self.segments.contains(&Segment::Each)
     }
 
     /// All values it points to, in their order.
     #[must_use]
     pub fn select<'a>(&self, value: &'a Value) -> Vec<&'a Value> {
-        let mut found = vec![value];
-        for step in &self.steps {
-            found = found.into_iter().flat_map(|value| take(value, step)).collect();
+        let mut values = vec![value];
+        for segment in &self.segments {
+            values = values.into_iter().flat_map(|value| take(value, segment)).collect();
         }
-        found
+        values
     }
 
     /// The one value it points to.
@@ -67,12 +70,12 @@ impl Pointer {
     }
 }
 
-fn take<'a>(value: &'a Value, step: &Step) -> Vec<&'a Value> {
-    match (value, step) {
-        (Value::Array(list), Step::Each) => list.iter().collect(),
-        (Value::Object(map), Step::Each) => map.values().collect(),
-        (Value::Object(map), Step::Key(key)) => map.get(key).into_iter().collect(),
-        (Value::Array(list), Step::Key(key)) => {
+fn take<'a>(value: &'a Value, segment: &Segment) -> Vec<&'a Value> {
+    match (value, segment) {
+        (Value::Array(list), Segment::Each) => list.iter().collect(),
+        (Value::Object(map), Segment::Each) => map.values().collect(),
+        (Value::Object(map), Segment::Key(key)) => map.get(key).into_iter().collect(),
+        (Value::Array(list), Segment::Key(key)) => {
             let plain = key == "0" || !key.starts_with('0') && !key.starts_with('+');
             let index = if plain { key.parse::<usize>().ok() } else { None };
             index.and_then(|index| list.get(index)).into_iter().collect()

@@ -1,4 +1,4 @@
-//! What the judge is asked, and what it answers.
+//! A call to judge, and its judgement.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,31 +6,31 @@ use windlass_kernel::{Code, RiskLevel};
 
 use crate::Verdict;
 
-/// One call that wants to happen.
+/// A call to judge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
     /// The tool's server.
     pub server: String,
     /// The tool.
     pub tool: String,
-    /// The class that the call claims.
+    /// The risk class that the call declares.
     pub declared_class: Option<RiskLevel>,
     /// The call's arguments.
     pub args: Value,
     /// Whether the call has an idempotency key.
     pub has_key: bool,
-    /// The phase of the run it belongs to.
+    /// The phase of the run that it belongs to.
     pub phase: Option<String>,
     /// The agent that makes it.
     pub agent: Option<String>,
 }
 
-/// The answer, with everything that led to it.
+/// The judgement of a call and its reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judgement {
-    /// The answer.
+    /// The verdict.
     pub verdict: Verdict,
-    /// The stable code; there is one exactly when the call is denied.
+    /// The stable code; present exactly when the call is denied.
     pub code: Option<Code>,
     /// Which rule decided and why, for a person, in one line.
     pub reason: String,
@@ -38,9 +38,9 @@ pub struct Judgement {
     pub rules: Vec<RuleHit>,
     /// The simple commands that the call would run.
     pub commands: Vec<String>,
-    /// The paths that the call names, as far as they lie in the workspace.
+    /// The paths inside the workspace that the call names.
     pub paths: Vec<String>,
-    /// What makes the call more than its commands and paths; with any of these it is at least asked.
+    /// Effects that commands and paths do not show; with any of them a person is asked at least.
     pub findings: Vec<String>,
 }
 
@@ -49,9 +49,9 @@ pub struct Judgement {
 pub struct RuleHit {
     /// The rule.
     pub id: String,
-    /// The file it stands in.
+    /// The file that contains it.
     pub file: String,
-    /// How strict it was here: a file name pattern that only may meet a denied path is asked.
+    /// Its verdict here: `ask` instead of `deny` if a file name pattern only may match a denied path.
     pub verdict: Verdict,
     /// The rule's reason.
     pub reason: String,

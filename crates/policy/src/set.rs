@@ -6,102 +6,98 @@ use std::ops::Range;
 use serde::Serialize;
 use toml::Spanned;
 use windlass_kernel::{Code, Digest, canon};
+use windlass_text::{FileError, SourceFile};
 
 use crate::judge::{self, Facts, denied};
 use crate::rule::{self, RULES_MAX, RawCase, Rule};
-use crate::source::Source;
-use crate::{
-    Judgement, LexicalWorkspace, PolicyError, Question, Registry, Verdict, Workspace, registry,
-};
+use crate::{Judgement, LexicalWorkspace, Question, Registry, Verdict, Workspace, registry};
 
 /// The most files of a set.
 const FILES_MAX: usize = 10_000;
+/// The largest rule or registry file.
+const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Everything that calls are judged by, read once and never changed.
+/// The rules and tools that calls are judged by; never changed after loading.
 ///
-/// An empty set is a set: it denies everything.
+/// An empty set is valid and denies everything.
 #[derive(Clone, Debug)]
 pub struct PolicySet {
     hash: Digest,
     registry: Registry,
     rules: Vec<Rule>,
-    /// For each tool the rules that can concern it.
+    /// The rules that apply to each tool, by index.
     by_tool: BTreeMap<(String, String), Vec<usize>>,
     cases: usize,
 }
 
-/// Whether a set's own examples and cases are run when it is read.
+/// Whether a set's own examples and cases are run when it is loaded.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Proof {
+enum SelfTest {
     Run,
-    Known,
+    Skip,
 }
 
 impl PolicySet {
-    /// Reads a set from its files, by relative path, and runs its examples and cases.
+    /// Loads a set from its files, by relative path, and runs its examples and cases.
     ///
-    /// `policy/*.toml` are rules, except those in `policy/governance`, which calls are not judged by;
-    /// `tools.toml` is the registry; all others count only for the hash.
+    /// `policy/*.toml` are rule files, except those in `policy/governance`; `tools.toml` is the
+    /// registry; all other files count only for the hash.
     ///
     /// # Errors
-    /// The first [`PolicyError`] found: one fault refuses the whole set.
-    pub fn load(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, PolicyError> {
-        Self::read(files, Proof::Run)
+    /// The first [`FileError`]: one error refuses the whole set.
+    pub fn load(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, FileError> {
+        Self::read(files, SelfTest::Run)
     }
 
-    /// Reads a set that [`PolicySet::load`] has accepted before, without running its examples again.
+    /// Loads a set that [`PolicySet::load`] accepted before, without running its examples again.
     ///
     /// # Errors
-    /// As [`PolicySet::load`], and when the files do not have the hash that was accepted.
-    pub fn load_known(
-        files: &BTreeMap<String, Vec<u8>>,
-        hash: &Digest,
-    ) -> Result<Self, PolicyError> {
-        let set = Self::read(files, Proof::Known)?;
+    /// As [`PolicySet::load`], and when the files do not have that hash.
+    pub fn load_known(files: &BTreeMap<String, Vec<u8>>, hash: &Digest) -> Result<Self, FileError> {
+        let set = Self::read(files, SelfTest::Skip)?;
         if set.hash == *hash {
             return Ok(set);
         }
-        Err(Source { file: "policy", text: "" }
-            .error(0..0, "the policy set is not the one that was checked"))
+        Err(no_file("policy").error(0..0, "the policy set has changed since it was checked"))
     }
 
-    fn read(files: &BTreeMap<String, Vec<u8>>, proof: Proof) -> Result<Self, PolicyError> {
+    fn read(files: &BTreeMap<String, Vec<u8>>, self_test: SelfTest) -> Result<Self, FileError> {
         let hash = hash(files)?;
         let registry = match files.get("tools.toml") {
-            Some(bytes) => registry::load(&Source::new("tools.toml", bytes)?)?,
+            Some(bytes) => registry::load(&source_file("tools.toml", bytes)?)?,
             None => Registry::default(),
         };
         let mut set =
             Self { hash, registry, rules: Vec::new(), by_tool: BTreeMap::new(), cases: 0 };
-        let mut places = Vec::new();
+        let mut spans = Vec::new();
         let mut cases = Vec::new();
         let is_rule_file = |path: &str| {
             let inside = path.starts_with("policy/") && path.ends_with(".toml");
             inside && !path.starts_with("policy/governance/")
         };
         for (path, bytes) in files.iter().filter(|(path, _)| is_rule_file(path)) {
-            let source = Source::new(path, bytes)?;
+            let source = source_file(path, bytes)?;
             let file = rule::load(&source)?;
             cases.extend(file.cases.into_iter().map(|case| (source, case)));
-            for (rule, place) in file.rules {
+            for (rule, span) in file.rules {
                 if set.rules.len() >= RULES_MAX {
                     return Err(
-                        source.error(place, format!("there are more than {RULES_MAX} rules"))
+                        source.error(span, format!("there are more than {RULES_MAX} rules"))
                     );
                 }
                 set.rules.push(rule);
-                places.push((source, place));
+                spans.push((source, span));
             }
         }
-        set.check_rules(&places)?;
+        set.check_rules(&spans)?;
         set.index();
         set.cases = cases.len();
-        if proof == Proof::Run {
-            set.check_examples(&places)?;
+        if self_test == SelfTest::Run {
+            set.check_examples(&spans)?;
             for (source, case) in cases {
                 let outcome = set.run_case(&source, &case)?;
                 if !outcome.passed {
-                    return Err(source.error(case.span(), outcome.complaint()).hint(
+                    return Err(source.error(case.span(), outcome.failure()).with_hint(
                         "run `windlass policy explain` on this call to see which rules matched",
                     ));
                 }
@@ -110,7 +106,7 @@ impl PolicySet {
         Ok(set)
     }
 
-    /// The digest of all files, by which a run remembers what it was judged by.
+    /// The digest of all files, which a run records.
     #[must_use]
     pub const fn hash(&self) -> Digest {
         self.hash
@@ -134,7 +130,7 @@ impl PolicySet {
         self.cases
     }
 
-    /// Judges a question: all matching rules count and the strictest wins; no match denies.
+    /// Judges a call: all matching rules count and the strictest wins; without a match it is denied.
     #[must_use]
     pub fn judge(&self, question: &Question, workspace: &dyn Workspace) -> Judgement {
         let Some((server, tool)) = self.registry.find(&question.server, &question.tool) else {
@@ -151,9 +147,9 @@ impl PolicySet {
     /// Runs the cases of a TOML file of `[[case]]` against this set.
     ///
     /// # Errors
-    /// [`PolicyError`] when the file is not of that form; a case that fails is no error.
-    pub fn run_cases(&self, file: &str, bytes: &[u8]) -> Result<CaseReport, PolicyError> {
-        let source = Source::new(file, bytes)?;
+    /// [`FileError`] when the file is malformed; a case that fails is not an error.
+    pub fn run_cases(&self, path: &str, bytes: &[u8]) -> Result<CaseReport, FileError> {
+        let source = source_file(path, bytes)?;
         let cases = rule::read_cases(&source)?;
         let outcomes = cases.iter().map(|case| self.run_case(&source, case));
         Ok(CaseReport { outcomes: outcomes.collect::<Result<_, _>>()? })
@@ -161,18 +157,18 @@ impl PolicySet {
 
     fn run_case(
         &self,
-        source: &Source<'_>,
+        source: &SourceFile<'_>,
         case: &Spanned<RawCase>,
-    ) -> Result<CaseOutcome, PolicyError> {
+    ) -> Result<CaseOutcome, FileError> {
         let raw = case.get_ref();
-        let fault = |message| source.error(case.span(), format!("case `{}`: {message}", raw.name));
-        let question = raw.question().map_err(fault)?;
+        let error = |message| source.error(case.span(), format!("case `{}`: {message}", raw.name));
+        let question = raw.question().map_err(error)?;
         let judgement = self.judge(&question, &LexicalWorkspace::default());
         let passed = judgement.verdict == raw.verdict
             && raw.code.is_none_or(|code| judgement.code == Some(code));
         Ok(CaseOutcome {
             name: raw.name.clone(),
-            line: source.error(case.span(), "").line,
+            line: source.location(case.span().start).line,
             expected: raw.verdict,
             judgement,
             passed,
@@ -181,65 +177,64 @@ impl PolicySet {
 
     fn index(&mut self) {
         for (server, tool) in self.registry.tools() {
-            let concerned = self.rules.iter().enumerate();
-            let concerned = concerned.filter(|(_, rule)| judge::concerns(rule, server, tool));
-            let indices = concerned.map(|(at, _)| at).collect();
+            let applying = self.rules.iter().enumerate();
+            let applying = applying.filter(|(_, rule)| judge::applies_to(rule, server, tool));
+            let indices = applying.map(|(at, _)| at).collect();
             self.by_tool.insert((server.name.clone(), tool.name.clone()), indices);
         }
     }
 
-    fn check_rules(&self, places: &[(Source<'_>, Range<usize>)]) -> Result<(), PolicyError> {
-        let at = |index: usize, message: String| match places.get(index) {
+    fn check_rules(&self, spans: &[(SourceFile<'_>, Range<usize>)]) -> Result<(), FileError> {
+        let at = |index: usize, message: String| match spans.get(index) {
             Some((source, span)) => source.error(span.clone(), message),
-            None => Source { file: "policy", text: "" }.error(0..0, message),
+            None => no_file("policy").error(0..0, message),
         };
         let mut ids: BTreeMap<&str, &Rule> = BTreeMap::new();
         for (index, rule) in self.rules.iter().enumerate() {
             if let Some(first) = ids.insert(&rule.id, rule) {
-                let place = format!("{}:{}", first.file, first.line);
+                let location = format!("{}:{}", first.file, first.line);
                 return Err(at(
                     index,
-                    format!("the rule id `{}` is used before, at {place}", rule.id),
+                    format!("the rule id `{}` is already used at {location}", rule.id),
                 ));
             }
-            if !self.registry.tools().any(|(server, tool)| judge::concerns(rule, server, tool)) {
+            if !self.registry.tools().any(|(server, tool)| judge::applies_to(rule, server, tool)) {
                 let message = format!("rule `{}` matches no registered tool", rule.id);
-                return Err(at(index, message).hint("tools are registered in tools.toml"));
+                return Err(at(index, message).with_hint("tools are registered in tools.toml"));
             }
         }
-        if let Some((useless, stricter)) = rule::unreachable(&self.rules)
-            && let (Some(rule), Some(other)) = (self.rules.get(useless), self.rules.get(stricter))
+        if let Some((redundant, stricter)) = rule::unreachable(&self.rules)
+            && let (Some(rule), Some(other)) = (self.rules.get(redundant), self.rules.get(stricter))
         {
-            let place = format!("{}:{}", other.file, other.line);
+            let location = format!("{}:{}", other.file, other.line);
             let message = format!(
-                "rule `{}` can never matter: `{}` at {place} matches all that it matches",
+                "rule `{}` has no effect: `{}` at {location} matches every call that it matches",
                 rule.id, other.id
             );
-            return Err(
-                at(useless, message).hint("remove one of the two, or narrow the stricter one")
-            );
+            return Err(at(redundant, message)
+                .with_hint("remove one of the two, or narrow the stricter one"));
         }
         Ok(())
     }
 
-    fn check_examples(&self, places: &[(Source<'_>, Range<usize>)]) -> Result<(), PolicyError> {
+    fn check_examples(&self, spans: &[(SourceFile<'_>, Range<usize>)]) -> Result<(), FileError> {
         let workspace = LexicalWorkspace::default();
-        for (rule, (source, _)) in self.rules.iter().zip(places) {
+        for (rule, (source, _)) in self.rules.iter().zip(spans) {
             for example in &rule.examples {
                 let question = &example.question;
-                let fault = |message: &str| {
+                let error = |message: &str| {
                     source.error(example.span.clone(), format!("rule `{}`: {message}", rule.id))
                 };
                 let Some((_, tool)) = self.registry.find(&question.server, &question.tool) else {
-                    return Err(fault("the tool of this example is not registered"));
+                    return Err(error("the tool of this example is not registered"));
                 };
                 let facts = Facts::gather(question, tool, &workspace);
                 match (judge::rule_matches(rule, question, tool, &facts), example.must_match) {
                     (true, true) | (false, false) => {}
                     (false, true) => {
-                        return Err(fault("it does not match this example of `matches`"));
+                        return Err(error("it does not match this example of `matches`"));
                     }
-                    (true, false) => return Err(fault("it matches this example of `misses`")),
+                    (true, false) => return Err(error("it matches this example of `misses`")),
                 }
             }
         }
@@ -247,25 +242,33 @@ impl PolicySet {
     }
 }
 
+fn source_file<'a>(path: &'a str, bytes: &'a [u8]) -> Result<SourceFile<'a>, FileError> {
+    SourceFile::new(path, bytes, FILE_BYTES_MAX, Code::PolicyInvalid)
+}
+
+/// For errors that concern no position in a file.
+const fn no_file(path: &str) -> SourceFile<'_> {
+    SourceFile::empty(path, Code::PolicyInvalid)
+}
+
 /// The digest over `{relative path: digest of its bytes}`.
-fn hash(files: &BTreeMap<String, Vec<u8>>) -> Result<Digest, PolicyError> {
-    let fault =
-        |path: &str, message: &str| Source { file: path, text: "" }.error(0..0, message.to_owned());
+fn hash(files: &BTreeMap<String, Vec<u8>>) -> Result<Digest, FileError> {
+    let error = |path: &str, message: &str| no_file(path).error(0..0, message);
     if files.len() > FILES_MAX {
-        return Err(fault("policy", &format!("there are more than {FILES_MAX} files")));
+        return Err(error("policy", &format!("there are more than {FILES_MAX} files")));
     }
     let mut digests: BTreeMap<&str, String> = BTreeMap::new();
     for (path, bytes) in files {
         let normal = path.split('/').all(|name| !matches!(name, "" | "." | ".."));
         if !normal || path.contains(['\\', '\0']) {
-            return Err(fault(path, "a policy file's path must be relative and normal"));
+            return Err(error(path, "a policy file's path must be relative, without `.` and `..`"));
         }
         digests.insert(path, Digest::of(bytes).hex().as_str().to_owned());
     }
-    canon::digest(&digests).map_err(|error| fault("policy", &error.to_string()))
+    canon::digest(&digests).map_err(|cause| error("policy", &cause.to_string()))
 }
 
-/// What came of the cases of a file.
+/// The results of the cases of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CaseReport {
     /// One outcome for each case, in their order.
@@ -273,36 +276,36 @@ pub struct CaseReport {
 }
 
 impl CaseReport {
-    /// Whether all cases passed; without any there is nothing that passed.
+    /// Whether there are cases and all passed.
     #[must_use]
     pub fn passed(&self) -> bool {
         !self.outcomes.is_empty() && self.outcomes.iter().all(|outcome| outcome.passed)
     }
 }
 
-/// What came of one case.
+/// The result of one case.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CaseOutcome {
-    /// The case.
+    /// The case's name.
     pub name: String,
-    /// The line it starts at.
+    /// The line where it starts.
     pub line: usize,
-    /// The verdict it wants.
+    /// The expected verdict.
     pub expected: Verdict,
-    /// What the set said.
+    /// The actual judgement.
     pub judgement: Judgement,
-    /// Whether that is what it wants.
+    /// Whether the judgement is as expected.
     pub passed: bool,
 }
 
 impl CaseOutcome {
-    /// What is wrong, in one line.
+    /// Why the case failed, in one line.
     #[must_use]
-    pub fn complaint(&self) -> String {
+    pub fn failure(&self) -> String {
         let (expected, found) = (self.expected.as_str(), self.judgement.verdict.as_str());
         let code = self.judgement.code.map_or_else(String::new, |code| format!(" ({code})"));
         format!(
-            "case `{}` wants {expected} but gets {found}{code}: {}",
+            "case `{}` expects {expected} but gets {found}{code}: {}",
             self.name, self.judgement.reason
         )
     }

@@ -1,22 +1,23 @@
-//! Where a path lies: the one question that the judge asks the world about.
+//! Resolves paths with regard to the workspace.
 
-/// Where a path lies with regard to the workspace.
+/// A path, resolved with regard to the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// Inside; normal form, `/` between names, relative to the root; `.` is the root itself.
+pub enum ResolvedPath {
+    /// Inside the workspace: relative to the root, normalised; `.` is the root itself.
     Inside(String),
-    /// Outside; as far as it could be resolved.
+    /// Outside the workspace: as far as it could be resolved.
     Outside(String),
-    /// It cannot be said; the text says why.
+    /// Why it could not be resolved.
     Unresolvable(String),
 }
 
-/// Resolves paths. The runtime's follows symlinks; [`LexicalWorkspace`] only reads the text.
+/// Resolves paths. The runtime's implementation follows symlinks; [`LexicalWorkspace`] uses only
+/// the text.
 pub trait Workspace {
-    /// Where `path` lies; a relative path starts at the workspace's root.
-    fn place(&self, path: &str) -> Place;
+    /// Resolves `path`; a relative path starts at the root of the workspace.
+    fn resolve(&self, path: &str) -> ResolvedPath;
 
-    /// Whether the file system takes `A` and `a` for the same name.
+    /// Whether the file system ignores case.
     fn folds_case(&self) -> bool;
 }
 
@@ -40,7 +41,7 @@ impl LexicalWorkspace {
         Self { root: names(root).map(str::to_owned).collect(), folds_case: false }
     }
 
-    /// The same on a file system that folds case.
+    /// The same on a file system that ignores case.
     #[must_use]
     pub fn folding_case(mut self) -> Self {
         self.folds_case = true;
@@ -53,15 +54,15 @@ fn names(path: &str) -> impl Iterator<Item = &str> {
 }
 
 impl Workspace for LexicalWorkspace {
-    fn place(&self, path: &str) -> Place {
+    fn resolve(&self, path: &str) -> ResolvedPath {
         if path.is_empty() {
-            return Place::Unresolvable("the path is empty".to_owned());
+            return ResolvedPath::Unresolvable("the path is empty".to_owned());
         }
         if path.contains('\0') {
-            return Place::Unresolvable("the path holds a NUL byte".to_owned());
+            return ResolvedPath::Unresolvable("the path contains a NUL byte".to_owned());
         }
         if path.starts_with('~') {
-            return Place::Outside(path.to_owned());
+            return ResolvedPath::Outside(path.to_owned());
         }
         let mut at: Vec<&str> = Vec::new();
         if !path.starts_with('/') {
@@ -79,9 +80,9 @@ impl Workspace for LexicalWorkspace {
         };
         let inside = at.len() >= self.root.len() && self.root.iter().zip(&at).all(same);
         match at.get(self.root.len()..) {
-            Some([]) if inside => Place::Inside(".".to_owned()),
-            Some(rest) if inside => Place::Inside(rest.join("/")),
-            Some(_) | None => Place::Outside(format!("/{}", at.join("/"))),
+            Some([]) if inside => ResolvedPath::Inside(".".to_owned()),
+            Some(rest) if inside => ResolvedPath::Inside(rest.join("/")),
+            Some(_) | None => ResolvedPath::Outside(format!("/{}", at.join("/"))),
         }
     }
 
@@ -95,29 +96,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_by_text_alone() {
+    fn paths_are_resolved_by_text_alone() {
         let workspace = LexicalWorkspace::default();
         for (path, expected) in [
-            ("a/b", Place::Inside("a/b".into())),
-            ("./a//b/", Place::Inside("a/b".into())),
-            ("a/../b", Place::Inside("b".into())),
-            (".", Place::Inside(".".into())),
-            ("/workspace", Place::Inside(".".into())),
-            ("/workspace/a", Place::Inside("a".into())),
-            ("/workspace/../etc", Place::Outside("/etc".into())),
-            ("/workspace2/a", Place::Outside("/workspace2/a".into())),
-            ("../x", Place::Outside("/x".into())),
-            ("a/../../workspace/b", Place::Inside("b".into())),
-            ("~/x", Place::Outside("~/x".into())),
-            ("~root", Place::Outside("~root".into())),
-            ("/", Place::Outside("/".into())),
-            ("/Workspace/a", Place::Outside("/Workspace/a".into())),
+            ("a/b", ResolvedPath::Inside("a/b".into())),
+            ("./a//b/", ResolvedPath::Inside("a/b".into())),
+            ("a/../b", ResolvedPath::Inside("b".into())),
+            (".", ResolvedPath::Inside(".".into())),
+            ("/workspace", ResolvedPath::Inside(".".into())),
+            ("/workspace/a", ResolvedPath::Inside("a".into())),
+            ("/workspace/../etc", ResolvedPath::Outside("/etc".into())),
+            ("/workspace2/a", ResolvedPath::Outside("/workspace2/a".into())),
+            ("../x", ResolvedPath::Outside("/x".into())),
+            ("a/../../workspace/b", ResolvedPath::Inside("b".into())),
+            ("~/x", ResolvedPath::Outside("~/x".into())),
+            ("~root", ResolvedPath::Outside("~root".into())),
+            ("/", ResolvedPath::Outside("/".into())),
+            ("/Workspace/a", ResolvedPath::Outside("/Workspace/a".into())),
         ] {
-            assert_eq!(workspace.place(path), expected, "{path}");
+            assert_eq!(workspace.resolve(path), expected, "{path}");
         }
-        assert!(matches!(workspace.place("a\0b"), Place::Unresolvable(_)));
-        assert!(matches!(workspace.place(""), Place::Unresolvable(_)));
+        assert!(matches!(workspace.resolve("a\0b"), ResolvedPath::Unresolvable(_)));
+        assert!(matches!(workspace.resolve(""), ResolvedPath::Unresolvable(_)));
         let folding = LexicalWorkspace::default().folding_case();
-        assert_eq!(folding.place("/Workspace/A"), Place::Inside("A".into()));
+        assert_eq!(folding.resolve("/Workspace/A"), ResolvedPath::Inside("A".into()));
     }
 }

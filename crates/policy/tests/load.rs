@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use windlass_kernel::{Code, Digest, RiskLevel, canon};
 use windlass_policy::{
-    Connector, LexicalWorkspace, OnUncertain, PolicyError, PolicySet, Question, Verdict,
+    Connector, FileError, LexicalWorkspace, OnUncertain, PolicySet, Question, Verdict,
 };
 
 const TOOLS: &str = r#"
@@ -48,7 +48,7 @@ tool = "notes/*"
 matches = [{ tool = "notes/add" }]
 "#;
 
-fn load(tools: &str, rules: &str) -> Result<PolicySet, PolicyError> {
+fn load(tools: &str, rules: &str) -> Result<PolicySet, FileError> {
     PolicySet::load(&BTreeMap::from([
         ("tools.toml".to_owned(), tools.as_bytes().to_vec()),
         ("policy/a.toml".to_owned(), rules.as_bytes().to_vec()),
@@ -76,7 +76,7 @@ fn faults_are_named_with_their_place() {
         (changed("reason = \"it is fine\"\n", ""), 2, 1, "missing field `reason`"),
         (changed("it is fine", " "), 5, 10, "the reason must be one line"),
         (changed("\"allow\"", "\"maybe\""), 4, 11, "unknown variant `maybe`"),
-        (changed("matches", "misses"), 3, 6, "must hold an example"),
+        (changed("matches", "misses"), 3, 6, "must have an example"),
         (changed("{ tool = \"notes/add\" }", "{ tool = \"notes/none\" }"), 7, 12, "not registered"),
         (
             changed("{ tool = \"notes/add\" }", "{ tool = \"remote/drop\" }"),
@@ -90,14 +90,17 @@ fn faults_are_named_with_their_place() {
         (changed("tool = \"notes/*\"\n", ""), 3, 6, "must name its `tool`"),
         (format!("{RULE}path = \"/etc\""), 8, 8, "must be relative"),
         (format!("{RULE}access = \"read\""), 8, 10, "`access` needs `path`"),
-        (format!("{RULE}{RULE}"), 10, 6, "is used before, at policy/a.toml:2"),
-        (format!("{RULE}{}", changed("\"a\"", "\"b\"")), 10, 6, "can never matter"),
+        (format!("{RULE}{RULE}"), 10, 6, "is already used at policy/a.toml:2"),
+        (format!("{RULE}{}", changed("\"a\"", "\"b\"")), 10, 6, "has no effect"),
         ("= 1".to_owned(), 1, 1, ""),
     ] {
         let error = load(TOOLS, &rules).unwrap_err();
         assert!(error.message.contains(message), "{error} instead of {message}");
-        assert_eq!((error.line, error.column), (line, column), "{error}");
-        assert_eq!((error.file.as_str(), error.code()), ("policy/a.toml", Code::PolicyInvalid));
+        assert_eq!((error.location.line, error.location.column), (line, column), "{error}");
+        assert_eq!(
+            (error.location.file.as_str(), error.code()),
+            ("policy/a.toml", Code::PolicyInvalid)
+        );
         assert!(!error.message.contains('\n'), "{error}");
     }
 }
@@ -113,7 +116,7 @@ tool = "*"
 matches = [{ tool = "notes/add" }]
 "#;
     let error = load(TOOLS, &format!("{RULE}{stricter}")).unwrap_err();
-    assert!(error.message.contains("rule `a` can never matter: `never`"), "{error}");
+    assert!(error.message.contains("rule `a` has no effect: `never`"), "{error}");
     assert!(error.hint.is_some());
     let narrower = stricter.replace("tool = \"*\"", "tool = \"*\"\nclass = \"write\"");
     assert!(load(TOOLS, &format!("{RULE}{narrower}")).is_ok());
@@ -126,18 +129,22 @@ fn registry_faults_are_named_with_their_place() {
         (changed("honours_keys", "honors_keys"), 6, "unknown field `honors_keys`"),
         (changed("class = \"read\"", "class = \"reads\""), 14, "unknown variant `reads`"),
         (changed("server.remote", "server.Remote"), 16, "server name `Remote`"),
-        (changed("tool = \"lookup\"", "tool = \"add\""), 7, "is no read tool"),
+        (changed("tool = \"lookup\"", "tool = \"add\""), 7, "is not a read tool"),
         (changed("\"$key\"", "\"$kye\""), 7, "`$kye`"),
-        (changed("command = [\"node\", \"server.js\"]\n", ""), 2, "takes `command`"),
+        (changed("command = [\"node\", \"server.js\"]\n", ""), 2, "needs `command`"),
         (changed("argv = [\"cp\"", "argv = [{ arg = \"/x\" }"), 24, "must be a literal"),
-        (changed("input_bytes_max = 64", "input_bytes_max = 0"), 7, "not between 1 and"),
+        (changed("input_bytes_max = 64", "input_bytes_max = 0"), 7, "must be between 1 and"),
         (changed("stdin = \"/text\"", "on_uncertain = \"retry\""), 24, "`idempotent = true`"),
         (changed("stdin = \"/text\"", "shell_line = \"/text\""), 24, "exactly that argument"),
         (changed("\"/path\"", "\"path\""), 13, "must start with `/`"),
     ] {
         let error = load(&tools, "").unwrap_err();
         assert!(error.message.contains(message), "{error} instead of {message}");
-        assert_eq!((error.file.as_str(), error.line), ("tools.toml", line), "{error}");
+        assert_eq!(
+            (error.location.file.as_str(), error.location.line),
+            ("tools.toml", line),
+            "{error}"
+        );
     }
 }
 
@@ -307,14 +314,14 @@ fn cases_are_run_and_reported() {
     };
     assert!(load(TOOLS, &format!("{RULE}{}", case("allow"))).is_ok());
     let error = load(TOOLS, &format!("{RULE}{}", case("deny"))).unwrap_err();
-    assert!(error.message.contains("case `adds` wants deny but gets allow"), "{error}");
-    assert_eq!(error.line, 8);
+    assert!(error.message.contains("case `adds` expects deny but gets allow"), "{error}");
+    assert_eq!(error.location.line, 8);
     let set = load(TOOLS, RULE).unwrap();
     let report = set.run_cases("c.toml", (case("allow") + &case("ask")).as_bytes()).unwrap();
     let passed: Vec<bool> = report.outcomes.iter().map(|outcome| outcome.passed).collect();
     assert_eq!((passed, report.passed()), (vec![true, false], false));
     assert!(!set.run_cases("c.toml", b"").unwrap().passed());
-    assert_eq!(set.run_cases("c.toml", b"[[rule]]").unwrap_err().line, 1);
+    assert_eq!(set.run_cases("c.toml", b"[[rule]]").unwrap_err().location.line, 1);
 }
 
 #[test]

@@ -87,7 +87,7 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
         }
         Loop::Check { files: named } => {
             let (names, builtins) = (agents.keys().cloned().collect(), builtins());
-            let known = windlass_loops::Known { agents: &names, builtins: &builtins };
+            let known = windlass_loops::KnownNames { agents: &names, builtins: &builtins };
             let rules = rules(&files)?;
             for path in named {
                 let bytes = read_limited(path, FILE_BYTES_MAX)?;

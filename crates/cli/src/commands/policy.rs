@@ -131,7 +131,7 @@ fn gates(files: &BTreeMap<String, Vec<u8>>, name: Option<&str>, output: &Output)
     let composed = composed(&rules(files)?, file)?;
     let all = composed.governance.gates.iter().chain(&composed.governance.compliance);
     let places = composed.origins.iter().map(|((kind, id), stated)| {
-        let places: Vec<String> = stated.iter().map(|one| one.place.to_string()).collect();
+        let places: Vec<String> = stated.iter().map(|one| one.location.to_string()).collect();
         let levels: Vec<&str> = stated.iter().map(|one| level_name(one.rule.level)).collect();
         ((kind.as_str(), id.as_str()), (places, levels))
     });
@@ -256,7 +256,7 @@ fn run_cases(set: &PolicySet, name: &str, bytes: &[u8], output: &Output) -> Resu
     }
     for outcome in report.outcomes.iter().filter(|outcome| !outcome.passed) {
         let bad = output.paint("failed", Ink::Bad);
-        output.line(&format!("{bad} {name}:{}: {}", outcome.line, outcome.complaint()));
+        output.line(&format!("{bad} {name}:{}: {}", outcome.line, outcome.failure()));
     }
     output.line(&format!("{name}: {} passed, {failed} failed", report.outcomes.len() - failed));
     Ok(failed)

@@ -7,7 +7,7 @@ use windlass_engine::Book;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Next, RunName, Started};
 use windlass_kernel::{Digest, TraceId};
-use windlass_loops::{Known, LoopFile};
+use windlass_loops::{KnownNames, LoopFile};
 use windlass_runtime::{Clock, SystemClock};
 use windlass_store::Store;
 use windlass_store_sqlite::SqliteStore;
@@ -36,7 +36,7 @@ phases:
 /// Records runs that wait for a person.
 fn seed(place: &Place, runs: usize) {
     let (agents, builtins) = Default::default();
-    let known = Known { agents: &agents, builtins: &builtins };
+    let known = KnownNames { agents: &agents, builtins: &builtins };
     let file = LoopFile::parse("loops/wait.md", LOOP.as_bytes(), &known).unwrap();
     let store = SqliteStore::open(&place.database(), windlass_store_sqlite::Settings::default());
     let store: Arc<dyn Store> = Arc::new(store.unwrap());

@@ -66,7 +66,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
         ".windlass/policy/mine.toml",
         "[[rule]]\nid = \"look-around\"\nverdict = \"allow\"\nreason = \"r\"\ntool = \"shell/read\"\n\
          matches = [{ tool = \"shell/read\", args = { line = \"ls\" } }]\n",
-        "`look-around` is used before",
+        "`look-around` is already used",
     ),
     (
         ".windlass/policy/mine.toml",

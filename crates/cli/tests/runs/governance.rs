@@ -37,7 +37,7 @@ fn a_metric_of_the_project_decides() {
     };
     repo.run(&measured(81)).exit(0);
     let run = repo.run(&measured(79)).exit(3).json();
-    assert!(run.to_string().contains("79, wanted at least 80 (write tests)"), "{run}");
+    assert!(run.to_string().contains("79, expected at least 80 (write tests)"), "{run}");
     let listed = repo.windlass(&["policy", "gates", "--json"]).exit(0).json();
     let listed: Vec<_> = listed
         .as_array()

@@ -8,7 +8,7 @@ use windlass_engine::Book;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Event, Next, RunName, Started};
 use windlass_kernel::{Digest, TraceId};
-use windlass_loops::{Known, LoopFile};
+use windlass_loops::{KnownNames, LoopFile};
 use windlass_runtime::{Clock, SystemClock};
 use windlass_store::Store;
 use windlass_store_sqlite::{Settings, SqliteStore};
@@ -101,7 +101,7 @@ fn ten_thousand_runs_on_hold_are_listed() {
     const RUNS: usize = 10_000;
     let repo = Repo::with_loop("asking", ASKING);
     let none = std::collections::BTreeSet::new();
-    let known = Known { agents: &none, builtins: &none };
+    let known = KnownNames { agents: &none, builtins: &none };
     let file = LoopFile::parse("asking.md", ASKING.as_bytes(), &known).unwrap();
     {
         let store = SqliteStore::open(&repo.place.database(), Settings::default()).unwrap();

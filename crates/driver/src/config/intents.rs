@@ -1,15 +1,15 @@
-//! Reads `driver/intents.toml`.
+//! Parses `driver/intents.toml`.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Spanned;
+use windlass_text::{FileError, SourceFile};
 
 use super::models::{Models, distinct};
-use super::{CONTEXT_INTENT, Intent, LIST_MAX, Trigger};
+use super::{CONTEXT_INTENT, FORM_HINT, Intent, LIST_MAX, Trigger};
 use crate::classify::{fold, has_word};
-use crate::source::Source;
-use crate::{ConfigError, IntentId, Role, Tier};
+use crate::{IntentId, Role, Tier};
 
 const TRIGGER_BYTES_MAX: usize = 200;
 
@@ -33,61 +33,59 @@ struct RawIntent {
     critical: bool,
 }
 
-pub(super) fn load(source: &Source<'_>, models: &Models) -> Result<Vec<Intent>, ConfigError> {
-    let raw: RawFile = source.parse()?;
+pub(super) fn load(source: &SourceFile<'_>, models: &Models) -> Result<Vec<Intent>, FileError> {
+    let raw: RawFile = source.parse_toml(FORM_HINT)?;
     let mut intents: Vec<Intent> = Vec::new();
-    // Which intent a folded trigger belongs to.
+    // The intent of each folded trigger.
     let mut owners: BTreeMap<Vec<char>, IntentId> = BTreeMap::new();
     for raw in raw.intent {
         let span = raw.name.span();
         let name = raw.name.get_ref().clone();
         if intents.len() >= LIST_MAX || intents.iter().any(|intent| intent.name == name) {
-            let message = format!("the intent `{name}` is declared before, or there are too many");
-            return Err(source.error(span, message, "give it a name of its own"));
+            let message = format!("the intent `{name}` is declared twice, or there are too many");
+            return Err(source.error(span, message).with_hint("choose another name"));
         }
         intents.push(intent(source, raw, models, &mut owners)?);
     }
     if !intents.iter().any(|intent| intent.name.as_str() == CONTEXT_INTENT) {
         let message = format!("there is no intent `{CONTEXT_INTENT}`");
         let hint = "without it no project could ever get its context file";
-        return Err(source.error(0..0, message, hint));
+        return Err(source.error(0..0, message).with_hint(hint));
     }
     intents.sort_by(|one, other| (one.priority, &one.name).cmp(&(other.priority, &other.name)));
     Ok(intents)
 }
 
 fn intent(
-    source: &Source<'_>,
+    source: &SourceFile<'_>,
     raw: RawIntent,
     models: &Models,
     owners: &mut BTreeMap<Vec<char>, IntentId>,
-) -> Result<Intent, ConfigError> {
+) -> Result<Intent, FileError> {
     let name = raw.name.into_inner();
     if *raw.priority.get_ref() == 0 {
         let message = format!("the priority of intent `{name}` is 0");
-        return Err(source.error(raw.priority.span(), message, "priorities start at 1"));
+        return Err(source.error(raw.priority.span(), message).with_hint("priorities start at 1"));
     }
     let listed = raw.tiers.span();
     for tier in raw.tiers.get_ref() {
         if !models.tiers.contains(tier.get_ref()) {
             let message = format!("intent `{name}` allows the unknown tier `{}`", tier.get_ref());
             let hint = "tiers are listed in driver/models.toml";
-            return Err(source.error(tier.span(), message, hint));
+            return Err(source.error(tier.span(), message).with_hint(hint));
         }
     }
     let tiers = distinct(source, raw.tiers.into_inner(), "tier")?;
     if tiers.is_empty() {
         let message = format!("intent `{name}` allows no tier");
-        return Err(source.error(listed, message, "name the tiers that may work on it"));
+        return Err(source.error(listed, message).with_hint("name the tiers that may work on it"));
     }
     let role = raw.role.get_ref();
     if !models.roles.contains(role) {
         let message = format!("intent `{name}` has the unknown role `{role}`");
-        return Err(source.error(
-            raw.role.span(),
-            message,
-            "roles are listed in driver/models.toml",
-        ));
+        return Err(source
+            .error(raw.role.span(), message)
+            .with_hint("roles are listed in driver/models.toml"));
     }
     let triggers = triggers(source, &name, raw.triggers, owners)?;
     Ok(Intent {
@@ -104,17 +102,17 @@ fn intent(
 }
 
 fn triggers(
-    source: &Source<'_>,
+    source: &SourceFile<'_>,
     name: &IntentId,
     raw: Spanned<Vec<Spanned<String>>>,
     owners: &mut BTreeMap<Vec<char>, IntentId>,
-) -> Result<Vec<Trigger>, ConfigError> {
+) -> Result<Vec<Trigger>, FileError> {
     let listed = raw.span();
     let raw = raw.into_inner();
     if raw.is_empty() || raw.len() > LIST_MAX {
         let message = format!("intent `{name}` has {} triggers", raw.len());
-        let hint = format!("it needs 1 to {LIST_MAX}: without one it could never be meant");
-        return Err(source.error(listed, message, hint));
+        let hint = format!("it needs 1 to {LIST_MAX}: without one it could never be selected");
+        return Err(source.error(listed, message).with_hint(hint));
     }
     let mut triggers = Vec::with_capacity(raw.len());
     for trigger in raw {
@@ -124,11 +122,11 @@ fn triggers(
         if text.len() > TRIGGER_BYTES_MAX || !has_word(&folded) {
             let message = format!("a trigger of intent `{name}` is empty or too long");
             let hint = format!("a word or phrase of at most {TRIGGER_BYTES_MAX} bytes");
-            return Err(source.error(span, message, hint));
+            return Err(source.error(span, message).with_hint(hint));
         }
         if let Some(owner) = owners.insert(folded.clone(), name.clone()) {
-            let message = format!("the trigger `{text}` belongs to intent `{owner}` already");
-            return Err(source.error(span, message, "leave it out of one of the two"));
+            let message = format!("the trigger `{text}` already belongs to intent `{owner}`");
+            return Err(source.error(span, message).with_hint("remove it from one of the two"));
         }
         triggers.push(Trigger { text, folded });
     }

@@ -1,7 +1,7 @@
-//! The configuration of the driver loop: what is asked for, by whom it is done, how it is verified.
+//! The configuration of the driver loop: intents, models, routes, limits, verification.
 //!
-//! All of it is data in five files. [`DriverConfig::load`] proves that they fit together, so that
-//! nothing that uses a configuration has to.
+//! It is data in five files. [`DriverConfig::load`] checks that they are consistent, so that users of
+//! a configuration can rely on it.
 
 mod intents;
 mod models;
@@ -12,32 +12,35 @@ mod verification;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
-use windlass_kernel::{Digest, canon};
+use windlass_kernel::{Code, Digest, canon};
+use windlass_text::{FileError, SourceFile};
 
-use crate::source::Source;
-use crate::{
-    ConfigError, FailureClass, IntentId, ModelId, Outcome, ProfileId, Response, Role, Tier,
-};
+use crate::{FailureClass, IntentId, ModelId, Outcome, ProfileId, Response, Role, Tier};
 
-pub use verification::Step;
+pub use verification::VerificationStep;
 
 /// The intent that makes a project's context file.
 pub const CONTEXT_INTENT: &str = "generate_context";
+/// The largest configuration file.
+const FILE_BYTES_MAX: usize = 1024 * 1024;
+/// The hint of an error in the form of a file.
+const FORM_HINT: Option<&str> =
+    Some("use the keys of the shipped file of this name, each with its type");
 /// The most entries of a list in a configuration file.
 const LIST_MAX: usize = 1000;
 
-/// What a task can be about.
+/// What a task is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intent {
     /// Its name.
     pub name: IntentId,
-    /// Its rank: the lowest number wins.
+    /// Its priority: the lowest number wins.
     pub priority: u32,
-    /// The phrases that call for it.
+    /// The phrases that select it.
     pub triggers: Vec<Trigger>,
     /// The tiers whose models may work on it.
     pub tiers: BTreeSet<Tier>,
-    /// What the model is in a task of this intent.
+    /// The role of the model in a task of this intent.
     pub role: Role,
     /// Whether it needs the project's context file.
     pub project_bound: bool,
@@ -49,44 +52,44 @@ pub struct Intent {
     pub critical: bool,
 }
 
-/// A phrase that calls for an intent.
+/// A phrase that selects an intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
     /// The phrase as it is written.
     pub text: String,
-    /// The phrase as it is compared.
+    /// The phrase in the form that is compared.
     pub(crate) folded: Vec<char>,
 }
 
-/// A model as routing knows it.
+/// A model that intents are routed to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
     /// Its name.
     pub name: ModelId,
-    /// Its authority.
+    /// Its tier of authority.
     pub tier: Tier,
-    /// What its provider calls it.
+    /// Its name at the provider.
     pub primary: String,
-    /// What takes its place when it cannot be reached, in this order.
+    /// The models that replace it when it is unavailable, in this order.
     pub fallbacks: Vec<ModelId>,
-    /// What a task that it works on may spend.
+    /// The limits of a task that it works on.
     pub profile: ProfileId,
 }
 
-/// What one task may spend.
+/// The limits of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// Its name.
     pub name: ProfileId,
-    /// The most calls of models, retries among them.
+    /// The most model calls, including retries.
     pub max_calls_per_task: u64,
-    /// The most of those calls that repeat an earlier one; this may be 0.
+    /// The most retries; may be 0.
     pub max_retries: u64,
-    /// The most tokens of all calls together.
+    /// The most tokens of all calls.
     pub max_tokens: u64,
 }
 
-/// A configuration whose parts fit together.
+/// A consistent configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverConfig {
     pub(crate) digest: Digest,
@@ -98,7 +101,7 @@ pub struct DriverConfig {
     pub(crate) routes: BTreeMap<IntentId, Vec<ModelId>>,
     pub(crate) profiles: BTreeMap<ProfileId, Profile>,
     pub(crate) context_file: String,
-    pub(crate) order: Vec<Step>,
+    pub(crate) order: Vec<VerificationStep>,
     pub(crate) outcomes: BTreeMap<FailureClass, Outcome>,
     pub(crate) responses: BTreeMap<Response, String>,
 }
@@ -110,23 +113,19 @@ const PROFILES: &str = "driver/profiles.toml";
 const VERIFICATION: &str = "driver/verification.toml";
 
 impl DriverConfig {
-    /// The five files, by the paths that [`DriverConfig::load`] looks for.
+    /// The paths of the five files.
     pub const FILES: [&'static str; 5] = [INTENTS, MODELS, PROFILES, ROUTING, VERIFICATION];
 
-    /// Reads a configuration from its files, by relative path.
-    ///
-    /// Files outside `driver/` are not looked at.
+    /// Loads a configuration from its files, by relative path. Files outside `driver/` are ignored.
     ///
     /// # Errors
-    /// The first [`ConfigError`] found: one fault refuses the whole configuration.
-    pub fn load(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, ConfigError> {
+    /// The first [`FileError`]: one error refuses the whole configuration.
+    pub fn load(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, FileError> {
         for path in files.keys().filter(|path| path.starts_with("driver/")) {
             if path.ends_with(".toml") && !Self::FILES.contains(&path.as_str()) {
-                return Err(Source { file: path, text: "" }.error(
-                    0..0,
-                    "the driver loop has no file of this name",
-                    format!("its files are {}", Self::FILES.join(", ")),
-                ));
+                return Err(no_file(path)
+                    .error(0..0, "the driver loop has no configuration file of this name")
+                    .with_hint(format!("its files are {}", Self::FILES.join(", "))));
             }
         }
         let profiles = profiles::load(&source(files, PROFILES)?)?;
@@ -150,7 +149,7 @@ impl DriverConfig {
         })
     }
 
-    /// The digest of the five files, by which a task remembers what it was judged by.
+    /// The digest of the five files, which a task records.
     #[must_use]
     pub const fn digest(&self) -> Digest {
         self.digest
@@ -206,11 +205,11 @@ impl DriverConfig {
 
     /// The steps of verification, in order.
     #[must_use]
-    pub fn verification_order(&self) -> &[Step] {
+    pub fn verification_order(&self) -> &[VerificationStep] {
         &self.order
     }
 
-    /// What a failure of this class comes to; HALT where nothing else is said.
+    /// The outcome of a failure of this class; HALT by default.
     #[must_use]
     pub fn outcome(&self, class: FailureClass) -> Outcome {
         self.outcomes.get(&class).copied().unwrap_or(Outcome::Halt)
@@ -223,27 +222,30 @@ impl DriverConfig {
     }
 }
 
+/// For errors that concern no position in a file.
+const fn no_file(path: &str) -> SourceFile<'_> {
+    SourceFile::empty(path, Code::DriverConfigInvalid)
+}
+
 fn source<'a>(
     files: &'a BTreeMap<String, Vec<u8>>,
     path: &'static str,
-) -> Result<Source<'a>, ConfigError> {
+) -> Result<SourceFile<'a>, FileError> {
     match files.get(path) {
-        Some(bytes) => Source::new(path, bytes),
-        None => Err(Source { file: path, text: "" }.error(
-            0..0,
-            "the file is missing",
-            "copy the shipped file of this name and change what you need",
-        )),
+        Some(bytes) => SourceFile::new(path, bytes, FILE_BYTES_MAX, Code::DriverConfigInvalid),
+        None => Err(no_file(path)
+            .error(0..0, "the file is missing")
+            .with_hint("copy the shipped file of this name and change what you need")),
     }
 }
 
-fn digest(files: &BTreeMap<String, Vec<u8>>) -> Result<Digest, ConfigError> {
+fn digest(files: &BTreeMap<String, Vec<u8>>) -> Result<Digest, FileError> {
     #[derive(Serialize)]
     #[serde(transparent)]
     struct Digests<'a>(BTreeMap<&'a str, Digest>);
     let digests = DriverConfig::FILES.into_iter();
     let digests = digests.filter_map(|path| Some((path, Digest::of(files.get(path)?))));
     canon::digest(&Digests(digests.collect())).map_err(|error| {
-        Source { file: "driver", text: "" }.error(0..0, error.to_string(), "report this fault")
+        no_file("driver").error(0..0, error.to_string()).with_hint("please report this error")
     })
 }

@@ -1,15 +1,15 @@
-//! Reads `driver/profiles.toml`.
+//! Parses `driver/profiles.toml`.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Spanned;
+use windlass_text::{FileError, SourceFile};
 
-use super::{LIST_MAX, Profile};
-use crate::source::Source;
-use crate::{ConfigError, ProfileId};
+use super::{FORM_HINT, LIST_MAX, Profile};
+use crate::ProfileId;
 
-/// No limit is above this: counters stay far from where canonical JSON would refuse them.
+/// The largest limit, far below the largest integer of canonical JSON.
 const LIMIT_MAX: u64 = 1_000_000_000_000;
 
 #[derive(Deserialize)]
@@ -27,8 +27,8 @@ struct RawProfile {
     max_tokens: Spanned<u64>,
 }
 
-pub(super) fn load(source: &Source<'_>) -> Result<BTreeMap<ProfileId, Profile>, ConfigError> {
-    let raw: RawFile = source.parse()?;
+pub(super) fn load(source: &SourceFile<'_>) -> Result<BTreeMap<ProfileId, Profile>, FileError> {
+    let raw: RawFile = source.parse_toml(FORM_HINT)?;
     let mut profiles = BTreeMap::new();
     for raw in raw.profile {
         let name = raw.name.get_ref().clone();
@@ -39,18 +39,18 @@ pub(super) fn load(source: &Source<'_>) -> Result<BTreeMap<ProfileId, Profile>, 
             }
             let message = format!("`{key}` of profile `{name}` is {number}");
             let hint = format!("it must be between {least} and {LIMIT_MAX}");
-            Err(source.error(value.span(), message, hint))
+            Err(source.error(value.span(), message).with_hint(hint))
         };
         let profile = Profile {
             max_calls_per_task: limit("max_calls_per_task", &raw.max_calls_per_task, 1)?,
-            // A task without retries is a task.
+            // A task may forbid retries.
             max_retries: limit("max_retries", &raw.max_retries, 0)?,
             max_tokens: limit("max_tokens", &raw.max_tokens, 1)?,
             name: name.clone(),
         };
         if profiles.len() >= LIST_MAX || profiles.insert(name.clone(), profile).is_some() {
-            let message = format!("the profile `{name}` is declared before, or there are too many");
-            return Err(source.error(raw.name.span(), message, "give it a name of its own"));
+            let message = format!("the profile `{name}` is declared twice, or there are too many");
+            return Err(source.error(raw.name.span(), message).with_hint("choose another name"));
         }
     }
     Ok(profiles)

@@ -1,37 +1,38 @@
-//! Reads `driver/verification.toml`.
+//! Parses `driver/verification.toml`.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
+use windlass_text::{FileError, SourceFile};
 
+use super::FORM_HINT;
 use crate::paths::is_plain;
-use crate::source::Source;
-use crate::{ConfigError, FailureClass, Outcome, Response};
+use crate::{FailureClass, Outcome, Response};
 
 const RESPONSE_BYTES_MAX: usize = 200;
 
 /// One step of verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Step {
-    /// The output answers what was asked.
+pub enum VerificationStep {
+    /// The output answers the intent that was asked for.
     IntentAlignment,
-    /// The model that answered may work on this.
+    /// The model that answered is allowed for the intent.
     ModelAuthority,
-    /// The project's context was there, and was kept to.
+    /// The project's context file was present and respected.
     ContextCompliance,
-    /// Only what may change has changed.
+    /// Only allowed files have changed.
     ScopeMutationSafety,
-    /// The output has its form.
+    /// The output is well formed.
     StructuralIntegrity,
-    /// What the output names exists.
+    /// The paths, symbols and citations in the output exist.
     Hallucination,
-    /// The output holds what was declared.
+    /// The output has the declared keys.
     OutputContract,
 }
 
-impl Step {
+impl VerificationStep {
     /// All steps, in the order of the shipped configuration.
     pub const ALL: [Self; 7] = [
         Self::IntentAlignment,
@@ -48,7 +49,7 @@ impl Step {
 #[serde(deny_unknown_fields)]
 struct RawFile {
     context_file: Spanned<String>,
-    order: Spanned<Vec<Spanned<Step>>>,
+    order: Spanned<Vec<Spanned<VerificationStep>>>,
     outcomes: RawOutcomes,
     responses: RawResponses,
 }
@@ -71,21 +72,21 @@ struct RawResponses {
     verification_failed: Spanned<String>,
 }
 
-/// What the file declares.
+/// The content of the file.
 pub(super) struct Verification {
     pub context_file: String,
-    pub order: Vec<Step>,
+    pub order: Vec<VerificationStep>,
     pub outcomes: BTreeMap<FailureClass, Outcome>,
     pub responses: BTreeMap<Response, String>,
 }
 
-pub(super) fn load(source: &Source<'_>) -> Result<Verification, ConfigError> {
-    let raw: RawFile = source.parse()?;
+pub(super) fn load(source: &SourceFile<'_>) -> Result<Verification, FileError> {
+    let raw: RawFile = source.parse_toml(FORM_HINT)?;
     let file = raw.context_file.get_ref();
     if !is_plain(file) || file.contains('/') {
         let message = format!("`{file}` cannot be the name of the context file");
-        let hint = "it lies at the top of the project: a name without `/`";
-        return Err(source.error(raw.context_file.span(), message, hint));
+        let hint = "use a file name without `/`: the file is at the top of the project";
+        return Err(source.error(raw.context_file.span(), message).with_hint(hint));
     }
     let order = order(source, raw.order)?;
     let mut outcomes = BTreeMap::new();
@@ -96,8 +97,10 @@ pub(super) fn load(source: &Source<'_>) -> Result<Verification, ConfigError> {
         (FailureClass::StructuralOrFormattingError, raw.outcomes.structural_or_formatting_error),
     ] {
         if outcome.get_ref().is_success() {
-            let hint = "a failure is HALT, ASK_USER or INTERVENTION_REQUIRED";
-            return Err(source.error(outcome.span(), "a failure cannot be a PASS", hint));
+            let hint = "use HALT, ASK_USER or INTERVENTION_REQUIRED";
+            return Err(source
+                .error(outcome.span(), "a failure cannot have the outcome PASS")
+                .with_hint(hint));
         }
         outcomes.insert(class, outcome.into_inner());
     }
@@ -112,27 +115,32 @@ pub(super) fn load(source: &Source<'_>) -> Result<Verification, ConfigError> {
         let too_long = line.len() > RESPONSE_BYTES_MAX;
         if line.trim().is_empty() || too_long || line.contains(char::is_control) {
             let hint = format!("one line of 1 to {RESPONSE_BYTES_MAX} bytes");
-            return Err(source.error(text.span(), "a response says nothing or too much", hint));
+            return Err(source
+                .error(text.span(), "a response is empty, too long, or not one line")
+                .with_hint(hint));
         }
         responses.insert(response, text.into_inner());
     }
     Ok(Verification { context_file: raw.context_file.into_inner(), order, outcomes, responses })
 }
 
-/// The order names every step exactly once: a step left out would be a check left out.
-fn order(source: &Source<'_>, raw: Spanned<Vec<Spanned<Step>>>) -> Result<Vec<Step>, ConfigError> {
+/// Checks that the order names every step exactly once: a missing step would skip a check.
+fn order(
+    source: &SourceFile<'_>,
+    raw: Spanned<Vec<Spanned<VerificationStep>>>,
+) -> Result<Vec<VerificationStep>, FileError> {
     let listed = raw.span();
-    let mut order: Vec<Step> = Vec::with_capacity(Step::ALL.len());
+    let mut order: Vec<VerificationStep> = Vec::with_capacity(VerificationStep::ALL.len());
     for step in raw.into_inner() {
         if order.contains(step.get_ref()) {
-            let message = format!("the step {:?} is listed before", step.get_ref());
-            return Err(source.error(step.span(), message, "name every step once"));
+            let message = format!("the step {:?} is listed twice", step.get_ref());
+            return Err(source.error(step.span(), message).with_hint("name every step once"));
         }
         order.push(step.into_inner());
     }
-    if let Some(step) = Step::ALL.iter().find(|step| !order.contains(step)) {
-        let message = format!("the step {step:?} is left out");
-        return Err(source.error(listed, message, "name every step once"));
+    if let Some(step) = VerificationStep::ALL.iter().find(|step| !order.contains(step)) {
+        let message = format!("the step {step:?} is missing");
+        return Err(source.error(listed, message).with_hint("name every step once"));
     }
     Ok(order)
 }

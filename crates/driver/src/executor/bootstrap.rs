@@ -1,6 +1,6 @@
 //! Phase 2a: the context file is going to be made.
 
-use crate::{CONTEXT_INTENT, Event as Happening, Outcome};
+use crate::{CONTEXT_INTENT, Outcome, SandboxEvent as Happening};
 use serde_json::json;
 
 use super::{Driver, answer, recorded};

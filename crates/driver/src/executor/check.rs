@@ -1,8 +1,8 @@
 //! The four checks, and leaving the sandbox.
 
 use crate::{
-    CONTEXT_INTENT, CheckPoint, CheckResult, Event as Happening, Facts, FailureClass, IntentId,
-    Outcome, check, consistent, exit_conditions,
+    CONTEXT_INTENT, CheckPoint, CheckResult, Facts, FailureClass, IntentId, Outcome,
+    SandboxEvent as Happening, check, check_consistency, exit_conditions,
 };
 use serde::Deserialize as _;
 use serde_json::json;
@@ -69,7 +69,7 @@ fn look_at_context(driver: &Driver, job: &Job<'_>, point: CheckPoint) -> Result<
     let makes = recorded::intent(&run).is_some_and(|intent| intent.as_str() == CONTEXT_INTENT);
     let keep = makes && point == CheckPoint::AfterModel;
     let why = "the context file is not what it was";
-    let about = |recorded: &mut crate::Recorded| {
+    let about = |recorded: &mut crate::RecordedState| {
         if keep {
             recorded.context = now;
         }
@@ -98,7 +98,8 @@ fn told(driver: &Driver, point: CheckPoint, facts: &Facts, result: CheckResult) 
 /// The stable code of what a check found, where it has one of its own.
 fn code_of(driver: &Driver, facts: &Facts, reason: &str) -> Option<windlass_kernel::Code> {
     let sandbox = facts.sandbox.as_ref();
-    let broken = sandbox.and_then(|state| consistent(&state.recorded, &state.observed).err());
+    let broken =
+        sandbox.and_then(|state| check_consistency(&state.recorded, &state.observed).err());
     if let Some(error) = broken.filter(|error| error.to_string() == reason) {
         return Some(error.code());
     }

@@ -1,6 +1,6 @@
 //! Phase 1: what the request is about.
 
-use crate::{Classification, Event as Happening, classify};
+use crate::{Classification, SandboxEvent as Happening, classify};
 use serde_json::{Value, json};
 
 use super::{Driver, answer};

@@ -1,6 +1,6 @@
 //! Phase 2: what the task needs to know: the project's context file and its memory.
 
-use crate::{CONTEXT_INTENT, Event as Happening, FailureClass, Outcome, Response};
+use crate::{CONTEXT_INTENT, FailureClass, Outcome, Response, SandboxEvent as Happening};
 use serde_json::{Value, json};
 use windlass_kernel::run::Note;
 

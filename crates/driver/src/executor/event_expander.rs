@@ -1,6 +1,6 @@
 //! What goes on record together with the events of a task: telemetry, and what becomes of the sandbox.
 
-use crate::{Event as Happening, Outcome, Phase, Recorded, TaskResult};
+use crate::{Outcome, Phase, RecordedState, SandboxEvent as Happening, TaskResult};
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::{Doer, RunOutcome, Trigger};
 use windlass_kernel::run::{Event, InvocationResult, Run};
@@ -265,7 +265,7 @@ impl Driver {
             self.confinement.confine(run.head.trace_id, true);
             recorded.sandbox = recorded.sandbox.apply(Happening::TaskBoundary);
             let (context, intent) = (recorded.context, None);
-            let recorded = Recorded { sandbox: recorded.sandbox, context, intent };
+            let recorded = RecordedState { sandbox: recorded.sandbox, context, intent };
             events.push(sandbox_note(Happening::TaskBoundary, &recorded, recorded::TASK_ENDS)?);
         }
         let came_to = match (outcome, Outcome::ALL.iter().find(|one| one.as_str() == reason)) {

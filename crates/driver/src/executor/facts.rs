@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    CONTEXT_INTENT, ContextFacts, Event as Happening, Facts, IntentId, Observed, SandboxFacts,
+    CONTEXT_INTENT, ContextFacts, Facts, IntentId, ObservedState, SandboxEvent as Happening,
+    SandboxFacts,
 };
 use serde_json::Value;
 use windlass_kernel::Digest;
@@ -35,7 +36,7 @@ impl Driver {
         };
         let sandbox = recorded::sandbox(&run).map(|recorded| SandboxFacts {
             recorded,
-            observed: Observed {
+            observed: ObservedState {
                 confined: self.confinement.is_confined(task),
                 context: file.digest,
                 intent: intent.clone(),

@@ -1,6 +1,9 @@
 //! What the journal says of a task.
 
-use crate::{Event as Happening, IntentId, NextCall, Outcome, Recorded, Sandbox, Selection, Usage};
+use crate::{
+    IntentId, NextCall, Outcome, RecordedState, Sandbox, SandboxEvent as Happening, Selection,
+    Usage,
+};
 use serde::Deserialize;
 use serde_json::Value;
 use windlass_kernel::run::plan::Doer;
@@ -9,8 +12,8 @@ use windlass_kernel::run::{Note, Run};
 use super::PREFIX;
 
 /// Before anything is recorded the sandbox is on, for nobody knows what.
-pub(super) fn unknown() -> Recorded {
-    Recorded { sandbox: Sandbox::default(), context: None, intent: None }
+pub(super) fn unknown() -> RecordedState {
+    RecordedState { sandbox: Sandbox::default(), context: None, intent: None }
 }
 
 /// The bodies of one kind of note, newest first.
@@ -33,9 +36,9 @@ pub(super) fn part<T: for<'de> Deserialize<'de>>(body: &Value, key: &str) -> Opt
 }
 
 /// The sandbox as its newest entry has it; `None` when there is none that can be read.
-pub(super) fn sandbox(run: &Run) -> Option<Recorded> {
+pub(super) fn sandbox(run: &Run) -> Option<RecordedState> {
     let body = notes(run, Note::Sandbox).next()?;
-    Some(Recorded {
+    Some(RecordedState {
         sandbox: part(body, "sandbox")?,
         context: part(body, "context").unwrap_or_default(),
         intent: part(body, "intent").unwrap_or_default(),
@@ -96,7 +99,7 @@ pub(super) struct Invocation {
     pub number: u64,
     pub model: Option<String>,
     pub call: NextCall,
-    pub sandbox: Recorded,
+    pub sandbox: RecordedState,
 }
 
 /// The newest invocation.

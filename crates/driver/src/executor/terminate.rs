@@ -1,6 +1,6 @@
 //! Phase 10: the task ends.
 
-use crate::{CONTEXT_INTENT, Event as Happening, Outcome};
+use crate::{CONTEXT_INTENT, Outcome, SandboxEvent as Happening};
 use serde_json::json;
 
 use super::{Driver, answer, recorded};

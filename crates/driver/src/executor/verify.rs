@@ -1,6 +1,6 @@
 //! Phase 6: the output is verified, step by step.
 
-use crate::{Observed, Outcome, SandboxFacts, after_intervention, verify};
+use crate::{ObservedState, Outcome, SandboxFacts, after_intervention, verify};
 use serde_json::{Value, json};
 
 use super::{Driver, answer, intervene, observe, recorded, task_id, to_value};
@@ -15,7 +15,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
     // What was changed was changed under the sandbox that the model worked in.
     facts.sandbox = recorded::invocation(&run).map(|invocation| {
         let recorded = invocation.sandbox;
-        let observed = Observed {
+        let observed = ObservedState {
             confined: Some(recorded.sandbox.is_enabled()),
             context: recorded.context,
             intent: recorded.intent.clone(),

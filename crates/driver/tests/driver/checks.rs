@@ -1,8 +1,8 @@
 //! The four check points.
 
 use windlass_driver::{
-    CallKind, CheckPoint, Event, Facts, FailureClass, NextCall, Outcome, Sandbox, Usage, check,
-    exit_conditions,
+    CallKind, CheckPoint, Facts, FailureClass, NextCall, Outcome, Sandbox, SandboxEvent, Usage,
+    check, exit_conditions,
 };
 use windlass_kernel::Digest;
 
@@ -25,14 +25,12 @@ const FAILURES: &[(&[CheckPoint], Outcome, &str, Spoil)] = &[
         facts.telemetry_writable = None
     }),
     (ALL, Outcome::AskUser, "intent is not known", |facts| facts.intent = None),
-    (ALL, Outcome::Halt, "not one of the configuration", |facts| {
-        facts.intent = Some(intent("dance"))
-    }),
+    (ALL, Outcome::Halt, "not in the configuration", |facts| facts.intent = Some(intent("dance"))),
     (ALL, Outcome::AskUser, "sandbox is not known", |facts| facts.sandbox = None),
-    (ALL, Outcome::Halt, "recorded as off and is on", |facts| {
+    (ALL, Outcome::Halt, "recorded as off but is on", |facts| {
         facts.sandbox.as_mut().unwrap().observed.confined = Some(true);
     }),
-    (ALL, Outcome::Halt, "could not be found out", |facts| {
+    (ALL, Outcome::Halt, "could not be determined", |facts| {
         facts.sandbox.as_mut().unwrap().observed.confined = None;
     }),
     (ALL, Outcome::Halt, "another intent", |facts| {
@@ -47,7 +45,7 @@ const FAILURES: &[(&[CheckPoint], Outcome, &str, Spoil)] = &[
     (NOT_AFTER, Outcome::AskUser, "context file is missing", |facts| {
         facts.context.as_mut().unwrap().is_present = false;
     }),
-    (NOT_AFTER, Outcome::Halt, "asked before", |facts| {
+    (NOT_AFTER, Outcome::Halt, "already asked", |facts| {
         let context = facts.context.as_mut().unwrap();
         (context.is_present, context.was_asked) = (false, true);
     }),
@@ -70,7 +68,7 @@ const FAILURES: &[(&[CheckPoint], Outcome, &str, Spoil)] = &[
             facts.questions_open = Some(vec!["why?".into()]);
         },
     ),
-    (MODEL, Outcome::AskUser, "spent is not known", |facts| facts.usage = None),
+    (MODEL, Outcome::AskUser, "used is not known", |facts| facts.usage = None),
     (MODEL, Outcome::Halt, "another profile", |facts| {
         facts.usage = Some(Usage::new("task-1", "codex_high".parse().unwrap()));
     }),
@@ -84,7 +82,7 @@ const FAILURES: &[(&[CheckPoint], Outcome, &str, Spoil)] = &[
     }),
     (AFTER, Outcome::AskUser, "answered is not known", |facts| facts.model_invoked = None),
     (AFTER, Outcome::Halt, "`other` answered", |facts| facts.model_invoked = Some("other".into())),
-    (AFTER, Outcome::Halt, "outside what the task", |facts| {
+    (AFTER, Outcome::Halt, "outside the scope of the task", |facts| {
         facts.paths_changed = Some(set(&["docs/x"]))
     }),
     (AFTER, Outcome::AskUser, "changed is not known", |facts| facts.paths_changed = None),
@@ -173,7 +171,7 @@ fn conditions_for_leaving_follow_from_the_facts() {
     let config = config();
     let leave = |facts: &Facts| {
         let conditions = exit_conditions(&config, facts);
-        Sandbox::default().apply(Event::ExitRequested { conditions })
+        Sandbox::default().apply(SandboxEvent::ExitRequested { conditions })
     };
     let mut inside = facts(&config, "refactor");
     let sandbox = inside.sandbox.as_mut().unwrap();

@@ -1,7 +1,7 @@
 //! What a configuration is refused for, and where.
 
 use proptest::prelude::*;
-use windlass_driver::{ConfigError, DriverConfig};
+use windlass_driver::{DriverConfig, FileError};
 use windlass_kernel::Code;
 
 use crate::world::{changed, files};
@@ -12,7 +12,7 @@ const ROUTING: &str = "driver/routing.toml";
 const PROFILES: &str = "driver/profiles.toml";
 const VERIFICATION: &str = "driver/verification.toml";
 
-fn refused(file: &str, from: &str, to: &str) -> ConfigError {
+fn refused(file: &str, from: &str, to: &str) -> FileError {
     DriverConfig::load(&changed(file, from, to)).unwrap_err()
 }
 
@@ -64,7 +64,7 @@ fn faults_are_named_with_their_place() {
             "tiers = [\"B\", \"C\"]",
             "tiers = [\"B\", \"B\"]",
             "\"B\"]\nrole = \"router\"",
-            "listed before",
+            "listed twice",
         ),
         (INTENTS, "tiers = [\"B\", \"C\"]", "tiers = []", "[]", "allows no tier"),
         (INTENTS, "role = \"router\"", "role = \"king\"", "\"king\"", "unknown role `king`"),
@@ -73,14 +73,14 @@ fn faults_are_named_with_their_place() {
             "name = \"chat\"",
             "name = \"plan ning\"",
             "\"plan ning\"",
-            "is no name of an intent",
+            "is not a valid name of an intent",
         ),
         (
             INTENTS,
             "name = \"chat\"",
             "name = \"classify\"",
             "\"classify\"\npriority = 12",
-            "declared before",
+            "declared twice",
         ),
         (MODELS, "tier = \"C\"", "tier = \"Z\"", "\"Z\"", "unknown tier `Z`"),
         (
@@ -95,7 +95,7 @@ fn faults_are_named_with_their_place() {
             "fallbacks = [\"small\"]",
             "fallbacks = [\"tiny\"]",
             "\"tiny\"",
-            "no declared model",
+            "not a declared model",
         ),
         (
             MODELS,
@@ -109,15 +109,15 @@ fn faults_are_named_with_their_place() {
             "primary = \"gpt-6-sol\"",
             "primary = \"gpt-6.1-sol\"",
             "\"coder-second\"\ntier",
-            "is the primary of `coder-main`",
+            "is already the primary of `coder-main`",
         ),
-        (MODELS, "primary = \"gpt-6-sol\"", "primary = \"\"", "\"\"", "no name of a model"),
+        (MODELS, "primary = \"gpt-6-sol\"", "primary = \"\"", "\"\"", "is not a valid name"),
         (
             MODELS,
             "name = \"free-glm\"",
             "name = \"free-kimi\"",
             "\"free-kimi\"\ntier = \"D\"\nprimary = \"glm",
-            "declared before",
+            "declared twice",
         ),
         // A fallback of a lower tier than a routed intent allows.
         (
@@ -176,7 +176,7 @@ fn faults_are_named_with_their_place() {
             "refactor = [\"executor\"]",
             "refactor = [\"executor\", \"executor\"]",
             "\"executor\"]",
-            "listed before",
+            "listed twice",
         ),
         (ROUTING, "[route]", "[routes]", "routes", "unknown field `routes`"),
         (
@@ -206,22 +206,28 @@ fn faults_are_named_with_their_place() {
             "name = \"gemini_mid\"",
             "name = \"codex_high\"",
             "\"codex_high\"\nmax_calls_per_task = 4",
-            "declared before",
+            "declared twice",
         ),
-        (VERIFICATION, "  \"hallucination\",\n", "", "[\n", "Hallucination is left out"),
+        (VERIFICATION, "  \"hallucination\",\n", "", "[\n", "Hallucination is missing"),
         (
             VERIFICATION,
             "\"hallucination\"",
             "\"model_authority\"",
             "\"model_authority\",\n  \"output",
-            "listed before",
+            "listed twice",
         ),
         (VERIFICATION, "\"hallucination\"", "\"luck\"", "\"luck\"", "unknown variant `luck`"),
-        (VERIFICATION, "= \"ASK_USER\"", "= \"PASS\"", "\"PASS\"\n", "cannot be a PASS"),
+        (
+            VERIFICATION,
+            "= \"ASK_USER\"",
+            "= \"PASS\"",
+            "\"PASS\"\n",
+            "cannot have the outcome PASS",
+        ),
         (VERIFICATION, "= \"ASK_USER\"", "= \"RETRY\"", "\"RETRY\"", "unknown variant `RETRY`"),
         (VERIFICATION, "\"ai.project.json\"", "\"../x\"", "\"../x\"", "cannot be the name"),
         (VERIFICATION, "\"ai.project.json\"", "\"a/x\"", "\"a/x\"", "cannot be the name"),
-        (VERIFICATION, "\"Insufficient context.\"", "\" \"", "\" \"", "says nothing"),
+        (VERIFICATION, "\"Insufficient context.\"", "\" \"", "\" \"", "a response is empty"),
         (
             VERIFICATION,
             "missing_information =",
@@ -232,10 +238,17 @@ fn faults_are_named_with_their_place() {
     ] {
         let error = refused(file, from, to);
         assert!(error.message.contains(message), "{error} instead of {message}");
-        assert_eq!(error.file, file, "{error}");
-        assert_eq!((error.line, error.column), place(file, from, to, marker), "{error}");
+        assert_eq!(error.location.file, file, "{error}");
+        assert_eq!(
+            (error.location.line, error.location.column),
+            place(file, from, to, marker),
+            "{error}"
+        );
         assert_eq!(error.code(), Code::DriverConfigInvalid);
-        assert!(!error.hint.is_empty() && !error.message.contains('\n'), "{error}");
+        assert!(
+            !error.hint.as_ref().is_none_or(String::is_empty) && !error.message.contains('\n'),
+            "{error}"
+        );
     }
 }
 
@@ -255,12 +268,15 @@ fn a_missing_or_unknown_file_is_refused() {
         let mut files = files();
         files.remove(path);
         let error = DriverConfig::load(&files).unwrap_err();
-        assert_eq!((error.file.as_str(), error.message.as_str()), (path, "the file is missing"));
+        assert_eq!(
+            (error.location.file.as_str(), error.message.as_str()),
+            (path, "the file is missing")
+        );
     }
     let mut files = files();
     files.insert("driver/intent.toml".into(), Vec::new());
     let error = DriverConfig::load(&files).unwrap_err();
-    assert_eq!(error.file, "driver/intent.toml");
+    assert_eq!(error.location.file, "driver/intent.toml");
 }
 
 #[test]
@@ -275,7 +291,7 @@ fn hostile_bytes_are_refused() {
             let mut files = files();
             files.insert(path.to_owned(), bytes);
             let error = DriverConfig::load(&files).unwrap_err();
-            assert_eq!((error.file.as_str(), error.code()), (path, code), "{error}");
+            assert_eq!((error.location.file.as_str(), error.code()), (path, code), "{error}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use windlass_driver::{
-    Memory, MemoryError, Outcome, SaveError, SaveRequest, VERSION_BYTES_MAX, View,
+    Memory, MemoryError, MemoryView, Outcome, SaveError, SaveRequest, VERSION_BYTES_MAX,
 };
 use windlass_kernel::{Code, Digest, Timestamp};
 
@@ -35,7 +35,7 @@ fn saved(list: &[Value]) -> Memory {
 fn a_view_is_the_newest_of_each_key() {
     assert_eq!(
         Memory::default().restore(),
-        View { version: 0, digest: Digest::GENESIS, entries: BTreeMap::new() }
+        MemoryView { version: 0, digest: Digest::GENESIS, entries: BTreeMap::new() }
     );
     let memory = saved(&[json!({"a": 1, "b": [1]}), json!({"a": {"x": 2}, "b": null, "c": "ü"})]);
     let view = memory.restore();

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde::Deserialize;
 use windlass_driver::{
-    Event, ExitConditions, Inconsistent, Observed, Outcome, Reason, Recorded, Sandbox, consistent,
-    may_write,
+    ExitConditions, ObservedState, Outcome, RecordedState, Sandbox, SandboxEvent, SandboxMismatch,
+    SandboxReason, check_consistency, may_write,
 };
 use windlass_kernel::{Code, Digest};
 
@@ -16,7 +16,7 @@ use crate::world::{config, intent};
 #[serde(deny_unknown_fields)]
 struct Row {
     from: Sandbox,
-    event: Event,
+    event: SandboxEvent,
     to: Sandbox,
 }
 
@@ -24,7 +24,7 @@ fn rows() -> Vec<Row> {
     serde_json::from_slice(include_bytes!("../../../../vectors/driver/sandbox.json")).unwrap()
 }
 
-fn on(reasons: &[Reason]) -> Sandbox {
+fn on(reasons: &[SandboxReason]) -> Sandbox {
     Sandbox::Enabled { reasons: reasons.iter().copied().collect() }
 }
 
@@ -36,7 +36,7 @@ fn every_row_of_the_table_holds() {
 }
 
 /// Exit requests: all met, each one unmet, all unmet.
-fn exits() -> Vec<Event> {
+fn exits() -> Vec<SandboxEvent> {
     let all = serde_json::to_value(ExitConditions::MET).unwrap();
     let keys: Vec<String> = all.as_object().unwrap().keys().cloned().collect();
     let mut found = vec![all.clone()];
@@ -49,21 +49,21 @@ fn exits() -> Vec<Event> {
     }
     found.push(none);
     let read = |conditions| serde_json::from_value(conditions).unwrap();
-    found.into_iter().map(|value| Event::ExitRequested { conditions: read(value) }).collect()
+    found.into_iter().map(|value| SandboxEvent::ExitRequested { conditions: read(value) }).collect()
 }
 
-fn events() -> Vec<Event> {
+fn events() -> Vec<SandboxEvent> {
     let mut events = vec![
-        Event::TaskBoundary,
-        Event::Failure,
-        Event::ContextChanged,
-        Event::IntentChanged,
-        Event::IntentUnresolved,
-        Event::ContextMissing,
-        Event::ContextValidated,
-        Event::BootstrapStarted,
-        Event::BootstrapEnded,
-        Event::FirstRunInProject,
+        SandboxEvent::TaskBoundary,
+        SandboxEvent::Failure,
+        SandboxEvent::ContextChanged,
+        SandboxEvent::IntentChanged,
+        SandboxEvent::IntentUnresolved,
+        SandboxEvent::ContextMissing,
+        SandboxEvent::ContextValidated,
+        SandboxEvent::BootstrapStarted,
+        SandboxEvent::BootstrapEnded,
+        SandboxEvent::FirstRunInProject,
     ];
     events.extend(exits());
     events
@@ -72,8 +72,8 @@ fn events() -> Vec<Event> {
 #[test]
 fn the_table_has_every_state_and_event() {
     let rows = rows();
-    let mut states = vec![Sandbox::Disabled, on(&Reason::ALL)];
-    states.extend(Reason::ALL.map(|reason| on(&[reason])));
+    let mut states = vec![Sandbox::Disabled, on(&SandboxReason::ALL)];
+    states.extend(SandboxReason::ALL.map(|reason| on(&[reason])));
     for state in states {
         for event in events() {
             let found = rows.iter().filter(|row| row.from == state && row.event == event).count();
@@ -85,28 +85,33 @@ fn the_table_has_every_state_and_event() {
 
 #[test]
 fn it_is_on_by_default_and_left_only_by_request() {
-    assert_eq!(Sandbox::default(), on(&[Reason::Default]));
-    let leave = Event::ExitRequested { conditions: ExitConditions::MET };
+    assert_eq!(Sandbox::default(), on(&[SandboxReason::Default]));
+    let leave = SandboxEvent::ExitRequested { conditions: ExitConditions::MET };
     assert_eq!(Sandbox::default().apply(leave), Sandbox::Disabled);
     for event in events().into_iter().filter(|event| *event != leave) {
         assert!(Sandbox::default().apply(event).is_enabled(), "{event:?}");
     }
-    for event in [Event::TaskBoundary, Event::Failure, Event::ContextChanged, Event::IntentChanged]
-    {
+    for event in [
+        SandboxEvent::TaskBoundary,
+        SandboxEvent::Failure,
+        SandboxEvent::ContextChanged,
+        SandboxEvent::IntentChanged,
+    ] {
         assert!(Sandbox::Disabled.apply(event).is_enabled(), "{event:?}");
     }
 }
 
 #[test]
 fn a_claim_does_not_undo_what_is_recorded() {
-    let leave = Event::ExitRequested { conditions: ExitConditions::MET };
-    let failed = Sandbox::default().apply(Event::Failure);
+    let leave = SandboxEvent::ExitRequested { conditions: ExitConditions::MET };
+    let failed = Sandbox::default().apply(SandboxEvent::Failure);
     assert!(failed.clone().apply(leave).is_enabled());
-    assert!(failed.clone().apply(Event::ContextValidated).apply(leave).is_enabled());
-    assert_eq!(failed.apply(Event::TaskBoundary).apply(leave), Sandbox::Disabled);
-    let missing = Sandbox::default().apply(Event::ContextMissing).apply(Event::TaskBoundary);
+    assert!(failed.clone().apply(SandboxEvent::ContextValidated).apply(leave).is_enabled());
+    assert_eq!(failed.apply(SandboxEvent::TaskBoundary).apply(leave), Sandbox::Disabled);
+    let missing =
+        Sandbox::default().apply(SandboxEvent::ContextMissing).apply(SandboxEvent::TaskBoundary);
     assert!(missing.clone().apply(leave).is_enabled(), "a new task does not make a file");
-    assert_eq!(missing.apply(Event::ContextValidated).apply(leave), Sandbox::Disabled);
+    assert_eq!(missing.apply(SandboxEvent::ContextValidated).apply(leave), Sandbox::Disabled);
 }
 
 #[test]
@@ -127,7 +132,7 @@ fn a_state_is_read_strictly() {
         r#"{"failure":{"x":1}}"#,
         r#""exit_requested""#,
     ] {
-        assert!(serde_json::from_str::<Event>(text).is_err(), "{text}");
+        assert!(serde_json::from_str::<SandboxEvent>(text).is_err(), "{text}");
     }
 }
 
@@ -160,41 +165,54 @@ fn one_file_may_be_written_inside_it_by_one_intent() {
 fn nothing_is_executed_when_the_world_is_not_as_recorded() {
     let digest = Some(Digest::of(b"context"));
     let name = Some(intent("refactor"));
-    let recorded = Recorded { sandbox: Sandbox::Disabled, context: digest, intent: name.clone() };
-    let observed = Observed { confined: Some(false), context: digest, intent: name.clone() };
-    assert_eq!(consistent(&recorded, &observed), Ok(()));
-    let inside = Recorded { sandbox: Sandbox::default(), context: None, intent: None };
-    let confined = Observed { confined: Some(true), context: None, intent: None };
-    assert_eq!(consistent(&inside, &confined), Ok(()));
+    let recorded =
+        RecordedState { sandbox: Sandbox::Disabled, context: digest, intent: name.clone() };
+    let observed = ObservedState { confined: Some(false), context: digest, intent: name.clone() };
+    assert_eq!(check_consistency(&recorded, &observed), Ok(()));
+    let inside = RecordedState { sandbox: Sandbox::default(), context: None, intent: None };
+    let confined = ObservedState { confined: Some(true), context: None, intent: None };
+    assert_eq!(check_consistency(&inside, &confined), Ok(()));
 
-    let on_off = |recorded, observed| Inconsistent::Confinement { recorded, observed };
+    let on_off = |recorded, observed| SandboxMismatch::Confinement { recorded, observed };
     for (recorded, observed, expected) in [
-        (recorded.clone(), Observed { confined: None, ..observed.clone() }, Inconsistent::Unknown),
         (
             recorded.clone(),
-            Observed { confined: Some(true), ..observed.clone() },
+            ObservedState { confined: None, ..observed.clone() },
+            SandboxMismatch::Unknown,
+        ),
+        (
+            recorded.clone(),
+            ObservedState { confined: Some(true), ..observed.clone() },
             on_off("off", "on"),
         ),
         (
             inside.clone(),
-            Observed { confined: Some(false), ..confined.clone() },
+            ObservedState { confined: Some(false), ..confined.clone() },
             on_off("on", "off"),
         ),
-        (recorded.clone(), Observed { context: None, ..observed.clone() }, Inconsistent::Context),
-        (inside, Observed { context: digest, ..confined }, Inconsistent::Context),
-        (recorded.clone(), Observed { intent: None, ..observed.clone() }, Inconsistent::Intent),
         (
-            Recorded { context: None, ..recorded.clone() },
-            Observed { context: None, ..observed.clone() },
-            Inconsistent::OffWithout { missing: "a context file" },
+            recorded.clone(),
+            ObservedState { context: None, ..observed.clone() },
+            SandboxMismatch::Context,
+        ),
+        (inside, ObservedState { context: digest, ..confined }, SandboxMismatch::Context),
+        (
+            recorded.clone(),
+            ObservedState { intent: None, ..observed.clone() },
+            SandboxMismatch::Intent,
         ),
         (
-            Recorded { intent: None, ..recorded },
-            Observed { intent: None, ..observed },
-            Inconsistent::OffWithout { missing: "an intent" },
+            RecordedState { context: None, ..recorded.clone() },
+            ObservedState { context: None, ..observed.clone() },
+            SandboxMismatch::OffWithout { missing: "a context file" },
+        ),
+        (
+            RecordedState { intent: None, ..recorded },
+            ObservedState { intent: None, ..observed },
+            SandboxMismatch::OffWithout { missing: "an intent" },
         ),
     ] {
-        let error = consistent(&recorded, &observed).unwrap_err();
+        let error = check_consistency(&recorded, &observed).unwrap_err();
         assert_eq!(error.outcome(), Outcome::Halt);
         assert_eq!(error.code(), Code::DriverSandboxInconsistent);
         assert_eq!(error, expected);
@@ -202,29 +220,33 @@ fn nothing_is_executed_when_the_world_is_not_as_recorded() {
 }
 
 /// What must be so for the sandbox to be off, told from the history alone.
-fn may_be_off(history: &[Event]) -> bool {
-    let leave = Event::ExitRequested { conditions: ExitConditions::MET };
+fn may_be_off(history: &[SandboxEvent]) -> bool {
+    let leave = SandboxEvent::ExitRequested { conditions: ExitConditions::MET };
     let Some(left) = history.iter().rposition(|event| *event == leave) else { return false };
     // Since then nothing but a validation or another request that was met.
-    if history[left + 1..].iter().any(|event| *event != Event::ContextValidated) {
+    if history[left + 1..].iter().any(|event| *event != SandboxEvent::ContextValidated) {
         return false;
     }
     let before = &history[..left];
-    let refused = |event: &Event, reason: Reason| matches!(event, Event::ExitRequested { conditions } if conditions.unmet().contains(&reason));
-    let last = |test: &dyn Fn(&Event) -> bool| before.iter().rposition(test);
-    let boundary = last(&|event| *event == Event::TaskBoundary);
-    let failed = last(&|event| *event == Event::Failure || refused(event, Reason::Failure));
-    let first =
-        last(&|event| *event == Event::FirstRunInProject || refused(event, Reason::FirstRun));
-    let bootstrap =
-        last(&|event| *event == Event::BootstrapStarted || refused(event, Reason::Bootstrap));
-    let ended = last(&|event| matches!(event, Event::BootstrapEnded | Event::TaskBoundary));
-    let spoiled = last(&|event| {
-        matches!(event, Event::ContextChanged | Event::ContextMissing)
-            || refused(event, Reason::ContextMissing)
-            || refused(event, Reason::ContextUnvalidated)
+    let refused = |event: &SandboxEvent, reason: SandboxReason| matches!(event, SandboxEvent::ExitRequested { conditions } if conditions.unmet().contains(&reason));
+    let last = |test: &dyn Fn(&SandboxEvent) -> bool| before.iter().rposition(test);
+    let boundary = last(&|event| *event == SandboxEvent::TaskBoundary);
+    let failed =
+        last(&|event| *event == SandboxEvent::Failure || refused(event, SandboxReason::Failure));
+    let first = last(&|event| {
+        *event == SandboxEvent::FirstRunInProject || refused(event, SandboxReason::FirstRun)
     });
-    let validated = last(&|event| *event == Event::ContextValidated);
+    let bootstrap = last(&|event| {
+        *event == SandboxEvent::BootstrapStarted || refused(event, SandboxReason::Bootstrap)
+    });
+    let ended =
+        last(&|event| matches!(event, SandboxEvent::BootstrapEnded | SandboxEvent::TaskBoundary));
+    let spoiled = last(&|event| {
+        matches!(event, SandboxEvent::ContextChanged | SandboxEvent::ContextMissing)
+            || refused(event, SandboxReason::ContextMissing)
+            || refused(event, SandboxReason::ContextUnvalidated)
+    });
+    let validated = last(&|event| *event == SandboxEvent::ContextValidated);
     failed <= boundary && first <= boundary && bootstrap <= ended && spoiled <= validated
 }
 
@@ -237,9 +259,9 @@ proptest! {
         leave in any::<bool>(),
     ) {
         let all = events();
-        let mut history: Vec<Event> = picks.iter().map(|at| all[*at]).collect();
+        let mut history: Vec<SandboxEvent> = picks.iter().map(|at| all[*at]).collect();
         if leave {
-            history.push(Event::ExitRequested { conditions: ExitConditions::MET });
+            history.push(SandboxEvent::ExitRequested { conditions: ExitConditions::MET });
         }
         let end = history.iter().fold(Sandbox::default(), |sandbox, event| sandbox.apply(*event));
         if !end.is_enabled() {
@@ -267,7 +289,7 @@ proptest! {
 fn every_unmet_condition_has_a_reason_of_its_own() {
     let mut reasons = BTreeSet::new();
     for event in &exits()[1..8] {
-        let Event::ExitRequested { conditions } = event else { panic!("{event:?}") };
+        let SandboxEvent::ExitRequested { conditions } = event else { panic!("{event:?}") };
         assert_eq!(conditions.unmet().len(), 1);
         reasons.extend(conditions.unmet());
     }

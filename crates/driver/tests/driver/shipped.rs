@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
-use windlass_driver::{FailureClass, Outcome, Phase, Response, Step};
+use windlass_driver::{FailureClass, Outcome, Phase, Response, VerificationStep};
 
 use crate::world::{config, files, intent};
 
@@ -22,7 +22,7 @@ struct Tables {
     restore_required: BTreeSet<String>,
     save_allowed: BTreeSet<String>,
     critical_intents: BTreeSet<String>,
-    verification_order: Vec<Step>,
+    verification_order: Vec<VerificationStep>,
     failure_class_to_outcome: BTreeMap<FailureClass, Outcome>,
     standard_failure_responses: [String; 4],
     /// What the shipped files call each model of the tables.

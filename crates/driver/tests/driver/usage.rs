@@ -1,7 +1,7 @@
 //! What a task may spend.
 
 use proptest::prelude::*;
-use windlass_driver::{CallKind, Limit, NextCall, Outcome, Overrun, Usage};
+use windlass_driver::{CallKind, Limit, NextCall, Outcome, Usage, UsageError};
 use windlass_kernel::Code;
 
 use crate::world::config;
@@ -13,10 +13,10 @@ fn usage(profile: &str) -> Usage {
     Usage::new("task-1", profile.parse().unwrap())
 }
 
-fn limit(error: &Overrun) -> Option<Limit> {
+fn limit(error: &UsageError) -> Option<Limit> {
     match error {
-        Overrun::Exceeded { limit, .. } => Some(*limit),
-        Overrun::UnknownProfile { .. } => None,
+        UsageError::Exceeded { limit, .. } => Some(*limit),
+        UsageError::UnknownProfile { .. } => None,
     }
 }
 
@@ -29,7 +29,7 @@ fn each_limit_is_reached_and_not_passed() {
     }
     let error = spent.clone().begin(&config, FIRST).unwrap_err();
     assert_eq!(limit(&error), Some(Limit::Calls));
-    assert_eq!(error.to_string(), "task `task-1` comes to 7 calls; profile `codex_high` allows 6");
+    assert_eq!(error.to_string(), "task `task-1` needs 7 calls; profile `codex_high` allows 6");
     assert_eq!((error.outcome(), error.code()), (Outcome::Halt, Code::DriverCapabilityExceeded));
 
     let mut spent = usage("codex_high");

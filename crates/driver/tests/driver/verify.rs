@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use windlass_driver::{
-    DriverConfig, Facts, FailureClass, Outcome, Sandbox, Selection, Step, verify,
+    DriverConfig, Facts, FailureClass, Outcome, Sandbox, Selection, VerificationStep, verify,
 };
 use windlass_kernel::Digest;
 
@@ -13,131 +13,162 @@ use crate::world::{changed, config, facts, intent, set};
 type Spoil = fn(&mut Facts);
 
 /// One way to fail each step, what it comes to, and a word of the reason.
-const FAILURES: &[(Step, Outcome, &str, Spoil)] = &[
-    (Step::IntentAlignment, Outcome::AskUser, "the intent is not known", |facts| {
+const FAILURES: &[(VerificationStep, Outcome, &str, Spoil)] = &[
+    (VerificationStep::IntentAlignment, Outcome::AskUser, "the intent is not known", |facts| {
         facts.intent = None
     }),
-    (Step::IntentAlignment, Outcome::Halt, "not one of the configuration", |facts| {
+    (VerificationStep::IntentAlignment, Outcome::Halt, "not in the configuration", |facts| {
         facts.intent = Some(intent("dance"));
     }),
-    (Step::IntentAlignment, Outcome::AskUser, "output answers is not known", |facts| {
+    (VerificationStep::IntentAlignment, Outcome::AskUser, "output answers is not known", |facts| {
         facts.output_intent = None
     }),
-    (Step::IntentAlignment, Outcome::Halt, "answers `chat`, not `refactor`", |facts| {
+    (VerificationStep::IntentAlignment, Outcome::Halt, "answers `chat`, not `refactor`", |facts| {
         facts.output_intent = Some(intent("chat"));
     }),
-    (Step::IntentAlignment, Outcome::AskUser, "not known", |facts| facts.questions_open = None),
-    (Step::IntentAlignment, Outcome::AskUser, "`which one?`", |facts| {
+    (VerificationStep::IntentAlignment, Outcome::AskUser, "not known", |facts| {
+        facts.questions_open = None
+    }),
+    (VerificationStep::IntentAlignment, Outcome::AskUser, "`which one?`", |facts| {
         facts.questions_open = Some(vec!["which one?".into()]);
     }),
-    (Step::ModelAuthority, Outcome::AskUser, "not known", |facts| facts.selection = None),
-    (Step::ModelAuthority, Outcome::AskUser, "not known", |facts| facts.model_invoked = None),
-    (Step::ModelAuthority, Outcome::Halt, "`other` answered", |facts| {
+    (VerificationStep::ModelAuthority, Outcome::AskUser, "not known", |facts| {
+        facts.selection = None
+    }),
+    (VerificationStep::ModelAuthority, Outcome::AskUser, "not known", |facts| {
+        facts.model_invoked = None
+    }),
+    (VerificationStep::ModelAuthority, Outcome::Halt, "`other` answered", |facts| {
         facts.model_invoked = Some("other".into())
     }),
-    (Step::ModelAuthority, Outcome::Halt, "not routed", |facts| {
+    (VerificationStep::ModelAuthority, Outcome::Halt, "not routed", |facts| {
         selection(facts).logical = "general".parse().unwrap();
     }),
-    (Step::ModelAuthority, Outcome::Halt, "not routed", |facts| {
+    (VerificationStep::ModelAuthority, Outcome::Halt, "not routed", |facts| {
         selection(facts).logical = "nobody".parse().unwrap();
     }),
-    (Step::ModelAuthority, Outcome::Halt, "does not stand for", |facts| {
+    (VerificationStep::ModelAuthority, Outcome::Halt, "is neither model", |facts| {
         // A model of an allowed tier that is not the routed one.
         selection(facts).resolved = "gpt-6.1-sol".into();
         facts.model_invoked = Some("gpt-6.1-sol".into());
     }),
-    (Step::ModelAuthority, Outcome::Halt, "does not stand for", |facts| {
+    (VerificationStep::ModelAuthority, Outcome::Halt, "is neither model", |facts| {
         selection(facts).resolved = "gpt-6-luna".into();
         selection(facts).is_fallback = true;
     }),
-    (Step::ModelAuthority, Outcome::Halt, "does not allow", |facts| {
+    (VerificationStep::ModelAuthority, Outcome::Halt, "does not allow", |facts| {
         selection(facts).tier = "B".parse().unwrap();
     }),
-    (Step::ModelAuthority, Outcome::Halt, "profile `codex_high`", |facts| {
+    (VerificationStep::ModelAuthority, Outcome::Halt, "profile `codex_high`", |facts| {
         selection(facts).profile = "codex_high".parse().unwrap();
     }),
-    (Step::ModelAuthority, Outcome::Halt, "role `router`", |facts| {
+    (VerificationStep::ModelAuthority, Outcome::Halt, "role `router`", |facts| {
         selection(facts).role = "router".parse().unwrap();
     }),
-    (Step::ContextCompliance, Outcome::AskUser, "not known", |facts| facts.context = None),
-    (Step::ContextCompliance, Outcome::AskUser, "is missing", |facts| {
+    (VerificationStep::ContextCompliance, Outcome::AskUser, "not known", |facts| {
+        facts.context = None
+    }),
+    (VerificationStep::ContextCompliance, Outcome::AskUser, "is missing", |facts| {
         facts.context.as_mut().unwrap().is_present = false;
     }),
-    (Step::ContextCompliance, Outcome::Halt, "asked before", |facts| {
+    (VerificationStep::ContextCompliance, Outcome::Halt, "already asked", |facts| {
         let context = facts.context.as_mut().unwrap();
         context.is_present = false;
         context.was_asked = true;
     }),
-    (Step::ContextCompliance, Outcome::AskUser, "is not valid", |facts| {
+    (VerificationStep::ContextCompliance, Outcome::AskUser, "is not valid", |facts| {
         facts.context.as_mut().unwrap().is_valid = Some(false);
     }),
-    (Step::ContextCompliance, Outcome::AskUser, "is valid is not known", |facts| {
+    (VerificationStep::ContextCompliance, Outcome::AskUser, "is valid is not known", |facts| {
         facts.context.as_mut().unwrap().is_valid = None;
     }),
-    (Step::ContextCompliance, Outcome::AskUser, "not known", |facts| {
+    (VerificationStep::ContextCompliance, Outcome::AskUser, "not known", |facts| {
         facts.context.as_mut().unwrap().digest_assembled = None;
     }),
-    (Step::ContextCompliance, Outcome::Halt, "changed while the task ran", |facts| {
+    (VerificationStep::ContextCompliance, Outcome::Halt, "changed while the task ran", |facts| {
         facts.context.as_mut().unwrap().digest = Some(Digest::of(b"other"));
     }),
-    (Step::ContextCompliance, Outcome::AskUser, "not known", |facts| facts.memory_restored = None),
-    (Step::ContextCompliance, Outcome::Halt, "memory restored first", |facts| {
+    (VerificationStep::ContextCompliance, Outcome::AskUser, "not known", |facts| {
+        facts.memory_restored = None
+    }),
+    (VerificationStep::ContextCompliance, Outcome::Halt, "memory restored first", |facts| {
         facts.memory_restored = Some(false)
     }),
-    (Step::ScopeMutationSafety, Outcome::AskUser, "not known", |facts| facts.paths_changed = None),
-    (Step::ScopeMutationSafety, Outcome::AskUser, "not known", |facts| facts.paths_allowed = None),
-    (Step::ScopeMutationSafety, Outcome::AskUser, "not known", |facts| facts.paths_denied = None),
-    (Step::ScopeMutationSafety, Outcome::AskUser, "not known", |facts| facts.sandbox = None),
-    (Step::ScopeMutationSafety, Outcome::Halt, "outside what the task may change", |facts| {
-        change(facts, "docs/a.md")
+    (VerificationStep::ScopeMutationSafety, Outcome::AskUser, "not known", |facts| {
+        facts.paths_changed = None
     }),
-    (Step::ScopeMutationSafety, Outcome::Halt, "outside what the task may change", |facts| {
-        change(facts, "srcs/a.rs")
+    (VerificationStep::ScopeMutationSafety, Outcome::AskUser, "not known", |facts| {
+        facts.paths_allowed = None
     }),
-    (Step::ScopeMutationSafety, Outcome::Halt, "no plain path", |facts| {
+    (VerificationStep::ScopeMutationSafety, Outcome::AskUser, "not known", |facts| {
+        facts.paths_denied = None
+    }),
+    (VerificationStep::ScopeMutationSafety, Outcome::AskUser, "not known", |facts| {
+        facts.sandbox = None
+    }),
+    (
+        VerificationStep::ScopeMutationSafety,
+        Outcome::Halt,
+        "outside the scope of the task",
+        |facts| change(facts, "docs/a.md"),
+    ),
+    (
+        VerificationStep::ScopeMutationSafety,
+        Outcome::Halt,
+        "outside the scope of the task",
+        |facts| change(facts, "srcs/a.rs"),
+    ),
+    (VerificationStep::ScopeMutationSafety, Outcome::Halt, "not a plain path", |facts| {
         change(facts, "src/../docs/a.md")
     }),
-    (Step::ScopeMutationSafety, Outcome::Halt, "no plain path", |facts| {
+    (VerificationStep::ScopeMutationSafety, Outcome::Halt, "not a plain path", |facts| {
         change(facts, "/etc/passwd")
     }),
-    (Step::ScopeMutationSafety, Outcome::Halt, "in any case", |facts| {
+    (VerificationStep::ScopeMutationSafety, Outcome::Halt, "may never change", |facts| {
         facts.paths_allowed = Some(set(&["."]));
         change(facts, ".Windlass/policy/a.toml");
     }),
-    (Step::ScopeMutationSafety, Outcome::Halt, "while the sandbox is on", |facts| {
+    (VerificationStep::ScopeMutationSafety, Outcome::Halt, "while the sandbox is on", |facts| {
         facts.sandbox.as_mut().unwrap().recorded.sandbox = Sandbox::default();
     }),
-    (Step::StructuralIntegrity, Outcome::AskUser, "not known", |facts| {
+    (VerificationStep::StructuralIntegrity, Outcome::AskUser, "not known", |facts| {
         facts.output_well_formed = None
     }),
-    (Step::StructuralIntegrity, Outcome::InterventionRequired, "not well formed", |facts| {
-        facts.output_well_formed = Some(false);
-    }),
-    (Step::Hallucination, Outcome::AskUser, "not known", |facts| {
+    (
+        VerificationStep::StructuralIntegrity,
+        Outcome::InterventionRequired,
+        "not well formed",
+        |facts| {
+            facts.output_well_formed = Some(false);
+        },
+    ),
+    (VerificationStep::Hallucination, Outcome::AskUser, "not known", |facts| {
         facts.claimed_paths_missing = None
     }),
-    (Step::Hallucination, Outcome::AskUser, "not known", |facts| {
+    (VerificationStep::Hallucination, Outcome::AskUser, "not known", |facts| {
         facts.claimed_symbols_missing = None
     }),
-    (Step::Hallucination, Outcome::AskUser, "not known", |facts| {
+    (VerificationStep::Hallucination, Outcome::AskUser, "not known", |facts| {
         facts.claimed_citations_missing = None
     }),
-    (Step::Hallucination, Outcome::Halt, "as `src/none.rs`", |facts| {
+    (VerificationStep::Hallucination, Outcome::Halt, "as `src/none.rs`", |facts| {
         facts.claimed_paths_missing = Some(set(&["src/none.rs"]));
     }),
-    (Step::Hallucination, Outcome::Halt, "as `none()`", |facts| {
+    (VerificationStep::Hallucination, Outcome::Halt, "as `none()`", |facts| {
         // A known hallucination is not excused by what is not known.
         facts.claimed_paths_missing = None;
         facts.claimed_symbols_missing = Some(set(&["none()"]));
     }),
-    (Step::Hallucination, Outcome::Halt, "citations", |facts| {
+    (VerificationStep::Hallucination, Outcome::Halt, "citations", |facts| {
         facts.claimed_citations_missing = Some(set(&["RFC 99999"]));
     }),
-    (Step::OutputContract, Outcome::AskUser, "not known", |facts| {
+    (VerificationStep::OutputContract, Outcome::AskUser, "not known", |facts| {
         facts.output_keys_declared = None
     }),
-    (Step::OutputContract, Outcome::AskUser, "not known", |facts| facts.output_keys = None),
-    (Step::OutputContract, Outcome::InterventionRequired, "lacks `summary`", |facts| {
+    (VerificationStep::OutputContract, Outcome::AskUser, "not known", |facts| {
+        facts.output_keys = None
+    }),
+    (VerificationStep::OutputContract, Outcome::InterventionRequired, "lacks `summary`", |facts| {
         facts.output_keys = Some(set(&["Summary"]));
     }),
 ];
@@ -156,8 +187,8 @@ fn what_is_known_and_good_passes_in_order() {
     for declared in config.intents() {
         let found = verify(&config, &facts(&config, declared.name.as_str()));
         assert_eq!((found.outcome, found.failed_step), (Outcome::Pass, None), "{found:?}");
-        let steps: Vec<Step> = found.steps.iter().map(|result| result.step).collect();
-        assert_eq!(steps, Step::ALL);
+        let steps: Vec<VerificationStep> = found.steps.iter().map(|result| result.step).collect();
+        assert_eq!(steps, VerificationStep::ALL);
         assert!(found.steps.iter().all(|step| step.result.outcome.is_success()));
     }
 }
@@ -172,13 +203,13 @@ fn each_failure_stops_at_its_step() {
         assert_eq!(found.failed_step, Some(*step), "case {at}: {found:?}");
         assert_eq!(found.outcome, *outcome, "case {at}: {found:?}");
         let last = found.steps.last().unwrap();
-        let done = Step::ALL.iter().position(|other| other == step).unwrap() + 1;
+        let done = VerificationStep::ALL.iter().position(|other| other == step).unwrap() + 1;
         assert_eq!((last.step, found.steps.len()), (*step, done), "case {at}");
         assert!(last.result.reason.as_ref().unwrap().contains(reason), "case {at}: {found:?}");
         assert_eq!(config.outcome(last.result.class.unwrap()), *outcome, "case {at}");
         assert!(!last.result.response.as_ref().unwrap().is_empty(), "case {at}");
     }
-    for step in Step::ALL {
+    for step in VerificationStep::ALL {
         assert!(FAILURES.iter().any(|(other, ..)| *other == step), "{step:?} has no failure");
     }
 }
@@ -186,7 +217,10 @@ fn each_failure_stops_at_its_step() {
 #[test]
 fn nothing_known_is_no_pass() {
     let found = verify(&config(), &Facts::default());
-    assert_eq!((found.outcome, found.failed_step), (Outcome::AskUser, Some(Step::IntentAlignment)));
+    assert_eq!(
+        (found.outcome, found.failed_step),
+        (Outcome::AskUser, Some(VerificationStep::IntentAlignment))
+    );
 }
 
 #[test]
@@ -223,7 +257,7 @@ fn in_the_sandbox_the_context_file_passes_and_no_other() {
     let found = verify(&config, &facts);
     assert_eq!(
         (found.outcome, found.failed_step),
-        (Outcome::Halt, Some(Step::ScopeMutationSafety))
+        (Outcome::Halt, Some(VerificationStep::ScopeMutationSafety))
     );
 }
 
@@ -238,7 +272,7 @@ fn order_and_outcomes_are_those_of_the_configuration() {
     let mut facts = facts(&config, "refactor");
     facts.output_intent = None;
     facts.model_invoked = None;
-    assert_eq!(verify(&config, &facts).failed_step, Some(Step::ModelAuthority));
+    assert_eq!(verify(&config, &facts).failed_step, Some(VerificationStep::ModelAuthority));
     let files = changed("driver/verification.toml", "= \"ASK_USER\"", "= \"HALT\"");
     assert_eq!(verify(&DriverConfig::load(&files).unwrap(), &facts).outcome, Outcome::Halt);
 }
@@ -251,7 +285,7 @@ proptest! {
         let config = config();
         let mut facts = facts(&config, "refactor");
         // One per step: two of one step may spoil the same fact.
-        let picks: BTreeMap<Step, Spoil> =
+        let picks: BTreeMap<VerificationStep, Spoil> =
             picks.into_iter().map(|at| (FAILURES[at].0, FAILURES[at].3)).collect();
         for spoil in picks.values() {
             spoil(&mut facts);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use windlass_driver::{
-    CallKind, ContextFacts, DriverConfig, Facts, IntentId, NextCall, Observed, Outcome, Recorded,
-    Sandbox, SandboxFacts, Usage, select,
+    CallKind, ContextFacts, DriverConfig, Facts, IntentId, NextCall, ObservedState, Outcome,
+    RecordedState, Sandbox, SandboxFacts, Usage, select,
 };
 use windlass_kernel::Digest;
 
@@ -68,12 +68,16 @@ pub fn facts(config: &DriverConfig, name: &str) -> Facts {
         }),
         memory_restored: Some(true),
         sandbox: Some(SandboxFacts {
-            recorded: Recorded {
+            recorded: RecordedState {
                 sandbox: Sandbox::Disabled,
                 context: Some(context),
                 intent: names.clone(),
             },
-            observed: Observed { confined: Some(false), context: Some(context), intent: names },
+            observed: ObservedState {
+                confined: Some(false),
+                context: Some(context),
+                intent: names,
+            },
         }),
         is_bootstrap: Some(false),
         is_first_run: Some(false),

@@ -88,7 +88,7 @@ fn a_sandbox_that_nobody_can_look_at_is_inconsistent() {
         *world.confinement.lock().unwrap() = Some(Liar::at(at, false));
         let run = world.run("refactor the parser", one(answer("refactor"), &[]));
         assert_eq!(outcome(&run), "BLOCKED HALT", "{check}");
-        assert!(detail(&run).contains("could not be found out"), "{}", detail(&run));
+        assert!(detail(&run).contains("could not be determined"), "{}", detail(&run));
     }
 }
 

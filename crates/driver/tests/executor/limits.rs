@@ -44,7 +44,7 @@ fn tokens_that_nobody_counted_are_asked_for() {
     answers["phases"]["p5"][0]["usage"]["unaccounted"] = json!(true);
     let run = world.run("a roadmap", answers);
     assert_eq!(outcome(&run), "ESCALATION_REQUESTED ASK_USER");
-    assert!(detail(&run).contains("spent is not known"), "{}", detail(&run));
+    assert!(detail(&run).contains("used is not known"), "{}", detail(&run));
 }
 
 /// A loop that does phase 5 again when its output is not good, with outputs that never are.

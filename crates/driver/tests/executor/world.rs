@@ -20,7 +20,7 @@ use windlass_engine::{
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Event, Note, Run, RunEvent};
 use windlass_kernel::{Digest, HolderId, RiskLevel, Timestamp, TraceId, Uuid7};
-use windlass_loops::{AgentFile, Known, LoopFile};
+use windlass_loops::{AgentFile, KnownNames, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
 use windlass_runtime::{Clock, FileWorkspace, Gateway, PolicySupervisor, Settings as Speed};
 use windlass_store::{MemoryStore, Shared, Store};
@@ -128,7 +128,7 @@ impl World {
         let builtins: BTreeSet<String> =
             DRIVER_BUILTINS.iter().map(|name| (*name).to_owned()).collect();
         let agents = BTreeSet::from(["executor".to_owned()]);
-        let known = Known { agents: &agents, builtins: &builtins };
+        let known = KnownNames { agents: &agents, builtins: &builtins };
         let mut plan = LoopFile::parse("driver.md", LOOP, &known).unwrap().plan;
         // Checkpoints have tests of their own, in folders that can be kept.
         plan.checkpoints = false;

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use windlass_connect::{Job, Limits, Reply, Target};
-use windlass_governance::{Flaw, Found, Inspector, compliance, gate, governed};
+use windlass_governance::{
+    FileValidator, Observation, RuleError, governed, judge_compliance, judge_gate,
+};
 use windlass_kernel::run::plan::{Evidence, Rule};
 use windlass_kernel::run::{Change, Failure, GateStatus, Governed, InvocationResult, Run, Usage};
 use windlass_kernel::{Code, RiskLevel, ToolCallId};
@@ -30,19 +32,19 @@ const REASON_CHARS_MAX: usize = 1800;
 /// What was found for each rule that applies to a phase.
 #[derive(Default)]
 pub(super) struct Measured {
-    compliance: Vec<(Rule, Option<Found>)>,
-    gates: Vec<(Rule, Option<Found>)>,
+    compliance: Vec<(Rule, Option<Observation>)>,
+    gates: Vec<(Rule, Option<Observation>)>,
     /// Whether a program was started, which may have changed files.
     pub ran: bool,
 }
 
 impl Measured {
-    fn all(&mut self) -> impl Iterator<Item = &mut (Rule, Option<Found>)> {
+    fn all(&mut self) -> impl Iterator<Item = &mut (Rule, Option<Observation>)> {
         self.gates.iter_mut().chain(&mut self.compliance)
     }
 }
 
-fn applying(rules: &[Rule], phase: &str) -> Vec<(Rule, Option<Found>)> {
+fn applying(rules: &[Rule], phase: &str) -> Vec<(Rule, Option<Observation>)> {
     let about = |rule: &&Rule| rule.phases.is_empty() || rule.phases.iter().any(|one| one == phase);
     rules.iter().filter(about).map(|rule| (rule.clone(), None)).collect()
 }
@@ -74,7 +76,8 @@ impl Executors {
             let spent = spent.saturating_add(began.elapsed());
             let left = assignment.time_left.map(|left| left.saturating_sub(spent));
             if left.is_some_and(|left| left.is_zero()) {
-                *found = Some(Found::Nothing("the run's working time is used up".to_owned()));
+                *found =
+                    Some(Observation::Unavailable("the run's working time is used up".to_owned()));
                 continue;
             }
             let timeout = Duration::from_millis(timeout_ms);
@@ -93,7 +96,7 @@ impl Executors {
         timeout: Duration,
         assignment: &Assignment,
         recorder: &PhaseRecorder<'_>,
-    ) -> Result<Found, EngineError> {
+    ) -> Result<Observation, EngineError> {
         let program = argv.first().cloned().unwrap_or_default();
         let invocation = recorder.invocation_started(assignment, &program, "governance", None)?;
         let began = Instant::now();
@@ -116,10 +119,14 @@ impl Executors {
             limits: Limits { timeout, output_bytes_max: PRINTED_BYTES_MAX },
         }));
         let (result, note) = match &found {
-            Found::Ended { exit_code: Some(0), .. } => (InvocationResult::Success, String::new()),
-            Found::Ended { words, .. } => (InvocationResult::Failure, words.clone()),
-            Found::Nothing(why) => (InvocationResult::Failure, why.clone()),
-            Found::Files(_) => (InvocationResult::Failure, String::new()),
+            Observation::Exited { exit_code: Some(0), .. } => {
+                (InvocationResult::Success, String::new())
+            }
+            Observation::Exited { output_tail, .. } => {
+                (InvocationResult::Failure, output_tail.clone())
+            }
+            Observation::Unavailable(why) => (InvocationResult::Failure, why.clone()),
+            Observation::Files(_) => (InvocationResult::Failure, String::new()),
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         recorder.invocation_ended(invocation, result, Usage::default(), duration_ms, &note);
@@ -127,23 +134,23 @@ impl Executors {
     }
 }
 
-/// Validators that have not looked at anything yet, by what they are made from: to make one takes
+/// Inspectors that have not looked at anything yet, by what they are made from: to make one takes
 /// longer than most phases that it is used in.
 #[derive(Default)]
-pub(crate) struct Inspectors(Mutex<Vec<(Evidence, Inspector)>>);
+pub(crate) struct Inspectors(Mutex<Vec<(Evidence, FileValidator)>>);
 
 impl Inspectors {
     /// So many are kept; a project has a handful.
     const KEPT_MAX: usize = 256;
 
-    fn of(&self, evidence: &Evidence) -> Result<Option<Inspector>, Flaw> {
+    fn of(&self, evidence: &Evidence) -> Result<Option<FileValidator>, RuleError> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, inspector)) = kept.iter().find(|(of, _)| of == evidence) {
-            return Ok(Some(inspector.clone()));
+        if let Some((_, validator)) = kept.iter().find(|(of, _)| of == evidence) {
+            return Ok(Some(validator.clone()));
         }
-        let made = Inspector::of(evidence)?;
-        if let Some(inspector) = made.as_ref().filter(|_| kept.len() < Self::KEPT_MAX) {
-            kept.push((evidence.clone(), inspector.clone()));
+        let made = FileValidator::new(evidence)?;
+        if let Some(validator) = made.as_ref().filter(|_| kept.len() < Self::KEPT_MAX) {
+            kept.push((evidence.clone(), validator.clone()));
         }
         Ok(made)
     }
@@ -162,19 +169,21 @@ pub(super) fn judge(
     for (rule, found) in measured.all() {
         match inspectors.of(&rule.evidence) {
             Ok(None) => {}
-            Ok(Some(inspector)) => {
-                let changed = changed(&assignment.run, change).filter(|_| inspector.only_forbids());
-                *found = Some(files::look(&assignment.workspace, inspector, changed));
+            Ok(Some(validator)) => {
+                let changed = changed(&assignment.run, change).filter(|_| validator.only_forbids());
+                *found = Some(files::look(&assignment.workspace, validator, changed));
             }
-            Err(flaw) => *found = Some(Found::Nothing(flaw.message)),
+            Err(flaw) => *found = Some(Observation::Unavailable(flaw.message)),
         }
     }
-    let missing = || Found::Nothing("it was not looked at".to_owned());
+    let missing = || Observation::Unavailable("it was not looked at".to_owned());
     let gates = measured.gates.into_iter();
     let checks = measured.compliance.into_iter();
     Some(governed(
-        gates.map(|(rule, found)| gate(&rule, &found.unwrap_or_else(missing))).collect(),
-        checks.map(|(rule, found)| compliance(&rule, &found.unwrap_or_else(missing))).collect(),
+        gates.map(|(rule, found)| judge_gate(&rule, &found.unwrap_or_else(missing))).collect(),
+        checks
+            .map(|(rule, found)| judge_compliance(&rule, &found.unwrap_or_else(missing)))
+            .collect(),
     ))
 }
 
@@ -217,16 +226,16 @@ pub(super) fn failure(governed: &Governed, run: &Run) -> Option<Failure> {
 }
 
 /// What came of a program.
-fn found(reply: Reply) -> Found {
+fn found(reply: Reply) -> Observation {
     let ended = |result: &Value| {
         let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
         let said = if text("stderr").trim().is_empty() { text("stdout") } else { text("stderr") };
         let said = said.trim();
         let skip = said.chars().count().saturating_sub(WORDS_CHARS_MAX);
-        Found::Ended {
+        Observation::Exited {
             exit_code: result.get("exit_code").and_then(Value::as_i64),
             stdout: text("stdout").to_owned(),
-            words: said.chars().skip(skip).collect(),
+            output_tail: said.chars().skip(skip).collect(),
         }
     };
     match reply {
@@ -234,10 +243,14 @@ fn found(reply: Reply) -> Found {
         Reply::Failure { code: Code::ToolFailed, result: Some(result), .. } => {
             match ended(&result) {
                 // It says that it ended well, and was taken for a failure.
-                Found::Ended { exit_code: Some(0), words, .. } => Found::Nothing(words),
-                other @ (Found::Ended { .. } | Found::Files(_) | Found::Nothing(_)) => other,
+                Observation::Exited { exit_code: Some(0), output_tail, .. } => {
+                    Observation::Unavailable(output_tail)
+                }
+                other @ (Observation::Exited { .. }
+                | Observation::Files(_)
+                | Observation::Unavailable(_)) => other,
             }
         }
-        Reply::Failure { message, .. } => Found::Nothing(message),
+        Reply::Failure { message, .. } => Observation::Unavailable(message),
     }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobMatcher};
 use windlass_kernel::Digest;
+use windlass_text::{Glob, GlobKind};
 use windlass_workspace::walk_files;
 
 /// How many files the patterns may match.
@@ -21,14 +21,12 @@ pub(super) fn collect(
     if patterns.is_empty() {
         return Ok(BTreeMap::new());
     }
-    let mut matchers = Vec::new();
-    for pattern in patterns {
-        let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-        matchers.push(
-            glob.map_err(|error| format!("the output `{pattern}`: {error}"))?.compile_matcher(),
-        );
-    }
-    let mut found = Found { matchers, full: vec![false; patterns.len()], outputs: BTreeMap::new() };
+    let globs = patterns.iter().map(|pattern| {
+        Glob::new(pattern, GlobKind::Path)
+            .map_err(|error| format!("the output `{pattern}`: {error}"))
+    });
+    let globs = globs.collect::<Result<_, _>>()?;
+    let mut found = Found { globs, full: vec![false; patterns.len()], outputs: BTreeMap::new() };
     walk_files(workspace, &mut |file| {
         // A name that is not UTF-8 cannot be matched by a pattern.
         if !file.is_utf8 || !file.kind.is_file() {
@@ -45,7 +43,7 @@ pub(super) fn collect(
 }
 
 struct Found {
-    matchers: Vec<GlobMatcher>,
+    globs: Vec<Glob>,
     /// Which pattern has matched a file that is not empty.
     full: Vec<bool>,
     outputs: BTreeMap<String, Digest>,
@@ -53,9 +51,10 @@ struct Found {
 
 impl Found {
     fn look_at(&mut self, file: &Path, path: &str) -> Result<(), String> {
-        let matching: Vec<usize> = (0..self.matchers.len())
-            .filter(|at| self.matchers.get(*at).is_some_and(|one| one.is_match(path)))
-            .collect();
+        let name: Vec<char> = path.chars().collect();
+        let globs = self.globs.iter().enumerate();
+        let matching: Vec<usize> =
+            globs.filter(|(_, glob)| glob.matches(&name)).map(|(at, _)| at).collect();
         if matching.is_empty() {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! Finds headings and items among the lines.
+//! Parses headings and items.
 
 use std::ops::Range;
 
@@ -7,49 +7,49 @@ use windlass_kernel::Digest;
 use super::scan::{Line, lines};
 use super::{Item, Priority, Problem, ProblemKind};
 
-/// An item, and where its box is in the whole text.
-pub(super) struct Found {
+/// An item and its position in the text.
+pub(super) struct LocatedItem {
     pub(super) item: Item,
-    /// The column at which it starts.
+    /// The column where it starts.
     pub(super) column: usize,
-    /// The byte between the brackets of its box.
-    pub(super) box_at: usize,
+    /// The offset of the character in its checkbox.
+    pub(super) checkbox_offset: usize,
     /// The bytes of its line, without the line's end.
     pub(super) bytes: Range<usize>,
 }
 
-/// What an item says when it waits for something.
+/// Words of an item that waits for something.
 const BLOCKED: [&str; 3] = ["blocked", "depends on", "waiting for"];
 
-/// Where the walk over the lines is.
+/// The state of the parser.
 #[derive(Default)]
-struct Walk {
-    /// The priority of the present section and the level of its heading.
+struct Parser {
+    /// The priority of the current section and the level of its heading.
     section: Option<(Priority, usize)>,
     any_section: bool,
-    /// The indent of the last item: what lies deeper belongs to it.
+    /// The indent of the last item: deeper lines belong to it.
     item_indent: Option<usize>,
     in_list: bool,
-    found: Vec<Found>,
+    items: Vec<LocatedItem>,
     problems: Vec<Problem>,
 }
 
-/// All items of all priorities, and everything that is wrong with the text.
-pub(super) fn items(text: &str) -> (Vec<Found>, Vec<Problem>) {
+/// All items of all priorities, and all problems of the text.
+pub(super) fn items(text: &str) -> (Vec<LocatedItem>, Vec<Problem>) {
     let (lines, unclosed) = lines(text);
-    let mut walk = Walk::default();
+    let mut parser = Parser::default();
     for line in &lines {
-        walk.step(line);
+        parser.line(line);
     }
-    walk.problems.extend(unclosed);
-    if !walk.any_section && walk.problems.is_empty() {
-        walk.problems.push(Problem { line: 1, column: 1, kind: ProblemKind::NoPriorities });
+    parser.problems.extend(unclosed);
+    if !parser.any_section && parser.problems.is_empty() {
+        parser.problems.push(Problem { line: 1, column: 1, kind: ProblemKind::NoPriorities });
     }
-    (walk.found, walk.problems)
+    (parser.items, parser.problems)
 }
 
-impl Walk {
-    fn step(&mut self, line: &Line<'_>) {
+impl Parser {
+    fn line(&mut self, line: &Line<'_>) {
         let visible = line.visible.as_str();
         let body = visible.trim_start();
         let at = visible.len() - body.len();
@@ -91,15 +91,15 @@ impl Walk {
         }
         self.in_list = true;
         let box_start = at + marker;
-        match tick(line.visible.get(box_start..).unwrap_or_default()) {
-            Tick::None => self.item_indent = None,
-            Tick::Wrong => {
+        match checkbox(line.visible.get(box_start..).unwrap_or_default()) {
+            Checkbox::None => self.item_indent = None,
+            Checkbox::Invalid => {
                 self.item_indent = Some(indent);
                 if self.section.is_some() {
-                    self.problem(line, box_start, ProblemKind::Box);
+                    self.problem(line, box_start, ProblemKind::Checkbox);
                 }
             }
-            Tick::Box { done } => {
+            Checkbox::Valid { done } => {
                 self.item_indent = Some(indent);
                 if let Some((priority, _)) = self.section {
                     self.item(line, at, box_start, priority, done);
@@ -118,20 +118,20 @@ impl Walk {
     ) {
         let text_start = box_start + 3;
         let text = line.visible.get(text_start..).unwrap_or_default();
-        let must = priority.is_selectable() && !done;
+        let is_required = priority.is_selectable() && !done;
         let bold = bold(text);
-        if bold.is_none() && must {
+        if bold.is_none() && is_required {
             self.problem(line, at, ProblemKind::NoTitle);
         }
         let after_title = bold.as_ref().map_or(0, |bold| bold.end + 2);
         let fields = Fields::read(text, after_title);
-        if let Some((field, offset)) = fields.repeated.filter(|_| must) {
-            self.problem(line, text_start + offset, ProblemKind::FieldTwice(field));
+        if let Some((field, offset)) = fields.repeated.filter(|_| is_required) {
+            self.problem(line, text_start + offset, ProblemKind::DuplicateField(field));
         }
         let title = bold.and_then(|range| text.get(range)).or_else(|| text.get(..fields.start));
         let title = title.unwrap_or_default().trim().to_owned();
         for (field, value) in [("DoD", &fields.dod), ("Owner", &fields.owner)] {
-            if must && value.is_none() {
+            if is_required && value.is_none() {
                 let title = title.clone();
                 self.problem(line, at, ProblemKind::NoField { field, title });
             }
@@ -150,7 +150,12 @@ impl Walk {
         };
         let bytes = line.start..line.start + line.raw.len();
         let column = line.column(at);
-        self.found.push(Found { item, column, box_at: line.start + box_start + 1, bytes });
+        self.items.push(LocatedItem {
+            item,
+            column,
+            checkbox_offset: line.start + box_start + 1,
+            bytes,
+        });
     }
 
     fn problem(&mut self, line: &Line<'_>, byte: usize, kind: ProblemKind) {
@@ -166,7 +171,7 @@ fn heading(body: &str) -> Option<(usize, &str)> {
     is_heading.then(|| (level, text.trim()))
 }
 
-/// The priority that a heading names, or the name of one that there is not.
+/// The priority that a heading names, or the name of an unknown one.
 fn priority(title: &str) -> Option<Result<Priority, String>> {
     let digits = title.strip_prefix('P')?;
     let end = digits.find(|char: char| !char.is_ascii_digit()).unwrap_or(digits.len());
@@ -193,31 +198,31 @@ fn bullet(body: &str) -> Option<usize> {
     (after.len() > text.len()).then(|| body.len() - text.len())
 }
 
-/// What stands at the start of a list item's text.
-enum Tick {
+/// The checkbox at the start of a list item.
+enum Checkbox {
     None,
-    Wrong,
-    Box { done: bool },
+    Invalid,
+    Valid { done: bool },
 }
 
-fn tick(text: &str) -> Tick {
+fn checkbox(text: &str) -> Checkbox {
     let Some((content, after)) = text.strip_prefix('[').and_then(|rest| rest.split_once(']'))
     else {
-        return Tick::None;
+        return Checkbox::None;
     };
     let short = content.chars().count() <= 1 || content.trim().is_empty();
     if !short || after.starts_with(['(', '[', ':']) {
-        return Tick::None;
+        return Checkbox::None;
     }
     let apart = after.is_empty() || after.starts_with(char::is_whitespace);
     match content {
-        " " if apart => Tick::Box { done: false },
-        "x" | "X" if apart => Tick::Box { done: true },
-        _ => Tick::Wrong,
+        " " if apart => Checkbox::Valid { done: false },
+        "x" | "X" if apart => Checkbox::Valid { done: true },
+        _ => Checkbox::Invalid,
     }
 }
 
-/// Where between its `**` a title is, when the text starts with one.
+/// The range of the title between its `**`, if the text starts with one.
 fn bold(text: &str) -> Option<Range<usize>> {
     let inner = text.trim_start().strip_prefix("**")?;
     let start = text.len() - inner.len();
@@ -231,13 +236,13 @@ struct Fields {
     dod: Option<String>,
     owner: Option<String>,
     context: Option<String>,
-    /// The first field that comes again, and where.
+    /// The first repeated field, and its offset.
     repeated: Option<(&'static str, usize)>,
     /// Where the first field starts, its dash included.
     start: usize,
 }
 
-/// The names of fields; what follows `Done:` is the evidence.
+/// The names of fields; `Done:` is followed by the evidence.
 const NAMES: [&str; 4] = ["DoD", "Owner", "Context", "Done"];
 
 impl Fields {

@@ -1,4 +1,4 @@
-//! Ticks the box of one item and changes nothing else.
+//! Marks one item as done.
 
 use thiserror::Error;
 use windlass_kernel::{Code, Digest};
@@ -9,25 +9,25 @@ use crate::Moment;
 /// The longest evidence.
 pub const EVIDENCE_CHARS_MAX: usize = 500;
 
-/// An item that was not marked done.
+/// Why an item was not marked as done.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum MarkError {
-    /// No line is as it was.
-    #[error("the item of line {line} was changed or removed since it was taken")]
+    /// Its line was changed or removed.
+    #[error("the item of line {line} was changed or removed since the run started")]
     Changed {
         /// Where it was.
         line: usize,
     },
-    /// More than one line is as it was.
-    #[error("the item of line {line} stands in the backlog {times} times now")]
+    /// Its line appears more than once.
+    #[error("the item of line {line} appears {times} times in the backlog now")]
     Duplicated {
         /// Where it was.
         line: usize,
-        /// How often it is there.
+        /// How often it appears.
         times: usize,
     },
-    /// The item is marked done already.
-    #[error("the item of line {line} is marked done already")]
+    /// The item is already marked as done.
+    #[error("the item of line {line} is already marked as done")]
     Done {
         /// Where it was.
         line: usize,
@@ -53,22 +53,22 @@ impl MarkError {
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::Changed { .. } => "compare the line with what was done, then mark it by hand",
+            Self::Changed { .. } => "compare the line with the work, then mark it by hand",
             Self::Duplicated { .. } => "remove all but one of them, then mark it again",
-            Self::Done { .. } => "nothing is left to do for it",
+            Self::Done { .. } => "nothing is left to do",
             Self::Evidence => "name a commit or a run",
         }
     }
 }
 
-/// Marks the item done whose line has this digest: its box is ticked, and
-/// ` — Done: <evidence> (<date>)` is added to its line. All other bytes stay as they are.
+/// Marks the item whose line has this digest as done: ticks its checkbox and appends
+/// ` — Done: <evidence> (<date>)`. All other bytes stay unchanged.
 ///
-/// `line` is where the item was when it was taken; it is looked for everywhere, since other lines
-/// may have come or gone, and only an item that is there exactly once is marked.
+/// `line` is where the item was when the run started. It is searched everywhere, since other lines may
+/// have been added or removed; only an item that appears exactly once is marked.
 ///
 /// # Errors
-/// [`MarkError`] when the line was changed, is there twice, or the evidence does not fit.
+/// [`MarkError`] when the line was changed, appears twice, or the evidence does not fit.
 pub fn mark_done(
     text: &str,
     line: usize,
@@ -86,18 +86,19 @@ pub fn mark_done(
     if !fits {
         return Err(MarkError::Evidence);
     }
-    let (found, _) = items(text);
-    let mut same = found.iter().filter(|found| found.item.digest == digest);
-    let found = same.next().ok_or(MarkError::Changed { line })?;
+    let (items, _) = items(text);
+    let mut same = items.iter().filter(|located| located.item.digest == digest);
+    let located = same.next().ok_or(MarkError::Changed { line })?;
     let more = same.count();
     if more > 0 {
         return Err(MarkError::Duplicated { line, times: more + 1 });
     }
-    if found.item.done {
+    if located.item.done {
         return Err(MarkError::Done { line });
     }
     let part = |from: usize, to: usize| text.get(from..to).unwrap_or_default();
-    let (before, between) = (part(0, found.box_at), part(found.box_at + 1, found.bytes.end));
-    let after = part(found.bytes.end, text.len());
+    let (before, between) =
+        (part(0, located.checkbox_offset), part(located.checkbox_offset + 1, located.bytes.end));
+    let after = part(located.bytes.end, text.len());
     Ok(format!("{before}x{between} — Done: {evidence} ({}){after}", done_at.date()))
 }

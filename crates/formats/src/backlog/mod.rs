@@ -1,7 +1,7 @@
-//! A backlog in Markdown: check-list lines under the headings of their priority.
+//! A backlog in Markdown: checklist items under headings of priorities.
 //!
 //! `- [ ] **Title** — DoD: … — Owner: … — Context: …` under `### P0` to `### P3`. Code fences and
-//! HTML comments are not looked at. Whatever would hide an item silently is an error instead.
+//! HTML comments are ignored. Anything that would hide an item silently is an error.
 
 mod item;
 mod mark;
@@ -12,19 +12,20 @@ use std::fmt;
 
 use thiserror::Error;
 use windlass_kernel::{Code, Digest};
+use windlass_text::{DecodeProblem, decode};
 
-use crate::word::words;
+use crate::keyword::keywords;
 use crate::{TaskError, TaskSpec};
 
 pub use mark::{EVIDENCE_CHARS_MAX, MarkError, mark_done};
 
 /// The largest backlog.
 pub const BACKLOG_BYTES_MAX: usize = 1 << 20;
-/// How many problems are told at once.
+/// The most problems that are reported.
 const PROBLEMS_MAX: usize = 100;
 
-words! {
-    /// How urgent an item is; the first is the most urgent one.
+keywords! {
+    /// The priority of an item, most urgent first.
     Priority {
         /// Now.
         P0 = "P0",
@@ -32,39 +33,39 @@ words! {
         P1 = "P1",
         /// Later.
         P2 = "P2",
-        /// Some time.
+        /// Eventually.
         P3 = "P3",
     }
 }
 
 impl Priority {
-    /// Whether items of this priority are taken, so that they must say what is done and by whom.
+    /// Whether items of this priority are selected, so that DoD and owner are required.
     #[must_use]
     pub const fn is_selectable(self) -> bool {
         matches!(self, Self::P0 | Self::P1)
     }
 }
 
-/// One line of the check-list.
+/// An item of the checklist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     /// Its line, from 1.
     pub line: usize,
     /// Its priority.
     pub priority: Priority,
-    /// Whether its box is ticked.
+    /// Whether its checkbox is ticked.
     pub done: bool,
     /// Its title.
     pub title: String,
-    /// What is true when it is done.
+    /// Its definition of done.
     pub dod: Option<String>,
-    /// Who answers for it.
+    /// Its owner.
     pub owner: Option<String>,
-    /// What else helps.
+    /// Its context.
     pub context: Option<String>,
-    /// Whether it says that it waits for something else.
+    /// Whether its text says that it is blocked.
     pub blocked: bool,
-    /// The digest of its exact line, without the line's end.
+    /// The digest of its line, without the line end.
     pub digest: Digest,
 }
 
@@ -72,7 +73,7 @@ impl Item {
     /// The item as a task. Its `task_ref` is `backlog:` and the digest of its line.
     ///
     /// # Errors
-    /// [`TaskError`] when it is longer than a task may be.
+    /// [`TaskError`] when it is too long for a task.
     pub fn to_task(&self) -> Result<TaskSpec, TaskError> {
         let mut task = self.title.clone();
         for (name, value) in
@@ -97,24 +98,20 @@ pub struct Backlog {
     pub items: Vec<Item>,
 }
 
-/// A backlog that cannot be used.
+/// Why a backlog cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum BacklogError {
-    /// It is too large.
-    #[error("the backlog is {bytes} bytes long, more than the {BACKLOG_BYTES_MAX} allowed")]
-    TooLarge {
-        /// Its length.
-        bytes: usize,
-    },
-    /// It is not text.
-    #[error("the backlog is not UTF-8 in line {line}, column {column}")]
-    NotUtf8 {
-        /// The line of the first byte that is not.
+    /// It is too large, not UTF-8, or contains a NUL character.
+    #[error("the backlog cannot be read at line {line}, column {column}: {problem}")]
+    NotText {
+        /// The line.
         line: usize,
-        /// Its column.
+        /// The column.
         column: usize,
+        /// Why.
+        problem: DecodeProblem,
     },
-    /// Lines of it are not as they must be.
+    /// Some lines are invalid.
     #[error("the backlog has {} problem(s), the first in {}", .0.len(), .0.first().map(ToString::to_string).unwrap_or_default())]
     Problems(Vec<Problem>),
 }
@@ -130,8 +127,10 @@ impl BacklogError {
     #[must_use]
     pub const fn hint(&self) -> &'static str {
         match self {
-            Self::TooLarge { .. } => "move what is done to another file",
-            Self::NotUtf8 { .. } => "save the file as UTF-8",
+            Self::NotText { problem: DecodeProblem::TooLarge { .. }, .. } => {
+                "move finished items to another file"
+            }
+            Self::NotText { problem, .. } => problem.hint(),
             Self::Problems(_) => {
                 "an item is `- [ ] **Title** — DoD: … — Owner: … — Context: …` under `### P0` to \
                  `### P3`"
@@ -140,14 +139,14 @@ impl BacklogError {
     }
 }
 
-/// One thing that is wrong with a backlog, and where.
+/// A problem of a backlog, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The line, from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// The problem.
     pub kind: ProblemKind,
 }
 
@@ -157,18 +156,18 @@ impl fmt::Display for Problem {
     }
 }
 
-/// What can be wrong with a backlog.
+/// The problems of a backlog.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ProblemKind {
     /// There is no heading of a priority.
-    #[error("there is no heading `### P0` to `### P3`, so this is no backlog")]
+    #[error("there is no heading `### P0` to `### P3`, so this is not a backlog")]
     NoPriorities,
-    /// A heading names a priority that there is not.
-    #[error("there is no priority `{0}`; they are P0 to P3")]
+    /// A heading names an unknown priority.
+    #[error("there is no priority `{0}`; use P0 to P3")]
     UnknownPriority(String),
-    /// A box is neither open nor done.
-    #[error("a box is `[ ]` or `[x]`, with a space after it")]
-    Box,
+    /// A checkbox is malformed.
+    #[error("a checkbox must be `[ ]` or `[x]`, with a space after it")]
+    Checkbox,
     /// An item has no title.
     #[error("the item has no title between `**`")]
     NoTitle,
@@ -181,56 +180,49 @@ pub enum ProblemKind {
         title: String,
     },
     /// An item has a field twice.
-    #[error("the field `{0}:` stands there twice")]
-    FieldTwice(&'static str),
+    #[error("the field `{0}:` appears twice")]
+    DuplicateField(&'static str),
     /// Two open items of one priority have the same title.
-    #[error("the title `{title}` stands in line {first} too, in the same priority")]
-    TitleTwice {
+    #[error("the title `{title}` is already used in line {first}, in the same priority")]
+    DuplicateTitle {
         /// The title.
         title: String,
         /// The line of the first one.
         first: usize,
     },
-    /// A code fence hides all that follows.
-    #[error("the code fence is never closed, so it hides all that follows")]
+    /// A code fence is not closed.
+    #[error("the code fence is never closed, so it hides everything after it")]
     OpenFence,
-    /// A comment hides all that follows.
-    #[error("the comment is never closed, so it hides all that follows")]
+    /// A comment is not closed.
+    #[error("the comment is never closed, so it hides everything after it")]
     OpenComment,
 }
 
-/// Reads a backlog.
+/// Parses a backlog.
 ///
 /// # Errors
-/// [`BacklogError`] with every line and column where it is not as it must be.
+/// [`BacklogError`] with all problems.
 pub fn parse(bytes: &[u8]) -> Result<Backlog, BacklogError> {
-    if bytes.len() > BACKLOG_BYTES_MAX {
-        return Err(BacklogError::TooLarge { bytes: bytes.len() });
-    }
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
-        let before = String::from_utf8_lossy(before);
-        let last = before.rsplit('\n').next().unwrap_or_default();
-        BacklogError::NotUtf8 {
-            line: before.matches('\n').count() + 1,
-            column: last.chars().count() + 1,
-        }
+    let text = decode(bytes, BACKLOG_BYTES_MAX).map_err(|error| BacklogError::NotText {
+        line: error.position.line,
+        column: error.position.column,
+        problem: error.problem,
     })?;
-    let (found, mut problems) = item::items(text);
-    problems.extend(repeated_titles(&found));
+    let (items, mut problems) = item::items(text);
+    problems.extend(repeated_titles(&items));
     problems.sort_by_key(|problem| (problem.line, problem.column));
     problems.truncate(PROBLEMS_MAX);
     if !problems.is_empty() {
         return Err(BacklogError::Problems(problems));
     }
-    Ok(Backlog { items: found.into_iter().map(|found| found.item).collect() })
+    Ok(Backlog { items: items.into_iter().map(|located| located.item).collect() })
 }
 
-fn repeated_titles(found: &[item::Found]) -> Vec<Problem> {
+fn repeated_titles(items: &[item::LocatedItem]) -> Vec<Problem> {
     let mut first = BTreeMap::new();
     let mut problems = Vec::new();
-    for found in found.iter().filter(|found| !found.item.done) {
-        let item = &found.item;
+    for located in items.iter().filter(|located| !located.item.done) {
+        let item = &located.item;
         let words: Vec<&str> = item.title.split_whitespace().collect();
         let key = (item.priority, words.join(" ").to_lowercase());
         match first.get(&key) {
@@ -238,17 +230,15 @@ fn repeated_titles(found: &[item::Found]) -> Vec<Problem> {
                 first.insert(key, item.line);
             }
             Some(first) => {
-                let kind = ProblemKind::TitleTwice { title: item.title.clone(), first: *first };
-                problems.push(Problem { line: item.line, column: found.column, kind });
+                let kind = ProblemKind::DuplicateTitle { title: item.title.clone(), first: *first };
+                problems.push(Problem { line: item.line, column: located.column, kind });
             }
         }
     }
     problems
 }
 
-/// The item to take next: the first open one of P0, else of P1, that does not wait for anything.
-///
-/// `None` is an outcome of its own: there is nothing left that can be taken.
+/// The next item: the first open one of P0, otherwise of P1, that is not blocked.
 #[must_use]
 pub fn next(backlog: &Backlog) -> Option<&Item> {
     let open = backlog.items.iter().filter(|item| !item.done && !item.blocked);

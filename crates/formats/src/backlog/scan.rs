@@ -1,4 +1,4 @@
-//! Splits a Markdown text into lines and blanks out what is not to be looked at.
+//! Splits a Markdown text into lines and blanks code fences and comments.
 
 use super::{Problem, ProblemKind};
 
@@ -21,7 +21,7 @@ impl Line<'_> {
     }
 }
 
-/// What the scan is inside of.
+/// What the scanner is inside of.
 enum Inside {
     Text,
     Fence { marker: char, length: usize, line: usize },
@@ -46,7 +46,7 @@ pub(super) fn lines(text: &str) -> (Vec<Line<'_>>, Option<Problem>) {
         Inside::Comment { line, byte } => Some((line, Some(byte), ProblemKind::OpenComment)),
     };
     let problem = open.map(|(number, byte, kind)| {
-        // Only now, since a line can open as many comments as it has room for.
+        // Computed only once, since a line can open many comments.
         let column = lines.get(number - 1).map_or(1, |line: &Line<'_>| {
             line.column(byte.unwrap_or(line.raw.len() - line.raw.trim_start().len()))
         });
@@ -84,7 +84,7 @@ fn visible(raw: &str, number: usize, inside: &mut Inside) -> String {
     without_comments(raw, number, inside)
 }
 
-/// The marker of a code fence, how often it stands there, and what follows it.
+/// The marker of a code fence, its length, and the text after it.
 fn fence(raw: &str) -> Option<(char, usize, &str)> {
     let text = raw.trim_start();
     let marker = text.chars().next().filter(|char| matches!(char, '`' | '~'))?;
@@ -117,7 +117,7 @@ fn without_comments(raw: &str, number: usize, inside: &mut Inside) -> String {
             out.push_str(&blank(4));
             4
         } else {
-            // What looks like a comment inside of code is none.
+            // A comment marker inside code does not count.
             let taken = if char == '`' { code_span(rest) } else { char.len_utf8() };
             out.push_str(rest.get(..taken).unwrap_or_default());
             taken
@@ -127,8 +127,8 @@ fn without_comments(raw: &str, number: usize, inside: &mut Inside) -> String {
     out
 }
 
-/// The longest run of backticks that starts code inside a line. Each length is searched for in vain
-/// at most once, so this keeps the time for a line in proportion to its length.
+/// The longest run of backticks that starts code inside a line. Each length is searched in vain at
+/// most once, so the time for a line is proportional to its length.
 const TICKS_MAX: usize = 8;
 
 /// The length of the code that starts here, or of its backticks when it does not end in the line.

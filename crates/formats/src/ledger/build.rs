@@ -13,11 +13,11 @@ use super::{
 };
 use crate::RunName;
 
-/// A ledger that cannot be written.
+/// Why a ledger cannot be written.
 #[derive(Debug, Error)]
 pub enum LedgerBuildError {
-    /// A run comes twice.
-    #[error("the run `{0}` comes twice")]
+    /// A run appears twice.
+    #[error("the run `{0}` appears twice")]
     RunTwice(String),
     /// An attempt after the one that ended its run.
     #[error("attempt {attempt} of the run `{run}` follows the one that ended it")]
@@ -69,7 +69,7 @@ impl LedgerBuildError {
 /// Writes the ledger of these runs, in this order. The same runs always give the same bytes.
 ///
 /// # Errors
-/// [`LedgerBuildError`] when the runs cannot be, or do not fit.
+/// [`LedgerBuildError`] when the runs are contradictory or too large.
 pub fn build(runs: &[RunAttempts]) -> Result<Vec<u8>, LedgerBuildError> {
     let mut out = Vec::new();
     let mut seen = BTreeSet::new();
@@ -86,7 +86,7 @@ pub fn build(runs: &[RunAttempts]) -> Result<Vec<u8>, LedgerBuildError> {
     Ok(out)
 }
 
-/// The lines of one run, made one after the other.
+/// Builds the lines of one run.
 #[derive(Clone, Debug)]
 pub struct LedgerChain {
     run_id: RunName,
@@ -97,7 +97,7 @@ pub struct LedgerChain {
 }
 
 impl LedgerChain {
-    /// Begins the lines of a run; returns its header too, which ends with a line feed.
+    /// Starts a run; returns its header line too, which ends with a line feed.
     ///
     /// # Errors
     /// [`LedgerBuildError`] when the header has no canonical form.
@@ -119,7 +119,7 @@ impl LedgerChain {
     /// Adds an attempt; returns its line, which ends with a line feed.
     ///
     /// # Errors
-    /// [`LedgerBuildError`] when it cannot be the next one, or does not fit.
+    /// [`LedgerBuildError`] when the run has already ended, or the line is too long.
     pub fn add(&mut self, attempt: &Attempt) -> Result<Vec<u8>, LedgerBuildError> {
         let number = self.attempts.saturating_add(1);
         let run = || self.run_id.to_string();
@@ -142,7 +142,7 @@ impl LedgerChain {
         self.tip
     }
 
-    /// How many attempts there are.
+    /// The number of attempts.
     #[must_use]
     pub const fn attempts(&self) -> u32 {
         self.attempts

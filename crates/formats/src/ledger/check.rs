@@ -1,4 +1,4 @@
-//! Checks a ledger's bytes line by line, and reports all that holds before the first fault.
+//! Checks a ledger line by line, and reports what is valid before the first problem.
 
 use serde_json::Value;
 use thiserror::Error;
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::RunName;
 
-/// What a ledger holds.
+/// The content of a valid ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerSummary {
     /// Its runs, in order.
@@ -18,54 +18,54 @@ pub struct LedgerSummary {
 }
 
 impl LedgerSummary {
-    /// A run's part, if it has one.
+    /// The part of a run, if any.
     #[must_use]
     pub fn run(&self, name: &RunName) -> Option<&RunSummary> {
         self.runs.iter().find(|run| &run.run_id == name)
     }
 
-    /// How many attempts all runs have together.
+    /// The number of attempts of all runs.
     #[must_use]
     pub fn attempts(&self) -> u64 {
         self.runs.iter().map(|run| u64::from(run.attempts)).sum()
     }
 }
 
-/// What a ledger holds of one run.
+/// The part of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunSummary {
     /// The run.
     pub run_id: RunName,
     /// The digest of its policy.
     pub policy_hash: Digest,
-    /// How many attempts it has.
+    /// The number of attempts.
     pub attempts: u32,
     /// The digest of its last line, to compare with the terminal packet and the journal.
     pub tip: Digest,
-    /// What follows from its last attempt, if it has one.
+    /// The next action of its last attempt, if any.
     pub next_action: Option<NextAction>,
-    /// The reason that its last attempt gives for an end, if it gives one.
+    /// The terminal reason of its last attempt, if any.
     pub terminal_reason: Option<TerminalReason>,
 }
 
-/// A ledger that does not hold together.
+/// A ledger with an invalid line.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("line {line} of the attempt ledger {fault}; the {} attempt(s) of {} run(s) before it hold",
+#[error("line {line} of the attempt ledger {problem}; the {} attempt(s) of {} run(s) before it are valid",
     before.attempts(), before.runs.len())]
 pub struct LedgerError {
-    /// The first line that does not hold, from 1.
+    /// The first invalid line, from 1.
     pub line: usize,
-    /// What is wrong with it.
-    pub fault: LedgerFault,
-    /// What holds before it.
+    /// Why it is invalid.
+    pub problem: LedgerProblem,
+    /// The valid part before it.
     pub before: LedgerSummary,
 }
 
-/// What is wrong with a line.
+/// Why a line is invalid.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum LedgerFault {
+pub enum LedgerProblem {
     /// The whole ledger is too large.
-    #[error("is not read, since the ledger is {bytes} bytes long, more than {LEDGER_BYTES_MAX}")]
+    #[error("is not read: the ledger has {bytes} bytes, more than {LEDGER_BYTES_MAX}")]
     TooLarge {
         /// Its length.
         bytes: usize,
@@ -73,20 +73,20 @@ pub enum LedgerFault {
     /// The line is too long.
     #[error("is longer than {LEDGER_LINE_BYTES_MAX} bytes")]
     LineTooLong,
-    /// The last line was not written to its end.
-    #[error("is torn: it was not written to its end")]
+    /// The last line is incomplete.
+    #[error("is incomplete")]
     Torn,
-    /// It is no header and no record.
+    /// It is neither a header nor a record.
     #[error("cannot be read: {0}")]
     Unreadable(String),
-    /// It is not written as the ledger writes.
-    #[error("is not in canonical form, so it was not written by the ledger")]
+    /// It is not in canonical form.
+    #[error("is not in canonical form, so Windlass did not write it")]
     NotCanonical,
-    /// It is of a version that is not known.
-    #[error("has the schema version `{0}`, which is not known")]
+    /// Its schema version is unknown.
+    #[error("has the unknown schema version `{0}`")]
     Version(String),
     /// A record of a run has no header before it.
-    #[error("is a record of the run `{run}`, whose header does not stand before it")]
+    #[error("is a record of the run `{run}` without a header before it")]
     MissingHeader {
         /// The run.
         run: RunName,
@@ -97,26 +97,26 @@ pub enum LedgerFault {
         /// The run.
         run: RunName,
     },
-    /// The content does not have the digest that it states.
+    /// The content does not match its digest.
     #[error("was changed: its content has the digest `{actual}`, not `{stated}`")]
     Tampered {
-        /// What it states.
+        /// The digest in the line.
         stated: Digest,
-        /// What it is.
+        /// The digest of the content.
         actual: Digest,
     },
-    /// It does not follow from the line before it.
-    #[error("is out of place: it follows the digest `{stated}`, and `{expected}` is before it")]
+    /// Its link to the previous line is wrong.
+    #[error("is out of order: it names the previous digest `{stated}` instead of `{expected}`")]
     Broken {
-        /// The digest before it.
+        /// The digest of the previous line.
         expected: Digest,
         /// The digest that it names.
         stated: Digest,
     },
     /// Its number is not the next one.
-    #[error("has the attempt number {found}, and {expected} is next")]
+    #[error("has the attempt number {found} instead of {expected}")]
     Number {
-        /// The next number.
+        /// The expected number.
         expected: u32,
         /// Its number.
         found: u32,
@@ -143,34 +143,34 @@ impl LedgerError {
 /// Checks a whole ledger.
 ///
 /// # Errors
-/// [`LedgerError`] with the first line that does not hold, and all that holds before it.
+/// [`LedgerError`] with the first invalid line and the valid part before it.
 pub fn check(bytes: &[u8]) -> Result<LedgerSummary, LedgerError> {
     let mut summary = LedgerSummary::default();
-    let fail = |line, fault, before| Err(LedgerError { line, fault, before });
+    let fail = |line, problem, before| Err(LedgerError { line, problem, before });
     if bytes.len() > LEDGER_BYTES_MAX {
-        return fail(1, LedgerFault::TooLarge { bytes: bytes.len() }, summary);
+        return fail(1, LedgerProblem::TooLarge { bytes: bytes.len() }, summary);
     }
     for (number, line) in (1..).zip(bytes.split_inclusive(|byte| *byte == b'\n')) {
         let checked = match line.strip_suffix(b"\n") {
-            None => Err(LedgerFault::Torn),
+            None => Err(LedgerProblem::Torn),
             Some(line) => check_line(line, &mut summary),
         };
-        if let Err(fault) = checked {
-            return fail(number, fault, summary);
+        if let Err(problem) = checked {
+            return fail(number, problem, summary);
         }
     }
     Ok(summary)
 }
 
-fn check_line(line: &[u8], summary: &mut LedgerSummary) -> Result<(), LedgerFault> {
+fn check_line(line: &[u8], summary: &mut LedgerSummary) -> Result<(), LedgerProblem> {
     if line.len() > LEDGER_LINE_BYTES_MAX {
-        return Err(LedgerFault::LineTooLong);
+        return Err(LedgerProblem::LineTooLong);
     }
-    let unreadable = |error: String| LedgerFault::Unreadable(error.chars().take(300).collect());
+    let unreadable = |error: String| LedgerProblem::Unreadable(error.chars().take(300).collect());
     let value = canon::parse(line, LEDGER_LINE_BYTES_MAX).map_err(|e| unreadable(e.to_string()))?;
     let canonical = canon::value_to_bytes(&value).map_err(|e| unreadable(e.to_string()))?;
     if canonical != line {
-        return Err(LedgerFault::NotCanonical);
+        return Err(LedgerProblem::NotCanonical);
     }
     if value.get("type").is_some() {
         let header: Header =
@@ -185,22 +185,22 @@ fn check_line(line: &[u8], summary: &mut LedgerSummary) -> Result<(), LedgerFaul
     }
 }
 
-fn check_hash(line: &Value, field: &str, stated: Digest) -> Result<(), LedgerFault> {
+fn check_hash(line: &Value, field: &str, stated: Digest) -> Result<(), LedgerProblem> {
     let actual =
-        line_hash(line, field).map_err(|error| LedgerFault::Unreadable(error.to_string()))?;
-    if actual == stated { Ok(()) } else { Err(LedgerFault::Tampered { stated, actual }) }
+        line_hash(line, field).map_err(|error| LedgerProblem::Unreadable(error.to_string()))?;
+    if actual == stated { Ok(()) } else { Err(LedgerProblem::Tampered { stated, actual }) }
 }
 
-fn open_run(header: Header, summary: &mut LedgerSummary) -> Result<(), LedgerFault> {
+fn open_run(header: Header, summary: &mut LedgerSummary) -> Result<(), LedgerProblem> {
     if header.line_type != "header" {
-        return Err(LedgerFault::Contradiction("its type is not `header`"));
+        return Err(LedgerProblem::Contradiction("its type is not `header`"));
     }
     if header.schema_version != LEDGER_SCHEMA_VERSION {
         let version = header.schema_version.chars().take(40).collect();
-        return Err(LedgerFault::Version(version));
+        return Err(LedgerProblem::Version(version));
     }
     if summary.run(&header.run_id).is_some() {
-        return Err(LedgerFault::HeaderTwice { run: header.run_id });
+        return Err(LedgerProblem::HeaderTwice { run: header.run_id });
     }
     summary.runs.push(RunSummary {
         run_id: header.run_id,
@@ -213,29 +213,29 @@ fn open_run(header: Header, summary: &mut LedgerSummary) -> Result<(), LedgerFau
     Ok(())
 }
 
-fn add_record(record: &Record, summary: &mut LedgerSummary) -> Result<(), LedgerFault> {
+fn add_record(record: &Record, summary: &mut LedgerSummary) -> Result<(), LedgerProblem> {
     let run = match summary.runs.last_mut() {
         Some(run) if run.run_id == record.run_id => run,
         Some(_) | None => {
-            return Err(LedgerFault::MissingHeader { run: record.run_id.clone() });
+            return Err(LedgerProblem::MissingHeader { run: record.run_id.clone() });
         }
     };
     if record.prev_record_hash != run.tip {
         let (expected, stated) = (run.tip, record.prev_record_hash);
-        return Err(LedgerFault::Broken { expected, stated });
+        return Err(LedgerProblem::Broken { expected, stated });
     }
     let expected = run.attempts + 1;
     if record.attempt_id != expected {
-        return Err(LedgerFault::Number { expected, found: record.attempt_id });
+        return Err(LedgerProblem::Number { expected, found: record.attempt_id });
     }
     if record.policy_hash != run.policy_hash {
-        return Err(LedgerFault::Contradiction("its policy is not that of its header"));
+        return Err(LedgerProblem::Contradiction("its policy is not that of its header"));
     }
     if record.success == record.failure_class.is_some() {
-        return Err(LedgerFault::Contradiction("a failure has a class, and a success has none"));
+        return Err(LedgerProblem::Contradiction("a failure has a class, and a success has none"));
     }
     if run.next_action == Some(NextAction::Terminate) {
-        return Err(LedgerFault::Contradiction("its run has ended before"));
+        return Err(LedgerProblem::Contradiction("its run has ended before"));
     }
     run.attempts = expected;
     run.tip = record.record_hash;

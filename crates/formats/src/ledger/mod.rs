@@ -1,8 +1,8 @@
 //! The attempt ledger: one line per attempt, chained by digests, for all runs of a project.
 //!
 //! Each run has a header line and then its attempts. A record names the digest of the line before
-//! it, the first one that of its header. The last digest and the number of attempts stand in the
-//! run's terminal packet too, since a chain does not protect its own end.
+//! it, the first one that of its header. The last digest and the number of attempts are in the
+//! run's terminal packet too, because a chain does not protect its own end.
 
 mod build;
 mod check;
@@ -12,25 +12,25 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use windlass_kernel::Digest;
 
-use crate::word::words;
+use crate::keyword::keywords;
 use crate::{Moment, RunName};
 
 pub use build::{LedgerBuildError, LedgerChain, build};
-pub use check::{LedgerError, LedgerFault, LedgerSummary, RunSummary, check};
+pub use check::{LedgerError, LedgerProblem, LedgerSummary, RunSummary, check};
 
-/// The version of the lines' form.
+/// The schema version of the lines.
 pub const LEDGER_SCHEMA_VERSION: &str = "1.0";
 /// The largest ledger that is checked.
 pub const LEDGER_BYTES_MAX: usize = 64 << 20;
 /// The longest line of a ledger.
 pub const LEDGER_LINE_BYTES_MAX: usize = 1 << 20;
 
-words! {
+keywords! {
     /// Why an attempt failed.
     FailureClass {
         /// A test failed.
         TestFailure = "test_failure",
-        /// The code could not be read.
+        /// The code could not be parsed.
         SyntaxError = "syntax_error",
         /// It took too long.
         Timeout = "timeout",
@@ -42,65 +42,65 @@ words! {
         ReviewRejection = "review_rejection",
         /// The linter refused it.
         LintError = "lint_error",
-        /// A test fails now and then.
+        /// A test is flaky.
         TestFlake = "test_flake",
-        /// A slip of the pen.
+        /// A typing error.
         Typo = "typo",
-        /// The form is not as it should be.
+        /// The format is wrong.
         FormattingError = "formatting_error",
-        /// It could not be found out.
+        /// The cause is unknown.
         Unknown = "unknown",
     }
 }
 
-words! {
+keywords! {
     /// Why a run ended.
     TerminalReason {
-        /// It did what it should.
+        /// It succeeded.
         Pass = "pass",
         /// The budget was used up.
         BudgetExhausted = "budget_exhausted",
         /// More lines were changed than allowed.
         DiffBudgetExceeded = "diff_budget_exceeded",
-        /// It could not be told how many tokens were used.
+        /// The number of tokens is unknown.
         TokenAccountingUnavailable = "token_accounting_unavailable",
-        /// The same change came twice.
+        /// The same change was made twice.
         NoProgress = "no_progress",
-        /// Two changes came in turns.
+        /// Two changes alternated.
         OscillationDetected = "oscillation_detected",
-        /// The ledger did not hold together.
+        /// The ledger was invalid.
         LedgerCorrupt = "ledger_corrupt",
-        /// The policy changed while the run was under way.
+        /// The policy changed during the run.
         PolicyChangedMidRun = "policy_changed_mid_run",
-        /// The workspace could not be set back.
+        /// The workspace could not be reset.
         WorkspaceResetUnavailable = "workspace_reset_unavailable",
-        /// It was tried as often as allowed.
+        /// The attempts were used up.
         MaxRetriesExceeded = "max_retries_exceeded",
-        /// Something failed that no attempt can mend.
+        /// A failure could not be fixed by another attempt.
         CriticalFailure = "critical_failure",
-        /// Another run was at work.
+        /// Another run was in progress.
         ConcurrentRunDetected = "concurrent_run_detected",
-        /// Somebody stopped it.
+        /// A person stopped it.
         KillSwitchActive = "kill_switch_active",
-        /// A person refused to let it go on.
+        /// A person rejected it.
         CheckpointRejected = "checkpoint_rejected",
         /// A step failed.
         MissionFailed = "mission_failed",
         /// The review refused it.
         ReviewRejected = "review_rejected",
-        /// A gate said what it cannot say.
+        /// A gate gave an unknown verdict.
         UnsupportedVerdict = "unsupported_verdict",
         /// The loop has no such step.
         UnknownStep = "unknown_step",
     }
 }
 
-words! {
-    /// What follows from an attempt.
+keywords! {
+    /// The next action after an attempt.
     NextAction {
         /// Another attempt.
         Retry = "retry",
-        /// The end.
+        /// The run ends.
         Terminate = "terminate",
         /// A person decides.
         Escalate = "escalate",
@@ -109,7 +109,7 @@ words! {
     }
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttemptResult {
     /// It succeeded.
@@ -118,28 +118,28 @@ pub enum AttemptResult {
     Failure(FailureClass),
 }
 
-/// One attempt of a run, as the builder takes it: its number and its links are computed.
+/// One attempt of a run; its number and digests are computed by the builder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
     /// When it ended.
     pub timestamp: Moment,
-    /// The digest of what it was given.
+    /// The digest of its input.
     pub input_hash: Digest,
     /// What it did, in order.
     pub actions_taken: Vec<String>,
-    /// The digest of the change it made, if it made one.
+    /// The digest of its change, if any.
     pub diff_hash: Option<Digest>,
     /// The files it changed.
     pub changed_files: Vec<String>,
-    /// The digests of what proves it, by name.
+    /// The digests of its evidence, by name.
     pub evidence_hashes: BTreeMap<String, Digest>,
-    /// What came of it.
+    /// Its result.
     pub result: AttemptResult,
     /// Why the run ended with it, if it did.
     pub terminal_reason: Option<TerminalReason>,
-    /// What follows from it.
+    /// The next action.
     pub next_action: NextAction,
-    /// Why that follows.
+    /// The reason for the next action.
     pub rationale: String,
 }
 
@@ -148,7 +148,7 @@ pub struct Attempt {
 pub struct RunAttempts {
     /// The run.
     pub run_id: RunName,
-    /// The digest of the policy under which it works.
+    /// The digest of its policy.
     pub policy_hash: Digest,
     /// Its attempts.
     pub attempts: Vec<Attempt>,
@@ -191,7 +191,7 @@ struct Record {
     timestamp: Moment,
 }
 
-/// Reads a field that may be null but not missing: that is so only where a reader is named.
+/// Reads a field that may be null but not missing: serde requires a field only if it has a reader.
 fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -200,7 +200,7 @@ where
     Option::deserialize(deserializer)
 }
 
-/// The digest of a line: of its canonical JSON without the field that holds the digest.
+/// The digest of a line: of its canonical JSON without the digest field.
 fn line_hash(
     line: &serde_json::Value,
     field: &str,

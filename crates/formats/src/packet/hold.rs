@@ -1,27 +1,27 @@
-//! The packet of a hold: what a run waits for a person with, and what came of it.
+//! The packet of a hold and its resolution.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use windlass_kernel::Digest;
 
-use super::{HASH, PacketError, check_hash, open, put, seal, words};
+use super::{HASH, PacketError, check_hash, keywords, open, put, seal};
 use crate::fields::{FieldError, Fields};
 use crate::{CheckpointId, Moment, RunName};
 
-words! {
-    /// How a hold is resolved.
+keywords! {
+    /// The decision on a hold.
     Decision {
-        /// The run goes on.
+        /// The run continues.
         Approved = "APPROVED",
         /// The run ends.
         Rejected = "REJECTED",
     }
 }
 
-/// A person's answer to a hold.
+/// The resolution of a hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolution {
-    /// The answer.
+    /// The decision.
     pub decision: Decision,
     /// Who gave it.
     pub by: Option<String>,
@@ -47,28 +47,28 @@ pub struct Approval {
 /// The fields of the first block are always written; those of the second only when they are set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HoldPacket {
-    /// Names the run and the step; the run's name is written as `run_id` too.
+    /// The hold's id; its run is written as `run_id` too.
     pub checkpoint_id: CheckpointId,
     /// When the hold began.
     pub timestamp: Moment,
     /// Why, such as `ESCALATION_REQUESTED`.
     pub trigger: String,
-    /// The step at which the run goes on.
+    /// The step at which the run continues.
     pub step_index: u32,
-    /// The digest of the policy under which the run works.
+    /// The digest of the run's policy.
     pub policy_hash: Digest,
     /// The task as it was given.
     pub task_spec: Map<String, Value>,
-    /// The answer; with none, `resolved` is false and `resolution_decision` null.
+    /// The resolution; without one, `resolved` is false and `resolution_decision` null.
     pub resolution: Option<Resolution>,
 
     /// The name of the step.
     pub step_name: Option<String>,
-    /// The digest of what a person is shown to decide by.
+    /// The digest of the content that a person decides on.
     pub shown_digest: Option<Digest>,
-    /// When an answer is no longer taken.
+    /// When the hold expires.
     pub expires_at: Option<Moment>,
-    /// How many approvals it needs, when that is more than one.
+    /// The number of approvals it needs, if more than one.
     pub approvals_needed: Option<u32>,
     /// The approvals so far.
     pub approvals: Vec<Approval>,
@@ -136,13 +136,13 @@ impl HoldPacket {
     }
 }
 
-/// Reads a hold's packet, and checks that it is as it was written.
+/// Parses a hold's packet and checks its digest.
 ///
 /// # Errors
-/// [`PacketError`] when it is not a packet, contradicts itself, or was changed.
+/// [`PacketError`] when it is malformed, contradictory, or was changed.
 pub fn read_hold(bytes: &[u8]) -> Result<HoldPacket, PacketError> {
     let value = open(bytes)?;
-    let fields = Fields::open(&value, "", &FIELDS)?;
+    let fields = Fields::new(&value, "", &FIELDS)?;
     let checkpoint_id: CheckpointId = fields.must("checkpoint_id", Fields::parsed)?;
     let run: RunName = fields.must("run_id", Fields::parsed)?;
     let packet = HoldPacket {
@@ -167,7 +167,7 @@ pub fn read_hold(bytes: &[u8]) -> Result<HoldPacket, PacketError> {
     Ok(packet)
 }
 
-/// Reads the packet of this hold: [`read_hold`], and the packet of another one is refused.
+/// As [`read_hold`], but refuses the packet of another hold.
 ///
 /// # Errors
 /// As [`read_hold`], and [`PacketError::Foreign`].
@@ -210,7 +210,7 @@ fn resolution(fields: &Fields<'_>) -> Result<Option<Resolution>, PacketError> {
 fn approvals(fields: &Fields<'_>) -> Result<Vec<Approval>, FieldError> {
     let items = fields.maybe("approvals", Fields::list)?.unwrap_or_default();
     let approval = |(at, item)| {
-        let one = Fields::open(item, &format!("approvals[{at}]."), &["at", "by", "reason"])?;
+        let one = Fields::new(item, &format!("approvals[{at}]."), &["at", "by", "reason"])?;
         Ok(Approval {
             at: one.must("at", Fields::parsed)?,
             by: one.must("by", Fields::text)?.to_owned(),

@@ -1,4 +1,4 @@
-//! The two packets of a run: the hold's and the terminal one.
+//! The two kinds of packets: of a hold, and of the end of a run.
 
 mod hold;
 mod terminal;
@@ -8,7 +8,7 @@ use thiserror::Error;
 use windlass_kernel::{Code, Digest};
 
 use crate::fields::FieldError;
-use crate::word::words;
+use crate::keyword::keywords;
 use crate::yaml::{self, EmitError, YamlError};
 
 pub use hold::{Approval, Decision, HoldPacket, Resolution, read_hold, read_hold_of};
@@ -17,30 +17,30 @@ pub use terminal::{GateResult, Outcome, PhaseStatus, RunStatus, TerminalPacket, 
 /// The largest packet.
 pub const PACKET_BYTES_MAX: usize = 1 << 20;
 
-/// A packet that cannot be written or read, or that is not as it was written.
+/// Why a packet cannot be written or read, or was changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum PacketError {
-    /// It is no YAML that a packet could be.
+    /// It is not valid YAML.
     #[error("the packet cannot be read")]
     Yaml(#[from] YamlError),
-    /// There is nothing in it.
+    /// It is empty.
     #[error("the packet is empty")]
     Empty,
-    /// A field is unknown, missing or wrong.
+    /// A field is unknown, missing or invalid.
     #[error("the packet cannot be used")]
     Field(#[from] FieldError),
-    /// It says that it is resolved, and not how.
+    /// It is resolved but has no decision.
     #[error("the packet says `resolved: true` without a decision")]
     ResolvedWithoutDecision,
-    /// It says how it is resolved, and not that it is.
-    #[error("the packet is not resolved and has the field `{0}`")]
+    /// It has a decision but is not resolved.
+    #[error("the packet is not resolved but has the field `{0}`")]
     DecisionWithoutResolved(&'static str),
-    /// The decision is none.
+    /// The decision is unknown.
     #[error("the packet's decision is `{0}`, which is neither `APPROVED` nor `REJECTED`")]
     UnknownDecision(String),
-    /// The id names another run than the packet.
+    /// The id belongs to another run.
     #[error(
-        "the packet's `checkpoint_id` is of the run `{checkpoint_run}`, its `run_id` is `{run}`"
+        "the packet's `checkpoint_id` belongs to the run `{checkpoint_run}`, but its `run_id` is `{run}`"
     )]
     RunMismatch {
         /// The run in the packet's id.
@@ -48,29 +48,29 @@ pub enum PacketError {
         /// The run in the packet's own field.
         run: String,
     },
-    /// The content does not have the digest that it states.
+    /// The content does not match its digest.
     #[error(
-        "the packet was changed after it was written: its content has the digest `{actual}`, and `packet_hash` is `{stated}`"
+        "the packet was changed after it was written: its content has the digest `{actual}`, but `packet_hash` is `{stated}`"
     )]
     Edited {
-        /// What it states.
+        /// The digest in the packet.
         stated: Digest,
-        /// What it is.
+        /// The digest of the content.
         actual: Digest,
     },
-    /// The packet of something else stands in this one's place.
+    /// It is the packet of another hold.
     #[error("this is the packet of `{found}`, not of `{expected}`")]
     Foreign {
-        /// Whose packet it should be.
+        /// The expected hold.
         expected: String,
-        /// Whose packet it is.
+        /// The actual hold.
         found: String,
     },
-    /// What should be written has no such form.
+    /// The content cannot be written as YAML.
     #[error("the packet cannot be written")]
     Unwritable(#[from] EmitError),
-    /// What should be written is too large.
-    #[error("the packet would be {bytes} bytes long, more than the {PACKET_BYTES_MAX} allowed")]
+    /// The packet would be too large.
+    #[error("the packet would have {bytes} bytes, more than {PACKET_BYTES_MAX}")]
     TooLarge {
         /// Its length.
         bytes: usize,
@@ -103,22 +103,22 @@ impl PacketError {
             | Self::ResolvedWithoutDecision
             | Self::DecisionWithoutResolved(_)
             | Self::UnknownDecision(_) => {
-                "a hold is answered through the queue, never by editing its packet"
+                "answer the hold in the queue; editing its packet has no effect"
             }
             Self::Foreign { .. } | Self::RunMismatch { .. } => {
                 "do not copy packets from one run to another"
             }
             Self::Yaml(_) | Self::Empty | Self::Field(_) => {
-                "do not repair the file; it is written anew from the journal"
+                "do not repair the file; it is rewritten from the journal"
             }
             Self::Unwritable(_) | Self::TooLarge { .. } => {
-                "make the task smaller: long texts belong in files that it names"
+                "make the task smaller: move long texts to files that it names"
             }
         }
     }
 }
 
-/// The field that holds the digest of all others.
+/// The field with the digest of all others.
 const HASH: &str = "packet_hash";
 
 /// The digest of a packet: of its own YAML with `packet_hash` null.
@@ -147,9 +147,9 @@ fn open(bytes: &[u8]) -> Result<Value, PacketError> {
     Ok(yaml::read(bytes, PACKET_BYTES_MAX)?)
 }
 
-/// Checks the digest of a packet that is otherwise in order, and returns it.
+/// Checks the digest of an otherwise valid packet, and returns it.
 fn check_hash(packet: &Value, stated: Digest) -> Result<Digest, PacketError> {
-    // Taken of all that is in the file, so that a field which is merely added shows too.
+    // The digest of everything in the file, so that an added field is detected too.
     let actual = match packet {
         Value::Object(map) => hash(map)?,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -159,7 +159,7 @@ fn check_hash(packet: &Value, stated: Digest) -> Result<Digest, PacketError> {
     if actual == stated { Ok(actual) } else { Err(PacketError::Edited { stated, actual }) }
 }
 
-/// Puts a field in, unless there is none.
+/// Inserts a field if it is set.
 fn put<T: serde::Serialize>(map: &mut Map<String, Value>, field: &str, value: Option<T>) {
     if let Some(value) = value.and_then(|value| serde_json::to_value(value).ok()) {
         map.insert(field.to_owned(), value);

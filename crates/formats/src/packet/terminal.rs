@@ -6,60 +6,60 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 use windlass_kernel::Digest;
 
-use super::{HASH, PacketError, check_hash, open, put, seal, words};
+use super::{HASH, PacketError, check_hash, keywords, open, put, seal};
 use crate::fields::{FieldError, Fields};
 use crate::{Moment, RunName, StepKey};
 
-words! {
+keywords! {
     /// How a run ended.
     Outcome {
-        /// It did what it should.
+        /// It succeeded.
         Pass = "PASS",
         /// It was stopped.
         Blocked = "BLOCKED",
-        /// It needs somebody to waive a rule.
+        /// A person must waive a rule.
         WaiverRequested = "WAIVER_REQUESTED",
-        /// It needs somebody to decide.
+        /// A person must decide.
         EscalationRequested = "ESCALATION_REQUESTED",
     }
 }
 
-words! {
-    /// Whether a run succeeded, apart from how it was closed.
+keywords! {
+    /// Whether a run succeeded.
     RunStatus {
-        /// It did.
+        /// It succeeded.
         Success = "SUCCESS",
-        /// It did not, and left nothing behind.
+        /// It failed and left nothing behind.
         CleanFail = "CLEAN_FAIL",
     }
 }
 
-words! {
-    /// Where a phase stood when its run ended.
+keywords! {
+    /// The status of a phase when its run ended.
     PhaseStatus {
-        /// It was not begun.
+        /// It had not started.
         Pending = "pending",
-        /// It was under way.
+        /// It was in progress.
         Running = "running",
-        /// It was done.
+        /// It was completed.
         Complete = "complete",
         /// It failed.
         Failed = "failed",
-        /// It was left out.
+        /// It was skipped.
         Skipped = "skipped",
         /// It was rolled back.
         Archived = "archived",
     }
 }
 
-/// What one gate said.
+/// The result of one gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateResult {
     /// The gate.
     pub name: String,
-    /// Whether it let the run go on.
+    /// Whether the run could continue.
     pub pass: bool,
-    /// The phase at whose edge it stands.
+    /// The phase that it judges.
     pub phase: String,
     /// Why.
     pub reason: String,
@@ -72,7 +72,7 @@ pub struct GateResult {
 pub struct TerminalPacket {
     /// The run.
     pub run_id: RunName,
-    /// When the packet's content was settled.
+    /// The packet's timestamp.
     pub timestamp: Moment,
     /// How the run ended.
     pub outcome: Outcome,
@@ -80,7 +80,7 @@ pub struct TerminalPacket {
     pub reason: String,
     /// The steps that were executed, in order.
     pub steps_executed: Vec<String>,
-    /// The commit that the run made, if it made one.
+    /// The commit of the run, if any.
     pub commit_hash: Option<String>,
 
     /// Whether it succeeded.
@@ -89,23 +89,23 @@ pub struct TerminalPacket {
     pub start_ts: Option<Moment>,
     /// When it ended.
     pub end_ts: Option<Moment>,
-    /// What the task is called elsewhere.
+    /// The reference of the task.
     pub task_ref: Option<String>,
-    /// The digest of the policy under which it worked.
+    /// The digest of the run's policy.
     pub policy_hash: Option<Digest>,
-    /// Where each phase stood.
+    /// The status of each phase.
     pub phase_outcomes: BTreeMap<StepKey, PhaseStatus>,
-    /// What the gates said, in order.
+    /// The results of the gates, in order.
     pub gate_results: Vec<GateResult>,
-    /// Whether the repository was seen to be clean.
+    /// Whether the repository was clean.
     pub repo_clean_verified: Option<bool>,
     /// How many tokens it used.
     pub tokens_consumed: Option<u64>,
-    /// Whether every invocation said how many it used.
+    /// Whether every invocation reported its tokens.
     pub token_accounting_complete: Option<bool>,
     /// The digest of the run's last line in the attempt ledger.
     pub ledger_chain_tip: Option<Digest>,
-    /// How many attempts of the run the ledger has.
+    /// The number of attempts of the run in the ledger.
     pub ledger_attempt_count: Option<u32>,
 }
 
@@ -132,7 +132,7 @@ const FIELDS: [&str; 19] = [
 ];
 
 impl TerminalPacket {
-    /// A packet with the fields that every one has.
+    /// A packet with the required fields.
     #[must_use]
     pub fn new(run_id: RunName, timestamp: Moment, outcome: Outcome, reason: &str) -> Self {
         Self {
@@ -194,13 +194,13 @@ impl TerminalPacket {
     }
 }
 
-/// Reads a terminal packet, and checks that it is as it was written.
+/// Parses a terminal packet and checks its digest.
 ///
 /// # Errors
-/// [`PacketError`] when it is not a packet, or was changed.
+/// [`PacketError`] when it is malformed or was changed.
 pub fn read_terminal(bytes: &[u8]) -> Result<TerminalPacket, PacketError> {
     let value = open(bytes)?;
-    let fields = Fields::open(&value, "", &FIELDS)?;
+    let fields = Fields::new(&value, "", &FIELDS)?;
     let packet = TerminalPacket {
         run_id: fields.must("run_id", Fields::parsed)?,
         timestamp: fields.must("timestamp", Fields::parsed)?,
@@ -229,9 +229,9 @@ fn phase_outcomes(fields: &Fields<'_>) -> Result<BTreeMap<StepKey, PhaseStatus>,
     let mut phases = BTreeMap::new();
     for (step, value) in fields.maybe("phase_outcomes", Fields::object)?.unwrap_or_default() {
         let key: StepKey = step.parse().map_err(|error: crate::NameError| {
-            fields.refused("phase_outcomes", error.to_string())
+            fields.invalid("phase_outcomes", error.to_string())
         })?;
-        let phase = Fields::open(&value, &format!("phase_outcomes.{step}."), &["status"])?;
+        let phase = Fields::new(&value, &format!("phase_outcomes.{step}."), &["status"])?;
         phases.insert(key, phase.must("status", Fields::parsed)?);
     }
     Ok(phases)
@@ -241,7 +241,7 @@ fn gate_results(fields: &Fields<'_>) -> Result<Vec<GateResult>, FieldError> {
     const KNOWN: [&str; 4] = ["name", "pass", "phase", "reason"];
     let items = fields.maybe("gate_results", Fields::list)?.unwrap_or_default();
     let gate = |(at, item)| {
-        let gate = Fields::open(item, &format!("gate_results[{at}]."), &KNOWN)?;
+        let gate = Fields::new(item, &format!("gate_results[{at}]."), &KNOWN)?;
         Ok(GateResult {
             name: gate.must("name", Fields::text)?.to_owned(),
             pass: gate.must("pass", Fields::flag)?,

@@ -8,16 +8,16 @@ use windlass_kernel::canon::INTEGER_MAX;
 
 use super::DEPTH_MAX;
 
-/// Readers give up on a key that is longer than 1024 characters on its line.
+/// YAML limits a key on one line to 1024 characters.
 const KEY_CHARS_MAX: usize = 1000;
 
-/// A value that has no such YAML form.
+/// Why a value cannot be written as YAML.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum EmitError {
-    /// Lists and objects lie too deep in each other.
+    /// Lists and objects are nested too deep.
     #[error("the value is nested deeper than {DEPTH_MAX} levels")]
     TooDeep,
-    /// A key does not fit on a line that every reader takes.
+    /// A key is too long for some readers.
     #[error("the key that starts with `{0}` is too long")]
     KeyTooLong(String),
     /// Other readers would round the number.
@@ -27,22 +27,17 @@ pub enum EmitError {
 
 /// Writes `value` as one YAML document that ends with a line feed.
 ///
-/// Keys are sorted by their characters, lists stand at the indent of their key, and every string
-/// that some reader might take for something else is quoted.
+/// Keys are sorted by their characters, lists have the indent of their key, and every string that
+/// some reader might take for another type is quoted.
 ///
 /// # Errors
-/// [`EmitError`] when the value is too deep, or holds a key or number that readers would not keep.
+/// [`EmitError`] when the value is too deep, or has a key or number that readers would not preserve.
 pub fn emit(value: &Value) -> Result<String, EmitError> {
     let mut out = String::new();
-    match value {
-        Value::Object(map) if !map.is_empty() => object(&mut out, map, 0, 0)?,
-        Value::Array(items) if !items.is_empty() => array(&mut out, items, 0, 0)?,
-        Value::Null
-        | Value::Bool(_)
-        | Value::Number(_)
-        | Value::String(_)
-        | Value::Array(_)
-        | Value::Object(_) => {
+    match block(value) {
+        Some(Block::Object(map)) => object(&mut out, map, 0, 0)?,
+        Some(Block::Array(items)) => array(&mut out, items, 0, 0)?,
+        None => {
             inline(&mut out, value)?;
             out.push('\n');
         }
@@ -50,14 +45,33 @@ pub fn emit(value: &Value) -> Result<String, EmitError> {
     Ok(out)
 }
 
-/// Writes the pairs of an object; the first one goes on where `out` stands.
+/// A list or object with content, which takes lines of its own.
+enum Block<'a> {
+    Object(&'a Map<String, Value>),
+    Array(&'a [Value]),
+}
+
+fn block(value: &Value) -> Option<Block<'_>> {
+    match value {
+        Value::Object(map) if !map.is_empty() => Some(Block::Object(map)),
+        Value::Array(items) if !items.is_empty() => Some(Block::Array(items)),
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => None,
+    }
+}
+
+/// Writes the pairs of an object; the first one continues the current line.
 fn object(
     out: &mut String,
     map: &Map<String, Value>,
     indent: usize,
     depth: usize,
 ) -> Result<(), EmitError> {
-    // Never rely on the map itself: another crate can make it keep the order of insertion.
+    // Not left to the map: another crate can enable the feature that preserves insertion order.
     let mut pairs: Vec<(&String, &Value)> = map.iter().collect();
     pairs.sort_by_key(|(key, _)| *key);
     for (position, (key, value)) in pairs.into_iter().enumerate() {
@@ -70,23 +84,18 @@ fn object(
         }
         out.push_str(&written);
         out.push(':');
-        match value {
-            Value::Object(map) if !map.is_empty() => {
+        match block(value) {
+            Some(Block::Object(map)) => {
                 out.push('\n');
                 pad(out, indent + 2);
                 object(out, map, indent + 2, deeper(depth)?)?;
             }
-            Value::Array(items) if !items.is_empty() => {
+            Some(Block::Array(items)) => {
                 out.push('\n');
                 pad(out, indent);
                 array(out, items, indent, deeper(depth)?)?;
             }
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_)
-            | Value::Object(_) => {
+            None => {
                 out.push(' ');
                 inline(out, value)?;
                 out.push('\n');
@@ -96,26 +105,21 @@ fn object(
     Ok(())
 }
 
-/// Writes the items of a list; the first one goes on where `out` stands.
+/// Writes the items of a list; the first one continues the current line.
 fn array(out: &mut String, items: &[Value], indent: usize, depth: usize) -> Result<(), EmitError> {
     for (position, value) in items.iter().enumerate() {
         if position > 0 {
             pad(out, indent);
         }
         out.push_str("- ");
-        match value {
-            Value::Object(map) if !map.is_empty() => {
+        match block(value) {
+            Some(Block::Object(map)) => {
                 object(out, map, indent + 2, deeper(depth)?)?;
             }
-            Value::Array(items) if !items.is_empty() => {
+            Some(Block::Array(items)) => {
                 array(out, items, indent + 2, deeper(depth)?)?;
             }
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::String(_)
-            | Value::Array(_)
-            | Value::Object(_) => {
+            None => {
                 inline(out, value)?;
                 out.push('\n');
             }
@@ -124,7 +128,7 @@ fn array(out: &mut String, items: &[Value], indent: usize, depth: usize) -> Resu
     Ok(())
 }
 
-/// Goes one level deeper, if that is still allowed. The outermost value is level one.
+/// The next depth, if it is allowed. The outermost value is level one.
 const fn deeper(depth: usize) -> Result<usize, EmitError> {
     if depth + 2 > DEPTH_MAX { Err(EmitError::TooDeep) } else { Ok(depth + 1) }
 }
@@ -133,7 +137,7 @@ fn pad(out: &mut String, indent: usize) {
     out.extend(std::iter::repeat_n(' ', indent));
 }
 
-/// Writes what fits on the line: scalars, and lists and objects without content.
+/// Writes scalars and empty lists and objects.
 fn inline(out: &mut String, value: &Value) -> Result<(), EmitError> {
     match value {
         Value::Null => out.push_str("null"),
@@ -168,8 +172,8 @@ fn plain_number(number: &Number) -> Result<String, EmitError> {
     })
 }
 
-/// Writes a string: plain where no reader can take it for anything else, in single quotes where
-/// all of it can be seen, else in double quotes with escapes.
+/// Writes a string: plain if every reader takes it for a string, in single quotes if all characters
+/// are visible, otherwise in double quotes with escapes.
 fn scalar(text: &str) -> String {
     if is_plain(text) {
         text.to_owned()
@@ -180,7 +184,7 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// Words that some reader takes for null, a boolean or a number.
+/// Words that some readers take for null, a boolean or a number.
 const RESERVED: [&str; 13] =
     ["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity", "none"];
 
@@ -196,8 +200,8 @@ fn is_plain(text: &str) -> bool {
     text.bytes().all(inside) && !RESERVED.iter().any(|word| text.eq_ignore_ascii_case(word))
 }
 
-/// Whether a character shows what it is: no controls, no other line ends, and none of those that
-/// take no room or turn the direction of text, since people decide by what they read here.
+/// Whether a character is visible: not a control character, a line end, of zero width, or one that
+/// changes the direction of text. People decide by what they read here.
 const fn is_visible(char: char) -> bool {
     !matches!(char,
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{ad}' | '\u{61c}'

@@ -1,8 +1,8 @@
-//! Characters on a grid, and lines that join where they belong together.
+//! A grid of characters, and lines that join where they cross.
 
 use crate::draw::Colours;
 
-/// How a character is shown.
+/// The style of a character.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     #[default]
@@ -31,18 +31,18 @@ const LEFT: u8 = 4;
 const RIGHT: u8 = 8;
 
 #[derive(Clone, Copy, Default)]
-struct Spot {
+struct Cell {
     letter: Option<char>,
     style: Style,
-    /// Where lines go from here, and whose they are.
-    ways: u8,
+    /// The directions of lines from here, and their owner.
+    directions: u8,
     owner: usize,
 }
 
 /// A grid that grows downwards.
 pub struct Canvas {
     width: usize,
-    lines: Vec<Vec<Spot>>,
+    lines: Vec<Vec<Cell>>,
 }
 
 impl Canvas {
@@ -54,78 +54,79 @@ impl Canvas {
         self.lines.len()
     }
 
-    fn spot(&mut self, x: usize, y: usize) -> Option<&mut Spot> {
+    fn cell(&mut self, x: usize, y: usize) -> Option<&mut Cell> {
         while self.lines.len() <= y {
-            self.lines.push(vec![Spot::default(); self.width]);
+            self.lines.push(vec![Cell::default(); self.width]);
         }
         self.lines.get_mut(y)?.get_mut(x)
     }
 
     pub fn write(&mut self, x: usize, y: usize, text: &str, style: Style) {
         for (at, letter) in text.chars().enumerate() {
-            if let Some(spot) = self.spot(x + at, y) {
-                *spot = Spot { letter: Some(letter), style, ..Spot::default() };
+            if let Some(cell) = self.cell(x + at, y) {
+                *cell = Cell { letter: Some(letter), style, ..Cell::default() };
             }
         }
     }
 
-    /// Lines of one owner join; across another owner's line a vertical one goes over it.
-    fn line(&mut self, x: usize, y: usize, ways: u8, owner: usize) {
-        let Some(spot) = self.spot(x, y) else { return };
-        let is_vertical = ways & (LEFT | RIGHT) == 0;
-        if spot.ways == 0 || spot.owner == owner {
-            spot.ways |= ways;
-            spot.owner = owner;
-        } else if is_vertical && spot.ways & (UP | DOWN) == 0 {
-            spot.ways = ways;
-            spot.owner = owner;
+    /// Lines of one owner join; a vertical line crosses over another owner's line.
+    fn line(&mut self, x: usize, y: usize, directions: u8, owner: usize) {
+        let Some(cell) = self.cell(x, y) else { return };
+        let is_vertical = directions & (LEFT | RIGHT) == 0;
+        if cell.directions == 0 || cell.owner == owner {
+            cell.directions |= directions;
+            cell.owner = owner;
+        } else if is_vertical && cell.directions & (UP | DOWN) == 0 {
+            cell.directions = directions;
+            cell.owner = owner;
         }
-        spot.style = Style::Line;
+        cell.style = Style::Line;
     }
 
-    /// A vertical line from `top` to `bottom`, both included; `open` ends go on to the next row.
+    /// A vertical line from `top` to `bottom`, both included.
     pub fn vertical(&mut self, x: usize, top: usize, bottom: usize, owner: usize) {
         for y in top..=bottom {
             self.line(x, y, UP | DOWN, owner);
         }
     }
 
-    /// A track: one horizontal line with the columns that come in from above and go out below.
+    /// A horizontal line that joins the columns from above and the columns below.
     pub fn track(&mut self, y: usize, above: &[usize], below: &[usize], owner: usize) {
         let columns = || above.iter().chain(below).copied();
         let (Some(left), Some(right)) = (columns().min(), columns().max()) else { return };
         for x in left..=right {
-            let mut ways = 0;
+            let mut directions = 0;
             if x > left {
-                ways |= LEFT;
+                directions |= LEFT;
             }
             if x < right {
-                ways |= RIGHT;
+                directions |= RIGHT;
             }
             if above.contains(&x) {
-                ways |= UP;
+                directions |= UP;
             }
             if below.contains(&x) {
-                ways |= DOWN;
+                directions |= DOWN;
             }
-            self.line(x, y, ways, owner);
+            self.line(x, y, directions, owner);
         }
     }
 
-    /// The lines of text, without spaces at their ends.
+    /// The lines of text, without trailing spaces.
     pub fn render(&self, colours: Colours) -> Vec<String> {
         self.lines.iter().map(|line| render(line, colours)).collect()
     }
 }
 
-fn render(line: &[Spot], colours: Colours) -> String {
-    let is_blank = |spot: &Spot| spot.ways == 0 && spot.letter.is_none_or(|letter| letter == ' ');
-    let end = line.iter().rposition(|spot| !is_blank(spot)).map_or(0, |at| at + 1);
+fn render(line: &[Cell], colours: Colours) -> String {
+    let is_blank =
+        |cell: &Cell| cell.directions == 0 && cell.letter.is_none_or(|letter| letter == ' ');
+    let end = line.iter().rposition(|cell| !is_blank(cell)).map_or(0, |at| at + 1);
     let mut text = String::new();
     let mut style = Style::Plain;
-    for spot in line.iter().take(end) {
-        let letter = spot.letter.unwrap_or_else(|| joint(spot.ways));
-        let wanted = if letter == ' ' { Style::Plain } else { spot.style };
+    for cell in line.iter().take(end) {
+        let letter = cell.letter.unwrap_or_else(|| joint(cell.directions));
+        let wanted = if letter == ' ' { Style::Plain } else { cell.style };
         if colours == Colours::Ansi && wanted != style {
             if style != Style::Plain {
                 text.push_str("\u{1b}[0m");
@@ -141,16 +142,16 @@ fn render(line: &[Spot], colours: Colours) -> String {
     text
 }
 
-const fn joint(ways: u8) -> char {
+const fn joint(directions: u8) -> char {
     const JOINTS: [char; 16] =
         [' ', '│', '│', '│', '─', '┘', '┐', '┤', '─', '└', '┌', '├', '─', '┴', '┬', '┼'];
-    match JOINTS.split_at(ways as usize & 15).1 {
+    match JOINTS.split_at(directions as usize & 15).1 {
         [joint, ..] => *joint,
         [] => ' ',
     }
 }
 
-/// A style's text, for lines outside a grid.
+/// Styles text outside a grid.
 pub fn styled(text: &str, style: Style, colours: Colours) -> String {
     match colours {
         Colours::Ansi if style != Style::Plain => format!("{}{text}\u{1b}[0m", style.sequence()),

@@ -1,21 +1,21 @@
-//! Parts of a plan in a few words.
+//! Short descriptions of the parts of a plan.
 
 use windlass_kernel::run::plan::{
-    At, Doer, Effect, OnRestart, Phase, Plan, Requirement, Reviewer, When,
+    At, Concurrency, Doer, Effect, OnRestart, Phase, Plan, Requirement, Reviewer, When,
 };
+use windlass_text::printable;
 
-use crate::near;
-
-/// The longest piece of text in a picture.
+/// The longest description in a drawing.
 const WORDS_CHARS_MAX: usize = 60;
 
-/// Text made harmless: one line, cut; what is wider than one column is replaced.
-pub fn safe(text: &str, most: usize) -> String {
-    let text = near::clean(text, most);
+/// One printable line of at most `chars_max` characters; characters wider than one column are
+/// replaced.
+pub fn safe(text: &str, chars_max: usize) -> String {
+    let text = printable(text, chars_max);
     text.chars().map(|character| if character > '\u{30ff}' { '□' } else { character }).collect()
 }
 
-/// Who does it.
+/// Who does a phase or a check.
 pub fn doer(doer: &Doer) -> String {
     let words = match doer {
         Doer::Agent { agent, .. } => format!("agent {agent}"),
@@ -32,8 +32,8 @@ pub fn doer(doer: &Doer) -> String {
     safe(&words, WORDS_CHARS_MAX)
 }
 
-/// When it is done, if not always.
-pub fn when(when: &When) -> Option<String> {
+/// When a phase runs, if not always.
+fn when(when: &When) -> Option<String> {
     match when {
         When::Always => None,
         When::Fact { fact, one_of } => {
@@ -43,19 +43,14 @@ pub fn when(when: &When) -> Option<String> {
     }
 }
 
-/// Where it works, if not in the run's workspace.
-pub fn branch(phase: &Phase) -> Option<String> {
-    phase.branch.then(|| "in a branch".to_owned())
-}
-
 /// The loop's name, with its variant.
 pub fn name(plan: &Plan) -> String {
     let id = safe(&plan.id, 64);
     plan.variant.as_ref().map_or(id.clone(), |variant| format!("{id} ({})", safe(variant, 64)))
 }
 
-/// What follows from a verdict.
-pub fn effect(effect: &Effect) -> String {
+/// The effect of a verdict.
+fn effect(effect: &Effect) -> String {
     match effect {
         Effect::Block => "block".to_owned(),
         Effect::Continue => "continue".to_owned(),
@@ -75,7 +70,7 @@ pub fn effect(effect: &Effect) -> String {
 }
 
 /// Whether an effect can make the run wait for a person.
-pub fn holds(effect: &Effect) -> bool {
+fn holds(effect: &Effect) -> bool {
     match effect {
         Effect::Hold { .. } => true,
         Effect::Intervene { then, .. } | Effect::Redo { then, .. } => holds(then),
@@ -84,7 +79,7 @@ pub fn holds(effect: &Effect) -> bool {
 }
 
 /// Whether a run can wait for a person at this phase.
-pub fn is_held(phase: &Phase) -> bool {
+fn is_held(phase: &Phase) -> bool {
     let judged = phase.checks.iter().map(|check| &check.verdicts);
     let judged = judged.chain(phase.gate.iter().map(|gate| &gate.verdicts));
     let asks = match &phase.doer {
@@ -97,7 +92,33 @@ pub fn is_held(phase: &Phase) -> bool {
     asks || judged.flat_map(|map| map.values()).any(holds)
 }
 
-/// Everything that judges a phase: its name with a mark, and its verdicts.
+/// What a line about a phase is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineKind {
+    Name,
+    Detail,
+    /// A check or a gate.
+    Judge,
+    Hold,
+}
+
+/// The lines in a phase's box, not cut.
+pub fn lines(phase: &Phase) -> Vec<(LineKind, String)> {
+    let mut lines = vec![(LineKind::Name, phase.id.clone())];
+    let mut details = vec![doer(&phase.doer)];
+    details.extend(when(&phase.when));
+    details.extend(phase.branch.then(|| "in a branch".to_owned()));
+    lines.extend(details.into_iter().map(|detail| (LineKind::Detail, detail)));
+    let checks = phase.checks.iter().map(|check| format!("✓ {}", check.id));
+    let judges = checks.chain(phase.gate.iter().map(|gate| format!("◇ {}", gate.id)));
+    lines.extend(judges.map(|judge| (LineKind::Judge, judge)));
+    if is_held(phase) {
+        lines.push((LineKind::Hold, "‖ may hold".to_owned()));
+    }
+    lines
+}
+
+/// The checks and the gate of a phase: a title, and the effect of each verdict.
 pub fn judges(phase: &Phase) -> Vec<(String, Vec<(String, String)>)> {
     let lines = |map: &std::collections::BTreeMap<String, Effect>| {
         map.iter().map(|(name, then)| (safe(name, 64), safe(&effect(then), 400))).collect()
@@ -122,8 +143,8 @@ pub fn judges(phase: &Phase) -> Vec<(String, Vec<(String, String)>)> {
 pub fn settings(plan: &Plan) -> String {
     let mut words = vec![
         match plan.concurrency {
-            windlass_kernel::run::plan::Concurrency::Parallel => "parallel".to_owned(),
-            windlass_kernel::run::plan::Concurrency::Serial => "serial".to_owned(),
+            Concurrency::Parallel => "parallel".to_owned(),
+            Concurrency::Serial => "serial".to_owned(),
         },
         match plan.on_restart {
             OnRestart::Hold => "on restart hold".to_owned(),
@@ -140,14 +161,14 @@ pub fn settings(plan: &Plan) -> String {
         Requirement::Single => "single".to_owned(),
     }));
     let budget = plan.budget;
-    words.extend(budget.attempts.map(|most| format!("{most} attempts")));
-    words.extend(budget.tokens.map(|most| format!("{most} tokens")));
+    words.extend(budget.attempts.map(|max| format!("{max} attempts")));
+    words.extend(budget.tokens.map(|max| format!("{max} tokens")));
     words.extend(
         budget
             .cost_micros
-            .map(|most| format!("cost {}.{:02}", most / 1_000_000, most % 1_000_000 / 10_000)),
+            .map(|max| format!("cost {}.{:02}", max / 1_000_000, max % 1_000_000 / 10_000)),
     );
-    words.extend(budget.wall_ms.map(|most| format!("{} min", most.div_ceil(60_000))));
-    words.extend(budget.changed_lines.map(|most| format!("{most} lines")));
+    words.extend(budget.wall_ms.map(|max| format!("{} min", max.div_ceil(60_000))));
+    words.extend(budget.changed_lines.map(|max| format!("{max} lines")));
     words.join(" · ")
 }

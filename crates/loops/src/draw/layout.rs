@@ -1,27 +1,27 @@
-//! Phases in rows, each below those it needs.
+//! Arranges phases in rows, each below the phases that it needs.
 
 use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::Plan;
 
-/// How many places lines may take between boxes; beyond, they go straight from box to box.
+/// The most cells that lines pass through; beyond, lines go straight from box to box.
 const PASSES_MAX: usize = 5_000;
-/// How often the rows are sorted towards their neighbours.
+/// How many times the rows are sorted.
 const SWEEPS: usize = 4;
 
-/// What stands at one place of a row.
+/// What a cell contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// A phase, by its position in the plan.
+pub enum CellKind {
+    /// A phase, by its index in the plan.
     Phase(usize),
-    /// A line on its way to a row further down.
+    /// A line to a row further down.
     Pass,
 }
 
-/// A place of a row.
+/// A cell of a row.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    pub kind: Kind,
+    pub kind: CellKind,
     /// The cells above it that lines come from.
     pub above: Vec<usize>,
     /// The cells below it that lines go to.
@@ -37,7 +37,7 @@ pub struct Layout {
     pub is_layered: bool,
 }
 
-/// For each phase the positions of those it needs; what is not before it is left out.
+/// For each phase the indices of the phases it needs; those not before it are ignored.
 pub fn needs(plan: &Plan) -> Vec<Vec<usize>> {
     let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
     let mut needs = Vec::with_capacity(plan.phases.len());
@@ -49,7 +49,7 @@ pub fn needs(plan: &Plan) -> Vec<Vec<usize>> {
     needs
 }
 
-/// For each phase its row: below the lowest of those it needs.
+/// For each phase its row: below the lowest of the phases it needs.
 pub fn levels(needs: &[Vec<usize>]) -> Vec<usize> {
     let mut levels: Vec<usize> = Vec::with_capacity(needs.len());
     for needs in needs {
@@ -78,7 +78,7 @@ impl Layout {
             .map(|(reach, level)| reach.saturating_sub(level + 1))
             .fold(0, usize::saturating_add);
         let mut layout = Self {
-            cells: (0..levels.len()).map(|at| Cell::new(Kind::Phase(at))).collect(),
+            cells: (0..levels.len()).map(|at| Cell::new(CellKind::Phase(at))).collect(),
             rows: vec![Vec::new(); levels.iter().max().map_or(0, |most| most + 1)],
             is_layered: passes <= PASSES_MAX,
         };
@@ -114,7 +114,7 @@ impl Layout {
             let known = tails.get(&(need, row)).copied();
             cell = known.unwrap_or_else(|| {
                 let pass = self.cells.len();
-                self.cells.push(Cell::new(Kind::Pass));
+                self.cells.push(Cell::new(CellKind::Pass));
                 self.place(pass, row);
                 self.join(cell, pass);
                 tails.insert((need, row), pass);
@@ -139,7 +139,7 @@ impl Layout {
         }
     }
 
-    /// Moves each cell towards the middle of its neighbours, row by row, down and up.
+    /// Sorts each row by the mean position of the neighbours (barycenter method), down and up.
     fn sort(&mut self) {
         let mut positions = vec![0.0f64; self.cells.len()];
         let mut rows = std::mem::take(&mut self.rows);
@@ -160,13 +160,14 @@ impl Layout {
                 let at = if is_down { step } else { count - 1 - step };
                 let Some(row) = rows.get_mut(at) else { continue };
                 let middle = |cell: &usize| {
-                    let fellows = self.cells.get(*cell).map(|cell| {
+                    let neighbours = self.cells.get(*cell).map(|cell| {
                         if is_down { cell.above.as_slice() } else { cell.below.as_slice() }
                     });
-                    let fellows = fellows.unwrap_or_default();
-                    let sum: f64 = fellows.iter().filter_map(|fellow| positions.get(*fellow)).sum();
+                    let neighbours = neighbours.unwrap_or_default();
+                    let sum: f64 =
+                        neighbours.iter().filter_map(|neighbour| positions.get(*neighbour)).sum();
                     let own = positions.get(*cell).copied().unwrap_or_default();
-                    if fellows.is_empty() { own } else { sum / fellows.len() as f64 }
+                    if neighbours.is_empty() { own } else { sum / neighbours.len() as f64 }
                 };
                 row.sort_by(|one, other| middle(one).total_cmp(&middle(other)));
                 note(row, &mut positions);
@@ -181,7 +182,7 @@ impl Layout {
 }
 
 impl Cell {
-    const fn new(kind: Kind) -> Self {
+    const fn new(kind: CellKind) -> Self {
         Self { kind, above: Vec::new(), below: Vec::new() }
     }
 }

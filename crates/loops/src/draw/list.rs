@@ -1,11 +1,12 @@
-//! A plan as an indented list, and the verdicts of its judges.
+//! A plan as an indented list, and the effects of its verdicts.
 
 use windlass_kernel::run::plan::Plan;
 
+use crate::draw::Colours;
 use crate::draw::canvas::{Style, styled};
+use crate::draw::describe::{self, LineKind};
 use crate::draw::layout::{levels, needs};
 use crate::draw::text::WIDTH;
-use crate::draw::{Colours, describe};
 
 /// Deeper rows are not indented further.
 const INDENT_MAX: usize = 8;
@@ -18,19 +19,19 @@ pub fn phases(plan: &Plan, colours: Colours) -> Vec<String> {
         let number = format!("{:>digits$} ", at + 1);
         let indent = "  ".repeat(level.min(INDENT_MAX));
         let name = describe::safe(&phase.id, 64);
-        let mut words = vec![describe::doer(&phase.doer)];
-        words.extend(describe::when(&phase.when));
-        words.extend(describe::branch(phase));
+        let (mut words, mut judges) = (Vec::new(), Vec::new());
+        for (kind, line) in describe::lines(phase) {
+            let line = describe::safe(&line, 66);
+            match kind {
+                LineKind::Name => {}
+                LineKind::Detail => words.push(line),
+                LineKind::Judge | LineKind::Hold => judges.push(line),
+            }
+        }
         if !phase.needs.is_empty() {
             words.push(format!("after {}", describe::safe(&phase.needs.join(", "), 200)));
         }
-        words.extend(
-            phase.checks.iter().map(|check| format!("✓ {}", describe::safe(&check.id, 64))),
-        );
-        words.extend(phase.gate.iter().map(|gate| format!("◇ {}", describe::safe(&gate.id, 64))));
-        if describe::is_held(phase) {
-            words.push("‖ may hold".to_owned());
-        }
+        words.append(&mut judges);
         lines.push(format!("{number}{indent}{}", styled(&name, Style::Name, colours)));
         let margin = number.chars().count() + indent.len() + 2;
         lines.extend(wrap(&words.join(" · "), margin));
@@ -38,7 +39,7 @@ pub fn phases(plan: &Plan, colours: Colours) -> Vec<String> {
     lines
 }
 
-/// What each verdict leads to, phase by phase.
+/// The effect of every verdict, phase by phase.
 pub fn judges(plan: &Plan, colours: Colours) -> Vec<String> {
     let mut lines = Vec::new();
     for phase in &plan.phases {
@@ -70,7 +71,7 @@ pub fn judges(plan: &Plan, colours: Colours) -> Vec<String> {
     lines
 }
 
-/// Lines of at most 80 columns, each after `margin` spaces; a longer word stands alone.
+/// Wraps text at 80 columns, each line after `margin` spaces; a longer word is split.
 pub fn wrap(text: &str, margin: usize) -> Vec<String> {
     let room = WIDTH.saturating_sub(margin).max(20);
     let mut lines = vec![String::new()];

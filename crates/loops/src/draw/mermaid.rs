@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use windlass_kernel::run::plan::{Doer, Effect, Phase, Plan, When};
 
-use crate::draw::{describe, layout};
+use crate::draw::describe::{self, LineKind};
+use crate::draw::layout;
 
 /// Draws a plan as a Mermaid flowchart.
 #[must_use]
@@ -31,9 +32,9 @@ pub fn mermaid(plan: &Plan) -> String {
         }
     }
     for (at, phase) in plan.phases.iter().enumerate() {
-        for (verdict, way, target) in back(phase) {
+        for (verdict, effect, target) in back_references(phase) {
             if let Some(to) = names.get(target) {
-                let label = escape(&format!("{verdict}: {way}"));
+                let label = escape(&format!("{verdict}: {effect}"));
                 put(&mut out, format_args!("    p{at} -. \"{label}\" .-> p{to}\n"));
             }
         }
@@ -47,33 +48,32 @@ fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
 }
 
 fn label(phase: &Phase) -> String {
-    let mut lines = vec![format!("<b>{}</b>", escape(&phase.id))];
-    lines.push(escape(&describe::doer(&phase.doer)));
-    lines.extend(describe::when(&phase.when).map(|when| escape(&when)));
-    lines.extend(describe::branch(phase));
-    lines.extend(phase.checks.iter().map(|check| format!("✓ {}", escape(&check.id))));
-    lines.extend(phase.gate.iter().map(|gate| format!("◇ {}", escape(&gate.id))));
-    if describe::is_held(phase) {
-        lines.push("‖ may hold".to_owned());
-    }
-    lines.join("<br/>")
+    let lines = describe::lines(phase).into_iter().map(|(kind, line)| {
+        let text = escape(&line);
+        if kind == LineKind::Name { format!("<b>{text}</b>") } else { text }
+    });
+    lines.collect::<Vec<_>>().join("<br/>")
 }
 
-/// Where a phase's verdicts can send a run, other than on: verdict, way, phase.
-pub fn back(phase: &Phase) -> Vec<(&str, String, &str)> {
+/// Where verdicts send a run other than onwards: verdict, effect, target phase.
+pub fn back_references(phase: &Phase) -> Vec<(&str, String, &str)> {
     let checks = phase.checks.iter().flat_map(|check| &check.verdicts);
     let gate = phase.gate.iter().flat_map(|gate| &gate.verdicts);
-    let mut found = Vec::new();
+    let mut references = Vec::new();
     for (verdict, effect) in checks.chain(gate) {
         let mut next = Some(effect);
         while let Some(effect) = next {
             next = match effect {
                 Effect::Intervene { phase, then } => {
-                    found.push((verdict.as_str(), "intervene".to_owned(), phase.as_str()));
+                    references.push((verdict.as_str(), "intervene".to_owned(), phase.as_str()));
                     Some(then)
                 }
                 Effect::Redo { max, phase, then } => {
-                    found.push((verdict.as_str(), format!("redo, at most {max}"), phase.as_str()));
+                    references.push((
+                        verdict.as_str(),
+                        format!("redo, at most {max}"),
+                        phase.as_str(),
+                    ));
                     Some(then)
                 }
                 Effect::Block | Effect::Continue | Effect::Hold { .. } | Effect::Stop { .. } => {
@@ -82,14 +82,14 @@ pub fn back(phase: &Phase) -> Vec<(&str, String, &str)> {
             };
         }
     }
-    found
+    references
 }
 
-/// Text in which Mermaid sees no syntax: everything but plain letters by its number.
+/// Escapes everything that Mermaid could take for syntax.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for character in describe::safe(text, 200).chars() {
-        let is_plain = character.is_alphanumeric() || " _-.,/:$*".contains(character);
+        let is_plain = character.is_alphanumeric() || " _-.,/:$*✓◇‖".contains(character);
         if is_plain {
             out.push(character);
         } else {

@@ -1,7 +1,6 @@
-//! A plan as a picture: for a terminal, for Mermaid, and as SVG.
+//! Draws a plan for a terminal, as Mermaid, and as SVG.
 //!
-//! A plan can come from a journal as well as from a file, so nothing in it is taken on trust here:
-//! every text is made harmless for where it is shown.
+//! A plan can come from a journal as well as from a checked file, so every text is escaped here.
 
 mod canvas;
 mod describe;
@@ -16,7 +15,7 @@ pub use mermaid::mermaid;
 pub use svg::svg;
 pub use text::text;
 
-/// Whether a terminal's colours are used.
+/// Whether ANSI colours are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Colours {
     /// Plain text.

@@ -1,4 +1,4 @@
-//! Lines from one row of boxes to the next, so that each can be followed.
+//! Routes lines from one row of boxes to the next so that each can be followed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,14 +25,14 @@ impl Group {
     }
 }
 
-/// A place in a row: the column of its middle and how far its edges are from it.
+/// Where lines meet a cell: its middle column and the distance to its edges.
 #[derive(Clone, Copy)]
 pub struct Port {
     pub middle: usize,
     pub reach: usize,
 }
 
-/// Routes the lines of one band; `None` if they cannot be told apart in text.
+/// Routes the lines between two rows; `None` if they cannot be drawn without ambiguity.
 pub fn route(
     from: &BTreeMap<usize, Port>,
     to: &BTreeMap<usize, Port>,
@@ -42,7 +42,7 @@ pub fn route(
     for (source, target) in lines {
         targets.entry(*source).or_default().insert(*target);
     }
-    // Sources with the same targets share a group, so that a meeting of lines says the truth.
+    // Sources with the same targets share a group, so that joined lines are unambiguous.
     let mut together: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
     for (source, targets) in targets {
         together.entry(targets.into_iter().collect()).or_default().push(source);
@@ -82,14 +82,14 @@ pub fn route(
     Some((groups, tracks))
 }
 
-/// Gives each group a track on which it touches no other, and on which no vertical line of its own
-/// runs into one of another group.
+/// Gives each group a track where it touches no other group and none of its vertical lines runs
+/// into one of another group.
 fn assign(groups: &mut [Group]) -> Option<usize> {
     let mut open: BTreeSet<usize> = (0..groups.len())
         .filter(|at| groups.get(*at).is_some_and(|group| !group.is_straight()))
         .collect();
-    // Where a line comes in from above, no straight line or other exit may stand in its way: the
-    // group that comes in must turn off above the group that goes out there.
+    // If a column has a line from above and another one below, the group from above must turn off
+    // on a higher track than the group that goes down there.
     let meets =
         |above: &Group, below: &Group| above.above.iter().any(|at| below.below.contains(at));
     for straight in groups.iter().filter(|group| group.is_straight()) {

@@ -1,13 +1,13 @@
-//! A plan as one SVG file that needs nothing else.
+//! A plan as a self-contained SVG.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use windlass_kernel::run::plan::{Doer, Phase, Plan, When};
 
-use crate::draw::describe;
-use crate::draw::layout::{Kind, Layout};
-use crate::draw::mermaid::back;
+use crate::draw::describe::{self, LineKind};
+use crate::draw::layout::{CellKind, Layout};
+use crate::draw::mermaid::back_references;
 
 const LETTER: usize = 8;
 const LINE: usize = 17;
@@ -18,7 +18,7 @@ const LANE: usize = 14;
 const LANES_MAX: usize = 12;
 const HEAD: usize = 56;
 
-/// Mid-tones for what stands on the page itself, so that it is seen on white and on black.
+/// Text and lines outside boxes have mid-tones, which are visible on white and on black.
 const STYLE: &str = "text{font:13px ui-monospace,Menlo,Consolas,monospace;fill:#1f2933}\
 .n{font-weight:700}.m{fill:#9a5b00}.h{fill:#7a2e9d}.t{fill:#7b8794;font-weight:700}\
 .s{fill:#7b8794}.e{fill:none;stroke:#7b8794;stroke-width:1.5}\
@@ -27,16 +27,16 @@ rect{fill:#f5f7fa;stroke:#52606d;stroke-width:1.5}\
 .agent{stroke:#2563eb}.command{stroke:#15803d}.person{stroke:#7a2e9d;stroke-width:2.5}\
 .i{stroke-dasharray:5 4}";
 
-/// A box or a place that a line passes.
+/// The rectangle of a box, or of a point that a line passes.
 #[derive(Clone, Copy)]
-struct Spot {
+struct Rect {
     x: usize,
     y: usize,
     width: usize,
     height: usize,
 }
 
-impl Spot {
+impl Rect {
     const fn middle(self) -> usize {
         self.x + self.width / 2
     }
@@ -47,13 +47,13 @@ impl Spot {
 pub fn svg(plan: &Plan) -> String {
     let layout = Layout::of(plan);
     let contents: Vec<Vec<(&str, String)>> = plan.phases.iter().map(content).collect();
-    let (spots, inner, bottom) = place(&layout, &contents);
+    let (rects, inner, bottom) = place(&layout, &contents);
     let mut body = String::new();
-    edges(&mut body, &layout, &spots);
-    let lanes = back_edges(&mut body, plan, &spots, inner);
+    edges(&mut body, &layout, &rects);
+    let lanes = back_edges(&mut body, plan, &rects, inner);
     for (at, phase) in plan.phases.iter().enumerate() {
-        let (Some(spot), Some(lines)) = (spots.get(&at), contents.get(at)) else { continue };
-        draw_box(&mut body, phase, *spot, lines);
+        let (Some(rect), Some(lines)) = (rects.get(&at), contents.get(at)) else { continue };
+        draw_box(&mut body, phase, *rect, lines);
     }
     let settings = describe::settings(plan);
     let title = describe::safe(&format!("{}: {}", describe::name(plan), plan.title), 200);
@@ -86,61 +86,61 @@ fn put(out: &mut String, what: std::fmt::Arguments<'_>) {
 }
 
 fn content(phase: &Phase) -> Vec<(&'static str, String)> {
-    let cut = |text: &str| describe::safe(text, 40);
-    let mut lines = vec![("n", cut(&phase.id)), ("d", cut(&describe::doer(&phase.doer)))];
-    lines.extend(describe::when(&phase.when).map(|when| ("d", cut(&when))));
-    lines.extend(describe::branch(phase).map(|branch| ("d", branch)));
-    lines.extend(phase.checks.iter().map(|check| ("m", cut(&format!("✓ {}", check.id)))));
-    lines.extend(phase.gate.iter().map(|gate| ("m", cut(&format!("◇ {}", gate.id)))));
-    if describe::is_held(phase) {
-        lines.push(("h", "‖ may hold".to_owned()));
-    }
-    lines
+    let lines = describe::lines(phase).into_iter().map(|(kind, line)| {
+        let class = match kind {
+            LineKind::Name => "n",
+            LineKind::Detail => "d",
+            LineKind::Judge => "m",
+            LineKind::Hold => "h",
+        };
+        (class, describe::safe(&line, 40))
+    });
+    lines.collect()
 }
 
-/// Where each cell stands, the right edge of all, and the bottom edge.
+/// The rectangle of each cell, the right edge of all, and the bottom edge.
 fn place(
     layout: &Layout,
     contents: &[Vec<(&str, String)>],
-) -> (BTreeMap<usize, Spot>, usize, usize) {
+) -> (BTreeMap<usize, Rect>, usize, usize) {
     let size = |cell: usize| match layout.cell(cell).map(|cell| cell.kind) {
-        Some(Kind::Phase(at)) => {
+        Some(CellKind::Phase(at)) => {
             let lines = contents.get(at).map(Vec::as_slice).unwrap_or_default();
             let longest = lines.iter().map(|(_, line)| line.chars().count()).max();
             (longest.unwrap_or_default() * LETTER + 24, lines.len() * LINE + 14)
         }
-        Some(Kind::Pass) | None => (2, 0),
+        Some(CellKind::Pass) | None => (2, 0),
     };
     let width = |row: &[usize]| row.iter().map(|cell| size(*cell).0 + GAP).sum::<usize>();
     let widest = layout.rows.iter().map(|row| width(row)).max().unwrap_or(GAP) - GAP;
-    let mut spots = BTreeMap::new();
+    let mut rects = BTreeMap::new();
     let mut y = HEAD + 8;
     for row in &layout.rows {
         let height = row.iter().map(|cell| size(*cell).1).max().unwrap_or_default();
         let mut x = MARGIN + (widest + GAP - width(row)) / 2;
         for cell in row {
             let width = size(*cell).0;
-            spots.insert(*cell, Spot { x, y, width, height });
+            rects.insert(*cell, Rect { x, y, width, height });
             x += width + GAP;
         }
         y += height + BAND;
     }
-    (spots, MARGIN + widest, y.saturating_sub(BAND) + MARGIN + 8)
+    (rects, MARGIN + widest, y.saturating_sub(BAND) + MARGIN + 8)
 }
 
-fn edges(out: &mut String, layout: &Layout, spots: &BTreeMap<usize, Spot>) {
+fn edges(out: &mut String, layout: &Layout, rects: &BTreeMap<usize, Rect>) {
     for (at, cell) in layout.cells.iter().enumerate() {
-        let Some(from) = spots.get(&at) else { continue };
-        if cell.kind == Kind::Pass {
+        let Some(from) = rects.get(&at) else { continue };
+        if cell.kind == CellKind::Pass {
             let (x, top, end) = (from.middle(), from.y, from.y + from.height);
             put(out, format_args!("<path class=\"e\" d=\"M{x} {top}V{end}\"/>\n"));
         }
         for below in &cell.below {
-            let Some(to) = spots.get(below) else { continue };
+            let Some(to) = rects.get(below) else { continue };
             let (x, y) = (from.middle(), from.y + from.height);
             let (end_x, end_y) = (to.middle(), to.y);
             let half = y + (end_y.saturating_sub(y)) / 2;
-            let is_end = layout.cell(*below).is_some_and(|cell| cell.kind != Kind::Pass);
+            let is_end = layout.cell(*below).is_some_and(|cell| cell.kind != CellKind::Pass);
             let head = if is_end { " marker-end=\"url(#a)\"" } else { "" };
             let path = format!("M{x} {y}C{x} {half} {end_x} {half} {end_x} {end_y}");
             put(out, format_args!("<path class=\"e\" d=\"{path}\"{head}/>\n"));
@@ -148,15 +148,15 @@ fn edges(out: &mut String, layout: &Layout, spots: &BTreeMap<usize, Spot>) {
     }
 }
 
-/// Lines back and to interventions, each in a lane at the right; returns the lanes used.
-fn back_edges(out: &mut String, plan: &Plan, spots: &BTreeMap<usize, Spot>, inner: usize) -> usize {
+/// Draws lines back and to interventions in lanes at the right; returns the number of lanes.
+fn back_edges(out: &mut String, plan: &Plan, rects: &BTreeMap<usize, Rect>, inner: usize) -> usize {
     let names: BTreeMap<&str, usize> =
         plan.phases.iter().enumerate().map(|(at, phase)| (phase.id.as_str(), at)).collect();
     let mut used = 0;
     for (at, phase) in plan.phases.iter().enumerate() {
-        for (verdict, way, target) in back(phase) {
-            let to = names.get(target).and_then(|to| spots.get(to));
-            let (Some(from), Some(to)) = (spots.get(&at), to) else { continue };
+        for (verdict, effect, target) in back_references(phase) {
+            let to = names.get(target).and_then(|to| rects.get(to));
+            let (Some(from), Some(to)) = (rects.get(&at), to) else { continue };
             let step = used % LANES_MAX;
             let lane = inner + (step + 1) * LANE;
             used += 1;
@@ -164,7 +164,7 @@ fn back_edges(out: &mut String, plan: &Plan, spots: &BTreeMap<usize, Spot>, inne
             let (x, y) = (from.x + from.width - 10, from.y + from.height);
             let (end_x, end_y) = (to.x + to.width - 10 - step % 4 * 6, to.y);
             let (out_y, in_y) = (y + 8 + step % 4 * 3, end_y - 20 + step % 4 * 3);
-            let words = escape(&describe::safe(&format!("{verdict}: {way} → {target}"), 200));
+            let words = escape(&describe::safe(&format!("{verdict}: {effect} → {target}"), 200));
             put(
                 out,
                 format_args!(
@@ -177,8 +177,8 @@ fn back_edges(out: &mut String, plan: &Plan, spots: &BTreeMap<usize, Spot>, inne
     used.min(LANES_MAX)
 }
 
-fn draw_box(out: &mut String, phase: &Phase, spot: Spot, lines: &[(&str, String)]) {
-    let Spot { x, y, width, height } = spot;
+fn draw_box(out: &mut String, phase: &Phase, rect: Rect, lines: &[(&str, String)]) {
+    let Rect { x, y, width, height } = rect;
     let kind = match phase.doer {
         Doer::Agent { .. } => "agent",
         Doer::Builtin { .. } => "builtin",
@@ -199,7 +199,7 @@ fn draw_box(out: &mut String, phase: &Phase, spot: Spot, lines: &[(&str, String)
     }
 }
 
-/// Text in which XML sees no syntax; what XML may not hold at all is replaced.
+/// Escapes XML syntax and replaces characters that XML does not allow.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {

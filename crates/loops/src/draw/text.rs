@@ -1,13 +1,14 @@
-//! A plan for a terminal: rows of boxes, top to bottom, and below what each judge's verdicts do.
+//! A plan for a terminal: rows of boxes, top to bottom, then the effect of every verdict.
 
 use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{Phase, Plan};
 
 use crate::draw::canvas::{Canvas, Style, styled};
-use crate::draw::layout::{Kind, Layout};
+use crate::draw::describe::{self, LineKind};
+use crate::draw::layout::{CellKind, Layout};
 use crate::draw::route::{self, Port};
-use crate::draw::{Colours, describe, list};
+use crate::draw::{Colours, list};
 
 /// The widest line.
 pub const WIDTH: usize = 80;
@@ -36,35 +37,30 @@ pub fn text(plan: &Plan, colours: Colours) -> String {
 
 /// The lines in a phase's box.
 fn content(phase: &Phase) -> Vec<(String, Style)> {
-    let cut = |text: &str| describe::safe(text, BOX_CHARS_MAX - 1);
-    let mut lines =
-        vec![(cut(&phase.id), Style::Name), (cut(&describe::doer(&phase.doer)), Style::Plain)];
-    lines.extend(describe::when(&phase.when).map(|when| (cut(&when), Style::Plain)));
-    lines.extend(describe::branch(phase).map(|branch| (branch, Style::Plain)));
-    for check in &phase.checks {
-        lines.push((cut(&format!("✓ {}", check.id)), Style::Gate));
-    }
-    if let Some(gate) = &phase.gate {
-        lines.push((cut(&format!("◇ {}", gate.id)), Style::Gate));
-    }
-    if describe::is_held(phase) {
-        lines.push(("‖ may hold".to_owned(), Style::Hold));
-    }
-    lines
+    let lines = describe::lines(phase).into_iter().map(|(kind, line)| {
+        let style = match kind {
+            LineKind::Name => Style::Name,
+            LineKind::Detail => Style::Plain,
+            LineKind::Judge => Style::Gate,
+            LineKind::Hold => Style::Hold,
+        };
+        (describe::safe(&line, BOX_CHARS_MAX - 1), style)
+    });
+    lines.collect()
 }
 
-/// What a cell shows, and its width.
-struct Shape {
+/// The lines of a cell, and its width.
+struct CellContent {
     lines: Vec<(String, Style)>,
     width: usize,
 }
 
-fn shape(plan: &Plan, kind: Kind) -> Shape {
-    let Kind::Phase(at) = kind else { return Shape { lines: Vec::new(), width: 1 } };
+fn cell_content(plan: &Plan, kind: CellKind) -> CellContent {
+    let CellKind::Phase(at) = kind else { return CellContent { lines: Vec::new(), width: 1 } };
     let lines = plan.phases.get(at).map(content).unwrap_or_default();
     let inner = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or_default();
-    // Odd, so that a box has a middle and boxes below each other share it.
-    Shape { lines, width: (inner + 4) | 1 }
+    // Odd, so that a box has a middle column and boxes in a column share it.
+    CellContent { lines, width: (inner + 4) | 1 }
 }
 
 fn boxes(plan: &Plan, colours: Colours) -> Option<Vec<String>> {
@@ -72,16 +68,16 @@ fn boxes(plan: &Plan, colours: Colours) -> Option<Vec<String>> {
     if !layout.is_layered {
         return None;
     }
-    let rows: Vec<Vec<(usize, Shape)>> = layout
+    let rows: Vec<Vec<(usize, CellContent)>> = layout
         .rows
         .iter()
         .map(|row| {
             let cells = row.iter().filter_map(|at| Some((*at, layout.cell(*at)?.kind)));
-            cells.map(|(at, kind)| (at, shape(plan, kind))).collect()
+            cells.map(|(at, kind)| (at, cell_content(plan, kind))).collect()
         })
         .collect();
-    let width = |row: &[(usize, Shape)]| {
-        row.iter().map(|(_, shape)| shape.width + GAP).sum::<usize>().saturating_sub(GAP)
+    let width = |row: &[(usize, CellContent)]| {
+        row.iter().map(|(_, content)| content.width + GAP).sum::<usize>().saturating_sub(GAP)
     };
     let widest = rows.iter().map(|row| width(row)).max().unwrap_or_default() | 1;
     if widest > WIDTH {
@@ -93,11 +89,11 @@ fn boxes(plan: &Plan, colours: Colours) -> Option<Vec<String>> {
         let mut x = (widest - width(row)) / 2;
         let mut ports = BTreeMap::new();
         let mut places = Vec::new();
-        for (cell, shape) in row {
-            let reach = shape.width.saturating_sub(3) / 2;
-            ports.insert(*cell, Port { middle: x + shape.width / 2, reach });
+        for (cell, content) in row {
+            let reach = content.width.saturating_sub(3) / 2;
+            ports.insert(*cell, Port { middle: x + content.width / 2, reach });
             places.push(x);
-            x += shape.width + GAP;
+            x += content.width + GAP;
         }
         if !above.is_empty() {
             band(&mut canvas, &layout, &above, &ports)?;
@@ -140,7 +136,7 @@ fn band(
     let is_phase = |x: &usize| {
         let hit = |(cell, port): (&usize, &Port)| {
             let near = port.middle.abs_diff(*x) <= port.reach;
-            near && layout.cell(*cell).is_some_and(|cell| cell.kind != Kind::Pass)
+            near && layout.cell(*cell).is_some_and(|cell| cell.kind != CellKind::Pass)
         };
         to.iter().any(hit)
     };
@@ -149,7 +145,7 @@ fn band(
     }
     for (cell, port) in from {
         let leaves = lines.iter().any(|(source, _)| source == cell);
-        let is_box = layout.cell(*cell).is_some_and(|cell| cell.kind != Kind::Pass);
+        let is_box = layout.cell(*cell).is_some_and(|cell| cell.kind != CellKind::Pass);
         if leaves && is_box {
             canvas.write(port.middle, top.saturating_sub(1), "┬", Style::Line);
         }
@@ -157,21 +153,21 @@ fn band(
     Some(())
 }
 
-fn draw_row(canvas: &mut Canvas, layout: &Layout, row: &[(usize, Shape)], places: &[usize]) {
-    let height = row.iter().map(|(_, shape)| shape.lines.len()).max().unwrap_or_default();
+fn draw_row(canvas: &mut Canvas, layout: &Layout, row: &[(usize, CellContent)], places: &[usize]) {
+    let height = row.iter().map(|(_, content)| content.lines.len()).max().unwrap_or_default();
     let top = canvas.height();
-    for ((cell, shape), x) in row.iter().zip(places) {
-        if layout.cell(*cell).is_some_and(|cell| cell.kind == Kind::Pass) {
+    for ((cell, content), x) in row.iter().zip(places) {
+        if layout.cell(*cell).is_some_and(|cell| cell.kind == CellKind::Pass) {
             canvas.vertical(*x, top, top + height + 1, usize::MAX);
             continue;
         }
-        let inside = shape.width - 2;
+        let inside = content.width - 2;
         canvas.write(*x, top, &format!("┌{}┐", "─".repeat(inside)), Style::Line);
         for at in 0..height {
             let y = top + 1 + at;
             canvas.write(*x, y, "│", Style::Line);
             canvas.write(x + inside + 1, y, "│", Style::Line);
-            if let Some((line, style)) = shape.lines.get(at) {
+            if let Some((line, style)) = content.lines.get(at) {
                 canvas.write(x + 2, y, line, *style);
             }
         }

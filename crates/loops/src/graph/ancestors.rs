@@ -1,22 +1,22 @@
-//! Where effects may lead: `redo` goes back, and `intervene` to what is ready by then.
+//! Checks the targets of effects: `redo` must go back, and `intervene` to a phase that is ready.
 //!
 //! Whether one phase comes before another is asked for 64 phases at a time, in one pass over the
 //! graph: asking for each effect alone would take quadratic time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::error::{Fault, Problem};
+use crate::error::{Diagnostic, Problem};
 use crate::graph::{Graph, Link};
-use crate::parts::effect::Way;
+use crate::parts::effect::ReferenceKind;
 
-/// Refuses the first effect in the file that leads where it may not.
-pub fn check(graph: &Graph<'_>, order: &[usize]) -> Result<(), Fault> {
+/// Refuses the first effect in the file with a target that is not allowed.
+pub fn check(graph: &Graph<'_>, order: &[usize]) -> Result<(), Diagnostic> {
     let mut asked: BTreeSet<usize> = BTreeSet::new();
     let mut intervened: BTreeSet<usize> = BTreeSet::new();
     for link in &graph.references {
-        match link.reference.by {
-            Way::Redo => asked.insert(link.target),
-            Way::Intervene => intervened.insert(link.target),
+        match link.reference.kind {
+            ReferenceKind::Redo => asked.insert(link.target),
+            ReferenceKind::Intervene => intervened.insert(link.target),
         };
     }
     asked.extend(intervened.iter().flat_map(|at| graph.needs(*at)));
@@ -30,10 +30,10 @@ pub fn check(graph: &Graph<'_>, order: &[usize]) -> Result<(), Fault> {
         let before = before(graph, order, &bits);
         let is_wrong = |link: &Link<'_>| {
             let before = before.get(link.judged).copied().unwrap_or_default();
-            let wanted = match link.reference.by {
-                Way::Redo if link.target == link.judged => 0,
-                Way::Redo => bits.get(&link.target).copied().unwrap_or_default(),
-                Way::Intervene => needed.get(&link.target).copied().unwrap_or_default(),
+            let wanted = match link.reference.kind {
+                ReferenceKind::Redo if link.target == link.judged => 0,
+                ReferenceKind::Redo => bits.get(&link.target).copied().unwrap_or_default(),
+                ReferenceKind::Intervene => needed.get(&link.target).copied().unwrap_or_default(),
             };
             before & wanted != wanted
         };
@@ -42,18 +42,18 @@ pub fn check(graph: &Graph<'_>, order: &[usize]) -> Result<(), Fault> {
     }
     let Some(link) = graph.references.get(first_wrong) else { return Ok(()) };
     let (target, judged) = (graph.id(link.target), graph.id(link.judged));
-    let problem = match link.reference.by {
-        Way::Redo => Problem::RedoNotBack(target, judged),
-        Way::Intervene => Problem::InterveneNotReady { phase: target, judged },
+    let problem = match link.reference.kind {
+        ReferenceKind::Redo => Problem::RedoNotBack(target, judged),
+        ReferenceKind::Intervene => Problem::InterveneNotReady { phase: target, judged },
     };
-    Err(problem.at(link.reference.at))
+    Err(problem.at(link.reference.position))
 }
 
 fn mask(phases: &[usize], bits: &BTreeMap<usize, u64>) -> u64 {
     phases.iter().filter_map(|at| bits.get(at)).fold(0, |mask, bit| mask | bit)
 }
 
-/// For each phase which of those with a bit come before it.
+/// For each phase, which of the phases in `bits` come before it.
 fn before(graph: &Graph<'_>, order: &[usize], bits: &BTreeMap<usize, u64>) -> Vec<u64> {
     let mut own = vec![0u64; graph.drafts.len()];
     for (at, bit) in bits {

@@ -1,29 +1,31 @@
-//! A loop with some of its phases left out: what needs one of them needs what it needed.
+//! Selects some phases of a loop: a phase that needs an excluded one needs what that one needed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_kernel::run::plan::{Effect, Phase, When};
 
-use crate::parts::effect::Way;
+use crate::parts::effect::ReferenceKind;
 
-/// The most edges of a plan: leaving phases out can make many of few.
+/// The most edges of a plan: excluding phases can turn few edges into many.
 pub const EDGES_MAX: usize = 2_000_000;
 
-/// Why some of the phases make no loop.
+/// Why the selected phases do not make a loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Misfit {
-    /// An effect leads to a phase that is not there.
-    Leads { judged: String, by: Way, target: String },
-    /// Nothing leads to an intervention.
-    Lost(String),
-    /// Nothing is left.
-    Nothing,
-    /// Too many edges.
-    Edges,
+pub enum SelectionProblem {
+    /// An effect names a phase that is not selected.
+    MissingTarget {
+        judged: String,
+        kind: ReferenceKind,
+        target: String,
+    },
+    /// No effect leads to this intervention phase.
+    UnreachableIntervention(String),
+    NoPhases,
+    TooManyEdges,
 }
 
-/// Those of sorted phases that are present, with the edges through the others closed.
-pub fn select(phases: &[Phase], present: &BTreeSet<&str>) -> Result<Vec<Phase>, Misfit> {
+/// The phases of sorted `phases` that are in `present`, with edges through the others replaced.
+pub fn select(phases: &[Phase], present: &BTreeSet<&str>) -> Result<Vec<Phase>, SelectionProblem> {
     let mut through: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
     let mut selected = Vec::new();
     let mut edges = 0usize;
@@ -37,7 +39,7 @@ pub fn select(phases: &[Phase], present: &BTreeSet<&str>) -> Result<Vec<Phase>, 
         }
         edges = edges.saturating_add(needs.len());
         if edges > EDGES_MAX {
-            return Err(Misfit::Edges);
+            return Err(SelectionProblem::TooManyEdges);
         }
         if present.contains(phase.id.as_str()) {
             let needs = needs.into_iter().cloned().collect();
@@ -47,22 +49,22 @@ pub fn select(phases: &[Phase], present: &BTreeSet<&str>) -> Result<Vec<Phase>, 
         }
     }
     if selected.is_empty() {
-        return Err(Misfit::Nothing);
+        return Err(SelectionProblem::NoPhases);
     }
     check(&selected, present)?;
     Ok(selected)
 }
 
-/// Every effect leads to a phase that is there, and to every intervention one leads.
-fn check(selected: &[Phase], present: &BTreeSet<&str>) -> Result<(), Misfit> {
+/// Checks that every effect names a selected phase, and that every intervention is reachable.
+fn check(selected: &[Phase], present: &BTreeSet<&str>) -> Result<(), SelectionProblem> {
     let mut leads: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for phase in selected {
-        for (by, target) in effects(phase) {
+        for (kind, target) in effects(phase) {
             if !present.contains(target) {
                 let (judged, target) = (phase.id.clone(), target.to_owned());
-                return Err(Misfit::Leads { judged, by, target });
+                return Err(SelectionProblem::MissingTarget { judged, kind, target });
             }
-            if by == Way::Intervene {
+            if kind == ReferenceKind::Intervene {
                 leads.entry(&phase.id).or_default().push(target);
             }
         }
@@ -80,13 +82,13 @@ fn check(selected: &[Phase], present: &BTreeSet<&str>) -> Result<(), Misfit> {
     }
     let mut interventions = selected.iter().filter(is_intervention);
     match interventions.find(|phase| !reached.contains(phase.id.as_str())) {
-        Some(phase) => Err(Misfit::Lost(phase.id.clone())),
+        Some(phase) => Err(SelectionProblem::UnreachableIntervention(phase.id.clone())),
         None => Ok(()),
     }
 }
 
-/// The phases that the judges of a phase name.
-fn effects(phase: &Phase) -> Vec<(Way, &str)> {
+/// The phases that the effects of a phase name.
+fn effects(phase: &Phase) -> Vec<(ReferenceKind, &str)> {
     let verdicts = phase.checks.iter().map(|check| &check.verdicts);
     let verdicts = verdicts.chain(phase.gate.iter().map(|gate| &gate.verdicts));
     let mut named = Vec::new();
@@ -94,11 +96,11 @@ fn effects(phase: &Phase) -> Vec<(Way, &str)> {
     while let Some(effect) = open.pop() {
         match effect {
             Effect::Intervene { phase, then } => {
-                named.push((Way::Intervene, phase.as_str()));
+                named.push((ReferenceKind::Intervene, phase.as_str()));
                 open.push(then);
             }
             Effect::Redo { phase, then, .. } => {
-                named.push((Way::Redo, phase.as_str()));
+                named.push((ReferenceKind::Redo, phase.as_str()));
                 open.push(then);
             }
             Effect::Block | Effect::Continue | Effect::Hold { .. } | Effect::Stop { .. } => {}

@@ -1,16 +1,18 @@
-//! Each phase after those it needs; among those that could be next, the first in the file.
+//! Sorts the phases topologically; among those that could be next, the first in the file.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use crate::error::{Fault, Problem};
+use windlass_text::Position;
+
+use crate::error::{Diagnostic, Problem};
 use crate::graph::Graph;
 
-/// How many phases of a circle a message shows.
+/// How many phases of a cycle a message shows.
 const SHOWN_MAX: usize = 8;
 
-/// The order, or the circle that there is instead of one.
-pub fn sort(graph: &Graph<'_>) -> Result<Vec<usize>, Fault> {
+/// The order, or an error that shows a cycle.
+pub fn sort(graph: &Graph<'_>) -> Result<Vec<usize>, Diagnostic> {
     let count = graph.drafts.len();
     let mut waits: Vec<usize> = graph.needs.iter().map(Vec::len).collect();
     let mut followers: Vec<Vec<usize>> = vec![Vec::new(); count];
@@ -39,11 +41,11 @@ pub fn sort(graph: &Graph<'_>) -> Result<Vec<usize>, Fault> {
             }
         }
     }
-    if order.len() == count { Ok(order) } else { Err(circle(graph, &waits)) }
+    if order.len() == count { Ok(order) } else { Err(cycle(graph, &waits)) }
 }
 
-/// One circle among the phases that still wait.
-fn circle(graph: &Graph<'_>, waits: &[usize]) -> Fault {
+/// A cycle among the phases that still wait.
+fn cycle(graph: &Graph<'_>, waits: &[usize]) -> Diagnostic {
     let is_waiting = |at: &usize| waits.get(*at).is_some_and(|waits| *waits > 0);
     let mut at = (0..graph.drafts.len()).find(is_waiting).unwrap_or_default();
     let mut path = Vec::new();
@@ -54,20 +56,20 @@ fn circle(graph: &Graph<'_>, waits: &[usize]) -> Fault {
         path.push(at);
         at = graph.needs(at).iter().copied().find(|need| is_waiting(need)).unwrap_or(at);
     }
-    let mut circle = path.split_off(seen.get(&at).copied().unwrap_or_default());
-    let first = (0..circle.len()).min_by_key(|index| circle.get(*index)).unwrap_or_default();
-    circle.rotate_left(first);
-    let start = circle.first().copied().unwrap_or_default();
-    let next = circle.get(1).copied().unwrap_or(start);
-    let mut names: Vec<String> = circle.iter().take(SHOWN_MAX).map(|at| graph.id(*at)).collect();
-    if circle.len() > SHOWN_MAX {
+    let mut cycle = path.split_off(seen.get(&at).copied().unwrap_or_default());
+    let first = (0..cycle.len()).min_by_key(|index| cycle.get(*index)).unwrap_or_default();
+    cycle.rotate_left(first);
+    let start = cycle.first().copied().unwrap_or_default();
+    let next = cycle.get(1).copied().unwrap_or(start);
+    let mut names: Vec<String> = cycle.iter().take(SHOWN_MAX).map(|at| graph.id(*at)).collect();
+    if cycle.len() > SHOWN_MAX {
         names.push("…".to_owned());
     }
     names.push(graph.id(start));
-    let position = graph.needs(start).iter().position(|need| *need == next);
+    let index = graph.needs(start).iter().position(|need| *need == next);
     let draft = graph.drafts.get(start);
-    let place = position.and_then(|position| draft?.needs_at.get(position).copied());
-    let place = place.or(draft.map(|draft| draft.at));
+    let position = index.and_then(|index| draft?.need_positions.get(index).copied());
+    let position = position.or(draft.map(|draft| draft.position));
     let problem = Problem::Cycle(names.join(" → "));
-    problem.at(place.unwrap_or(crate::error::Place { line: 1, column: 1 }))
+    problem.at(position.unwrap_or(Position::START))
 }

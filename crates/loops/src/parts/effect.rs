@@ -1,13 +1,14 @@
-//! What follows from a verdict.
+//! Verdicts and their effects.
 
 use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{Effect, FAILED, RunOutcome, Trigger};
+use windlass_text::yaml::{Node, Value};
+use windlass_text::{Position, nearest};
 
-use crate::error::{Fault, Place, Problem, shown};
-use crate::parts::shape::{self, Fields};
+use crate::error::{Diagnostic, Problem, shown};
+use crate::parts::fields::{self, Fields};
 use crate::parts::{number, settings, text};
-use crate::yaml::{Node, Value};
 
 /// How deep `then` may be nested.
 pub const THEN_MAX: usize = 4;
@@ -17,19 +18,19 @@ const REDO_MAX: u32 = 1000;
 /// A phase that an effect names.
 #[derive(Debug)]
 pub struct Reference {
-    pub at: Place,
+    pub position: Position,
     pub phase: String,
-    pub by: Way,
+    pub kind: ReferenceKind,
 }
 
-/// How an effect leads to a phase.
+/// The effect that names a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum ReferenceKind {
     Intervene,
     Redo,
 }
 
-impl Way {
+impl ReferenceKind {
     pub const fn key(self) -> &'static str {
         match self {
             Self::Intervene => "`intervene`",
@@ -38,40 +39,40 @@ impl Way {
     }
 }
 
-/// What judges: a gate or a check, by its name.
+/// A gate or a check, as messages name it.
 #[derive(Clone, Copy)]
 pub struct Judge<'a> {
     pub what: &'static str,
     pub id: &'a str,
-    pub at: Place,
+    pub position: Position,
 }
 
-/// Reads all verdicts, and collects the phases that they name.
+/// Reads all verdicts and collects the phases that they name.
 pub fn verdicts(
     node: Option<&Node>,
     judge: Judge<'_>,
     references: &mut Vec<Reference>,
-) -> Result<BTreeMap<String, Effect>, Fault> {
-    let none = |at| Problem::NoVerdicts(judge.what, judge.id.to_owned()).at(at);
-    let node = node.ok_or_else(|| none(judge.at))?;
-    let entries = shape::map(node, "verdicts")?;
+) -> Result<BTreeMap<String, Effect>, Diagnostic> {
+    let none = |position| Problem::NoVerdicts(judge.what, judge.id.to_owned()).at(position);
+    let node = node.ok_or_else(|| none(judge.position))?;
+    let entries = fields::map(node, "verdicts")?;
     if entries.is_empty() {
-        return Err(none(node.at));
+        return Err(none(node.position));
     }
     let mut verdicts = BTreeMap::new();
     for (key, value) in entries {
         if !text::is_word(&key.name) {
-            return Err(text::bad_word(&key.name, "a verdict").at(key.at));
+            return Err(text::bad_word(&key.name, "a verdict").at(key.position));
         }
         if matches!(value.value, Value::Null) {
-            return Err(Problem::NoEffect(key.name.clone()).at(key.at));
+            return Err(Problem::NoEffect(key.name.clone()).at(key.position));
         }
         verdicts.insert(key.name.clone(), effect(value, 0, references)?);
     }
-    // What failed gave no verdict: this one alone would let nothing but failures pass.
+    // `failed` is not a verdict on work: alone it would let only failures continue.
     let mut given = verdicts.iter().filter(|(name, _)| name.as_str() != FAILED);
     if !given.any(|(_, effect)| continues(effect)) {
-        return Err(Problem::NeverContinues(judge.what, judge.id.to_owned()).at(node.at));
+        return Err(Problem::NeverContinues(judge.what, judge.id.to_owned()).at(node.position));
     }
     Ok(verdicts)
 }
@@ -84,30 +85,34 @@ fn continues(effect: &Effect) -> bool {
     }
 }
 
-fn effect(node: &Node, depth: usize, references: &mut Vec<Reference>) -> Result<Effect, Fault> {
+fn effect(
+    node: &Node,
+    depth: usize,
+    references: &mut Vec<Reference>,
+) -> Result<Effect, Diagnostic> {
     if depth > THEN_MAX {
-        return Err(Problem::ThenTooDeep(THEN_MAX).at(node.at));
+        return Err(Problem::ThenTooDeep(THEN_MAX).at(node.position));
     }
     if let Value::Text(_) = node.value {
         let words = [("continue", true), ("block", false)];
-        let goes_on = shape::choice(node, "effect", &words)?;
+        let goes_on = fields::choice(node, "effect", &words)?;
         return Ok(if goes_on { Effect::Continue } else { Effect::Block });
     }
     let all = ["redo", "max", "then", "hold", "approvals", "intervene", "stop", "outcome"];
-    let fields = Fields::of(node, "effect", "an effect", &all)?;
-    let [kind] = fields.among(&["redo", "hold", "intervene", "stop"])[..] else {
-        return Err(Problem::OneEffect.at(node.at));
+    let fields = Fields::new(node, "effect", "an effect", &all)?;
+    let [kind] = fields.present(&["redo", "hold", "intervene", "stop"])[..] else {
+        return Err(Problem::OneEffect.at(node.position));
     };
     match kind {
         "redo" => {
-            let fields = Fields::of(node, "effect", "`redo`", &["redo", "max", "then"])?;
-            let phase = named(fields.need("redo")?, Way::Redo, references)?;
-            let max = number::small(fields.need("max")?, "max", REDO_MAX)?;
+            let fields = Fields::new(node, "effect", "`redo`", &["redo", "max", "then"])?;
+            let phase = named(fields.required("redo")?, ReferenceKind::Redo, references)?;
+            let max = number::small(fields.required("max")?, "max", REDO_MAX)?;
             Ok(Effect::Redo { max, phase, then: then(&fields, depth, references)? })
         }
         "intervene" => {
-            let fields = Fields::of(node, "effect", "`intervene`", &["intervene", "then"])?;
-            let phase = named(fields.need("intervene")?, Way::Intervene, references)?;
+            let fields = Fields::new(node, "effect", "`intervene`", &["intervene", "then"])?;
+            let phase = named(fields.required("intervene")?, ReferenceKind::Intervene, references)?;
             Ok(Effect::Intervene { phase, then: then(&fields, depth, references)? })
         }
         "hold" => hold(node),
@@ -115,13 +120,17 @@ fn effect(node: &Node, depth: usize, references: &mut Vec<Reference>) -> Result<
     }
 }
 
-fn named(node: &Node, by: Way, references: &mut Vec<Reference>) -> Result<String, Fault> {
-    let key = match by {
-        Way::Intervene => "intervene",
-        Way::Redo => "redo",
+fn named(
+    node: &Node,
+    kind: ReferenceKind,
+    references: &mut Vec<Reference>,
+) -> Result<String, Diagnostic> {
+    let key = match kind {
+        ReferenceKind::Intervene => "intervene",
+        ReferenceKind::Redo => "redo",
     };
-    let phase = shape::string(node, key)?.to_owned();
-    references.push(Reference { at: node.at, phase: phase.clone(), by });
+    let phase = fields::string(node, key)?.to_owned();
+    references.push(Reference { position: node.position, phase: phase.clone(), kind });
     Ok(phase)
 }
 
@@ -129,31 +138,36 @@ fn then(
     fields: &Fields<'_>,
     depth: usize,
     references: &mut Vec<Reference>,
-) -> Result<Box<Effect>, Fault> {
+) -> Result<Box<Effect>, Diagnostic> {
     let Some(node) = fields.get("then") else { return Ok(Box::new(Effect::Block)) };
     effect(node, depth + 1, references).map(Box::new)
 }
 
-fn hold(node: &Node) -> Result<Effect, Fault> {
-    let fields = Fields::of(node, "effect", "`hold`", &["hold", "approvals"])?;
+fn hold(node: &Node) -> Result<Effect, Diagnostic> {
+    let fields = Fields::new(node, "effect", "`hold`", &["hold", "approvals"])?;
     let triggers = [Trigger::EscalationRequested, Trigger::WaiverRequested]
         .map(|trigger| (trigger.as_str(), trigger));
-    let trigger = shape::choice(fields.need("hold")?, "hold", &triggers)?;
+    let trigger = fields::choice(fields.required("hold")?, "hold", &triggers)?;
     let approvals = fields.get("approvals").map(settings::approvals).transpose()?;
     Ok(Effect::Hold { approvals, trigger })
 }
 
-fn stop(node: &Node) -> Result<Effect, Fault> {
-    let fields = Fields::of(node, "effect", "`stop`", &["stop", "outcome"])?;
-    let reason = text::line(fields.need("stop")?, "stop")?;
+fn stop(node: &Node) -> Result<Effect, Diagnostic> {
+    let fields = Fields::new(node, "effect", "`stop`", &["stop", "outcome"])?;
+    let reason = text::line(fields.required("stop")?, "stop")?;
     let outcomes =
         [RunOutcome::Blocked, RunOutcome::EscalationRequested, RunOutcome::WaiverRequested]
             .map(|outcome| (outcome.as_str(), outcome));
-    let outcome = fields.get("outcome").map(|node| shape::choice(node, "outcome", &outcomes));
+    let outcome = fields.get("outcome").map(|node| fields::choice(node, "outcome", &outcomes));
     Ok(Effect::Stop { outcome: outcome.transpose()?.unwrap_or(RunOutcome::Blocked), reason })
 }
 
-/// A message's name for a phase that is not there.
-pub fn unknown(found: &str, key: &'static str, near: Option<String>) -> Problem {
-    Problem::UnknownPhase { key, found: shown(found), near }
+/// The problem of a name that is none of the phases `known`.
+pub fn unknown<'a>(
+    found: &str,
+    key: &'static str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Problem {
+    let suggestion = nearest(found, known).map(str::to_owned);
+    Problem::UnknownPhase { key, found: shown(found), suggestion }
 }

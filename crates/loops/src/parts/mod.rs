@@ -3,10 +3,10 @@
 pub mod consensus;
 pub mod doer;
 pub mod effect;
+pub mod fields;
 pub mod governance;
 pub mod number;
 pub mod phase;
 pub mod settings;
-pub mod shape;
 pub mod text;
 pub mod variant;

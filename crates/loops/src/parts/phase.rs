@@ -3,114 +3,112 @@
 use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{At, Check, Doer, Gate, Phase, When};
+use windlass_text::yaml::{Node, Value};
+use windlass_text::{Glob, Position};
 
-use crate::error::{Fault, Place, Problem, shown};
+use crate::error::{Diagnostic, Problem, shown};
 use crate::parts::doer::{self, Context};
 use crate::parts::effect::{self, Judge, Reference};
-use crate::parts::shape::{self, Fields};
+use crate::parts::fields::{self, Fields};
 use crate::parts::{consensus, text};
-use crate::yaml::{Node, Value};
 
-/// A phase with the places that the graph's errors name.
+/// A phase with the positions that errors of the graph refer to.
 #[derive(Debug)]
 pub struct Draft {
     pub phase: Phase,
-    pub at: Place,
-    /// The place of each name in `needs`.
-    pub needs_at: Vec<Place>,
+    pub position: Position,
+    /// The position of each name in `needs`.
+    pub need_positions: Vec<Position>,
     pub references: Vec<Reference>,
-    /// Whether it is left out unless a variant includes it.
+    /// Whether it takes part only if a variant includes it.
     pub optional: bool,
 }
 
 const KEYS: [&str; 9] =
     ["id", "needs", "when", "optional", "branch", "doer", "outputs", "checks", "gate"];
 
-pub fn read(node: &Node, context: Context<'_>) -> Result<Draft, Fault> {
-    let fields = Fields::of(node, "phases", "a phase", &KEYS)?;
-    let id_node = fields.need("id")?;
+pub fn read(node: &Node, context: Context<'_>) -> Result<Draft, Diagnostic> {
+    let fields = Fields::new(node, "phases", "a phase", &KEYS)?;
+    let id_node = fields.required("id")?;
     let id = text::id(id_node, "id", "the id of a phase")?;
-    let (needs, needs_at) = needs(fields.get("needs"))?;
+    let (needs, need_positions) = needs(fields.get("needs"))?;
     let when = fields.get("when").map(when).transpose()?.unwrap_or_default();
-    let doer = doer::read(fields.need("doer")?, context)?;
+    let doer = doer::read(fields.required("doer")?, context)?;
     let outputs = outputs(fields.get("outputs"))?;
     let mut references = Vec::new();
     let checks = checks(fields.get("checks"), context, &mut references)?;
     let gate = fields.get("gate").map(|node| gate(node, &mut references)).transpose()?;
-    let optional = fields.get("optional").map(|node| shape::boolean(node, "optional"));
+    let optional = fields.get("optional").map(|node| fields::boolean(node, "optional"));
     let optional = optional.transpose()?.unwrap_or(false);
     let branch = fields.get("branch").map(|node| branch(node, &id, &doer, context));
     let branch = branch.transpose()?.unwrap_or(false);
-    let gate_at = fields.get("gate").map_or(id_node.at, |node| node.at);
-    consensus::check_gate(&id, &doer, gate.as_ref(), gate_at)?;
+    let gate_position = fields.get("gate").map_or(id_node.position, |node| node.position);
+    consensus::check_gate(&id, &doer, gate.as_ref(), gate_position)?;
     let phase = Phase { branch, checks, doer, gate, id, needs, outputs, when };
-    Ok(Draft { phase, at: id_node.at, needs_at, references, optional })
+    Ok(Draft { phase, position: id_node.position, need_positions, references, optional })
 }
 
-/// Whether a phase works in a work tree of its own, which only some can.
-fn branch(node: &Node, id: &str, doer: &Doer, context: Context<'_>) -> Result<bool, Fault> {
-    if !shape::boolean(node, "branch")? {
+/// Whether a phase works in a work tree of its own, which only some doers can.
+fn branch(node: &Node, id: &str, doer: &Doer, context: Context<'_>) -> Result<bool, Diagnostic> {
+    if !fields::boolean(node, "branch")? {
         return Ok(false);
     }
-    let writes = match doer {
+    let reader = match doer {
         Doer::Agent { .. } | Doer::Command { .. } => None,
         Doer::Builtin { .. } => Some("a builtin"),
         Doer::Consensus { .. } => Some("a consensus"),
         Doer::Person { .. } => Some("a person"),
     };
-    match writes {
-        Some(doer) => Err(Problem::BranchDoer(id.to_owned(), doer).at(node.at)),
+    match reader {
+        Some(doer) => Err(Problem::BranchDoer(id.to_owned(), doer).at(node.position)),
         None if !context.checkpoints => {
-            Err(Problem::BranchWithoutCheckpoints(id.to_owned()).at(node.at))
+            Err(Problem::BranchWithoutCheckpoints(id.to_owned()).at(node.position))
         }
         None => Ok(true),
     }
 }
 
-fn needs(node: Option<&Node>) -> Result<(Vec<String>, Vec<Place>), Fault> {
+fn needs(node: Option<&Node>) -> Result<(Vec<String>, Vec<Position>), Diagnostic> {
     let Some(node) = node else { return Ok((Vec::new(), Vec::new())) };
-    let items = shape::list(node, "needs")?;
+    let items = fields::list(node, "needs")?;
     let mut seen = BTreeMap::new();
     let mut names = Vec::with_capacity(items.len());
     for item in items {
-        let name = shape::string(item, "needs")?;
-        if let Some(first) = seen.insert(name, item.at.line) {
-            let problem = Problem::DuplicateName { what: "the need", name: shown(name), first };
-            return Err(problem.at(item.at));
+        let name = fields::string(item, "needs")?;
+        if let Some(first_line) = seen.insert(name, item.position.line) {
+            let problem =
+                Problem::DuplicateName { what: "the need", name: shown(name), first_line };
+            return Err(problem.at(item.position));
         }
         names.push(name.to_owned());
     }
-    Ok((names, items.iter().map(|item| item.at).collect()))
+    Ok((names, items.iter().map(|item| item.position).collect()))
 }
 
-fn when(node: &Node) -> Result<When, Fault> {
+fn when(node: &Node) -> Result<When, Diagnostic> {
     if let Value::Text(_) = node.value {
-        return shape::choice(node, "when", &[("intervention", ())]).map(|()| When::Intervention);
+        return fields::choice(node, "when", &[("intervention", ())]).map(|()| When::Intervention);
     }
-    let fields = Fields::of(node, "when", "a condition", &["fact", "in"])?;
-    let fact = text::word(fields.need("fact")?, "fact", "the name of a fact")?;
-    let values = fields.need("in")?;
-    let one_of = shape::list(values, "in")?
+    let fields = Fields::new(node, "when", "a condition", &["fact", "in"])?;
+    let fact = text::word(fields.required("fact")?, "fact", "the name of a fact")?;
+    let values = fields.required("in")?;
+    let one_of = fields::list(values, "in")?
         .iter()
         .map(|item| text::line(item, "in"))
         .collect::<Result<Vec<_>, _>>()?;
     if one_of.is_empty() {
-        return Err(Problem::Empty("in".to_owned()).at(values.at));
+        return Err(Problem::Empty("in".to_owned()).at(values.position));
     }
     Ok(When::Fact { fact, one_of })
 }
 
-fn outputs(node: Option<&Node>) -> Result<Vec<String>, Fault> {
+fn outputs(node: Option<&Node>) -> Result<Vec<String>, Diagnostic> {
     let Some(node) = node else { return Ok(Vec::new()) };
     let mut patterns = Vec::new();
-    for item in shape::list(node, "outputs")? {
+    for item in fields::list(node, "outputs")? {
         let pattern = text::line(item, "outputs")?;
-        let outside = pattern.starts_with(['/', '~'])
-            || pattern.contains(['\\', ':'])
-            || pattern.split('/').any(|part| part.is_empty() || part == ".." || part == ".");
-        if outside {
-            return Err(Problem::Pattern(shown(&pattern)).at(item.at));
-        }
+        Glob::in_workspace(&pattern)
+            .map_err(|error| Problem::Pattern(error.to_string()).at(item.position))?;
         patterns.push(pattern);
     }
     Ok(patterns)
@@ -120,42 +118,42 @@ fn checks(
     node: Option<&Node>,
     context: Context<'_>,
     references: &mut Vec<Reference>,
-) -> Result<Vec<Check>, Fault> {
+) -> Result<Vec<Check>, Diagnostic> {
     let Some(node) = node else { return Ok(Vec::new()) };
     let mut seen = BTreeMap::new();
     let mut checks = Vec::new();
-    for item in shape::list(node, "checks")? {
-        let fields = Fields::of(item, "checks", "a check", &["id", "at", "doer", "verdicts"])?;
-        let id_node = fields.need("id")?;
+    for item in fields::list(node, "checks")? {
+        let fields = Fields::new(item, "checks", "a check", &["id", "at", "doer", "verdicts"])?;
+        let id_node = fields.required("id")?;
         let id = text::id(id_node, "id", "the id of a check")?;
-        if let Some(first) = seen.insert(id.clone(), id_node.at.line) {
-            let problem = Problem::DuplicateName { what: "the check", name: id, first };
-            return Err(problem.at(id_node.at));
+        if let Some(first_line) = seen.insert(id.clone(), id_node.position.line) {
+            let problem = Problem::DuplicateName { what: "the check", name: id, first_line };
+            return Err(problem.at(id_node.position));
         }
         let words = [("before", At::Before), ("after", At::After)];
-        let at = shape::choice(fields.need("at")?, "at", &words)?;
-        let doer_node = fields.need("doer")?;
+        let at = fields::choice(fields.required("at")?, "at", &words)?;
+        let doer_node = fields.required("doer")?;
         let doer = doer::read(doer_node, context)?;
         let people = match &doer {
-            Doer::Consensus { .. } => Some("reviewers, who are asked only as a phase"),
-            Doer::Person { .. } => Some("a person, who is asked only as a phase"),
+            Doer::Consensus { .. } => Some("reviewers: only a phase can ask them"),
+            Doer::Person { .. } => Some("a person: only a phase can ask one"),
             Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => None,
         };
         if let Some(people) = people {
-            return Err(Problem::CheckByPeople(people).at(doer_node.at));
+            return Err(Problem::CheckByPeople(people).at(doer_node.position));
         }
-        let judge = Judge { what: "check", id: &id, at: id_node.at };
+        let judge = Judge { what: "check", id: &id, position: id_node.position };
         let verdicts = effect::verdicts(fields.get("verdicts"), judge, references)?;
         checks.push(Check { at, doer, id, verdicts });
     }
     Ok(checks)
 }
 
-fn gate(node: &Node, references: &mut Vec<Reference>) -> Result<Gate, Fault> {
-    let fields = Fields::of(node, "gate", "a gate", &["id", "verdicts"])?;
-    let id_node = fields.need("id")?;
+fn gate(node: &Node, references: &mut Vec<Reference>) -> Result<Gate, Diagnostic> {
+    let fields = Fields::new(node, "gate", "a gate", &["id", "verdicts"])?;
+    let id_node = fields.required("id")?;
     let id = text::id(id_node, "id", "the id of a gate")?;
-    let judge = Judge { what: "gate", id: &id, at: id_node.at };
+    let judge = Judge { what: "gate", id: &id, position: id_node.position };
     let verdicts = effect::verdicts(fields.get("verdicts"), judge, references)?;
     Ok(Gate { id, verdicts })
 }

@@ -1,26 +1,26 @@
-//! What holds for the whole loop: budget, holds, requirements.
+//! Settings of the whole loop: budget, holds, requirements.
 
 use windlass_kernel::run::plan::{Budget, HoldRule, Requirement};
+use windlass_text::yaml::Node;
 
-use crate::error::{Fault, Problem};
-use crate::parts::number::{self, SAFE_MAX, Unit};
-use crate::parts::shape::{self, Fields};
-use crate::yaml::Node;
+use crate::error::{Diagnostic, Problem};
+use crate::parts::fields::{self, Fields};
+use crate::parts::number::{self, SAFE_MAX, Scale};
 
-/// How many people a hold may ask for.
+/// The most approvals that a hold may need.
 const APPROVALS_MAX: u32 = 20;
 
-const COST: Unit = Unit { decimals: 6, worth: 1_000_000, most: SAFE_MAX };
-const MINUTES: Unit = Unit { decimals: 3, worth: 60_000, most: SAFE_MAX };
-const HOURS: Unit = Unit { decimals: 3, worth: 3_600_000, most: SAFE_MAX };
+const COST: Scale = Scale { decimals: 6, factor: 1_000_000, max: SAFE_MAX };
+const MINUTES: Scale = Scale { decimals: 3, factor: 60_000, max: SAFE_MAX };
+const HOURS: Scale = Scale { decimals: 3, factor: 3_600_000, max: SAFE_MAX };
 
-pub fn budget(node: Option<&Node>) -> Result<Budget, Fault> {
+pub fn budget(node: Option<&Node>) -> Result<Budget, Diagnostic> {
     let Some(node) = node else { return Ok(Budget::default()) };
     let known = ["attempts", "tokens", "cost", "wall_minutes", "changed_lines"];
-    let fields = Fields::of(node, "budget", "a budget", &known)?;
+    let fields = Fields::new(node, "budget", "a budget", &known)?;
     let whole = |key| fields.get(key).map(|node| number::whole(node, key, 1, SAFE_MAX)).transpose();
     let decimal =
-        |key, unit| fields.get(key).map(|node| number::decimal(node, key, unit)).transpose();
+        |key, scale| fields.get(key).map(|node| number::decimal(node, key, scale)).transpose();
     Ok(Budget {
         attempts: whole("attempts")?,
         changed_lines: whole("changed_lines")?,
@@ -30,13 +30,13 @@ pub fn budget(node: Option<&Node>) -> Result<Budget, Fault> {
     })
 }
 
-pub fn approvals(node: &Node) -> Result<u32, Fault> {
+pub fn approvals(node: &Node) -> Result<u32, Diagnostic> {
     number::small(node, "approvals", APPROVALS_MAX)
 }
 
-pub fn hold(node: Option<&Node>) -> Result<HoldRule, Fault> {
+pub fn hold(node: Option<&Node>) -> Result<HoldRule, Diagnostic> {
     let Some(node) = node else { return Ok(HoldRule::default()) };
-    let fields = Fields::of(node, "hold", "the rule for holds", &["approvals", "expires_hours"])?;
+    let fields = Fields::new(node, "hold", "the rule for holds", &["approvals", "expires_hours"])?;
     let asked = fields.get("approvals").map(approvals).transpose()?;
     let expires = fields.get("expires_hours");
     let expires = expires.map(|node| number::decimal(node, "expires_hours", HOURS));
@@ -46,7 +46,7 @@ pub fn hold(node: Option<&Node>) -> Result<HoldRule, Fault> {
     })
 }
 
-pub fn require(node: Option<&Node>) -> Result<Vec<Requirement>, Fault> {
+pub fn require(node: Option<&Node>) -> Result<Vec<Requirement>, Diagnostic> {
     let Some(node) = node else { return Ok(Vec::new()) };
     let names = [
         ("clean_repo", Requirement::CleanRepo),
@@ -55,15 +55,16 @@ pub fn require(node: Option<&Node>) -> Result<Vec<Requirement>, Fault> {
     ];
     let mut found = Vec::new();
     let mut lines = Vec::new();
-    for item in shape::list(node, "require")? {
-        let requirement = shape::choice(item, "require", &names)?;
+    for item in fields::list(node, "require")? {
+        let requirement = fields::choice(item, "require", &names)?;
         if let Some(first) = found.iter().position(|other| *other == requirement) {
-            let name = shape::string(item, "require")?.to_owned();
-            let first = lines.get(first).copied().unwrap_or(item.at.line);
-            return Err(Problem::DuplicateName { what: "the requirement", name, first }.at(item.at));
+            let name = fields::string(item, "require")?.to_owned();
+            let first_line = lines.get(first).copied().unwrap_or(item.position.line);
+            return Err(Problem::DuplicateName { what: "the requirement", name, first_line }
+                .at(item.position));
         }
         found.push(requirement);
-        lines.push(item.at.line);
+        lines.push(item.position.line);
     }
     Ok(found)
 }

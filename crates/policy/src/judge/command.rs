@@ -1,18 +1,19 @@
-//! How a command is put to the globs.
+//! Matches a command with globs.
 
 use std::collections::BTreeSet;
 
+use windlass_text::Glob;
+
 use super::path::PathFact;
 use crate::Verdict;
-use crate::glob::Glob;
 use crate::shell::{Simple, Word};
 
-/// Folders whose programs are what their names say.
+/// Folders whose programs can be trusted to be what their names say.
 const SYSTEM_FOLDERS: &[&str] =
     &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"];
-/// Stands for a blank inside a word.
+/// Replaces a blank inside a word.
 const INNER_BLANK: char = '\u{2420}';
-/// Tools whose options may stand between the name and the subcommand, and which take a value there.
+/// Tools with options between their name and the subcommand, and the options that take a value.
 const SUBCOMMAND_TOOLS: &[(&str, &[&str])] = &[
     (
         "git",
@@ -33,16 +34,16 @@ const SUBCOMMAND_TOOLS: &[(&str, &[&str])] = &[
     ("docker", &["-H", "--host", "-c", "--context", "--config", "-l", "--log-level"]),
 ];
 
-/// One simple command, ready to be matched.
+/// One simple command, prepared for matching.
 #[derive(Debug)]
 pub(crate) struct CommandFacts {
     /// Its words joined by one space.
     pub shown: String,
-    /// Whether it is sure that exactly this would run.
+    /// Whether exactly this command would certainly run.
     pub certain: bool,
-    /// The spellings that an allowance is tried with.
+    /// The spellings that allow rules are matched with.
     narrow: Vec<Vec<char>>,
-    /// The spellings that a stricter rule is tried with.
+    /// The spellings that stricter rules are matched with.
     wide: Vec<Vec<char>>,
     /// Its words as paths.
     pub paths: Vec<PathFact>,
@@ -60,20 +61,20 @@ impl CommandFacts {
         }
     }
 
-    /// Whether any spelling matches any glob. An allowance is tried only with spellings that
-    /// surely mean the same; a stricter rule with every spelling that may.
+    /// Whether any spelling matches any glob. Allow rules are matched only with spellings that
+    /// certainly mean the same; stricter rules with every spelling that may.
     pub fn matches(&self, globs: &[Glob], verdict: Verdict) -> bool {
         let spellings = if verdict == Verdict::Allow { &self.narrow } else { &self.wide };
         spellings.iter().any(|text| globs.iter().any(|glob| glob.matches(text)))
     }
 }
 
-/// Text that stays on one line and moves no cursor.
+/// Replaces control characters by spaces.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
-/// The words with blanks inside them marked: a blank in a glob is one between words.
+/// The words with blanks inside them replaced: a blank in a glob separates words.
 fn escaped(words: &[Word]) -> Vec<String> {
     let escape = |word: &Word| word.text.replace(char::is_whitespace, &INNER_BLANK.to_string());
     words.iter().map(escape).collect()
@@ -103,19 +104,19 @@ fn wide(words: &[String]) -> Vec<Vec<char>> {
         for words in [plain.clone(), without_own_options(&plain)] {
             spellings.insert(words.join(" "));
             spellings.insert(without_separator(&words).join(" "));
-            spellings.insert(apart(&words).join(" "));
-            spellings.insert(apart(&without_separator(&words)).join(" "));
+            spellings.insert(split_clusters(&words).join(" "));
+            spellings.insert(split_clusters(&without_separator(&words)).join(" "));
         }
     }
     spellings.into_iter().map(|text| text.chars().collect()).collect()
 }
 
-/// Leaves out `--`, which ends the options.
+/// Removes `--`, which ends the options.
 fn without_separator<'a>(words: &[&'a str]) -> Vec<&'a str> {
     words.iter().copied().filter(|word| *word != "--").collect()
 }
 
-/// Leaves out what stands between the name of a tool and its subcommand: `git -C . push`.
+/// Removes options between the name of a tool and its subcommand: `git -C . push`.
 fn without_own_options<'a>(words: &[&'a str]) -> Vec<&'a str> {
     let Some((name, mut rest)) = words.split_first() else { return Vec::new() };
     let Some((_, with_value)) = SUBCOMMAND_TOOLS.iter().find(|(tool, _)| tool == name) else {
@@ -132,8 +133,8 @@ fn without_own_options<'a>(words: &[&'a str]) -> Vec<&'a str> {
     std::iter::once(*name).chain(rest.iter().copied()).collect()
 }
 
-/// Takes clusters of short options apart: `-fu` becomes `-f -u`.
-fn apart(words: &[&str]) -> Vec<String> {
+/// Splits clusters of short options: `-fu` becomes `-f -u`.
+fn split_clusters(words: &[&str]) -> Vec<String> {
     let mut texts = Vec::new();
     for word in words {
         match word.strip_prefix('-') {

@@ -1,4 +1,4 @@
-//! All that is known about a call before any rule is asked.
+//! The facts about a call that rules are matched with.
 
 use std::collections::BTreeSet;
 
@@ -8,23 +8,23 @@ use windlass_kernel::Code;
 use super::command::{CommandFacts, printable};
 use super::path::{PathFact, could_be_path};
 use crate::shell::{self, Access, LINE_BYTES_MAX, Shell, Simple, Word};
-use crate::{Place, Pointer, Question, Tool, Workspace};
+use crate::{Pointer, Question, ResolvedPath, Tool, Workspace};
 
-/// Devices that are no files.
+/// Devices, which are not judged as files.
 const DEVICES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"];
-/// The most folders that a line is taken to work in.
+/// The most working folders of a line that are followed.
 const FOLDERS_MAX: usize = 16;
 
-/// What a call would touch and run.
+/// The paths that a call would use and the commands it would run.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub tool: String,
     pub commands: Vec<CommandFacts>,
     /// Paths of the whole call: registered arguments and redirections.
     pub paths: Vec<PathFact>,
-    /// Why a person must look at it.
+    /// Why a person must review it.
     pub findings: BTreeSet<String>,
-    /// Why it is denied whatever the rules say; the first reason stays.
+    /// Why it is denied regardless of rules; the first reason is kept.
     pub denied: Option<(Code, String)>,
     pub folds_case: bool,
 }
@@ -44,7 +44,7 @@ impl Facts {
                 facts.take_path_arguments(pointer, access, &question.args, workspace);
             }
         }
-        match taken_apart(question, tool) {
+        match parse_commands(question, tool) {
             Ok(Some(shell)) => facts.take_shell(shell, tool, workspace),
             Ok(None) => {}
             Err((code, reason)) => facts.deny(code, reason),
@@ -81,7 +81,7 @@ impl Facts {
                     Some(text) => self.take_path(text, access, workspace),
                     None => self.deny(
                         Code::PathOutsideWorkspace,
-                        format!("the argument `{}` is no path", pointer.text()),
+                        format!("the argument `{}` is not a path", pointer.text()),
                     ),
                 }
             }
@@ -89,17 +89,17 @@ impl Facts {
     }
 
     fn take_path(&mut self, text: &str, access: Access, workspace: &dyn Workspace) {
-        match workspace.place(text) {
-            Place::Inside(normal) => {
+        match workspace.resolve(text) {
+            ResolvedPath::Inside(normal) => {
                 self.paths.push(PathFact::new(text, &normal, Some(access), self.folds_case));
             }
-            Place::Outside(place) => self.deny(
+            ResolvedPath::Outside(resolved) => self.deny(
                 Code::PathOutsideWorkspace,
-                format!("the path `{text}` lies outside the workspace, at `{place}`"),
+                format!("the path `{text}` lies outside the workspace, at `{resolved}`"),
             ),
-            Place::Unresolvable(why) => self.deny(
+            ResolvedPath::Unresolvable(why) => self.deny(
                 Code::PathOutsideWorkspace,
-                format!("where the path `{}` lies cannot be told: {why}", text.escape_debug()),
+                format!("the path `{}` cannot be resolved: {why}", text.escape_debug()),
             ),
         }
     }
@@ -126,7 +126,7 @@ impl Facts {
                 self.findings.insert("a redirection to a file name pattern".to_owned());
             }
         }
-        // What a read tool may run only reads; of a write tool's words it is not known.
+        // The commands of a read tool only read; those of a write tool may do either.
         let access = if tool.class.writes() { None } else { Some(Access::Read) };
         for simple in &shell.commands {
             let mut paths = Vec::new();
@@ -139,7 +139,7 @@ impl Facts {
         }
     }
 
-    /// The folders that the line may work in: the root, and wherever a `cd` in it leads.
+    /// The folders that the line may run in: the root, and the targets of every `cd` in it.
     fn folders(&mut self, commands: &[Simple], workspace: &dyn Workspace) -> Vec<String> {
         let mut folders = vec![String::new()];
         for simple in commands {
@@ -153,11 +153,11 @@ impl Facts {
             let reached: Vec<String> =
                 folders.iter().map(|folder| within(folder, &target.text)).collect();
             for folder in reached {
-                let normal = match workspace.place(&folder) {
-                    Place::Inside(normal) if normal == "." => String::new(),
-                    Place::Inside(normal) => normal,
-                    Place::Outside(place) => place,
-                    Place::Unresolvable(_) => folder,
+                let normal = match workspace.resolve(&folder) {
+                    ResolvedPath::Inside(normal) if normal == "." => String::new(),
+                    ResolvedPath::Inside(normal) => normal,
+                    ResolvedPath::Outside(resolved) => resolved,
+                    ResolvedPath::Unresolvable(_) => folder,
                 };
                 if !folders.contains(&normal) {
                     folders.push(normal);
@@ -171,7 +171,7 @@ impl Facts {
         folders
     }
 
-    /// Takes a word, and what stands behind `=`, `:` or an option's letter in it, for a path.
+    /// Treats a word, and the text after `=`, `:`, `@` or an option's letter in it, as a path.
     fn take_word(
         &mut self,
         word: &Word,
@@ -195,7 +195,7 @@ impl Facts {
             (behind('@'), false),
         ];
         if word.is_pattern() && !could_be_path(text) {
-            // Too long for a name, but what it stands for need not be.
+            // It is too long for a path, but the files that it matches need not be.
             self.findings.insert("a file name pattern that is too long".to_owned());
         }
         let mut known: BTreeSet<&str> = BTreeSet::new();
@@ -206,10 +206,10 @@ impl Facts {
             }
             let looks = part.contains('/') || part.starts_with('~') || part == "..";
             for folder in folders {
-                let (normal, outside) = match workspace.place(&within(folder, part)) {
-                    Place::Inside(normal) => (normal, false),
-                    Place::Outside(place) => (place, true),
-                    Place::Unresolvable(why) => {
+                let (normal, outside) = match workspace.resolve(&within(folder, part)) {
+                    ResolvedPath::Inside(normal) => (normal, false),
+                    ResolvedPath::Outside(resolved) => (resolved, true),
+                    ResolvedPath::Unresolvable(why) => {
                         self.findings.insert(format!("a word that is no path: {why}"));
                         continue;
                     }
@@ -238,10 +238,10 @@ fn within(folder: &str, path: &str) -> String {
 }
 
 /// The commands of a call, if its tool runs any.
-fn taken_apart(question: &Question, tool: &Tool) -> Result<Option<Shell>, (Code, String)> {
+fn parse_commands(question: &Question, tool: &Tool) -> Result<Option<Shell>, (Code, String)> {
     if let Some(pointer) = &tool.shell_line {
         let Some(Value::String(line)) = pointer.first(&question.args) else {
-            let reason = format!("the argument `{}` is no shell line", pointer.text());
+            let reason = format!("the argument `{}` is not a shell line", pointer.text());
             return Err((Code::PolicyDenied, reason));
         };
         if line.len() > LINE_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! Judges one question.
+//! Judges one call.
 
 mod command;
 mod facts;
@@ -7,25 +7,25 @@ mod path;
 use std::io::{self, Write};
 
 use windlass_kernel::Code;
+use windlass_text::Glob;
 
 pub(crate) use facts::Facts;
 
 use command::{CommandFacts, printable};
-use path::{PathFact, Reach};
+use path::{PathFact, PathMatch};
 
-use crate::glob::Glob;
 use crate::pointer::scalar;
 use crate::rule::{Limits, Rule};
 use crate::{Judgement, Question, RuleHit, Server, Tool, Verdict, Workspace};
 
-/// Where a rule matched.
+/// What a rule matched.
 struct Match {
     on: String,
-    /// Whether it only may match.
-    may: bool,
+    /// Whether the match is only possible, not certain.
+    is_possible: bool,
 }
 
-/// Judges a call of a registered tool by the rules that can concern it.
+/// Judges a call of a registered tool by the rules that apply to the tool.
 pub(crate) fn judge(
     question: &Question,
     server: &Server,
@@ -51,16 +51,16 @@ pub(crate) fn judge(
         .copied()
         .filter(|rule| call_matches(&rule.limits, question, rule.verdict))
         .collect();
-    let mut worst = Worst::default();
+    let mut strictest = Strictest::default();
     if facts.commands.is_empty() {
         let hits = hits(&applicable, &facts, None);
         let what = format!("`{}/{}`", question.server, question.tool);
-        worst.take(weigh(&hits, &what, true));
+        strictest.add(outcome(&hits, &what, true));
         judgement.rules.extend(hits);
     }
     for command in &facts.commands {
         let hits = hits(&applicable, &facts, Some(command));
-        worst.take(weigh(&hits, &format!("`{}`", command.shown), command.certain));
+        strictest.add(outcome(&hits, &format!("`{}`", command.shown), command.certain));
         for hit in hits {
             if !judgement.rules.contains(&hit) {
                 judgement.rules.push(hit);
@@ -68,17 +68,17 @@ pub(crate) fn judge(
         }
     }
     if let Some(finding) = facts.findings.first() {
-        worst.take((Verdict::Ask, None, format!("a person must look at this: {finding}")));
+        strictest.add((Verdict::Ask, None, format!("a person must review this: {finding}")));
     }
     if let Some((code, reason)) = facts.denied {
-        worst.take((Verdict::Deny, Some(code), reason));
+        strictest.add((Verdict::Deny, Some(code), reason));
     }
     judgement.rules.sort_by_key(|hit| std::cmp::Reverse(hit.verdict));
-    let (verdict, code, reason) = worst.0.unwrap_or_else(|| nothing("this call"));
+    let (verdict, code, reason) = strictest.0.unwrap_or_else(|| no_rule("this call"));
     Judgement { verdict, code, reason: printable(&reason), ..judgement }
 }
 
-/// Whether a rule matches any part of a call: for the examples.
+/// Whether a rule matches any part of a call; used for the examples of rules.
 pub(crate) fn rule_matches(rule: &Rule, question: &Question, tool: &Tool, facts: &Facts) -> bool {
     let named = name_matches(&rule.limits, question) && class_matches(&rule.limits, tool);
     if !named || !call_matches(&rule.limits, question, rule.verdict) {
@@ -90,14 +90,14 @@ pub(crate) fn rule_matches(rule: &Rule, question: &Question, tool: &Tool, facts:
     facts.commands.iter().any(|command| rule_match(rule, facts, Some(command)).is_some())
 }
 
-/// Whether a rule can concern a tool at all.
-pub(crate) fn concerns(rule: &Rule, server: &Server, tool: &Tool) -> bool {
+/// Whether a rule applies to a tool.
+pub(crate) fn applies_to(rule: &Rule, server: &Server, tool: &Tool) -> bool {
     let name: Vec<char> = format!("{}/{}", server.name, tool.name).chars().collect();
     (rule.limits.tool.is_empty() || any(&rule.limits.tool, &name))
         && class_matches(&rule.limits, tool)
 }
 
-/// A denial that no rule is needed for.
+/// A denial before any rule is consulted.
 pub(crate) fn denied(code: Code, reason: String) -> Judgement {
     Judgement {
         verdict: Verdict::Deny,
@@ -110,37 +110,37 @@ pub(crate) fn denied(code: Code, reason: String) -> Judgement {
     }
 }
 
-type Weight = (Verdict, Option<Code>, String);
+type Outcome = (Verdict, Option<Code>, String);
 
-/// The strictest answer so far; of equals the first.
+/// The strictest outcome so far; of equals the first.
 #[derive(Default)]
-struct Worst(Option<Weight>);
+struct Strictest(Option<Outcome>);
 
-impl Worst {
-    fn take(&mut self, weight: Weight) {
-        if self.0.as_ref().is_none_or(|(verdict, ..)| *verdict < weight.0) {
-            self.0 = Some(weight);
+impl Strictest {
+    fn add(&mut self, outcome: Outcome) {
+        if self.0.as_ref().is_none_or(|(verdict, ..)| *verdict < outcome.0) {
+            self.0 = Some(outcome);
         }
     }
 }
 
-fn nothing(what: &str) -> Weight {
+fn no_rule(what: &str) -> Outcome {
     (Verdict::Deny, Some(Code::PolicyDenied), format!("no rule allows {what}"))
 }
 
-/// What the rules that matched one command, or the whole call, come to.
-fn weigh(hits: &[RuleHit], what: &str, certain: bool) -> Weight {
+/// The outcome of the rules that matched one command, or the whole call.
+fn outcome(hits: &[RuleHit], what: &str, certain: bool) -> Outcome {
     // Of equals the first rule is named.
     let Some(strictest) =
         hits.iter().reduce(|best, hit| if hit.verdict > best.verdict { hit } else { best })
     else {
         if certain {
-            return nothing(what);
+            return no_rule(what);
         }
         return (
             Verdict::Ask,
             None,
-            format!("a person must look at this: {what} may not be what runs"),
+            format!("a person must review this: {what} may not be what runs"),
         );
     };
     let code = (strictest.verdict == Verdict::Deny).then_some(Code::PolicyDenied);
@@ -167,7 +167,7 @@ fn precondition(question: &Question, server: &Server, tool: &Tool) -> Option<(Co
     if tool.class.writes() && !question.has_key {
         return Some((
             Code::IdempotencyKeyRequired,
-            format!("`{name}` changes things, so its call needs an idempotency key"),
+            format!("`{name}` writes, so its call needs an idempotency key"),
         ));
     }
     let mut counter = Counter { bytes: 0, bytes_max: tool.input_bytes_max };
@@ -181,7 +181,7 @@ fn precondition(question: &Question, server: &Server, tool: &Tool) -> Option<(Co
     None
 }
 
-/// Counts what is written to it, and refuses more than its limit.
+/// Counts the bytes written to it, and fails above its limit.
 struct Counter {
     bytes: u64,
     bytes_max: u64,
@@ -214,7 +214,7 @@ fn class_matches(limits: &Limits, tool: &Tool) -> bool {
     limits.class.is_empty() || limits.class.contains(&tool.class)
 }
 
-/// Whether a rule's demands on phase, agent and arguments hold.
+/// Whether phase, agent and arguments of a call match a rule.
 fn call_matches(limits: &Limits, question: &Question, verdict: Verdict) -> bool {
     let named = |globs: &[Glob], text: Option<&String>| {
         globs.is_empty() || text.is_some_and(|text| any(globs, &text.chars().collect::<Vec<_>>()))
@@ -226,7 +226,7 @@ fn call_matches(limits: &Limits, question: &Question, verdict: Verdict) -> bool 
             let mut fits = values.iter().map(|value| {
                 scalar(value).is_some_and(|text| any(globs, &text.chars().collect::<Vec<_>>()))
             });
-            // As with paths: an allowance covers all values or nothing, the others any.
+            // As with paths: an allow rule must match all values, the others any.
             if verdict == Verdict::Allow {
                 !values.is_empty() && fits.all(|fit| fit)
             } else {
@@ -239,14 +239,15 @@ fn hits(rules: &[&Rule], facts: &Facts, command: Option<&CommandFacts>) -> Vec<R
     rules
         .iter()
         .filter_map(|rule| {
-            let found = rule_match(rule, facts, command)?;
-            let verdict = if found.may { rule.verdict.min(Verdict::Ask) } else { rule.verdict };
+            let hit = rule_match(rule, facts, command)?;
+            let verdict =
+                if hit.is_possible { rule.verdict.min(Verdict::Ask) } else { rule.verdict };
             Some(RuleHit {
                 id: rule.id.clone(),
                 file: rule.file.clone(),
                 verdict,
                 reason: rule.reason.clone(),
-                on: printable(&found.on),
+                on: printable(&hit.on),
             })
         })
         .collect()
@@ -264,7 +265,7 @@ fn rule_match(rule: &Rule, facts: &Facts, command: Option<&CommandFacts>) -> Opt
         on = format!("`{}`", command.shown);
     }
     if limits.path.is_empty() {
-        return Some(Match { on, may: false });
+        return Some(Match { on, is_possible: false });
     }
     let own = command.map_or(&[][..], |command| &command.paths);
     let paths = facts.paths.iter().chain(own);
@@ -275,7 +276,7 @@ fn rule_match(rule: &Rule, facts: &Facts, command: Option<&CommandFacts>) -> Opt
     }
 }
 
-/// An allowance covers a call only if every path that it surely names matches.
+/// An allow rule matches a call only if every word that certainly is a path matches.
 fn all_paths<'a>(
     limits: &Limits,
     paths: impl Iterator<Item = &'a PathFact>,
@@ -284,32 +285,37 @@ fn all_paths<'a>(
     let mut on = None;
     for path in paths.filter(|path| path.counts_for_allow) {
         let used = limits.access.is_none_or(|access| path.access == Some(access));
-        if !used || path.reach(limits, folds_case) != Reach::Certain {
+        if !used || path.match_globs(limits, folds_case) != PathMatch::Certain {
             return None;
         }
         on.get_or_insert_with(|| format!("`{}`", path.shown));
     }
-    on.map(|on| Match { on, may: false })
+    on.map(|on| Match { on, is_possible: false })
 }
 
-/// A stricter rule matches if any path does, even one that only may be a path.
+/// A stricter rule matches if any path does, even a word that only may be a path.
 fn any_path<'a>(
     limits: &Limits,
     paths: impl Iterator<Item = &'a PathFact>,
     folds_case: bool,
 ) -> Option<Match> {
-    let mut may = None;
+    let mut possible = None;
     for path in paths {
         if limits.access.is_some_and(|access| path.access.is_some_and(|used| used != access)) {
             continue;
         }
-        match path.reach(limits, folds_case) {
-            Reach::Certain => return Some(Match { on: format!("`{}`", path.shown), may: false }),
-            Reach::Possible => {
-                may.get_or_insert_with(|| Match { on: format!("`{}`", path.shown), may: true });
+        match path.match_globs(limits, folds_case) {
+            PathMatch::Certain => {
+                return Some(Match { on: format!("`{}`", path.shown), is_possible: false });
             }
-            Reach::None => {}
+            PathMatch::Possible => {
+                possible.get_or_insert_with(|| Match {
+                    on: format!("`{}`", path.shown),
+                    is_possible: true,
+                });
+            }
+            PathMatch::None => {}
         }
     }
-    may
+    possible
 }

@@ -1,4 +1,4 @@
-//! The command line of a tool, made from the call's arguments without a shell.
+//! Builds the command line of a tool from the call's arguments, without a shell.
 
 use serde_json::Value;
 use thiserror::Error;
@@ -13,37 +13,37 @@ const WORDS_MAX: usize = 4096;
 /// A command line and its input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandLine {
-    /// The program and its words.
+    /// The program and its arguments.
     pub argv: Vec<String>,
-    /// What it reads.
+    /// Its standard input.
     pub stdin: Option<String>,
 }
 
-/// Arguments that make no command line.
+/// Why a call's arguments do not make a command line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CommandLineError {
     /// An argument is missing.
     #[error("the argument `{pointer}` is missing")]
     Missing {
-        /// Where it should stand.
+        /// Where it should be.
         pointer: String,
     },
     /// An argument is not text, a number, a boolean or a list of these.
     #[error("the argument `{pointer}` is not text, a number, a boolean or a list of these")]
     NotAWord {
-        /// Where it stands.
+        /// Where it is.
         pointer: String,
     },
     /// An argument would be taken for an option.
     #[error("the argument `{pointer}` starts with `-` and would be taken for an option")]
     Dash {
-        /// Where it stands.
+        /// Where it is.
         pointer: String,
     },
-    /// An argument holds a NUL byte.
-    #[error("the argument `{pointer}` holds a NUL byte")]
+    /// An argument contains a NUL byte.
+    #[error("the argument `{pointer}` contains a NUL byte")]
     Nul {
-        /// Where it stands.
+        /// Where it is.
         pointer: String,
     },
     /// There are too many words.

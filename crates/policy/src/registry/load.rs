@@ -1,4 +1,4 @@
-//! Reads `tools.toml`.
+//! Parses `tools.toml`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::Value;
 use toml::Spanned;
 use windlass_kernel::RiskLevel;
+use windlass_text::{FileError, SourceFile};
 
 use super::{
     ArgvPart, Connector, OnUncertain, Registry, Server, TIMEOUT_MS_MAX, TOOL_BYTES_MAX, Tool,
 };
-use crate::source::Source;
-use crate::{Pointer, PolicyError};
+use crate::Pointer;
 
 const TIMEOUT_MS: u64 = 60_000;
 const READ_BYTES: u64 = 10 * 1024 * 1024;
@@ -130,7 +130,7 @@ struct RawFollowUp {
     result: Option<String>,
 }
 
-/// A string or a table: told apart by hand so that errors keep their place and their words.
+/// A string or a table. Not an untagged enum, whose errors would lose position and message.
 macro_rules! string_or_table {
     ($name:ident, $table:ident, $expecting:literal) => {
         enum $name {
@@ -140,8 +140,8 @@ macro_rules! string_or_table {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Reader;
-                impl<'de> serde::de::Visitor<'de> for Reader {
+                struct StringOrTable;
+                impl<'de> serde::de::Visitor<'de> for StringOrTable {
                     type Value = $name;
 
                     fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -160,7 +160,7 @@ macro_rules! string_or_table {
                         $table::deserialize(reader).map($name::Table)
                     }
                 }
-                deserializer.deserialize_any(Reader)
+                deserializer.deserialize_any(StringOrTable)
             }
         }
     };
@@ -168,12 +168,12 @@ macro_rules! string_or_table {
 string_or_table!(RawArgv, RawArgument, "a word or a table with `arg`");
 string_or_table!(RawUncertain, RawFollowUp, "`retry`, `hold` or a table with `action`");
 
-/// A message that still needs its place.
-type Fault = (Range<usize>, String);
+/// A message and its span.
+type RegistryError = (Range<usize>, String);
 
 /// Reads the registry.
-pub(crate) fn load(source: &Source<'_>) -> Result<Registry, PolicyError> {
-    let raw: RawFile = source.parse()?;
+pub(crate) fn load(source: &SourceFile<'_>) -> Result<Registry, FileError> {
+    let raw: RawFile = source.parse_toml(None)?;
     let mut registry = Registry::default();
     let mut tools = 0_usize;
     for (name, raw) in raw.server {
@@ -188,47 +188,47 @@ pub(crate) fn load(source: &Source<'_>) -> Result<Registry, PolicyError> {
     Ok(registry)
 }
 
-fn check_name(what: &str, name: &Spanned<String>) -> Result<(), Fault> {
+fn check_name(what: &str, name: &Spanned<String>) -> Result<(), RegistryError> {
     let text = name.get_ref();
     let plain = |char: char| matches!(char, 'a'..='z' | '0'..='9' | '_' | '-');
     if text.is_empty() || text.len() > NAME_BYTES_MAX || !text.chars().all(plain) {
-        let message = format!("the {what} name `{text}` is not made of a-z, 0-9, `_` and `-`");
+        let message = format!("the {what} name `{text}` may contain only a-z, 0-9, `_` and `-`");
         return Err((name.span(), message));
     }
     Ok(())
 }
 
-fn server(name: &Spanned<String>, raw: RawServer) -> Result<Server, Fault> {
+fn server(name: &Spanned<String>, raw: RawServer) -> Result<Server, RegistryError> {
     check_name("server", name)?;
-    let fault = |message: &str| (name.span(), format!("server `{}`: {message}", name.get_ref()));
+    let error = |message: &str| (name.span(), format!("server `{}`: {message}", name.get_ref()));
     let connector = match (raw.connector, raw.command, raw.url, raw.bearer_env) {
         (RawConnector::McpStdio, Some(command), None, None) if !command.is_empty() => {
             Connector::McpStdio { command }
         }
         (RawConnector::McpStdio, ..) => {
-            return Err(fault(
-                "connector `mcp-stdio` takes `command`, and neither `url` nor `bearer_env`",
+            return Err(error(
+                "connector `mcp-stdio` needs `command`, without `url` and `bearer_env`",
             ));
         }
         (RawConnector::McpHttp, None, Some(url), bearer_env) => {
             if !url.starts_with("http://") && !url.starts_with("https://") {
-                return Err(fault("`url` must start with `http://` or `https://`"));
+                return Err(error("`url` must start with `http://` or `https://`"));
             }
             Connector::McpHttp { url, bearer_env }
         }
         (RawConnector::McpHttp, ..) => {
-            return Err(fault("connector `mcp-http` takes `url`, and no `command`"));
+            return Err(error("connector `mcp-http` needs `url`, without `command`"));
         }
         (RawConnector::Command, None, None, None) => Connector::Command,
         (RawConnector::Command, ..) => {
-            return Err(fault("connector `command` takes none of `command`, `url`, `bearer_env`"));
+            return Err(error("connector `command` allows none of `command`, `url`, `bearer_env`"));
         }
     };
     let variable = |name: &str| {
         !name.is_empty() && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
     };
     if !raw.env.iter().all(|name| variable(name)) {
-        return Err(fault("`env` lists names of variables, not values"));
+        return Err(error("`env` must list names of variables, without values"));
     }
     let mut server = Server {
         name: name.get_ref().clone(),
@@ -237,13 +237,13 @@ fn server(name: &Spanned<String>, raw: RawServer) -> Result<Server, Fault> {
         honours_keys: raw.honours_keys,
         tools: BTreeMap::new(),
     };
-    let mut places = Vec::new();
+    let mut spans = Vec::new();
     for (name, raw) in raw.tool {
         let tool = tool(&server, &name, raw)?;
-        places.push((tool.name.clone(), name.span()));
+        spans.push((tool.name.clone(), name.span()));
         server.tools.insert(tool.name.clone(), tool);
     }
-    for (name, span) in places {
+    for (name, span) in spans {
         check_follow_up(&server, &name).map_err(|message| (span, message))?;
     }
     Ok(server)
@@ -253,13 +253,13 @@ fn limit(what: &str, value: Option<u64>, default: u64, max: u64) -> Result<u64, 
     match value {
         None => Ok(default),
         Some(value) if (1..=max).contains(&value) => Ok(value),
-        Some(value) => Err(format!("`{what}` is {value}, not between 1 and {max}")),
+        Some(value) => Err(format!("`{what}` must be between 1 and {max}, not {value}")),
     }
 }
 
-fn tool(server: &Server, name: &Spanned<String>, raw: RawTool) -> Result<Tool, Fault> {
+fn tool(server: &Server, name: &Spanned<String>, raw: RawTool) -> Result<Tool, RegistryError> {
     check_name("tool", name)?;
-    let fault = |message: String| {
+    let error = |message: String| {
         (name.span(), format!("tool `{}/{}`: {message}", server.name, name.get_ref()))
     };
     let class = RiskLevel::from(raw.class);
@@ -274,33 +274,33 @@ fn tool(server: &Server, name: &Spanned<String>, raw: RawTool) -> Result<Tool, F
         0,
         RETRIES_MAX.into(),
     )
-    .map_err(fault)?;
+    .map_err(error)?;
     let tool = Tool {
         name: name.get_ref().clone(),
         remote_name: raw.remote_name.unwrap_or_else(|| name.get_ref().clone()),
         class,
         timeout_ms: limit("timeout_ms", raw.timeout_ms, TIMEOUT_MS, TIMEOUT_MS_MAX)
-            .map_err(fault)?,
+            .map_err(error)?,
         input_bytes_max: limit("input_bytes_max", raw.input_bytes_max, bytes, TOOL_BYTES_MAX)
-            .map_err(fault)?,
+            .map_err(error)?,
         output_bytes_max: limit("output_bytes_max", raw.output_bytes_max, bytes, TOOL_BYTES_MAX)
-            .map_err(fault)?,
+            .map_err(error)?,
         idempotent: raw.idempotent,
         retries_max: match raw.retries_max {
             None => RETRIES,
             Some(_) => u32::try_from(retries_max).unwrap_or(RETRIES_MAX),
         },
-        paths_read: pointers(&raw.paths.read).map_err(fault)?,
-        paths_write: pointers(&raw.paths.write).map_err(fault)?,
-        shell_line: pointer(raw.shell_line.as_ref()).map_err(fault)?,
-        argv: raw.argv.into_iter().map(argv_part).collect::<Result<_, _>>().map_err(fault)?,
-        stdin: pointer(raw.stdin.as_ref()).map_err(fault)?,
+        paths_read: pointers(&raw.paths.read).map_err(error)?,
+        paths_write: pointers(&raw.paths.write).map_err(error)?,
+        shell_line: pointer(raw.shell_line.as_ref()).map_err(error)?,
+        argv: raw.argv.into_iter().map(argv_part).collect::<Result<_, _>>().map_err(error)?,
+        stdin: pointer(raw.stdin.as_ref()).map_err(error)?,
         network: raw.network.unwrap_or(false),
         sandbox: raw.sandbox.unwrap_or(true),
-        declared_on_uncertain: raw.on_uncertain.map(on_uncertain).transpose().map_err(fault)?,
+        declared_on_uncertain: raw.on_uncertain.map(on_uncertain).transpose().map_err(error)?,
     };
-    check_sandbox(server, raw.network, raw.sandbox).map_err(|message| fault(message.to_owned()))?;
-    check_tool(server, &tool).map_err(|message| fault(message.to_owned()))?;
+    check_sandbox(server, raw.network, raw.sandbox).map_err(|message| error(message.to_owned()))?;
+    check_tool(server, &tool).map_err(|message| error(message.to_owned()))?;
     Ok(tool)
 }
 
@@ -319,7 +319,7 @@ fn on_uncertain(raw: RawUncertain) -> Result<OnUncertain, String> {
             return match text.as_str() {
                 "retry" => Ok(OnUncertain::Retry),
                 "hold" => Ok(OnUncertain::Hold),
-                other => Err(format!("`on_uncertain` is `{other}`, not `retry` or `hold`")),
+                other => Err(format!("`on_uncertain` must be `retry` or `hold`, not `{other}`")),
             };
         }
         RawUncertain::Table(raw) => raw,
@@ -339,7 +339,7 @@ fn on_uncertain(raw: RawUncertain) -> Result<OnUncertain, String> {
     }
 }
 
-/// Only commands are confined, and only a confined one can be given the network.
+/// Only commands are sandboxed, and only a sandboxed one can be given the network.
 fn check_sandbox(
     server: &Server,
     network: Option<bool>,
@@ -349,12 +349,12 @@ fn check_sandbox(
         return Err("`network` and `sandbox` belong to the connector `command`");
     }
     if network.is_some() && sandbox == Some(false) {
-        return Err("`network` says nothing with `sandbox = false`");
+        return Err("`network` has no effect with `sandbox = false`");
     }
     Ok(())
 }
 
-/// What must hold between a tool's own settings.
+/// Checks the settings of a tool against each other.
 fn check_tool(server: &Server, tool: &Tool) -> Result<(), &'static str> {
     let is_command = server.connector == Connector::Command;
     if is_command == tool.argv.is_empty() {
@@ -373,7 +373,7 @@ fn check_tool(server: &Server, tool: &Tool) -> Result<(), &'static str> {
     if let Some(line) = &tool.shell_line
         && is_command
     {
-        // What is judged must be what runs: the line is the one thing taken from the arguments.
+        // The judged line must be what runs: nothing else is taken from the arguments.
         let mut taken = tool.argv.iter().filter_map(|part| match part {
             ArgvPart::Literal(_) => None,
             ArgvPart::Argument { pointer, .. } => Some(pointer),
@@ -392,7 +392,7 @@ fn check_tool(server: &Server, tool: &Tool) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// A probe must read, an undo must write, and both must be there.
+/// A probe must be a read tool of the same server, a compensation a write tool.
 fn check_follow_up(server: &Server, name: &str) -> Result<(), String> {
     let declared = server.tools.get(name).and_then(|tool| tool.declared_on_uncertain.as_ref());
     let (tool, writes) = match declared {
@@ -402,9 +402,9 @@ fn check_follow_up(server: &Server, name: &str) -> Result<(), String> {
     };
     let kind = if writes { "write" } else { "read" };
     match server.tools.get(tool) {
-        Some(found) if found.class.writes() == writes => Ok(()),
+        Some(other) if other.class.writes() == writes => Ok(()),
         Some(_) | None => Err(format!(
-            "tool `{}/{name}`: `on_uncertain` names `{tool}`, which is no {kind} tool of the same server",
+            "tool `{}/{name}`: `on_uncertain` names `{tool}`, which is not a {kind} tool of the same server",
             server.name
         )),
     }

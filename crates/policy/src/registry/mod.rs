@@ -1,4 +1,4 @@
-//! The tool registry: which tools there are, what they can do, and how they are called.
+//! The tool registry: the tools, their classes, and how they are called.
 
 mod command_line;
 mod load;
@@ -16,7 +16,7 @@ pub(crate) use load::load;
 
 use crate::Pointer;
 
-/// The longest time a tool may take.
+/// The longest timeout of a tool.
 pub const TIMEOUT_MS_MAX: u64 = 86_400_000;
 /// The largest input or output of a tool.
 pub const TOOL_BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -54,12 +54,12 @@ impl Registry {
     }
 }
 
-/// Something that performs tools.
+/// A server that runs tools.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Server {
     /// Its name.
     pub name: String,
-    /// How it is reached.
+    /// How to connect to it.
     pub connector: Connector,
     /// Names of the environment variables passed to it; their values are secrets.
     pub env: Vec<String>,
@@ -69,7 +69,7 @@ pub struct Server {
     pub tools: BTreeMap<String, Tool>,
 }
 
-/// How a server is reached.
+/// How to connect to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Connector {
     /// An MCP server started as a child process.
@@ -103,17 +103,17 @@ pub struct Tool {
     pub name: String,
     /// Its name at the server.
     pub remote_name: String,
-    /// What it can do.
+    /// Its risk class.
     pub class: RiskLevel,
-    /// How long it may take.
+    /// Its timeout.
     pub timeout_ms: u64,
     /// The largest arguments.
     pub input_bytes_max: u64,
     /// The largest output.
     pub output_bytes_max: u64,
-    /// Whether running it twice does no harm.
+    /// Whether running it twice has the same effect as once.
     pub idempotent: bool,
-    /// How often it is dispatched again after crashes before it is parked.
+    /// How often a call is dispatched again after crashes before it is put on hold.
     pub retries_max: u32,
     /// Arguments that are paths it reads.
     pub paths_read: Vec<Pointer>,
@@ -129,18 +129,18 @@ pub struct Tool {
     pub network: bool,
     /// Whether a command runs in the sandbox.
     pub sandbox: bool,
-    /// What the registry says about a call whose outcome is not known.
+    /// What the registry declares for a call whose outcome is unknown.
     pub declared_on_uncertain: Option<OnUncertain>,
 }
 
 /// One part of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArgvPart {
-    /// A word as it is.
+    /// A literal word.
     Literal(String),
     /// One word or more from the arguments.
     Argument {
-        /// Where the value stands.
+        /// Where the value is.
         pointer: Pointer,
         /// Whether a word may start with `-`.
         dash: bool,
@@ -149,10 +149,10 @@ pub enum ArgvPart {
     },
 }
 
-/// What happens to a call whose outcome a crash has hidden.
+/// What happens to a call whose outcome is unknown after a crash.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OnUncertain {
-    /// It is dispatched again with the same id and key.
+    /// The call is dispatched again with the same id and key.
     Retry,
     /// A person is asked.
     Hold,
@@ -162,9 +162,9 @@ pub enum OnUncertain {
         tool: String,
         /// Its arguments, a template for [`fill_template`].
         args: Value,
-        /// Where its answer says whether the call took effect.
+        /// Where its result says whether the call took effect.
         found: Pointer,
-        /// Where its answer holds the call's result.
+        /// Where its result contains the call's result.
         result: Option<Pointer>,
     },
     /// A write tool of the same server undoes the call.
@@ -177,10 +177,10 @@ pub enum OnUncertain {
 }
 
 impl Tool {
-    /// What happens to a call of this tool whose outcome is not known.
+    /// What happens to a call of this tool whose outcome is unknown.
     ///
-    /// Unless declared, a write is repeated only where that cannot do harm: the server honours keys
-    /// and the connector carries them, or the tool is idempotent. Otherwise a person is asked.
+    /// Unless declared, a write is retried only if that is safe: the server honours keys and the
+    /// connector carries them, or the tool is idempotent. Otherwise a person is asked.
     #[must_use]
     pub fn on_uncertain(&self, server: &Server) -> OnUncertain {
         if let Some(declared) = &self.declared_on_uncertain {

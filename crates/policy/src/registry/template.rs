@@ -1,23 +1,23 @@
-//! Arguments of a probe or an undo, made from the call they follow.
+//! Templates for the arguments of a probe or a compensation.
 
 use serde_json::Value;
 use thiserror::Error;
 use windlass_kernel::Code;
 
-/// A template that cannot be filled.
+/// Why a template cannot be filled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TemplateError {
     /// The call has no key.
-    #[error("the template asks for `$key` but the call has no idempotency key")]
+    #[error("the template uses `$key`, but the call has no idempotency key")]
     KeyMissing,
     /// The call has no such argument.
-    #[error("the template asks for `$args{pointer}` but the call has no such argument")]
+    #[error("the template uses `$args{pointer}`, but the call has no such argument")]
     ArgumentMissing {
         /// The pointer.
         pointer: String,
     },
-    /// The template names something that there is not.
-    #[error("the template holds `{text}`, which is none of `$key`, `$call`, `$args/…`, `$$…`")]
+    /// The template has an unknown variable.
+    #[error("the template uses `{text}`, which is none of `$key`, `$call`, `$args/…`, `$$…`")]
     Unknown {
         /// The text.
         text: String,
@@ -39,7 +39,7 @@ impl TemplateError {
 /// Fills a template: a whole string `$key`, `$call` or `$args/POINTER` is replaced, and `$$…` gives `$…`.
 ///
 /// # Errors
-/// [`TemplateError`] when the call lacks what the template asks for.
+/// [`TemplateError`] when the call lacks a value that the template uses.
 pub fn fill_template(
     template: &Value,
     key: Option<&str>,
@@ -85,7 +85,7 @@ fn fill_text(
     }
 }
 
-/// Checks that a template asks only for what there is.
+/// Checks that a template uses only known variables.
 pub(super) fn check(template: &Value) -> Result<(), TemplateError> {
     match template {
         Value::Null | Value::Bool(_) | Value::Number(_) => Ok(()),

@@ -1,12 +1,13 @@
-//! Finds rules that can never matter.
+//! Finds rules that have no effect.
+
+use windlass_text::Glob;
 
 use super::{Limits, Rule};
-use crate::glob::Glob;
 
-/// A rule that another one makes useless: `(useless, because of)`, by index.
+/// The first rule without effect and the rule that makes it so, by index.
 ///
-/// Only what is certain is claimed: another rule matches whenever this one does and is stricter, or
-/// both demand exactly the same.
+/// A rule has no effect if another one certainly matches whenever it does and is stricter, or if an
+/// earlier one has the same limits.
 pub(crate) fn unreachable(rules: &[Rule]) -> Option<(usize, usize)> {
     for (at, rule) in rules.iter().enumerate() {
         for (other_at, other) in rules.iter().enumerate() {

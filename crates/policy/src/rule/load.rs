@@ -1,4 +1,4 @@
-//! Reads rule files and case files.
+//! Parses rule files and case files.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,12 +7,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use toml::Spanned;
 use windlass_kernel::{Code, RiskLevel};
+use windlass_text::{FileError, Glob, GlobKind, SourceFile};
 
 use super::{Limits, Rule, Verdict};
-use crate::glob::{Glob, Kind};
 use crate::shell::Access;
-use crate::source::{Source, Strings};
-use crate::{Pointer, PolicyError, Question};
+use crate::strings::Strings;
+use crate::{Pointer, Question};
 
 const PATTERNS_MAX: usize = 1000;
 const REASON_BYTES_MAX: usize = 1000;
@@ -58,7 +58,7 @@ struct RawExample {
     agent: Option<String>,
 }
 
-/// A question and the verdict that the whole set must give.
+/// A call and the verdict that the whole set must give.
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawCase {
@@ -66,7 +66,7 @@ pub(crate) struct RawCase {
     pub tool: String,
     #[serde(default)]
     pub args: Map<String, Value>,
-    /// Whether the call has an idempotency key; it has unless told.
+    /// Whether the call has an idempotency key; true by default.
     #[serde(default = "yes")]
     pub key: bool,
     pub class: Option<String>,
@@ -88,7 +88,7 @@ pub(crate) struct Example {
     pub span: Range<usize>,
 }
 
-/// What one rule file holds.
+/// The content of a rule file.
 pub(crate) struct FileRules {
     pub rules: Vec<(Rule, Range<usize>)>,
     pub cases: Vec<Spanned<RawCase>>,
@@ -98,7 +98,7 @@ pub(crate) struct FileRules {
 fn tool_name(text: &str) -> Result<(String, String), String> {
     match text.split_once('/') {
         Some((server, tool)) => Ok((server.to_owned(), tool.to_owned())),
-        None => Err(format!("`{text}` is not of the form `server/tool`")),
+        None => Err(format!("`{text}` does not have the form `server/tool`")),
     }
 }
 
@@ -107,7 +107,7 @@ fn class(text: &str) -> Result<RiskLevel, String> {
         "read" => Ok(RiskLevel::Read),
         "write" => Ok(RiskLevel::Write),
         "high-risk" => Ok(RiskLevel::HighRisk),
-        other => Err(format!("the class `{other}` is none of `read`, `write`, `high-risk`")),
+        other => Err(format!("the class must be `read`, `write` or `high-risk`, not `{other}`")),
     }
 }
 
@@ -128,39 +128,42 @@ impl RawCase {
 }
 
 /// Reads the rules and cases of one file.
-pub(crate) fn load(source: &Source<'_>) -> Result<FileRules, PolicyError> {
-    let raw: RawFile = source.parse()?;
+pub(crate) fn load(source: &SourceFile<'_>) -> Result<FileRules, FileError> {
+    let raw: RawFile = source.parse_toml(None)?;
     let mut rules = Vec::new();
     for raw in raw.rule {
         let span = raw.span();
-        let line = source.error(span.clone(), "").line;
-        let place = raw.get_ref().id.span();
+        let line = source.location(span.start).line;
+        let id_span = raw.get_ref().id.span();
         let rule = rule(source, line, raw.into_inner())
             .map_err(|(at, message)| source.error(at.unwrap_or(span), message))?;
-        rules.push((rule, place));
+        rules.push((rule, id_span));
     }
     Ok(FileRules { rules, cases: raw.case })
 }
 
 /// Reads a file that holds only cases.
-pub(crate) fn read_cases(source: &Source<'_>) -> Result<Vec<Spanned<RawCase>>, PolicyError> {
+pub(crate) fn read_cases(source: &SourceFile<'_>) -> Result<Vec<Spanned<RawCase>>, FileError> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct RawCases {
         #[serde(default)]
         case: Vec<Spanned<RawCase>>,
     }
-    source.parse::<RawCases>().map(|raw| raw.case)
+    source.parse_toml::<RawCases>(None).map(|raw| raw.case)
 }
 
-type Fault = (Option<Range<usize>>, String);
+/// A message and its span; without a span, that of the whole rule.
+type RuleError = (Option<Range<usize>>, String);
 
-fn rule(source: &Source<'_>, line: usize, raw: RawRule) -> Result<Rule, Fault> {
+fn rule(source: &SourceFile<'_>, line: usize, raw: RawRule) -> Result<Rule, RuleError> {
     let id = raw.id.get_ref().clone();
     let at_id = |message: String| (Some(raw.id.span()), message);
     let plain = |char: char| matches!(char, 'a'..='z' | '0'..='9' | '_' | '-' | '.');
     if id.is_empty() || id.len() > 128 || !id.chars().all(plain) {
-        return Err(at_id(format!("the rule id `{id}` is not made of a-z, 0-9, `_`, `-` and `.`")));
+        return Err(at_id(format!(
+            "the rule id `{id}` may contain only a-z, 0-9, `_`, `-` and `.`"
+        )));
     }
     let reason = raw.reason.get_ref().trim().to_owned();
     if reason.is_empty() || reason.len() > REASON_BYTES_MAX || reason.contains('\n') {
@@ -177,7 +180,7 @@ fn rule(source: &Source<'_>, line: usize, raw: RawRule) -> Result<Rule, Fault> {
     let count = raw.matches.len() + raw.misses.len();
     if raw.matches.is_empty() || count > EXAMPLES_MAX {
         return Err(at_id(format!(
-            "rule `{id}`: `matches` must hold an example of a call that it matches"
+            "rule `{id}`: `matches` must have an example of a call that it matches"
         )));
     }
     let mut examples = Vec::with_capacity(count);
@@ -193,20 +196,20 @@ fn rule(source: &Source<'_>, line: usize, raw: RawRule) -> Result<Rule, Fault> {
     for (pointer, texts) in raw.args {
         let pointer = Pointer::new(&pointer)
             .map_err(|message| (Some(texts.span()), format!("rule `{id}`: {message}")))?;
-        args.push((pointer, globs(&id, Some(&texts), Kind::Text)?));
+        args.push((pointer, globs(&id, Some(&texts), GlobKind::Text)?));
     }
     let limits = Limits {
-        tool: globs(&id, raw.tool.as_ref(), Kind::Text)?,
+        tool: globs(&id, raw.tool.as_ref(), GlobKind::Text)?,
         class: classes(&id, raw.class)?,
         command: commands(&id, raw.command.as_ref())?,
-        path: globs(&id, raw.path.as_ref(), Kind::Path)?,
+        path: globs(&id, raw.path.as_ref(), GlobKind::Path)?,
         path_folded: folded(&id, raw.path)?,
         access: raw.access.map(Spanned::into_inner),
-        phase: globs(&id, raw.phase.as_ref(), Kind::Text)?,
-        agent: globs(&id, raw.agent.as_ref(), Kind::Text)?,
+        phase: globs(&id, raw.phase.as_ref(), GlobKind::Text)?,
+        agent: globs(&id, raw.agent.as_ref(), GlobKind::Text)?,
         args,
     };
-    let file = source.file.to_owned();
+    let file = source.path.to_owned();
     Ok(Rule { id, file, line, verdict: raw.verdict, reason, limits, examples })
 }
 
@@ -223,33 +226,42 @@ fn example(raw: RawExample) -> Result<Question, String> {
     })
 }
 
-fn globs(id: &str, texts: Option<&Spanned<Strings>>, kind: Kind) -> Result<Vec<Glob>, Fault> {
+fn globs(
+    id: &str,
+    texts: Option<&Spanned<Strings>>,
+    kind: GlobKind,
+) -> Result<Vec<Glob>, RuleError> {
     let Some(texts) = texts else { return Ok(Vec::new()) };
-    let fault = |message: String| (Some(texts.span()), format!("rule `{id}`: {message}"));
+    let error = |message: String| (Some(texts.span()), format!("rule `{id}`: {message}"));
     if texts.get_ref().0.len() > PATTERNS_MAX {
-        return Err(fault(format!("a list has more than {PATTERNS_MAX} globs")));
+        return Err(error(format!("a list has more than {PATTERNS_MAX} globs")));
     }
-    texts.get_ref().0.iter().map(|text| Glob::new(text, kind).map_err(fault)).collect()
+    texts
+        .get_ref()
+        .0
+        .iter()
+        .map(|text| Glob::new(text, kind).map_err(|cause| error(cause.to_string())))
+        .collect()
 }
 
 /// A command glob that ends in ` *` also matches the command without words: `ls *` matches `ls`.
-fn commands(id: &str, texts: Option<&Spanned<Strings>>) -> Result<Vec<Glob>, Fault> {
+fn commands(id: &str, texts: Option<&Spanned<Strings>>) -> Result<Vec<Glob>, RuleError> {
     let Some(texts) = texts else { return Ok(Vec::new()) };
     let short = texts.get_ref().0.iter().filter_map(|text| text.strip_suffix(" *"));
     let all = texts.get_ref().0.iter().map(String::as_str).chain(short);
     let all = Strings(all.map(str::to_owned).collect());
-    globs(id, Some(&Spanned::new(texts.span(), all)), Kind::Text)
+    globs(id, Some(&Spanned::new(texts.span(), all)), GlobKind::Text)
 }
 
-fn folded(id: &str, texts: Option<Spanned<Strings>>) -> Result<Vec<Glob>, Fault> {
+fn folded(id: &str, texts: Option<Spanned<Strings>>) -> Result<Vec<Glob>, RuleError> {
     let Some(texts) = texts else { return Ok(Vec::new()) };
     let span = texts.span();
     let lower = texts.into_inner().0.iter().map(|text| text.to_lowercase()).collect();
-    globs(id, Some(&Spanned::new(span, Strings(lower))), Kind::Path)
+    globs(id, Some(&Spanned::new(span, Strings(lower))), GlobKind::Path)
 }
 
-fn classes(id: &str, texts: Option<Spanned<Strings>>) -> Result<Vec<RiskLevel>, Fault> {
+fn classes(id: &str, texts: Option<Spanned<Strings>>) -> Result<Vec<RiskLevel>, RuleError> {
     let Some(texts) = texts else { return Ok(Vec::new()) };
-    let fault = |message: String| (Some(texts.span()), format!("rule `{id}`: {message}"));
-    texts.get_ref().0.iter().map(|text| class(text).map_err(fault)).collect()
+    let error = |message: String| (Some(texts.span()), format!("rule `{id}`: {message}"));
+    texts.get_ref().0.iter().map(|text| class(text).map_err(error)).collect()
 }

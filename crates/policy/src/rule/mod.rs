@@ -1,30 +1,30 @@
-//! Rules: what they match and how strict they are.
+//! Rules: what they match, and their verdicts.
 
 mod covers;
 mod load;
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::RiskLevel;
+use windlass_text::Glob;
 
 pub(crate) use covers::unreachable;
 pub(crate) use load::{Example, RawCase, load, read_cases};
 
 use crate::Pointer;
-use crate::glob::Glob;
 use crate::shell::Access;
 
 /// The most rules of a set.
 pub const RULES_MAX: usize = 10_000;
 
-/// The answer to a question, from mild to strict.
+/// The verdict on a call, from mild to strict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// It may happen.
+    /// The call may happen.
     Allow,
     /// A person decides.
     Ask,
-    /// It must not happen.
+    /// The call must not happen.
     Deny,
 }
 
@@ -52,14 +52,14 @@ pub struct Rule {
     pub(crate) examples: Vec<Example>,
 }
 
-/// What a rule demands; an empty list demands nothing.
+/// What a call must be like for a rule to match; an empty list matches everything.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Limits {
     pub tool: Vec<Glob>,
     pub class: Vec<RiskLevel>,
     pub command: Vec<Glob>,
     pub path: Vec<Glob>,
-    /// The same globs for a file system that folds case.
+    /// The same globs in lower case, for file systems that ignore case.
     pub path_folded: Vec<Glob>,
     pub access: Option<Access>,
     pub phase: Vec<Glob>,
@@ -68,44 +68,44 @@ pub(crate) struct Limits {
 }
 
 impl Rule {
-    /// Its name, unique in the set.
+    /// Its id, unique in the set.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The file it stands in.
+    /// The file that contains it.
     #[must_use]
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The line it starts at.
+    /// The line where it starts.
     #[must_use]
     pub const fn line(&self) -> usize {
         self.line
     }
 
-    /// How strict it is.
+    /// Its verdict.
     #[must_use]
     pub const fn verdict(&self) -> Verdict {
         self.verdict
     }
 
-    /// Why it is there, for a person.
+    /// Its reason, for a person.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// What it demands, for a person: one `name = globs` each.
+    /// Its limits, for a person: one `name = globs` each.
     #[must_use]
     pub fn limits(&self) -> Vec<String> {
         let limits = &self.limits;
         let mut shown = Vec::new();
         let mut list = |name: &str, globs: &[Glob]| {
             if !globs.is_empty() {
-                let texts: Vec<&str> = globs.iter().map(Glob::text).collect();
+                let texts: Vec<&str> = globs.iter().map(Glob::pattern).collect();
                 shown.push(format!("{name} = {}", texts.join(", ")));
             }
         };

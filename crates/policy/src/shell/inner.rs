@@ -1,9 +1,9 @@
-//! Commands that run other commands: what they would run is judged in addition.
+//! Commands that run other commands, which are judged in addition.
 
 use super::lexer::is_assignment;
 use super::word::{Word, join};
 
-/// What a command would run besides itself.
+/// The commands and lines that a command would run.
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     pub commands: Vec<Vec<Word>>,
@@ -22,7 +22,7 @@ impl Inner {
         self.findings.push(text);
     }
 
-    /// A word that is a line: taken apart if it is known.
+    /// Adds a word that is a line.
     fn line(&mut self, word: &Word) {
         if word.dynamic {
             self.finding("a line that is not known".to_owned());
@@ -36,7 +36,7 @@ pub(super) fn base_name(word: &Word) -> String {
     word.text.rsplit('/').next().unwrap_or_default().to_lowercase()
 }
 
-/// How the options of a wrapper look: which of them take a value.
+/// The options of a wrapper that take a value.
 struct Options {
     /// Letters of short options that take a value.
     short: &'static str,
@@ -80,7 +80,7 @@ fn wrapper(name: &str) -> Option<Options> {
     })
 }
 
-/// What a command would run besides itself.
+/// The commands and lines that a command would run.
 pub(super) fn of(words: &[Word]) -> Inner {
     let mut inner = Inner::default();
     let Some((name, rest)) = words.split_first() else { return inner };
@@ -184,7 +184,7 @@ fn unwrap(name: &str, rest: &[Word], options: &Options, inner: &mut Inner) {
         if text.starts_with("--") {
             at += usize::from(options.long.contains(&text));
         } else if is_cluster(text) {
-            // The value of a short option stands in the next word when its letter is the last one.
+            // The value of a short option is the next word if its letter is the last one.
             let takes = text.chars().skip(1).position(|char| options.short.contains(char));
             at += usize::from(takes == Some(text.chars().count().saturating_sub(2)));
         } else if matches!(name, "env" | "sudo" | "doas") && is_assignment(word) {

@@ -1,7 +1,7 @@
-//! The first of two readings of a shell line: by hand, character by character, as bash splits words.
+//! The first of two readings of a shell line: a lexer that splits words as bash does.
 //!
-//! It knows simple commands joined by operators, groups, `if` and `while`; whatever else it meets
-//! becomes a finding. The tree of the second reading must agree with it, or the line is asked about.
+//! It knows simple commands joined by operators, groups, `if` and `while`; everything else becomes a
+//! finding. The syntax tree of the second reading must agree, or a person is asked.
 
 use super::word::Word;
 use super::{Access, Reading, Redirect};
@@ -9,7 +9,7 @@ use super::{Access, Reading, Redirect};
 /// Reserved words around commands that change nothing about what runs.
 const TRANSPARENT: &[&str] =
     &["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}"];
-/// Reserved words whose commands are read only by the second reading.
+/// Reserved words whose commands only the second reading finds.
 const COMPOUND: &[&str] = &["for", "case", "select", "function", "coproc", "[[", "esac", "in"];
 
 struct HereDocument {
@@ -24,7 +24,7 @@ pub(super) struct Lexer {
     words: Vec<Word>,
     skipping: bool,
     documents: Vec<HereDocument>,
-    /// How many expansions stand around this text.
+    /// How many expansions surround this text.
     pub(super) depth: usize,
     pub(super) reading: Reading,
 }
@@ -56,7 +56,7 @@ pub(super) fn read(line: &str) -> Reading {
     lexer.reading
 }
 
-/// Reads text that must be one word; anything else is not known.
+/// Reads text that must be one word; otherwise the word is unknown.
 pub(super) fn read_word(text: &str, reading: &mut Reading) -> Word {
     let mut lexer = Lexer::new(text);
     let word = lexer.word();

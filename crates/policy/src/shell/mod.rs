@@ -1,8 +1,8 @@
-//! Takes a shell line apart into every simple command in it.
+//! Splits a shell line into its simple commands.
 //!
-//! Two independent readings are made, by hand and by syntax tree. A line on which they differ, or
-//! of which either does not know what would run, gets findings, and a line with findings is never
-//! better than asked about. INVARIANT: a line without findings is exactly its commands and redirections.
+//! The line is read twice, by a lexer and by a syntax tree. If the two differ, or either cannot tell
+//! what would run, the line gets findings, and a person is asked about a line with findings at
+//! least. INVARIANT: a line without findings is exactly its commands and redirections.
 
 mod inner;
 mod lexer;
@@ -21,9 +21,9 @@ pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
 pub(crate) const COMMANDS_MAX: usize = 256;
 /// The most words of all commands in one line.
 pub(crate) const WORDS_MAX: usize = 2048;
-/// The longest line that is looked at though its syntax is broken.
+/// The longest line with broken syntax that is analysed.
 const BROKEN_BYTES_MAX: usize = 8 * 1024;
-/// How deep lines may stand within lines.
+/// How deep lines may be nested in lines.
 const NESTING_MAX: usize = 8;
 
 /// How a path is used.
@@ -45,13 +45,13 @@ pub(crate) struct Redirect {
     pub access: Access,
 }
 
-/// What one reading found.
+/// The result of one reading.
 #[derive(Debug, Default)]
 struct Reading {
     commands: Vec<Vec<Word>>,
     redirects: Vec<Redirect>,
     findings: Vec<String>,
-    /// Lines within the line.
+    /// Lines nested in the line.
     nested: Vec<String>,
     /// Whether the syntax was not understood.
     broken: bool,
@@ -71,24 +71,24 @@ impl Reading {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Simple {
     pub words: Vec<Word>,
-    /// Whether it is sure that this command, and no other, would run.
+    /// Whether exactly this command would certainly run.
     pub certain: bool,
 }
 
-/// All that a line would do, as far as it can be told.
+/// The commands and redirections of a line.
 #[derive(Debug, Default)]
 pub(crate) struct Shell {
     pub commands: Vec<Simple>,
     pub redirects: Vec<Redirect>,
-    /// Why the line is not only its commands.
+    /// Findings: why the line may do more than its commands show.
     pub opaque: BTreeSet<String>,
-    /// Why the line is not even looked at.
+    /// Why the line is refused without analysis.
     pub refused: Option<String>,
     known: BTreeSet<Vec<Word>>,
     known_lines: BTreeSet<String>,
 }
 
-/// Takes a line apart.
+/// Analyses a line.
 pub(crate) fn analyse(line: &str) -> Shell {
     let mut shell = Shell::default();
     shell.take_line(line, 0);
@@ -98,7 +98,7 @@ pub(crate) fn analyse(line: &str) -> Shell {
     shell
 }
 
-/// Takes a command apart whose words are known already.
+/// Analyses a command whose words are already known.
 pub(crate) fn analyse_words(argv: &[String]) -> Shell {
     let mut shell = Shell::default();
     shell.take_words(argv.iter().map(|text| Word::literal(text)).collect(), true, 0);
@@ -116,7 +116,7 @@ impl Shell {
             self.refused = Some(format!("lines stand within lines more than {NESTING_MAX} deep"));
             return;
         }
-        // Both readings report the same inner lines: each is taken apart once.
+        // Both readings report the same nested lines: each is analysed once.
         if self.refused.is_some() || !self.known_lines.insert(line.to_owned()) {
             return;
         }
@@ -125,7 +125,7 @@ impl Shell {
         }
         let by_hand = lexer::read(line);
         if by_hand.broken && line.len() > BROKEN_BYTES_MAX {
-            // The parser can take minutes over a long line that does not come to an end.
+            // The parser can take minutes for a long line with unfinished syntax.
             self.refused = Some(format!("a line over {BROKEN_BYTES_MAX} bytes is not understood"));
             return;
         }
@@ -145,7 +145,7 @@ impl Shell {
             self.refused = Some("a function that calls itself".to_owned());
         }
         let certain = !by_hand.broken && !by_tree.broken;
-        // What only the reading by hand saw is a suspicion, no certainty.
+        // A command that only the lexer found is possible, not certain.
         for (reading, is_tree) in [(by_tree, true), (by_hand, false)] {
             self.opaque.extend(reading.findings);
             for redirect in reading.redirects {
@@ -170,7 +170,7 @@ impl Shell {
             self.refused = Some(format!("the line has more than {COMMANDS_MAX} commands"));
             return;
         }
-        // A `cd` counts as often as it stands there: the second one leads further.
+        // A repeated `cd` counts each time: the second one leads further.
         let leads_further = certain && words.first().is_some_and(|name| name.text == "cd");
         if words.is_empty() || !self.known.insert(words.clone()) && !leads_further {
             return;
@@ -197,7 +197,7 @@ impl Shell {
     }
 }
 
-/// Whether both readings found the same commands and redirections.
+/// Whether both readings have the same commands and redirections.
 fn agree(left: &Reading, right: &Reading) -> bool {
     fn commands(reading: &Reading) -> Vec<Vec<&str>> {
         let mut commands: Vec<Vec<&str>> = reading

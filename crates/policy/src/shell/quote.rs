@@ -3,11 +3,11 @@
 use super::lexer::Lexer;
 use super::word::{UNKNOWN, Word};
 
-/// How deep expansions may stand within expansions.
+/// How deep expansions may be nested.
 const EXPANSIONS_DEEP_MAX: usize = 16;
 
 impl Lexer {
-    /// Finds what the shell would expand in text where quotes mean nothing.
+    /// Finds expansions in text where quotes have no meaning.
     pub(super) fn expansions_in(&mut self, text: &str) {
         if self.depth >= EXPANSIONS_DEEP_MAX {
             return self.broken("expansions that are nested too deeply");

@@ -1,9 +1,9 @@
-//! Commands whose words alone do not say what they do.
+//! Finds commands whose words alone do not show what they do.
 
 use super::inner::base_name;
 use super::word::Word;
 
-/// Builtins that change what later words mean, or run what they are given.
+/// Builtins that change the meaning of later words, or run their arguments.
 const CHANGING: &[&str] = &[
     "source",
     ".",
@@ -84,7 +84,7 @@ const LONG_OPTIONS: &[(&str, &[&str])] = &[
     ("file", &["--compile"]),
 ];
 
-/// Short options of the same kind; the letters are looked for in clusters too.
+/// Short options of the same kind; their letters count in clusters too.
 const SHORT_OPTIONS: &[(&str, &str)] = &[
     ("git", "c"),
     ("rg", "z"),
@@ -97,7 +97,7 @@ const SHORT_OPTIONS: &[(&str, &str)] = &[
     ("make", "f"),
 ];
 
-/// Why this command is not only what its words say.
+/// Why this command may do more than its words show.
 pub(super) fn findings(words: &[Word]) -> Vec<String> {
     let mut found = Vec::new();
     let Some((first, rest)) = words.split_first() else { return found };
@@ -152,7 +152,7 @@ fn telling_options(name: &str, texts: &[&str]) -> Vec<String> {
         if let Some(known) = long.and_then(|(_, options)| options.iter().find(spelled)) {
             found.push(format!("`{name} {known}`"));
         }
-        // Git's own options stand before its subcommand; letters behind it mean other things.
+        // Git's own options come before its subcommand; after it the letters mean other things.
         if name == "git" && !text.starts_with('-') {
             break;
         }
@@ -177,7 +177,7 @@ fn telling_options(name: &str, texts: &[&str]) -> Vec<String> {
     found
 }
 
-/// Whether an interpreter gets its code in its words or from its input.
+/// Whether an interpreter gets its code from its arguments or its input.
 fn is_interpreter(name: &str, texts: &[&str]) -> bool {
     let stem = name.trim_end_matches(|char: char| char.is_ascii_digit() || char == '.');
     let letters = match stem {

@@ -1,6 +1,6 @@
-//! The second of two readings of a shell line: by its syntax tree.
+//! The second of two readings of a shell line: its syntax tree.
 //!
-//! It finds commands wherever they stand: in substitutions, conditions, functions and here-documents.
+//! It finds commands everywhere: in substitutions, conditions, functions and here-documents.
 //!
 //! The grammar is C code. INVARIANT: it is given printable ASCII, tabs and newlines, nothing else.
 
@@ -12,7 +12,7 @@ use super::lexer::read_word;
 use super::word::Word;
 use super::{Access, Reading, Redirect};
 
-/// The deepest tree that is walked.
+/// The deepest tree that is traversed.
 const DEPTH_MAX: usize = 2000;
 /// The most bytes of words that are read from one tree.
 const BYTES_READ_MAX: usize = 4 * super::LINE_BYTES_MAX;
@@ -33,7 +33,7 @@ pub(super) fn read(line: &str) -> Reading {
         reading.finding("the line cannot be parsed");
         return reading;
     };
-    // A node's parent is kept here: asking the tree for it would walk down from the root each time.
+    // A node's parent is kept here: the tree would search it from the root each time.
     let mut waiting = vec![(tree.root_node(), None, 0)];
     while let Some((node, parent, depth)) = waiting.pop() {
         if depth > DEPTH_MAX {
@@ -54,8 +54,8 @@ pub(super) fn read(line: &str) -> Reading {
 /// ASCII, tab or newline.
 ///
 /// The grammar's scanner reads past its tables at some characters. To bash, whatever is replaced
-/// here is a part of a word and no more; words are taken from the line itself, by their place.
-/// Unlike characters mostly become unlike letters, so that a here-document ends where it should.
+/// here is only a part of a word; words are taken from the line itself, by their offsets.
+/// Different characters mostly become different letters, so that a here-document ends where it should.
 fn plain(line: &str) -> Vec<u8> {
     let is_plain = |byte: u8| matches!(byte, b' '..=b'~' | b'\t' | b'\n');
     line.bytes().map(|byte| if is_plain(byte) { byte } else { b'A' + byte % 26 }).collect()
@@ -100,7 +100,7 @@ fn visit(node: Node<'_>, parent: Option<Node<'_>>, line: &str, reading: &mut Rea
     }
 }
 
-/// What makes a line more than its simple commands, by the kind of the node.
+/// The finding for a kind of node.
 fn finding(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "variable_assignment" | "variable_assignments" => "an assignment to a variable",
@@ -125,7 +125,7 @@ fn text<'a>(node: Node<'_>, line: &'a str) -> &'a str {
 }
 
 fn word(node: Node<'_>, line: &str, reading: &mut Reading) -> Word {
-    // Words within words are read once for each level: that must not add up.
+    // Nested words are read once for each level: the total is limited.
     reading.bytes_read = reading.bytes_read.saturating_add(node.byte_range().len());
     if reading.bytes_read > BYTES_READ_MAX {
         reading.broken = true;
@@ -161,7 +161,7 @@ fn command(node: Node<'_>, parent: Option<Node<'_>>, line: &str, reading: &mut R
     }
 }
 
-/// Words of the command that stand behind a here-document's delimiter.
+/// Words of the command after the delimiter of a here-document.
 fn heredoc(node: Node<'_>, line: &str, reading: &mut Reading, words: &mut Vec<Word>) {
     let mut cursor = node.walk();
     for child in node.children_by_field_name("argument", &mut cursor) {
@@ -196,7 +196,7 @@ fn function(node: Node<'_>, line: &str, reading: &mut Reading) {
     }
 }
 
-/// Takes `[ … ]` for the command that it is.
+/// Treats `[ … ]` as a command.
 fn test(node: Node<'_>, line: &str, reading: &mut Reading) {
     let inner = super::lexer::read(text(node, line));
     reading.commands.extend(inner.commands);

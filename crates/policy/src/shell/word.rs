@@ -1,14 +1,14 @@
 //! A word of a shell line, as the shell would hand it to a command.
 
-/// Stands in a word's text for what only the shell can know.
+/// Replaces an expansion in a word's text.
 pub(crate) const UNKNOWN: char = '\u{FFFC}';
 
 /// One word, unquoted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Word {
-    /// Its text; [`UNKNOWN`] where an expansion stood.
+    /// Its text, with [`UNKNOWN`] for each expansion.
     pub text: String,
-    /// Whether an expansion stood in it.
+    /// Whether it contains an expansion.
     pub dynamic: bool,
     /// Whether any part of it was quoted or escaped.
     pub quoted: bool,
@@ -22,7 +22,7 @@ impl Word {
         Self { text: text.to_owned(), quoted: true, ..Self::default() }
     }
 
-    /// A word of which nothing is known.
+    /// A word whose text is unknown.
     pub fn unknown() -> Self {
         Self { text: UNKNOWN.to_string(), dynamic: true, ..Self::default() }
     }

@@ -1,7 +1,7 @@
 //! `scope`: judges what was changed against the task's constraints.
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
+use windlass_text::{Glob, GlobKind};
 
 use super::{Builtin, Job, WorkResult, texts};
 use crate::error::EngineError;
@@ -47,9 +47,9 @@ pub(super) fn violations(
         findings.push(format!("{FILES_MAX} files or more are changed"));
     }
     for file in files {
-        if denied.is_match(file) {
+        if is_in(&denied, file) {
             findings.push(format!("`{file}` is denied by the task"));
-        } else if !allowed.is_empty() && !allowed.is_match(file) {
+        } else if !allowed.is_empty() && !is_in(&allowed, file) {
             findings.push(format!("`{file}` is not among the task's allowed paths"));
         }
     }
@@ -77,19 +77,20 @@ pub(super) fn constraints(task: &Value) -> Result<(Vec<&str>, Vec<&str>), String
     Ok((allowed, texts(task, "/constraints/denied_paths")?))
 }
 
-/// Paths and patterns; a folder stands for all that is in it.
-fn set(patterns: &[&str]) -> Result<GlobSet, String> {
-    let mut builder = GlobSetBuilder::new();
-    for pattern in patterns {
-        let pattern = &pattern.strip_prefix("./").unwrap_or(pattern);
-        if pattern.is_empty() {
+/// Parses paths and patterns; a folder stands for everything in it.
+fn set(patterns: &[&str]) -> Result<Vec<Glob>, String> {
+    let parse = |pattern: &&str| {
+        let folder = pattern.strip_prefix("./").unwrap_or(pattern).trim_end_matches('/');
+        if folder.is_empty() {
             return Err("a path of the task is empty".to_owned());
         }
-        let folder = format!("{}/**", pattern.trim_end_matches('/'));
-        for pattern in [*pattern, folder.as_str()] {
-            let glob = GlobBuilder::new(pattern).literal_separator(true).build();
-            builder.add(glob.map_err(|error| format!("the path `{pattern}`: {error}"))?);
-        }
-    }
-    builder.build().map_err(|error| error.to_string())
+        // `a/**` matches `a` itself too.
+        Glob::new(&format!("{folder}/**"), GlobKind::Path)
+            .map_err(|error| format!("the path `{pattern}`: {error}"))
+    };
+    patterns.iter().map(parse).collect()
+}
+
+fn is_in(set: &[Glob], file: &str) -> bool {
+    set.iter().any(|glob| glob.matches_str(file))
 }

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use windlass_governance::{Content, Found, Inspector};
+use windlass_governance::{Content, FileValidator, Observation};
 use windlass_workspace::{WalkedFile, is_private, walk_files};
 
 /// How many files the patterns may match.
@@ -15,37 +15,43 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 const ALL_BYTES_MAX: u64 = 1 << 30;
 
 /// Looks at what has changed, or at all that there is.
-pub(super) fn look(workspace: &Path, inspector: Inspector, changed: Option<&[String]>) -> Found {
+pub(super) fn look(
+    workspace: &Path,
+    validator: FileValidator,
+    changed: Option<&[String]>,
+) -> Observation {
     let root = match workspace.canonicalize() {
         Ok(root) => root,
-        Err(error) => return Found::Nothing(format!("the workspace cannot be read: {error}")),
+        Err(error) => {
+            return Observation::Unavailable(format!("the workspace cannot be read: {error}"));
+        }
     };
-    let mut eyes = Eyes { root, inspector, looked: 0, bytes: 0 };
+    let mut eyes = Eyes { root, validator, looked: 0, bytes: 0 };
     let end = match changed {
         Some(paths) => paths.iter().try_for_each(|path| eyes.changed(path)),
         None => walk_files(&eyes.root.clone(), &mut |file| eyes.walked(file)),
     };
     match end {
-        Ok(()) => eyes.inspector.found(),
-        Err(why) => Found::Nothing(why),
+        Ok(()) => eyes.validator.finish(),
+        Err(why) => Observation::Unavailable(why),
     }
 }
 
 struct Eyes {
     root: PathBuf,
-    inspector: Inspector,
+    validator: FileValidator,
     looked: usize,
     bytes: u64,
 }
 
 impl Eyes {
     fn changed(&mut self, path: &str) -> Result<(), String> {
-        if path.split('/').next().is_some_and(is_private) || !self.inspector.wants(path) {
+        if path.split('/').next().is_some_and(is_private) || !self.validator.matches(path) {
             return Ok(());
         }
         // Not the name that the file has: it was not UTF-8.
         if path.contains('\u{fffd}') {
-            self.inspector.look(path, 1, Content::Unread("its name is not UTF-8"));
+            self.validator.check(path, 1, Content::Unreadable("its name is not UTF-8"));
             return Ok(());
         }
         match std::fs::symlink_metadata(self.root.join(path)) {
@@ -63,12 +69,12 @@ impl Eyes {
     fn walked(&mut self, file: WalkedFile<'_>) -> Result<(), String> {
         let WalkedFile { path, kind, is_utf8 } = file;
         if kind.is_dir() {
-            self.inspector.fault(&format!("`{path}` has a name that is not UTF-8"));
-        } else if self.inspector.wants(path) {
+            self.validator.add_violation(&format!("`{path}` has a name that is not UTF-8"));
+        } else if self.validator.matches(path) {
             if is_utf8 {
                 return self.show(path);
             }
-            self.inspector.look(path, 1, Content::Unread("its name is not UTF-8"));
+            self.validator.check(path, 1, Content::Unreadable("its name is not UTF-8"));
         }
         Ok(())
     }
@@ -83,9 +89,9 @@ impl Eyes {
             Ok(None) => {}
             Ok(Some((bytes, text))) => {
                 self.bytes = self.bytes.saturating_add(bytes);
-                self.inspector.look(path, bytes, Content::Bytes(&text));
+                self.validator.check(path, bytes, Content::Bytes(&text));
             }
-            Err(why) => self.inspector.look(path, 1, Content::Unread(&why)),
+            Err(why) => self.validator.check(path, 1, Content::Unreadable(&why)),
         }
         if self.bytes > ALL_BYTES_MAX {
             return Err(format!("the patterns match more than {ALL_BYTES_MAX} bytes"));
@@ -119,7 +125,7 @@ impl Eyes {
         let metadata = file.metadata().map_err(fault)?;
         is_file(&metadata)?;
         let bytes = metadata.len();
-        if !self.inspector.reads(bytes) {
+        if !self.validator.needs_content(bytes) {
             return Ok(Some((bytes, Vec::new())));
         }
         if bytes > FILE_BYTES_MAX {

@@ -115,20 +115,20 @@ fn a_metric_passes_warns_or_blocks() {
     assert!(!governed.passed && governed.quality_gates[0].status == Blocked);
     let failure = run.phases[0].done.as_ref().unwrap().failure.clone().unwrap();
     assert_eq!(failure.class, "governance_blocked");
-    assert_eq!(failure.reason, "gate `g`: 12, wanted at least 80 (mend g)");
+    assert_eq!(failure.reason, "gate `g`: 12, expected at least 80 (mend g)");
     assert!(detail(&run).contains(&failure.reason), "{}", detail(&run));
 }
 
 #[test]
 fn what_cannot_be_measured_is_not_met() {
     for (script, why) in [
-        ("echo '{}'", "has nothing at `/coverage`"),
+        ("echo '{}'", "has no value at `/coverage`"),
         (r#"echo '{"coverage": "80"}'"#, "is not a number"),
         (r#"echo '{"coverage": NaN}'"#, "is not one JSON value"),
         ("true", "is not one JSON value"),
         ("echo hello", "is not one JSON value"),
-        (r#"echo '{"coverage": 99}'; echo broken >&2; exit 3"#, "ended with 3: broken"),
-        (r#"echo '{"coverage": 99}'; kill -9 $$"#, "the program was ended"),
+        (r#"echo '{"coverage": 99}'; echo broken >&2; exit 3"#, "exited with 3: broken"),
+        (r#"echo '{"coverage": 99}'; kill -9 $$"#, "a signal ended the program"),
         ("head -c 20000000 /dev/zero", "wrote more than"),
     ] {
         let (run, governed) = one_gate(metric(script, 10_000), OnFailure::Block);
@@ -256,12 +256,12 @@ fn files_are_validated_where_they_lie() {
     let licence = Some("^// Licence$");
     assert!(look(files(&["src/*.rs"], licence, None)).0);
     let (met, message) = look(files(&["**/*.rs"], licence, None));
-    assert_eq!((met, message.as_str()), (false, "`src/deep/bad.rs` lacks what is required"));
+    assert_eq!((met, message.as_str()), (false, "`src/deep/bad.rs` lacks the required text"));
     let (met, message) = look(files(&["src/*.md"], licence, None));
     assert_eq!((met, message.as_str()), (false, "the patterns match no file, or only empty ones"));
     assert!(look(files(&["src/*.md"], None, Some("fn"))).0);
     let (met, message) = look(files(&["src/*.rs"], None, Some("fn a")));
-    assert_eq!((met, message.as_str()), (false, "`src/good.rs` has in line 2 what is forbidden"));
+    assert_eq!((met, message.as_str()), (false, "`src/good.rs` has forbidden text in line 2"));
     // A rule that cannot be used came from nowhere that reads rules, and is not met either.
     assert!(!look(files(&["src/*.rs"], None, Some("("))).0);
     assert!(!look(files(&["src/*.rs"], None, Some("((a{200}){200}){200}"))).0);
@@ -306,7 +306,7 @@ fn links_lead_nowhere_else_and_what_is_no_file_is_not_opened() {
         ),
         (&|world| link(world, outside.path(), "a.txt"), "it leads outside the workspace"),
         (&|world| link(world, Path::new("gone"), "a.txt"), "it leads nowhere"),
-        (&|world| link(world, Path::new("a.txt"), "a.txt"), "was not looked at"),
+        (&|world| link(world, Path::new("a.txt"), "a.txt"), "could not be checked"),
         (
             &|world| {
                 let path = world.root().join("a.txt");
@@ -356,7 +356,7 @@ fn what_is_only_forbidden_is_looked_for_in_what_the_run_has_changed() {
     let mixed = run("echo more >> later.txt; echo '<<<<<<< ours' > 'new one.txt'; echo '{}'");
     let reason = detail(&mixed);
     assert!(reason.contains("`later.txt` has in line 1"), "{reason}");
-    assert!(reason.contains("2 faults in all") && !reason.contains("old.txt"), "{reason}");
+    assert!(reason.contains("2 violations in all") && !reason.contains("old.txt"), "{reason}");
     // What a program of a rule leaves behind belongs to the change.
     let world = World::new();
     git(world.root(), &["init", "-q", "-b", "main"]);

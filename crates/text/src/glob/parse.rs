@@ -1,11 +1,11 @@
-//! Reads the text of a glob.
+//! Parses the text of a glob.
 
-use super::{ALTERNATIVES_MAX, Kind, Token};
+use super::{ALTERNATIVES_MAX, GlobKind, GlobToken};
 
-/// Writes out every alternative of `{a,b}`; braces may nest.
+/// Expands every alternative of `{a,b}`; braces may nest.
 pub(super) fn expand_braces(text: &[char], into: &mut Vec<Vec<char>>) -> Result<(), String> {
     if into.len() > ALTERNATIVES_MAX {
-        return Err("it stands for too many patterns".to_owned());
+        return Err("it expands to too many patterns".to_owned());
     }
     let Some(open) = find_unescaped(text, '{') else {
         if find_unescaped(text, '}').is_some() {
@@ -65,15 +65,15 @@ fn find_unescaped(text: &[char], wanted: char) -> Option<usize> {
     })
 }
 
-/// Writes out what `**` stands for: no folder, or any number of them.
+/// Expands `**` to no folder and to any number of them.
 pub(super) fn expand_folders(text: Vec<char>) -> Result<Vec<Vec<char>>, String> {
     let text: String = text.into_iter().collect();
     let parts: Vec<&str> = text.split('/').collect();
     if parts.iter().any(|part| part.contains("**") && *part != "**") {
-        return Err(format!("in the glob `{text}` a `**` must stand alone between slashes"));
+        return Err("`**` must stand alone between slashes".to_owned());
     }
     if parts.iter().any(|part| part.is_empty() || *part == "." || *part == "..") {
-        return Err(format!("the path glob `{text}` must be relative and normal, as in `a/b/**`"));
+        return Err("a path must be relative, without `.` and `..`, as in `a/b/**`".to_owned());
     }
     let mut variants: Vec<Vec<&str>> = vec![Vec::new()];
     for part in &parts {
@@ -87,7 +87,7 @@ pub(super) fn expand_folders(text: Vec<char>) -> Result<Vec<Vec<char>>, String> 
             next.push(longer);
         }
         if next.len() > ALTERNATIVES_MAX {
-            return Err(format!("the glob `{text}` has too many `**`"));
+            return Err("it has too many `**`".to_owned());
         }
         variants = next;
     }
@@ -95,24 +95,27 @@ pub(super) fn expand_folders(text: Vec<char>) -> Result<Vec<Vec<char>>, String> 
 }
 
 /// Turns a pattern without braces into tokens.
-pub(crate) fn tokenise(text: &[char], kind: Kind) -> Result<Vec<Token>, String> {
-    let slash = kind == Kind::Text;
+///
+/// # Errors
+/// Why it is malformed.
+pub fn tokenize(text: &[char], kind: GlobKind) -> Result<Vec<GlobToken>, String> {
+    let slash = kind == GlobKind::Text;
     let mut tokens = Vec::new();
     let mut chars = text.iter().copied().peekable();
     while let Some(char) = chars.next() {
         let token = match char {
-            '\\' => Token::Char(chars.next().ok_or("it ends in a `\\`")?),
-            '?' => Token::Any { slash },
+            '\\' => GlobToken::Char(chars.next().ok_or("it ends in a `\\`")?),
+            '?' => GlobToken::Any { slash },
             '*' => {
                 let mut crossing = slash;
                 while chars.peek() == Some(&'*') {
                     chars.next();
                     crossing = true;
                 }
-                Token::Star { slash: crossing }
+                GlobToken::Star { slash: crossing }
             }
             '[' => read_set(&mut chars, slash)?,
-            other => Token::Char(other),
+            other => GlobToken::Char(other),
         };
         tokens.push(token);
     }
@@ -122,7 +125,7 @@ pub(crate) fn tokenise(text: &[char], kind: Kind) -> Result<Vec<Token>, String> 
 fn read_set(
     chars: &mut std::iter::Peekable<impl Iterator<Item = char>>,
     slash: bool,
-) -> Result<Token, String> {
+) -> Result<GlobToken, String> {
     let unclosed = || "a `[` is never closed".to_owned();
     let negated = chars.next_if(|char| matches!(char, '!' | '^')).is_some();
     let mut ranges = Vec::new();
@@ -130,7 +133,7 @@ fn read_set(
     loop {
         let mut low = chars.next().ok_or_else(unclosed)?;
         if low == ']' && !first {
-            return Ok(Token::Set { negated, ranges, slash });
+            return Ok(GlobToken::Set { negated, ranges, slash });
         }
         first = false;
         if low == '\\' {

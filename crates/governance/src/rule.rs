@@ -1,19 +1,18 @@
-//! A rule together with where it is written.
-
-use std::fmt;
+//! A rule and its location.
 
 use windlass_kernel::run::plan::{Level, OnFailure, Rule};
+use windlass_text::Location;
 
-/// What a rule is about.
+/// The two kinds of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// What must be kept to.
+pub enum RuleKind {
+    /// A requirement that must be kept.
     Compliance,
-    /// How good the work must be.
+    /// A measure of the quality of work.
     Gate,
 }
 
-impl Kind {
+impl RuleKind {
     /// The name in files and messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -24,30 +23,13 @@ impl Kind {
     }
 }
 
-/// Where a rule is written: line and column count from 1.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// The file, as it was named.
-    pub file: String,
-    /// The line.
-    pub line: usize,
-    /// The column, in characters.
-    pub column: usize,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}:{}:{}", self.file, self.line, self.column)
-    }
-}
-
-/// A rule as somebody laid it down.
+/// A rule and where it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stated {
-    /// What it is about.
-    pub kind: Kind,
+pub struct LocatedRule {
+    /// Its kind.
+    pub kind: RuleKind,
     /// Where.
-    pub place: Place,
+    pub location: Location,
     /// The rule; its level is the file's.
     pub rule: Rule,
 }
@@ -63,7 +45,7 @@ pub const fn level_name(level: Level) -> &'static str {
     }
 }
 
-/// The name of what follows in files and messages.
+/// The name of `on_failure` in files and messages.
 #[must_use]
 pub const fn on_failure_name(on_failure: OnFailure) -> &'static str {
     match on_failure {

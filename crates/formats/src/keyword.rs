@@ -1,19 +1,19 @@
-//! Words of a closed set.
+//! Enums that are written as keywords.
 
 use thiserror::Error;
 
-/// A word that is not in its set.
+/// Text that is none of the known keywords.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("`{word}` is not one of `{}`", known.join("`, `"))]
-pub struct UnknownWord {
-    /// The word.
+pub struct UnknownKeyword {
+    /// The text.
     pub word: String,
-    /// The set.
+    /// The keywords.
     pub known: Vec<&'static str>,
 }
 
-/// A closed set of words, written and read as one of them exactly.
-macro_rules! words {
+/// Declares an enum that is written and read as one of its keywords exactly.
+macro_rules! keywords {
     ($(#[$doc:meta])* $name:ident { $($(#[$word_doc:meta])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,10 +22,10 @@ macro_rules! words {
         }
 
         impl $name {
-            /// All of them.
+            /// All variants.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The word as it is written.
+            /// The keyword.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -41,11 +41,11 @@ macro_rules! words {
         }
 
         impl std::str::FromStr for $name {
-            type Err = $crate::UnknownWord;
+            type Err = $crate::UnknownKeyword;
 
-            fn from_str(text: &str) -> Result<Self, $crate::UnknownWord> {
+            fn from_str(text: &str) -> Result<Self, $crate::UnknownKeyword> {
                 Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or_else(|| {
-                    $crate::UnknownWord {
+                    $crate::UnknownKeyword {
                         word: text.chars().take(80).collect(),
                         known: vec![$($text),*],
                     }
@@ -67,4 +67,4 @@ macro_rules! words {
         }
     };
 }
-pub(crate) use words;
+pub(crate) use keywords;

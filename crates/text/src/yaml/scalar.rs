@@ -1,20 +1,24 @@
-//! What text without quotes stands for.
+//! The type of an unquoted scalar.
 
-use super::Value;
+use super::{Scalars, Value};
 
-/// What YAML 1.1 reads as true or false, beside what everyone does.
-const DOUBTFUL: [&str; 6] = ["yes", "no", "on", "off", "true", "false"];
+/// Words that YAML 1.1 reads as booleans, in any case.
+const BOOLEANS: [&str; 6] = ["yes", "no", "on", "off", "true", "false"];
 
-/// The value, or what some readers would take it for.
-pub fn value(text: &str) -> Result<Value, &'static str> {
+/// The value, or the type that some readers would give it.
+pub fn resolve(text: &str, scalars: Scalars) -> Result<Value, &'static str> {
+    let is_strict = scalars == Scalars::Unambiguous;
     match text {
         "" | "~" | "null" => Ok(Value::Null),
         "true" => Ok(Value::Bool(true)),
         "false" => Ok(Value::Bool(false)),
-        _ if is_number(text) => Ok(Value::Number(text.to_owned())),
-        _ if DOUBTFUL.iter().any(|word| word.eq_ignore_ascii_case(text)) => Err("true or false"),
-        _ if text.eq_ignore_ascii_case("null") => Err("nothing"),
-        _ if is_almost_number(text) => Err("a number"),
+        _ if is_decimal(text) => Ok(Value::Number(text.to_owned())),
+        _ if !is_strict && has_exponent(text) => Ok(Value::Number(text.to_owned())),
+        _ if is_strict && BOOLEANS.iter().any(|word| word.eq_ignore_ascii_case(text)) => {
+            Err("true or false")
+        }
+        _ if is_strict && text.eq_ignore_ascii_case("null") => Err("nothing"),
+        _ if is_number_to_some(text) => Err("a number"),
         _ => Ok(Value::Text(text.to_owned())),
     }
 }
@@ -24,14 +28,21 @@ fn is_digits(text: &str) -> bool {
 }
 
 /// Digits without leading zeros, with an optional minus and decimals.
-fn is_number(text: &str) -> bool {
+fn is_decimal(text: &str) -> bool {
     let text = text.strip_prefix('-').unwrap_or(text);
     let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
     is_digits(whole) && is_digits(decimals) && (whole == "0" || !whole.starts_with('0'))
 }
 
-/// Whether another reader could see a number: `1_000`, `0x1f`, `007`, `1e3`, `+5`, `.5`, `12:30`.
-fn is_almost_number(text: &str) -> bool {
+/// A decimal number with an exponent, as in JSON.
+fn has_exponent(text: &str) -> bool {
+    text.split_once(['e', 'E']).is_some_and(|(digits, exponent)| {
+        is_decimal(digits) && is_digits(exponent.strip_prefix(['+', '-']).unwrap_or(exponent))
+    })
+}
+
+/// Whether some reader takes it for a number: `1_000`, `0x1f`, `007`, `1e3`, `+5`, `.5`, `12:30`.
+fn is_number_to_some(text: &str) -> bool {
     let text = text.strip_prefix(['+', '-']).unwrap_or(text).to_ascii_lowercase();
     if matches!(text.as_str(), ".inf" | ".nan") {
         return true;
@@ -52,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_text_is_what_every_reader_takes_it_for() {
+    fn a_scalar_has_the_type_that_every_reader_gives_it() {
         for (text, name) in [
             ("", "nothing"),
             ("~", "nothing"),
@@ -69,13 +80,14 @@ mod tests {
             ("y", "text"),
             ("a:b", "text"),
         ] {
-            assert_eq!(value(text).map(|value| value.named()), Ok(name), "{text:?}");
+            let value = resolve(text, Scalars::Unambiguous);
+            assert_eq!(value.map(|value| value.type_name()), Ok(name), "{text:?}");
         }
         for text in [
             "yes", "No", "ON", "off", "True", "FALSE", "Null", "007", "1_000", "0x1F", "0o7",
             "0b1", "1e3", "1.5E-3", "+5", ".5", "5.", ".inf", "-.INF", ".NaN", "12:30", "1:30:00",
         ] {
-            assert!(value(text).is_err(), "{text:?}");
+            assert!(resolve(text, Scalars::Unambiguous).is_err(), "{text:?}");
         }
     }
 }

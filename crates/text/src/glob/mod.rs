@@ -1,0 +1,400 @@
+//! The one glob dialect: policy rules, governance rules, outputs and scopes all use it.
+//!
+//! `*` matches any run of characters, `?` one character, `[a-z]` and `[!a-z]` one of a set, `{a,b}`
+//! either alternative; `\` takes the next character literally. In a path glob `*` and `?` stop at
+//! `/`, and `**` between slashes matches any number of folders: `a/**` matches `a` and everything
+//! below it, `**/b` matches `b` anywhere.
+//!
+//! Matching works on tokens rather than a regular expression, because policy also asks whether one
+//! glob covers another and whether a glob and a shell pattern can match the same path.
+
+mod parse;
+
+use std::ops::RangeInclusive;
+
+use thiserror::Error;
+
+pub use parse::tokenize;
+use parse::{expand_braces, expand_folders};
+
+use crate::printable;
+
+/// The longest pattern: that of the longest path.
+const PATTERN_BYTES_MAX: usize = 4096;
+/// The most patterns that one pattern with braces and `**` may expand to.
+const ALTERNATIVES_MAX: usize = 64;
+
+/// What a glob is matched with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GlobKind {
+    /// Any text: `*` matches across slashes.
+    Text,
+    /// A path: `*` stays between two slashes.
+    Path,
+}
+
+/// A pattern that cannot be used as a glob.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum GlobError {
+    /// It is empty.
+    #[error("a glob must not be empty")]
+    Empty,
+    /// It is too long.
+    #[error("a glob of {0} bytes is longer than {PATTERN_BYTES_MAX}")]
+    TooLong(usize),
+    /// It is malformed, or expands to too many patterns.
+    #[error("the glob `{0}` is malformed: {1}")]
+    Malformed(String, String),
+    /// It could match a path outside the workspace.
+    #[error("the pattern `{0}` does not stay inside the workspace")]
+    Outside(String),
+}
+
+/// One element of a pattern. `slash` says whether it matches `/` too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GlobToken {
+    /// This character.
+    Char(char),
+    /// Any one character.
+    Any {
+        /// Whether `/` is included.
+        slash: bool,
+    },
+    /// Any run of characters.
+    Star {
+        /// Whether `/` is included.
+        slash: bool,
+    },
+    /// One character of a set, or one outside it.
+    Set {
+        /// Whether the character must be outside the ranges.
+        negated: bool,
+        /// The set.
+        ranges: Vec<RangeInclusive<char>>,
+        /// Whether `/` can be included.
+        slash: bool,
+    },
+}
+
+impl GlobToken {
+    fn matches(&self, text: char) -> bool {
+        match self {
+            Self::Char(char) => *char == text,
+            Self::Any { slash } | Self::Star { slash } => *slash || text != '/',
+            Self::Set { negated, ranges, slash } => {
+                (*slash || text != '/')
+                    && ranges.iter().any(|range| range.contains(&text)) != *negated
+            }
+        }
+    }
+
+    /// Whether some character may match both; two sets are assumed to overlap.
+    fn may_overlap(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Char(char), other) | (other, Self::Char(char)) => other.matches(*char),
+            (Self::Any { .. } | Self::Star { .. } | Self::Set { .. }, _) => true,
+        }
+    }
+
+    const fn repeats(&self) -> bool {
+        matches!(self, Self::Star { .. })
+    }
+}
+
+/// A parsed pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Glob {
+    pattern: String,
+    alternatives: Vec<Vec<GlobToken>>,
+}
+
+impl Glob {
+    /// Parses a pattern.
+    ///
+    /// # Errors
+    /// [`GlobError`] when it is empty, too long or malformed.
+    pub fn new(pattern: &str, kind: GlobKind) -> Result<Self, GlobError> {
+        if pattern.is_empty() {
+            return Err(GlobError::Empty);
+        }
+        if pattern.len() > PATTERN_BYTES_MAX {
+            return Err(GlobError::TooLong(pattern.len()));
+        }
+        let malformed = |why| GlobError::Malformed(printable(pattern, 80), why);
+        let mut expanded = Vec::new();
+        expand_braces(&pattern.chars().collect::<Vec<_>>(), &mut expanded).map_err(malformed)?;
+        let mut alternatives = Vec::new();
+        for alternative in expanded {
+            let variants = match kind {
+                GlobKind::Text => vec![alternative],
+                GlobKind::Path => expand_folders(alternative).map_err(malformed)?,
+            };
+            for variant in variants {
+                alternatives.push(tokenize(&variant, kind).map_err(malformed)?);
+            }
+            if alternatives.len() > ALTERNATIVES_MAX {
+                return Err(malformed("it expands to too many patterns".to_owned()));
+            }
+        }
+        Ok(Self { pattern: pattern.to_owned(), alternatives })
+    }
+
+    /// Parses a pattern for the files of a workspace, which must be relative and portable: without
+    /// `..`, `~`, drive letters and backslashes.
+    ///
+    /// # Errors
+    /// [`GlobError::Outside`], and as [`Glob::new`].
+    pub fn in_workspace(pattern: &str) -> Result<Self, GlobError> {
+        let outside = pattern.starts_with('~')
+            || pattern.contains(['\\', ':', '\0', '\n'])
+            || pattern.split('/').any(|part| matches!(part, "" | "." | ".."));
+        if outside {
+            return Err(GlobError::Outside(printable(pattern, 80)));
+        }
+        Self::new(pattern, GlobKind::Path)
+    }
+
+    /// The pattern as it was written.
+    #[must_use]
+    pub fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    /// Whether the whole of `text` matches.
+    #[must_use]
+    pub fn matches(&self, text: &[char]) -> bool {
+        self.alternatives.iter().any(|tokens| match_tokens(tokens, text))
+    }
+
+    /// Whether the whole of `text` matches.
+    #[must_use]
+    pub fn matches_str(&self, text: &str) -> bool {
+        self.matches(&text.chars().collect::<Vec<_>>())
+    }
+
+    /// Whether some text may match both this glob and another pattern.
+    #[must_use]
+    pub fn intersects(&self, pattern: &[GlobToken]) -> bool {
+        self.alternatives.iter().any(|tokens| tokens_intersect(tokens, pattern))
+    }
+
+    /// Whether everything that matches `other` certainly matches this glob too.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        other.alternatives.iter().all(|inner| {
+            self.alternatives.iter().any(|outer| outer == inner || prefix_covers(outer, inner))
+        })
+    }
+}
+
+/// Whether `outer` is a literal followed by a star that matches everything, and `inner` starts with
+/// that literal; or `inner` is a literal that `outer` matches.
+fn prefix_covers(outer: &[GlobToken], inner: &[GlobToken]) -> bool {
+    let literal =
+        inner.iter().map(|token| if let GlobToken::Char(c) = token { Some(*c) } else { None });
+    if let Some(text) = literal.collect::<Option<Vec<char>>>() {
+        return match_tokens(outer, &text);
+    }
+    match outer.split_last() {
+        Some((GlobToken::Star { slash: true }, head)) => {
+            head.iter().all(|token| matches!(token, GlobToken::Char(_))) && inner.starts_with(head)
+        }
+        _ => false,
+    }
+}
+
+/// Backtracks to at most two positions: the last star that stops at slashes, and the last that does
+/// not.
+fn match_tokens(tokens: &[GlobToken], text: &[char]) -> bool {
+    let (mut at, mut here) = (0, 0);
+    let mut wide: Option<(usize, usize)> = None;
+    let mut narrow: Option<(usize, usize)> = None;
+    loop {
+        match (tokens.get(at), text.get(here)) {
+            (Some(GlobToken::Star { slash: true }), _) => {
+                wide = Some((at + 1, here));
+                narrow = None;
+                at += 1;
+                continue;
+            }
+            (Some(GlobToken::Star { slash: false }), _) => {
+                narrow = Some((at + 1, here));
+                at += 1;
+                continue;
+            }
+            (Some(token), Some(char)) if token.matches(*char) => {
+                at += 1;
+                here += 1;
+                continue;
+            }
+            (None, None) => return true,
+            (Some(_) | None, _) => {}
+        }
+        if let Some((to, from)) = narrow {
+            if text.get(from).is_some_and(|char| *char != '/') {
+                narrow = Some((to, from + 1));
+                (at, here) = (to, from + 1);
+                continue;
+            }
+            narrow = None;
+        }
+        match wide {
+            Some((to, from)) if from < text.len() => {
+                wide = Some((to, from + 1));
+                (at, here) = (to, from + 1);
+            }
+            Some(_) | None => return false,
+        }
+    }
+}
+
+/// Walks both patterns at once and returns whether both ends can be reached together.
+fn tokens_intersect(left: &[GlobToken], right: &[GlobToken]) -> bool {
+    // One row per position in `left`; a row holds which positions of `right` can be reached.
+    let mut row = vec![false; right.len() + 1];
+    if let Some(first) = row.first_mut() {
+        *first = true;
+    }
+    for at in 0..=left.len() {
+        let token = left.get(at);
+        let mut next = vec![false; right.len() + 1];
+        for here in 0..=right.len() {
+            if !row.get(here).copied().unwrap_or(false) {
+                continue;
+            }
+            let other = right.get(here);
+            if other.is_some_and(GlobToken::repeats) {
+                mark(&mut row, here + 1);
+            }
+            if token.is_some_and(GlobToken::repeats) {
+                mark(&mut next, here);
+            }
+            let (Some(token), Some(other)) = (token, other) else { continue };
+            if token.may_overlap(other) {
+                match (token.repeats(), other.repeats()) {
+                    (true, true) => {}
+                    (true, false) => mark(&mut row, here + 1),
+                    (false, true) => mark(&mut next, here),
+                    (false, false) => mark(&mut next, here + 1),
+                }
+            }
+        }
+        if at == left.len() {
+            return row.last().copied().unwrap_or(false);
+        }
+        row = next;
+    }
+    false
+}
+
+fn mark(row: &mut [bool], at: usize) {
+    if let Some(cell) = row.get_mut(at) {
+        *cell = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(kind: GlobKind, pattern: &str, text: &str) -> bool {
+        Glob::new(pattern, kind).unwrap().matches(&text.chars().collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn text_globs() {
+        for (pattern, text, expected) in [
+            ("git push -f*", "git push -fu origin", true),
+            ("git push -f*", "git push origin -f", false),
+            ("git push * -f*", "git push origin main -f", true),
+            ("*", "", true),
+            ("*/*", "shell/run", true),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("[!a-c]x", "dx", true),
+            ("[!a-c]x", "bx", false),
+            ("{ls,cat} *", "cat x", true),
+            ("{ls,cat} *", "rm x", false),
+            ("{a,b{c,d}}e", "bde", true),
+            ("a\\*", "a*", true),
+            ("a\\*", "ab", false),
+            ("*a*a*b", "aaaaaaaaab", true),
+            ("*a*a*b", "aaaaaaaaac", false),
+        ] {
+            assert_eq!(matches(GlobKind::Text, pattern, text), expected, "{pattern} on {text}");
+        }
+    }
+
+    #[test]
+    fn path_globs() {
+        for (pattern, text, expected) in [
+            (".git/hooks/**", ".git/hooks", true),
+            (".git/hooks/**", ".git/hooks/a/b", true),
+            (".git/hooks/**", ".git/hooksx", false),
+            ("**/.env*", ".env", true),
+            ("**/.env*", "a/b/.env.local", true),
+            ("**/.env*", "a/b.env", false),
+            ("**/.env*", ".env/deep", false),
+            ("*", "a/b", false),
+            ("**", "a/b", true),
+            ("a/**/b", "a/b", true),
+            ("a/**/b", "a/x/y/b", true),
+            ("a/**/b", "a/x/y/bc", false),
+            ("**/a*c/d", "x/abbc/abc/d", true),
+            ("**/a*c/d", "x/ab/c/d", false),
+        ] {
+            assert_eq!(matches(GlobKind::Path, pattern, text), expected, "{pattern} on {text}");
+        }
+    }
+
+    #[test]
+    fn malformed_globs_are_refused() {
+        for (kind, text) in [
+            (GlobKind::Text, ""),
+            (GlobKind::Text, "[a"),
+            (GlobKind::Text, "{a"),
+            (GlobKind::Text, "a}"),
+            (GlobKind::Text, "a\\"),
+            (GlobKind::Path, "/etc"),
+            (GlobKind::Path, "../x"),
+            (GlobKind::Path, "a**/b"),
+            (GlobKind::Path, "a//b"),
+        ] {
+            assert!(Glob::new(text, kind).is_err(), "{text}");
+        }
+        assert!(Glob::new(&"a".repeat(PATTERN_BYTES_MAX + 1), GlobKind::Text).is_err());
+        assert!(Glob::new(&"{a,b}".repeat(7), GlobKind::Text).is_err());
+    }
+
+    #[test]
+    fn patterns_intersect_when_some_text_matches_both() {
+        for (pattern, word, expected) in [
+            ("**/.env*", ".e*", true),
+            ("**/.env*", "*/.en?", true),
+            ("**/*.pem", "*.rs", false),
+            ("**/*.pem", "*", true),
+            ("**/*.pem", "*.p[a-e]m", true),
+            (".windlass/**", ".w*/x", true),
+            (".windlass/**", "src/*", false),
+        ] {
+            let glob = Glob::new(pattern, GlobKind::Path).unwrap();
+            let word = tokenize(&word.chars().collect::<Vec<_>>(), GlobKind::Path).unwrap();
+            assert_eq!(glob.intersects(&word), expected, "{pattern} with {word:?}");
+        }
+    }
+
+    #[test]
+    fn covering_is_only_claimed_when_certain() {
+        for (outer, inner, expected) in [
+            ("git *", "git push *", true),
+            ("git push *", "git *", false),
+            ("*", "anything", true),
+            ("{ls,cat}", "ls", true),
+            ("ls", "{ls,cat}", false),
+            ("a?", "a[bc]", false),
+        ] {
+            let glob = |text| Glob::new(text, GlobKind::Text).unwrap();
+            assert_eq!(glob(outer).covers(&glob(inner)), expected, "{outer} over {inner}");
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What the readers of user-written files share: positions and errors in a file, a strict YAML
+//! reader, the one glob dialect, suggestions for misspelt words, and text that is safe to print.
+//!
+//! Takes bytes and never reads a file.
+
+mod decode;
+mod display;
+mod glob;
+mod position;
+mod source;
+pub mod yaml;
+
+pub use decode::{DecodeError, DecodeProblem, decode};
+pub use display::{is_control, nearest, printable};
+pub use glob::{Glob, GlobError, GlobKind, GlobToken, tokenize};
+pub use position::{Location, Position};
+pub use source::{FileError, SourceFile};
