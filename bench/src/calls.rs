@@ -11,7 +11,7 @@ use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::{Digest, RiskLevel};
 use windlass_policy::{OnUncertain, Verdict};
 use windlass_runtime::{
-    CallRequest, Gateway, Preparation, Reads, Refusal, Ruling, Settings, Supervisor, System,
+    CallRequest, Gateway, Preparation, Reads, Refusal, Ruling, Settings, Supervisor, SystemClock,
 };
 use windlass_store_sqlite::SqliteStore;
 
@@ -84,7 +84,7 @@ fn gateway_over(
         Arc::new(store),
         Arc::new(AllowAll),
         Arc::new(Nothing),
-        Arc::new(System),
+        Arc::new(SystemClock),
         Settings { reads, ..Settings::default() },
     ))
 }

@@ -7,25 +7,33 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use serde_json::json;
+use windlass_connect::Confinement;
 use windlass_engine::{
-    Assignment, Engine, EngineError, GatewayProvider, NewRun, Outcome, Parts, PhaseExecutor,
-    PhaseRecorder, Prepared, Projector, Repository, Settings, Stop,
+    Assignment, Completion, Engine, EngineError, GatewayProvider, HoldPackets, NewRun, Parts,
+    PhaseExecutor, PhaseRecorder, Prepared, Queue, Repository, Settings, Stop, WorkResult,
 };
+use windlass_journal::{JournalError, RunFilter, Runs};
 use windlass_kernel::run::plan::{
     Budget, Concurrency, Doer, Governance, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
 };
-use windlass_kernel::run::{Base, Change, Commit, Done, Event, Run, Usage};
+use windlass_kernel::run::{Base, Change, Commit, Done, Run, Usage};
 use windlass_kernel::{Digest, RiskLevel, Timestamp};
+use windlass_policy::{Judgement, Question};
 use windlass_runtime::{Gateway, SystemClock};
 use windlass_store::{After, Append, Claim, KeyAction, NewEntry, Store};
 use windlass_store_sqlite::SqliteStore;
+use windlass_views::RunSummary;
 
 /// Phases that do nothing, without a repository or files, so that only the engine is measured.
 struct Nothing;
 
 impl PhaseExecutor for Nothing {
-    fn perform(&self, _: &Assignment, _: &PhaseRecorder<'_>) -> Result<Outcome, EngineError> {
-        Ok(Outcome::Done(Box::new(Done {
+    fn perform(
+        &self,
+        _: &Assignment,
+        _: &PhaseRecorder<'_>,
+    ) -> Result<WorkResult<Completion>, EngineError> {
+        Ok(WorkResult::Finished(Completion::Done(Box::new(Done {
             answer: json!({ "summary": "done" }),
             calls: Vec::new(),
             change: None,
@@ -36,17 +44,17 @@ impl PhaseExecutor for Nothing {
             outputs: BTreeMap::new(),
             summary: "done".to_owned(),
             usage: Usage::default(),
-        })))
+        }))))
     }
 }
 
-impl Projector for Nothing {
-    fn show(&self, _: &Run, _: &[Event]) -> Result<(), EngineError> {
+impl HoldPackets for Nothing {
+    fn check(&self, _: &Run) -> Result<(), EngineError> {
         Ok(())
     }
 
-    fn check_hold(&self, _: &Run) -> Result<(), EngineError> {
-        Ok(())
+    fn remove(&self, _: &Run, _: bool) -> Result<Vec<String>, EngineError> {
+        Ok(Vec::new())
     }
 }
 
@@ -96,10 +104,18 @@ impl Repository for Nothing {
 
 impl GatewayProvider for Nothing {
     fn gateway(&self, _: &Path) -> Result<Arc<Gateway>, EngineError> {
-        Err(EngineError::NotFound { name: "a gateway".to_owned() })
+        Err(JournalError::NoSuchRun { name: "a gateway".to_owned() }.into())
     }
 
     fn class_of(&self, _: &str, _: &str) -> Option<RiskLevel> {
+        None
+    }
+
+    fn confinement(&self, _: &Path) -> Option<Confinement> {
+        None
+    }
+
+    fn judgement(&self, _: &Path, _: &Question) -> Option<Judgement> {
         None
     }
 
@@ -113,10 +129,11 @@ fn engine(folder: &Path, store: Arc<dyn Store>) -> Engine {
     Engine::new(
         Parts {
             store,
-            source: Arc::new(SystemClock),
+            clock: Arc::new(SystemClock),
             executor: Arc::clone(&nothing) as Arc<dyn PhaseExecutor>,
-            projector: Arc::clone(&nothing) as Arc<dyn Projector>,
-            place: Arc::clone(&nothing) as Arc<dyn Repository>,
+            observers: Vec::new(),
+            packets: Arc::clone(&nothing) as Arc<dyn HoldPackets>,
+            repository: Arc::clone(&nothing) as Arc<dyn Repository>,
             gateways: nothing,
             stop: Stop::new(folder.join("stop")),
         },
@@ -185,7 +202,7 @@ pub fn phases(folder: &Path, phases: usize) -> Result<Phases> {
     if run.ended.as_ref().is_none_or(|ended| ended.outcome != RunOutcome::Pass) {
         return Err(anyhow!("the run did not pass: {:?}", run.ended));
     }
-    let list = list(&windlass_engine::Runs::new(Arc::clone(&store)), 1)?;
+    let list = list(&Runs::new(Arc::clone(&store)), 1)?;
     let mut records = Vec::new();
     loop {
         let after = u64::try_from(records.len())?;
@@ -222,11 +239,12 @@ pub fn phases(folder: &Path, phases: usize) -> Result<Phases> {
 }
 
 /// Lists `count` runs as `status` does; returns the time in milliseconds.
-fn list(runs: &windlass_engine::Runs, count: usize) -> Result<f64> {
+fn list(runs: &Runs, count: usize) -> Result<f64> {
     let started = Instant::now();
-    let filter = windlass_engine::RunFilter { open_only: false, state: None, limit: count };
+    let filter = RunFilter { open_only: false, state: None, limit: count };
     let found = runs.list(&filter)?;
-    let shown: Result<Vec<_>, EngineError> = found.iter().map(|one| runs.glance(one)).collect();
+    let shown: Result<Vec<_>, JournalError> =
+        found.iter().map(|one| RunSummary::read(runs.store(), &one.trace.head)).collect();
     if shown?.len() != count {
         return Err(anyhow!("runs are missing from the list"));
     }
@@ -256,7 +274,7 @@ pub fn holds(folder: &Path, runs: usize) -> Result<Holds> {
     let before = crate::process::resident_kib()?;
     let list = list(&engine.runs(), 20.min(runs))?;
     let started = Instant::now();
-    let shown = engine.runs().waiting(20)?;
+    let shown = Queue::read(&engine.runs(), 20)?;
     if shown.waiting.len() != 20.min(runs) || shown.count != runs {
         return Err(anyhow!("runs are missing from the queue"));
     }

@@ -10,10 +10,14 @@ use std::path::PathBuf;
 pub mod gateway;
 #[cfg(feature = "mcp-server")]
 pub mod mcp_server;
+#[cfg(feature = "gateway")]
+mod run_writer;
 pub mod soak;
 #[cfg(feature = "tamper")]
 mod tamper;
 
+#[cfg(feature = "gateway")]
+pub use run_writer::RunWriter;
 #[cfg(feature = "tamper")]
 pub use tamper::tamper;
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use windlass_engine::Book;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Next, RunName, Started};
 use windlass_kernel::{Digest, TraceId};
@@ -11,6 +10,7 @@ use windlass_loops::{KnownNames, LoopFile};
 use windlass_runtime::{Clock, SystemClock};
 use windlass_store::Store;
 use windlass_store_sqlite::SqliteStore;
+use windlass_testkit::RunWriter;
 
 use crate::harness::Place;
 
@@ -59,11 +59,12 @@ fn seed(place: &Place, runs: usize) {
                         task: json!({ "task": "wait" }),
                         worktree: None,
                     };
-                    let mut book = Book::begin(&store, &source, trace_id, started).unwrap();
-                    while let Next::Record(event) = book.run().next() {
-                        book.append(vec![*event]).unwrap();
+                    let mut writer =
+                        RunWriter::begin(&store, &clock, trace_id, started, Vec::new()).unwrap();
+                    while let Next::Record(event) = writer.run().next() {
+                        writer.append([*event]).unwrap();
                     }
-                    assert!(book.run().hold.is_some());
+                    assert!(writer.run().hold.is_some());
                 }
             });
         }

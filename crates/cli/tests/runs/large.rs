@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use windlass_engine::Book;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Event, Next, RunName, Started};
 use windlass_kernel::{Digest, TraceId};
@@ -12,6 +11,7 @@ use windlass_loops::{KnownNames, LoopFile};
 use windlass_runtime::{Clock, SystemClock};
 use windlass_store::Store;
 use windlass_store_sqlite::{Settings, SqliteStore};
+use windlass_testkit::RunWriter;
 
 use crate::world::Repo;
 
@@ -72,7 +72,7 @@ phases: [{ id: ask, doer: { person: \"May it?\" } }]
 
 /// Records a run up to its hold, as the engine would.
 fn hold(store: &Arc<dyn Store>, clock: &Arc<dyn Clock>, file: &LoopFile) {
-    let trace_id = TraceId(source.new_id());
+    let trace_id = TraceId(clock.new_id());
     let started = Started {
         base: None,
         by: "a test".to_owned(),
@@ -85,10 +85,10 @@ fn hold(store: &Arc<dyn Store>, clock: &Arc<dyn Clock>, file: &LoopFile) {
         task: json!({ "task": "one" }),
         worktree: None,
     };
-    let mut book = Book::begin(store, source, trace_id, started).unwrap();
-    while let Next::Record(event) = book.run().next() {
+    let mut writer = RunWriter::begin(store, clock, trace_id, started, Vec::new()).unwrap();
+    while let Next::Record(event) = writer.run().next() {
         let held = matches!(*event, Event::Held(_));
-        book.append(vec![*event]).unwrap();
+        writer.append([*event]).unwrap();
         if held {
             return;
         }
@@ -109,7 +109,7 @@ fn ten_thousand_runs_on_hold_are_listed() {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         std::thread::scope(|scope| {
             for _ in 0..20 {
-                scope.spawn(|| (0..RUNS / 20).for_each(|_| hold(&store, &source, &file)));
+                scope.spawn(|| (0..RUNS / 20).for_each(|_| hold(&store, &clock, &file)));
             }
         });
     }

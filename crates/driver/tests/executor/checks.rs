@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use windlass_engine::executors::driver::{Confinement, InMemory};
+use windlass_driver::executor::{Confinement, InMemory};
 use windlass_kernel::TraceId;
 use windlass_kernel::run::Event;
 

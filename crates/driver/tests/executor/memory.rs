@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass_driver::{DriverConfig, Memory, Outcome, SaveRequest};
-use windlass_engine::Book;
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::run::{Decision, Event, Note, Run, Started};
 use windlass_kernel::{Digest, TraceId};
 use windlass_runtime::Clock;
 use windlass_store::Store;
+use windlass_testkit::RunWriter;
 
 use crate::faults::Fault;
 use crate::world::{World, answer, but, config_files, detail, one, outcome};
@@ -118,31 +118,32 @@ fn a_version_survives_a_death_between_entry_and_file() {
 fn saved_elsewhere(world: &World, like: &Started) {
     let process = world.process(Fault::None);
     let store = Arc::clone(&process.store) as Arc<dyn Store>;
-    let source = Arc::clone(&world.clock) as Arc<dyn Clock>;
+    let clock = Arc::clone(&world.clock) as Arc<dyn Clock>;
     let mut memory = Memory::default();
     let request = SaveRequest {
         restored: Digest::GENESIS,
         intent: "domain".parse().unwrap(),
         task_id: "elsewhere".to_owned(),
-        ts: source.now(),
+        ts: clock.now(),
         verification: Outcome::Pass,
         entries: [("a".to_owned(), json!("theirs"))].into(),
     };
     let config = DriverConfig::load(&config_files()).unwrap();
     let version = memory.save(&config, request).unwrap().clone();
-    let trace_id = TraceId(source.new_id());
-    let mut book = Book::begin(&store, &source, trace_id, like.clone()).unwrap();
+    let trace_id = TraceId(clock.new_id());
+    let mut writer = RunWriter::begin(&store, &clock, trace_id, like.clone(), Vec::new()).unwrap();
     let body = json!({ "kind": "saved", "project": "demo", "version": version });
-    book.append(vec![
-        Event::Begun {},
-        Event::Noted { what: Note::Memory, body },
-        Event::Ended {
-            outcome: RunOutcome::Blocked,
-            reason: "HALT".to_owned(),
-            detail: String::new(),
-        },
-    ])
-    .unwrap();
+    writer
+        .append([
+            Event::Begun {},
+            Event::Noted { what: Note::Memory, body },
+            Event::Ended {
+                outcome: RunOutcome::Blocked,
+                reason: "HALT".to_owned(),
+                detail: String::new(),
+            },
+        ])
+        .unwrap();
 }
 
 #[test]

@@ -2,63 +2,41 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use windlass_connect::{Connect, Connectors};
+use windlass_connect::{Confinement as Sandbox, Connect, Connectors};
 use windlass_driver::DriverConfig;
-use windlass_engine::executors::driver::{
-    Confinement, DRIVER_BUILTINS, Driver, DriverSettings, InMemory,
-};
+use windlass_driver::executor::{Confinement, DRIVER_BUILTINS, Driver, DriverSettings, InMemory};
 use windlass_engine::executors::{ANSWERS_OPTION, Agent, Executors, RunnerChoice};
 use windlass_engine::{
-    Engine, EngineError, GatewayProvider, GitRepository, NewRun, Parts, Projector, Repository,
+    Engine, EngineError, GatewayProvider, GitRepository, HoldPackets, NewRun, Parts, Repository,
     Settings, Stop,
 };
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Event, Note, Run, RunEvent};
-use windlass_kernel::{Digest, HolderId, RiskLevel, Timestamp, TraceId, Uuid7};
+use windlass_kernel::{Digest, HolderId, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
 use windlass_runtime::{Clock, FileWorkspace, Gateway, PolicySupervisor, Settings as Speed};
 use windlass_store::{MemoryStore, Shared, Store};
+use windlass_testkit::gateway::TestClock;
 
 use crate::faults::{Fault, Faulty};
 
 const LOOP: &[u8] = include_bytes!("../../../../loops/driver.md");
 const EXECUTOR: &[u8] = include_bytes!("../../../../loops/agents/executor.md");
 
-/// A clock that steps, and ids that count.
-#[derive(Default)]
-pub struct Clock(AtomicU64);
+/// No files show holds.
+struct NoPackets;
 
-impl Clock {
-    fn step(&self) -> u64 {
-        1_767_225_600_000 + self.0.fetch_add(1, Ordering::SeqCst)
-    }
-}
-
-impl Clock for Clock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_unix_ms(i64::try_from(self.step()).unwrap()).unwrap()
-    }
-    fn new_id(&self) -> Uuid7 {
-        let step = self.step();
-        let [a, b, c, d, e, f, g, h] = step.to_be_bytes();
-        Uuid7::from_parts(step, [0, 0, a, b, c, d, e, f, g, h])
-    }
-}
-
-struct Silent;
-
-impl Projector for Silent {
-    fn show(&self, _: &Run, _: &[Event]) -> Result<(), EngineError> {
+impl HoldPackets for NoPackets {
+    fn check(&self, _: &Run) -> Result<(), EngineError> {
         Ok(())
     }
-    fn check_hold(&self, _: &Run) -> Result<(), EngineError> {
-        Ok(())
+    fn remove(&self, _: &Run, _: bool) -> Result<Vec<String>, EngineError> {
+        Ok(Vec::new())
     }
 }
 
@@ -74,6 +52,9 @@ impl GatewayProvider for Tools {
     fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {
         self.set.registry().find(server, tool).map(|(_, tool)| tool.class)
     }
+    fn confinement(&self, _: &Path) -> Option<Sandbox> {
+        None
+    }
     fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement> {
         Some(self.set.judge(question, &FileWorkspace::new(workspace).unwrap()))
     }
@@ -86,12 +67,11 @@ impl GatewayProvider for Tools {
 pub struct World {
     pub folder: TempDir,
     pub shared: Shared,
-    pub clock: Arc<Clock>,
+    pub clock: Arc<TestClock>,
     pub files: BTreeMap<String, Vec<u8>>,
     pub available: Option<BTreeSet<String>>,
     pub confinement: Mutex<Option<Arc<dyn Confinement>>>,
     pub plan: Plan,
-    holders: AtomicU64,
     locks: PathBuf,
 }
 
@@ -142,7 +122,6 @@ impl World {
             available: None,
             confinement: Mutex::default(),
             plan,
-            holders: AtomicU64::new(1),
             locks,
         }
     }
@@ -181,13 +160,11 @@ impl World {
 
     /// A process that has its locks elsewhere, so that it does not see others'.
     pub fn process_locked(&self, fault: Fault, locks: &Path) -> Process {
-        let number = self.holders.fetch_add(1, Ordering::SeqCst);
-        let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
-        let me = HolderId(Uuid7::from_parts(1, [0, 0, a, b, c, d, e, f, g, h]));
+        let me = HolderId(self.clock.new_id());
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::open(&self.shared, me));
         let store = Arc::new(Faulty::new(memory, fault));
         let dynamic = Arc::clone(&store) as Arc<dyn Store>;
-        let source = Arc::clone(&self.clock) as Arc<dyn Clock>;
+        let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let connect: Arc<dyn Connect> = Arc::new(Connectors::new());
         let root = self.root().canonicalize().unwrap();
         let set = policy();
@@ -198,7 +175,7 @@ impl World {
             Arc::clone(&dynamic),
             Arc::new(supervisor),
             Arc::clone(&connect),
-            Arc::clone(&source),
+            Arc::clone(&clock),
             Speed::default(),
         ));
         let config = DriverConfig::load(&self.files).unwrap();
@@ -225,12 +202,12 @@ impl World {
             digest: file.digest,
         };
         let gateways: Arc<dyn GatewayProvider> = Arc::new(Tools { set, gateway });
-        let place: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
-        let hands = Executors::new(
+        let repository: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
+        let executor = Executors::new(
             Arc::clone(&gateways),
-            Arc::clone(&place),
+            Arc::clone(&repository),
             connect,
-            Arc::clone(&source),
+            Arc::clone(&clock),
             self.stop(),
             BTreeMap::from([(file.name, agent)]),
             RunnerChoice::default(),
@@ -239,10 +216,11 @@ impl World {
         .with_guard(Arc::clone(&driver) as _);
         let parts = Parts {
             store: dynamic,
-            source,
+            clock,
             executor: Arc::new(executor),
-            projector: Arc::new(Silent),
-            place,
+            observers: Vec::new(),
+            packets: Arc::new(NoPackets),
+            repository,
             gateways,
             stop: self.stop(),
         };
@@ -252,7 +230,7 @@ impl World {
             by: "ada".to_owned(),
             locks: locks.to_owned(),
         };
-        Process { engine: Engine::new(parts, settings).with_escort(driver), store }
+        Process { engine: Engine::new(parts, settings).with_expander(driver), store }
     }
 
     /// Runs a task in a process of its own.
@@ -286,7 +264,7 @@ impl World {
     /// The newest run.
     pub fn last(&self) -> Run {
         let process = self.process(Fault::None);
-        let filter = windlass_engine::RunFilter { open_only: false, state: None, limit: 1 };
+        let filter = windlass_journal::RunFilter { open_only: false, state: None, limit: 1 };
         let found = process.engine.list(&filter).unwrap();
         process.engine.read(found[0].trace.head.trace_id).unwrap()
     }

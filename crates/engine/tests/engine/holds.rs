@@ -1,14 +1,16 @@
 //! People's answers.
 
 use serde_json::json;
-use windlass_engine::{Engine, EngineError, RunFilter};
+use windlass_engine::{Engine, EngineError, Queue};
+use windlass_journal::RunFilter;
 use windlass_kernel::run::plan::{Effect, HoldRule, Plan};
 use windlass_kernel::run::{Decision, Resolution, Run};
 use windlass_kernel::{Code, Digest, State};
+use windlass_views::RunSummary;
 
 use crate::phase_executor::Act;
 use crate::plans::{builtin, gate, person, phase, plan, redo, spine};
-use crate::world::{World, assert_at_a_glance, end, new_run, trace};
+use crate::world::{World, assert_summary, end, new_run, trace};
 
 /// Approves what a run waits for.
 pub fn approve(engine: &Engine, run: &Run, by: &str) -> Resolution {
@@ -201,13 +203,13 @@ fn the_queue_shows_what_waits_oldest_first() {
     plan.phases[0].needs.clear();
     let engine = world.engine(&[]);
     let runs: Vec<Run> = (0..3).map(|_| engine.start(new_run(plan.clone())).unwrap()).collect();
-    let windlass_engine::Queue { waiting, count, .. } = engine.runs().waiting(2).unwrap();
+    let Queue { waiting, count, .. } = Queue::read(&engine.runs(), 2).unwrap();
     assert_eq!(count, 3);
     let ids: Vec<_> = waiting.iter().map(|one| one.trace_id).collect();
     assert_eq!(ids, [trace(&runs[0]), trace(&runs[1])]);
     approve(&engine, &runs[0], "ann");
     engine.resume(trace(&runs[0])).unwrap();
-    assert_eq!(engine.runs().waiting(10).unwrap().count, 2);
+    assert_eq!(Queue::read(&engine.runs(), 10).unwrap().count, 2);
     for run in &runs {
         let name = &run.started.as_ref().unwrap().run_id;
         assert_eq!(engine.find(name).unwrap(), trace(run));
@@ -225,13 +227,13 @@ fn a_list_does_not_believe_an_end_that_was_put_in_the_place_of_another() {
     let (engine, run) = on_hold(&world, HoldRule { approvals: 1, expires_ms: None });
     let runs = engine.runs();
     let all = RunFilter { open_only: false, state: None, limit: 1 };
-    let found = runs.list(&all).unwrap();
-    assert_at_a_glance(&runs.glance(&found[0]).unwrap(), &run);
+    let head = &runs.list(&all).unwrap()[0].trace.head;
+    assert_summary(&RunSummary::read(runs.store(), head).unwrap(), &run);
     world.shared().tamper(|tables| {
         let last = tables.entries.get_mut(&trace(&run)).unwrap().last_mut().unwrap();
         last.entry.ts = run.started_at.unwrap();
         last.entry.entry_digest = last.entry.compute_digest(&mut Vec::new());
     });
-    let error = runs.glance(&found[0]).unwrap_err();
+    let error = RunSummary::read(runs.store(), head).unwrap_err();
     assert!(error.is_damage(), "{error}");
 }

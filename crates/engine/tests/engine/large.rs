@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use windlass_engine::{Assignment, EngineError, Outcome, PhaseExecutor, PhaseRecorder, RunFilter};
+use windlass_engine::{
+    Assignment, Completion, EngineError, PhaseExecutor, PhaseRecorder, Queue, WorkResult,
+};
+use windlass_journal::RunFilter;
 use windlass_kernel::run::InvocationResult;
 use windlass_kernel::run::plan::{Concurrency, Plan};
 
@@ -12,7 +15,7 @@ use crate::phase_executor::done;
 use crate::plans::{builtin, person, phase, plan};
 use crate::world::{World, end, new_run};
 
-/// PhaseExecutor that do nothing, with or without an invocation on record.
+/// An executor that does nothing, with or without an invocation on record.
 struct Idle {
     invoke: bool,
 }
@@ -21,14 +24,14 @@ impl PhaseExecutor for Idle {
     fn perform(
         &self,
         assignment: &Assignment,
-        desk: &PhaseRecorder<'_>,
-    ) -> Result<Outcome, EngineError> {
+        recorder: &PhaseRecorder<'_>,
+    ) -> Result<WorkResult<Completion>, EngineError> {
         if self.invoke {
-            let number = desk.invocation_started(assignment, "someone", "idle", None)?;
+            let number = recorder.invocation_started(assignment, "someone", "idle", None)?;
             let usage = windlass_kernel::run::Usage::default();
-            desk.invocation_ended(number, InvocationResult::Success, usage, 0, "");
+            recorder.invocation_ended(number, InvocationResult::Success, usage, 0, "");
         }
-        Ok(Outcome::Done(Box::new(done(json!({}), None))))
+        Ok(WorkResult::Finished(Completion::Done(Box::new(done(json!({}), None)))))
     }
 }
 
@@ -46,8 +49,8 @@ fn a_run_of_ten_thousand_phases_passes() {
     for (count, invoke) in [(1000, false), (1000, true), (10_000, false)] {
         let world = World::new();
         let process = world.process(&Life::until(None));
-        let place = Arc::clone(&world.place) as Arc<_>;
-        let engine = world.engine_of(&process, Arc::new(Idle { invoke }), place);
+        let repository = Arc::clone(&world.repository) as Arc<_>;
+        let engine = world.engine_of(&process, Arc::new(Idle { invoke }), repository);
         let run = engine.start(new_run(line(count))).unwrap();
         assert_eq!(end(&run), ("PASS", "pass"));
         engine.read(run.head.trace_id).unwrap();
@@ -66,6 +69,6 @@ fn the_queue_of_many_runs_is_listed() {
     }
     let filter = RunFilter { open_only: true, state: None, limit: usize::MAX };
     assert_eq!(engine.list(&filter).unwrap().len(), count);
-    let queue = engine.runs().waiting(100).unwrap();
+    let queue = Queue::read(&engine.runs(), 100).unwrap();
     assert_eq!((queue.waiting.len(), queue.count), (100, count));
 }

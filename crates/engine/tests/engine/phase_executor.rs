@@ -1,11 +1,11 @@
-//! PhaseExecutor that do what they are told, count what they do, and look into the journal while they do it.
+//! An executor that does what it is told, counts what it does, and looks into the journal while it does it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use windlass_engine::{
-    Assignment, EngineError, Outcome, PhaseExecutor, PhaseRecorder, Subject, Verdict,
+    Assignment, Completion, EngineError, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };
 use windlass_kernel::Digest;
 use windlass_kernel::run::plan::Doer;
@@ -44,7 +44,7 @@ pub struct Deed {
     pub repeatable: bool,
 }
 
-/// What the hands did, and what they saw that must not be.
+/// What the executor did, and what it saw that must not be.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     /// All that was done, in order.
@@ -53,8 +53,8 @@ pub struct Log {
     pub faults: Vec<String>,
 }
 
-/// The hands of one process.
-pub struct FakeHands {
+/// The executor of one process.
+pub struct FakeExecutor {
     pub world: World,
     pub life: Arc<Life>,
     pub oracle: Arc<Oracle>,
@@ -118,7 +118,7 @@ pub fn done(answer: Value, failure: Option<Failure>) -> Done {
     }
 }
 
-impl FakeHands {
+impl FakeExecutor {
     /// Looks into the durable journal at the moment of the effect.
     fn look(&self, piece: &Piece, invoked: bool) -> Option<String> {
         let events = self.world.later_events();
@@ -152,18 +152,18 @@ impl FakeHands {
 }
 
 fn dead() -> EngineError {
-    EngineError::Store(windlass_store::StoreError::Unavailable {
+    EngineError::from(windlass_store::StoreError::Unavailable {
         operation: "live",
         source: "the process is dead".into(),
     })
 }
 
-impl PhaseExecutor for FakeHands {
+impl PhaseExecutor for FakeExecutor {
     fn perform(
         &self,
         assignment: &Assignment,
-        desk: &PhaseRecorder<'_>,
-    ) -> Result<Outcome, EngineError> {
+        recorder: &PhaseRecorder<'_>,
+    ) -> Result<WorkResult<Completion>, EngineError> {
         let piece = piece(assignment);
         let doer = match &assignment.subject {
             Subject::Work => &assignment.phase.doer,
@@ -175,7 +175,7 @@ impl PhaseExecutor for FakeHands {
             Doer::Command { repeatable, .. } => (true, *repeatable),
         };
         let invocation = match invoked {
-            true => Some(desk.invocation_started(assignment, "someone", "fake", None)?),
+            true => Some(recorder.invocation_started(assignment, "someone", "fake", None)?),
             false => None,
         };
         (self.during)(&piece);
@@ -193,20 +193,20 @@ impl PhaseExecutor for FakeHands {
         let act = (self.oracle)(&piece);
         if matches!(act, Act::Panic) {
             // Unlike a panic this says nothing on its way.
-            std::panic::resume_unwind(Box::new("the hands were told to panic"));
+            std::panic::resume_unwind(Box::new("the executor was told to panic"));
         }
         if let Some(invocation) = invocation {
             let result = InvocationResult::Success;
-            desk.invocation_ended(invocation, result, Usage::default(), 5, "");
+            recorder.invocation_ended(invocation, result, Usage::default(), 5, "");
         }
-        Ok(match act {
-            Act::Answer(answer) => Outcome::Done(Box::new(done(answer, None))),
+        Ok(WorkResult::Finished(match act {
+            Act::Answer(answer) => Completion::Done(Box::new(done(answer, None))),
             Act::Fail(class) => {
                 let failure =
                     Failure { class: class.to_owned(), reason: "it went wrong".to_owned() };
-                Outcome::Done(Box::new(done(json!({}), Some(failure))))
+                Completion::Done(Box::new(done(json!({}), Some(failure))))
             }
-            Act::Say(verdict) => Outcome::Judged(Verdict {
+            Act::Say(verdict) => Completion::Judged(Verdict {
                 conditions: Vec::new(),
                 verdict: verdict.to_owned(),
                 reason: "so it is".to_owned(),
@@ -215,7 +215,7 @@ impl PhaseExecutor for FakeHands {
                 duration_ms: 1,
             }),
             Act::Panic | Act::Halt => return Err(dead()),
-        })
+        }))
     }
 }
 

@@ -20,9 +20,9 @@ fn each_check_refuses_and_changes_nothing_and_they_come_in_order() {
     };
     // The repository comes before the packet, the packet before the policy and the answer.
     world.shown.bad_packet.store(true, Ordering::SeqCst);
-    world.place.dirty.store(true, Ordering::SeqCst);
+    world.repository.dirty.store(true, Ordering::SeqCst);
     refused(Code::RepoDirty);
-    world.place.dirty.store(false, Ordering::SeqCst);
+    world.repository.dirty.store(false, Ordering::SeqCst);
     refused(Code::StateChecksumMismatch);
     world.shown.bad_packet.store(false, Ordering::SeqCst);
     refused(Code::RunOnHold);
@@ -38,9 +38,9 @@ fn the_repository_and_the_packet_come_before_a_changed_policy() {
     let changed = World { policy: Digest::of(b"another policy"), ..world.clone() };
     let engine = changed.engine(&[]);
     let before = world.only_events();
-    world.place.dirty.store(true, Ordering::SeqCst);
+    world.repository.dirty.store(true, Ordering::SeqCst);
     assert_eq!(engine.resume(trace(&run)).unwrap_err().code(), Code::RepoDirty);
-    world.place.dirty.store(false, Ordering::SeqCst);
+    world.repository.dirty.store(false, Ordering::SeqCst);
     world.shown.bad_packet.store(true, Ordering::SeqCst);
     assert_eq!(engine.resume(trace(&run)).unwrap_err().code(), Code::StateChecksumMismatch);
     world.shown.bad_packet.store(false, Ordering::SeqCst);

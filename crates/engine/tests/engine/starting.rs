@@ -31,7 +31,7 @@ fn files(folder: &Path) -> Vec<String> {
 #[test]
 fn a_dirty_repository_records_nothing_and_writes_nothing() {
     let world = World::new();
-    world.place.dirty.store(true, Ordering::SeqCst);
+    world.repository.dirty.store(true, Ordering::SeqCst);
     let error = world.engine(&[]).start(new_run(spine())).unwrap_err();
     assert_eq!(error.code(), Code::RepoDirty);
     assert_eq!(world.runs(), Vec::new());
@@ -46,7 +46,7 @@ fn a_missing_repository_is_refused_where_one_is_needed() {
         [(vec![Requirement::CleanRepo], false), (vec![Requirement::Repo], false), (vec![], true)]
     {
         let world = World::new();
-        world.place.missing.store(true, Ordering::SeqCst);
+        world.repository.missing.store(true, Ordering::SeqCst);
         let mut plan = plan(vec![phase("a", &[], builtin())]);
         plan.require = require;
         let error = world.engine(&[]).start(NewRun { worktree, ..new_run(plan) }).unwrap_err();
@@ -54,7 +54,7 @@ fn a_missing_repository_is_refused_where_one_is_needed() {
         assert_eq!(world.runs(), Vec::new());
     }
     let world = World::new();
-    world.place.missing.store(true, Ordering::SeqCst);
+    world.repository.missing.store(true, Ordering::SeqCst);
     let run = world.engine(&[]).start(new_run(plan(vec![phase("a", &[], builtin())]))).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"));
 }
@@ -62,13 +62,13 @@ fn a_missing_repository_is_refused_where_one_is_needed() {
 #[test]
 fn the_switch_comes_before_the_lock_and_the_repository() {
     let world = World::new();
-    world.place.dirty.store(true, Ordering::SeqCst);
+    world.repository.dirty.store(true, Ordering::SeqCst);
     let request = StopRequest { by: "ann".to_owned(), reason: "enough for today".to_owned() };
     world.stop().request(None, &request).unwrap();
     let error = world.engine(&[]).start(new_run(spine())).unwrap_err();
     assert_eq!(error.code(), Code::RunStopped);
     assert!(error.to_string().contains("enough for today"), "{error}");
-    assert_eq!(world.place.asked.load(Ordering::SeqCst), 0);
+    assert_eq!(world.repository.asked.load(Ordering::SeqCst), 0);
     assert_eq!(files(world.root()), ["ALL"]);
     assert_eq!(world.runs(), Vec::new());
     assert!(world.stop().clear(None).unwrap());

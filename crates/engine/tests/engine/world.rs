@@ -7,20 +7,25 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use tempfile::TempDir;
+use windlass_connect::Confinement;
 use windlass_connect::Connect;
 use windlass_engine::{
-    Engine, EngineError, GatewayProvider, Glance, NewRun, Parts, PhaseExecutor, Prepared,
-    Projector, Repository, RunFilter, Runs, Settings, Stop,
+    Engine, EngineError, GatewayProvider, HoldPackets, NewRun, Parts, PhaseExecutor, Prepared,
+    Repository, RunObservers, Settings, Stop,
 };
+use windlass_journal::{Observer, ObserverError, Origin, RunFilter, Runs, Step};
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Base, Change, Commit, Event, PhaseStatus, Run, RunEvent};
 use windlass_kernel::{Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
+use windlass_policy::{Judgement, Question};
 use windlass_runtime::{Clock, Gateway, Settings as GatewaySettings};
 use windlass_store::{Shared, Store};
 use windlass_testkit::gateway::{self, Meddled, TestClock, TestSupervisor, test_set};
+use windlass_views::RunSummary;
+use windlass_views::checkpoints::Checkpoints;
 
 use crate::crash::{Life, Mortal, MortalConnect};
-use crate::phase_executor::{FakeHands, Oracle, Piece, SharedLog, change, except};
+use crate::phase_executor::{FakeExecutor, Oracle, Piece, SharedLog, change, except};
 
 /// A world; its clones are the same world.
 #[derive(Clone)]
@@ -28,8 +33,8 @@ pub struct World {
     pub base: gateway::World,
     pub log: SharedLog,
     pub folder: Arc<TempDir>,
-    pub place: Arc<FakeRepository>,
-    pub shown: Arc<Shown>,
+    pub repository: Arc<FakeRepository>,
+    pub shown: Shown,
     pub policy: Digest,
 }
 
@@ -42,24 +47,51 @@ pub struct FakeRepository {
 }
 
 /// Files that are not written, only counted.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Shown {
-    pub kinds: Mutex<Vec<&'static str>>,
-    pub bad_packet: AtomicBool,
-    pub unwritable: AtomicBool,
+    pub kinds: Arc<Mutex<Vec<&'static str>>>,
+    pub bad_packet: Arc<AtomicBool>,
+    pub unwritable: Arc<AtomicBool>,
 }
 
-impl Projector for Shown {
-    fn show(&self, _: &Run, events: &[Event]) -> Result<(), EngineError> {
-        if self.unwritable.load(Ordering::SeqCst) {
-            let source = std::io::Error::other("the disk is full");
-            return Err(EngineError::Unwritable { path: "packet".to_owned(), source });
+/// The observer of one run: it counts what has become durable.
+struct Showing {
+    shown: Shown,
+    kinds: Vec<&'static str>,
+}
+
+impl RunObservers for Shown {
+    fn observe(&self, _: TraceId) -> Box<dyn Observer<Run>> {
+        Box::new(Showing { shown: self.clone(), kinds: Vec::new() })
+    }
+}
+
+impl Observer<Run> for Showing {
+    fn before(&mut self, _: &Run, _: &RunEvent) {}
+
+    fn after(&mut self, step: &Step<'_, Run>) {
+        if step.origin == Origin::Appended {
+            self.kinds.push(step.artifact.event.kind());
         }
-        self.kinds.lock().unwrap().extend(events.iter().map(Event::kind));
-        Ok(())
     }
 
-    fn check_hold(&self, _: &Run) -> Result<(), EngineError> {
+    fn durable(&mut self, _: &Run) -> Result<(), ObserverError> {
+        if self.shown.unwritable.load(Ordering::SeqCst) {
+            let source = std::io::Error::other("the disk is full");
+            let error = EngineError::Unwritable { path: "packet".to_owned(), source };
+            return Err(error.into_observer_error());
+        }
+        self.shown.kinds.lock().unwrap().append(&mut self.kinds);
+        Ok(())
+    }
+}
+
+impl HoldPackets for Shown {
+    fn remove(&self, _: &Run, _: bool) -> Result<Vec<String>, EngineError> {
+        Ok(Vec::new())
+    }
+
+    fn check(&self, _: &Run) -> Result<(), EngineError> {
         if !self.bad_packet.load(Ordering::SeqCst) {
             return Ok(());
         }
@@ -144,6 +176,14 @@ impl GatewayProvider for Tools {
         test_set().registry().find(server, tool).map(|(_, tool)| tool.class)
     }
 
+    fn confinement(&self, _: &Path) -> Option<Confinement> {
+        None
+    }
+
+    fn judgement(&self, _: &Path, _: &Question) -> Option<Judgement> {
+        None
+    }
+
     fn sizes(&self) -> (usize, usize) {
         (3, 13)
     }
@@ -162,8 +202,8 @@ impl World {
             base: gateway::World::default(),
             log: SharedLog::default(),
             folder: Arc::new(tempfile::tempdir().unwrap()),
-            place: Arc::default(),
-            shown: Arc::default(),
+            repository: Arc::default(),
+            shown: Shown::default(),
             policy: Digest::of(b"policy"),
         }
     }
@@ -174,8 +214,8 @@ impl World {
         Self {
             base: self.base.fork(),
             log: Arc::new(Mutex::new(log)),
-            shown: Arc::default(),
-            place: Arc::default(),
+            shown: Shown::default(),
+            repository: Arc::default(),
             ..self.clone()
         }
     }
@@ -184,8 +224,8 @@ impl World {
         &self.base.shared
     }
 
-    pub fn source(&self) -> &TestClock {
-        &self.base.source
+    pub fn clock(&self) -> &TestClock {
+        &self.base.clock
     }
 
     /// Lets time pass.
@@ -211,32 +251,33 @@ impl World {
     pub fn process(&self, life: &Arc<Life>) -> Process {
         let store: Arc<dyn Store> =
             Arc::new(Meddled::new(Arc::new(self.base.store()), Mortal(Arc::clone(life))));
-        let clock: Arc<dyn Clock> = Arc::clone(&self.base.source) as Arc<_>;
+        let clock: Arc<dyn Clock> = Arc::clone(&self.base.clock) as Arc<_>;
         let connect = MortalConnect { tools: SharedTools(self.clone()), life: Arc::clone(life) };
         let gateway = Gateway::new(
             Arc::clone(&store),
             Arc::new(TestSupervisor::default()),
             Arc::new(connect),
-            Arc::clone(&source),
+            Arc::clone(&clock),
             GatewaySettings { key_wait: std::time::Duration::ZERO, ..GatewaySettings::default() },
         );
         let gateways = Arc::new(Tools { gateway: Arc::new(gateway) });
-        Process { store, source, gateways }
+        Process { store, clock, gateways }
     }
 
-    /// An engine of a process with these hands and this repository.
+    /// An engine of a process with this executor and this repository.
     pub fn engine_of(
         &self,
         process: &Process,
         executor: Arc<dyn PhaseExecutor>,
-        place: Arc<dyn Repository>,
+        repository: Arc<dyn Repository>,
     ) -> Engine {
         let parts = Parts {
             store: Arc::clone(&process.store),
-            source: Arc::clone(&process.source),
+            clock: Arc::clone(&process.clock),
             executor,
-            projector: Arc::clone(&self.shown) as Arc<_>,
-            place,
+            observers: vec![Arc::new(self.shown.clone())],
+            packets: Arc::new(self.shown.clone()),
+            repository,
             gateways: Arc::clone(&process.gateways),
             stop: self.stop(),
         };
@@ -249,7 +290,7 @@ impl World {
         Engine::new(parts, settings)
     }
 
-    /// An engine with fake executor.
+    /// An engine with the fake executor.
     pub fn fake(&self, life: &Arc<Life>, oracle: Arc<Oracle>) -> Engine {
         self.fake_with(life, oracle, Arc::new(|_: &Piece| {}))
     }
@@ -260,12 +301,12 @@ impl World {
         oracle: Arc<Oracle>,
         during: Arc<dyn Fn(&Piece) + Send + Sync>,
     ) -> Engine {
-        let hands = FakeHands { world: self.clone(), life: Arc::clone(life), oracle, during };
-        let place = Arc::clone(&self.place) as Arc<_>;
-        self.engine_of(&self.process(life), Arc::new(executor), place)
+        let executor = FakeExecutor { world: self.clone(), life: Arc::clone(life), oracle, during };
+        let repository = Arc::clone(&self.repository) as Arc<_>;
+        self.engine_of(&self.process(life), Arc::new(executor), repository)
     }
 
-    /// An engine that lives on and whose hands do well, but for these.
+    /// An engine that lives on and whose executor does well, but for these.
     pub fn engine(&self, list: &[(&str, u32, crate::phase_executor::Act)]) -> Engine {
         self.fake(&Life::until(None), except(list))
     }
@@ -335,6 +376,11 @@ impl World {
         log.deeds.iter().map(|deed| name(&deed.piece)).collect()
     }
 
+    /// The checkpoints of the runs.
+    pub fn checkpoints(&self) -> Checkpoints {
+        Checkpoints::new(Arc::new(self.base.store()))
+    }
+
     /// Every trace of the store holds together.
     pub fn verify(&self) {
         let store = self.base.store();
@@ -344,25 +390,25 @@ impl World {
         let all = RunFilter { open_only: false, state: None, limit: usize::MAX };
         for found in runs.list(&all).unwrap() {
             let whole = runs.read(found.trace.head.trace_id).unwrap();
-            assert_at_a_glance(&runs.glance(&found).unwrap(), &whole);
+            assert_summary(&RunSummary::read(runs.store(), &found.trace.head).unwrap(), &whole);
         }
     }
 }
 
 /// What a list shows of a run, from its ends, is what all of it tells.
-pub fn assert_at_a_glance(glance: &Glance, run: &Run) {
+pub fn assert_summary(summary: &RunSummary, run: &Run) {
     let at_work: Vec<&str> = run
         .all_phases()
         .filter(|(_, state)| state.status == PhaseStatus::Running)
         .map(|(phase, _)| phase.id.as_str())
         .collect();
-    let expected = Glance::of(run);
+    let expected = RunSummary::of(run);
     // Of several that are at work it is the last to begin; when none is, the last that was.
-    let phase = glance.phase.as_deref();
+    let phase = summary.phase.as_deref();
     if run.head.state == Some(State::Running) && !at_work.is_empty() {
         assert!(phase.is_some_and(|phase| at_work.contains(&phase)), "{phase:?} of {at_work:?}");
     }
-    assert_eq!(Glance { phase: expected.phase.clone(), ..glance.clone() }, expected);
+    assert_eq!(RunSummary { phase: expected.phase.clone(), ..summary.clone() }, expected);
 }
 
 /// The testkit's tools.

@@ -13,7 +13,7 @@ const START_MS: u64 = 1_767_225_600_000;
 pub struct TestClock(AtomicU64);
 
 impl TestClock {
-    /// A source that goes on where this one stands.
+    /// A clock that goes on where this one stands.
     #[must_use]
     pub fn fork(&self) -> Self {
         Self(AtomicU64::new(self.0.load(Ordering::SeqCst)))

@@ -8,9 +8,9 @@ use windlass_kernel::HolderId;
 use windlass_runtime::{Clock as _, Gateway, GatewayError, Reads, Recovered, Settings, Supervisor};
 use windlass_store::{MemoryStore, Shared, Store};
 
+use super::clock::TestClock;
 use super::crash::{Crash, CrashingConnector, CrashingStore};
 use super::meddle::Meddled;
-use super::source::TestClock;
 use super::supervisor::TestSupervisor;
 use super::tools::{ToolWorld, Tools};
 
@@ -22,14 +22,14 @@ pub struct World {
     /// The tools.
     pub tools: Arc<ToolWorld>,
     /// Time and ids.
-    pub source: Arc<TestClock>,
+    pub clock: Arc<TestClock>,
 }
 
 impl Default for World {
     fn default() -> Self {
         let shared = Shared::default();
         let tools = Arc::new(ToolWorld::new(shared.clone(), Tools::default()));
-        Self { shared, tools, source: Arc::default() }
+        Self { shared, tools, clock: Arc::default() }
     }
 }
 
@@ -42,7 +42,7 @@ impl World {
         shared.tamper(|empty| *empty = tables);
         let tools = self.tools.lock().clone();
         let tools = Arc::new(ToolWorld::new(shared.clone(), tools));
-        Self { shared, tools, source: Arc::new(self.clock.fork()) }
+        Self { shared, tools, clock: Arc::new(self.clock.fork()) }
     }
 
     /// Opens a handle of the store, as a process of its own.

@@ -41,8 +41,8 @@ fn redone() -> Script {
 fn s1_a_run_that_passes_leaves_exactly_its_files() {
     let mut world = World::new();
     let files = world.files();
-    let book = world.run(&files, &passing());
-    let run = name(&book);
+    let recorder = world.run(&files, &passing());
+    let run = name(&recorder);
     let mut expected: Vec<String> = ["audit"]
         .iter()
         .chain(&STEPS)
@@ -59,8 +59,8 @@ fn s1_a_run_that_passes_leaves_exactly_its_files() {
 fn s1_the_terminal_packet_tells_the_whole_run() {
     let mut world = World::new();
     let files = world.files();
-    let book = world.run(&files, &passing());
-    let run = name(&book);
+    let recorder = world.run(&files, &passing());
+    let run = name(&recorder);
     let packet = read_terminal(world.read(&format!("terminal/TP_{run}.yaml")).as_bytes()).unwrap();
     assert_eq!(packet.run_id.as_str(), run);
     assert_eq!((packet.outcome, packet.reason.as_str()), (Outcome::Pass, "pass"));
@@ -101,14 +101,14 @@ fn s1_a_commit_is_named_by_a_run_that_passes_only() {
     for (last, expected) in [("approved", Some("c0ffee")), ("rejected", None)] {
         let mut world = World::new();
         let files = world.files();
-        let mut book = world.start(&files, spine()).unwrap();
-        world.append(&mut book, &files, Event::Begun {}).unwrap();
+        let mut recorder = world.start(&files, spine()).unwrap();
+        recorder.append(Event::Begun {}).unwrap();
         let [branch, commit, parent, tree] = ["main", "c0ffee", "p", "t"].map(str::to_owned);
         let prepared = Event::CommitPrepared { branch, commit, parent, tree };
-        world.append(&mut book, &files, prepared).unwrap();
+        recorder.append(prepared).unwrap();
         let script = Script::from([(("review", 1), verdict(last))]);
-        world.drive(&mut book, &files, &script).unwrap();
-        let packet = world.read(&format!("terminal/TP_{}.yaml", name(&book)));
+        recorder.drive(&script).unwrap();
+        let packet = world.read(&format!("terminal/TP_{}.yaml", name(&recorder)));
         assert_eq!(read_terminal(packet.as_bytes()).unwrap().commit_hash.as_deref(), expected);
     }
 }
@@ -122,8 +122,8 @@ fn s1_a_run_that_fails_ends_blocked() {
     ] {
         let mut world = World::new();
         let files = world.files();
-        let book = world.run(&files, &script);
-        let packet = world.read(&format!("terminal/TP_{}.yaml", name(&book)));
+        let recorder = world.run(&files, &script);
+        let packet = world.read(&format!("terminal/TP_{}.yaml", name(&recorder)));
         let packet = read_terminal(packet.as_bytes()).unwrap();
         assert_eq!((packet.outcome, packet.reason.as_str()), (Outcome::Blocked, reason));
         assert_eq!(packet.status, Some(RunStatus::CleanFail));
@@ -144,19 +144,19 @@ fn s1_a_run_that_fails_ends_blocked() {
 fn s2_a_hold_leaves_its_packet_and_no_end() {
     let mut world = World::new();
     let files = world.files();
-    let book = world.run(&files, &redone());
-    let run = name(&book);
+    let recorder = world.run(&files, &redone());
+    let run = name(&recorder);
     let tree = world.tree();
     is_pinned(&tree, "hold");
     assert!(!tree.keys().any(|path| path.starts_with("terminal")));
     let packet = &tree[&format!("checkpoints/CP_{run}_4.yaml")];
     let read = read_hold(packet.as_bytes()).unwrap();
-    let hold = book.run().hold.as_ref().unwrap();
+    let hold = recorder.run().hold.as_ref().unwrap();
     assert_eq!(read.checkpoint_id.to_string(), format!("CP_{run}_4"));
     assert_eq!(read.trigger, "ESCALATION_REQUESTED");
     assert_eq!((read.step_index, read.step_name.as_deref()), (4, Some("review")));
     assert_eq!(read.policy_hash, Digest::of(b"policy"));
-    assert_eq!(Value::Object(read.task_spec), book.run().started.as_ref().unwrap().task);
+    assert_eq!(Value::Object(read.task_spec), recorder.run().started.as_ref().unwrap().task);
     assert_eq!(read.resolution, None);
     assert_eq!(read.shown_digest, Some(hold.shown));
     assert_eq!(read.expires_at, hold.held.expires_at.map(Into::into));
@@ -169,16 +169,16 @@ fn s3_what_was_done_before_a_hold_is_not_shown_as_done_again() {
     let mut world = World::new();
     let files = world.files();
     let script = Script::from([(("review", 1), verdict("escalate"))]);
-    let mut book = world.run(&files, &script);
+    let mut recorder = world.run(&files, &script);
     let before = world.tree();
-    world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
-    world.resume(&mut book, &files).unwrap();
-    world.drive(&mut book, &files, &script).unwrap();
+    recorder.vote("bob", Decision::Approved).unwrap();
+    recorder.resume().unwrap();
+    recorder.drive(&script).unwrap();
     let after = world.tree();
     for (path, content) in before.iter().filter(|(path, _)| path.starts_with("steps")) {
         assert_eq!(&after[path], content, "{path}");
     }
-    let packet = world.read(&format!("terminal/TP_{}.yaml", name(&book)));
+    let packet = world.read(&format!("terminal/TP_{}.yaml", name(&recorder)));
     let packet = read_terminal(packet.as_bytes()).unwrap();
     assert_eq!(packet.steps_executed, STEPS);
     assert_eq!(packet.outcome, Outcome::Pass);
@@ -198,11 +198,11 @@ fn s3_what_was_done_before_a_hold_is_not_shown_as_done_again() {
 fn s4_a_changed_policy_ends_blocked_and_resolves_nothing() {
     let mut world = World::new();
     let files = world.files();
-    let mut book = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));
-    let hold = format!("checkpoints/CP_{}_4.yaml", name(&book));
+    let mut recorder = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));
+    let hold = format!("checkpoints/CP_{}_4.yaml", name(&recorder));
     let before = world.read(&hold);
-    world.append(&mut book, &files, policy_changed()).unwrap();
-    let packet = world.read(&format!("terminal/TP_{}.yaml", name(&book)));
+    recorder.append(policy_changed()).unwrap();
+    let packet = world.read(&format!("terminal/TP_{}.yaml", name(&recorder)));
     let packet = read_terminal(packet.as_bytes()).unwrap();
     assert_eq!(packet.outcome, Outcome::Blocked);
     assert_eq!(packet.reason, "POLICY_CHANGED_MID_RUN");
@@ -221,15 +221,15 @@ fn s6_each_answer_is_shown() {
     for (decision, text) in [(Decision::Approved, "APPROVED"), (Decision::Rejected, "REJECTED")] {
         let mut world = World::new();
         let files = world.files();
-        let mut book = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));
-        world.vote(&mut book, &files, "bob", decision).unwrap();
-        let packet = world.read(&format!("checkpoints/CP_{}_4.yaml", name(&book)));
+        let mut recorder = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));
+        recorder.vote("bob", decision).unwrap();
+        let packet = world.read(&format!("checkpoints/CP_{}_4.yaml", name(&recorder)));
         let packet = read_hold(packet.as_bytes()).unwrap();
         let resolution = packet.resolution.unwrap();
         assert_eq!(resolution.decision.as_str(), text);
         assert_eq!(resolution.by.as_deref(), Some("bob"));
         assert_eq!(resolution.reason.as_deref(), Some("bob has seen it"));
-        assert_eq!(resolution.at, Some(book.run().last_at.unwrap().into()));
+        assert_eq!(resolution.at, Some(recorder.run().last_at.unwrap().into()));
         assert_eq!(packet.approvals.len(), usize::from(decision == Decision::Approved));
     }
 }
@@ -238,8 +238,8 @@ fn s6_each_answer_is_shown() {
 fn the_newest_try_has_the_plain_name() {
     let mut world = World::new();
     let files = world.files();
-    let book = world.run(&files, &redone());
-    let run = name(&book);
+    let recorder = world.run(&files, &redone());
+    let run = name(&recorder);
     for step in ["design", "build", "review"] {
         for (file, attempt) in [(step.to_owned(), 2), (format!("{step}.attempt-1"), 1)] {
             let bytes = world.read(&format!("steps/{run}_{file}.json"));
@@ -254,10 +254,10 @@ fn the_newest_try_has_the_plain_name() {
 fn keys_are_sorted_in_every_file() {
     let mut world = World::new();
     let files = world.files();
-    let mut book = world.run(&files, &redone());
-    world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
-    world.resume(&mut book, &files).unwrap();
-    world.drive(&mut book, &files, &redone()).unwrap();
+    let mut recorder = world.run(&files, &redone());
+    recorder.vote("bob", Decision::Approved).unwrap();
+    recorder.resume().unwrap();
+    recorder.drive(&redone()).unwrap();
     let mut seen = 0;
     for (path, content) in world.tree() {
         let top: Vec<&str> = if path.ends_with(".yaml") {

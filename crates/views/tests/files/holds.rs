@@ -1,17 +1,19 @@
 //! The packet of a hold is checked against the journal, and never decides anything.
 
-use windlass_engine::{EngineError, Files, Projector};
+use windlass_engine::{EngineError, HoldPackets as _};
 use windlass_formats::{HoldPacket, read_hold};
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::{RunOutcome, Trigger};
 use windlass_kernel::run::{Decision, Event};
 
-use crate::world::{Script, World, built, name, trace, verdict};
+use windlass_views::Files;
 
-fn on_hold(world: &mut World, files: &Files) -> (windlass_engine::Book, std::path::PathBuf) {
-    let book = world.run(files, &Script::from([(("review", 1), verdict("escalate"))]));
-    let path = world.root().join(format!("checkpoints/CP_{}_4.yaml", name(&book)));
-    (book, path)
+use crate::world::{Script, TestRecorder, World, built, name, trace, verdict};
+
+fn on_hold(world: &mut World, files: &Files) -> (TestRecorder, std::path::PathBuf) {
+    let recorder = world.run(files, &Script::from([(("review", 1), verdict("escalate"))]));
+    let path = world.root().join(format!("checkpoints/CP_{}_4.yaml", name(&recorder)));
+    (recorder, path)
 }
 
 fn refusal(result: Result<(), EngineError>) -> (Code, String) {
@@ -25,9 +27,9 @@ fn refusal(result: Result<(), EngineError>) -> (Code, String) {
 fn every_edit_by_hand_is_refused_and_changes_nothing() {
     let mut world = World::new();
     let files = world.files();
-    let (book, path) = on_hold(&mut world, &files);
+    let (recorder, path) = on_hold(&mut world, &files);
     let written = std::fs::read_to_string(&path).unwrap();
-    let before = book.run().clone();
+    let before = recorder.run().clone();
     for (from, to, code) in [
         (
             "resolution_decision: null\nresolved: false",
@@ -50,20 +52,20 @@ fn every_edit_by_hand_is_refused_and_changes_nothing() {
         assert!(written.contains(from), "{from} is not in\n{written}");
         let edited = written.replacen(from, to, 1);
         std::fs::write(&path, &edited).unwrap();
-        let (found, what) = refusal(files.check_hold(book.run()));
+        let (found, what) = refusal(files.check(recorder.run()));
         assert_eq!(found, code, "{to}: {what}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), edited);
-        assert_eq!(world.recorded(trace(&book)), before);
+        assert_eq!(world.recorded(trace(&recorder)), before);
     }
     std::fs::write(&path, &written).unwrap();
-    files.check_hold(book.run()).unwrap();
+    files.check(recorder.run()).unwrap();
 }
 
 #[test]
 fn an_edit_with_a_digest_that_fits_is_found_too() {
     let mut world = World::new();
     let files = world.files();
-    let (book, path) = on_hold(&mut world, &files);
+    let (recorder, path) = on_hold(&mut world, &files);
     let packet = read_hold(&std::fs::read(&path).unwrap()).unwrap();
     let forged = [
         HoldPacket { trigger: "WAIVER_REQUESTED".to_owned(), ..packet.clone() },
@@ -81,39 +83,39 @@ fn an_edit_with_a_digest_that_fits_is_found_too() {
     ];
     for packet in forged {
         std::fs::write(&path, packet.to_bytes().unwrap()).unwrap();
-        assert_eq!(refusal(files.check_hold(book.run())).0, Code::PacketEdited, "{packet:?}");
+        assert_eq!(refusal(files.check(recorder.run())).0, Code::PacketEdited, "{packet:?}");
     }
     // The packet of another run's hold is no packet of this one.
     let (_, other) = on_hold(&mut world, &files);
     std::fs::copy(other, &path).unwrap();
-    assert_eq!(refusal(files.check_hold(book.run())).0, Code::PacketEdited);
+    assert_eq!(refusal(files.check(recorder.run())).0, Code::PacketEdited);
 }
 
 #[test]
 fn a_missing_or_unreadable_packet_is_invalid() {
     let mut world = World::new();
     let files = world.files();
-    let (book, path) = on_hold(&mut world, &files);
+    let (recorder, path) = on_hold(&mut world, &files);
     let written = std::fs::read(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     let missing = (Code::PacketInvalid, "is missing".to_owned());
-    assert_eq!(refusal(files.check_hold(book.run())), missing);
+    assert_eq!(refusal(files.check(recorder.run())), missing);
     for content in [&b""[..], b"\0", b"[1]", &written[..written.len() / 2], &[0xff; 40]] {
         std::fs::write(&path, content).unwrap();
-        assert_eq!(refusal(files.check_hold(book.run())).0, Code::PacketInvalid);
+        assert_eq!(refusal(files.check(recorder.run())).0, Code::PacketInvalid);
     }
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    assert_eq!(refusal(files.check_hold(book.run())).0, Code::PacketInvalid);
+    assert_eq!(refusal(files.check(recorder.run())).0, Code::PacketInvalid);
     std::fs::remove_dir(&path).unwrap();
     // Even a link to a true copy is not the packet.
     let copy = world.folder.path().join("copy.yaml");
     std::fs::write(&copy, &written).unwrap();
     std::os::unix::fs::symlink(&copy, &path).unwrap();
-    assert_eq!(refusal(files.check_hold(book.run())).0, Code::PacketInvalid);
+    assert_eq!(refusal(files.check(recorder.run())).0, Code::PacketInvalid);
     std::fs::remove_file(&path).unwrap();
-    files.rebuild(trace(&book)).unwrap();
-    files.check_hold(book.run()).unwrap();
+    files.rebuild(trace(&recorder)).unwrap();
+    files.check(recorder.run()).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), written);
 }
 
@@ -121,21 +123,21 @@ fn a_missing_or_unreadable_packet_is_invalid() {
 fn a_run_that_is_not_on_hold_has_nothing_to_check() {
     let mut world = World::new();
     let files = world.files();
-    let book = world.run(&files, &crate::world::passing());
-    files.check_hold(book.run()).unwrap();
+    let recorder = world.run(&files, &crate::world::passing());
+    files.check(recorder.run()).unwrap();
 }
 
 #[test]
 fn an_answer_that_was_recorded_but_not_shown_is_caught_up_with() {
     let mut world = World::new();
     let files = world.files();
-    let (mut book, path) = on_hold(&mut world, &files);
+    let (mut recorder, path) = on_hold(&mut world, &files);
     let open = std::fs::read(&path).unwrap();
-    world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
+    recorder.vote("bob", Decision::Approved).unwrap();
     let resolved = std::fs::read(&path).unwrap();
     assert_ne!(open, resolved);
     std::fs::write(&path, &open).unwrap();
-    world.files().check_hold(book.run()).unwrap();
+    world.files().check(recorder.run()).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), resolved);
 }
 
@@ -151,26 +153,26 @@ fn a_second_hold_at_the_same_step_has_a_packet_of_its_own() {
         (("build", 3), built(3)),
         (("review", 3), verdict("needs_revision")),
     ]);
-    let mut book = world.run(&files, &script);
-    let run = name(&book);
+    let mut recorder = world.run(&files, &script);
+    let run = name(&recorder);
     // The same hold again after it was let pass: by a process that died.
-    world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
+    recorder.vote("bob", Decision::Approved).unwrap();
     let first = world.read(&format!("checkpoints/CP_{run}_4.yaml"));
-    world.resume(&mut book, &files).unwrap();
-    world.append(&mut book, &files, Event::Continued {}).unwrap();
+    recorder.resume().unwrap();
+    recorder.append(Event::Continued {}).unwrap();
     for number in 2..=11 {
-        let Event::Held(mut held) = book.run().restart_hold() else { panic!() };
+        let Event::Held(mut held) = recorder.run().restart_hold() else { panic!() };
         assert_eq!(held.trigger, Trigger::RestartRequested);
         (held.step_index, held.phase) = (4, "review".to_owned());
-        world.append(&mut book, &files, Event::Held(held)).unwrap();
+        recorder.append(Event::Held(held)).unwrap();
         let packet = world.read(&format!("checkpoints/CP_{run}_4-{number}.yaml"));
         let packet = read_hold(packet.as_bytes()).unwrap();
         assert_eq!(packet.checkpoint_id.to_string(), format!("CP_{run}_4-{number}"));
         assert_eq!((packet.step_index, packet.trigger.as_str()), (4, "RESTART_REQUESTED"));
-        files.check_hold(book.run()).unwrap();
-        world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
-        world.resume(&mut book, &files).unwrap();
-        world.append(&mut book, &files, Event::Continued {}).unwrap();
+        files.check(recorder.run()).unwrap();
+        recorder.vote("bob", Decision::Approved).unwrap();
+        recorder.resume().unwrap();
+        recorder.append(Event::Continued {}).unwrap();
     }
     assert_eq!(world.read(&format!("checkpoints/CP_{run}_4.yaml")), first);
 }
@@ -179,32 +181,32 @@ fn a_second_hold_at_the_same_step_has_a_packet_of_its_own() {
 fn two_people_are_both_shown() {
     let mut world = World::new();
     let files = world.files();
-    let mut book = world.run(&files, &Script::from([(("review", 1), verdict("waive"))]));
-    let read = |world: &World, book: &windlass_engine::Book| {
-        let packet = world.read(&format!("checkpoints/CP_{}_4.yaml", name(book)));
+    let mut recorder = world.run(&files, &Script::from([(("review", 1), verdict("waive"))]));
+    let read = |world: &World, recorder: &TestRecorder| {
+        let packet = world.read(&format!("checkpoints/CP_{}_4.yaml", name(recorder)));
         read_hold(packet.as_bytes()).unwrap()
     };
-    assert_eq!(read(&world, &book).approvals_needed, Some(2));
-    world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
-    let half = read(&world, &book);
+    assert_eq!(read(&world, &recorder).approvals_needed, Some(2));
+    recorder.vote("bob", Decision::Approved).unwrap();
+    let half = read(&world, &recorder);
     assert_eq!((half.approvals.len(), half.resolution), (1, None));
-    world.vote(&mut book, &files, "eve", Decision::Approved).unwrap();
-    let whole = read(&world, &book);
+    recorder.vote("eve", Decision::Approved).unwrap();
+    let whole = read(&world, &recorder);
     let people: Vec<&str> = whole.approvals.iter().map(|one| one.by.as_str()).collect();
     assert_eq!(people, ["bob", "eve"]);
     assert_eq!(whole.resolution.unwrap().by.as_deref(), Some("eve"));
-    files.check_hold(book.run()).unwrap();
+    files.check(recorder.run()).unwrap();
 }
 
 #[test]
 fn a_hold_that_lapsed_stays_unresolved() {
     let mut world = World::new();
     let files = world.files();
-    let (mut book, path) = on_hold(&mut world, &files);
+    let (mut recorder, path) = on_hold(&mut world, &files);
     let open = std::fs::read(&path).unwrap();
     let (reason, detail) = ("checkpoint_expired".to_owned(), "nobody answered".to_owned());
     let ended = Event::Ended { outcome: RunOutcome::Blocked, reason, detail };
-    world.append(&mut book, &files, ended).unwrap();
+    recorder.append(ended).unwrap();
     assert_eq!(std::fs::read(&path).unwrap(), open);
-    files.check_hold(book.run()).unwrap();
+    files.check(recorder.run()).unwrap();
 }

@@ -3,12 +3,11 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use serde_json::Value;
-use windlass_engine::Projector;
 use windlass_formats::check_ledger;
 use windlass_kernel::run::Decision;
 use windlass_kernel::run::plan::Concurrency;
 
-use crate::world::{Script, World, built, failed, name, passing, spine, verdict};
+use crate::world::{Script, World, built, failed, name, passing, spine, trace, verdict};
 
 const LEDGER: &str = "loop_state/attempt_ledger.jsonl";
 
@@ -35,12 +34,12 @@ fn every_try_has_a_record_that_says_what_follows() {
         (("build", 2), built(2)),
         (("review", 2), verdict("waive")),
     ]);
-    let mut book = world.run(&files, &script);
+    let mut recorder = world.run(&files, &script);
     for by in ["bob", "eve"] {
-        world.vote(&mut book, &files, by, Decision::Approved).unwrap();
+        recorder.vote(by, Decision::Approved).unwrap();
     }
-    world.resume(&mut book, &files).unwrap();
-    world.drive(&mut book, &files, &script).unwrap();
+    recorder.resume().unwrap();
+    recorder.drive(&script).unwrap();
     let records = records(&world);
     assert_eq!(records.len(), 9);
     let [retry, waiver, terminate] = ["retry", "waiver", "terminate"];
@@ -109,9 +108,9 @@ fn of_phases_side_by_side_only_the_last_ends_the_run() {
     for phase in &mut plan.phases {
         phase.needs.clear();
     }
-    let mut book = world.start(&files, plan).unwrap();
+    let mut recorder = world.start(&files, plan).unwrap();
     let script = Script::from([(("policy", 1), failed("timeout"))]);
-    world.drive(&mut book, &files, &script).unwrap();
+    recorder.drive(&script).unwrap();
     let records = records(&world);
     assert_eq!(column(&records, "next_action"), ["retry", "retry", "terminate"]);
     assert_eq!(column(&records, "failure_class"), ["-", "timeout", "-"]);
@@ -129,18 +128,19 @@ fn runs_side_by_side_leave_each_other_alone() {
     let names = [name(&one), name(&two)];
     let mut turns = 0;
     while one.run().ended.is_none() || two.run().ended.is_none() {
-        for (book, files) in [(&mut one, &ours), (&mut two, &theirs)] {
-            if book.run().ended.is_some() {
+        for recorder in [&mut one, &mut two] {
+            if recorder.run().ended.is_some() {
                 continue;
             }
             // One append each in turn.
-            world.step(book, files, &script).unwrap();
+            recorder.step(&script).unwrap();
             let now = world.read(LEDGER);
             let of = |text: &str, run: &str| -> String {
                 text.split_inclusive('\n').filter(|line| line.contains(run)).collect()
             };
             let [first, second] = &names;
-            let (own, other) = if name(book) == *first { (first, second) } else { (second, first) };
+            let (own, other) =
+                if name(recorder) == *first { (first, second) } else { (second, first) };
             assert!(of(&now, own).starts_with(&of(&before, own)));
             assert_eq!(of(&now, other), of(&before, other));
             check_ledger(now.as_bytes()).unwrap();
@@ -179,13 +179,13 @@ fn a_torn_end_is_written_anew_from_the_journal() {
     let mut world = World::new();
     let files = world.files();
     world.run(&files, &passing());
-    let book = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));
+    let recorder = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));
     let whole = world.read(LEDGER);
     let first_end = whole.match_indices('\n').nth(6).unwrap().0 + 1;
     for cut in (first_end..whole.len()).step_by(37).chain([whole.len() - 1, first_end]) {
         std::fs::write(world.root().join(LEDGER), &whole.as_bytes()[..cut]).unwrap();
         // A new process is shown the run.
-        world.files().show(book.run(), &[]).unwrap();
+        world.show(&world.files(), trace(&recorder)).unwrap();
         assert_eq!(world.read(LEDGER), whole, "{cut}");
     }
 }
@@ -194,11 +194,11 @@ fn a_torn_end_is_written_anew_from_the_journal() {
 fn a_torn_end_of_another_run_is_mended_too() {
     let mut world = World::new();
     let files = world.files();
-    let book = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));
+    let recorder = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));
     world.run(&files, &passing());
     let whole = world.read(LEDGER);
     std::fs::write(world.root().join(LEDGER), &whole[..whole.len() - 40]).unwrap();
-    world.files().show(book.run(), &[]).unwrap();
+    world.show(&world.files(), trace(&recorder)).unwrap();
     assert_eq!(world.read(LEDGER), whole);
 }
 
@@ -211,14 +211,14 @@ fn a_changed_line_of_another_run_is_left_as_it_is() {
     let tampered = world.read(LEDGER).replacen("\"success\":true", "\"success\":false", 1)
         + "this is no record\n";
     std::fs::write(&path, &tampered).unwrap();
-    let book = world.run(&files, &passing());
+    let recorder = world.run(&files, &passing());
     let now = world.read(LEDGER);
     assert!(now.starts_with(&tampered));
-    assert_eq!(now.lines().filter(|line| line.contains(&name(&book))).count(), 7);
+    assert_eq!(now.lines().filter(|line| line.contains(&name(&recorder))).count(), 7);
     // Its own line is written anew.
     let own = now[tampered.len()..].replacen("\"success\":true", "\"success\":false", 1);
     std::fs::write(&path, tampered.clone() + &own).unwrap();
-    world.files().rebuild(crate::world::trace(&book)).unwrap();
+    world.files().rebuild(trace(&recorder)).unwrap();
     assert_eq!(world.read(LEDGER), now);
 }
 
@@ -231,8 +231,8 @@ fn a_long_list_is_cut_and_the_run_goes_on() {
     change.files = (0..20_000).map(|number| format!("src/{number:0100}.rs")).collect();
     large.summary = "é".repeat(5000);
     let script = Script::from([(("build", 1), large), (("review", 1), verdict("approved"))]);
-    let book = world.run(&files, &script);
-    assert!(book.run().ended.is_some());
+    let recorder = world.run(&files, &script);
+    assert!(recorder.run().ended.is_some());
     let records = records(&world);
     let files = records[3]["changed_files"].as_array().unwrap();
     let last = files.last().unwrap().as_str().unwrap();

@@ -1,10 +1,17 @@
 //! Everything can be written again from the journal alone, after any death.
 
-use windlass_engine::{Book, EngineError, Files};
+use std::sync::atomic::Ordering;
+
+use windlass_engine::EngineError;
+use windlass_journal::JournalError;
 use windlass_kernel::run::{Decision, Event};
 use windlass_kernel::{State, TraceId, Uuid7};
 
-use crate::world::{Died, Script, World, built, failed, spine, trace, tree_of, verdict};
+use windlass_views::Files;
+
+use crate::world::{
+    Died, Script, TestRecorder, World, built, failed, spine, trace, tree_of, verdict,
+};
 
 fn script() -> Script {
     Script::from([
@@ -17,25 +24,25 @@ fn script() -> Script {
 }
 
 /// A run with a redo, a hold with two answers, a skipped phase and a failure.
-fn play(world: &mut World, files: &Files, book: &mut Option<Book>) -> Result<(), Died> {
+fn play(world: &mut World, files: &Files, recorder: &mut Option<TestRecorder>) -> Result<(), Died> {
     let script = script();
-    if book.is_none() {
+    if recorder.is_none() {
         let started = world.start(files, spine());
-        *book = Some(started?);
+        *recorder = Some(started?);
     }
-    let book = book.as_mut().unwrap();
+    let recorder = recorder.as_mut().unwrap();
     loop {
-        world.drive(book, files, &script)?;
-        if book.run().ended.is_some() {
+        recorder.drive(&script)?;
+        if recorder.run().ended.is_some() {
             return Ok(());
         }
-        while book.run().hold.as_ref().unwrap().resolution()
+        while recorder.run().hold.as_ref().unwrap().resolution()
             == windlass_kernel::run::Resolution::Open
         {
-            let by = ["bob", "eve"][book.run().hold.as_ref().unwrap().votes.len()];
-            world.vote(book, files, by, Decision::Approved)?;
+            let by = ["bob", "eve"][recorder.run().hold.as_ref().unwrap().votes.len()];
+            recorder.vote(by, Decision::Approved)?;
         }
-        world.resume(book, files)?;
+        recorder.resume()?;
     }
 }
 
@@ -43,13 +50,13 @@ fn play(world: &mut World, files: &Files, book: &mut Option<Book>) -> Result<(),
 fn what_was_deleted_comes_back_as_it_was() {
     let mut world = World::new();
     let files = world.files();
-    let mut book = None;
-    play(&mut world, &files, &mut book).unwrap();
-    let book = book.unwrap();
+    let mut recorder = None;
+    play(&mut world, &files, &mut recorder).unwrap();
+    let recorder = recorder.unwrap();
     let live = world.tree();
     assert_eq!(live.len(), 13);
     std::fs::remove_dir_all(world.root()).unwrap();
-    let mut paths = world.files().rebuild(trace(&book)).unwrap();
+    let mut paths = world.files().rebuild(trace(&recorder)).unwrap();
     assert_eq!(world.tree(), live);
     paths.sort();
     let expected: Vec<_> = live.keys().map(|path| world.root().join(path)).collect();
@@ -57,7 +64,7 @@ fn what_was_deleted_comes_back_as_it_was() {
     // One file at a time.
     for path in live.keys() {
         std::fs::remove_file(world.root().join(path)).unwrap();
-        files.rebuild(trace(&book)).unwrap();
+        files.rebuild(trace(&recorder)).unwrap();
         assert_eq!(world.tree(), live, "{path}");
     }
 }
@@ -68,29 +75,29 @@ fn a_death_after_any_append_leaves_what_the_journal_says() {
     loop {
         appends += 1;
         let mut world = World::new();
-        world.appends_left = appends;
-        let mut book = None;
+        world.appends_left.store(appends, Ordering::SeqCst);
+        let mut recorder = None;
         let files = world.files();
-        if play(&mut world, &files, &mut book) == Ok(()) {
+        if play(&mut world, &files, &mut recorder) == Ok(()) {
             break;
         }
-        drop(book);
+        drop(recorder);
         let trace_id = world.started.unwrap();
         // Another process takes the run up.
-        world.appends_left = usize::MAX;
+        world.appends_left.store(usize::MAX, Ordering::SeqCst);
         let files = world.files();
-        let mut book = world.open(trace_id);
-        if book.run().head.state == Some(State::Running) {
+        let mut recorder = world.open(&files, trace_id);
+        if recorder.run().head.state == Some(State::Running) {
             let by = "ana".to_owned();
-            world.append(&mut book, &files, Event::Restarted { by }).unwrap();
+            recorder.append(Event::Restarted { by }).unwrap();
         }
-        windlass_engine::Projector::show(&files, book.run(), book.last()).unwrap();
+        recorder.notify();
         let caught_up = world.tree();
         let elsewhere = world.folder.path().join("elsewhere");
         world.files_at(&elsewhere).rebuild(trace_id).unwrap();
         assert_eq!(caught_up, tree_of(&elsewhere), "after {appends} appends");
-        let mut book = Some(book);
-        play(&mut world, &files, &mut book).unwrap();
+        let mut recorder = Some(recorder);
+        play(&mut world, &files, &mut recorder).unwrap();
         let live = world.tree();
         std::fs::remove_dir_all(world.root()).unwrap();
         world.files().rebuild(trace_id).unwrap();
@@ -104,15 +111,18 @@ fn only_a_run_that_holds_together_is_written() {
     let mut world = World::new();
     let files = world.files();
     let nobody = TraceId(Uuid7::from_parts(1, [1; 10]));
-    assert!(matches!(files.rebuild(nobody), Err(EngineError::Store(_))));
+    assert!(matches!(files.rebuild(nobody), Err(EngineError::Journal(JournalError::Store(_)))));
     assert!(!world.root().exists());
-    let mut book = None;
-    play(&mut world, &files, &mut book).unwrap();
-    let trace_id = trace(&book.unwrap());
+    let mut recorder = None;
+    play(&mut world, &files, &mut recorder).unwrap();
+    let trace_id = trace(&recorder.unwrap());
     std::fs::remove_dir_all(world.root()).unwrap();
     world.shared.tamper(|tables| {
         tables.entries.get_mut(&trace_id).unwrap().pop();
     });
-    assert!(matches!(files.rebuild(trace_id), Err(EngineError::Corrupt { .. })));
+    assert!(matches!(
+        files.rebuild(trace_id),
+        Err(EngineError::Journal(JournalError::Corrupt { .. }))
+    ));
     assert!(!world.root().exists());
 }

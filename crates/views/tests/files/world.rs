@@ -3,21 +3,25 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use windlass_engine::{Book, EngineError, Files, Projector};
+use windlass_engine::RunObservers as _;
+use windlass_journal::{Check as ReadCheck, JournalError, Observer, ObserverError, Reader, Step};
 use windlass_kernel::run::plan::{
     At, Budget, Check, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase, Plan,
     Requirement, RunOutcome, Trigger, When,
 };
 use windlass_kernel::run::{
-    Call, Change, Decision, Done, Event, Failure, Next, Run, RunName, Started, Usage, Vote, Work,
+    Call, Change, Decision, Done, Event, Failure, Next, Run, RunEvent, RunName, Started, Usage,
+    Vote, Work,
 };
-use windlass_kernel::{Digest, HolderId, State, Timestamp, TraceId, Uuid7};
+use windlass_kernel::{Code, Digest, HolderId, State, Timestamp, TraceId, Uuid7};
 use windlass_runtime::Clock;
 use windlass_store::{MemoryStore, Shared, Store};
+use windlass_testkit::RunWriter;
+use windlass_views::Files;
 
 /// 2026-02-02T12:00:00Z.
 const NOON_MS: i64 = 1_770_033_600_000;
@@ -56,16 +60,17 @@ pub struct World {
     clock: Arc<dyn Clock>,
     pub folder: TempDir,
     /// How many appends may still be made before the process dies; it dies before it writes files.
-    pub appends_left: usize,
+    pub appends_left: Arc<AtomicUsize>,
 }
 
 impl World {
     pub fn new() -> Self {
-        let source = Arc::new(Ticking::default());
+        let clock = Arc::new(Ticking::default());
         let shared = Shared::default();
-        let store = Arc::new(MemoryStore::open(&shared, HolderId(source.new_id())));
+        let store = Arc::new(MemoryStore::open(&shared, HolderId(clock.new_id())));
         let folder = tempfile::tempdir().unwrap();
-        Self { store, shared, started: None, source, folder, appends_left: usize::MAX }
+        let appends_left = Arc::new(AtomicUsize::new(usize::MAX));
+        Self { store, shared, started: None, clock, folder, appends_left }
     }
 
     pub fn root(&self) -> PathBuf {
@@ -81,7 +86,7 @@ impl World {
         Files::new(Arc::clone(&self.store), root.to_owned())
     }
 
-    pub fn start(&mut self, files: &Files, plan: Plan) -> Result<Book, Died> {
+    pub fn start(&mut self, files: &Files, plan: Plan) -> Result<TestRecorder, Died> {
         let trace_id = TraceId(self.clock.new_id());
         let started = Started {
             base: None,
@@ -99,76 +104,41 @@ impl World {
             }),
             worktree: None,
         };
-        let book = Book::begin(&self.store, &self.clock, trace_id, started).unwrap();
+        let observers = self.observers(files, trace_id);
         self.started = Some(trace_id);
-        self.spend()?;
-        files.show(book.run(), book.last()).unwrap();
-        Ok(book)
+        let begun = RunWriter::begin(&self.store, &self.clock, trace_id, started, observers);
+        Ok(TestRecorder(unless_dead(begun)?))
     }
 
-    pub fn open(&self, trace_id: TraceId) -> Book {
-        Book::open(&self.store, &self.clock, trace_id).unwrap()
+    /// Takes a recorded run up, as a new process does.
+    pub fn open(&self, files: &Files, trace_id: TraceId) -> TestRecorder {
+        let observers = self.observers(files, trace_id);
+        TestRecorder(RunWriter::open(&self.store, &self.clock, trace_id, observers).unwrap())
+    }
+
+    fn observers(&self, files: &Files, trace_id: TraceId) -> Vec<Box<dyn Observer<Run>>> {
+        let appends_left = Arc::clone(&self.appends_left);
+        vec![Box::new(Mortal { files: files.observe(trace_id), appends_left })]
+    }
+
+    /// Shows a recorded run to files that have not seen it.
+    pub fn show(&self, files: &Files, trace_id: TraceId) -> Result<(), ObserverError> {
+        let mut observers = [files.observe(trace_id)];
+        let mut reader = Reader::<Run>::new(trace_id, ReadCheck::Verified);
+        reader.read(self.store.as_ref(), &mut observers).unwrap();
+        observers[0].durable(reader.state())
     }
 
     /// The run as recorded.
     pub fn recorded(&self, trace_id: TraceId) -> Run {
-        Book::read(self.store.as_ref(), trace_id).unwrap()
-    }
-
-    fn spend(&mut self) -> Result<(), Died> {
-        self.appends_left = self.appends_left.checked_sub(1).ok_or(Died)?;
-        if self.appends_left == 0 { Err(Died) } else { Ok(()) }
-    }
-
-    pub fn append(&mut self, book: &mut Book, files: &Files, event: Event) -> Result<(), Died> {
-        book.append(vec![event]).unwrap();
-        self.spend()?;
-        files.show(book.run(), book.last()).unwrap();
-        Ok(())
-    }
-
-    /// Makes one append of a run; says whether there was one to make.
-    pub fn step(&mut self, book: &mut Book, files: &Files, script: &Script) -> Result<bool, Died> {
-        let event = match book.run().next() {
-            Next::Record(event) => *event,
-            Next::Perform(works) => perform(book, works[0], script),
-            Next::Wait | Next::Done | Next::Nothing => return Ok(false),
-        };
-        self.append(book, files, event)?;
-        Ok(true)
-    }
-
-    /// Takes a run as far as it goes.
-    pub fn drive(&mut self, book: &mut Book, files: &Files, script: &Script) -> Result<(), Died> {
-        while self.step(book, files, script)? {}
-        Ok(())
-    }
-
-    pub fn vote(
-        &mut self,
-        book: &mut Book,
-        files: &Files,
-        by: &str,
-        decision: Decision,
-    ) -> Result<(), Died> {
-        let shown = book.run().hold.as_ref().unwrap().shown;
-        let (by, reason) = (by.to_owned(), format!("{by} has seen it"));
-        self.append(
-            book,
-            files,
-            Event::Voted(Vote { by, conditions: Vec::new(), decision, reason, shown }),
-        )
-    }
-
-    pub fn resume(&mut self, book: &mut Book, files: &Files) -> Result<(), Died> {
-        self.append(book, files, Event::Resumed { by: "ana".to_owned() })
+        Reader::state_of(self.store.as_ref(), trace_id, ReadCheck::Verified).unwrap()
     }
 
     /// A whole run with this script, which is expected not to wait.
-    pub fn run(&mut self, files: &Files, script: &Script) -> Book {
-        let mut book = self.start(files, spine()).unwrap();
-        self.drive(&mut book, files, script).unwrap();
-        book
+    pub fn run(&mut self, files: &Files, script: &Script) -> TestRecorder {
+        let mut recorder = self.start(files, spine()).unwrap();
+        recorder.drive(script).unwrap();
+        recorder
     }
 
     /// Every file below the root with its content, but for the lock.
@@ -178,6 +148,84 @@ impl World {
 
     pub fn read(&self, path: &str) -> String {
         std::fs::read_to_string(self.root().join(path)).unwrap()
+    }
+}
+
+/// The observer of a process that may die after an append, before it writes files.
+struct Mortal {
+    files: Box<dyn Observer<Run>>,
+    appends_left: Arc<AtomicUsize>,
+}
+
+const DEAD: &str = "the process is dead";
+
+impl Observer<Run> for Mortal {
+    fn before(&mut self, run: &Run, event: &RunEvent) {
+        self.files.before(run, event);
+    }
+
+    fn after(&mut self, step: &Step<'_, Run>) {
+        self.files.after(step);
+    }
+
+    fn durable(&mut self, run: &Run) -> Result<(), ObserverError> {
+        if self.appends_left.fetch_sub(1, Ordering::SeqCst) == 1 {
+            let (code, message) = (Code::Internal, DEAD.to_owned());
+            return Err(ObserverError { code, message, source: None });
+        }
+        self.files.durable(run)
+    }
+}
+
+/// A run that is recorded event by event, and shown by files.
+pub struct TestRecorder(RunWriter);
+
+fn unless_dead<T>(result: Result<T, JournalError>) -> Result<T, Died> {
+    match result {
+        Err(JournalError::Observer(error)) if error.message == DEAD => Err(Died),
+        result => Ok(result.unwrap()),
+    }
+}
+
+impl TestRecorder {
+    pub fn run(&self) -> &Run {
+        self.0.run()
+    }
+
+    pub fn append(&mut self, event: Event) -> Result<(), Died> {
+        unless_dead(self.0.append([event]))
+    }
+
+    /// Brings the files up to date with what was read.
+    pub fn notify(&mut self) {
+        self.0.notify().unwrap();
+    }
+
+    /// Makes one append of a run; says whether there was one to make.
+    pub fn step(&mut self, script: &Script) -> Result<bool, Died> {
+        let event = match self.run().next() {
+            Next::Record(event) => *event,
+            Next::Perform(works) => perform(self.run(), works[0], script),
+            Next::Wait | Next::Done | Next::Nothing => return Ok(false),
+        };
+        self.append(event)?;
+        Ok(true)
+    }
+
+    /// Takes a run as far as it goes.
+    pub fn drive(&mut self, script: &Script) -> Result<(), Died> {
+        while self.step(script)? {}
+        Ok(())
+    }
+
+    pub fn vote(&mut self, by: &str, decision: Decision) -> Result<(), Died> {
+        let shown = self.run().hold.as_ref().unwrap().shown;
+        let (by, reason) = (by.to_owned(), format!("{by} has seen it"));
+        self.append(Event::Voted(Vote { by, conditions: Vec::new(), decision, reason, shown }))
+    }
+
+    pub fn resume(&mut self) -> Result<(), Died> {
+        self.append(Event::Resumed { by: "ana".to_owned() })
     }
 }
 
@@ -194,27 +242,27 @@ pub fn tree_of(root: &Path) -> BTreeMap<String, String> {
     tree
 }
 
-pub fn name(book: &Book) -> String {
-    book.run().started.as_ref().unwrap().run_id.clone()
+pub fn name(recorder: &TestRecorder) -> String {
+    recorder.run().started.as_ref().unwrap().run_id.clone()
 }
 
-pub fn trace(book: &Book) -> TraceId {
-    book.run().head.trace_id
+pub fn trace(recorder: &TestRecorder) -> TraceId {
+    recorder.run().head.trace_id
 }
 
-fn perform(book: &Book, work: Work, script: &Script) -> Event {
+fn perform(run: &Run, work: Work, script: &Script) -> Event {
     let usage = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
     match work {
         Work::Review { .. } | Work::Merge { .. } | Work::Restore => unreachable!("{work:?}"),
         Work::Do { phase, attempt } => {
-            let phase = book.run().phase(phase).unwrap().0.id.clone();
+            let phase = run.phase(phase).unwrap().0.id.clone();
             let told = script.iter().find(|((id, at), _)| *id == phase && *at == attempt);
             let mut done = told.map_or_else(|| answered(json!({})), |(_, done)| done.clone());
             done.usage = usage;
             Event::PhaseDone { phase, attempt, done: Box::new(done) }
         }
         Work::Check { phase, check, attempt } => {
-            let phase = book.run().phase(phase).unwrap().0.clone();
+            let phase = run.phase(phase).unwrap().0.clone();
             Event::Checked {
                 attempt,
                 check: phase.checks[check].id.clone(),
@@ -354,9 +402,9 @@ pub fn policy_changed() -> Event {
     }
 }
 
-pub fn unwritable(result: Result<(), EngineError>) -> String {
-    match result {
-        Err(EngineError::Unwritable { path, .. }) => path,
-        other => panic!("{other:?}"),
-    }
+/// The path that could not be written.
+pub fn unwritable(result: Result<(), ObserverError>) -> String {
+    let error = result.unwrap_err();
+    assert_eq!(error.code, Code::FileUnwritable);
+    error.message.split('`').nth(1).unwrap().to_owned()
 }

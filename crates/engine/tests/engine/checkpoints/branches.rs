@@ -98,14 +98,14 @@ fn going_back_to_the_end_of_a_branch_merges_it_again() {
     let all = files(root);
     let request = windlass_engine::RollbackRequest {
         resume: true,
-        ..to(checkpoint(&engine, &run, "POST_left_v1"))
+        ..to(checkpoint(&world, &run, "POST_left_v1"))
     };
     let run = engine.roll_back(trace(&run), &request).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
     assert_eq!(files(root), all);
     let before = windlass_engine::RollbackRequest {
         resume: true,
-        ..to(checkpoint(&engine, &run, "PRE_right_v1"))
+        ..to(checkpoint(&world, &run, "PRE_right_v1"))
     };
     let run = engine.roll_back(trace(&run), &before).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
@@ -121,7 +121,8 @@ fn a_branch_that_fails_is_not_merged() {
     let run = engine.start(new_run(plan)).unwrap();
     assert_eq!(end(&run).0, "BLOCKED");
     assert!(!world.root().join("r").exists());
-    let post = engine.checkpoint(trace(&run), checkpoint(&engine, &run, "POST_right_v1")).unwrap();
+    let post =
+        world.checkpoints().load(trace(&run), checkpoint(&world, &run, "POST_right_v1")).unwrap();
     let tree = post.metadata["workspace"]["branch"].as_str().unwrap().to_owned();
     assert_eq!(git(world.root(), &["show", &format!("{tree}:r")]), "r");
 }

@@ -60,7 +60,7 @@ fn agents_and_people_agree_with_conditions() {
     assert_eq!(answer["verdict"], "approved_with_conditions");
     assert_eq!(answer["conditions"], json!(["add a test"]));
     assert_eq!(answer["reviews"][1]["by"], "bob");
-    let post = engine.checkpoint(id, checkpoint(&engine, &run, "POST_consensus_v1")).unwrap();
+    let post = world.checkpoints().load(id, checkpoint(&world, &run, "POST_consensus_v1")).unwrap();
     assert_eq!(post.metadata["kind"], "approved");
     assert_eq!(post.metadata["approval"]["reviews"][0]["verdict"], "approved");
     world.verify();
@@ -88,9 +88,9 @@ fn a_rejection_leads_to_revision_and_everybody_is_asked_again() {
     engine.answer(id, Decision::Approved, "ann", "now", None).unwrap();
     let run = engine.resume(id).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
-    let kinds: Vec<_> = engine.checkpoints(id).unwrap().iter().map(|one| one.kind).collect();
+    let kinds: Vec<_> = world.checkpoints().list(id).unwrap().iter().map(|one| one.kind).collect();
     assert_eq!(kinds.iter().filter(|kind| **kind == CheckpointKind::Failed).count(), 1);
-    assert!(names(&engine, &run).contains(&"POST_consensus_v2".to_owned()));
+    assert!(names(&world, &run).contains(&"POST_consensus_v2".to_owned()));
     world.verify();
 }
 

@@ -30,7 +30,7 @@ fn a_rollback_that_is_cut_off_comes_to_its_end() {
             let first = calm(&world);
             let run = first.start(new_run(steps(on_restart))).unwrap();
             let old = files(world.root());
-            let request: RollbackRequest = to(checkpoint(&first, &run, "POST_one_v1"));
+            let request: RollbackRequest = to(checkpoint(&world, &run, "POST_one_v1"));
             drop(first);
             let life = Life::until(Some(at));
             let cut_off = engine(&world, &life).roll_back(trace(&run), &request);
@@ -111,7 +111,7 @@ fn approval_after_a_death_is_taken_up() {
     let world = world();
     let first = calm(&world);
     let run = first.start(new_run(steps(OnRestart::Hold))).unwrap();
-    first.roll_back(trace(&run), &to(checkpoint(&first, &run, "PRE_two_v1"))).unwrap();
+    first.roll_back(trace(&run), &to(checkpoint(&world, &run, "PRE_two_v1"))).unwrap();
     drop(first);
     let next = calm(&world);
     let back = next.read(trace(&run)).unwrap();

@@ -1,12 +1,13 @@
 //! Every trigger makes its checkpoint, and every field of it is filled.
 
 use serde_json::{Value, json};
-use windlass_engine::checkpoint::{AgentStatus, Retention};
+use windlass_engine::Retention;
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::Effect;
 use windlass_kernel::run::{CheckpointKind, CheckpointSide};
+use windlass_views::checkpoints::AgentStatus;
 
-use super::{calm, checkpoint, kept, names, to, world};
+use super::{calm, checkpoint, kept, names, snapshots, to, world};
 use crate::executors::{sh, with_answers};
 use crate::holds::approve;
 use crate::plans::{agent, gate, person, phase, plan};
@@ -31,7 +32,7 @@ fn each_trigger_makes_its_checkpoint() {
     approve(&engine, &run, "ann");
     let run = engine.resume(trace(&run)).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"));
-    let all = engine.checkpoints(trace(&run)).unwrap();
+    let all = world.checkpoints().list(trace(&run)).unwrap();
     let told: Vec<_> = all.iter().map(|one| (one.name.as_str(), one.kind, one.passed)).collect();
     assert_eq!(
         told,
@@ -65,14 +66,15 @@ fn a_failure_keeps_its_error_and_what_was_half_done() {
     let broken = phase("build", &[], sh("echo half > half.txt; echo no >&2; exit 3"));
     let run = engine.start(new_run(kept(plan(vec![broken])))).unwrap();
     assert_eq!(end(&run).0, "BLOCKED");
-    assert_eq!(names(&engine, &run), ["PRE_build_v1", "POST_build_v1"]);
-    let post = engine.checkpoint(trace(&run), checkpoint(&engine, &run, "POST_build_v1")).unwrap();
+    assert_eq!(names(&world, &run), ["PRE_build_v1", "POST_build_v1"]);
+    let post =
+        world.checkpoints().load(trace(&run), checkpoint(&world, &run, "POST_build_v1")).unwrap();
     assert_eq!(post.metadata["kind"], "failed");
     assert!(post.metadata["error"]["reason"].as_str().unwrap().contains('3'), "{post:#?}");
     assert!(!post.governance_results.passed);
-    let pre = checkpoint(&engine, &run, "PRE_build_v1");
+    let pre = checkpoint(&world, &run, "PRE_build_v1");
     let (from, other) = ((trace(&run), pre), (trace(&run), post.id));
-    let diff = engine.compare_checkpoints(from, other).unwrap();
+    let diff = world.checkpoints().compare(&snapshots(&world), from, other).unwrap();
     let paths: Vec<_> = diff.files.iter().map(|one| one.path.to_str().unwrap()).collect();
     assert_eq!(paths, ["half.txt"]);
 }
@@ -90,8 +92,8 @@ fn a_checkpoint_has_every_field() {
          "usage": {"input_tokens": 120, "output_tokens": 30}}]}});
     let run = engine.start(with_answers(plan, answers)).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
-    let id = checkpoint(&engine, &run, "POST_build");
-    let one = engine.checkpoint(trace(&run), id).unwrap();
+    let id = checkpoint(&world, &run, "POST_build");
+    let one = world.checkpoints().load(trace(&run), id).unwrap();
     assert_eq!(
         (one.id, one.phase.as_str(), one.side, one.version),
         (id, "build", CheckpointSide::Post, 1)
@@ -110,7 +112,7 @@ fn a_checkpoint_has_every_field() {
     assert_eq!((artifact.size_bytes, artifact.artifact_type.as_str()), (5, "txt"));
     assert_eq!(artifact.hash, windlass_kernel::Digest::of(b"base\n"));
     assert!(one.governance_results.passed);
-    assert_eq!(one.parent_checkpoint_id, Some(checkpoint(&engine, &run, "PRE_build")));
+    assert_eq!(one.parent_checkpoint_id, Some(checkpoint(&world, &run, "PRE_build")));
     assert_eq!(one.metadata["facts"]["size"], "s");
     // The file is the document, with its keys sorted.
     let value: Value = serde_json::from_slice(&one.to_bytes()).unwrap();
@@ -154,7 +156,7 @@ fn a_redone_phase_has_a_second_version() {
     let run = engine.start(with_answers(kept(plan(vec![build, review])), answers)).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
     assert_eq!(
-        names(&engine, &run),
+        names(&world, &run),
         [
             "PRE_build_v1",
             "POST_build_v1",
@@ -166,7 +168,8 @@ fn a_redone_phase_has_a_second_version() {
             "POST_review_v2",
         ]
     );
-    let second = engine.checkpoint(trace(&run), checkpoint(&engine, &run, "PRE_build_v2")).unwrap();
+    let second =
+        world.checkpoints().load(trace(&run), checkpoint(&world, &run, "PRE_build_v2")).unwrap();
     assert_eq!(second.metadata["findings"], json!(["again"]));
 }
 
@@ -192,7 +195,7 @@ fn what_is_old_is_given_up_and_the_rest_still_works() {
     world.verify();
     let there = engine.kept(&run).unwrap();
     assert_eq!(there.values().filter(|there| **there).count(), 2);
-    engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "PRE_sign_v1"))).unwrap();
+    engine.roll_back(trace(&run), &to(checkpoint(&world, &run, "PRE_sign_v1"))).unwrap();
     let lost = calm(&world).check_checkpoints().unwrap();
     assert_eq!(lost, Vec::<String>::new());
 }
@@ -204,11 +207,11 @@ fn what_is_not_there_is_an_error_with_a_code() {
     let run = engine.start(new_run(kept(plan(vec![phase("a", &[], sh("echo '{}'"))])))).unwrap();
     let run_id = run.started.as_ref().unwrap().run_id.clone();
     for name in ["", "x", "POST_a_v1", "01890a5d-ac96-774b-bcce-b302099a8057"] {
-        let code = engine.find_checkpoint(name).unwrap_err().code();
+        let code = world.checkpoints().find(name).unwrap_err().code();
         assert_eq!(code, Code::CheckpointUnavailable, "{name}");
     }
     for name in ["POST_b", "PRE_a_v2", "post_a", "../POST_a"] {
         let named = format!("{run_id}/{name}");
-        assert!(engine.find_checkpoint(&named).is_err(), "{name}");
+        assert!(world.checkpoints().find(&named).is_err(), "{name}");
     }
 }

@@ -46,19 +46,20 @@ pub fn world() -> World {
     world
 }
 
+/// The snapshots of a world.
+pub fn snapshots(world: &World) -> GitSnapshotStore {
+    let root = world.root().canonicalize().unwrap();
+    let (git, blobs) = (root.join(".windlass/snapshots.git"), root.join(".windlass/blobs"));
+    GitSnapshotStore::new(root, git, blobs)
+}
+
 /// An engine that keeps checkpoints; its process may die around everything that it keeps.
 pub fn engine(world: &World, life: &Arc<Life>) -> Engine {
-    let root = world.root().canonicalize().unwrap();
     let repository = Arc::new(GitRepository::new(world.root().to_owned()));
-    let store = GitSnapshotStore::new(
-        root.clone(),
-        root.join(".windlass/snapshots.git"),
-        root.join(".windlass/blobs"),
-    );
-    let store = MortalStore { inner: store, life: Arc::clone(life) };
+    let store = MortalStore { inner: snapshots(world), life: Arc::clone(life) };
     let checkpointer =
         Checkpointer::new(Arc::new(store), Arc::new(SystemClock), world.root().to_owned());
-    crate::executors::engine(world, life, repository).with_keeper(Arc::new(checkpointer))
+    crate::executors::engine(world, life, repository).with_checkpointer(Arc::new(checkpointer))
 }
 
 pub fn calm(world: &World) -> Engine {
@@ -71,14 +72,14 @@ pub fn kept(plan: Plan) -> Plan {
 }
 
 /// The checkpoints of a run, by their names, oldest first.
-pub fn names(engine: &Engine, run: &Run) -> Vec<String> {
-    let all = engine.checkpoints(run.head.trace_id).unwrap();
+pub fn names(world: &World, run: &Run) -> Vec<String> {
+    let all = world.checkpoints().list(run.head.trace_id).unwrap();
     all.iter().map(|one| one.name.clone()).collect()
 }
 
-pub fn checkpoint(engine: &Engine, run: &Run, name: &str) -> CheckpointId {
+pub fn checkpoint(world: &World, run: &Run, name: &str) -> CheckpointId {
     let run_id = &run.started.as_ref().unwrap().run_id;
-    engine.find_checkpoint(&format!("{run_id}/{name}")).unwrap().1
+    world.checkpoints().find(&format!("{run_id}/{name}")).unwrap().1
 }
 
 pub fn to(checkpoint: CheckpointId) -> RollbackRequest {

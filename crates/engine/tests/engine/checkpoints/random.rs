@@ -139,7 +139,7 @@ fn check(phases: &[Vec<Deed>], order: &[usize]) {
         let target = checkpoints[pick % checkpoints.len()];
         let back = engine.roll_back(id, &to(target)).unwrap();
         assert_eq!(files(root), seen[&target], "after going back to {target}");
-        let document = engine.checkpoint(id, target).unwrap();
+        let document = world.checkpoints().load(id, target).unwrap();
         let complete: Vec<String> = back
             .all_phases()
             .filter(|(_, state)| state.status == windlass_kernel::run::PhaseStatus::Complete)

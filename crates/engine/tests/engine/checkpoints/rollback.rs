@@ -41,8 +41,7 @@ fn files_and_state_come_back_together() {
     let world = world();
     let (engine, run) = stopped(&world);
     let last = files(world.root());
-    let back =
-        engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "POST_one_v1"))).unwrap();
+    let back = engine.roll_back(trace(&run), &to(checkpoint(&world, &run, "POST_one_v1"))).unwrap();
     assert_eq!(status(&back), ["complete", "pending", "pending", "pending"]);
     assert_eq!(back.facts["at"], "one");
     assert_eq!(back.head.state, Some(State::Checkpoint));
@@ -52,22 +51,22 @@ fn files_and_state_come_back_together() {
     assert_eq!(paths, ["a.txt", "d/link", "d/one.txt"]);
     assert_eq!(now[std::path::Path::new("a.txt")].0, b"base\n");
     assert!(!now[std::path::Path::new("d/one.txt")].1);
-    let newest = engine.checkpoints(trace(&run)).unwrap().pop().unwrap();
+    let newest = world.checkpoints().list(trace(&run)).unwrap().pop().unwrap();
     assert_eq!((newest.kind, newest.name.as_str()), (CheckpointKind::Rollback, "PRE_one_v2"));
-    assert_eq!(newest.parent_checkpoint_id, Some(checkpoint(&engine, &run, "POST_one_v1")));
-    let told = engine.checkpoint(trace(&run), newest.id).unwrap();
+    assert_eq!(newest.parent_checkpoint_id, Some(checkpoint(&world, &run, "POST_one_v1")));
+    let told = world.checkpoints().load(trace(&run), newest.id).unwrap();
     assert_eq!(told.metadata["archived"], serde_json::json!(["two", "three", "sign"]));
     assert_eq!(
         told.metadata["rollback_from"],
-        serde_json::json!(checkpoint(&engine, &run, "PRE_sign_v1"))
+        serde_json::json!(checkpoint(&world, &run, "PRE_sign_v1"))
     );
     // It goes on from there, under new versions.
     approve(&engine, &back, "ann");
     let again = engine.resume(trace(&run)).unwrap();
     assert_eq!(again.hold.as_ref().unwrap().held.trigger, Trigger::PersonRequested);
     assert_eq!(files(world.root()), last);
-    assert!(names(&engine, &run).contains(&"POST_three_v2".to_owned()));
-    let archived = engine.checkpoints(trace(&run)).unwrap();
+    assert!(names(&world, &run).contains(&"POST_three_v2".to_owned()));
+    let archived = world.checkpoints().list(trace(&run)).unwrap();
     let archived: Vec<_> =
         archived.iter().filter(|one| one.archived).map(|one| one.name.as_str()).collect();
     assert_eq!(
@@ -82,8 +81,8 @@ fn a_rollback_can_be_taken_back() {
     let world = world();
     let (engine, run) = stopped(&world);
     let last = files(world.root());
-    let before = checkpoint(&engine, &run, "POST_three_v1");
-    engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "PRE_one_v1"))).unwrap();
+    let before = checkpoint(&world, &run, "POST_three_v1");
+    engine.roll_back(trace(&run), &to(checkpoint(&world, &run, "PRE_one_v1"))).unwrap();
     assert_eq!(files(world.root()).len(), 1);
     let forward = engine.roll_back(trace(&run), &to(before)).unwrap();
     assert_eq!(files(world.root()), last);
@@ -101,7 +100,7 @@ fn a_run_that_has_ended_goes_on_from_an_earlier_state() {
     assert_eq!(end(&run), ("PASS", "pass"));
     let request = windlass_engine::RollbackRequest {
         resume: true,
-        ..to(checkpoint(&engine, &run, "PRE_three_v1"))
+        ..to(checkpoint(&world, &run, "PRE_three_v1"))
     };
     let again = engine.roll_back(trace(&run), &request).unwrap();
     assert!(again.ended.is_none());
@@ -121,7 +120,7 @@ fn what_people_have_changed_refuses_it_and_is_kept_when_forced() {
     write(root, "ignored", "never seen\n");
     let before = files(root);
     let entries = world.events(trace(&run)).len();
-    let target = checkpoint(&engine, &run, "POST_one_v1");
+    let target = checkpoint(&world, &run, "POST_one_v1");
     let error = engine.roll_back(trace(&run), &to(target)).unwrap_err();
     assert_eq!(error.code(), Code::WorkspaceChanged);
     assert!(error.to_string().contains("`a.txt`, `notes/new.txt`"), "{error}");
@@ -157,10 +156,10 @@ fn it_is_refused_where_it_makes_no_sense() {
     let foreign = other.checkpoints[0].id;
     let code = engine.roll_back(trace(&run), &to(foreign)).unwrap_err().code();
     assert_eq!(code, Code::CheckpointUnavailable);
-    let mut nobody = to(checkpoint(&engine, &run, "PRE_one_v1"));
+    let mut nobody = to(checkpoint(&world, &run, "PRE_one_v1"));
     nobody.by = "  ".to_owned();
     assert!(engine.roll_back(trace(&run), &nobody).is_err());
-    let mut pointless = to(checkpoint(&engine, &run, "PRE_one_v1"));
+    let mut pointless = to(checkpoint(&world, &run, "PRE_one_v1"));
     pointless.reason = String::new();
     assert!(engine.roll_back(trace(&run), &pointless).is_err());
     assert_eq!(status(&engine.read(trace(&run)).unwrap())[0], "complete");
@@ -170,15 +169,14 @@ fn it_is_refused_where_it_makes_no_sense() {
 fn a_rejected_rollback_ends_the_run() {
     let world = world();
     let (engine, run) = stopped(&world);
-    let back =
-        engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "POST_one_v1"))).unwrap();
+    let back = engine.roll_back(trace(&run), &to(checkpoint(&world, &run, "POST_one_v1"))).unwrap();
     engine
         .answer(trace(&back), windlass_kernel::run::Decision::Rejected, "ann", "no use", None)
         .unwrap();
     assert_eq!(end(&engine.read(trace(&run)).unwrap()), ("BLOCKED", "checkpoint_rejected"));
     // And even that can be taken back.
     let again =
-        engine.roll_back(trace(&run), &to(checkpoint(&engine, &run, "POST_two_v1"))).unwrap();
+        engine.roll_back(trace(&run), &to(checkpoint(&world, &run, "POST_two_v1"))).unwrap();
     assert_eq!(status(&again), ["complete", "complete", "pending", "pending"]);
 }
 
@@ -194,7 +192,7 @@ fn a_failed_phase_is_done_again_on_what_it_left() {
     assert_eq!(end(&run).0, "BLOCKED");
     let request = windlass_engine::RollbackRequest {
         resume: true,
-        ..to(checkpoint(&engine, &run, "POST_two_v1"))
+        ..to(checkpoint(&world, &run, "POST_two_v1"))
     };
     let run = engine.roll_back(trace(&run), &request).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);

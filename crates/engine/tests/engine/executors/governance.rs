@@ -69,7 +69,7 @@ fn ruled(phases: Vec<Phase>, gates: Vec<Rule>, compliance: Vec<Rule>) -> Plan {
 /// A world without a repository: every file counts.
 fn bare() -> World {
     let world = World::new();
-    world.place.missing.store(true, Ordering::SeqCst);
+    world.repository.missing.store(true, Ordering::SeqCst);
     world
 }
 
@@ -245,7 +245,7 @@ fn files_are_validated_where_they_lie() {
     let look = |evidence: Evidence| {
         let gates = vec![rule("g", OnFailure::Warn, evidence)];
         let world = world.fork();
-        world.place.missing.store(true, Ordering::SeqCst);
+        world.repository.missing.store(true, Ordering::SeqCst);
         let run = super::calm(&world)
             .start(new_run(ruled(vec![work("echo '{}'")], gates, vec![])))
             .unwrap();

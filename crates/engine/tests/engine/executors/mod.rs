@@ -36,24 +36,24 @@ pub fn agents() -> BTreeMap<String, Agent> {
 }
 
 /// An engine with the real executors over the testkit's tools.
-pub fn engine(world: &World, life: &Arc<Life>, place: Arc<dyn Repository>) -> Engine {
+pub fn engine(world: &World, life: &Arc<Life>, repository: Arc<dyn Repository>) -> Engine {
     let process = world.process(life);
     let programs = MortalConnect { tools: Connectors::new(), life: Arc::clone(life) };
     let executors = Executors::new(
         Arc::clone(&process.gateways),
-        Arc::clone(&place),
+        Arc::clone(&repository),
         Arc::new(programs) as Arc<dyn Connect>,
-        Arc::clone(&process.source),
+        Arc::clone(&process.clock),
         world.stop(),
         agents(),
         RunnerChoice::default(),
     );
-    world.engine_of(&process, Arc::new(executors), place)
+    world.engine_of(&process, Arc::new(executors), repository)
 }
 
 /// One that lives on, in a world without a real repository.
 pub fn calm(world: &World) -> Engine {
-    engine(world, &Life::until(None), Arc::clone(&world.place) as Arc<_>)
+    engine(world, &Life::until(None), Arc::clone(&world.repository) as Arc<_>)
 }
 
 pub fn sh(script: &str) -> Doer {

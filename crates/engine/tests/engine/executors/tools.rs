@@ -35,7 +35,7 @@ fn dispatched(world: &World, tool: &str) -> usize {
 }
 
 fn real_engine(_: &Scenario, world: &World, life: &Arc<Life>) -> Engine {
-    super::engine(world, life, Arc::clone(&world.place) as Arc<_>)
+    super::engine(world, life, Arc::clone(&world.repository) as Arc<_>)
 }
 
 #[test]
