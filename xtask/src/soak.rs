@@ -97,19 +97,14 @@ impl<'a> Options<'a> {
     }
 
     fn filters(&self) -> Vec<String> {
-        let group = |group: &&Group| Some(group.name) == self.name;
-        let groups: Vec<&Group> = match (self.name, GROUPS.iter().find(group)) {
-            (Some(_), Some(group)) => vec![group],
-            (Some(_) | None, None) | (None, Some(_)) => GROUPS.iter().collect(),
+        if let Some(group) = GROUPS.iter().find(|group| Some(group.name) == self.name) {
+            return group.filters.iter().map(ToString::to_string).collect();
+        }
+        let narrow = |filter: &&str| match self.name {
+            Some(name) => format!("({filter}) & test({name})"),
+            None => (*filter).to_owned(),
         };
-        let part = self.name.filter(|_| groups.len() > 1);
-        let filters = groups.iter().flat_map(|group| group.filters);
-        filters
-            .map(|filter| match part {
-                Some(part) => format!("({filter}) & test({part})"),
-                None => (*filter).to_owned(),
-            })
-            .collect()
+        GROUPS.iter().flat_map(|group| group.filters).map(narrow).collect()
     }
 }
 

@@ -37,7 +37,7 @@ fn batches_killed_at_random_moments_end_once() {
     let seed = soak::seed(0x5eed_0001);
     let mut random = Random::new(seed);
     let (project, tally) = (Project::new(Transport::Stdio), Tally::default());
-    for round in 0..soak::rounds(60) {
+    for round in 0..soak::rounds(20) {
         let story = format!("seed {seed}, round {round}");
         let ms = random.below(40);
         let keys: Vec<String> = (0..BATCH).map(|call| format!("round-{round}-{call}")).collect();
@@ -125,7 +125,7 @@ fn a_killed_init_leaves_no_half_project() {
     let seed = soak::seed(0x5eed_0002);
     let mut random = Random::new(seed);
     let tally = Tally::default();
-    for round in 0..soak::rounds(30) {
+    for round in 0..soak::rounds(15) {
         let folder = tempfile::tempdir().unwrap();
         let init = Project::command_in(folder.path(), &["init"]);
         let time = Duration::from_micros(random.below(30_000));

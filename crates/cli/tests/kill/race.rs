@@ -131,7 +131,7 @@ fn approve_and_deny(project: &Project, trace: &str, first: Word) -> Word {
 fn one_of_two_answers_wins() {
     let project = Project::new(Transport::Http);
     let mut winners = BTreeSet::new();
-    for round in 0..soak::rounds(30) {
+    for round in 0..soak::rounds(12) {
         let first = if round % 2 == 0 { Word::Approve } else { Word::Deny };
         let key = format!("asked-{round}");
         let asked = run(&project, &add("plain/add_ask", &key));
@@ -151,7 +151,7 @@ fn one_of_two_answers_wins() {
 #[test]
 fn one_of_two_answers_to_an_interrupted_call_wins() {
     let project = Project::new(Transport::Http);
-    for round in 0..soak::rounds(30) {
+    for round in 0..soak::rounds(12) {
         let first = if round % 2 == 0 { Word::Approve } else { Word::Deny };
         let key = format!("held-{round}");
         let words = add("plain/add_hold", &key);
@@ -213,7 +213,7 @@ pub fn is_a_project(folder: &Path, story: &str) {
 
 #[test]
 fn one_of_eight_inits_makes_the_project() {
-    for round in 0..soak::rounds(10) {
+    for round in 0..soak::rounds(5) {
         let folder = tempfile::tempdir().unwrap();
         let start = |_| Project::command_in(folder.path(), &["init"]).spawn().unwrap();
         let racers: Vec<Child> = (0..PROCESSES).map(start).collect();
