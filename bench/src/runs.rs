@@ -12,9 +12,10 @@ use windlass_engine::{
     PhaseRecorder, Prepared, Projector, Repository, Settings, Stop,
 };
 use windlass_kernel::run::plan::{
-    Budget, Concurrency, Doer, Governance, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
+    Budget, Concurrency, Doer, Governance, HoldRule, OnRestart, Phase, PhaseCondition, Plan,
+    RunOutcome,
 };
-use windlass_kernel::run::{Base, Change, Commit, Done, Event, Run, Usage};
+use windlass_kernel::run::{Base, Change, Commit, Event, PhaseResult, Run, Usage};
 use windlass_kernel::{Digest, RiskLevel, Timestamp};
 use windlass_runtime::{Gateway, SystemClock};
 use windlass_store::{After, Append, Claim, KeyAction, NewEntry, Store};
@@ -25,7 +26,7 @@ struct Nothing;
 
 impl PhaseExecutor for Nothing {
     fn perform(&self, _: &Assignment, _: &PhaseRecorder<'_>) -> Result<Outcome, EngineError> {
-        Ok(Outcome::Done(Box::new(Done {
+        Ok(Outcome::Done(Box::new(PhaseResult {
             answer: json!({ "summary": "done" }),
             calls: Vec::new(),
             change: None,
@@ -139,7 +140,7 @@ fn plan(phases: usize, doer: &Doer) -> Plan {
         id: name(at),
         needs: at.checked_sub(1).map(name).into_iter().collect(),
         outputs: Vec::new(),
-        when: When::Always,
+        when: PhaseCondition::Always,
     };
     Plan {
         budget: Budget::default(),

@@ -9,7 +9,7 @@ mod run;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use windlass_kernel::verify::Chain;
+use windlass_kernel::verify::ChainVerifier;
 use windlass_kernel::{ArtifactType, Digest, SCHEMA_VERSION, State};
 
 use crate::generated::Generated;
@@ -106,10 +106,10 @@ fn valid_chains(told: &[fixture::Told]) -> Result<Value> {
         "comment": "a trace without entries holds",
         "entries": [],
         "artifacts": [],
-        "expect": expect(&Chain::new()),
+        "expect": expect(&ChainVerifier::new()),
     })];
     for told in told {
-        let mut chain = Chain::new();
+        let mut chain = ChainVerifier::new();
         let mut artifacts = Vec::new();
         for (entry, artifact) in told.entries.iter().zip(&told.artifacts) {
             chain.push(entry);
@@ -131,7 +131,7 @@ fn valid_chains(told: &[fixture::Told]) -> Result<Value> {
     Ok(Value::Array(rows))
 }
 
-fn expect(chain: &Chain) -> Value {
+fn expect(chain: &ChainVerifier) -> Value {
     let finding = chain.finish();
     json!({
         "chain_valid": finding.chain_valid,

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde_json::{Number, Value, json};
 use windlass_kernel::canon;
 use windlass_kernel::run::plan::{Compare, Evidence, OnFailure, Rule};
-use windlass_kernel::run::{ComplianceResult, GateResult, GateStatus, Governed};
+use windlass_kernel::run::{ComplianceResult, GateResult, GateStatus, GovernanceResult};
 
 use crate::inspect::Looked;
 use crate::limits::{cut, cut_to};
@@ -78,11 +78,11 @@ pub fn compliance(rule: &Rule, found: &Found) -> ComplianceResult {
 
 /// All results of one phase; it passes when nothing blocks.
 #[must_use]
-pub fn governed(gates: Vec<GateResult>, checks: Vec<ComplianceResult>) -> Governed {
+pub fn governed(gates: Vec<GateResult>, checks: Vec<ComplianceResult>) -> GovernanceResult {
     let statuses = gates.iter().map(|gate| gate.status);
     let mut statuses = statuses.chain(checks.iter().map(|check| check.status));
     let passed = !statuses.any(|status| status == GateStatus::Blocked);
-    Governed { compliance_checks: checks, passed, quality_gates: gates }
+    GovernanceResult { compliance_checks: checks, passed, quality_gates: gates }
 }
 
 const fn status(rule: &Rule, is_met: bool) -> GateStatus {

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Number;
 use toml::Spanned;
 use windlass_kernel::Code;
-use windlass_kernel::run::plan::{Compare, Evidence, Level, OnFailure, Rule};
+use windlass_kernel::run::plan::{Compare, Evidence, OnFailure, Rule, RuleLevel};
 
 use crate::error::GovernanceError;
 use crate::limits::{self, Part, TIMEOUT_MS, TIMEOUT_MS_MAX, cut};
@@ -27,7 +27,7 @@ const REMEDIATION_BYTES_MAX: usize = 1000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct GovernanceFile {
     /// Who lays its rules down.
-    pub level: Level,
+    pub level: RuleLevel,
     /// The rules, gates first, in the file's order.
     pub rules: Vec<Stated>,
 }
@@ -193,9 +193,9 @@ fn read(file: &str, text: &str) -> Result<GovernanceFile, Fault> {
         fault(error.span().unwrap_or(0..0), message, hint)
     })?;
     let level = match raw.level {
-        RawLevel::Universal => Level::Universal,
-        RawLevel::Organisation => Level::Organisation,
-        RawLevel::Project => Level::Project,
+        RawLevel::Universal => RuleLevel::Universal,
+        RawLevel::Organisation => RuleLevel::Organisation,
+        RawLevel::Project => RuleLevel::Project,
     };
     let mut rules = Vec::new();
     for (kind, raw) in [(Kind::Gate, raw.gate), (Kind::Compliance, raw.compliance)] {
@@ -236,7 +236,7 @@ fn named(name: &Spanned<String>, what: &str) -> Result<String, Fault> {
     Ok(text.clone())
 }
 
-fn rule(raw: Spanned<RawRule>, level: Level) -> Result<Rule, Fault> {
+fn rule(raw: Spanned<RawRule>, level: RuleLevel) -> Result<Rule, Fault> {
     let span = raw.span();
     let raw = raw.into_inner();
     let id = named(&raw.id, "the id of a rule")?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use windlass_kernel::run::plan::{Level, OnFailure, Rule};
+use windlass_kernel::run::plan::{OnFailure, Rule, RuleLevel};
 
 /// What a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,12 +54,12 @@ pub struct Stated {
 
 /// The name of a level in files and messages.
 #[must_use]
-pub const fn level_name(level: Level) -> &'static str {
+pub const fn level_name(level: RuleLevel) -> &'static str {
     match level {
-        Level::Universal => "universal",
-        Level::Organisation => "organisation",
-        Level::Project => "project",
-        Level::Loop => "loop",
+        RuleLevel::Universal => "universal",
+        RuleLevel::Organisation => "organisation",
+        RuleLevel::Project => "project",
+        RuleLevel::Loop => "loop",
     }
 }
 

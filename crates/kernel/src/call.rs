@@ -3,7 +3,7 @@
 use crate::artifact::{
     ActionRequest, Artifact, Decision, SupervisorDecision, ToolCall, ToolEffect,
 };
-use crate::link::{Link, Links};
+use crate::artifact_chain::{ArtifactChain, ArtifactHeader};
 use crate::{ArtifactType, ChainError, Digest, Entry, Head, Outcome, State, TraceId};
 
 /// A call folded from its entries and their artifacts.
@@ -21,7 +21,7 @@ pub struct Call {
     pub tool_call: Option<(ToolCall, Digest)>,
     /// What came of it.
     pub effect: Option<ToolEffect>,
-    links: Links,
+    artifact_chain: ArtifactChain,
 }
 
 /// What the recorded state asks for next.
@@ -50,7 +50,7 @@ impl Call {
             decision: None,
             tool_call: None,
             effect: None,
-            links: Links::default(),
+            artifact_chain: ArtifactChain::default(),
         }
     }
 
@@ -65,11 +65,11 @@ impl Call {
         artifact: Artifact,
         head: Head,
     ) -> Result<(), ChainError> {
-        let link = Link::of(&artifact).map_err(|_| ChainError::Artifact {
+        let header = ArtifactHeader::of(&artifact).map_err(|_| ChainError::Artifact {
             sequence_number: entry.sequence_number,
             artifact: entry.artifact_type.as_str(),
         })?;
-        self.links.follow(entry, link)?;
+        self.artifact_chain.follow(entry, header)?;
         let digest = entry.artifact_digest;
         match artifact {
             Artifact::Request(request) => self.request = Some((request, digest)),
@@ -84,7 +84,7 @@ impl Call {
     /// The digest of the proposal that is asked for, as its key is bound to it.
     #[must_use]
     pub fn proposal_digest(&self) -> Option<Digest> {
-        self.links.proposal_digest()
+        self.artifact_chain.proposal_digest()
     }
 
     /// Says what comes next, from the recorded state alone.

@@ -3,7 +3,7 @@
 //! RFC 8785 numbers are doubles: two different large integers can give the same bytes and so the
 //! same digest. They are refused on input, as are duplicate keys and lone surrogates.
 
-pub(crate) mod text;
+pub(crate) mod scalar;
 mod write;
 
 use std::fmt;
@@ -140,12 +140,13 @@ fn length(value: &Value) -> usize {
             number.write(&mut out);
             out.len()
         }
-        Value::String(text) => text::string_length(text),
+        Value::String(text) => scalar::string_length(text),
         // With two brackets and a comma after all but the last.
         Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>().max(1) + 1,
         Value::Object(map) => {
-            let member =
-                |(key, value): (&String, &Value)| text::string_length(key) + 1 + length(value) + 1;
+            let member = |(key, value): (&String, &Value)| {
+                scalar::string_length(key) + 1 + length(value) + 1
+            };
             map.iter().map(member).sum::<usize>().max(1) + 1
         }
     }

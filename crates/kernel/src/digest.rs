@@ -164,7 +164,7 @@ impl Canonical for Digest {
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::text::parse(deserializer)
+        crate::deserialize::from_str(deserializer)
     }
 }
 

@@ -130,7 +130,7 @@ impl Canonical for Uuid7 {
 
 impl<'de> Deserialize<'de> for Uuid7 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::text::parse(deserializer)
+        crate::deserialize::from_str(deserializer)
     }
 }
 

@@ -151,7 +151,7 @@ impl Canonical for Timestamp {
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::text::parse(deserializer)
+        crate::deserialize::from_str(deserializer)
     }
 }
 

@@ -1,16 +1,17 @@
 //! Verifies a chain as it is read, entry by entry, from wherever it comes.
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::recovery::Finding;
-use crate::{ChainError, Entry, Head, TraceId, Uuid7, canon};
+use crate::{ChainError, Code, Digest, Entry, Head, State, TraceId, Uuid7, canon};
 
 /// A streaming verifier of one trace, in constant memory.
 ///
 /// The first entry that is pushed says which trace this is. After the first error nothing more is
 /// verified: what follows a broken link proves nothing. Entries are still counted.
 #[derive(Debug, Default)]
-pub struct Chain {
+pub struct ChainVerifier {
     head: Option<Head>,
     entry_count: u64,
     error: Option<ChainError>,
@@ -20,7 +21,7 @@ pub struct Chain {
 /// Stands for the head of a chain of which no entry held: a finding does not name its trace.
 const NO_HEAD: Head = Head::empty(TraceId(Uuid7::from_parts(0, [0; 10])));
 
-impl Chain {
+impl ChainVerifier {
     /// A chain of which nothing has been read.
     #[must_use]
     pub fn new() -> Self {
@@ -74,22 +75,73 @@ impl Chain {
 
     /// Says what was found. A chain without entries holds.
     #[must_use]
-    pub fn finish(&self) -> Finding {
+    pub fn finish(&self) -> ChainReport {
         let head = self.head.as_ref().unwrap_or(&NO_HEAD);
-        Finding::new(head, self.entry_count, self.error.as_ref())
+        ChainReport::new(head, self.entry_count, self.error.as_ref())
     }
 
     /// Says what was found, compared with the head that was kept apart: a chain alone does not show
     /// that its tail is missing.
     #[must_use]
-    pub fn finish_against(&self, recorded: &Head) -> Finding {
+    pub fn finish_against(&self, recorded: &Head) -> ChainReport {
         let head = self.head.unwrap_or(Head::empty(recorded.trace_id));
         let error = self.error.clone().or_else(|| head.matches(recorded).err());
-        Finding::new(&head, self.entry_count, error.as_ref())
+        ChainReport::new(&head, self.entry_count, error.as_ref())
     }
 
     fn last_sequence_number(&self) -> u64 {
         self.head.map_or(0, |head| head.sequence_number)
+    }
+}
+
+/// What was found in a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChainReport {
+    /// Whether the chain holds together.
+    pub chain_valid: bool,
+    /// What is wrong with it, if anything.
+    pub error_code: Option<Code>,
+    /// The first sequence number that is not what it should be.
+    pub divergence_point: Option<u64>,
+    /// How many entries were read.
+    pub entry_count: u64,
+    /// The number of the last entry that holds.
+    pub last_sequence_number: u64,
+    /// The digest of the last entry that holds.
+    pub latest_entry_digest: Digest,
+    /// The state after the last entry that holds.
+    pub final_state: Option<State>,
+}
+
+impl ChainReport {
+    /// Describes a chain of `entry_count` entries that folded to `head`, and the error that ended
+    /// the fold, if one did.
+    #[must_use]
+    pub fn new(head: &Head, entry_count: u64, error: Option<&ChainError>) -> Self {
+        Self {
+            chain_valid: error.is_none(),
+            error_code: error.map(ChainError::code),
+            divergence_point: error.map(|error| match error {
+                ChainError::ReplayPoint { sequence_number, .. }
+                | ChainError::Key { sequence_number, .. }
+                | ChainError::HeadMismatch { sequence_number } => *sequence_number,
+                ChainError::Truncated { expected, found } => expected.min(found).saturating_add(1),
+                ChainError::SequenceGap { .. }
+                | ChainError::ForeignTrace { .. }
+                | ChainError::PreviousDigest { .. }
+                | ChainError::Transition { .. }
+                | ChainError::ToolCall { .. }
+                | ChainError::OwnDigest { .. }
+                | ChainError::Malformed { .. }
+                | ChainError::Artifact { .. }
+                | ChainError::Impossible { .. }
+                | ChainError::Link { .. } => head.sequence_number.saturating_add(1),
+            }),
+            entry_count,
+            last_sequence_number: head.sequence_number,
+            latest_entry_digest: head.entry_digest,
+            final_state: head.state,
+        }
     }
 }
 
@@ -107,10 +159,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Code, Digest};
 
-    fn nothing_held(error_code: Option<Code>, entry_count: u64) -> Finding {
-        Finding {
+    fn nothing_held(error_code: Option<Code>, entry_count: u64) -> ChainReport {
+        ChainReport {
             chain_valid: error_code.is_none(),
             error_code,
             divergence_point: error_code.map(|_| 1),
@@ -123,12 +174,12 @@ mod tests {
 
     #[test]
     fn a_chain_without_entries_holds() {
-        assert_eq!(Chain::new().finish(), nothing_held(None, 0));
+        assert_eq!(ChainVerifier::new().finish(), nothing_held(None, 0));
     }
 
     #[test]
     fn entries_after_an_error_are_counted_only() {
-        let mut chain = Chain::new();
+        let mut chain = ChainVerifier::new();
         for value in [json!(null), json!({}), json!([])] {
             chain.push_json(&value);
         }
@@ -141,9 +192,9 @@ mod tests {
     fn a_missing_trace_is_found_through_its_recorded_head() {
         let recorded = Head { sequence_number: 2, ..NO_HEAD };
         assert_eq!(
-            Chain::new().finish_against(&recorded),
+            ChainVerifier::new().finish_against(&recorded),
             nothing_held(Some(Code::StateSequenceGap), 0)
         );
-        assert_eq!(Chain::new().finish_against(&NO_HEAD), nothing_held(None, 0));
+        assert_eq!(ChainVerifier::new().finish_against(&NO_HEAD), nothing_held(None, 0));
     }
 }

@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
-use windlass_kernel::recovery::{Plan, UncertainRule, plan};
-use windlass_kernel::verify::Chain;
+use windlass_kernel::recovery::{RecoveryPlan, UncertainRule, plan};
+use windlass_kernel::verify::ChainVerifier;
 use windlass_kernel::{
     ArtifactId, ArtifactType, Call, Code, Digest, Draft, Entry, ExecutionState, Head, PlanId,
     ReplayPoint, ReplayPointState, State, Timestamp, ToolCallId, TraceId, Transition, Uuid7, canon,
@@ -147,7 +147,7 @@ fn invariant_a_call_is_handed_over_and_ended_once(entries: &[Entry]) {
 }
 
 fn invariant_replay_ends_at_the_head(entries: &[Entry], head: &Head) {
-    let (mut typed, mut raw) = (Chain::new(), Chain::new());
+    let (mut typed, mut raw) = (ChainVerifier::new(), ChainVerifier::new());
     for entry in entries {
         typed.push(entry);
         raw.push_json(&serde_json::to_value(entry).unwrap());
@@ -176,10 +176,13 @@ fn invariant_only_an_unsettled_call_is_handed_over_again(head: &Head) {
     {
         for (redispatches, retries_max) in [(0, 0), (0, 1), (1, 1), (5, u32::MAX)] {
             let plan = plan(&call, rule, redispatches, retries_max);
-            let acts = matches!(plan, Plan::Probe | Plan::Redispatch | Plan::Compensate);
+            let acts = matches!(
+                plan,
+                RecoveryPlan::Probe | RecoveryPlan::Redispatch | RecoveryPlan::Compensate
+            );
             assert!(!acts || head.state == Some(State::Executing));
-            assert!(plan != Plan::Redispatch || redispatches < retries_max);
-            assert!(!head.state.is_some_and(State::is_terminal) || plan == Plan::Nothing);
+            assert!(plan != RecoveryPlan::Redispatch || redispatches < retries_max);
+            assert!(!head.state.is_some_and(State::is_terminal) || plan == RecoveryPlan::Nothing);
         }
     }
 }
@@ -284,8 +287,8 @@ fn spoil(rows: &mut Vec<Value>, tamper: &Tamper) -> Option<u64> {
     Some(place as u64 + 1)
 }
 
-fn read(rows: &[Value]) -> Chain {
-    let mut chain = Chain::new();
+fn read(rows: &[Value]) -> ChainVerifier {
+    let mut chain = ChainVerifier::new();
     rows.iter().for_each(|row| chain.push_json(row));
     chain
 }
@@ -345,7 +348,7 @@ proptest! {
         let (entries, head) = grow(&wishes);
         prop_assume!(!entries.is_empty());
         let kept = &entries[..length.index(entries.len())];
-        let mut chain = Chain::new();
+        let mut chain = ChainVerifier::new();
         kept.iter().for_each(|entry| chain.push(entry));
         prop_assert!(chain.finish().chain_valid);
         let error = chain.head().copied().unwrap_or(empty()).matches(&head).unwrap_err();
@@ -362,7 +365,7 @@ proptest! {
         let Some(last) = entries.last_mut() else { return Ok(()) };
         last.artifact_digest = Digest::of(b"another body");
         last.entry_digest = last.compute_digest(&mut Vec::new());
-        let mut chain = Chain::new();
+        let mut chain = ChainVerifier::new();
         entries.iter().for_each(|entry| chain.push(entry));
         prop_assert!(chain.finish().chain_valid);
         let finding = chain.finish_against(&head);

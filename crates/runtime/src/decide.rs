@@ -28,14 +28,14 @@ pub enum Answer {
 
 /// Who says it, and why.
 #[derive(Clone, Copy, Debug)]
-pub struct Voice<'a> {
+pub struct Attribution<'a> {
     /// The person's name.
     pub by: &'a str,
     /// The reason.
     pub reason: &'a str,
 }
 
-impl Voice<'_> {
+impl Attribution<'_> {
     fn check(&self) -> Result<(), RequestError> {
         let field = |field, reason: &str| RequestError::Field { field, reason: reason.to_owned() };
         if self.by.trim().is_empty() || self.by.len() > NAME_BYTES_MAX {
@@ -58,15 +58,15 @@ impl Gateway {
         &self,
         trace_id: TraceId,
         answer: Answer,
-        voice: Voice<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
-        voice.check()?;
-        let reason = self.redacted(voice.reason);
-        let voice = Voice { reason: &reason, ..voice };
+        attribution.check()?;
+        let reason = self.redacted(attribution.reason);
+        let attribution = Attribution { reason: &reason, ..attribution };
         let recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
         match recorder.state().next() {
-            Next::Judge => self.decide_request(recorder, answer, voice),
-            Next::Settle => self.decide_uncertain(recorder, answer, voice),
+            Next::Judge => self.decide_request(recorder, answer, attribution),
+            Next::Settle => self.decide_uncertain(recorder, answer, attribution),
             Next::Start | Next::Nothing | Next::Done => {
                 let state = recorder.state().head.state.unwrap_or(State::Pending);
                 Err(GatewayError::AlreadyDecided { trace_id, state })
@@ -79,14 +79,14 @@ impl Gateway {
         &self,
         mut recorder: CallRecorder,
         answer: Answer,
-        voice: Voice<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
         let trace_id = recorder.state().head.trace_id;
-        let reason = voice.reason.to_owned();
+        let reason = attribution.reason.to_owned();
         if answer == Answer::Deny {
             let code = Some(Code::DeniedByPerson);
             let ruling = Ruling { verdict: Verdict::Deny, code, reason, rules: Vec::new() };
-            self.add_decision(&mut recorder, Decision::Deny, ruling, Some(voice.by))?;
+            self.add_decision(&mut recorder, Decision::Deny, ruling, Some(attribution.by))?;
             recorder.commit(KeyAction::None, After::Release)?;
             return Ok(CallReport::of(recorder.into_state(), Vec::new()));
         }
@@ -103,7 +103,7 @@ impl Gateway {
         }
         let preparation = self.prepare(&recorder)?;
         let ruling = Ruling { verdict: Verdict::Allow, code: None, reason, rules: judged.rules };
-        self.add_decision(&mut recorder, Decision::Approve, ruling, Some(voice.by))?;
+        self.add_decision(&mut recorder, Decision::Approve, ruling, Some(attribution.by))?;
         let key = self.add_tool_call(&mut recorder)?;
         match recorder.commit(key, After::Keep) {
             Ok(()) => self.hand_over(recorder, &preparation, Vec::new()),
@@ -122,27 +122,27 @@ impl Gateway {
         &self,
         recorder: CallRecorder,
         answer: Answer,
-        voice: Voice<'_>,
+        attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
         let redispatches = self.store.list_redispatches(recorder.state().head.trace_id)?;
         match answer {
             Answer::Approve => {
                 let preparation = self.prepare(&recorder)?;
-                let reason = voice.reason.to_owned();
-                self.redispatch(recorder, &preparation, redispatches, Some(voice.by), reason)
+                let reason = attribution.reason.to_owned();
+                self.redispatch(recorder, &preparation, redispatches, Some(attribution.by), reason)
             }
             Answer::Deny => {
                 let error = EffectError {
                     code: Code::ToolOutcomeUnknown,
-                    message: voice.reason.to_owned(),
+                    message: attribution.reason.to_owned(),
                     may_have_run: true,
                 };
-                let settled = Settled {
+                let settled = Settlement {
                     outcome: Outcome::Denied,
                     result: serde_json::Value::Null,
                     error: Some(error),
                     duration_ms: 0,
-                    by: SettledBy::Person { name: voice.by.to_owned() },
+                    by: SettledBy::Person { name: attribution.by.to_owned() },
                 };
                 self.settle(recorder, settled, redispatches)
             }

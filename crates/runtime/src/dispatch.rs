@@ -14,7 +14,7 @@ use crate::supervisor::Preparation;
 
 /// What became known about a call.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settled {
+pub struct Settlement {
     /// How it ended.
     pub outcome: Outcome,
     /// What the tool answered.
@@ -33,7 +33,7 @@ impl Gateway {
         &self,
         recorder: &CallRecorder,
         preparation: &Preparation,
-    ) -> Result<Settled, GatewayError> {
+    ) -> Result<Settlement, GatewayError> {
         let call = recorder.state();
         let (Some((request, _)), Some((tool_call, _))) = (&call.request, &call.tool_call) else {
             return Err(GatewayError::Recovery {
@@ -60,7 +60,7 @@ impl Gateway {
     }
 
     /// Reads a connector's answer; whatever cannot be recorded as it is becomes a failure.
-    fn read_reply(&self, reply: Reply, preparation: &Preparation, duration_ms: u64) -> Settled {
+    fn read_reply(&self, reply: Reply, preparation: &Preparation, duration_ms: u64) -> Settlement {
         let (mut result, mut error) = match reply {
             Reply::Success { result } => (result, None),
             Reply::Failure { code, message, result, certainty } => {
@@ -92,7 +92,7 @@ impl Gateway {
             Some(error) if error.code == Code::ToolFailed => Outcome::Failure,
             Some(_) => Outcome::Error,
         };
-        Settled { outcome, result, error, duration_ms, by: SettledBy::Answer }
+        Settlement { outcome, result, error, duration_ms, by: SettledBy::Answer }
     }
 
     /// A text as it may be stored: without the secrets in it.
@@ -106,7 +106,7 @@ impl Gateway {
     pub(crate) fn effect(
         &self,
         recorder: &CallRecorder,
-        settled: Settled,
+        settled: Settlement,
         redispatches: Vec<Redispatch>,
         ts: Timestamp,
     ) -> Result<ToolEffect, GatewayError> {

@@ -8,28 +8,28 @@ use windlass_journal::{Check, JournalError, Reader, Recorder};
 use windlass_kernel::artifact::{
     ActionRequest, Artifact, DecidedBy, Decision, SupervisorDecision, ToolCall,
 };
-use windlass_kernel::recovery::Plan;
+use windlass_kernel::recovery::RecoveryPlan;
 use windlass_kernel::{
     ArtifactId, Call, Code, Digest, RiskLevel, SCHEMA_VERSION, State, ToolCallId, TraceId,
 };
 use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, Reservation, Slot, Store};
 
+use crate::call_log::Watch;
 use crate::clock::Clock;
 use crate::dispatch::Settled;
 use crate::error::GatewayError;
 use crate::recover::Recovery;
-use crate::report::{CallReport, Question};
+use crate::report::{CallReport, HoldQuestion};
 use crate::request::{self, CallRequest};
 use crate::supervisor::{Preparation, Ruling, Supervisor};
-use crate::watch::Watch;
 
 /// Writes the trace of one call.
 pub(crate) type CallRecorder = Recorder<Call>;
 
 /// When the entries of a read become durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reads {
+pub enum ReadDurability {
     /// Before it is handed over, like a write's.
     #[default]
     WriteAhead,
@@ -41,14 +41,14 @@ pub enum Reads {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// When the entries of a read become durable.
-    pub reads: Reads,
+    pub reads: ReadDurability,
     /// How long to wait for another process's call under the same key, beyond its tool's time-out.
     pub key_wait: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { reads: Reads::WriteAhead, key_wait: Duration::from_secs(10) }
+        Self { reads: ReadDurability::WriteAhead, key_wait: Duration::from_secs(10) }
     }
 }
 
@@ -87,9 +87,9 @@ impl Gateway {
     /// # Errors
     /// [`GatewayError`] when the request is not one, or the store fails.
     pub fn call(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
-        let watch = Watch::start();
+        let log = CallLog::start();
         let result = self.make(request);
-        watch.call(&result);
+        log.call(&result);
         result
     }
 
@@ -147,10 +147,10 @@ impl Gateway {
         };
         let report = CallReport::of(call, redispatches);
         Ok(match report.state {
-            State::Pending if !held => report.on_hold(Question::MayItRun, question),
+            State::Pending if !held => report.on_hold(HoldQuestion::MayItRun, question),
             State::Executing if !held => {
                 let reason = "it was handed over and its effect was never recorded".to_owned();
-                report.on_hold(Question::RunItAgain, reason)
+                report.on_hold(HoldQuestion::RunItAgain, reason)
             }
             State::Pending
             | State::Executing
@@ -181,7 +181,7 @@ impl Gateway {
         recorder.commit(KeyAction::None, After::Keep)?;
         recorder.write_replay_point(self.clock.now())?;
         let report = CallReport::of(recorder.into_state(), Vec::new());
-        Ok(report.on_hold(Question::MayItRun, ruling.reason))
+        Ok(report.on_hold(HoldQuestion::MayItRun, ruling.reason))
     }
 
     /// Records and makes a call that policy allows.
@@ -191,7 +191,7 @@ impl Gateway {
         ruling: Ruling,
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
-        let single = self.settings.reads == Reads::WithEffect
+        let single = self.settings.reads == ReadDurability::WithEffect
             && preparation.class == RiskLevel::Read
             && request.idempotency_key.is_none();
         let mut recorder = self.open(request)?;
@@ -347,7 +347,7 @@ impl Gateway {
             match self.recover(record.trace_id) {
                 // It may have ended since the record was read: then nothing was done here.
                 Ok(Recovery { plan, report }) => {
-                    return Ok(CallReport { replayed: plan == Plan::Nothing, ..report });
+                    return Ok(CallReport { replayed: plan == RecoveryPlan::Nothing, ..report });
                 }
                 Err(error) if !error.is_held() || waited >= wait_max => return Err(error),
                 Err(_) => {}
@@ -376,7 +376,7 @@ impl Gateway {
     pub(crate) fn settle(
         &self,
         mut recorder: CallRecorder,
-        settled: Settled,
+        settled: Settlement,
         redispatches: Vec<windlass_kernel::artifact::Redispatch>,
     ) -> Result<CallReport, GatewayError> {
         let ts = self.clock.now();

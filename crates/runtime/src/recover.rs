@@ -5,18 +5,18 @@ use serde::Serialize;
 use serde_json::Value;
 use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::{EffectError, Redispatch, SettledBy};
-use windlass_kernel::recovery::{Plan, UncertainRule, plan};
+use windlass_kernel::recovery::{RecoveryPlan, UncertainRule, plan};
 use windlass_kernel::{Call, Code, Machine, Outcome, RiskLevel, State, TraceId};
 use windlass_policy::OnUncertain;
 use windlass_store::{After, AppendError, TraceFilter, TraceState};
 
+use crate::call_log::Watch;
 use crate::dispatch::Settled;
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
-use crate::report::{CallReport, Question};
+use crate::report::{CallReport, HoldQuestion};
 use crate::request::CallRequest;
 use crate::supervisor::Preparation;
-use crate::watch::Watch;
 
 /// How many open traces are looked at in one go.
 const PAGE: usize = 256;
@@ -25,14 +25,14 @@ const PAGE: usize = 256;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recovery {
     /// What the recorded state and the tool's rule asked for.
-    pub plan: Plan,
+    pub plan: RecoveryPlan,
     /// Where the call stands now.
     pub report: CallReport,
 }
 
 /// What recovery did with every open trace.
 #[derive(Debug)]
-pub struct Recovered {
+pub struct RecoveredCall {
     /// The trace.
     pub trace_id: TraceId,
     /// What became of it; an error stops this trace and no other.
@@ -44,9 +44,9 @@ impl Gateway {
     ///
     /// # Errors
     /// [`GatewayError`] when the open traces cannot be listed.
-    pub fn recover_all(&self) -> Result<Vec<Recovered>, GatewayError> {
+    pub fn recover_all(&self) -> Result<Vec<RecoveredCall>, GatewayError> {
         let ids = self.open_calls(None)?.into_iter().map(|state| state.head.trace_id);
-        let recover = |trace_id| Recovered { trace_id, result: self.recover(trace_id) };
+        let recover = |trace_id| RecoveredCall { trace_id, result: self.recover(trace_id) };
         Ok(ids.map(recover).collect())
     }
 
@@ -55,13 +55,13 @@ impl Gateway {
     ///
     /// # Errors
     /// [`GatewayError`] when the open traces cannot be listed.
-    pub fn recover_interrupted(&self) -> Result<Vec<Recovered>, GatewayError> {
+    pub fn recover_interrupted(&self) -> Result<Vec<RecoveredCall>, GatewayError> {
         let mut all = Vec::new();
         for state in [State::Authorized, State::Executing] {
             for state in self.open_calls(Some(state))? {
                 let trace_id = state.head.trace_id;
                 if !self.store.is_held(&state)? && self.has_way_on(trace_id) {
-                    all.push(Recovered { trace_id, result: self.recover(trace_id) });
+                    all.push(RecoveredCall { trace_id, result: self.recover(trace_id) });
                 }
             }
         }
@@ -88,16 +88,18 @@ impl Gateway {
 
     /// Whether recovery could do something with a call without a person.
     fn has_way_on(&self, trace_id: TraceId) -> bool {
-        let plan = || -> Result<Plan, GatewayError> {
+        let plan = || -> Result<RecoveryPlan, GatewayError> {
             let call = Reader::<Call>::state_of(self.store.as_ref(), trace_id, Check::Verified)?;
-            let Some((request, _)) = &call.request else { return Ok(Plan::Nothing) };
-            let Ok(preparation) = self.supervisor.prepare(request) else { return Ok(Plan::Hold) };
+            let Some((request, _)) = &call.request else { return Ok(RecoveryPlan::Nothing) };
+            let Ok(preparation) = self.supervisor.prepare(request) else {
+                return Ok(RecoveryPlan::Hold);
+            };
             let count = self.store.list_redispatches(trace_id)?.len();
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             Ok(plan(&call, preparation.uncertain_rule(), count, preparation.retries_max))
         };
         // What cannot even be read is for recovery to report.
-        !matches!(plan(), Ok(Plan::Nothing | Plan::Judge | Plan::Hold))
+        !matches!(plan(), Ok(RecoveryPlan::Nothing | RecoveryPlan::Judge | RecoveryPlan::Hold))
     }
 
     /// Recovers one call: brings it to its end, or to the hands of a person.
@@ -106,9 +108,9 @@ impl Gateway {
     /// [`GatewayError`]; `Acquire` when a live process is at work on it, `Corrupt` when its trace
     /// does not hold together. The trace is then left as it is.
     pub fn recover(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
-        let watch = Watch::start();
+        let log = CallLog::start();
         let result = self.take_up(trace_id);
-        watch.recovery(trace_id, &result);
+        log.recovery(trace_id, &result);
         result
     }
 
@@ -124,22 +126,22 @@ impl Gateway {
         let count = u32::try_from(redispatches.len()).unwrap_or(u32::MAX);
         let plan = plan(recorder.state(), rule, count, retries_max);
         let report = match plan {
-            Plan::Nothing => self.rest(recorder, redispatches, None)?,
-            Plan::Judge => {
+            RecoveryPlan::Nothing => self.rest(recorder, redispatches, None)?,
+            RecoveryPlan::Judge => {
                 let reason = match &recorder.state().request {
                     Some((request, _)) => self.supervisor.judge(request).reason,
                     None => String::new(),
                 };
-                self.rest(recorder, redispatches, Some((Question::MayItRun, reason)))?
+                self.rest(recorder, redispatches, Some((HoldQuestion::MayItRun, reason)))?
             }
-            Plan::Start => self.start_recorded(recorder, &preparation?)?,
-            Plan::Redispatch => {
+            RecoveryPlan::Start => self.start_recorded(recorder, &preparation?)?,
+            RecoveryPlan::Redispatch => {
                 let reason = "its process died before the effect was recorded".to_owned();
                 self.redispatch(recorder, &preparation?, redispatches, None, reason)?
             }
-            Plan::Probe => self.probe(recorder, &preparation?, redispatches)?,
-            Plan::Compensate => self.compensate(recorder, &preparation?, redispatches)?,
-            Plan::Hold => {
+            RecoveryPlan::Probe => self.probe(recorder, &preparation?, redispatches)?,
+            RecoveryPlan::Compensate => self.compensate(recorder, &preparation?, redispatches)?,
+            RecoveryPlan::Hold => {
                 let reason = match &preparation {
                     Err(GatewayError::Recovery { reason, .. }) => reason.clone(),
                     Err(other) => other.to_string(),
@@ -148,7 +150,7 @@ impl Gateway {
                     }
                     Ok(_) => format!("it was handed over {} times without an answer", count + 1),
                 };
-                self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)))?
+                self.rest(recorder, redispatches, Some((HoldQuestion::RunItAgain, reason)))?
             }
         };
         Ok(Recovery { plan, report })
@@ -172,7 +174,7 @@ impl Gateway {
         &self,
         recorder: CallRecorder,
         redispatches: Vec<Redispatch>,
-        hold: Option<(Question, String)>,
+        hold: Option<(HoldQuestion, String)>,
     ) -> Result<CallReport, GatewayError> {
         recorder.write_replay_point(self.clock.now())?;
         let report = CallReport::of(recorder.into_state(), redispatches);
@@ -240,17 +242,26 @@ impl Gateway {
                     trace_id: answer.trace_id,
                     entry_digest: answer.latest_entry_digest,
                 };
-                let settled =
-                    Settled { outcome: Outcome::Success, result, error: None, duration_ms: 0, by };
+                let settled = Settlement {
+                    outcome: Outcome::Success,
+                    result,
+                    error: None,
+                    duration_ms: 0,
+                    by,
+                };
                 self.settle(recorder, settled, redispatches)
             }
             (State::Completed, Some(Value::Bool(false))) => {
                 let count = u32::try_from(redispatches.len()).unwrap_or(u32::MAX);
                 let next =
                     plan(recorder.state(), UncertainRule::Retry, count, preparation.retries_max);
-                if next != Plan::Redispatch {
+                if next != RecoveryPlan::Redispatch {
                     let reason = format!("it was handed over {} times in vain", count + 1);
-                    return self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)));
+                    return self.rest(
+                        recorder,
+                        redispatches,
+                        Some((HoldQuestion::RunItAgain, reason)),
+                    );
                 }
                 let reason =
                     format!("the server says in trace {} that it did not run", answer.trace_id);
@@ -259,7 +270,7 @@ impl Gateway {
             _ => {
                 let reason =
                     format!("whether it ran could not be found out, see trace {}", answer.trace_id);
-                self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)))
+                self.rest(recorder, redispatches, Some((HoldQuestion::RunItAgain, reason)))
             }
         }
     }
@@ -279,7 +290,7 @@ impl Gateway {
         let undo = self.side_call(&recorder, tool, args, RiskLevel::Write, key, intent)?;
         if undo.state != State::Completed {
             let reason = format!("undoing it came to {}, see trace {}", undo.state, undo.trace_id);
-            return self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)));
+            return self.rest(recorder, redispatches, Some((HoldQuestion::RunItAgain, reason)));
         }
         let error = EffectError {
             code: Code::ToolCompensated,
@@ -291,7 +302,7 @@ impl Gateway {
             entry_digest: undo.latest_entry_digest,
         };
         let (outcome, result) = (Outcome::Error, Value::Null);
-        let settled = Settled { outcome, result, error: Some(error), duration_ms: 0, by };
+        let settled = Settlement { outcome, result, error: Some(error), duration_ms: 0, by };
         self.settle(recorder, settled, redispatches)
     }
 

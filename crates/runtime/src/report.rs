@@ -1,9 +1,10 @@
 //! What the gateway tells its caller about a call.
 
+use crate::supervisor::Refusal;
 use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::artifact::{EffectError, Redispatch, SupervisorDecision, ToolEffect};
-use windlass_kernel::{Call, Code, Digest, Outcome, PlanId, State, ToolCallId, TraceId};
+use windlass_kernel::{Call, Digest, Outcome, PlanId, State, ToolCallId, TraceId};
 
 /// Where a call stands.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -27,9 +28,9 @@ pub struct CallReport {
     /// What went wrong.
     pub error: Option<EffectError>,
     /// Why it was refused, if it was.
-    pub refusal: Option<Refused>,
+    pub refusal: Option<Refusal>,
     /// What it waits for, if it waits.
-    pub hold: Option<Hold>,
+    pub hold: Option<CallHold>,
     /// Whether the effect was recorded before and only returned.
     pub replayed: bool,
     /// The dispatches after the first.
@@ -40,20 +41,11 @@ pub struct CallReport {
     pub latest_entry_digest: Digest,
 }
 
-/// Why a call was refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Refused {
-    /// The stable code.
-    pub code: Code,
-    /// Why, in words.
-    pub reason: String,
-}
-
 /// What a call waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Hold {
+pub struct CallHold {
     /// What the person is asked.
-    pub question: Question,
+    pub question: HoldQuestion,
     /// Why.
     pub reason: String,
 }
@@ -61,7 +53,7 @@ pub struct Hold {
 /// What a person is asked about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Question {
+pub enum HoldQuestion {
     /// May it be made?
     MayItRun,
     /// It may have run: hand it over again, or give it up?
@@ -101,13 +93,13 @@ impl CallReport {
 
     /// The same, waiting for a person.
     #[must_use]
-    pub fn on_hold(mut self, question: Question, reason: String) -> Self {
-        self.hold = Some(Hold { question, reason });
+    pub fn on_hold(mut self, question: HoldQuestion, reason: String) -> Self {
+        self.hold = Some(CallHold { question, reason });
         self
     }
 }
 
-fn refused(decision: SupervisorDecision) -> Option<Refused> {
+fn refused(decision: SupervisorDecision) -> Option<Refusal> {
     let code = decision.code?;
-    Some(Refused { code, reason: decision.rationale })
+    Some(Refusal { code, reason: decision.rationale })
 }

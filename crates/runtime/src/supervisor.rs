@@ -1,5 +1,6 @@
 //! What the gateway asks of policy and registry.
 
+use serde::Serialize;
 use serde_json::Value;
 use windlass_connect::{Confinement, Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
@@ -39,8 +40,8 @@ pub struct Ruling {
     pub rules: Vec<String>,
 }
 
-/// Why a request cannot be handed over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a request or a call is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// The stable code.
     pub code: Code,

@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use rusqlite::{CachedStatement, Connection};
-use windlass_kernel::{Digest, Reserved};
+use windlass_kernel::{Digest, ReservedKey};
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError};
 
 use crate::error::During;
@@ -59,11 +59,11 @@ pub fn is_reserved(fields: &Fields<'_>, slot: &Slot) -> bool {
 }
 
 /// The key that is reserved with an entry, if one is and its record can be made of it.
-pub fn in_line<'a>(line: &Line<'a>) -> Option<Reserved<'a>> {
+pub fn in_line<'a>(line: &Line<'a>) -> Option<ReservedKey<'a>> {
     let fields = line.fields.as_ref().ok()?;
     let [server_id, tool_name, idempotency_key] = reserved(fields)?;
     let (request_digest, _) = fields.bound().ok()?;
-    Some(Reserved { server_id, tool_name, idempotency_key, request_digest })
+    Some(ReservedKey { server_id, tool_name, idempotency_key, request_digest })
 }
 
 /// Finds the traces that have reserved keys and are filed.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use foldhash::quality::RandomState;
 use rusqlite::Connection;
-use windlass_kernel::{Reserved, TraceId};
+use windlass_kernel::{ReservedKey, TraceId};
 use windlass_store::{Slot, StoreError, Unreserved, Visitor};
 
 use crate::error::During;
@@ -45,7 +45,7 @@ impl<'a> Check<'a> {
     pub fn entry(
         &mut self,
         line: &Line<'_>,
-        promised: Option<Reserved<'_>>,
+        promised: Option<ReservedKey<'_>>,
     ) -> Result<Option<Unreserved>, StoreError> {
         if let Some(hash) = self.filed_hash(line) {
             self.sum = self.sum.wrapping_add(self.mix(hash, line.number));
@@ -70,7 +70,7 @@ impl<'a> Check<'a> {
     }
 
     /// Whether a key has a record in full that says what it must.
-    fn recorded(&self, line: &Line<'_>, key: &Reserved<'_>) -> Result<bool, StoreError> {
+    fn recorded(&self, line: &Line<'_>, key: &ReservedKey<'_>) -> Result<bool, StoreError> {
         let record = match KeyFinder::new(self.connection)?.find(&Slot::from(key)) {
             // One that cannot be read says nothing.
             Err(StoreError::Corrupt { .. }) => None,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Entry, HolderId, ReplayPoint, Reserved, TraceId};
+use windlass_kernel::{Entry, HolderId, ReplayPoint, ReservedKey, TraceId};
 
 use crate::error::{AcquireError, AppendError, StoreError};
 use crate::rules::{self, Digests};
@@ -44,7 +44,7 @@ impl Tables {
     }
 
     /// Whether a key is on record as an entry says.
-    fn has(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
+    fn has(&self, key: &ReservedKey<'_>, entry: &Entry) -> bool {
         self.keys.get(&Slot::from(key)).is_some_and(|record| record.is_for(key, entry))
     }
 }

@@ -133,8 +133,8 @@ fn hostile_names_are_read_as_they_are() {
     ] {
         for artifact in artifacts(1, text, 1.0, Some(text.to_owned())) {
             let bytes = artifact.to_bytes().unwrap();
-            let read = crate::Link::read(artifact.artifact_type(), &bytes).unwrap();
-            assert_eq!(read, crate::Link::of(&artifact).unwrap(), "{text}");
+            let read = crate::ArtifactHeader::read(artifact.artifact_type(), &bytes).unwrap();
+            assert_eq!(read, crate::ArtifactHeader::of(&artifact).unwrap(), "{text}");
         }
     }
 }
@@ -149,8 +149,8 @@ proptest! {
             let text = String::from_utf8(bytes.clone()).unwrap();
             prop_assert_eq!(&text, &String::from_utf8(general(&artifact).unwrap()).unwrap());
             prop_assert_eq!(
-                crate::Link::read(artifact.artifact_type(), &bytes).unwrap(),
-                crate::Link::of(&artifact).unwrap()
+                crate::ArtifactHeader::read(artifact.artifact_type(), &bytes).unwrap(),
+                crate::ArtifactHeader::of(&artifact).unwrap()
             );
             prop_assert_eq!(Artifact::read(artifact.artifact_type(), &bytes).unwrap(), artifact);
         }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
-use super::text::{write_number, write_string};
+use super::scalar::{write_number, write_string};
 use super::utf16_order;
 
 /// What has one canonical form, and writes it.
@@ -59,7 +59,7 @@ pub(crate) use {canonical, canonical_names, write_object};
 /// Writes a text that is known to need no escapes.
 #[inline]
 pub(crate) fn write_plain(text: &[u8], out: &mut Vec<u8>) {
-    debug_assert_eq!(super::text::plain_length(text), text.len(), "a text that needs escapes");
+    debug_assert_eq!(super::scalar::plain_length(text), text.len(), "a text that needs escapes");
     out.reserve(text.len() + 2);
     out.push(b'"');
     out.extend_from_slice(text);

@@ -1,9 +1,9 @@
 //! The fold of branches: a phase's own work tree becomes part of the run's workspace.
 
 use super::checkpoint::CheckpointSide;
-use super::parts::{Change, Held};
+use super::payload::{Change, HoldRequest};
 use super::plan::Trigger;
-use super::state::{PhaseState, Run, Stage};
+use super::state::{AttemptStage, PhaseState, Run};
 use serde_json::json;
 
 /// A phase's own work tree.
@@ -14,7 +14,7 @@ pub struct Branch {
     /// What the work made of it.
     pub theirs: Option<String>,
     /// The merge that is being carried out.
-    pub merging: Option<Merging>,
+    pub merging: Option<PendingMerge>,
     /// Why it cannot be merged as it is.
     pub conflict: Option<Conflict>,
     /// The files that a person said are mended.
@@ -23,7 +23,7 @@ pub struct Branch {
 
 /// A merge that is on record: the workspace is to become its tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Merging {
+pub struct PendingMerge {
     /// The workspace before.
     pub ours: String,
     /// The workspace after.
@@ -42,7 +42,7 @@ pub struct Conflict {
 impl Run {
     /// The files of a phase's branch that a person said are mended.
     #[must_use]
-    pub fn conflict_of(&self, at: usize) -> Option<&[String]> {
+    pub fn resolved_paths(&self, at: usize) -> Option<&[String]> {
         let mended = &self.phases.get(at)?.branch.mended;
         (!mended.is_empty()).then_some(mended.as_slice())
     }
@@ -51,7 +51,7 @@ impl Run {
     /// so that none takes the place of another that is asked for.
     pub(super) fn next_merge(&self) -> Option<usize> {
         let of = |at: usize| self.phases.get(at);
-        let due = |at: &&usize| of(**at).is_some_and(|state| state.stage == Stage::Merge);
+        let due = |at: &&usize| of(**at).is_some_and(|state| state.stage == AttemptStage::Merge);
         let order = |at: &&usize| {
             let begun = of(**at).is_some_and(|state| state.branch.merging.is_some());
             let ended = self.checkpoints.iter().rposition(|checkpoint| {
@@ -64,8 +64,8 @@ impl Run {
 
     /// The place of a phase that is at its merge.
     fn merging(&self, phase: &str, attempt: u32) -> Result<usize, String> {
-        let at = self.trying(phase, attempt)?;
-        let here = self.phases.get(at).is_some_and(|state| state.stage == Stage::Merge)
+        let at = self.running_attempt(phase, attempt)?;
+        let here = self.phases.get(at).is_some_and(|state| state.stage == AttemptStage::Merge)
             && self.index.at_work.contains(&at);
         if here { Ok(at) } else { Err(format!("phase `{phase}` is not to be merged")) }
     }
@@ -84,7 +84,8 @@ impl Run {
         }
         self.change(at, |state| {
             state.branch.theirs = Some(theirs.to_owned());
-            state.branch.merging = Some(Merging { ours: ours.to_owned(), tree: tree.to_owned() });
+            state.branch.merging =
+                Some(PendingMerge { ours: ours.to_owned(), tree: tree.to_owned() });
         });
         Ok(())
     }
@@ -101,7 +102,7 @@ impl Run {
         self.tree = Some(merging.tree);
         self.change(at, |state| {
             state.branch = Branch::default();
-            state.stage = Stage::After(0);
+            state.stage = AttemptStage::After(0);
         });
         self.see(change);
         self.advance(at);
@@ -130,7 +131,7 @@ impl Run {
     }
 
     /// The hold at which a person makes a branch fit.
-    pub(super) fn ask_to_merge(&self, at: usize, phase: &str, conflict: &Conflict) -> Held {
+    pub(super) fn ask_to_merge(&self, at: usize, phase: &str, conflict: &Conflict) -> HoldRequest {
         let question = format!(
             "the branch of phase `{phase}` does not fit to the workspace; mend the marked files in \
              its work tree, then approve"

@@ -38,7 +38,7 @@ pub struct Checkpoint {
     pub version: u32,
     /// The files, where they are kept.
     #[serde(deserialize_with = "present")]
-    pub workspace: Option<Workspace>,
+    pub workspace: Option<CheckpointWorkspace>,
 }
 
 /// A file that a phase leaves behind.
@@ -56,7 +56,7 @@ pub struct CheckpointArtifact {
 /// The files of a run as they were kept.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Workspace {
+pub struct CheckpointWorkspace {
     /// The tree of the phase's own work tree, if it has one.
     #[serde(deserialize_with = "present")]
     pub branch: Option<String>,
@@ -169,7 +169,7 @@ pub struct CheckpointRecord {
     /// Its place among those of its phase and side.
     pub version: u32,
     /// The files, where they are kept.
-    pub workspace: Option<Workspace>,
+    pub workspace: Option<CheckpointWorkspace>,
 }
 
 /// A checkpoint that must be made next.
@@ -250,9 +250,9 @@ impl Run {
         self.require_checkpoint(phase, CheckpointSide::Post, kind);
     }
 
-    pub(super) fn checkpoint_made(&mut self, checkpoint: &Checkpoint) -> Result<(), String> {
+    pub(super) fn add_checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), String> {
         let owed = self.due_checkpoint.ok_or("no checkpoint is owed")?;
-        let phase = self.place_of(&checkpoint.phase)?;
+        let phase = self.phase_index(&checkpoint.phase)?;
         let Checkpoint { at, attempt, kind, parent, version, .. } = *checkpoint;
         if (DueCheckpoint { at, attempt, kind, parent, phase, version }) != owed {
             return Err("another checkpoint is owed".to_owned());

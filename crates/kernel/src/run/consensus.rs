@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::parts::{Decision, Done, Held, Usage, Vote};
+use super::payload::{HoldRequest, PhaseResult, Usage, Vote, VoteDecision};
 use super::plan::{Doer, Phase, Reviewer, Trigger};
-use super::state::{PhaseState, Run, Stage};
+use super::state::{AttemptStage, PhaseState, Run};
 
 /// The verdicts that reviewers and their consensus can give.
 pub const APPROVED: &str = "approved";
@@ -24,7 +24,7 @@ pub struct Review {
     /// What an approval is bound to.
     pub conditions: Vec<String>,
     /// Whether they agree.
-    pub decision: Decision,
+    pub decision: VoteDecision,
     /// What is to be done better.
     pub findings: Value,
     /// Why.
@@ -34,7 +34,7 @@ pub struct Review {
 /// The agent whose review comes next, by its place among the reviewers.
 pub(super) fn next_agent(phase: &Phase, state: &PhaseState) -> Option<usize> {
     let Doer::Consensus { reviewers, .. } = &phase.doer else { return None };
-    if state.stage != Stage::Work {
+    if state.stage != AttemptStage::Work {
         return None;
     }
     let asked = |reviewer: &Reviewer| state.reviews.iter().any(|one| one.by == reviewer.name());
@@ -43,17 +43,17 @@ pub(super) fn next_agent(phase: &Phase, state: &PhaseState) -> Option<usize> {
 }
 
 /// What the reviews so far come to; `None` while it is open.
-fn decided(quorum: u32, reviewers: usize, reviews: &[Review]) -> Option<Decision> {
+fn decided(quorum: u32, reviewers: usize, reviews: &[Review]) -> Option<VoteDecision> {
     let quorum = usize::try_from(quorum).unwrap_or(usize::MAX);
-    let approved = count(reviews, Decision::Approved);
-    let rejected = count(reviews, Decision::Rejected);
+    let approved = count(reviews, VoteDecision::Approved);
+    let rejected = count(reviews, VoteDecision::Rejected);
     if approved >= quorum {
-        return Some(Decision::Approved);
+        return Some(VoteDecision::Approved);
     }
-    (reviewers.saturating_sub(rejected) < quorum).then_some(Decision::Rejected)
+    (reviewers.saturating_sub(rejected) < quorum).then_some(VoteDecision::Rejected)
 }
 
-fn count(reviews: &[Review], decision: Decision) -> usize {
+fn count(reviews: &[Review], decision: VoteDecision) -> usize {
     reviews.iter().filter(|review| review.decision == decision).count()
 }
 
@@ -69,7 +69,7 @@ impl Run {
         if next != Some(review.by.as_str()) || !self.index.at_work.contains(&at) {
             return Err(format!("`{}` is not the next to review", review.by));
         }
-        if review.decision == Decision::Rejected {
+        if review.decision == VoteDecision::Rejected {
             review.conditions.clear();
         }
         self.change(at, |state| state.reviews.push(review));
@@ -86,24 +86,29 @@ impl Run {
         self.change(at, |state| {
             state.findings = Value::Null;
             state.done = Some(Arc::new(done));
-            state.stage = Stage::After(0);
+            state.stage = AttemptStage::After(0);
         });
         self.advance(at);
     }
 
     /// The hold at which the people among the reviewers are asked.
-    pub(super) fn ask_reviewers(&self, at: usize, phase: &Phase, state: &PhaseState) -> Held {
+    pub(super) fn ask_reviewers(
+        &self,
+        at: usize,
+        phase: &Phase,
+        state: &PhaseState,
+    ) -> HoldRequest {
         let Doer::Consensus { checklist, question, quorum, reviewers } = &phase.doer else {
             return self.held(at, Trigger::ConsensusRequested, String::new());
         };
         let mut held = self.held(at, Trigger::ConsensusRequested, question.clone());
         let said = |decision| u32::try_from(count(&state.reviews, decision)).unwrap_or(u32::MAX);
         let all = u32::try_from(reviewers.len()).unwrap_or(u32::MAX);
-        held.approvals = quorum.saturating_sub(said(Decision::Approved));
+        held.approvals = quorum.saturating_sub(said(VoteDecision::Approved));
         held.rejections = all
             .saturating_sub(*quorum)
             .saturating_add(1)
-            .saturating_sub(said(Decision::Rejected))
+            .saturating_sub(said(VoteDecision::Rejected))
             .max(1);
         let people = reviewers.iter().filter(|one| matches!(one, Reviewer::Person { .. }));
         held.reviewers = people.map(|one| one.name().to_owned()).collect();
@@ -158,29 +163,29 @@ fn shown(review: &Review) -> Value {
     })
 }
 
-const fn verdict(decision: Decision, conditions: &[String]) -> &'static str {
+const fn verdict(decision: VoteDecision, conditions: &[String]) -> &'static str {
     match decision {
-        Decision::Approved if conditions.is_empty() => APPROVED,
-        Decision::Approved => CONDITIONAL,
-        Decision::Rejected => REJECTED,
+        VoteDecision::Approved if conditions.is_empty() => APPROVED,
+        VoteDecision::Approved => CONDITIONAL,
+        VoteDecision::Rejected => REJECTED,
     }
 }
 
 /// What the reviews come to, as the answer of their phase.
-fn conclude(decision: Decision, checklist: &[String], reviews: &[Review]) -> Done {
+fn conclude(decision: VoteDecision, checklist: &[String], reviews: &[Review]) -> PhaseResult {
     let conditions: Vec<String> = match decision {
-        Decision::Approved => reviews.iter().flat_map(|one| one.conditions.clone()).collect(),
-        Decision::Rejected => Vec::new(),
+        VoteDecision::Approved => reviews.iter().flat_map(|one| one.conditions.clone()).collect(),
+        VoteDecision::Rejected => Vec::new(),
     };
     let against = reviews.iter().filter(|one| one.decision == decision);
     let reasons: Vec<String> =
         against.clone().map(|one| format!("{}: {}", one.by, one.reason)).collect();
     let findings: Vec<Value> = match decision {
-        Decision::Approved => conditions.iter().map(|one| json!(one)).collect(),
-        Decision::Rejected => against.map(|one| one.findings.clone()).collect(),
+        VoteDecision::Approved => conditions.iter().map(|one| json!(one)).collect(),
+        VoteDecision::Rejected => against.map(|one| one.findings.clone()).collect(),
     };
     let reason = reasons.join("; ");
-    Done {
+    PhaseResult {
         answer: json!({
             "checklist": checklist,
             "conditions": conditions,

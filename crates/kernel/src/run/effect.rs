@@ -5,21 +5,21 @@ use serde_json::json;
 use super::event::Event;
 use super::next::ended;
 use super::plan::{Effect, Phase, RunOutcome};
-use super::state::{Judged, Run, Source};
+use super::state::{JudgedBy, PendingVerdict, Run};
 use crate::{Digest, canon};
 
 impl Run {
-    pub(super) fn effect_of(&self, at: usize, phase: &Phase, judged: &Judged) -> Event {
+    pub(super) fn effect_of(&self, at: usize, phase: &Phase, judged: &PendingVerdict) -> Event {
         match Self::effect(phase, judged) {
             Some(effect) => self.apply_effect(at, phase, judged, effect),
-            None if judged.source == Source::Failure => self.block(phase, judged),
+            None if judged.judged_by == JudgedBy::Failure => self.block(phase, judged),
             // Only what the loop gave a meaning counts.
             None => ended(
                 RunOutcome::Blocked,
                 "unsupported_verdict",
                 format!(
                     "`{}` of phase `{}` said `{}`, which is none of its verdicts",
-                    Self::source_name(phase, judged.source),
+                    Self::source_name(phase, judged.judged_by),
                     phase.id,
                     judged.verdict
                 ),
@@ -27,17 +27,23 @@ impl Run {
         }
     }
 
-    fn apply_effect(&self, at: usize, phase: &Phase, judged: &Judged, effect: &Effect) -> Event {
-        let source = Self::source_name(phase, judged.source);
+    fn apply_effect(
+        &self,
+        at: usize,
+        phase: &Phase,
+        judged: &PendingVerdict,
+        effect: &Effect,
+    ) -> Event {
+        let source = Self::source_name(phase, judged.judged_by);
         let send_back = |to: &str, fingerprint| Event::SentBack {
             phase: phase.id.clone(),
             source: source.clone(),
             verdict: judged.verdict.clone(),
             to: to.to_owned(),
-            count: self.next_count(at, judged.source),
+            count: self.next_count(at, judged.judged_by),
             fingerprint,
         };
-        match self.resolved(at, judged.source, effect) {
+        match self.resolved(at, judged.judged_by, effect) {
             // Letting it go on was applied with the verdict; a failure cannot be let go on.
             Effect::Continue | Effect::Block => self.block(phase, judged),
             Effect::Stop { outcome, reason } => ended(*outcome, reason, judged.reason.clone()),
@@ -50,20 +56,25 @@ impl Run {
                 let mut held = self.held(at, *trigger, question);
                 held.approvals = approvals.unwrap_or(held.approvals);
                 held.source = Some(source.clone());
-                held.evidence = json!({"verdict": judged.verdict, "findings": judged.findings, "sent_back": self.next_count(at, judged.source) - 1});
+                held.evidence = json!({"verdict": judged.verdict, "findings": judged.findings, "sent_back": self.next_count(at, judged.judged_by) - 1});
                 Event::Held(Box::new(held))
             }
             Effect::Intervene { phase: to, .. } => send_back(to, None),
             Effect::Redo { phase: to, .. } => {
                 let fingerprint = self.fingerprint(to);
-                let sent = self.sent_to(at, judged.source, to);
+                let sent = self.sent_to(at, judged.judged_by, to);
                 no_progress(&sent, fingerprint, phase).unwrap_or_else(|| send_back(to, fingerprint))
             }
         }
     }
 
     /// The effect that is left when what is used up has given way to what follows from it.
-    pub(super) fn resolved<'a>(&self, at: usize, source: Source, effect: &'a Effect) -> &'a Effect {
+    pub(super) fn resolved<'a>(
+        &self,
+        at: usize,
+        source: JudgedBy,
+        effect: &'a Effect,
+    ) -> &'a Effect {
         let mut effect = effect;
         loop {
             let (to, max, then) = match effect {
@@ -81,14 +92,14 @@ impl Run {
     }
 
     /// What the work looked like each time that a judgement sent the run back to one phase.
-    fn sent_to(&self, at: usize, source: Source, to: &str) -> Vec<Option<Digest>> {
+    fn sent_to(&self, at: usize, source: JudgedBy, to: &str) -> Vec<Option<Digest>> {
         let to = self.position(to);
         let sent = self.sent_back.get(&(at, source)).into_iter().flatten();
         sent.filter(|sent| Some(sent.to) == to).map(|sent| sent.fingerprint).collect()
     }
 
     /// The number of the next time that a judgement sends the run back.
-    pub(super) fn next_count(&self, at: usize, source: Source) -> u32 {
+    pub(super) fn next_count(&self, at: usize, source: JudgedBy) -> u32 {
         let sent = self.sent_back.get(&(at, source)).map_or(0, Vec::len);
         u32::try_from(sent).unwrap_or(u32::MAX).saturating_add(1)
     }
@@ -105,11 +116,11 @@ impl Run {
         }
     }
 
-    fn block(&self, phase: &Phase, judged: &Judged) -> Event {
-        let reason = match judged.source {
-            Source::Failure => "mission_failed".to_owned(),
-            Source::Gate | Source::Check(_) => {
-                format!("{}_{}", Self::source_name(phase, judged.source), judged.verdict)
+    fn block(&self, phase: &Phase, judged: &PendingVerdict) -> Event {
+        let reason = match judged.judged_by {
+            JudgedBy::Failure => "mission_failed".to_owned(),
+            JudgedBy::Gate | JudgedBy::Check(_) => {
+                format!("{}_{}", Self::source_name(phase, judged.judged_by), judged.verdict)
             }
         };
         let detail = if judged.reason.is_empty() {

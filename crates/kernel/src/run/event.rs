@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::checkpoint::{Checkpoint, Rollback};
-use super::parts::{Change, Done, Held, InvocationResult, Started, Usage, Vote};
-use super::plan::{Resource, RunOutcome};
+use super::payload::{Change, HoldRequest, InvocationResult, PhaseResult, Started, Usage, Vote};
+use super::plan::{BudgetedResource, RunOutcome};
 use crate::canon::{self, CanonError};
 use crate::entry::present;
 use crate::{ArtifactId, Digest, SCHEMA_VERSION, State, Timestamp, TraceId};
@@ -127,7 +127,7 @@ pub enum Event {
         /// The try.
         attempt: u32,
         /// What came of it.
-        done: Box<Done>,
+        done: Box<PhaseResult>,
     },
     /// One of those who must agree has said what it thinks.
     Reviewed {
@@ -229,14 +229,14 @@ pub enum Event {
     /// Four fifths of a budget are used.
     Warned {
         /// Which.
-        resource: Resource,
+        resource: BudgetedResource,
         /// How much is used.
         used: u64,
         /// Of how much.
         limit: u64,
     },
     /// The run waits for a person.
-    Held(Box<Held>),
+    Held(Box<HoldRequest>),
     /// A person has answered.
     Voted(Vote),
     /// The run is taken up after an answer.
@@ -265,7 +265,7 @@ pub enum Event {
     /// Something a doer states for the record.
     Noted {
         /// What kind of thing.
-        what: Note,
+        what: NoteKind,
         /// The thing.
         body: Value,
     },
@@ -283,7 +283,7 @@ pub enum Event {
 /// What kind of thing is noted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Note {
+pub enum NoteKind {
     /// Project memory was saved or restored.
     Memory,
     /// The sandbox changed its state.

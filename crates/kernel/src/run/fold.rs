@@ -7,13 +7,14 @@ use serde_json::Value;
 use super::branch::Conflict;
 use super::checkpoint::{CheckpointKind, CheckpointSide};
 use super::consensus::{APPROVED, CONDITIONAL, Review};
-use super::due::{is_pause, may_follow};
 use super::event::Event;
+use super::event_order::{is_pause, may_follow};
 use super::index::{Graph, Index};
-use super::parts::{Change, Decision, Done, Started, Usage, Vote};
-use super::plan::{Concurrency, Doer, Resource, RunOutcome, Trigger};
+use super::payload::{Change, PhaseResult, Started, Usage, Vote, VoteDecision};
+use super::plan::{BudgetedResource, Concurrency, Doer, RunOutcome, Trigger};
 use super::state::{
-    Commit, Ended, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Stage,
+    AttemptStage, Commit, Ended, JudgedBy, PendingVerdict, PhaseState, PhaseStatus, RecordedNote,
+    Resolution, Run,
 };
 use crate::{ChainError, Digest, Head, State, Timestamp};
 
@@ -63,13 +64,13 @@ impl Run {
             Event::Started(started) => self.start(started, ts),
             Event::Begun {} | Event::Continued {} => Ok(()),
             Event::Noted { what, body } => {
-                self.notes.push(Noted { what: *what, body: Arc::new(body.clone()), at: ts });
+                self.notes.push(RecordedNote { what: *what, body: Arc::new(body.clone()), at: ts });
                 Ok(())
             }
             Event::PhaseStarted { phase, attempt } => self.start_phase(phase, *attempt, ts),
             Event::PhaseSkipped { phase, .. } => self.skip_phase(phase),
             Event::Checked { phase, attempt, check, verdict, reason, findings, usage, .. } => {
-                let at = self.trying(phase, *attempt)?;
+                let at = self.running_attempt(phase, *attempt)?;
                 self.finish_work(at, *usage);
                 self.checked(at, check, verdict, reason, findings)
             }
@@ -101,21 +102,25 @@ impl Run {
                 usage,
                 ..
             } => {
-                let at = self.trying(phase, *attempt)?;
+                let at = self.running_attempt(phase, *attempt)?;
                 let approved = matches!(verdict.as_str(), APPROVED | CONDITIONAL);
                 let review = Review {
                     by: reviewer.clone(),
                     conditions: conditions.clone(),
-                    decision: if approved { Decision::Approved } else { Decision::Rejected },
+                    decision: if approved {
+                        VoteDecision::Approved
+                    } else {
+                        VoteDecision::Rejected
+                    },
                     findings: findings.clone(),
                     reason: reason.clone(),
                 };
                 self.finish_work(at, *usage);
                 self.reviewed(at, review)?;
-                self.owe_end(at);
+                self.finish_attempt(at);
                 Ok(())
             }
-            Event::Checkpointed(checkpoint) => self.checkpoint_made(checkpoint),
+            Event::Checkpointed(checkpoint) => self.add_checkpoint(checkpoint),
             Event::MergePrepared { phase, attempt, ours, theirs, tree } => {
                 self.prepare_merge(phase, *attempt, ours, theirs, tree)
             }
@@ -129,7 +134,7 @@ impl Run {
             Event::RollbackBegun(rollback) => self.begin_rollback(rollback),
             Event::RolledBack { change } => self.end_rollback(change.as_ref()),
             Event::Waiting { phase, attempt, call, change, question } => {
-                let at = self.trying(phase, *attempt)?;
+                let at = self.running_attempt(phase, *attempt)?;
                 if !self.index.at_work.contains(&at) {
                     return Err(format!("phase `{phase}` is not at work"));
                 }
@@ -184,10 +189,10 @@ impl Run {
     /// Takes over what was done elsewhere: nothing of it may be missing what it builds on.
     fn inherit(
         &mut self,
-        inherited: &std::collections::BTreeMap<String, Done>,
+        inherited: &std::collections::BTreeMap<String, PhaseResult>,
     ) -> Result<(), String> {
         for phase in inherited.keys() {
-            self.place_of(phase)?;
+            self.phase_index(phase)?;
         }
         for at in 0..self.phases.len() {
             let Some((phase, _)) = self.phase(at) else { continue };
@@ -205,7 +210,7 @@ impl Run {
     }
 
     /// A phase may have ended by what was just folded: then what came of it is kept.
-    pub(super) fn owe_end(&mut self, at: usize) {
+    pub(super) fn finish_attempt(&mut self, at: usize) {
         let Some(state) = self.phases.get(at).filter(|state| state.done.is_some()) else { return };
         if self.plan().is_some_and(|plan| plan.checkpoints) {
             self.ends.insert((at, state.attempt), Arc::new(state.clone()));
@@ -248,13 +253,13 @@ impl Run {
     }
 
     /// The place of a phase.
-    pub(super) fn place_of(&self, phase: &str) -> Result<usize, String> {
+    pub(super) fn phase_index(&self, phase: &str) -> Result<usize, String> {
         self.position(phase).ok_or_else(|| format!("there is no phase `{phase}`"))
     }
 
     /// The place of a phase of which just this try is under way.
-    pub(super) fn trying(&self, phase: &str, attempt: u32) -> Result<usize, String> {
-        let at = self.place_of(phase)?;
+    pub(super) fn running_attempt(&self, phase: &str, attempt: u32) -> Result<usize, String> {
+        let at = self.phase_index(phase)?;
         let trying = self
             .phases
             .get(at)
@@ -268,7 +273,7 @@ impl Run {
 
     /// The place of a phase that may be started or skipped now, and whether it is wanted.
     fn startable(&self, phase: &str) -> Result<(usize, bool), String> {
-        let at = self.place_of(phase)?;
+        let at = self.phase_index(phase)?;
         if !self.index.ready.contains(&at) || !self.index.stops.is_empty() {
             return Err(format!("it is not the turn of phase `{phase}`"));
         }
@@ -288,15 +293,15 @@ impl Run {
         if self.phases.get(at).map(|state| state.attempt + 1) != Some(attempt) {
             return Err(format!("try {attempt} of phase `{phase}` is not the next one"));
         }
-        if self.limit(Resource::Attempts).is_some_and(|limit| u64::from(attempt) > limit) {
+        if self.limit(BudgetedResource::Attempts).is_some_and(|limit| u64::from(attempt) > limit) {
             return Err(format!("phase `{phase}` has been tried as often as it may be"));
         }
         self.change(at, |state| {
             state.status = PhaseStatus::Running;
             state.attempt = attempt;
-            state.stage = Stage::Before(0);
+            state.stage = AttemptStage::Before(0);
             state.started_at = Some(ts);
-            state.judged = None;
+            state.pending_verdict = None;
             state.done = None;
             state.branch = super::branch::Branch::default();
             state.reviews.clear();
@@ -323,7 +328,7 @@ impl Run {
         number: u64,
         agent: &str,
     ) -> Result<(), String> {
-        let at = self.trying(phase, attempt)?;
+        let at = self.running_attempt(phase, attempt)?;
         if number != self.invocations.saturating_add(1) {
             return Err(format!("invocation {number} is not the next one"));
         }
@@ -342,15 +347,15 @@ impl Run {
         Ok(())
     }
 
-    fn phase_done(&mut self, phase: &str, attempt: u32, done: &Done) -> Result<(), String> {
-        let at = self.trying(phase, attempt)?;
+    fn phase_done(&mut self, phase: &str, attempt: u32, done: &PhaseResult) -> Result<(), String> {
+        let at = self.running_attempt(phase, attempt)?;
         let asked = self.phase(at).is_some_and(|(phase, _)| {
             matches!(phase.doer, Doer::Person { .. } | Doer::Consensus { .. })
         });
         if asked {
             return Err(format!("phase `{phase}` is ended by those who are asked"));
         }
-        let at_work = self.phases.get(at).is_some_and(|state| state.stage == Stage::Work)
+        let at_work = self.phases.get(at).is_some_and(|state| state.stage == AttemptStage::Work)
             && self.index.at_work.contains(&at);
         if !at_work {
             return Err(format!("the work of phase `{phase}` is not under way"));
@@ -360,11 +365,11 @@ impl Run {
         self.change(at, |state| {
             state.findings = Value::Null;
             state.done = Some(Arc::new(done.clone()));
-            state.stage = if merge { Stage::Merge } else { Stage::After(0) };
+            state.stage = if merge { AttemptStage::Merge } else { AttemptStage::After(0) };
             if let Some(failure) = &done.failure {
                 state.status = PhaseStatus::Failed;
-                state.judged = Some(Judged {
-                    source: Source::Failure,
+                state.pending_verdict = Some(PendingVerdict {
+                    judged_by: JudgedBy::Failure,
                     verdict: failure.class.clone(),
                     reason: failure.reason.clone(),
                     findings: done.answer.get("findings").cloned().unwrap_or(Value::Null),
@@ -374,7 +379,7 @@ impl Run {
         self.see(done.change.as_ref());
         self.state_facts(&done.facts);
         self.advance(at);
-        self.owe_end(at);
+        self.finish_attempt(at);
         Ok(())
     }
 
@@ -406,7 +411,7 @@ impl Run {
         if !hold.held.reviewers.is_empty() && !hold.held.reviewers.contains(&vote.by) {
             return Err("somebody has answered who was not asked".to_owned());
         }
-        if vote.decision == Decision::Rejected && !vote.conditions.is_empty() {
+        if vote.decision == VoteDecision::Rejected && !vote.conditions.is_empty() {
             return Err("a rejection has no conditions".to_owned());
         }
         if hold.held.trigger != Trigger::ConsensusRequested && !vote.conditions.is_empty() {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::index::must_be_asked;
-use super::parts::{Decision, Done, Held, Usage};
-use super::plan::{Doer, Effect, Resource, Trigger};
-use super::state::{Hold, PhaseStatus, Resolution, Run, Source, Stage};
+use super::index::needs_confirmation;
+use super::payload::{HoldRequest, PhaseResult, Usage, VoteDecision};
+use super::plan::{BudgetedResource, Doer, Effect, Trigger};
+use super::state::{AttemptStage, Hold, JudgedBy, PhaseStatus, Resolution, Run};
 use crate::{Digest, Timestamp};
 
 impl Run {
@@ -30,14 +30,14 @@ impl Run {
 
     pub(super) fn put_on_hold(
         &mut self,
-        held: &Held,
+        held: &HoldRequest,
         shown: Digest,
         ts: Timestamp,
     ) -> Result<(), String> {
         if held.number != self.holds.saturating_add(1) {
             return Err(format!("hold {} is not the next one", held.number));
         }
-        let at = self.place_of(&held.phase)?;
+        let at = self.phase_index(&held.phase)?;
         // Of a run that was just taken back, what is to be judged again has not begun.
         let idle = self.index.at_work.is_empty() || held.trigger == Trigger::RolledBack;
         if held.trigger == Trigger::RestartRequested {
@@ -59,9 +59,9 @@ impl Run {
     }
 
     /// Whether a phase stands where a hold of this kind, to be answered by so many, can begin.
-    fn has_cause(&self, at: usize, held: &Held) -> bool {
+    fn has_cause(&self, at: usize, held: &HoldRequest) -> bool {
         let Some((phase, state)) = self.phase(at) else { return false };
-        let running = state.status == PhaseStatus::Running && state.judged.is_none();
+        let running = state.status == PhaseStatus::Running && state.pending_verdict.is_none();
         let mut approvals = self.plan().map_or(1, |plan| plan.hold.approvals);
         let mut rejections = 1;
         let cause = match held.trigger {
@@ -87,22 +87,22 @@ impl Run {
             Trigger::PersonRequested => match &phase.doer {
                 Doer::Person { approvals: people, .. } => {
                     approvals = *people;
-                    running && state.stage == Stage::Work
+                    running && state.stage == AttemptStage::Work
                 }
                 Doer::Agent { .. }
                 | Doer::Builtin { .. }
                 | Doer::Command { .. }
                 | Doer::Consensus { .. } => false,
             },
-            Trigger::UncertainEffect => running && must_be_asked(phase, state),
+            Trigger::UncertainEffect => running && needs_confirmation(phase, state),
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
-                let Some(judged) = &state.judged else { return false };
+                let Some(judged) = &state.pending_verdict else { return false };
                 let effect = Self::effect(phase, judged);
-                match effect.map(|effect| self.resolved(at, judged.source, effect)) {
+                match effect.map(|effect| self.resolved(at, judged.judged_by, effect)) {
                     Some(Effect::Hold { approvals: people, trigger }) => {
                         approvals = people.unwrap_or(approvals);
                         *trigger == held.trigger
-                            && held.source == Some(Self::source_name(phase, judged.source))
+                            && held.source == Some(Self::source_name(phase, judged.judged_by))
                     }
                     Some(
                         Effect::Block
@@ -124,11 +124,11 @@ impl Run {
         let held = &hold.held;
         let decision = match hold.resolution() {
             Resolution::Open => return Err("the hold has not been answered".to_owned()),
-            Resolution::Approved => Decision::Approved,
-            Resolution::Rejected if self.rejection_is_a_verdict(held) => Decision::Rejected,
+            Resolution::Approved => VoteDecision::Approved,
+            Resolution::Rejected if self.rejection_is_a_verdict(held) => VoteDecision::Rejected,
             Resolution::Rejected => return Err("the hold was rejected".to_owned()),
         };
-        let at = self.place_of(&held.phase)?;
+        let at = self.phase_index(&held.phase)?;
         match held.trigger {
             Trigger::BudgetExhausted => {
                 if let Some(resource) = held.resource {
@@ -137,12 +137,12 @@ impl Run {
             }
             Trigger::PersonRequested => {
                 self.person_answered(at, &hold, decision);
-                self.owe_end(at);
+                self.finish_attempt(at);
             }
             Trigger::ConsensusRequested => {
                 let votes: Vec<_> = hold.votes.iter().map(|(vote, _)| vote.clone()).collect();
                 self.reviewers_answered(at, &votes);
-                self.owe_end(at);
+                self.finish_attempt(at);
             }
             Trigger::MergeConflict => self.conflict_mended(at),
             Trigger::RolledBack => self.paused = false,
@@ -151,10 +151,10 @@ impl Run {
             Trigger::RestartRequested => {}
             Trigger::UncertainEffect => self.change(at, |state| state.uncertain = false),
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
-                let judged = self.phases.get(at).and_then(|state| state.judged.as_ref());
-                match judged.map(|judged| judged.source) {
+                let judged = self.phases.get(at).and_then(|state| state.pending_verdict.as_ref());
+                match judged.map(|judged| judged.judged_by) {
                     // What failed is tried again; what was judged is let pass.
-                    Some(Source::Failure) => self.reset(at),
+                    Some(JudgedBy::Failure) => self.reset(at),
                     Some(source) => self.pass(at, source),
                     None => {}
                 }
@@ -164,34 +164,37 @@ impl Run {
     }
 
     /// As much as the loop allows is allowed once more, on top of what is used.
-    fn grant(&mut self, at: usize, resource: Resource) {
+    fn grant(&mut self, at: usize, resource: BudgetedResource) {
         let Some(limit) = self.limit(resource) else { return };
         let planned = self.plan().and_then(|plan| plan.budget.limit(resource)).unwrap_or_default();
         let used = match resource {
-            Resource::Attempts => self.phases.get(at).map_or(0, |state| u64::from(state.attempt)),
-            Resource::ChangedLines | Resource::CostMicros | Resource::Tokens | Resource::WallMs => {
-                self.used(resource)
+            BudgetedResource::Attempts => {
+                self.phases.get(at).map_or(0, |state| u64::from(state.attempt))
             }
+            BudgetedResource::ChangedLines
+            | BudgetedResource::CostMicros
+            | BudgetedResource::Tokens
+            | BudgetedResource::WallMs => self.used(resource),
         };
         self.granted.insert(resource, limit.max(used).saturating_add(planned));
         self.warned.remove(&resource);
     }
 
-    fn person_answered(&mut self, at: usize, hold: &Hold, decision: Decision) {
+    fn person_answered(&mut self, at: usize, hold: &Hold, decision: VoteDecision) {
         let people: Vec<Value> = hold
             .votes
             .iter()
             .map(|(vote, at)| json!({"by": vote.by, "at": at, "reason": vote.reason}))
             .collect();
         let verdict = match decision {
-            Decision::Approved => "approved",
-            Decision::Rejected => "rejected",
+            VoteDecision::Approved => "approved",
+            VoteDecision::Rejected => "rejected",
         };
         let reasons: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.reason.as_str()).collect();
         let reason = reasons.join("; ");
         let answer =
             json!({"verdict": verdict, "reason": reason, "findings": [reason], "people": people});
-        let done = Done {
+        let done = PhaseResult {
             answer,
             calls: Vec::new(),
             change: None,
@@ -206,14 +209,14 @@ impl Run {
         self.change(at, |state| {
             state.findings = Value::Null;
             state.done = Some(Arc::new(done));
-            state.stage = Stage::After(0);
+            state.stage = AttemptStage::After(0);
         });
         self.advance(at);
     }
 
     /// Whether a person's no is a verdict that the loop knows how to go on from.
     #[must_use]
-    pub fn rejection_is_a_verdict(&self, held: &Held) -> bool {
+    pub fn rejection_is_a_verdict(&self, held: &HoldRequest) -> bool {
         matches!(held.trigger, Trigger::PersonRequested | Trigger::ConsensusRequested)
             && self
                 .position(&held.phase)

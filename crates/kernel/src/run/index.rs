@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::consensus::next_agent;
-use super::plan::{Doer, Phase, When};
-use super::state::{PhaseState, PhaseStatus, Run, Stage};
+use super::plan::{Doer, Phase, PhaseCondition};
+use super::state::{AttemptStage, PhaseState, PhaseStatus, Run};
 
 /// The plan's graph, by places in the plan.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -88,18 +88,18 @@ enum Standing {
 }
 
 fn standing(phase: &Phase, state: &PhaseState) -> Standing {
-    if state.judged.is_some() {
+    if state.pending_verdict.is_some() {
         return Standing::Stops;
     }
     if state.status != PhaseStatus::Running {
         return Standing::Idle;
     }
-    let person = matches!(phase.doer, Doer::Person { .. }) && state.stage == Stage::Work;
+    let person = matches!(phase.doer, Doer::Person { .. }) && state.stage == AttemptStage::Work;
     let people = matches!(phase.doer, Doer::Consensus { .. })
-        && state.stage == Stage::Work
+        && state.stage == AttemptStage::Work
         && next_agent(phase, state).is_none();
     let person = person || people || state.branch.conflict.is_some();
-    if person || state.waiting.is_some() || must_be_asked(phase, state) {
+    if person || state.waiting.is_some() || needs_confirmation(phase, state) {
         Standing::Stops
     } else {
         Standing::Works
@@ -107,10 +107,12 @@ fn standing(phase: &Phase, state: &PhaseState) -> Standing {
 }
 
 /// Whether it is not known how a program ended that may not just be started again.
-pub(super) fn must_be_asked(phase: &Phase, state: &PhaseState) -> bool {
+pub(super) fn needs_confirmation(phase: &Phase, state: &PhaseState) -> bool {
     let doer = match state.stage {
-        Stage::Before(at) | Stage::After(at) => phase.checks.get(at).map(|check| &check.doer),
-        Stage::Work | Stage::Merge | Stage::Gate => Some(&phase.doer),
+        AttemptStage::Before(at) | AttemptStage::After(at) => {
+            phase.checks.get(at).map(|check| &check.doer)
+        }
+        AttemptStage::Work | AttemptStage::Merge | AttemptStage::Gate => Some(&phase.doer),
     };
     state.uncertain && matches!(doer, Some(Doer::Command { repeatable: false, .. }))
 }
@@ -142,7 +144,8 @@ impl Run {
             self.place(*follower);
         }
         // Whether it was done or turned out not to be needed, nobody waits for it any more.
-        let intervenes = self.phase(at).is_some_and(|(phase, _)| phase.when == When::Intervention);
+        let intervenes =
+            self.phase(at).is_some_and(|(phase, _)| phase.when == PhaseCondition::Intervention);
         if intervenes {
             let waits = |state: &PhaseState| state.after == Some(at);
             let waiting: Vec<usize> = (0..self.phases.len())
@@ -182,11 +185,11 @@ impl Run {
     /// Whether a phase is to be done when its turn comes.
     pub(super) fn is_wanted(&self, phase: &Phase, state: &PhaseState) -> bool {
         match &phase.when {
-            When::Always => true,
-            When::Fact { fact, one_of } => {
+            PhaseCondition::Always => true,
+            PhaseCondition::Fact { fact, one_of } => {
                 self.facts.get(fact).is_some_and(|value| one_of.contains(value))
             }
-            When::Intervention => state.forced,
+            PhaseCondition::Intervention => state.forced,
         }
     }
 }

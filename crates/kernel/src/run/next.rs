@@ -4,10 +4,12 @@ use serde_json::{Value, json};
 
 use super::consensus::next_agent;
 use super::event::Event;
-use super::index::must_be_asked;
-use super::parts::Held;
-use super::plan::{Concurrency, Doer, Phase, Resource, RunOutcome, Trigger, When};
-use super::state::{PhaseState, PhaseStatus, Run, Stage};
+use super::index::needs_confirmation;
+use super::payload::Held;
+use super::plan::{
+    BudgetedResource, Concurrency, Doer, Phase, PhaseCondition, RunOutcome, Trigger,
+};
+use super::state::{AttemptStage, PhaseState, PhaseStatus, Run};
 use crate::{State, Timestamp};
 
 /// What the recorded state asks for.
@@ -124,10 +126,12 @@ impl Run {
                 return Some(Work::Review { phase, reviewer, attempt });
             }
             Some(match state.stage {
-                Stage::Merge if merge != Some(phase) => return None,
-                Stage::Merge => Work::Merge { phase, attempt },
-                Stage::Before(check) | Stage::After(check) => Work::Check { phase, check, attempt },
-                Stage::Work | Stage::Gate => Work::Do { phase, attempt },
+                AttemptStage::Merge if merge != Some(phase) => return None,
+                AttemptStage::Merge => Work::Merge { phase, attempt },
+                AttemptStage::Before(check) | AttemptStage::After(check) => {
+                    Work::Check { phase, check, attempt }
+                }
+                AttemptStage::Work | AttemptStage::Gate => Work::Do { phase, attempt },
             })
         };
         self.index.at_work.iter().filter_map(of).collect()
@@ -137,13 +141,13 @@ impl Run {
     fn first_stop(&self) -> Option<Event> {
         let at = *self.index.stops.first()?;
         let (phase, state) = self.phase(at)?;
-        if let Some(judged) = &state.judged {
+        if let Some(judged) = &state.pending_verdict {
             return Some(self.effect_of(at, phase, judged));
         }
         Some(Event::Held(Box::new(self.stop_at(at, phase, state))))
     }
 
-    fn stop_at(&self, at: usize, phase: &Phase, state: &PhaseState) -> Held {
+    fn stop_at(&self, at: usize, phase: &Phase, state: &PhaseState) -> HoldRequest {
         if let Some((call, question)) = &state.waiting {
             let mut held = self.held(at, Trigger::CallApproval, question.clone());
             held.call = Some(*call);
@@ -153,10 +157,10 @@ impl Run {
             return self.ask_to_merge(at, &phase.id, conflict);
         }
         match &phase.doer {
-            Doer::Consensus { .. } if state.stage == Stage::Work => {
+            Doer::Consensus { .. } if state.stage == AttemptStage::Work => {
                 self.ask_reviewers(at, phase, state)
             }
-            Doer::Person { approvals, question } if !must_be_asked(phase, state) => {
+            Doer::Person { approvals, question } if !needs_confirmation(phase, state) => {
                 let mut held = self.held(at, Trigger::PersonRequested, question.clone());
                 held.approvals = *approvals;
                 held
@@ -175,13 +179,13 @@ impl Run {
         }
     }
 
-    pub(super) fn held(&self, at: usize, trigger: Trigger, question: String) -> Held {
+    pub(super) fn held(&self, at: usize, trigger: Trigger, question: String) -> HoldRequest {
         let rule = self.plan().map(|plan| plan.hold).unwrap_or_default();
         let expires_at = rule.expires_ms.zip(self.last_at).and_then(|(after, last)| {
             let after = i64::try_from(after).ok()?;
             Timestamp::from_unix_ms(last.unix_ms().checked_add(after)?).ok()
         });
-        Held {
+        HoldRequest {
             approvals: rule.approvals,
             call: None,
             change: self.change.clone(),
@@ -230,7 +234,7 @@ impl Run {
     }
 
     fn warning(&self) -> Option<Event> {
-        Resource::ALL.into_iter().find_map(|resource| {
+        BudgetedResource::ALL.into_iter().find_map(|resource| {
             let (used, limit) = (self.used(resource), self.limit(resource)?);
             let due = used.saturating_mul(10) >= limit.saturating_mul(WARN_TENTHS);
             (due && used > 0 && !self.warned.contains(&resource)).then_some(Event::Warned {
@@ -242,22 +246,22 @@ impl Run {
     }
 
     /// The budget that keeps a try of a phase from starting.
-    fn exhausted(&self, attempt: u32) -> Option<Resource> {
-        Resource::ALL.into_iter().find(|resource| {
+    fn exhausted(&self, attempt: u32) -> Option<BudgetedResource> {
+        BudgetedResource::ALL.into_iter().find(|resource| {
             let Some(limit) = self.limit(*resource) else { return false };
             match resource {
-                Resource::Attempts => u64::from(attempt) > limit,
-                Resource::ChangedLines => self.used(*resource) > limit,
-                Resource::CostMicros | Resource::Tokens | Resource::WallMs => {
-                    self.used(*resource) >= limit
-                }
+                BudgetedResource::Attempts => u64::from(attempt) > limit,
+                BudgetedResource::ChangedLines => self.used(*resource) > limit,
+                BudgetedResource::CostMicros
+                | BudgetedResource::Tokens
+                | BudgetedResource::WallMs => self.used(*resource) >= limit,
             }
         })
     }
 
     /// The end of a run whose tokens are limited and were not counted.
     fn uncounted(&self) -> Option<Event> {
-        let uncounted = self.spent.unaccounted && self.limit(Resource::Tokens).is_some();
+        let uncounted = self.spent.unaccounted && self.limit(BudgetedResource::Tokens).is_some();
         uncounted.then(|| {
             ended(
                 RunOutcome::Blocked,
@@ -273,9 +277,9 @@ impl Run {
         let (phase, state) = self.phase(at)?;
         if !self.is_wanted(phase, state) {
             let reason = match &phase.when {
-                When::Fact { fact, .. } => format!("`{fact}` is {}", self.fact(fact)),
-                When::Intervention => "no intervention is needed".to_owned(),
-                When::Always => String::new(),
+                PhaseCondition::Fact { fact, .. } => format!("`{fact}` is {}", self.fact(fact)),
+                PhaseCondition::Intervention => "no intervention is needed".to_owned(),
+                PhaseCondition::Always => String::new(),
             };
             return Some(Event::PhaseSkipped { phase: phase.id.clone(), reason });
         }
@@ -293,13 +297,14 @@ impl Run {
         self.facts.get(name).map_or_else(|| "not known".to_owned(), |value| format!("`{value}`"))
     }
 
-    fn out_of(&self, at: usize, resource: Resource, attempt: u32) -> Event {
+    fn out_of(&self, at: usize, resource: BudgetedResource, attempt: u32) -> Event {
         let limit = self.limit(resource).unwrap_or_default();
         let used = match resource {
-            Resource::Attempts => u64::from(attempt),
-            Resource::ChangedLines | Resource::CostMicros | Resource::Tokens | Resource::WallMs => {
-                self.used(resource)
-            }
+            BudgetedResource::Attempts => u64::from(attempt),
+            BudgetedResource::ChangedLines
+            | BudgetedResource::CostMicros
+            | BudgetedResource::Tokens
+            | BudgetedResource::WallMs => self.used(resource),
         };
         let question = format!(
             "the budget of {} is used up ({used} of {limit}); approve to grant as much again",
@@ -321,12 +326,16 @@ impl Run {
             return event;
         }
         let last = self.phases.len().saturating_sub(1);
-        let over = |resource: &Resource| {
+        let over = |resource: &BudgetedResource| {
             self.limit(*resource).is_some_and(|limit| self.used(*resource) > limit)
         };
-        match [Resource::ChangedLines, Resource::Tokens, Resource::CostMicros]
-            .iter()
-            .find(|r| over(r))
+        match [
+            BudgetedResource::ChangedLines,
+            BudgetedResource::Tokens,
+            BudgetedResource::CostMicros,
+        ]
+        .iter()
+        .find(|r| over(r))
         {
             Some(resource) => self.out_of(last, *resource, 0),
             None => ended(RunOutcome::Pass, "pass", String::new()),

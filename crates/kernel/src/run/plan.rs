@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use super::govern::{Compare, Evidence, Governance, Level, OnFailure, Rule};
+pub use super::governance::{Compare, Evidence, Governance, OnFailure, Rule, RuleLevel};
 use crate::entry::present;
 
 /// The most phases of a loop.
@@ -63,7 +63,7 @@ pub struct Budget {
 /// What a budget limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Resource {
+pub enum BudgetedResource {
     /// Tries of one phase.
     Attempts,
     /// Changed lines.
@@ -76,7 +76,7 @@ pub enum Resource {
     WallMs,
 }
 
-impl Resource {
+impl BudgetedResource {
     /// All of them.
     pub const ALL: [Self; 5] =
         [Self::Attempts, Self::ChangedLines, Self::CostMicros, Self::Tokens, Self::WallMs];
@@ -97,13 +97,13 @@ impl Resource {
 impl Budget {
     /// The limit of one resource.
     #[must_use]
-    pub const fn limit(&self, resource: Resource) -> Option<u64> {
+    pub const fn limit(&self, resource: BudgetedResource) -> Option<u64> {
         match resource {
-            Resource::Attempts => self.attempts,
-            Resource::ChangedLines => self.changed_lines,
-            Resource::CostMicros => self.cost_micros,
-            Resource::Tokens => self.tokens,
-            Resource::WallMs => self.wall_ms,
+            BudgetedResource::Attempts => self.attempts,
+            BudgetedResource::ChangedLines => self.changed_lines,
+            BudgetedResource::CostMicros => self.cost_micros,
+            BudgetedResource::Tokens => self.tokens,
+            BudgetedResource::WallMs => self.wall_ms,
         }
     }
 }
@@ -177,7 +177,7 @@ pub struct Phase {
     /// Patterns of files that it must leave behind, not empty.
     pub outputs: Vec<String>,
     /// When it is done at all.
-    pub when: When,
+    pub when: PhaseCondition,
 }
 
 /// Who does a phase or makes a check.
@@ -260,7 +260,7 @@ impl Reviewer {
 /// When a phase is done at all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "if", rename_all = "snake_case", deny_unknown_fields)]
-pub enum When {
+pub enum PhaseCondition {
     /// Whenever its turn comes.
     #[default]
     Always,
@@ -280,7 +280,7 @@ pub enum When {
 #[serde(deny_unknown_fields)]
 pub struct Check {
     /// Before or after.
-    pub at: At,
+    pub at: CheckTiming,
     /// Who judges; its answer has a `verdict`.
     pub doer: Doer,
     /// Its name, unique in the phase.
@@ -292,7 +292,7 @@ pub struct Check {
 /// Where a check stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum At {
+pub enum CheckTiming {
     /// After the work.
     After,
     /// Before the work.

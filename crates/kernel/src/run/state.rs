@@ -10,9 +10,9 @@ use super::checkpoint::{CheckpointRecord, CheckpointSide, DueCheckpoint, Rollbac
 use super::consensus::Review;
 use super::event::Note;
 use super::index::Index;
-use super::parts::{Change, Decision, Done, Held, Started, Usage, Vote};
-use super::plan::{Effect, FAILED, Phase, Plan, Resource, RunOutcome};
-use super::rewind::Past;
+use super::payload::{Change, HoldRequest, PhaseResult, Started, Usage, Vote, VoteDecision};
+use super::plan::{BudgetedResource, Effect, FAILED, Phase, Plan, RunOutcome};
+use super::rollback::Past;
 use crate::{Digest, Head, Timestamp, TraceId};
 
 /// Where a phase stands.
@@ -46,7 +46,7 @@ impl PhaseStatus {
 
 /// How far a try has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum AttemptStage {
     /// This check comes next, by its place in the plan; the work is still to be done.
     Before(usize),
     /// The work comes next.
@@ -61,7 +61,7 @@ pub enum Stage {
 
 /// What judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum JudgedBy {
     /// A check, by its place in the plan.
     Check(usize),
     /// The gate.
@@ -72,9 +72,9 @@ pub enum Source {
 
 /// A verdict whose effect is still to be recorded.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
+pub struct PendingVerdict {
     /// What judged.
-    pub source: Source,
+    pub judged_by: JudgedBy,
     /// What it said.
     pub verdict: String,
     /// Why.
@@ -91,11 +91,11 @@ pub struct PhaseState {
     /// The number of its newest try; 0 before the first.
     pub attempt: u32,
     /// How far the try has come.
-    pub stage: Stage,
+    pub stage: AttemptStage,
     /// A verdict that does not just let it go on.
-    pub judged: Option<Judged>,
+    pub pending_verdict: Option<PendingVerdict>,
     /// What came of the newest try.
-    pub done: Option<Arc<Done>>,
+    pub done: Option<Arc<PhaseResult>>,
     /// What a later judge found wanting.
     pub findings: Value,
     /// A call of this phase that waits for a person.
@@ -128,8 +128,8 @@ impl PhaseState {
         Self {
             status: PhaseStatus::Pending,
             attempt: 0,
-            stage: Stage::Work,
-            judged: None,
+            stage: AttemptStage::Work,
+            pending_verdict: None,
             done: None,
             findings: Value::Null,
             waiting: None,
@@ -181,7 +181,7 @@ pub struct Spent {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hold {
     /// What the person is shown.
-    pub held: Held,
+    pub held: HoldRequest,
     /// The digest of that.
     pub shown: Digest,
     /// Since when.
@@ -211,9 +211,9 @@ impl Hold {
         };
         // Whatever a journal says, nothing is decided by nobody.
         let enough = |count: u32| usize::try_from(count).unwrap_or(usize::MAX).max(1);
-        if people(Decision::Rejected) >= enough(self.held.rejections) {
+        if people(VoteDecision::Rejected) >= enough(self.held.rejections) {
             Resolution::Rejected
-        } else if people(Decision::Approved) >= enough(self.held.approvals) {
+        } else if people(VoteDecision::Approved) >= enough(self.held.approvals) {
             Resolution::Approved
         } else {
             Resolution::Open
@@ -243,9 +243,9 @@ pub struct Ended {
 
 /// Something that was stated for the record.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Noted {
+pub struct RecordedNote {
     /// What kind of thing.
-    pub what: Note,
+    pub what: NoteKind,
     /// The thing.
     pub body: Arc<Value>,
     /// When.
@@ -297,7 +297,7 @@ pub struct Run {
     /// When that was prepared.
     pub commit_at: Option<Timestamp>,
     /// What was stated for the record, oldest first.
-    pub notes: Vec<Noted>,
+    pub notes: Vec<RecordedNote>,
     /// How it ended.
     pub ended: Option<Ended>,
     /// Its checkpoints, oldest first.
@@ -305,7 +305,7 @@ pub struct Run {
     /// The workspace as the run last left it, where it is kept.
     pub tree: Option<String>,
     /// The rollback that it goes on from, if it does.
-    pub taken_back: Option<Arc<Rollback>>,
+    pub last_rollback: Option<Arc<Rollback>>,
     /// A person has taken it back and has not said that it goes on.
     pub(super) paused: bool,
     pub(super) due_checkpoint: Option<DueCheckpoint>,
@@ -314,9 +314,9 @@ pub struct Run {
     /// How each try stood when its work had ended, for those that can be gone back to.
     pub(super) ends: BTreeMap<(usize, u32), Arc<PhaseState>>,
     pub(super) past: Past,
-    pub(super) warned: BTreeSet<Resource>,
-    pub(super) granted: BTreeMap<Resource, u64>,
-    pub(super) sent_back: BTreeMap<(usize, Source), Vec<SentBack>>,
+    pub(super) warned: BTreeSet<BudgetedResource>,
+    pub(super) granted: BTreeMap<BudgetedResource, u64>,
+    pub(super) sent_back: BTreeMap<(usize, JudgedBy), Vec<SentBack>>,
     pub(super) index: Index,
 }
 
@@ -350,7 +350,7 @@ impl Run {
             ended: None,
             checkpoints: Vec::new(),
             tree: None,
-            taken_back: None,
+            last_rollback: None,
             paused: false,
             due_checkpoint: None,
             rollback: None,
@@ -394,38 +394,38 @@ impl Run {
 
     /// How much of a resource is used; attempts are counted by phase.
     #[must_use]
-    pub const fn used(&self, resource: Resource) -> u64 {
+    pub const fn used(&self, resource: BudgetedResource) -> u64 {
         match resource {
-            Resource::Attempts => 0,
-            Resource::ChangedLines => self.spent.changed_lines,
-            Resource::CostMicros => self.spent.cost_micros,
-            Resource::Tokens => self.spent.tokens,
-            Resource::WallMs => self.spent.wall_ms,
+            BudgetedResource::Attempts => 0,
+            BudgetedResource::ChangedLines => self.spent.changed_lines,
+            BudgetedResource::CostMicros => self.spent.cost_micros,
+            BudgetedResource::Tokens => self.spent.tokens,
+            BudgetedResource::WallMs => self.spent.wall_ms,
         }
     }
 
     /// How much of a resource may be used, with what people have granted on top.
     #[must_use]
-    pub fn limit(&self, resource: Resource) -> Option<u64> {
+    pub fn limit(&self, resource: BudgetedResource) -> Option<u64> {
         let limit = self.plan()?.budget.limit(resource)?;
         Some(self.granted.get(&resource).copied().unwrap_or(limit))
     }
 
     /// What follows from a verdict that has been given; `None` when no one gave it a meaning.
-    pub(super) fn effect<'a>(phase: &'a Phase, judged: &Judged) -> Option<&'a Effect> {
-        match judged.source {
-            Source::Check(at) => phase.checks.get(at)?.verdicts.get(&judged.verdict),
-            Source::Gate => phase.gate.as_ref()?.verdicts.get(&judged.verdict),
-            Source::Failure => phase.gate.as_ref()?.verdicts.get(FAILED),
+    pub(super) fn effect<'a>(phase: &'a Phase, judged: &PendingVerdict) -> Option<&'a Effect> {
+        match judged.judged_by {
+            JudgedBy::Check(at) => phase.checks.get(at)?.verdicts.get(&judged.verdict),
+            JudgedBy::Gate => phase.gate.as_ref()?.verdicts.get(&judged.verdict),
+            JudgedBy::Failure => phase.gate.as_ref()?.verdicts.get(FAILED),
         }
     }
 
     /// The name under which a judgement is counted and shown.
-    pub(super) fn source_name(phase: &Phase, source: Source) -> String {
+    pub(super) fn source_name(phase: &Phase, source: JudgedBy) -> String {
         match source {
-            Source::Check(at) => phase.checks.get(at).map(|check| check.id.clone()),
-            Source::Gate => phase.gate.as_ref().map(|gate| gate.id.clone()),
-            Source::Failure => Some(FAILED.to_owned()),
+            JudgedBy::Check(at) => phase.checks.get(at).map(|check| check.id.clone()),
+            JudgedBy::Gate => phase.gate.as_ref().map(|gate| gate.id.clone()),
+            JudgedBy::Failure => Some(FAILED.to_owned()),
         }
         .unwrap_or_default()
     }

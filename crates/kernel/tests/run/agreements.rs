@@ -1,9 +1,11 @@
 //! Consensus: whatever the reviewers say in whatever order, enough of them decide.
 
 use serde_json::{Value, json};
-use windlass_kernel::run::Decision::{Approved, Rejected};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
 use windlass_kernel::run::plan::{Doer, Effect, Phase, Plan, Trigger};
-use windlass_kernel::run::{Decision, Event, Held, Next, PhaseStatus, Resolution, Run, Vote, Work};
+use windlass_kernel::run::{
+    Event, HoldRequest, Next, PhaseStatus, Resolution, Run, Vote, VoteDecision, Work,
+};
 use windlass_kernel::{Digest, Head, State};
 
 use crate::harness::{Act, Lab, Script, done, invoke, started};
@@ -33,7 +35,7 @@ fn asked(quorum: u32, reviewers: &[&str]) -> Lab {
     })
 }
 
-fn held(lab: &mut Lab) -> Held {
+fn held(lab: &mut Lab) -> HoldRequest {
     let Next::Record(event) = lab.run.next() else { panic!("{:?}", lab.run.next()) };
     let Event::Held(held) = *event.clone() else { panic!("{event:?}") };
     lab.record(*event);
@@ -59,7 +61,7 @@ fn add(run: &Run, event: &Event, lab: &Lab) -> Run {
 }
 
 /// What has been said, by whom, and under which condition.
-type Said = Vec<(String, Decision, Option<String>)>;
+type Said = Vec<(String, VoteDecision, Option<String>)>;
 
 /// All ways in which a consensus can come about, each compared with plain counting.
 struct Every<'a> {
@@ -72,7 +74,7 @@ struct Every<'a> {
 }
 
 impl Every<'_> {
-    fn verdict(&self, said: &Said) -> Option<Decision> {
+    fn verdict(&self, said: &Said) -> Option<VoteDecision> {
         let yes = said.iter().filter(|(_, decision, _)| *decision == Approved).count();
         let left = self.names.len() - said.len();
         if yes >= self.quorum {
@@ -143,7 +145,7 @@ impl Every<'_> {
         }
     }
 
-    fn end(&mut self, run: &Run, said: &Said, verdict: Decision) {
+    fn end(&mut self, run: &Run, said: &Said, verdict: VoteDecision) {
         self.ends += 1;
         let run = if run.head.state == Some(State::Checkpoint) {
             let resolution = run.hold.as_ref().unwrap().resolution();
@@ -273,25 +275,25 @@ fn only_reviewers_end_a_consensus_and_only_they_have_conditions() {
 #[test]
 fn the_hold_asks_whom_and_how_many_the_reviews_leave() {
     let mut lab = asked(2, &["a1", "bob", "cid"]);
-    refused(&lab, &Event::Held(Box::new(Held { ..people(&lab) })), "still at work");
+    refused(&lab, &Event::Held(Box::new(HoldRequest { ..people(&lab) })), "still at work");
     lab.record(lab.review(1, "a1", "approved"));
     let good = people(&lab);
     assert_eq!((good.approvals, good.rejections), (1, 2));
     assert_eq!(lab.takes(&Event::Held(Box::new(good.clone()))), Ok(()));
     for bad in [
-        Held { approvals: 2, ..good.clone() },
-        Held { rejections: 1, ..good.clone() },
-        Held { reviewers: vec![], ..good.clone() },
-        Held { reviewers: vec!["bob".into(), "cid".into(), "eve".into()], ..good.clone() },
-        Held { trigger: Trigger::PersonRequested, ..good.clone() },
-        Held { phase: "a".into(), ..good },
+        HoldRequest { approvals: 2, ..good.clone() },
+        HoldRequest { rejections: 1, ..good.clone() },
+        HoldRequest { reviewers: vec![], ..good.clone() },
+        HoldRequest { reviewers: vec!["bob".into(), "cid".into(), "eve".into()], ..good.clone() },
+        HoldRequest { trigger: Trigger::PersonRequested, ..good.clone() },
+        HoldRequest { phase: "a".into(), ..good },
     ] {
         refused(&lab, &Event::Held(Box::new(bad)), "no cause");
     }
 }
 
 /// The hold of the people, as the run would ask once its agents are through.
-fn people(lab: &Lab) -> Held {
+fn people(lab: &Lab) -> HoldRequest {
     let mut later = lab.clone();
     while let Next::Perform(works) = later.run.next() {
         let [Work::Review { reviewer, .. }] = works[..] else { panic!() };
@@ -387,7 +389,7 @@ fn plans_whose_consensus_could_not_be_reached_are_refused() {
         |phase| {
             let doer = std::mem::replace(&mut phase.doer, crate::plans::agent());
             assert!(matches!(doer, Doer::Consensus { .. }));
-            let at = windlass_kernel::run::plan::At::After;
+            let at = windlass_kernel::run::plan::CheckTiming::After;
             phase.checks = vec![with(crate::plans::check("x", at, &[]), |check| check.doer = doer)];
         },
         "made by a person",

@@ -1,9 +1,9 @@
 //! Phases with a work tree of their own: merged one after the other, mended by people.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::{Approved, Rejected};
-use windlass_kernel::run::plan::{At, Concurrency, Effect, Plan};
-use windlass_kernel::run::{Branch, Event, Next, PhaseStatus, Stage, Work};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
+use windlass_kernel::run::plan::{CheckTiming, Concurrency, Effect, Plan};
+use windlass_kernel::run::{AttemptStage, Branch, Event, Next, PhaseStatus, Work};
 
 use crate::checkpoints::kept;
 use crate::harness::{Act, Lab, Script, done, failure, started};
@@ -56,7 +56,7 @@ fn both() -> Lab {
 #[test]
 fn a_branch_is_merged_before_it_is_judged() {
     let mut plan = one();
-    plan.phases[0].checks = vec![check("x", At::After, &[("ok", Effect::Continue)])];
+    plan.phases[0].checks = vec![check("x", CheckTiming::After, &[("ok", Effect::Continue)])];
     plan.phases[0].gate = gate(&[("ok", Effect::Continue), ("no", redo("b", 1, Effect::Block))]);
     let mut lab = Lab::new(plan);
     let told = Script::new().at("b", 1, Act::Say("no")).walk(&mut lab);
@@ -95,7 +95,7 @@ fn a_branch_knows_where_it_began_and_what_came_of_it() {
         let branch = &lab.run.phases[at].branch;
         assert_eq!(branch.fork, Some(tree(&format!("PRE_{name}_v1")).tree));
         assert_eq!(branch.theirs, tree(&format!("POST_{name}_v1")).branch);
-        assert_eq!(lab.run.phases[at].stage, Stage::Merge);
+        assert_eq!(lab.run.phases[at].stage, AttemptStage::Merge);
     }
     // One that works in the run's own workspace has none.
     assert_eq!(lab.run.phases[0].branch, Branch::default());
@@ -178,15 +178,15 @@ fn a_person_mends_what_does_not_fit() {
     let held = &lab.run.hold.as_ref().unwrap().held;
     assert_eq!(held.evidence["paths"], json!(["a.txt"]));
     assert_eq!(held.evidence["messages"], json!(["both have changed a.txt"]));
-    assert_eq!(lab.run.conflict_of(0), None);
+    assert_eq!(lab.run.resolved_paths(0), None);
     lab.record(lab.vote("bob", Approved));
     lab.record(Event::Resumed { by: "bob".into() });
-    assert_eq!(lab.run.conflict_of(0), Some(&["a.txt".to_owned()][..]));
+    assert_eq!(lab.run.resolved_paths(0), Some(&["a.txt".to_owned()][..]));
     let branch = &lab.run.phases[0].branch;
     assert_eq!((branch.fork.as_deref(), &branch.theirs), (Some("the workspace"), &None));
     let told = Script::new().walk(&mut lab);
     assert_eq!(told, ["continued", "merge b 1", "merged b 1", "ended PASS pass"]);
-    assert_eq!(lab.run.conflict_of(0), None);
+    assert_eq!(lab.run.resolved_paths(0), None);
 }
 
 #[test]

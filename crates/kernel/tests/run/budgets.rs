@@ -1,9 +1,9 @@
 //! Budgets: one warning, a hold when used up, and what a person grants.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::Approved;
-use windlass_kernel::run::plan::{Budget, Effect, Plan, Resource};
-use windlass_kernel::run::{Done, Event, InvocationResult, Usage};
+use windlass_kernel::run::VoteDecision::Approved;
+use windlass_kernel::run::plan::{Budget, BudgetedResource, Effect, Plan};
+use windlass_kernel::run::{Event, InvocationResult, PhaseResult, Usage};
 
 use crate::harness::{Act, Lab, Script, changed, done, invoke, tokens};
 use crate::plans::{gate, phase, redo, serial, with};
@@ -14,7 +14,7 @@ fn three(budget: Budget) -> Plan {
 }
 
 fn using(usage: Usage) -> Act {
-    Act::Done(Done { usage, ..done(json!({})) })
+    Act::Done(PhaseResult { usage, ..done(json!({})) })
 }
 
 fn cost(cost_micros: u64) -> Usage {
@@ -72,7 +72,7 @@ fn one_grant_is_enough_however_much_was_used() {
     let mut lab = Lab::new(three(budget));
     let told = script.walk(&mut lab);
     assert_eq!(told.iter().filter(|line| line.starts_with("held")).count(), 1);
-    assert_eq!(lab.run.limit(Resource::Tokens), Some(1_000_100));
+    assert_eq!(lab.run.limit(BudgetedResource::Tokens), Some(1_000_100));
 }
 
 #[test]
@@ -96,14 +96,15 @@ fn what_the_last_phase_overdraws_is_asked_for_before_the_end() {
 #[test]
 fn changed_lines_may_reach_their_limit_but_not_pass_it() {
     let budget = Budget { changed_lines: Some(10), ..Budget::default() };
-    let lines = |count| Act::Done(Done { change: Some(changed("d", count)), ..done(json!({})) });
+    let lines =
+        |count| Act::Done(PhaseResult { change: Some(changed("d", count)), ..done(json!({})) });
     let told = Script::new().at("a", 1, lines(10)).walk(&mut Lab::new(three(budget)));
     assert_eq!(told.last().unwrap(), "ended PASS pass");
     let script = Script::new().at("a", 1, lines(11)).votes(&[("ann", Approved)]);
     let mut lab = Lab::new(three(budget));
     let told = script.walk(&mut lab);
     assert_eq!(told[4], "held 1 BUDGET_EXHAUSTED changed_lines at b for 1");
-    assert_eq!(lab.run.limit(Resource::ChangedLines), Some(21));
+    assert_eq!(lab.run.limit(BudgetedResource::ChangedLines), Some(21));
     // Lines are those of the whole difference, so taking them back helps.
     let script = Script::new().at("a", 1, lines(9)).at("b", 1, lines(2));
     let mut lab = Lab::new(three(budget));
@@ -131,7 +132,7 @@ fn wall_time_is_working_time_only() {
     );
     // Two hours on hold cost nothing.
     assert_eq!(lab.run.spent.wall_ms, 3000);
-    assert_eq!(lab.run.limit(Resource::WallMs), Some(4000));
+    assert_eq!(lab.run.limit(BudgetedResource::WallMs), Some(4000));
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn what_an_invocation_used_is_counted_once() {
     }
     assert_eq!(lab.run.spent.tokens, 42);
     // Two of the fifty are nobody's invocation.
-    let all = Done { usage: tokens(44), ..done(json!({})) };
+    let all = PhaseResult { usage: tokens(44), ..done(json!({})) };
     lab.record(Event::PhaseDone { phase: "a".into(), attempt: 1, done: Box::new(all) });
     assert_eq!(lab.run.spent.tokens, 44);
     lab.record(Event::PhaseStarted { phase: "b".into(), attempt: 1 });

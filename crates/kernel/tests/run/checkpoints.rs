@@ -1,9 +1,11 @@
 //! Checkpoints: when one is owed, what it must say, and what it keeps from being recorded.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::{Approved, Rejected};
-use windlass_kernel::run::plan::{At, Doer, Effect, Plan, RunOutcome};
-use windlass_kernel::run::{Checkpoint, CheckpointKind, CheckpointSide, Event, Workspace};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
+use windlass_kernel::run::plan::{CheckTiming, Doer, Effect, Plan, RunOutcome};
+use windlass_kernel::run::{
+    Checkpoint, CheckpointKind, CheckpointSide, CheckpointWorkspace, Event,
+};
 
 use crate::harness::{Act, Lab, Script, done, ended, failure, invoke};
 use crate::keeping::foreign;
@@ -38,7 +40,7 @@ fn each_try_begins_and_ends_with_one() {
     let plan = kept(serial(vec![
         phase("a", &[]),
         with(phase("b", &["a"]), |phase| {
-            phase.checks = vec![check("x", At::After, &[("ok", Effect::Continue)])];
+            phase.checks = vec![check("x", CheckTiming::After, &[("ok", Effect::Continue)])];
             phase.gate = gate(&[("ok", Effect::Continue), ("no", redo("a", 1, Effect::Block))]);
         }),
     ]));
@@ -143,7 +145,7 @@ fn nothing_comes_before_one_that_is_owed() {
         Event::Restarted { by: "ann".into() },
         lab.run.restart_hold(),
         ended("stop"),
-        Event::Noted { what: windlass_kernel::run::Note::Memory, body: json!({}) },
+        Event::Noted { what: windlass_kernel::run::NoteKind::Memory, body: json!({}) },
     ] {
         refused(&lab, &event, "a checkpoint is owed");
     }
@@ -191,7 +193,7 @@ fn files_need_not_be_kept() {
     assert_eq!((lab.run.tree.clone(), lab.run.checkpoints[0].workspace.clone()), (None, None));
     let done = Box::new(done(json!({})));
     lab.record_only(Event::PhaseDone { phase: "a".into(), attempt: 1, done });
-    let workspace = Some(Workspace { branch: None, tree: "t2".into() });
+    let workspace = Some(CheckpointWorkspace { branch: None, tree: "t2".into() });
     let checkpoint = Checkpoint { workspace, ..checkpoint(&lab) };
     lab.record(Event::Checkpointed(Box::new(checkpoint)));
     assert_eq!(lab.run.tree.as_deref(), Some("t2"));

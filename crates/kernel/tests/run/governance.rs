@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use windlass_kernel::canon;
-use windlass_kernel::run::plan::{Compare, Evidence, Governance, Level, OnFailure, Rule};
-use windlass_kernel::run::{ComplianceResult, Event, GateResult, GateStatus, Governed};
+use windlass_kernel::run::plan::{Compare, Evidence, Governance, OnFailure, Rule, RuleLevel};
+use windlass_kernel::run::{ComplianceResult, Event, GateResult, GateStatus, GovernanceResult};
 
 use crate::checkpoints::kept;
 use crate::harness::{Lab, done};
@@ -13,7 +13,7 @@ fn rule(evidence: Evidence) -> Rule {
     Rule {
         evidence,
         id: "coverage".into(),
-        level: Level::Organisation,
+        level: RuleLevel::Organisation,
         on_failure: OnFailure::Block,
         phases: vec!["a".into()],
         remediation: "write tests".into(),
@@ -79,15 +79,19 @@ fn the_stricter_is_the_greater() {
     all.sort();
     assert_eq!(all, [GateStatus::Passed, GateStatus::Warned, GateStatus::Blocked]);
     assert!(OnFailure::Block > OnFailure::Warn);
-    let mut levels = [Level::Loop, Level::Project, Level::Universal, Level::Organisation];
+    let mut levels =
+        [RuleLevel::Loop, RuleLevel::Project, RuleLevel::Universal, RuleLevel::Organisation];
     levels.sort();
-    assert_eq!(levels, [Level::Universal, Level::Organisation, Level::Project, Level::Loop]);
+    assert_eq!(
+        levels,
+        [RuleLevel::Universal, RuleLevel::Organisation, RuleLevel::Project, RuleLevel::Loop]
+    );
 }
 
 /// What was measured is kept with the work, shown to reviewers, and back after a rollback.
 #[test]
 fn what_was_measured_stays_with_the_work() {
-    let governed = Governed {
+    let governed = GovernanceResult {
         compliance_checks: vec![ComplianceResult {
             compliance_type: "licence".into(),
             passed: true,

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{
-    Change, Decision, Done, Event, Failure, Next, Resolution, Run, RunEvent, Started, Usage, Vote,
-    Work,
+    Change, Event, Failure, Next, PhaseResult, Resolution, Run, RunEvent, Started, Usage, Vote,
+    VoteDecision, Work,
 };
 use windlass_kernel::{
     ArtifactId, ArtifactType, ChainError, Digest, Draft, Entry, Head, State, Timestamp, TraceId,
@@ -141,15 +141,15 @@ impl Lab {
         self.events.iter().map(|(event, _)| tell(event)).collect()
     }
 
-    pub fn vote(&self, by: &str, decision: Decision) -> Event {
+    pub fn vote(&self, by: &str, decision: VoteDecision) -> Event {
         let shown = self.run.hold.as_ref().map_or(Digest::GENESIS, |hold| hold.shown);
         let (by, reason, conditions) = (by.into(), "because".into(), Vec::new());
         Event::Voted(Vote { by, conditions, decision, reason, shown })
     }
 }
 
-pub fn done(answer: Value) -> Done {
-    Done {
+pub fn done(answer: Value) -> PhaseResult {
+    PhaseResult {
         answer,
         calls: Vec::new(),
         change: None,
@@ -163,9 +163,9 @@ pub fn done(answer: Value) -> Done {
     }
 }
 
-pub fn failure(class: &str) -> Done {
+pub fn failure(class: &str) -> PhaseResult {
     let failure = Some(Failure { class: class.into(), reason: "it broke".into() });
-    Done { failure, ..done(json!({})) }
+    PhaseResult { failure, ..done(json!({})) }
 }
 
 pub fn changed(diff: &str, lines: u64) -> Change {
@@ -181,7 +181,7 @@ pub fn tokens(count: u64) -> Usage {
 #[derive(Clone)]
 pub enum Act {
     /// The work ends like this.
-    Done(Done),
+    Done(PhaseResult),
     /// The check or gate says this.
     Say(&'static str),
     /// A call waits.
@@ -196,7 +196,7 @@ pub enum Act {
 #[derive(Clone, Default)]
 pub struct Script {
     acts: BTreeMap<(String, u32), Vec<Act>>,
-    votes: Vec<(&'static str, Decision)>,
+    votes: Vec<(&'static str, VoteDecision)>,
     pub work_ms: i64,
 }
 
@@ -211,7 +211,7 @@ impl Script {
         self
     }
 
-    pub fn votes(mut self, votes: &[(&'static str, Decision)]) -> Self {
+    pub fn votes(mut self, votes: &[(&'static str, VoteDecision)]) -> Self {
         self.votes.extend_from_slice(votes);
         self
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{Doer, Phase, Trigger};
 use windlass_kernel::run::{
-    Checkpoint, CheckpointKind, CheckpointRecord, CheckpointSide, Decision, Event, PhaseStatus,
-    Review, Run, Stage,
+    AttemptStage, Checkpoint, CheckpointKind, CheckpointRecord, CheckpointSide, Event, PhaseStatus,
+    Review, Run, VoteDecision,
 };
 use windlass_kernel::{CheckpointId, State};
 
@@ -15,7 +15,7 @@ use crate::model::settled;
 /// What the reviews of a phase come to: plain counting.
 pub fn tallied(phase: &Phase, reviews: &[Review]) -> Option<&'static str> {
     let Doer::Consensus { quorum, reviewers, .. } = &phase.doer else { panic!("{}", phase.id) };
-    let yes = reviews.iter().filter(|one| one.decision == Decision::Approved).count();
+    let yes = reviews.iter().filter(|one| one.decision == VoteDecision::Approved).count();
     let no = reviews.len() - yes;
     let quorum = *quorum as usize;
     if yes >= quorum {
@@ -96,9 +96,9 @@ impl History {
 
     /// The run is what it was at its checkpoint, but for what cannot be taken back.
     fn restored(&mut self, before: &Run, after: &Run) {
-        let rollback = before.rolling_back().unwrap();
-        assert_eq!(after.rolling_back(), None);
-        assert_eq!(after.taken_back.as_deref(), Some(rollback));
+        let rollback = before.pending_rollback().unwrap();
+        assert_eq!(after.pending_rollback(), None);
+        assert_eq!(after.last_rollback.as_deref(), Some(rollback));
         let (then, checkpoint) =
             (&self.then[&rollback.checkpoint], before.checkpoint(rollback.checkpoint));
         let checkpoint = checkpoint.unwrap();
@@ -121,7 +121,7 @@ impl History {
                 assert!(!rollback.archived.contains(name), "{name} is kept");
             } else {
                 assert_eq!((now.status, &now.done), (PhaseStatus::Pending, &None), "{name}");
-                let open = matches!(then.stage, Stage::Before(_) | Stage::Work);
+                let open = matches!(then.stage, AttemptStage::Before(_) | AttemptStage::Work);
                 if open && matches!(then.status, PhaseStatus::Pending | PhaseStatus::Running) {
                     assert_eq!(now.findings, then.findings, "what {name} is to do better");
                 }

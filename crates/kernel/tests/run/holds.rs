@@ -1,6 +1,6 @@
 //! People: phases they do, calls they allow, holds they answer or leave.
 
-use windlass_kernel::run::Decision::{Approved, Rejected};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
 use windlass_kernel::run::plan::{Effect, HoldRule, Plan, Trigger};
 use windlass_kernel::run::{Event, Next, Vote};
 use windlass_kernel::{Digest, Timestamp};

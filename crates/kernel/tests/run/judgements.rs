@@ -1,8 +1,8 @@
 //! What follows from verdicts and failures.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::Approved;
-use windlass_kernel::run::plan::{At, Effect, When};
+use windlass_kernel::run::VoteDecision::Approved;
+use windlass_kernel::run::plan::{CheckTiming, Effect, PhaseCondition};
 
 use crate::harness::{Act, Script, done, failure};
 use crate::loops::{design, lines, walk};
@@ -12,7 +12,8 @@ use crate::plans::{check, gate, hold, phase, redo, serial, spine, verdicts, with
 fn checks_stand_before_and_after_the_work() {
     let plan = serial(vec![with(phase("a", &[]), |phase| {
         let rows = [("ok", Effect::Continue), ("bad", redo("a", 1, hold()))];
-        phase.checks = vec![check("x", At::After, &rows), check("y", At::Before, &rows)];
+        phase.checks =
+            vec![check("x", CheckTiming::After, &rows), check("y", CheckTiming::Before, &rows)];
         phase.gate = gate(&[("ok", Effect::Continue)]);
     })]);
     let expected = lines(&[
@@ -111,7 +112,7 @@ fn a_redo_takes_along_only_what_is_built_on_it() {
         phase("a", &[]),
         phase("x", &[]),
         with(phase("n", &["x"]), |phase| {
-            phase.when = When::Fact { fact: "f".into(), one_of: vec![] }
+            phase.when = PhaseCondition::Fact { fact: "f".into(), one_of: vec![] }
         }),
         with(phase("c", &["a", "n"]), |phase| {
             phase.gate = gate(&[("ok", Effect::Continue), ("no", redo("a", 1, Effect::Block))]);

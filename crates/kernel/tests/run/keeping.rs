@@ -7,7 +7,7 @@ use windlass_kernel::CheckpointId;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Doer, Reviewer};
 use windlass_kernel::run::{
-    Checkpoint, CheckpointRecord, CheckpointSide, Event, Rollback, Run, Usage, Workspace,
+    Checkpoint, CheckpointRecord, CheckpointSide, CheckpointWorkspace, Event, Rollback, Run, Usage,
 };
 
 use crate::harness::{Lab, id};
@@ -47,7 +47,7 @@ impl Lab {
             parent: owed.parent,
             phase: name_of(&self.run, owed.phase),
             version: owed.version,
-            workspace: Some(Workspace {
+            workspace: Some(CheckpointWorkspace {
                 branch: branch.then(|| format!("branch {number}")),
                 tree: format!("tree {number}"),
             }),
@@ -158,7 +158,7 @@ impl Lab {
 
     /// A vote that is bound to something.
     pub fn vote_if(&self, by: &str, condition: &str) -> Event {
-        match self.vote(by, windlass_kernel::run::Decision::Approved) {
+        match self.vote(by, windlass_kernel::run::VoteDecision::Approved) {
             Event::Voted(mut vote) => {
                 vote.conditions.push(condition.into());
                 Event::Voted(vote)

@@ -1,8 +1,8 @@
 //! Calm and troubled walks through loops in the shape of those that ship.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::Approved;
-use windlass_kernel::run::plan::{Effect, When};
+use windlass_kernel::run::VoteDecision::Approved;
+use windlass_kernel::run::plan::{Effect, PhaseCondition};
 use windlass_kernel::run::{Next, Work};
 
 use crate::harness::{Act, Lab, Script, changed, done, failure};
@@ -146,7 +146,10 @@ fn the_same_work_twice_is_no_progress_and_two_in_turn_are_oscillation() {
         ]);
     });
     let build = |diff: &str| {
-        Act::Done(windlass_kernel::run::Done { change: Some(changed(diff, 1)), ..done(json!({})) })
+        Act::Done(windlass_kernel::run::PhaseResult {
+            change: Some(changed(diff, 1)),
+            ..done(json!({}))
+        })
     };
     let mut script = Script::new();
     for (attempt, diff) in [(1, "a"), (2, "b"), (3, "a")] {
@@ -180,7 +183,7 @@ fn the_driver_skips_what_is_not_wanted() {
     assert_eq!(walk(driver(), Script::new()), expected);
     let intent = |value: &str| {
         let facts = [("intent".to_owned(), value.to_owned())].into();
-        Act::Done(windlass_kernel::run::Done { facts, ..done(json!({})) })
+        Act::Done(windlass_kernel::run::PhaseResult { facts, ..done(json!({})) })
     };
     let told = walk(driver(), Script::new().at("p1", 1, intent("generate_context")));
     assert_eq!(told[7..9], ["start p2a 1", "done p2a 1"]);
@@ -303,7 +306,7 @@ fn an_intervention_that_is_no_longer_needed_keeps_nobody_waiting() {
     let mend = Effect::Intervene { phase: "m".into(), then: Box::new(stop("HALT")) };
     let plan = serial(vec![
         phase("u", &[]),
-        with(phase("m", &["u"]), |phase| phase.when = When::Intervention),
+        with(phase("m", &["u"]), |phase| phase.when = PhaseCondition::Intervention),
         with(phase("y", &["m"]), |phase| {
             phase.gate = gate(&[("ok", Effect::Continue), ("no", redo("u", 1, Effect::Block))]);
         }),

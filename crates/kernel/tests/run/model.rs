@@ -4,9 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_kernel::CheckpointId;
 use windlass_kernel::run::plan::{
-    At, Concurrency, Effect, Plan, Resource, RunOutcome, Trigger, When,
+    BudgetedResource, CheckTiming, Concurrency, Effect, PhaseCondition, Plan, RunOutcome, Trigger,
 };
-use windlass_kernel::run::{Decision, Event, Held, PhaseStatus, Run, Stage, Usage};
+use windlass_kernel::run::{
+    AttemptStage, Event, HoldRequest, PhaseStatus, Run, Usage, VoteDecision,
+};
 
 use crate::harness::Lab;
 use crate::history::{History, tallied};
@@ -21,7 +23,7 @@ pub struct Model {
     cost: u64,
     invoked: BTreeMap<u64, (String, Usage)>,
     grants: u64,
-    hold: Option<(Held, BTreeSet<String>, bool)>,
+    hold: Option<(HoldRequest, BTreeSet<String>, bool)>,
     /// The checks and gates that a try has left behind well.
     passed: BTreeSet<(String, u32, String)>,
     approved: BTreeSet<(String, u32)>,
@@ -49,7 +51,7 @@ impl Model {
             }
             Event::PhaseSkipped { phase, .. } => {
                 let (planned, _) = before.phase(before.position(phase).unwrap()).unwrap();
-                assert_ne!(planned.when, When::Always, "{phase} was skipped");
+                assert_ne!(planned.when, PhaseCondition::Always, "{phase} was skipped");
             }
             Event::Checked { phase, attempt, check, verdict, usage, .. } => {
                 self.used(phase, *usage);
@@ -94,7 +96,7 @@ impl Model {
                 self.hold = None;
             }
             Event::RolledBack { .. } => {
-                self.back = self.backs[&before.rolling_back().unwrap().checkpoint].clone();
+                self.back = self.backs[&before.pending_rollback().unwrap().checkpoint].clone();
                 self.taken_back(&lab.run);
             }
             Event::Waiting { phase, .. } => self.used(phase, Usage::default()),
@@ -123,8 +125,8 @@ impl Model {
                 assert!(people.insert(vote.by.clone()), "one person voted twice");
                 let votes = &lab.run.hold.as_ref().unwrap().votes;
                 let said = |what| votes.iter().filter(move |(one, _)| one.decision == what);
-                *over = said(Decision::Rejected).count() as u32 >= held.rejections
-                    || said(Decision::Approved).count() as u32 >= held.approvals;
+                *over = said(VoteDecision::Rejected).count() as u32 >= held.rejections
+                    || said(VoteDecision::Approved).count() as u32 >= held.approvals;
             }
             Event::Resumed { .. } => self.resumed(before, &lab.run),
             Event::Restarted { .. } => self.died(),
@@ -208,8 +210,8 @@ impl Model {
             if gate.is_none_or(|gate| gate.verdicts.get(verdict) == Some(&Effect::Continue)) {
                 self.passed.insert((phase.id.clone(), state.attempt, "gate".into()));
             }
-            assert!(!matches!(state.stage, Stage::Before(_) | Stage::Work));
-            for check in phase.checks.iter().filter(|check| check.at == At::Before) {
+            assert!(!matches!(state.stage, AttemptStage::Before(_) | AttemptStage::Work));
+            for check in phase.checks.iter().filter(|check| check.at == CheckTiming::Before) {
                 let check = format!("check {}", check.id);
                 self.passed.insert((phase.id.clone(), state.attempt, check));
             }
@@ -223,12 +225,13 @@ impl Model {
         let attempt = before.phases[at].attempt;
         let phase = held.phase.clone();
         match held.trigger {
-            Trigger::BudgetExhausted if held.resource == Some(Resource::Attempts) => {
+            Trigger::BudgetExhausted if held.resource == Some(BudgetedResource::Attempts) => {
                 self.grants += 1
             }
             Trigger::PersonRequested => {
                 let rejected = before.hold.as_ref().unwrap().votes.iter();
-                let mut rejected = rejected.filter(|(vote, _)| vote.decision == Decision::Rejected);
+                let mut rejected =
+                    rejected.filter(|(vote, _)| vote.decision == VoteDecision::Rejected);
                 let verdict = if rejected.next().is_some() { "rejected" } else { "approved" };
                 assert!(verdict == "rejected" || people.len() as u32 == held.approvals);
                 let (planned, _) = before.phase(at).unwrap();

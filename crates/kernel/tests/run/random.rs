@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use windlass_kernel::run::plan::{
-    At, Budget, Concurrency, Doer, Effect, HoldRule, Phase, Plan, RunOutcome, Trigger, When,
+    Budget, CheckTiming, Concurrency, Doer, Effect, HoldRule, Phase, PhaseCondition, Plan,
+    RunOutcome, Trigger,
 };
 
 use crate::plans::{agent, builtin, check, command, consensus, person, phase, plan, verdicts};
@@ -66,16 +67,16 @@ pub fn random_plan(bytes: &[u8]) -> Plan {
         let mut one = phase(&format!("p{at}"), &needs);
         one.doer = doer(choices);
         one.when = match choices.pick(8) {
-            6 => When::Intervention,
-            7 => When::Fact { fact: "f".into(), one_of: vec!["1".into()] },
-            _ => When::Always,
+            6 => PhaseCondition::Intervention,
+            7 => PhaseCondition::Fact { fact: "f".into(), one_of: vec!["1".into()] },
+            _ => PhaseCondition::Always,
         };
         made.phases.push(one);
         made.upstream.push(upstream);
     }
     for at in 0..count {
         for number in 0..choices.pick(3) {
-            let when = if choices.chance(2) { At::Before } else { At::After };
+            let when = if choices.chance(2) { CheckTiming::Before } else { CheckTiming::After };
             let mut one = check(&format!("c{number}"), when, &[]);
             one.verdicts = verdicts_of(choices, &made, at, false);
             one.doer = match choices.pick(3) {
@@ -151,10 +152,10 @@ fn effect(choices: &mut Choices, made: &Made, at: usize, depth: usize) -> Effect
     let ordinary: Vec<usize> = made.upstream[at]
         .iter()
         .copied()
-        .filter(|place| made.phases[*place].when != When::Intervention)
+        .filter(|place| made.phases[*place].when != PhaseCondition::Intervention)
         .collect();
     let interventions: Vec<usize> = (0..made.phases.len())
-        .filter(|place| made.phases[*place].when == When::Intervention)
+        .filter(|place| made.phases[*place].when == PhaseCondition::Intervention)
         .filter(|place| !made.upstream[*place].contains(&at))
         .collect();
     let name = |place: usize| made.phases[place].id.clone();

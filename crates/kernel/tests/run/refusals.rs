@@ -2,9 +2,10 @@
 
 use serde_json::json;
 use windlass_kernel::run::plan::{
-    At, Concurrency, Effect, PHASES_MAX, Plan, Resource, RunOutcome, Trigger, When,
+    BudgetedResource, CheckTiming, Concurrency, Effect, PHASES_MAX, PhaseCondition, Plan,
+    RunOutcome, Trigger,
 };
-use windlass_kernel::run::{Done, Event, Held, Next, Usage};
+use windlass_kernel::run::{Event, HoldRequest, Next, PhaseResult, Usage};
 
 use crate::harness::{Act, Lab, Script, done, invoke, started};
 use crate::plans::{
@@ -26,7 +27,7 @@ fn start(phase: &str, attempt: u32) -> Event {
     Event::PhaseStarted { phase: phase.into(), attempt }
 }
 
-fn phase_done(phase: &str, attempt: u32, done: Done) -> Event {
+fn phase_done(phase: &str, attempt: u32, done: PhaseResult) -> Event {
     Event::PhaseDone { phase: phase.into(), attempt, done: Box::new(done) }
 }
 
@@ -43,7 +44,7 @@ fn checked(check: &str) -> Event {
     }
 }
 
-fn held_of(lab: &Lab) -> Held {
+fn held_of(lab: &Lab) -> HoldRequest {
     match lab.run.next() {
         Next::Record(event) => match *event {
             Event::Held(held) => *held,
@@ -100,11 +101,11 @@ fn nothing_begins_while_the_run_stops_or_beyond_its_budget() {
 
 #[test]
 fn only_what_is_not_wanted_is_skipped() {
-    let fact = When::Fact { fact: "f".into(), one_of: vec!["1".into()] };
+    let fact = PhaseCondition::Fact { fact: "f".into(), one_of: vec!["1".into()] };
     let lab = begun(serial(vec![
         phase("a", &[]),
         with(phase("b", &[]), |phase| phase.when = fact),
-        with(phase("c", &["b"]), |phase| phase.when = When::Intervention),
+        with(phase("c", &["b"]), |phase| phase.when = PhaseCondition::Intervention),
     ]));
     let skip = |name: &str| Event::PhaseSkipped { phase: name.into(), reason: "r".into() };
     refused(&lab, &skip("a"), "is to be done");
@@ -116,8 +117,8 @@ fn only_what_is_not_wanted_is_skipped() {
 #[test]
 fn work_ends_once_and_only_while_it_is_under_way() {
     let checks = vec![
-        check("x", At::Before, &[("ok", Effect::Continue)]),
-        check("y", At::Before, &[("ok", Effect::Continue)]),
+        check("x", CheckTiming::Before, &[("ok", Effect::Continue)]),
+        check("y", CheckTiming::Before, &[("ok", Effect::Continue)]),
     ];
     let mut lab = begun(serial(vec![with(phase("a", &[]), |phase| phase.checks = checks)]));
     let done = || done(json!({}));
@@ -228,22 +229,22 @@ fn a_hold_has_a_cause() {
     let mut lab = begun(serial(vec![phase("a", &[]), phase("b", &["a"])]));
     let Event::Held(restart) = lab.run.restart_hold() else { panic!() };
     for trigger in Trigger::ALL {
-        let held = Held { trigger, ..(*restart).clone() };
+        let held = HoldRequest { trigger, ..(*restart).clone() };
         let taken = lab.takes(&Event::Held(Box::new(held)));
         assert_eq!(taken.is_ok(), trigger == Trigger::RestartRequested, "{trigger:?}");
     }
     lab.record(start("a", 1));
     for trigger in Trigger::ALL {
-        let held = Held { trigger, ..(*restart).clone() };
+        let held = HoldRequest { trigger, ..(*restart).clone() };
         let taken = lab.takes(&Event::Held(Box::new(held)));
         assert_eq!(taken.is_ok(), trigger == Trigger::RestartRequested, "{trigger:?}");
     }
     for held in [
-        Held { number: 2, ..(*restart).clone() },
-        Held { number: 0, ..(*restart).clone() },
-        Held { approvals: 0, ..(*restart).clone() },
-        Held { approvals: 2, ..(*restart).clone() },
-        Held { phase: "z".into(), ..(*restart).clone() },
+        HoldRequest { number: 2, ..(*restart).clone() },
+        HoldRequest { number: 0, ..(*restart).clone() },
+        HoldRequest { approvals: 0, ..(*restart).clone() },
+        HoldRequest { approvals: 2, ..(*restart).clone() },
+        HoldRequest { phase: "z".into(), ..(*restart).clone() },
     ] {
         assert!(lab.takes(&Event::Held(Box::new(held))).is_err());
     }
@@ -256,9 +257,13 @@ fn a_hold_asks_as_many_as_the_loop_says_for_the_reason_it_has() {
     let good = held_of(&lab);
     assert_eq!(lab.takes(&Event::Held(Box::new(good.clone()))), Ok(()));
     for bad in [
-        Held { approvals: 1, ..good.clone() },
-        Held { trigger: Trigger::EscalationRequested, ..good.clone() },
-        Held { trigger: Trigger::BudgetExhausted, resource: Some(Resource::Tokens), ..good },
+        HoldRequest { approvals: 1, ..good.clone() },
+        HoldRequest { trigger: Trigger::EscalationRequested, ..good.clone() },
+        HoldRequest {
+            trigger: Trigger::BudgetExhausted,
+            resource: Some(BudgetedResource::Tokens),
+            ..good
+        },
     ] {
         refused(&lab, &Event::Held(Box::new(bad)), "no cause");
     }
@@ -276,9 +281,9 @@ fn a_hold_asks_as_many_as_the_loop_says_for_the_reason_it_has() {
     // What blocks cannot be put before a person instead.
     refused(&blocked, &Event::Held(Box::new(good.clone())), "no cause");
     for bad in [
-        Held { approvals: 1, ..good.clone() },
-        Held { trigger: Trigger::EscalationRequested, ..good.clone() },
-        Held { source: None, ..good },
+        HoldRequest { approvals: 1, ..good.clone() },
+        HoldRequest { trigger: Trigger::EscalationRequested, ..good.clone() },
+        HoldRequest { source: None, ..good },
     ] {
         refused(&lab, &Event::Held(Box::new(bad)), "no cause");
     }
@@ -293,9 +298,9 @@ fn a_run_passes_only_when_all_is_done_and_is_warned_only_of_limits() {
         assert_eq!(lab.takes(&ended(outcome)), Ok(()));
     }
     let warned = |resource| Event::Warned { resource, used: 8, limit: 9 };
-    refused(&lab, &warned(Resource::WallMs), "nothing to warn of");
-    let lab = with(lab, |lab| lab.record(warned(Resource::Tokens)));
-    refused(&lab, &warned(Resource::Tokens), "nothing to warn of");
+    refused(&lab, &warned(BudgetedResource::WallMs), "nothing to warn of");
+    let lab = with(lab, |lab| lab.record(warned(BudgetedResource::Tokens)));
+    refused(&lab, &warned(BudgetedResource::Tokens), "nothing to warn of");
 }
 
 #[test]
@@ -309,16 +314,18 @@ fn plans_that_no_run_could_follow_are_refused() {
     let intervene =
         |name: &str| Effect::Intervene { phase: name.into(), then: Box::new(stop("s")) };
     let follower = with(of_gate(intervene("c")), |plan| {
-        plan.phases.push(with(phase("c", &["b"]), |phase| phase.when = When::Intervention));
+        plan.phases
+            .push(with(phase("c", &["b"]), |phase| phase.when = PhaseCondition::Intervention));
     });
     let redo_mend = with(of_gate(redo("a", 1, Effect::Block)), |plan| {
-        plan.phases[0].when = When::Intervention;
+        plan.phases[0].when = PhaseCondition::Intervention;
         plan.phases[1].needs = vec!["a".into()];
     });
     let ask = |trigger| Effect::Hold { approvals: None, trigger };
     let many = || (0..=PHASES_MAX).map(|at| phase(&format!("p{at}"), &[])).collect();
     let checks = |phase: &mut windlass_kernel::run::plan::Phase| {
-        phase.checks = vec![check("x", At::Before, &[]), check("x", At::After, &[])];
+        phase.checks =
+            vec![check("x", CheckTiming::Before, &[]), check("x", CheckTiming::After, &[])];
     };
     for (plan, why) in [
         (serial(vec![]), "1 to 10000 phases"),
@@ -349,7 +356,7 @@ fn plans_that_no_run_could_follow_are_refused() {
     ] {
         refused(&Lab::empty(), &started(plan), why);
     }
-    let asked = with(check("x", At::Before, &[]), |check| check.doer = person(1));
+    let asked = with(check("x", CheckTiming::Before, &[]), |check| check.doer = person(1));
     let by_person = serial(vec![with(phase("a", &[]), |phase| phase.checks = vec![asked])]);
     refused(&Lab::empty(), &started(by_person), "made by a person");
     assert_eq!(Lab::empty().takes(&started(of_gate(hold()))), Ok(()));

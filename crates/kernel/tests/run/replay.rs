@@ -141,7 +141,7 @@ fn bytes_that_are_not_canonical_are_refused() {
 fn what_canonical_json_would_change_is_never_written() {
     let lab = Lab::empty();
     let note = |body: Value| {
-        let event = Event::Noted { what: windlass_kernel::run::Note::Telemetry, body };
+        let event = Event::Noted { what: windlass_kernel::run::NoteKind::Telemetry, body };
         RunEvent::new(TraceId(id(1)), ArtifactId(id(2)), lab.ts(), event)
     };
     for body in [json!(1_u64 << 53), json!({"a": [u64::MAX]})] {

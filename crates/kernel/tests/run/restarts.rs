@@ -1,8 +1,8 @@
 //! Processes that die, and what is known afterwards.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::{Approved, Rejected};
-use windlass_kernel::run::plan::{At, Doer, Effect, Plan};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
+use windlass_kernel::run::plan::{CheckTiming, Doer, Effect, Plan};
 use windlass_kernel::run::{Event, Next, Work};
 
 use crate::harness::{Act, Lab, Script, done, ended, invoke};
@@ -61,7 +61,7 @@ fn a_program_that_may_not_be_repeated_is_asked_about() {
 
 #[test]
 fn a_check_that_may_not_be_repeated_is_asked_about() {
-    for at in [At::Before, At::After] {
+    for at in [CheckTiming::Before, CheckTiming::After] {
         let plan = with(one(agent()), |plan| {
             let mut one = check("x", at, &[("ok", Effect::Continue)]);
             one.doer = command(false);
@@ -170,7 +170,7 @@ fn a_death_before_the_run_goes_on_costs_no_time() {
 fn a_clock_set_back_does_not_count_twice() {
     let mut lab = Lab::new(one(agent()));
     lab.record(Event::Begun {});
-    let note = || Event::Noted { what: windlass_kernel::run::Note::Telemetry, body: json!({}) };
+    let note = || Event::Noted { what: windlass_kernel::run::NoteKind::Telemetry, body: json!({}) };
     for step in [1000, -800, 300, 500, 100] {
         lab.now += step;
         lab.record(note());

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{
-    Decision, Done, Event, InvocationResult, Next, Resolution, Usage, Vote, Work,
+    Event, InvocationResult, Next, PhaseResult, Resolution, Usage, Vote, VoteDecision, Work,
 };
 use windlass_kernel::{Digest, State, TraceId};
 
@@ -105,7 +105,7 @@ impl Ride {
         if self.lab.run.head.state != Some(State::Running) {
             return;
         }
-        if self.choices.chance(3) && self.lab.run.rolling_back().is_none() {
+        if self.choices.chance(3) && self.lab.run.pending_rollback().is_none() {
             self.model.died();
             self.record(self.lab.run.restart_hold());
         } else {
@@ -197,7 +197,7 @@ impl Ride {
     /// Takes the run back to any of its checkpoints, if it has some.
     fn roll_back(&mut self) -> bool {
         let count = self.lab.run.checkpoints.len();
-        if count == 0 || self.lab.run.rolling_back().is_some() {
+        if count == 0 || self.lab.run.pending_rollback().is_some() {
             return false;
         }
         self.idle();
@@ -244,7 +244,7 @@ impl Ride {
         }
     }
 
-    fn done(&mut self, verdict: &str, usage: Usage) -> Done {
+    fn done(&mut self, verdict: &str, usage: Usage) -> PhaseResult {
         let text = self.choices.pick(4);
         let mut done = match self.choices.pick(16) {
             15 => failure("timeout"),
@@ -267,8 +267,11 @@ impl Ride {
         let hold = self.lab.run.hold.clone().unwrap();
         match hold.resolution() {
             Resolution::Open => {
-                let decision =
-                    if self.choices.chance(20) { Decision::Rejected } else { Decision::Approved };
+                let decision = if self.choices.chance(20) {
+                    VoteDecision::Rejected
+                } else {
+                    VoteDecision::Approved
+                };
                 let named = hold.held.reviewers.get(hold.votes.len());
                 let by = named.cloned().unwrap_or_else(|| format!("person {}", hold.votes.len()));
                 self.try_to_cheat(&by);
@@ -278,7 +281,7 @@ impl Ride {
                 self.record(ended("checkpoint_rejected"));
             }
             Resolution::Approved | Resolution::Rejected => {
-                assert!(self.lab.takes(&self.lab.vote("late", Decision::Rejected)).is_err());
+                assert!(self.lab.takes(&self.lab.vote("late", VoteDecision::Rejected)).is_err());
                 self.record(Event::Resumed { by: "ann".into() });
             }
         }
@@ -291,7 +294,7 @@ impl Ride {
             Event::Voted(Vote {
                 by,
                 conditions: Vec::new(),
-                decision: Decision::Approved,
+                decision: VoteDecision::Approved,
                 reason,
                 shown,
             })

@@ -1,10 +1,10 @@
 //! What a rollback must say, what it keeps from being recorded, and who is asked after it.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::{Approved, Rejected};
-use windlass_kernel::run::plan::{Effect, Plan, When};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
+use windlass_kernel::run::plan::{Effect, PhaseCondition, Plan};
 use windlass_kernel::run::{
-    Event, InvocationResult, Next, Note, PhaseStatus, Rollback, Usage, Work,
+    Event, InvocationResult, Next, NoteKind, PhaseStatus, Rollback, Usage, Work,
 };
 
 use crate::checkpoints::kept;
@@ -38,7 +38,7 @@ fn a_rollback_says_what_it_does() {
     let checkpoint = lab.checkpoint("PRE_b_v1");
     let good = lab.wish(&checkpoint, true);
     assert_eq!(lab.takes(&begin(good.clone())), Ok(()));
-    assert_eq!(lab.run.may_roll_back(checkpoint.id), Ok(&checkpoint));
+    assert_eq!(lab.run.rollback_target(checkpoint.id), Ok(&checkpoint));
     let text = |text: &str| Some(text.to_owned());
     for (bad, why) in [
         (Rollback { checkpoint: foreign(), ..good.clone() }, "none of this run's"),
@@ -87,9 +87,9 @@ fn nothing_else_happens_while_one_is_under_way() {
     let checkpoint = lab.checkpoint("POST_a_v1");
     refused(&lab, &Event::RolledBack { change: None }, "does not follow");
     lab.record(begin(lab.wish(&checkpoint, true)));
-    assert_eq!(lab.run.rolling_back().unwrap().checkpoint, checkpoint.id);
+    assert_eq!(lab.run.pending_rollback().unwrap().checkpoint, checkpoint.id);
     assert_eq!(lab.run.next(), Next::Perform(vec![Work::Restore]));
-    assert!(lab.run.may_roll_back(checkpoint.id).is_err());
+    assert!(lab.run.rollback_target(checkpoint.id).is_err());
     for (_, event) in scenes() {
         match event.kind() {
             "rolled_back" | "restarted" => assert_eq!(lab.takes(&event), Ok(())),
@@ -103,7 +103,7 @@ fn nothing_else_happens_while_one_is_under_way() {
     lab.record(Event::Restarted { by: "ann".into() });
     assert_eq!(lab.run.next(), Next::Perform(vec![Work::Restore]));
     lab.record_only(Event::RolledBack { change: None });
-    assert_eq!(lab.run.rolling_back(), None);
+    assert_eq!(lab.run.pending_rollback(), None);
     refused(&lab, &Event::RolledBack { change: None }, "a checkpoint is owed");
     lab.record(lab.due_checkpoint().unwrap());
     refused(&lab, &Event::RolledBack { change: None }, "no rollback is under way");
@@ -137,7 +137,7 @@ fn one_that_does_not_go_on_at_once_waits_for_a_person() {
     refused(&lab, &start, "nobody has said that it goes on");
     for event in [
         Event::Restarted { by: "ann".into() },
-        Event::Noted { what: Note::Memory, body: json!({}) },
+        Event::Noted { what: NoteKind::Memory, body: json!({}) },
         lab.run.restart_hold(),
         ended("stop"),
         begin(lab.wish(&checkpoint, true)),
@@ -212,7 +212,7 @@ fn what_was_under_way_beside_it_is_begun_anew() {
 fn skipped_phases_stay_skipped_and_are_not_put_aside() {
     let plan = kept(serial(vec![
         phase("a", &[]),
-        with(phase("m", &["a"]), |phase| phase.when = When::Intervention),
+        with(phase("m", &["a"]), |phase| phase.when = PhaseCondition::Intervention),
         phase("b", &["m"]),
     ]));
     let mut lab = through(plan);

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use windlass_kernel::State;
-use windlass_kernel::run::Decision::{Approved, Rejected};
-use windlass_kernel::run::plan::{At, Effect, Plan, When};
-use windlass_kernel::run::{CheckpointKind, Event, Next, Rollback, Stage, Work};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
+use windlass_kernel::run::plan::{CheckTiming, Effect, PhaseCondition, Plan};
+use windlass_kernel::run::{AttemptStage, CheckpointKind, Event, Next, Rollback, Work};
 
 use crate::checkpoints::kept;
 use crate::harness::{Act, Lab, Script, changed, done, ended, failure};
@@ -131,7 +131,7 @@ fn from_wherever_it_stands() {
             assert_eq!(lab.run.spent, spent);
             assert!(lab.run.phases.iter().all(|phase| !phase.uncertain));
             let told = Script::new().votes(&[("bob", Approved)]);
-            let blocked = lab.run.phases[1].judged.is_some();
+            let blocked = lab.run.phases[1].pending_verdict.is_some();
             if blocked {
                 // What was judged is judged the same.
                 assert!(matches!(lab.run.next(), Next::Record(event)
@@ -297,7 +297,7 @@ fn an_intervention_is_done_again() {
         with(phase("b", &["a"]), |phase| {
             phase.gate = gate(&[("ok", Effect::Continue), ("mend", mend)]);
         }),
-        with(phase("mend", &["a"]), |phase| phase.when = When::Intervention),
+        with(phase("mend", &["a"]), |phase| phase.when = PhaseCondition::Intervention),
         phase("c", &["b", "mend"]),
     ]));
     let mut lab = Lab::new(plan);
@@ -325,8 +325,8 @@ fn an_intervention_is_done_again() {
 fn what_had_just_ended_is_judged_again() {
     let mut plan = three();
     plan.phases[1].checks = vec![
-        check("x", At::Before, &[("ok", Effect::Continue)]),
-        check("y", At::After, &[("ok", Effect::Continue), ("no", stop("bad"))]),
+        check("x", CheckTiming::Before, &[("ok", Effect::Continue)]),
+        check("y", CheckTiming::After, &[("ok", Effect::Continue), ("no", stop("bad"))]),
     ];
     let mut lab = through(plan);
     let checkpoint = lab.checkpoint("POST_b_v1");
@@ -349,7 +349,7 @@ fn what_had_just_ended_is_judged_again() {
 #[test]
 fn a_rollback_can_itself_be_gone_back_to() {
     let mut plan = three();
-    plan.phases[1].checks = vec![check("y", At::After, &[("ok", Effect::Continue)])];
+    plan.phases[1].checks = vec![check("y", CheckTiming::After, &[("ok", Effect::Continue)])];
     let mut lab = through(plan);
     lab.roll_back(&lab.checkpoint("POST_b_v1"), true);
     let marker = lab.run.checkpoints.last().unwrap().clone();
@@ -357,7 +357,7 @@ fn a_rollback_can_itself_be_gone_back_to() {
     assert_eq!(lab.run.archived_by(&marker), ["c"]);
     lab.roll_back(&marker, true);
     assert_eq!(statuses(&lab), ["complete", "running", "pending"]);
-    assert_eq!(lab.run.phases[1].stage, Stage::After(0));
+    assert_eq!(lab.run.phases[1].stage, AttemptStage::After(0));
     let told = Script::new().walk(&mut lab);
     assert_eq!((told[0].as_str(), told[1].as_str()), ("checked b/y 1 ok", "start c 3"));
 }

@@ -6,8 +6,9 @@ mod format;
 use format::{AcceptedRow, CanonicalRow, Machine, Texts, TransitionRow, ValidChain};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
-use windlass_kernel::recovery::{Finding, UncertainRule, plan};
-use windlass_kernel::verify::Chain;
+use windlass_kernel::recovery::{UncertainRule, plan};
+use windlass_kernel::verify::ChainReport;
+use windlass_kernel::verify::ChainVerifier;
 use windlass_kernel::{
     Artifact, ArtifactType, Call, Code, Digest, Entry, ExecutionState, Head, PlanId, ReplayPoint,
     State, Transition, canon,
@@ -83,8 +84,8 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap()
 }
 
-fn verify(entries: &[Value]) -> Chain {
-    let mut chain = Chain::new();
+fn verify(entries: &[Value]) -> ChainVerifier {
+    let mut chain = ChainVerifier::new();
     entries.iter().for_each(|entry| chain.push_json(entry));
     chain
 }
@@ -193,7 +194,7 @@ fn valid_chains_hold() {
     for chain in &machine.valid_chains {
         let (name, expect) = (&chain.name, &chain.expect);
         assert!(expect.chain_valid && !chain.comment.is_empty(), "{name}");
-        let finding = Finding {
+        let finding = ChainReport {
             chain_valid: true,
             error_code: None,
             divergence_point: None,
@@ -236,7 +237,7 @@ fn invalid_chains_are_refused_where_they_break() {
             assert_eq!(text(entry, "entry_digest"), digest, "{name}");
         }
         let last = held.last().map(entry_of);
-        let finding = Finding {
+        let finding = ChainReport {
             chain_valid: false,
             error_code: Some(expect.error_code),
             divergence_point: Some(expect.divergence_point as u64),

@@ -1,7 +1,7 @@
 //! Parts of a plan in a few words.
 
 use windlass_kernel::run::plan::{
-    At, Doer, Effect, OnRestart, Phase, Plan, Requirement, Reviewer, When,
+    CheckTiming, Doer, Effect, OnRestart, Phase, PhaseCondition, Plan, Requirement, Reviewer,
 };
 
 use crate::near;
@@ -33,13 +33,13 @@ pub fn doer(doer: &Doer) -> String {
 }
 
 /// When it is done, if not always.
-pub fn when(when: &When) -> Option<String> {
+pub fn when(when: &PhaseCondition) -> Option<String> {
     match when {
-        When::Always => None,
-        When::Fact { fact, one_of } => {
+        PhaseCondition::Always => None,
+        PhaseCondition::Fact { fact, one_of } => {
             Some(safe(&format!("if {fact} is {}", one_of.join(" or ")), WORDS_CHARS_MAX))
         }
-        When::Intervention => Some("only to intervene".to_owned()),
+        PhaseCondition::Intervention => Some("only to intervene".to_owned()),
     }
 }
 
@@ -105,8 +105,8 @@ pub fn judges(phase: &Phase) -> Vec<(String, Vec<(String, String)>)> {
     let mut judges = Vec::new();
     for check in &phase.checks {
         let at = match check.at {
-            At::After => "after",
-            At::Before => "before",
+            CheckTiming::After => "after",
+            CheckTiming::Before => "before",
         };
         let name = safe(&check.id, 64);
         let title = format!("✓ check {name} {at} it, by {}", doer(&check.doer));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_kernel::run::plan::{At, Check, Doer, Gate, Phase, When};
+use windlass_kernel::run::plan::{Check, CheckTiming, Doer, Gate, Phase, PhaseCondition};
 
 use crate::error::{Fault, Place, Problem, shown};
 use crate::parts::doer::{self, Context};
@@ -83,9 +83,10 @@ fn needs(node: Option<&Node>) -> Result<(Vec<String>, Vec<Place>), Fault> {
     Ok((names, items.iter().map(|item| item.at).collect()))
 }
 
-fn when(node: &Node) -> Result<When, Fault> {
+fn when(node: &Node) -> Result<PhaseCondition, Fault> {
     if let Value::Text(_) = node.value {
-        return shape::choice(node, "when", &[("intervention", ())]).map(|()| When::Intervention);
+        return shape::choice(node, "when", &[("intervention", ())])
+            .map(|()| PhaseCondition::Intervention);
     }
     let fields = Fields::of(node, "when", "a condition", &["fact", "in"])?;
     let fact = text::word(fields.need("fact")?, "fact", "the name of a fact")?;
@@ -97,7 +98,7 @@ fn when(node: &Node) -> Result<When, Fault> {
     if one_of.is_empty() {
         return Err(Problem::Empty("in".to_owned()).at(values.at));
     }
-    Ok(When::Fact { fact, one_of })
+    Ok(PhaseCondition::Fact { fact, one_of })
 }
 
 fn outputs(node: Option<&Node>) -> Result<Vec<String>, Fault> {
@@ -132,7 +133,7 @@ fn checks(
             let problem = Problem::DuplicateName { what: "the check", name: id, first };
             return Err(problem.at(id_node.at));
         }
-        let words = [("before", At::Before), ("after", At::After)];
+        let words = [("before", CheckTiming::Before), ("after", CheckTiming::After)];
         let at = shape::choice(fields.need("at")?, "at", &words)?;
         let doer_node = fields.need("doer")?;
         let doer = doer::read(doer_node, context)?;

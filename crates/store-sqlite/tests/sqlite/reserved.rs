@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use windlass_kernel::{ChainError, Code, Entry, Link, Links, Reserved, State, TraceId};
+use windlass_kernel::{
+    ArtifactChain, ArtifactHeader, ChainError, Code, Entry, ReservedKey, State, TraceId,
+};
 use windlass_store::conformance::fixture::{Ending, Trace};
 use windlass_store::{After, Append, Store, StoreError, TraceState, Unreserved, Visitor};
 
@@ -11,24 +13,24 @@ use crate::support::{Place, fixture, meddle};
 /// Says what the artifacts of each call say, and hears what the store has to answer.
 #[derive(Default)]
 struct Keys {
-    links: Links,
+    links: ArtifactChain,
     reserves: bool,
     unreserved: BTreeSet<(TraceId, u64, &'static str)>,
 }
 
 impl Visitor for Keys {
     fn trace(&mut self, _: TraceId, _: Option<&TraceState>) {
-        self.links = Links::default();
+        self.links = ArtifactChain::default();
     }
 
     fn entry(&mut self, entry: Result<Entry, ChainError>, body: Option<&[u8]>) {
         let entry = entry.unwrap();
-        let link = Link::read(entry.artifact_type, body.unwrap()).unwrap();
+        let link = ArtifactHeader::read(entry.artifact_type, body.unwrap()).unwrap();
         self.links.follow(&entry, link).unwrap();
         self.reserves = entry.to_state == State::Executing;
     }
 
-    fn reserved(&self) -> Option<Reserved<'_>> {
+    fn reserved(&self) -> Option<ReservedKey<'_>> {
         self.links.reserved().filter(|_| self.reserves)
     }
 

@@ -6,7 +6,7 @@ use windlass_formats::{
     read_hold, read_terminal, yaml,
 };
 use windlass_kernel::Digest;
-use windlass_kernel::run::{Decision, Event};
+use windlass_kernel::run::{Event, VoteDecision};
 
 use crate::world::{
     Script, World, built, failed, name, passing, policy_changed, spine, tree_of, verdict,
@@ -171,7 +171,7 @@ fn s3_what_was_done_before_a_hold_is_not_shown_as_done_again() {
     let script = Script::from([(("review", 1), verdict("escalate"))]);
     let mut book = world.run(&files, &script);
     let before = world.tree();
-    world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
+    world.vote(&mut book, &files, "bob", VoteDecision::Approved).unwrap();
     world.resume(&mut book, &files).unwrap();
     world.drive(&mut book, &files, &script).unwrap();
     let after = world.tree();
@@ -218,7 +218,9 @@ fn s5_without_a_run_there_is_not_even_a_folder() {
 
 #[test]
 fn s6_each_answer_is_shown() {
-    for (decision, text) in [(Decision::Approved, "APPROVED"), (Decision::Rejected, "REJECTED")] {
+    for (decision, text) in
+        [(VoteDecision::Approved, "APPROVED"), (VoteDecision::Rejected, "REJECTED")]
+    {
         let mut world = World::new();
         let files = world.files();
         let mut book = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));
@@ -230,7 +232,7 @@ fn s6_each_answer_is_shown() {
         assert_eq!(resolution.by.as_deref(), Some("bob"));
         assert_eq!(resolution.reason.as_deref(), Some("bob has seen it"));
         assert_eq!(resolution.at, Some(book.run().last_at.unwrap().into()));
-        assert_eq!(packet.approvals.len(), usize::from(decision == Decision::Approved));
+        assert_eq!(packet.approvals.len(), usize::from(decision == VoteDecision::Approved));
     }
 }
 
@@ -255,7 +257,7 @@ fn keys_are_sorted_in_every_file() {
     let mut world = World::new();
     let files = world.files();
     let mut book = world.run(&files, &redone());
-    world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
+    world.vote(&mut book, &files, "bob", VoteDecision::Approved).unwrap();
     world.resume(&mut book, &files).unwrap();
     world.drive(&mut book, &files, &redone()).unwrap();
     let mut seen = 0;

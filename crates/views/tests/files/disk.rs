@@ -126,7 +126,7 @@ fn what_a_dead_process_left_is_swept_and_nothing_else() {
         std::fs::write(path, half).unwrap();
     }
     let files = world.files();
-    world.vote(&mut book, &files, "bob", windlass_kernel::run::Decision::Approved).unwrap();
+    world.vote(&mut book, &files, "bob", windlass_kernel::run::VoteDecision::Approved).unwrap();
     files.rebuild(trace(&book)).unwrap();
     std::fs::remove_file(world.root().join(format!("steps/{}_design.json", name(&book)))).unwrap();
     world.files().rebuild(trace(&book)).unwrap();

@@ -4,7 +4,7 @@ use windlass_engine::{EngineError, Files, Projector};
 use windlass_formats::{HoldPacket, read_hold};
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::{RunOutcome, Trigger};
-use windlass_kernel::run::{Decision, Event};
+use windlass_kernel::run::{Event, VoteDecision};
 
 use crate::world::{Script, World, built, name, trace, verdict};
 
@@ -131,7 +131,7 @@ fn an_answer_that_was_recorded_but_not_shown_is_caught_up_with() {
     let files = world.files();
     let (mut book, path) = on_hold(&mut world, &files);
     let open = std::fs::read(&path).unwrap();
-    world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
+    world.vote(&mut book, &files, "bob", VoteDecision::Approved).unwrap();
     let resolved = std::fs::read(&path).unwrap();
     assert_ne!(open, resolved);
     std::fs::write(&path, &open).unwrap();
@@ -154,7 +154,7 @@ fn a_second_hold_at_the_same_step_has_a_packet_of_its_own() {
     let mut book = world.run(&files, &script);
     let run = name(&book);
     // The same hold again after it was let pass: by a process that died.
-    world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
+    world.vote(&mut book, &files, "bob", VoteDecision::Approved).unwrap();
     let first = world.read(&format!("checkpoints/CP_{run}_4.yaml"));
     world.resume(&mut book, &files).unwrap();
     world.append(&mut book, &files, Event::Continued {}).unwrap();
@@ -168,7 +168,7 @@ fn a_second_hold_at_the_same_step_has_a_packet_of_its_own() {
         assert_eq!(packet.checkpoint_id.to_string(), format!("CP_{run}_4-{number}"));
         assert_eq!((packet.step_index, packet.trigger.as_str()), (4, "RESTART_REQUESTED"));
         files.check_hold(book.run()).unwrap();
-        world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
+        world.vote(&mut book, &files, "bob", VoteDecision::Approved).unwrap();
         world.resume(&mut book, &files).unwrap();
         world.append(&mut book, &files, Event::Continued {}).unwrap();
     }
@@ -185,10 +185,10 @@ fn two_people_are_both_shown() {
         read_hold(packet.as_bytes()).unwrap()
     };
     assert_eq!(read(&world, &book).approvals_needed, Some(2));
-    world.vote(&mut book, &files, "bob", Decision::Approved).unwrap();
+    world.vote(&mut book, &files, "bob", VoteDecision::Approved).unwrap();
     let half = read(&world, &book);
     assert_eq!((half.approvals.len(), half.resolution), (1, None));
-    world.vote(&mut book, &files, "eve", Decision::Approved).unwrap();
+    world.vote(&mut book, &files, "eve", VoteDecision::Approved).unwrap();
     let whole = read(&world, &book);
     let people: Vec<&str> = whole.approvals.iter().map(|one| one.by.as_str()).collect();
     assert_eq!(people, ["bob", "eve"]);

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt as _;
 use serde_json::Value;
 use windlass_engine::Projector;
 use windlass_formats::check_ledger;
-use windlass_kernel::run::Decision;
+use windlass_kernel::run::VoteDecision;
 use windlass_kernel::run::plan::Concurrency;
 
 use crate::world::{Script, World, built, failed, name, passing, spine, verdict};
@@ -37,7 +37,7 @@ fn every_try_has_a_record_that_says_what_follows() {
     ]);
     let mut book = world.run(&files, &script);
     for by in ["bob", "eve"] {
-        world.vote(&mut book, &files, by, Decision::Approved).unwrap();
+        world.vote(&mut book, &files, by, VoteDecision::Approved).unwrap();
     }
     world.resume(&mut book, &files).unwrap();
     world.drive(&mut book, &files, &script).unwrap();

@@ -1,7 +1,7 @@
 //! Everything can be written again from the journal alone, after any death.
 
 use windlass_engine::{Book, EngineError, Files};
-use windlass_kernel::run::{Decision, Event};
+use windlass_kernel::run::{Event, VoteDecision};
 use windlass_kernel::{State, TraceId, Uuid7};
 
 use crate::world::{Died, Script, World, built, failed, spine, trace, tree_of, verdict};
@@ -33,7 +33,7 @@ fn play(world: &mut World, files: &Files, book: &mut Option<Book>) -> Result<(),
             == windlass_kernel::run::Resolution::Open
         {
             let by = ["bob", "eve"][book.run().hold.as_ref().unwrap().votes.len()];
-            world.vote(book, files, by, Decision::Approved)?;
+            world.vote(book, files, by, VoteDecision::Approved)?;
         }
         world.resume(book, files)?;
     }

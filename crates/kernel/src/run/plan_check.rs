@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use super::consensus::{APPROVED, CONDITIONAL, REJECTED};
 use super::index::{Graph, Seen};
 use super::plan::{
-    Check, Doer, Effect, PHASES_MAX, Phase, Plan, Resource, Reviewer, RunOutcome, Trigger, When,
+    BudgetedResource, Check, Doer, Effect, PHASES_MAX, Phase, PhaseCondition, Plan, Reviewer,
+    RunOutcome, Trigger,
 };
 
 impl Graph {
@@ -20,8 +21,9 @@ impl Graph {
         if plan.hold.approvals == 0 {
             return Err("a hold needs at least one person".to_owned());
         }
-        if let Some(resource) =
-            Resource::ALL.into_iter().find(|resource| plan.budget.limit(*resource) == Some(0))
+        if let Some(resource) = BudgetedResource::ALL
+            .into_iter()
+            .find(|resource| plan.budget.limit(*resource) == Some(0))
         {
             return Err(format!("a budget of no {} lets nothing be done", resource.as_str()));
         }
@@ -115,7 +117,7 @@ impl Graph {
             },
             Effect::Intervene { phase, then } => {
                 let (place, planned) = target(phase)?;
-                if planned.when != When::Intervention {
+                if planned.when != PhaseCondition::Intervention {
                     return Err(format!("phase `{phase}` is no intervention"));
                 }
                 // It would wait for the phase that waits for it.
@@ -126,7 +128,7 @@ impl Graph {
             }
             Effect::Redo { phase, then, .. } => {
                 let (place, planned) = target(phase)?;
-                if planned.when == When::Intervention {
+                if planned.when == PhaseCondition::Intervention {
                     return Err(format!("phase `{phase}` is only done on intervention"));
                 }
                 if !self.follows(at, place, seen) {

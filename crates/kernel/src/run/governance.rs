@@ -24,7 +24,7 @@ pub struct Rule {
     /// Its name, unique among its kind.
     pub id: String,
     /// Who laid it down.
-    pub level: Level,
+    pub level: RuleLevel,
     /// What follows when it is not met.
     pub on_failure: OnFailure,
     /// The phases after which it is looked at; all when empty.
@@ -36,7 +36,7 @@ pub struct Rule {
 /// Who laid a rule down: a later one may only be stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
+pub enum RuleLevel {
     /// Everybody.
     Universal,
     /// An organisation.
@@ -114,7 +114,7 @@ pub enum Compare {
 /// What the measuring of one phase said.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Governed {
+pub struct GovernanceResult {
     /// What must be kept to.
     pub compliance_checks: Vec<ComplianceResult>,
     /// Whether nothing blocks.

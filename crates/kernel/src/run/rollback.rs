@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::checkpoint::{CheckpointKind, CheckpointRecord, CheckpointSide, Rollback};
-use super::parts::Change;
-use super::state::{PhaseState, PhaseStatus, Run, SentBack, Source, Stage};
+use super::payload::Change;
+use super::state::{AttemptStage, JudgedBy, PhaseState, PhaseStatus, Run, SentBack};
 use crate::CheckpointId;
 
 /// What a run must remember to be taken back: the entries at which its phases came to an end or were
@@ -16,7 +16,7 @@ use crate::CheckpointId;
 pub(super) struct Past {
     phases: BTreeMap<usize, Vec<(u64, Arc<PhaseState>)>>,
     facts: Vec<(u64, BTreeMap<String, String>)>,
-    sent_back: Vec<((usize, Source), SentBack)>,
+    sent_back: Vec<((usize, JudgedBy), SentBack)>,
     /// The entry of each rollback, and that of the checkpoint to which it led.
     turns: Vec<(u64, u64)>,
 }
@@ -43,7 +43,7 @@ impl Past {
     }
 
     /// A judgement has sent the run back.
-    pub(super) fn sent(&mut self, from: (usize, Source), sent: SentBack) {
+    pub(super) fn sent(&mut self, from: (usize, JudgedBy), sent: SentBack) {
         self.sent_back.push((from, sent));
     }
 
@@ -72,7 +72,7 @@ impl Past {
         stated.flat_map(|(_, facts)| facts.clone()).collect()
     }
 
-    fn sent_back(&self, line: &Line) -> BTreeMap<(usize, Source), Vec<SentBack>> {
+    fn sent_back(&self, line: &Line) -> BTreeMap<(usize, JudgedBy), Vec<SentBack>> {
         let mut all: BTreeMap<_, Vec<SentBack>> = BTreeMap::new();
         for (from, sent) in self.sent_back.iter().filter(|(_, sent)| line.has(sent.sequence_number))
         {
@@ -85,7 +85,7 @@ impl Past {
 impl Run {
     /// The rollback whose files are still to be restored.
     #[must_use]
-    pub fn rolling_back(&self) -> Option<&Rollback> {
+    pub fn pending_rollback(&self) -> Option<&Rollback> {
         self.rollback.as_deref()
     }
 
@@ -100,7 +100,7 @@ impl Run {
 
     /// Whether a person has begun to take the run back, and has not said yet that it goes on.
     #[must_use]
-    pub const fn is_being_taken_back(&self) -> bool {
+    pub const fn is_rolling_back(&self) -> bool {
         self.rollback.is_some() || self.paused
     }
 
@@ -136,7 +136,7 @@ impl Run {
     ///
     /// # Errors
     /// The words.
-    pub fn may_roll_back(&self, to: CheckpointId) -> Result<&CheckpointRecord, String> {
+    pub fn rollback_target(&self, to: CheckpointId) -> Result<&CheckpointRecord, String> {
         if self.rollback.is_some() {
             return Err("a rollback is under way".to_owned());
         }
@@ -144,7 +144,7 @@ impl Run {
     }
 
     pub(super) fn begin_rollback(&mut self, rollback: &Rollback) -> Result<(), String> {
-        let checkpoint = self.may_roll_back(rollback.checkpoint)?;
+        let checkpoint = self.rollback_target(rollback.checkpoint)?;
         let tree = checkpoint.workspace.as_ref().map(|workspace| &workspace.tree);
         if tree != rollback.tree.as_ref() {
             return Err("the checkpoint has another workspace".to_owned());
@@ -200,7 +200,7 @@ impl Run {
         self.spent.changed_lines = change.map_or(0, |change| change.lines);
         self.tree.clone_from(&rollback.target);
         self.paused = !rollback.resume;
-        self.taken_back = Some(Arc::clone(&rollback));
+        self.last_rollback = Some(Arc::clone(&rollback));
         self.require_checkpoint(checkpoint.phase, CheckpointSide::Pre, CheckpointKind::Rollback);
         if let Some(owed) = &mut self.due_checkpoint {
             owed.parent = Some(checkpoint.id);
@@ -227,7 +227,7 @@ impl Run {
             let (attempt, forced, after) = (state.attempt, state.forced, state.after);
             *state = PhaseState { attempt, forced, after, ..PhaseState::new() };
             state.status = PhaseStatus::Running;
-            state.stage = if merge { Stage::Merge } else { Stage::After(0) };
+            state.stage = if merge { AttemptStage::Merge } else { AttemptStage::After(0) };
             state.done.clone_from(&end.done);
             state.reviews.clone_from(&end.reviews);
             state.agents.clone_from(&end.agents);

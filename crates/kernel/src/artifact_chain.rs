@@ -6,14 +6,14 @@ use serde_json::value::RawValue;
 
 use crate::artifact::{Artifact, Decision};
 use crate::canon::CanonError;
-use crate::scan;
+use crate::json_scan;
 use crate::{
     ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, State, ToolCallId, TraceId, Uuid7,
 };
 
 /// The ties of one artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct ArtifactHeader {
     artifact_id: ArtifactId,
     trace_id: TraceId,
     tie: Tie,
@@ -45,7 +45,7 @@ struct Key {
 
 /// A key that is reserved, as the artifacts of its call say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserved<'a> {
+pub struct ReservedKey<'a> {
     /// The server.
     pub server_id: &'a str,
     /// The tool.
@@ -56,7 +56,7 @@ pub struct Reserved<'a> {
     pub request_digest: Digest,
 }
 
-impl Link {
+impl ArtifactHeader {
     /// The ties of an artifact.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Link {
         let (artifact_id, trace_id, tie) = match artifact_type {
             ArtifactType::ActionRequest => {
                 let names = ["artifact_id", "trace_id", "idempotency_key", "proposal"];
-                let [artifact_id, trace_id, key, proposal] = scan::members(body, names)?;
+                let [artifact_id, trace_id, key, proposal] = json_scan::members(body, names)?;
                 let proposal_digest = Digest::of(proposal);
                 let key = match optional(key)? {
                     None => None,
@@ -118,13 +118,13 @@ impl Link {
             }
             ArtifactType::SupervisorDecision => {
                 let names = ["artifact_id", "trace_id", "request_digest", "decision"];
-                let [artifact_id, trace_id, request, decision] = scan::members(body, names)?;
+                let [artifact_id, trace_id, request, decision] = json_scan::members(body, names)?;
                 let request_digest = digest(request)?;
                 let decision = serde_json::from_slice(decision).ok()?;
                 (artifact_id, trace_id, Tie::Decision { request_digest, decision })
             }
             ArtifactType::ToolCall => {
-                let [artifact_id, trace_id, decision, call, proposal, key] = scan::members(
+                let [artifact_id, trace_id, decision, call, proposal, key] = json_scan::members(
                     body,
                     [
                         "artifact_id",
@@ -147,7 +147,7 @@ impl Link {
                 let names =
                     ["artifact_id", "trace_id", "tool_call_digest", "tool_call_id", "outcome"];
                 let [artifact_id, trace_id, call_digest, call, outcome] =
-                    scan::members(body, names)?;
+                    json_scan::members(body, names)?;
                 let tie = Tie::Effect {
                     tool_call_digest: digest(call_digest)?,
                     tool_call_id: ToolCallId(id(call)?),
@@ -228,17 +228,17 @@ fn tool_and_server(proposal: &[u8]) -> Option<(&str, &str)> {
 
 /// An id; none of its letters is ever written otherwise.
 fn id(value: &[u8]) -> Option<Uuid7> {
-    Uuid7::parse(scan::quoted(value)?).ok()
+    Uuid7::parse(json_scan::quoted(value)?).ok()
 }
 
 /// A digest, likewise.
 fn digest(value: &[u8]) -> Option<Digest> {
-    Digest::parse(scan::quoted(value)?).ok()
+    Digest::parse(json_scan::quoted(value)?).ok()
 }
 
 /// A string, or null.
 fn optional(value: &[u8]) -> Option<Option<String>> {
-    if value == b"null" { Some(None) } else { Some(Some(scan::plain(value)?.to_owned())) }
+    if value == b"null" { Some(None) } else { Some(Some(json_scan::plain(value)?.to_owned())) }
 }
 
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, CanonError> {
@@ -291,7 +291,7 @@ struct EffectWire {
 ///
 /// The same checks serve live work, recovery and verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Links {
+pub struct ArtifactChain {
     request: Option<RequestSeen>,
     decision: Option<Digest>,
     tool_call: Option<Digest>,
@@ -310,7 +310,7 @@ impl RequestSeen {
     }
 }
 
-impl Links {
+impl ArtifactChain {
     /// The digest of the request's proposal, once there is a request.
     pub(crate) fn proposal_digest(&self) -> Option<Digest> {
         self.request.as_ref().map(|request| request.proposal_digest)
@@ -318,18 +318,23 @@ impl Links {
 
     /// The key that is reserved with the call, once there is a call, if it has one.
     #[must_use]
-    pub fn reserved(&self) -> Option<Reserved<'_>> {
+    pub fn reserved(&self) -> Option<ReservedKey<'_>> {
         let RequestSeen { key, proposal_digest, .. } = self.request.as_ref()?;
         let Key { server_id, tool_name, idempotency_key } = key.as_ref()?;
         let request_digest = *proposal_digest;
-        self.tool_call.map(|_| Reserved { server_id, tool_name, idempotency_key, request_digest })
+        self.tool_call.map(|_| ReservedKey {
+            server_id,
+            tool_name,
+            idempotency_key,
+            request_digest,
+        })
     }
 
     /// Checks that an artifact is the one its entry names and follows from those before it.
     ///
     /// # Errors
     /// [`ChainError`] when it is not, or does not.
-    pub fn follow(&mut self, entry: &Entry, link: Link) -> Result<(), ChainError> {
+    pub fn follow(&mut self, entry: &Entry, link: ArtifactHeader) -> Result<(), ChainError> {
         let sequence_number = entry.sequence_number;
         if link.artifact_type() != entry.artifact_type || link.artifact_id != entry.artifact_id {
             let artifact = entry.artifact_type.as_str();
@@ -338,7 +343,7 @@ impl Links {
         self.tie(entry, link).map_err(|reason| ChainError::Link { sequence_number, reason })
     }
 
-    fn tie(&mut self, entry: &Entry, link: Link) -> Result<(), &'static str> {
+    fn tie(&mut self, entry: &Entry, link: ArtifactHeader) -> Result<(), &'static str> {
         require(link.trace_id == entry.trace_id, "the artifact is of another trace")?;
         let digest = entry.artifact_digest;
         match link.tie {

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use serde::de::{Error, Visitor};
 
 /// Reads a string and parses it where it lies.
-pub(crate) fn parse<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+pub(crate) fn from_str<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: FromStr<Err: fmt::Display>,

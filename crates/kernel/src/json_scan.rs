@@ -3,7 +3,7 @@
 //! It reads canonical text: no white space. What it cannot read it leaves to the general reader, and
 //! what it accepts the general reader would accept too.
 
-use crate::canon::text::plain_length;
+use crate::canon::scalar::plain_length;
 
 /// How deep values may lie in each other; deeper ones are left to the general reader.
 const DEPTH_MAX: u32 = 64;

@@ -16,7 +16,7 @@ use crate::report::CallReport;
 /// The time since something began, if anybody wants to know.
 pub(crate) struct Watch(Option<Instant>);
 
-impl Watch {
+impl CallLog {
     /// Begins to watch, if anything is logged.
     pub(crate) fn start() -> Self {
         Self(enabled!(tracing::Level::ERROR).then(Instant::now))

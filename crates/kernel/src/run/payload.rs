@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::govern::Governed;
-use super::plan::{Plan, Resource, Trigger};
+use super::governance::Governed;
+use super::plan::{BudgetedResource, Plan, Trigger};
 use crate::entry::present;
 use crate::{Digest, State, Timestamp, TraceId};
 
@@ -20,7 +20,7 @@ pub struct Started {
     /// Who started it.
     pub by: String,
     /// What came of phases that were done elsewhere before it began.
-    pub inherited: BTreeMap<String, Done>,
+    pub inherited: BTreeMap<String, PhaseResult>,
     /// The digest of the loop file.
     pub loop_digest: Digest,
     /// What the run was started with, beyond the task.
@@ -52,11 +52,11 @@ pub struct Base {
 /// What came of a try.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Done {
+pub struct PhaseResult {
     /// What the doer answered: an object; a gate reads its `verdict`.
     pub answer: Value,
     /// The tool calls it made.
-    pub calls: Vec<Call>,
+    pub calls: Vec<CallRecord>,
     /// The workspace after it, where there is a repository.
     #[serde(deserialize_with = "present")]
     pub change: Option<Change>,
@@ -69,7 +69,7 @@ pub struct Done {
     pub failure: Option<Failure>,
     /// What the measuring of the work said, where rules apply.
     #[serde(deserialize_with = "present")]
-    pub governance: Option<Governed>,
+    pub governance: Option<GovernanceResult>,
     /// The files it leaves behind, by path.
     pub outputs: BTreeMap<String, Digest>,
     /// In a sentence or two.
@@ -91,7 +91,7 @@ pub struct Failure {
 /// A tool call of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
+pub struct CallRecord {
     /// The digest of its last entry.
     pub entry_digest: Digest,
     /// Where it ended.
@@ -164,7 +164,7 @@ impl Usage {
 /// A run that waits for a person: what the person is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Held {
+pub struct HoldRequest {
     /// How many different people must approve.
     pub approvals: u32,
     /// The call that waits, if it is one.
@@ -193,7 +193,7 @@ pub struct Held {
     pub rejections: u32,
     /// The budget that is used up, if that is why.
     #[serde(deserialize_with = "present")]
-    pub resource: Option<Resource>,
+    pub resource: Option<BudgetedResource>,
     /// Who may answer; anybody when empty.
     pub reviewers: Vec<String>,
     /// The phase's place in the plan, from 0.
@@ -211,7 +211,7 @@ pub struct Vote {
     /// What an approval is bound to.
     pub conditions: Vec<String>,
     /// What.
-    pub decision: Decision,
+    pub decision: VoteDecision,
     /// Why.
     pub reason: String,
     /// The digest of what the person was shown.
@@ -221,14 +221,14 @@ pub struct Vote {
 /// What a person can say to a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Decision {
+pub enum VoteDecision {
     /// Go on.
     Approved,
     /// Do not.
     Rejected,
 }
 
-impl Decision {
+impl VoteDecision {
     /// The name in files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

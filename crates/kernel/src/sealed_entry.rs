@@ -8,12 +8,12 @@ use crate::{ChainError, Digest, Draft, Entry, Head};
 
 /// An artifact's canonical bytes with their digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Body {
+pub struct ArtifactBody {
     bytes: Vec<u8>,
     digest: Digest,
 }
 
-impl Body {
+impl ArtifactBody {
     /// Takes an artifact's bytes and computes their digest.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
@@ -30,12 +30,12 @@ impl Body {
 
 /// An entry with its artifact's bytes; both of its digests hold. Only [`Head::seal`] makes one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedEntry {
     entry: Entry,
     body: Vec<u8>,
 }
 
-impl Sealed {
+impl SealedEntry {
     /// The entry.
     #[must_use]
     pub const fn entry(&self) -> &Entry {
@@ -61,7 +61,11 @@ impl Head {
     /// # Errors
     /// [`ChainError`] when the draft is not allowed here, or names another artifact's digest.
     #[inline]
-    pub fn seal(&self, draft: Draft, body: Body) -> Result<(Sealed, Self), ChainError> {
+    pub fn seal(
+        &self,
+        draft: Draft,
+        body: ArtifactBody,
+    ) -> Result<(SealedEntry, Self), ChainError> {
         if draft.artifact_digest != body.digest {
             return Err(ChainError::Artifact {
                 sequence_number: self.sequence_number.saturating_add(1),
@@ -69,7 +73,7 @@ impl Head {
             });
         }
         let (entry, head) = self.append(draft)?;
-        Ok((Sealed { entry, body: body.bytes }, head))
+        Ok((SealedEntry { entry, body: body.bytes }, head))
     }
 }
 
@@ -82,7 +86,7 @@ mod tests {
     fn a_seal_covers_the_body_that_the_draft_names_and_no_other() {
         let id = Uuid7::from_parts(1, [7; 10]);
         let head = Head::empty(TraceId(id));
-        let body = Body::new(b"{}".to_vec());
+        let body = ArtifactBody::new(b"{}".to_vec());
         let from = State::Pending;
         let draft = Draft {
             ts: Timestamp::EPOCH,
@@ -92,7 +96,7 @@ mod tests {
             tool_call_id: None,
             idempotency_key: None,
         };
-        let other = head.seal(draft.clone(), Body::new(b"[]".to_vec()));
+        let other = head.seal(draft.clone(), ArtifactBody::new(b"[]".to_vec()));
         assert!(matches!(other, Err(ChainError::Artifact { sequence_number: 1, .. })));
         let (sealed, after) = head.seal(draft, body).unwrap();
         assert_eq!(head.admit(sealed.entry(), &mut Vec::new()), Ok(after));
