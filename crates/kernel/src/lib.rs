@@ -1,8 +1,8 @@
-//! The pure core: ids, canonical JSON, digests; the call machine; the journal's chain; checkpoints;
-//! what comes next and how a recorded call is recovered.
+//! The pure core: ids, canonical JSON and digests; the state machines of calls and runs; the hash
+//! chain of the journal; the next step of a call or run, and the recovery of an interrupted call.
 //!
-//! Nothing here reads a clock, a file, the environment or a socket, and nothing draws a random
-//! number. Time, ids and results come in as arguments.
+//! This crate reads no clock, file, environment or socket and generates no random numbers. The caller
+//! passes time, ids and results as arguments.
 
 pub mod artifact;
 mod artifact_chain;

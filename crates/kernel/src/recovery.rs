@@ -1,46 +1,46 @@
-//! What to do with a call that a dead process left behind.
+//! The recovery of a call whose process died.
 
 use serde::Serialize;
 
 use crate::{Call, Next};
 
-/// What the tool registry says about a call whose effect is unknown.
+/// The rule of the tool registry for a call whose effect is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UncertainRule {
-    /// Ask the server whether the key took effect, then go on from the answer.
+    /// Ask the server whether the idempotency key took effect, then act on its response.
     Probe,
-    /// Hand the same call over again, same id, same key.
+    /// Dispatch the same call again, with the same id and idempotency key.
     Retry,
-    /// Undo it, then let it end as failed.
+    /// Undo the call, then record it as failed.
     Compensate,
     /// Ask a person.
     Hold,
 }
 
-/// What recovery does with one call.
+/// The recovery step for one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecoveryPlan {
-    /// Nothing: it has ended, or nothing was recorded.
+    /// Nothing: the call has ended, or has no entries.
     Nothing,
-    /// Judge the recorded request, as if it had just come.
+    /// Judge the recorded request like a new one.
     Judge,
-    /// Record the hand-over, then make it: it was allowed and never handed over.
+    /// Record the dispatch, then dispatch the call: it was approved and never dispatched.
     Start,
-    /// Ask the server first.
+    /// Ask the server whether the call took effect.
     Probe,
-    /// Hand the same call over again.
+    /// Dispatch the same call again.
     Redispatch,
-    /// Undo it.
+    /// Undo the call.
     Compensate,
-    /// Leave it for a person.
+    /// Put the call on hold for a person.
     Hold,
 }
 
-/// Decides what to do with a call, from its recorded state, its tool's rule, and how often it has
-/// been handed over again already.
+/// Returns the recovery step for a call, from its recorded state, the rule of its tool, and the number of
+/// repeated dispatches so far.
 ///
-/// INVARIANT: a call with a recorded effect is never handed over again, whatever the rule.
+/// INVARIANT: a call with a recorded effect is never dispatched again, whatever the rule.
 #[must_use]
 pub const fn plan(
     call: &Call,
@@ -54,7 +54,7 @@ pub const fn plan(
         Next::Start => RecoveryPlan::Start,
         Next::Settle => match rule {
             UncertainRule::Hold => RecoveryPlan::Hold,
-            // A call that brings its process down each time is parked, visibly.
+            // A call that crashes its process each time goes on hold, where a person sees it.
             UncertainRule::Retry if redispatches >= retries_max => RecoveryPlan::Hold,
             UncertainRule::Retry => RecoveryPlan::Redispatch,
             UncertainRule::Probe => RecoveryPlan::Probe,

@@ -1,6 +1,7 @@
-//! One task going through a loop: what it follows, what was recorded of it, what comes next.
+//! The state machine of a run: one task that goes through the phases of a loop.
 //!
-//! [`Run`] is the fold of a run's entries; [`Run::next`] says from it alone what to record or perform.
+//! [`Run`] is folded from the entries of a run; [`Run::next`] derives from it alone what to record or
+//! perform next.
 
 mod branch;
 mod checkpoint;

@@ -1,12 +1,12 @@
-//! Entries whose digests are known to hold, because they were computed from the very bytes.
+//! Entries whose digests are known to be correct because they were computed from these bytes.
 //!
-//! Digests are the dearest part of an append. What one part of a process has just computed the next
-//! need not compute again, if nothing can have come between: these types have no public fields and
-//! nothing that changes them.
+//! Digests are the most expensive part of an append. These types have no public fields and no methods
+//! that change them, so a digest computed by one part of a process need not be computed again by the
+//! next part.
 
 use crate::{ChainError, Digest, Draft, Entry, Head};
 
-/// An artifact's canonical bytes with their digest.
+/// The canonical bytes of an artifact and their digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArtifactBody {
     bytes: Vec<u8>,
@@ -14,7 +14,7 @@ pub struct ArtifactBody {
 }
 
 impl ArtifactBody {
-    /// Takes an artifact's bytes and computes their digest.
+    /// Computes the digest of an artifact's bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         let digest = Digest::of(&bytes);
@@ -28,7 +28,7 @@ impl ArtifactBody {
     }
 }
 
-/// An entry with its artifact's bytes; both of its digests hold. Only [`Head::seal`] makes one.
+/// An entry with the bytes of its artifact; both digests are correct. Only [`Head::seal`] creates one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SealedEntry {
     entry: Entry,
@@ -48,7 +48,7 @@ impl SealedEntry {
         &self.body
     }
 
-    /// Takes it apart; what comes of it is sealed no more.
+    /// Splits it into the entry and the artifact's bytes, which are no longer sealed.
     #[must_use]
     pub fn into_parts(self) -> (Entry, Vec<u8>) {
         (self.entry, self.body)
@@ -56,10 +56,10 @@ impl SealedEntry {
 }
 
 impl Head {
-    /// Makes the entry that comes next, together with its artifact, and the head after it.
+    /// Creates the next entry together with its artifact, and the head after it.
     ///
     /// # Errors
-    /// [`ChainError`] when the draft is not allowed here, or names another artifact's digest.
+    /// [`ChainError`] if the draft is not allowed here or has the digest of another artifact.
     #[inline]
     pub fn seal(
         &self,
@@ -83,7 +83,7 @@ mod tests {
     use crate::{ArtifactId, ArtifactType, State, Timestamp, TraceId, Transition, Uuid7};
 
     #[test]
-    fn a_seal_covers_the_body_that_the_draft_names_and_no_other() {
+    fn only_the_body_that_the_draft_names_is_sealed() {
         let id = Uuid7::from_parts(1, [7; 10]);
         let head = Head::empty(TraceId(id));
         let body = ArtifactBody::new(b"{}".to_vec());

@@ -14,7 +14,7 @@ use crate::recover::Recovery;
 use crate::report::CallReport;
 
 /// The time since something began, if anybody wants to know.
-pub(crate) struct Watch(Option<Instant>);
+pub(crate) struct CallLog(Option<Instant>);
 
 impl CallLog {
     /// Begins to watch, if anything is logged.

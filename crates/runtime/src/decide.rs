@@ -6,7 +6,7 @@ use windlass_kernel::{Code, Next, Outcome, State, TraceId};
 use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, KeyAction};
 
-use crate::dispatch::Settled;
+use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
 use crate::report::CallReport;

@@ -15,9 +15,9 @@ use windlass_kernel::{
 use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, Reservation, Slot, Store};
 
-use crate::call_log::Watch;
+use crate::call_log::CallLog;
 use crate::clock::Clock;
-use crate::dispatch::Settled;
+use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::recover::Recovery;
 use crate::report::{CallReport, HoldQuestion};

@@ -10,8 +10,8 @@ use windlass_kernel::{Call, Code, Machine, Outcome, RiskLevel, State, TraceId};
 use windlass_policy::OnUncertain;
 use windlass_store::{After, AppendError, TraceFilter, TraceState};
 
-use crate::call_log::Watch;
-use crate::dispatch::Settled;
+use crate::call_log::CallLog;
+use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
 use crate::report::{CallReport, HoldQuestion};

@@ -1,4 +1,4 @@
-//! Each artifact against the general encoder.
+//! Compares each artifact with the general encoder.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -105,7 +105,7 @@ fn general(artifact: &Artifact) -> Result<Vec<u8>, CanonError> {
 }
 
 #[test]
-fn names_are_written_as_by_a_general_writer() {
+fn names_are_written_as_by_the_general_encoder() {
     fn check<T: canon::Canonical + Serialize>(names: &[T]) {
         for name in names {
             assert_eq!(canon::written(name), serde_json::to_vec(name).unwrap());
@@ -119,9 +119,9 @@ fn names_are_written_as_by_a_general_writer() {
     check(Code::ALL);
 }
 
-/// Names that look like the text around them are read as they are.
+/// A name may contain JSON syntax that resembles the surrounding text.
 #[test]
-fn hostile_names_are_read_as_they_are() {
+fn names_that_contain_json_syntax_are_read_unchanged() {
     for text in [
         "",
         "\\",

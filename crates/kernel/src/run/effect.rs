@@ -1,4 +1,4 @@
-//! What follows from a verdict.
+//! The events that follow from a verdict.
 
 use serde_json::json;
 
@@ -13,12 +13,12 @@ impl Run {
         match Self::effect(phase, judged) {
             Some(effect) => self.apply_effect(at, phase, judged, effect),
             None if judged.judged_by == JudgedBy::Failure => self.block(phase, judged),
-            // Only what the loop gave a meaning counts.
+            // Only verdicts that the loop declares are supported.
             None => ended(
                 RunOutcome::Blocked,
                 "unsupported_verdict",
                 format!(
-                    "`{}` of phase `{}` said `{}`, which is none of its verdicts",
+                    "`{}` of phase `{}` returned the verdict `{}`, which the loop does not declare",
                     Self::source_name(phase, judged.judged_by),
                     phase.id,
                     judged.verdict
@@ -44,12 +44,15 @@ impl Run {
             fingerprint,
         };
         match self.resolved(at, judged.judged_by, effect) {
-            // Letting it go on was applied with the verdict; a failure cannot be let go on.
+            // `Continue` was applied together with the verdict; a failure cannot continue.
             Effect::Continue | Effect::Block => self.block(phase, judged),
             Effect::Stop { outcome, reason } => ended(*outcome, reason, judged.reason.clone()),
             Effect::Hold { approvals, trigger } => {
                 let question = if judged.reason.is_empty() {
-                    format!("`{source}` of phase `{}` said `{}`", phase.id, judged.verdict)
+                    format!(
+                        "`{source}` of phase `{}` returned the verdict `{}`",
+                        phase.id, judged.verdict
+                    )
                 } else {
                     judged.reason.clone()
                 };
@@ -68,7 +71,7 @@ impl Run {
         }
     }
 
-    /// The effect that is left when what is used up has given way to what follows from it.
+    /// The effect after each exhausted effect is replaced by its `then`.
     pub(super) fn resolved<'a>(
         &self,
         at: usize,
@@ -91,20 +94,20 @@ impl Run {
         }
     }
 
-    /// What the work looked like each time that a judgement sent the run back to one phase.
+    /// The fingerprints of the work each time that a check or gate sent the run back to one phase.
     fn sent_to(&self, at: usize, source: JudgedBy, to: &str) -> Vec<Option<Digest>> {
         let to = self.position(to);
         let sent = self.sent_back.get(&(at, source)).into_iter().flatten();
         sent.filter(|sent| Some(sent.to) == to).map(|sent| sent.fingerprint).collect()
     }
 
-    /// The number of the next time that a judgement sends the run back.
+    /// The number of the next time that a check or gate sends the run back, from 1.
     pub(super) fn next_count(&self, at: usize, source: JudgedBy) -> u32 {
         let sent = self.sent_back.get(&(at, source)).map_or(0, Vec::len);
         u32::try_from(sent).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    /// What the work looks like: the changed files, or, while nothing is changed, what was answered.
+    /// The fingerprint of the work: the digest of the changed files or, if no file changed, of the answer.
     fn fingerprint(&self, from: &str) -> Option<Digest> {
         match &self.change {
             Some(change) if !change.files.is_empty() => Some(change.diff_digest),
@@ -132,15 +135,15 @@ impl Run {
     }
 }
 
-/// The end of a run whose redone work is what was sent back before.
+/// The end of a run whose redone work is the same as work that was sent back before.
 fn no_progress(sent: &[Option<Digest>], now: Option<Digest>, phase: &Phase) -> Option<Event> {
     let now = now?;
-    let detail = |what: &str| format!("phase `{}` sends back {what}", phase.id);
+    let detail = |what: &str| format!("phase `{}` sends the run back with {what}", phase.id);
     match sent {
         [.., last] if *last == Some(now) => Some(ended(
             RunOutcome::Blocked,
             "no_progress",
-            detail("the same work that it sent back before"),
+            detail("the same work as the last time"),
         )),
         [.., before, _] if *before == Some(now) => Some(ended(
             RunOutcome::Blocked,

@@ -1,4 +1,4 @@
-//! The fold: one recorded event more. It never decides; it refuses what cannot have happened.
+//! Folds one recorded event into the state of a run. The fold decides nothing; it refuses impossible events.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::branch::Conflict;
 use super::checkpoint::{CheckpointKind, CheckpointSide};
 use super::consensus::{APPROVED, CONDITIONAL, Review};
 use super::event::Event;
-use super::event_order::{is_pause, may_follow};
+use super::event_order::{ends_idle_time, may_follow};
 use super::index::{Graph, Index};
 use super::payload::{Change, PhaseResult, Started, Usage, Vote, VoteDecision};
 use super::plan::{BudgetedResource, Concurrency, Doer, RunOutcome, Trigger};
@@ -19,10 +19,10 @@ use super::state::{
 use crate::{ChainError, Digest, Head, State, Timestamp};
 
 impl Run {
-    /// Adds one event whose entry, with its chain position `head`, has been checked.
+    /// Folds one event, whose entry and position in the chain (`head`) have been verified.
     ///
     /// # Errors
-    /// [`ChainError::Impossible`] when it cannot follow; then this state must not be used any more.
+    /// [`ChainError::Impossible`] if the event cannot follow. The state must not be used afterwards.
     pub fn apply(
         &mut self,
         event: &Event,
@@ -37,23 +37,23 @@ impl Run {
             why,
         };
         if head.state != Some(event.to_state_from(before.unwrap_or(State::Init))) {
-            return Err(error("its entry leads to another state".to_owned()));
+            return Err(error("the event and its entry lead to different states".to_owned()));
         }
         if !may_follow(event, before) {
             let before = before.map_or("the beginning", State::as_str);
-            return Err(error(format!("it does not follow {before}")));
+            return Err(error(format!("it cannot follow the state {before}")));
         }
-        self.is_due(event).map_err(error)?;
+        self.check_order(event).map_err(error)?;
         self.fold(event, artifact_digest, ts).map_err(error)?;
-        // Time on hold and time without a process are nobody's working time. A run that is taken up
-        // says so with one of these before anything is done.
-        let working = before == Some(State::Running) && !is_pause(event);
+        // Time on hold and time without a live process are not working time. A run that is resumed
+        // records one of these events first.
+        let working = before == Some(State::Running) && !ends_idle_time(event);
         let last = self.last_at.unwrap_or(ts);
         if working {
             let passed = u64::try_from(ts.unix_ms() - last.unix_ms()).unwrap_or_default();
             self.spent.wall_ms = self.spent.wall_ms.saturating_add(passed);
         }
-        // A clock that was set back must not make the same time count twice.
+        // If the clock is set back, the same time must not count twice.
         self.last_at = Some(last.max(ts));
         self.head = head;
         Ok(())
@@ -79,7 +79,7 @@ impl Run {
             }
             Event::InvocationEnded { invocation, usage, .. } => {
                 let at = self.index.open.remove(invocation).ok_or("no such invocation is open")?;
-                self.spend(*usage);
+                self.add_usage(*usage);
                 self.change(at, |state| {
                     state.open_invocation = None;
                     state.invoked = state.invoked.plus(*usage);
@@ -136,12 +136,12 @@ impl Run {
             Event::Waiting { phase, attempt, call, change, question } => {
                 let at = self.running_attempt(phase, *attempt)?;
                 if !self.index.at_work.contains(&at) {
-                    return Err(format!("phase `{phase}` is not at work"));
+                    return Err(format!("phase `{phase}` has no work in progress"));
                 }
-                // It is done once more after the answer, and says then what it used.
+                // The work is repeated after the answer and reports its usage then.
                 self.finish_work(at, Usage::default());
                 self.change(at, |state| state.waiting = Some((*call, question.clone())));
-                self.see(change.as_ref());
+                self.set_change(change.as_ref());
                 Ok(())
             }
             Event::SentBack { phase, source, verdict, to, count, fingerprint } => {
@@ -149,7 +149,9 @@ impl Run {
             }
             Event::Warned { resource, .. } => {
                 if self.limit(*resource).is_none() || !self.warned.insert(*resource) {
-                    return Err("there is nothing to warn of".to_owned());
+                    return Err(
+                        "the budget has no limit, or its warning is already recorded".to_owned()
+                    );
                 }
                 Ok(())
             }
@@ -169,7 +171,7 @@ impl Run {
             }
             Event::Ended { outcome, reason, detail } => {
                 if *outcome == RunOutcome::Pass && self.index.unsettled > 0 {
-                    return Err("not all of it was done".to_owned());
+                    return Err("not all phases are complete".to_owned());
                 }
                 let (reason, detail) = (reason.clone(), detail.clone());
                 self.ended = Some(Ended { outcome: *outcome, reason, detail, at: ts });
@@ -186,7 +188,7 @@ impl Run {
         self.inherit(&started.inherited)
     }
 
-    /// Takes over what was done elsewhere: nothing of it may be missing what it builds on.
+    /// Adopts the results of phases that were done elsewhere. Each needs the results of its own needs.
     fn inherit(
         &mut self,
         inherited: &std::collections::BTreeMap<String, PhaseResult>,
@@ -198,7 +200,10 @@ impl Run {
             let Some((phase, _)) = self.phase(at) else { continue };
             let Some(done) = inherited.get(&phase.id) else { continue };
             if !self.index.ready.contains(&at) {
-                return Err(format!("phase `{}` is inherited without what it needs", phase.id));
+                return Err(format!(
+                    "phase `{}` is inherited, but a phase that it needs is not",
+                    phase.id
+                ));
             }
             let done = Arc::new(done.clone());
             self.change(at, |state| {
@@ -209,7 +214,7 @@ impl Run {
         Ok(())
     }
 
-    /// A phase may have ended by what was just folded: then what came of it is kept.
+    /// If the last event ended the work of a phase, stores its state and makes a checkpoint due.
     pub(super) fn finish_attempt(&mut self, at: usize) {
         let Some(state) = self.phases.get(at).filter(|state| state.done.is_some()) else { return };
         if self.plan().is_some_and(|plan| plan.checkpoints) {
@@ -218,28 +223,28 @@ impl Run {
         self.require_post_checkpoint(at);
     }
 
-    pub(super) fn see(&mut self, change: Option<&Change>) {
+    pub(super) fn set_change(&mut self, change: Option<&Change>) {
         if let Some(change) = change {
             self.spent.changed_lines = change.lines;
             self.change = Some(change.clone());
         }
     }
 
-    fn spend(&mut self, usage: Usage) {
+    fn add_usage(&mut self, usage: Usage) {
         self.spent.tokens = self.spent.tokens.saturating_add(usage.tokens());
         self.spent.cost_micros = self.spent.cost_micros.saturating_add(usage.cost_micros);
         self.spent.unaccounted |= usage.unaccounted;
     }
 
-    /// A piece of work has ended: counts what it used beyond what its invocations have said.
+    /// Ends the work, check or review in progress: adds the usage that its invocations did not report.
     fn finish_work(&mut self, at: usize, usage: Usage) {
         let Some(state) = self.phases.get(at) else { return };
         let (invoked, open) = (state.invoked, state.open_invocation);
-        self.spend(Usage {
+        self.add_usage(Usage {
             cost_micros: usage.cost_micros.saturating_sub(invoked.cost_micros),
             input_tokens: usage.input_tokens.saturating_sub(invoked.input_tokens),
             output_tokens: usage.output_tokens.saturating_sub(invoked.output_tokens),
-            // An invocation that is still open has ended with its work; nobody counted it.
+            // An open invocation ends with its work; its usage was not counted.
             unaccounted: usage.unaccounted || open.is_some(),
         });
         if let Some(open) = open {
@@ -252,49 +257,50 @@ impl Run {
         });
     }
 
-    /// The place of a phase.
+    /// Returns the index of a phase.
     pub(super) fn phase_index(&self, phase: &str) -> Result<usize, String> {
         self.position(phase).ok_or_else(|| format!("there is no phase `{phase}`"))
     }
 
-    /// The place of a phase of which just this try is under way.
+    /// Returns the index of a phase whose attempt `attempt` is in progress.
     pub(super) fn running_attempt(&self, phase: &str, attempt: u32) -> Result<usize, String> {
         let at = self.phase_index(phase)?;
-        let trying = self
+        let running = self
             .phases
             .get(at)
             .is_some_and(|state| state.status == PhaseStatus::Running && state.attempt == attempt);
-        if trying {
+        if running {
             Ok(at)
         } else {
-            Err(format!("try {attempt} of phase `{phase}` is not under way"))
+            Err(format!("attempt {attempt} of phase `{phase}` is not in progress"))
         }
     }
 
-    /// The place of a phase that may be started or skipped now, and whether it is wanted.
+    /// Returns the index of a phase that may be started or skipped now, and whether its condition is met.
     fn startable(&self, phase: &str) -> Result<(usize, bool), String> {
         let at = self.phase_index(phase)?;
         if !self.index.ready.contains(&at) || !self.index.stops.is_empty() {
-            return Err(format!("it is not the turn of phase `{phase}`"));
+            return Err(format!("phase `{phase}` is not ready to start"));
         }
-        let wanted = self.phase(at).is_some_and(|(phase, state)| self.is_wanted(phase, state));
-        Ok((at, wanted))
+        let condition_met =
+            self.phase(at).is_some_and(|(phase, state)| self.condition_is_met(phase, state));
+        Ok((at, condition_met))
     }
 
     fn start_phase(&mut self, phase: &str, attempt: u32, ts: Timestamp) -> Result<(), String> {
-        let (at, wanted) = self.startable(phase)?;
+        let (at, condition_met) = self.startable(phase)?;
         let serial = self.plan().is_some_and(|plan| plan.concurrency == Concurrency::Serial);
-        if !wanted {
-            return Err(format!("phase `{phase}` is not to be done"));
+        if !condition_met {
+            return Err(format!("phase `{phase}` must be skipped"));
         }
         if serial && !self.index.at_work.is_empty() {
-            return Err("another phase is at work".to_owned());
+            return Err("another phase is in progress".to_owned());
         }
         if self.phases.get(at).map(|state| state.attempt + 1) != Some(attempt) {
-            return Err(format!("try {attempt} of phase `{phase}` is not the next one"));
+            return Err(format!("attempt {attempt} of phase `{phase}` is not the next one"));
         }
         if self.limit(BudgetedResource::Attempts).is_some_and(|limit| u64::from(attempt) > limit) {
-            return Err(format!("phase `{phase}` has been tried as often as it may be"));
+            return Err(format!("phase `{phase}` has used all its attempts"));
         }
         self.change(at, |state| {
             state.status = PhaseStatus::Running;
@@ -313,9 +319,9 @@ impl Run {
     }
 
     fn skip_phase(&mut self, phase: &str) -> Result<(), String> {
-        let (at, wanted) = self.startable(phase)?;
-        if wanted {
-            return Err(format!("phase `{phase}` is to be done"));
+        let (at, condition_met) = self.startable(phase)?;
+        if condition_met {
+            return Err(format!("phase `{phase}` must not be skipped"));
         }
         self.change(at, |state| state.status = PhaseStatus::Skipped);
         Ok(())
@@ -334,7 +340,9 @@ impl Run {
         }
         let open = self.phases.get(at).is_some_and(|state| state.open_invocation.is_some());
         if open || !self.index.at_work.contains(&at) {
-            return Err(format!("phase `{phase}` is not at work, or at another invocation"));
+            return Err(format!(
+                "phase `{phase}` has no work in progress, or another invocation is open"
+            ));
         }
         self.invocations = number;
         self.index.open.insert(number, at);
@@ -349,16 +357,16 @@ impl Run {
 
     fn phase_done(&mut self, phase: &str, attempt: u32, done: &PhaseResult) -> Result<(), String> {
         let at = self.running_attempt(phase, attempt)?;
-        let asked = self.phase(at).is_some_and(|(phase, _)| {
+        let by_answers = self.phase(at).is_some_and(|(phase, _)| {
             matches!(phase.doer, Doer::Person { .. } | Doer::Consensus { .. })
         });
-        if asked {
-            return Err(format!("phase `{phase}` is ended by those who are asked"));
+        if by_answers {
+            return Err(format!("phase `{phase}` ends by answers or reviews, not by work"));
         }
         let at_work = self.phases.get(at).is_some_and(|state| state.stage == AttemptStage::Work)
             && self.index.at_work.contains(&at);
         if !at_work {
-            return Err(format!("the work of phase `{phase}` is not under way"));
+            return Err(format!("the work of phase `{phase}` is not in progress"));
         }
         self.finish_work(at, done.usage);
         let merge = self.phase(at).is_some_and(|(phase, _)| phase.branch);
@@ -376,21 +384,21 @@ impl Run {
                 });
             }
         });
-        self.see(done.change.as_ref());
-        self.state_facts(&done.facts);
+        self.set_change(done.change.as_ref());
+        self.add_facts(&done.facts);
         self.advance(at);
         self.finish_attempt(at);
         Ok(())
     }
 
-    fn state_facts(&mut self, facts: &std::collections::BTreeMap<String, String>) {
+    fn add_facts(&mut self, facts: &std::collections::BTreeMap<String, String>) {
         if facts.is_empty() {
             return;
         }
         self.facts.extend(facts.clone());
         if self.plan().is_some_and(|plan| plan.checkpoints) {
             let now = self.head.sequence_number.saturating_add(1);
-            self.past.stated(now, facts);
+            self.history.add_facts(now, facts);
         }
     }
 
@@ -400,25 +408,25 @@ impl Run {
             return Err("the hold has been answered".to_owned());
         }
         if hold.is_expired(ts) {
-            return Err("the hold has lapsed".to_owned());
+            return Err("the hold has expired".to_owned());
         }
         if vote.shown != hold.shown {
-            return Err("the answer is to something else".to_owned());
+            return Err("the answer refers to another version of the hold".to_owned());
         }
         if vote.by.trim().is_empty() {
-            return Err("nobody has answered".to_owned());
+            return Err("the answer has no name".to_owned());
         }
         if !hold.held.reviewers.is_empty() && !hold.held.reviewers.contains(&vote.by) {
-            return Err("somebody has answered who was not asked".to_owned());
+            return Err(format!("`{}` may not answer this hold", vote.by));
         }
         if vote.decision == VoteDecision::Rejected && !vote.conditions.is_empty() {
-            return Err("a rejection has no conditions".to_owned());
+            return Err("a rejection cannot have conditions".to_owned());
         }
         if hold.held.trigger != Trigger::ConsensusRequested && !vote.conditions.is_empty() {
-            return Err("only a reviewer's approval has conditions".to_owned());
+            return Err("only a reviewer's approval can have conditions".to_owned());
         }
         if hold.votes.iter().any(|(other, _)| other.by == vote.by) {
-            return Err("the same person has answered before".to_owned());
+            return Err("the same person has already answered".to_owned());
         }
         hold.votes.push((vote.clone(), ts));
         Ok(())

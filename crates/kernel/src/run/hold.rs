@@ -1,4 +1,4 @@
-//! The fold of holds: what a person's answer changes.
+//! Folds the events of holds, and the effect of people's answers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::state::{AttemptStage, Hold, JudgedBy, PhaseStatus, Resolution, Run};
 use crate::{Digest, Timestamp};
 
 impl Run {
-    /// Whatever was under way when the process died may or may not have taken effect.
+    /// Marks the invocations that were open when the process died: they may have taken effect.
     pub(super) fn interrupted(&mut self) {
         let open = std::mem::take(&mut self.index.open);
         for at in open.into_values() {
@@ -22,7 +22,7 @@ impl Run {
                 state.uncertain = true;
             });
         }
-        // What is done again says what it used by itself.
+        // Repeated work reports its usage itself.
         for at in self.index.at_work.clone() {
             self.change(at, |state| state.invoked = Usage::default());
         }
@@ -38,27 +38,24 @@ impl Run {
             return Err(format!("hold {} is not the next one", held.number));
         }
         let at = self.phase_index(&held.phase)?;
-        // Of a run that was just taken back, what is to be judged again has not begun.
+        // In a run that was just rolled back, the phases to be judged again have no work in progress.
         let idle = self.index.at_work.is_empty() || held.trigger == Trigger::RolledBack;
         if held.trigger == Trigger::RestartRequested {
             self.interrupted();
         } else if !idle {
-            return Err("something is still at work".to_owned());
+            return Err("work is still in progress".to_owned());
         }
         if !self.has_cause(at, held) {
-            return Err(format!("phase `{}` gives no cause for it", held.phase));
+            return Err(format!("phase `{}` has no cause for this hold", held.phase));
         }
         self.holds = held.number;
-        // The workspace as it was when the run stopped, whatever had been at work in it.
-        if let Some(change) = &held.change {
-            self.spent.changed_lines = change.lines;
-            self.change = Some(change.clone());
-        }
+        // The workspace as it was when the run stopped, including interrupted work.
+        self.set_change(held.change.as_ref());
         self.hold = Some(Hold { held: held.clone(), shown, since: ts, votes: Vec::new() });
         Ok(())
     }
 
-    /// Whether a phase stands where a hold of this kind, to be answered by so many, can begin.
+    /// Whether the phase has a cause for a hold with this trigger and these numbers of answers.
     fn has_cause(&self, at: usize, held: &HoldRequest) -> bool {
         let Some((phase, state)) = self.phase(at) else { return false };
         let running = state.status == PhaseStatus::Running && state.pending_verdict.is_none();
@@ -118,7 +115,7 @@ impl Run {
         cause && held.approvals == approvals && held.rejections == rejections
     }
 
-    /// Applies a hold's answer.
+    /// Applies the answers to a hold.
     pub(super) fn resume(&mut self) -> Result<(), String> {
         let hold = self.hold.take().ok_or("the run is not on hold")?;
         let held = &hold.held;
@@ -144,16 +141,16 @@ impl Run {
                 self.reviewers_answered(at, &votes);
                 self.finish_attempt(at);
             }
-            Trigger::MergeConflict => self.conflict_mended(at),
+            Trigger::MergeConflict => self.conflict_resolved(at),
             Trigger::RolledBack => self.paused = false,
             Trigger::CallApproval => self.change(at, |state| state.waiting = None),
-            // What waits for a person for another reason still does.
+            // A hold with another cause follows by itself.
             Trigger::RestartRequested => {}
             Trigger::UncertainEffect => self.change(at, |state| state.uncertain = false),
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
                 let judged = self.phases.get(at).and_then(|state| state.pending_verdict.as_ref());
                 match judged.map(|judged| judged.judged_by) {
-                    // What failed is tried again; what was judged is let pass.
+                    // A failed attempt is repeated; a judged one passes.
                     Some(JudgedBy::Failure) => self.reset(at),
                     Some(source) => self.pass(at, source),
                     None => {}
@@ -163,7 +160,7 @@ impl Run {
         Ok(())
     }
 
-    /// As much as the loop allows is allowed once more, on top of what is used.
+    /// Grants the planned amount of a resource once more, in addition to the used amount.
     fn grant(&mut self, at: usize, resource: BudgetedResource) {
         let Some(limit) = self.limit(resource) else { return };
         let planned = self.plan().and_then(|plan| plan.budget.limit(resource)).unwrap_or_default();
@@ -214,7 +211,7 @@ impl Run {
         self.advance(at);
     }
 
-    /// Whether a person's no is a verdict that the loop knows how to go on from.
+    /// Whether the loop declares an effect for a rejection, so that the run can continue after it.
     #[must_use]
     pub fn rejection_is_a_verdict(&self, held: &HoldRequest) -> bool {
         matches!(held.trigger, Trigger::PersonRequested | Trigger::ConsensusRequested)

@@ -1,76 +1,77 @@
-//! What comes next, from the recorded state alone.
+//! The next step of a run, derived from the recorded state alone.
 
 use serde_json::{Value, json};
 
+use super::checkpoint::checkpoint_name;
 use super::consensus::next_agent;
 use super::event::Event;
 use super::index::needs_confirmation;
-use super::payload::Held;
+use super::payload::HoldRequest;
 use super::plan::{
     BudgetedResource, Concurrency, Doer, Phase, PhaseCondition, RunOutcome, Trigger,
 };
 use super::state::{AttemptStage, PhaseState, PhaseStatus, Run};
 use crate::{State, Timestamp};
 
-/// What the recorded state asks for.
+/// The next step of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// Nothing is recorded yet.
     Nothing,
-    /// Record this; nothing outside happens.
+    /// Record this event; nothing is performed.
     Record(Box<Event>),
-    /// Do all of these, each once, and record what came of each.
+    /// Perform each of these once, and record the results.
     Perform(Vec<Work>),
-    /// A person must answer, or the answer must be taken up.
+    /// Wait for a person to answer the hold, or for the run to be resumed.
     Wait,
-    /// Nothing more: the run has ended.
+    /// The run has ended.
     Done,
 }
 
-/// Something to be done outside.
+/// Work to be performed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
-    /// Make a check.
+    /// Perform a check.
     Check {
-        /// The phase, by its place in the plan.
+        /// The index of the phase in the plan.
         phase: usize,
-        /// The check, by its place in the phase.
+        /// The index of the check in the phase.
         check: usize,
-        /// The try.
+        /// The attempt.
         attempt: u32,
     },
-    /// Have an agent review what is to be agreed on.
+    /// Let an agent review in a consensus phase.
     Review {
-        /// The phase, by its place in the plan.
+        /// The index of the phase in the plan.
         phase: usize,
-        /// The agent, by its place among the reviewers.
+        /// The index of the agent among the reviewers.
         reviewer: usize,
-        /// The try.
+        /// The attempt.
         attempt: u32,
     },
-    /// Make a phase's own work tree part of the workspace.
+    /// Merge the separate work tree of a phase into the workspace.
     Merge {
-        /// The phase, by its place in the plan.
+        /// The index of the phase in the plan.
         phase: usize,
-        /// The try.
+        /// The attempt.
         attempt: u32,
     },
-    /// Bring the workspace back to where a rollback leads.
+    /// Restore the workspace for a rollback.
     Restore,
-    /// Do the phase's work.
+    /// Perform the work of the phase.
     Do {
-        /// The phase, by its place in the plan.
+        /// The index of the phase in the plan.
         phase: usize,
-        /// The try.
+        /// The attempt.
         attempt: u32,
     },
 }
 
-/// Four fifths.
+/// The part of a budget, in tenths, after which a warning is recorded.
 const WARN_TENTHS: u64 = 8;
 
 impl Run {
-    /// Says what comes next.
+    /// Returns the next step.
     #[must_use]
     pub fn next(&self) -> Next {
         match self.head.state {
@@ -99,9 +100,9 @@ impl Run {
             return record(self.rollback_hold());
         }
         let idle = self.index.at_work.is_empty();
-        // What is under way is brought to its end before anything stops, goes back or is added.
+        // Work in progress is completed before the run goes on hold, goes back or ends.
         if let Some(event) = self.first_stop() {
-            return if idle { record(event) } else { Next::Perform(self.works()) };
+            return if idle { record(event) } else { Next::Perform(self.pending_work()) };
         }
         if let Some(event) = self.warning() {
             return record(event);
@@ -111,13 +112,13 @@ impl Run {
             && let Some(event) = self.next_phase()
         {
             let stops = matches!(event, Event::Held(_) | Event::Ended { .. });
-            return if stops && !idle { Next::Perform(self.works()) } else { record(event) };
+            return if stops && !idle { Next::Perform(self.pending_work()) } else { record(event) };
         }
-        if idle { record(self.end()) } else { Next::Perform(self.works()) }
+        if idle { record(self.end()) } else { Next::Perform(self.pending_work()) }
     }
 
-    /// What is to be done for the phases under way; merges one after the other.
-    fn works(&self) -> Vec<Work> {
+    /// The work for the phases in progress; merges are performed one at a time.
+    fn pending_work(&self) -> Vec<Work> {
         let merge = self.next_merge();
         let of = |at: &usize| {
             let (planned, state) = self.phase(*at)?;
@@ -137,17 +138,17 @@ impl Run {
         self.index.at_work.iter().filter_map(of).collect()
     }
 
-    /// What keeps the run from just going on, of the first phase that has something.
+    /// The event of the first phase that stops the run, if there is one.
     fn first_stop(&self) -> Option<Event> {
         let at = *self.index.stops.first()?;
         let (phase, state) = self.phase(at)?;
         if let Some(judged) = &state.pending_verdict {
             return Some(self.effect_of(at, phase, judged));
         }
-        Some(Event::Held(Box::new(self.stop_at(at, phase, state))))
+        Some(Event::Held(Box::new(self.hold_at(at, phase, state))))
     }
 
-    fn stop_at(&self, at: usize, phase: &Phase, state: &PhaseState) -> HoldRequest {
+    fn hold_at(&self, at: usize, phase: &Phase, state: &PhaseState) -> HoldRequest {
         if let Some((call, question)) = &state.waiting {
             let mut held = self.held(at, Trigger::CallApproval, question.clone());
             held.call = Some(*call);
@@ -171,7 +172,7 @@ impl Run {
             | Doer::Consensus { .. }
             | Doer::Person { .. } => {
                 let question = format!(
-                    "phase `{}` was interrupted and may have taken effect; approve to do it again",
+                    "phase `{}` was interrupted and may have taken effect; approve to repeat it",
                     phase.id
                 );
                 self.held(at, Trigger::UncertainEffect, question)
@@ -204,7 +205,7 @@ impl Run {
         }
     }
 
-    /// The hold of a run whose process died, for loops that leave it to a person.
+    /// The hold of a run whose process died, for loops in which a person decides on the restart.
     #[must_use]
     pub fn restart_hold(&self) -> Event {
         let unsettled = |state: &PhaseState| !state.settled();
@@ -212,11 +213,11 @@ impl Run {
         let at = running.or_else(|| self.phases.iter().position(unsettled)).unwrap_or_default();
         let name = self.phase(at).map(|(phase, _)| phase.id.as_str()).unwrap_or_default();
         let question =
-            format!("the run's process died at phase `{name}`; approve to go on from there");
+            format!("the run's process died at phase `{name}`; approve to continue from there");
         Event::Held(Box::new(self.held(at, Trigger::RestartRequested, question)))
     }
 
-    /// The hold of a run that a person has taken back.
+    /// The hold of a run that a person has rolled back.
     fn rollback_hold(&self) -> Event {
         let checkpoint = self.checkpoints.last();
         let at = checkpoint.map_or(0, |checkpoint| checkpoint.phase);
@@ -224,10 +225,9 @@ impl Run {
         let source = checkpoint
             .and_then(|checkpoint| checkpoint.parent)
             .and_then(|parent| self.checkpoint(parent));
-        let to = source
-            .map(|checkpoint| format!("{}_{name}_v{}", checkpoint.at.as_str(), checkpoint.version));
+        let to = source.map(|checkpoint| checkpoint_name(checkpoint.at, name, checkpoint.version));
         let question = format!(
-            "the run was taken back to {}; approve to go on from there",
+            "the run was rolled back to {}; approve to continue from there",
             to.unwrap_or_else(|| name.to_owned())
         );
         Event::Held(Box::new(self.held(at, Trigger::RolledBack, question)))
@@ -245,7 +245,7 @@ impl Run {
         })
     }
 
-    /// The budget that keeps a try of a phase from starting.
+    /// The exhausted budget that prevents an attempt, if there is one.
     fn exhausted(&self, attempt: u32) -> Option<BudgetedResource> {
         BudgetedResource::ALL.into_iter().find(|resource| {
             let Some(limit) = self.limit(*resource) else { return false };
@@ -259,23 +259,23 @@ impl Run {
         })
     }
 
-    /// The end of a run whose tokens are limited and were not counted.
+    /// The end of a run with a token limit whose tokens were not counted.
     fn uncounted(&self) -> Option<Event> {
         let uncounted = self.spent.unaccounted && self.limit(BudgetedResource::Tokens).is_some();
         uncounted.then(|| {
             ended(
                 RunOutcome::Blocked,
                 "token_accounting_unavailable",
-                "tokens are limited, and an invocation did not say how many it used".to_owned(),
+                "the run has a token limit, and an invocation did not report how many tokens it used".to_owned(),
             )
         })
     }
 
-    /// What starts or skips the next phase that is ready.
+    /// The event that starts or skips the next ready phase, or the hold or end that prevents it.
     fn next_phase(&self) -> Option<Event> {
         let at = *self.index.ready.first()?;
         let (phase, state) = self.phase(at)?;
-        if !self.is_wanted(phase, state) {
+        if !self.condition_is_met(phase, state) {
             let reason = match &phase.when {
                 PhaseCondition::Fact { fact, .. } => format!("`{fact}` is {}", self.fact(fact)),
                 PhaseCondition::Intervention => "no intervention is needed".to_owned(),
@@ -288,7 +288,7 @@ impl Run {
             return Some(event);
         }
         if let Some(resource) = self.exhausted(attempt) {
-            return Some(self.out_of(at, resource, attempt));
+            return Some(self.budget_hold(at, resource, attempt));
         }
         Some(Event::PhaseStarted { phase: phase.id.clone(), attempt })
     }
@@ -297,7 +297,7 @@ impl Run {
         self.facts.get(name).map_or_else(|| "not known".to_owned(), |value| format!("`{value}`"))
     }
 
-    fn out_of(&self, at: usize, resource: BudgetedResource, attempt: u32) -> Event {
+    fn budget_hold(&self, at: usize, resource: BudgetedResource, attempt: u32) -> Event {
         let limit = self.limit(resource).unwrap_or_default();
         let used = match resource {
             BudgetedResource::Attempts => u64::from(attempt),
@@ -307,7 +307,7 @@ impl Run {
             | BudgetedResource::WallMs => self.used(resource),
         };
         let question = format!(
-            "the budget of {} is used up ({used} of {limit}); approve to grant as much again",
+            "the budget of {} is exhausted ({used} of {limit}); approve to grant the same amount again",
             resource.as_str()
         );
         let mut held = self.held(at, Trigger::BudgetExhausted, question);
@@ -316,10 +316,10 @@ impl Run {
         Event::Held(Box::new(held))
     }
 
-    /// The end of a run in which nothing is left to do.
+    /// The end of a run in which no phase is left.
     fn end(&self) -> Event {
         if self.index.unsettled > 0 {
-            let detail = "a phase is left that can never begin".to_owned();
+            let detail = "a phase that is not settled can never start".to_owned();
             return ended(RunOutcome::Blocked, "critical_failure", detail);
         }
         if let Some(event) = self.uncounted() {
@@ -337,7 +337,7 @@ impl Run {
         .iter()
         .find(|r| over(r))
         {
-            Some(resource) => self.out_of(last, *resource, 0),
+            Some(resource) => self.budget_hold(last, *resource, 0),
             None => ended(RunOutcome::Pass, "pass", String::new()),
         }
     }

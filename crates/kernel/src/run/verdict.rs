@@ -1,4 +1,4 @@
-//! The fold of verdicts: letting a try go on, or sending the run back.
+//! Folds verdicts: an attempt continues, or the run is sent back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ impl Run {
         Ok(())
     }
 
-    /// Keeps a verdict until its effect is recorded, unless it just lets the run go on.
+    /// Stores a verdict until its effect is recorded; `Continue` is applied at once.
     fn judge(&mut self, at: usize, judged: PendingVerdict) {
         let effect = self.phase(at).and_then(|(phase, _)| Self::effect(phase, &judged));
         if effect == Some(&Effect::Continue) {
@@ -48,7 +48,7 @@ impl Run {
         }
     }
 
-    /// Leaves a judgement behind.
+    /// Continues the attempt after a check or the gate.
     pub(super) fn pass(&mut self, at: usize, source: JudgedBy) {
         self.change(at, |state| {
             state.pending_verdict = None;
@@ -70,7 +70,7 @@ impl Run {
         self.advance(at);
     }
 
-    /// Moves a try past what does not concern it, as far as nothing is to be done.
+    /// Moves an attempt to its next stage that needs something to be done.
     pub(super) fn advance(&mut self, at: usize) {
         let Some((phase, state)) = self.phase(at) else { return };
         if state.status != PhaseStatus::Running || state.pending_verdict.is_some() {
@@ -123,16 +123,18 @@ impl Run {
     ) -> Result<(), String> {
         let (at, target) = (self.phase_index(phase)?, self.phase_index(to)?);
         let judged = self.phases.get(at).and_then(|state| state.pending_verdict.clone());
-        let judged = judged.ok_or_else(|| format!("phase `{phase}` was not judged"))?;
+        let judged = judged.ok_or_else(|| format!("phase `{phase}` has no pending verdict"))?;
         if !self.index.at_work.is_empty() {
-            return Err("something is still at work".to_owned());
+            return Err("work is still in progress".to_owned());
         }
         if !self.sends_back(at, &judged, source, verdict, to, count) {
-            return Err(format!("phase `{phase}` was judged in another way"));
+            return Err(format!(
+                "the verdict on phase `{phase}` does not send the run back this way"
+            ));
         }
         let intervention =
             self.phase(target).is_some_and(|(phase, _)| phase.when == PhaseCondition::Intervention);
-        // Whatever is built on something that is done again is done again.
+        // All phases that depend on a redone phase are redone.
         let mut again = BTreeSet::from([target]);
         if intervention {
             again.insert(at);
@@ -152,18 +154,18 @@ impl Run {
             state.findings = judged.findings;
         });
         for place in [target, at] {
-            self.remember(place);
+            self.add_to_history(place);
         }
         let sequence_number = self.head.sequence_number.saturating_add(1);
         let sent = SentBack { sequence_number, to: target, fingerprint };
         self.sent_back.entry((at, judged.judged_by)).or_default().push(sent);
         if self.plan().is_some_and(|plan| plan.checkpoints) {
-            self.past.sent((at, judged.judged_by), sent);
+            self.history.add_sent_back((at, judged.judged_by), sent);
         }
         Ok(())
     }
 
-    /// Whether a judgement sends the run back in just this way.
+    /// Whether a verdict sends the run back exactly as recorded.
     fn sends_back(
         &self,
         at: usize,
@@ -185,18 +187,18 @@ impl Run {
             && self.next_count(at, judged.judged_by) == count
     }
 
-    /// Makes a phase to be done again. What is still to be done already stays as it is.
+    /// Makes a phase pending again. A pending phase stays unchanged.
     pub(super) fn reset(&mut self, at: usize) {
         self.change(at, |state| {
             if state.status == PhaseStatus::Pending {
                 return;
             }
             let (attempt, done) = (state.attempt, state.done.take());
-            // An intervention that was asked for and did not succeed is still asked for.
+            // An intervention that did not succeed is still required.
             let (forced, after) =
                 if state.settled() { (false, None) } else { (state.forced, state.after) };
             *state = PhaseState { attempt, done, forced, after, ..PhaseState::new() };
         });
-        self.remember(at);
+        self.add_to_history(at);
     }
 }
