@@ -1,8 +1,8 @@
 //! The gateway: judges a call, records it, dispatches it and records its effect; records people's
-//! decisions; recovers interrupted calls.
+//! answers; recovers interrupted calls.
 //!
-//! No SQL, no HTTP, no terminal here. The order is always: lease, load, decide, one transaction, then
-//! the effect, then its record.
+//! This crate contains no SQL, HTTP server or terminal code. The order is always: lease, load, decide,
+//! one transaction, then the effect, then its record.
 
 mod call_log;
 mod clock;

@@ -1,4 +1,4 @@
-//! What the gateway tells its caller about a call.
+//! The report of a call that the gateway returns.
 
 use crate::supervisor::Refusal;
 use serde::Serialize;
@@ -6,62 +6,62 @@ use serde_json::Value;
 use windlass_kernel::artifact::{EffectError, Redispatch, SupervisorDecision, ToolEffect};
 use windlass_kernel::{Call, Digest, Outcome, PlanId, State, ToolCallId, TraceId};
 
-/// Where a call stands.
+/// The recorded state of a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallReport {
-    /// Its trace.
+    /// The trace.
     pub trace_id: TraceId,
-    /// Its plan.
+    /// The plan that the call belongs to.
     pub plan_id: Option<PlanId>,
-    /// Its server and tool.
+    /// The server and the tool.
     pub tool: String,
-    /// Its state.
+    /// The state.
     pub state: State,
-    /// Its id, once it was handed over.
+    /// The id of the call, once it was dispatched.
     pub tool_call_id: Option<ToolCallId>,
-    /// Its key.
+    /// The idempotency key.
     pub idempotency_key: Option<String>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Option<Outcome>,
-    /// What the tool answered.
+    /// The result that the tool returned.
     pub result: Value,
-    /// What went wrong.
+    /// The error, if the call failed.
     pub error: Option<EffectError>,
-    /// Why it was refused, if it was.
+    /// The refusal, if the call was refused.
     pub refusal: Option<Refusal>,
-    /// What it waits for, if it waits.
+    /// The hold, if the call is on hold.
     pub hold: Option<CallHold>,
-    /// Whether the effect was recorded before and only returned.
+    /// Whether the effect had already been recorded by an earlier request with the same key.
     pub replayed: bool,
     /// The dispatches after the first.
     pub redispatches: Vec<Redispatch>,
-    /// The number of the last entry.
+    /// The sequence number of the last entry.
     pub last_sequence_number: u64,
     /// The digest of the last entry.
     pub latest_entry_digest: Digest,
 }
 
-/// What a call waits for.
+/// The hold of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallHold {
-    /// What the person is asked.
+    /// The question to the person.
     pub question: HoldQuestion,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What a person is asked about a call.
+/// The question about a call on hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldQuestion {
-    /// May it be made?
+    /// May the call be dispatched?
     MayItRun,
-    /// It may have run: hand it over again, or give it up?
+    /// The call may have run: dispatch it again, or give it up?
     RunItAgain,
 }
 
 impl CallReport {
-    /// Describes a call as recorded.
+    /// Creates the report of a call.
     #[must_use]
     pub fn of(call: Call, redispatches: Vec<Redispatch>) -> Self {
         let request = call.request.map(|(request, _)| request);
@@ -82,7 +82,7 @@ impl CallReport {
             outcome,
             result,
             error,
-            refusal: call.decision.and_then(|(decision, _)| refused(decision)),
+            refusal: call.decision.and_then(|(decision, _)| refusal(decision)),
             hold: None,
             replayed: false,
             redispatches,
@@ -91,7 +91,7 @@ impl CallReport {
         }
     }
 
-    /// The same, waiting for a person.
+    /// Adds a hold.
     #[must_use]
     pub fn on_hold(mut self, question: HoldQuestion, reason: String) -> Self {
         self.hold = Some(CallHold { question, reason });
@@ -99,7 +99,7 @@ impl CallReport {
     }
 }
 
-fn refused(decision: SupervisorDecision) -> Option<Refusal> {
+fn refusal(decision: SupervisorDecision) -> Option<Refusal> {
     let code = decision.code?;
     Some(Refusal { code, reason: decision.rationale })
 }

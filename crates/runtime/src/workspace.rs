@@ -1,13 +1,13 @@
-//! The workspace as the file system has it: symlinks followed, `..` resolved, nothing created.
+//! Resolves paths of the workspace in the file system: follows symlinks, resolves `..`, creates nothing.
 
 use std::path::{Component, Path, PathBuf};
 
 use windlass_policy::{Place, Workspace};
 
-/// How many symlinks one path may lead through.
+/// The maximum number of symlinks in one path.
 const LINKS_MAX: u32 = 40;
 
-/// A folder that tools are confined to.
+/// A directory that tools are confined to.
 #[derive(Clone, Debug)]
 pub struct FileWorkspace {
     root: PathBuf,
@@ -15,17 +15,17 @@ pub struct FileWorkspace {
 }
 
 impl FileWorkspace {
-    /// Takes a folder as the workspace.
+    /// Creates the workspace of a directory.
     ///
     /// # Errors
-    /// When the folder cannot be resolved.
+    /// An error if the directory cannot be resolved.
     pub fn new(root: &Path) -> std::io::Result<Self> {
         let root = root.canonicalize()?;
         let folds_case = folds_case(&root);
         Ok(Self { root, folds_case })
     }
 
-    /// The folder, resolved.
+    /// The resolved directory.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
@@ -40,7 +40,7 @@ impl FileWorkspace {
     }
 }
 
-/// Walks `path` from `resolved` on, following each symlink where it stands.
+/// Resolves `path` relative to `resolved` and follows each symlink.
 fn walk(resolved: &mut PathBuf, path: &Path, links: &mut u32) -> Result<(), String> {
     for component in path.components() {
         match component {
@@ -55,13 +55,13 @@ fn walk(resolved: &mut PathBuf, path: &Path, links: &mut u32) -> Result<(), Stri
                     Ok(meta) if meta.is_symlink() => {
                         *links += 1;
                         if *links > LINKS_MAX {
-                            return Err("it leads through too many symlinks".to_owned());
+                            return Err("the path contains too many symlinks".to_owned());
                         }
                         let target = std::fs::read_link(&next).map_err(|e| e.to_string())?;
                         walk(resolved, &target, links)?;
                     }
                     Ok(_) => *resolved = next,
-                    // What does not exist yet can lead nowhere else.
+                    // A file that does not exist yet is not a symlink.
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => *resolved = next,
                     Err(error) => return Err(error.to_string()),
                 }
@@ -71,7 +71,7 @@ fn walk(resolved: &mut PathBuf, path: &Path, links: &mut u32) -> Result<(), Stri
     Ok(())
 }
 
-/// Whether the file system takes a name for the same in another case.
+/// Whether the file system ignores the case of names.
 fn folds_case(root: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let Some(name) = root.file_name().and_then(|name| name.to_str()) else { return false };
@@ -96,7 +96,7 @@ impl Workspace for FileWorkspace {
             return Place::Unresolvable("the path is empty".to_owned());
         }
         if path.contains('\0') {
-            return Place::Unresolvable("the path has a NUL character".to_owned());
+            return Place::Unresolvable("the path contains a NUL character".to_owned());
         }
         if path.starts_with('~') {
             return Place::Outside(path.to_owned());
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn symlinks_and_dots_are_followed_to_where_they_lead() {
+    fn symlinks_and_dots_are_resolved() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("work");
         std::fs::create_dir_all(root.join("src")).unwrap();

@@ -1,4 +1,4 @@
-//! Large plans: what comes next must not be looked for among all phases each time.
+//! Large plans: the next step must not search all phases each time.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use windlass_kernel::run::{Event, Next, Work};
 use crate::harness::{Lab, done};
 use crate::plans::{phase, plan};
 
-/// Drives a run in which all goes well; returns how many events it took.
+/// Drives a run without failures; returns the number of its events.
 fn drive(plan: Plan, shape: &str) -> usize {
     let mut lab = Lab::empty();
     let begin = Instant::now();

@@ -1,4 +1,4 @@
-//! What must hold after every event of every run, said without the machine's own bookkeeping.
+//! Invariants after every event of every run, checked without the index of the run itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,23 +14,23 @@ use crate::harness::Lab;
 use crate::history::{History, tallied};
 use crate::random::max_to;
 
-/// What the test knows of a run from having watched it.
+/// The model of a run, built from its events.
 #[derive(Default)]
 pub struct Model {
-    /// Working time, as the test has turned the clock.
+    /// The working time according to the clock of the test.
     pub wall_ms: u64,
     tokens: u64,
     cost: u64,
     invoked: BTreeMap<u64, (String, Usage)>,
     grants: u64,
     hold: Option<(HoldRequest, BTreeSet<String>, bool)>,
-    /// The checks and gates that a try has left behind well.
+    /// The checks and gates that an attempt has passed.
     passed: BTreeSet<(String, u32, String)>,
     approved: BTreeSet<(String, u32)>,
     back: BTreeMap<(String, String, String), u32>,
     invocation_of: BTreeMap<u64, String>,
     history: History,
-    /// How often each judgement had sent the run back, at each checkpoint.
+    /// The number of times that each check or gate had sent the run back, at each checkpoint.
     backs: BTreeMap<CheckpointId, BTreeMap<(String, String, String), u32>>,
 }
 
@@ -39,7 +39,7 @@ pub const fn settled(status: PhaseStatus) -> bool {
 }
 
 impl Model {
-    /// Takes one event in and says what must be true before and after it.
+    /// Applies one event and asserts the invariants before and after it.
     pub fn watch(&mut self, before: &Run, event: &Event, lab: &Lab) {
         let plan = lab.run.plan().unwrap().clone();
         let back = matches!(event, Event::RollbackBegun(_));
@@ -110,7 +110,7 @@ impl Model {
                 let (planned, _) = before.phase(before.position(phase).unwrap()).unwrap();
                 let gate = planned.gate.iter().map(|gate| (&gate.id, &gate.verdicts));
                 let checks = planned.checks.iter().map(|one| (&one.id, &one.verdicts));
-                // A gate and a check of one name are two; a failure is the gate's too.
+                // A gate and a check with the same name are different; a failure counts for the gate.
                 let max: u32 = gate
                     .chain(checks)
                     .filter(|(id, _)| *id == source || source == "failed")
@@ -149,7 +149,7 @@ impl Model {
         self.always(before, &plan, lab, matches!(event, Event::RolledBack { .. }));
     }
 
-    /// The process has died: nothing that was invoked counts for what is done again.
+    /// The process has died: usage of invocations does not count for repeated work.
     pub fn died(&mut self) {
         self.invoked.clear();
         self.invocation_of.clear();
@@ -186,7 +186,7 @@ impl Model {
         }
     }
 
-    /// What those who must agree came to counts as their phase's verdict.
+    /// The result of the reviews is the verdict of their phase.
     fn agreed(&mut self, run: &Run, phase: &str, attempt: u32) {
         let (planned, state) = run.phase(run.position(phase).unwrap()).unwrap();
         let verdict = tallied(planned, &state.reviews);
@@ -198,7 +198,7 @@ impl Model {
         }
     }
 
-    /// What had been judged before the checkpoint needs no judge again; what had just ended does.
+    /// Phases judged before the checkpoint are not judged again; a phase that had just ended is.
     fn taken_back(&mut self, run: &Run) {
         for (phase, state) in run.all_phases() {
             let Some(done) = state.done.as_ref().filter(|_| state.status == PhaseStatus::Running)
@@ -244,7 +244,7 @@ impl Model {
                 }
             }
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
-                // A person lets pass what a judge did not.
+                // A person approved despite the verdict.
                 self.approved.insert((phase, attempt));
             }
             Trigger::ConsensusRequested => self.agreed(after, &phase, attempt),

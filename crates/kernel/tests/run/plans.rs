@@ -1,4 +1,4 @@
-//! Plans in the shape of the loops that ship.
+//! Plans with the shape of the shipped loops.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ pub fn consensus(quorum: u32, reviewers: &[&str]) -> Doer {
     }
 }
 
-/// A gate that knows what reviewers can say.
+/// A gate that declares all verdicts of reviewers.
 pub fn agreed(rejected: Effect) -> Option<Gate> {
     gate(&[
         ("approved", Effect::Continue),
@@ -127,7 +127,7 @@ pub fn spine() -> Plan {
     ])
 }
 
-/// Phases 0 to 10 and 2a; 7 mends what 6 finds, once.
+/// Phases 0 to 10 and 2a; 7 is the intervention for 6, once.
 pub fn driver() -> Plan {
     let verification = gate(&[
         ("ok", Effect::Continue),
@@ -149,7 +149,7 @@ pub fn driver() -> Plan {
     with(serial(phases), |plan| plan.on_restart = OnRestart::Terminate)
 }
 
-/// a, then b and c side by side, then d.
+/// a, then b and c in parallel, then d.
 pub fn diamond() -> Plan {
     let phases =
         vec![phase("a", &[]), phase("b", &["a"]), phase("c", &["a"]), phase("d", &["b", "c"])];

@@ -1,4 +1,4 @@
-//! One random run of one random plan, watched by the model.
+//! One random run of one random plan, checked by the model.
 
 use std::collections::BTreeSet;
 
@@ -56,7 +56,7 @@ impl Ride {
         self.model.wall_ms += u64::try_from(ms).unwrap();
     }
 
-    /// Time passes that nobody works.
+    /// Time passes that is not working time.
     fn idle(&mut self) {
         self.lab.now += 10_000_000;
     }
@@ -70,7 +70,7 @@ impl Ride {
                 self.die();
                 continue;
             }
-            // A person may take it back at any point.
+            // A person may roll back the run at any point.
             let back = if next == Next::Done { 3 } else { 48 };
             if self.choices.chance(back) && self.roll_back() {
                 continue;
@@ -113,7 +113,7 @@ impl Ride {
         }
     }
 
-    /// Everything that is asked for is under way; one of it comes to its end, or a step further.
+    /// All requested work is in progress; one piece of it ends or makes a step.
     fn perform(&mut self, works: &[Work]) {
         let asked: BTreeSet<Work> = works.iter().copied().collect();
         assert_eq!(asked.len(), works.len(), "asked for twice");
@@ -194,7 +194,7 @@ impl Ride {
         self.record(event);
     }
 
-    /// Takes the run back to any of its checkpoints, if it has some.
+    /// Rolls back the run to any of its checkpoints, if it has any.
     fn roll_back(&mut self) -> bool {
         let count = self.lab.run.checkpoints.len();
         if count == 0 || self.lab.run.pending_rollback().is_some() {

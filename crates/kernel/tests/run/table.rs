@@ -1,5 +1,4 @@
-//! Every event in every state of a run: what the table of the vectors allows is folded, and nothing
-//! else is.
+//! Every event in every state of a run: the fold accepts exactly what the table of the vectors allows.
 
 use std::collections::BTreeMap;
 
@@ -165,7 +164,7 @@ fn every_event_in_every_state() {
             let head = Head { sequence_number, state: Some(to), ..run.head };
             let taken = run.apply(&event, Digest::of(b"x"), lab.ts(), head).is_ok();
             rows.insert((event.kind().to_owned(), state.map(State::as_str)), taken);
-            // An entry that leads elsewhere is never this event's.
+            // An entry that leads to another state never matches the event.
             for other in RUN_STATES.into_iter().filter(|other| *other != event.to_state()) {
                 let mut run = lab.run.clone();
                 let head = Head { sequence_number, state: Some(other), ..run.head };
