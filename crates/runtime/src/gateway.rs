@@ -147,23 +147,15 @@ impl Gateway {
             _ => String::new(),
         };
         let report = CallReport::of(call, redispatches);
-        Ok(match report.state {
-            State::Pending if !held => report.on_hold(HoldQuestion::MayItRun, question),
-            State::Executing if !held => {
-                let reason = "it was dispatched and its effect was never recorded".to_owned();
-                report.on_hold(HoldQuestion::RunItAgain, reason)
-            }
-            State::Pending
-            | State::Executing
-            | State::Authorized
-            | State::Completed
-            | State::Failed
-            | State::Denied
-            | State::Init
-            | State::Running
-            | State::Checkpoint
-            | State::Resumed
-            | State::Terminal => report,
+        Ok(if held {
+            report
+        } else if report.state == State::Pending {
+            report.on_hold(HoldQuestion::MayItRun, question)
+        } else if report.state == State::Executing {
+            let reason = "it was dispatched and its effect was never recorded".to_owned();
+            report.on_hold(HoldQuestion::RunItAgain, reason)
+        } else {
+            report
         })
     }
 

@@ -94,8 +94,7 @@ impl Gateway {
             let Ok(preparation) = self.supervisor.prepare(request) else {
                 return Ok(RecoveryPlan::Hold);
             };
-            let count = self.store.list_redispatches(trace_id)?.len();
-            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            let count = count(&self.store.list_redispatches(trace_id)?);
             Ok(plan(&call, preparation.uncertain_rule(), count, preparation.retries_max))
         };
         // Recovery itself reports a call that cannot be read.
@@ -123,7 +122,7 @@ impl Gateway {
             // A tool that is no longer registered cannot be called; a person must decide.
             Err(_) => (UncertainRule::Hold, 0),
         };
-        let count = u32::try_from(redispatches.len()).unwrap_or(u32::MAX);
+        let count = count(&redispatches);
         let plan = plan(recorder.state(), rule, count, retries_max);
         let report = match plan {
             RecoveryPlan::Nothing => self.leave(recorder, redispatches, None)?,
@@ -150,7 +149,7 @@ impl Gateway {
                     }
                     Ok(_) => format!("it was dispatched {} times without a response", count + 1),
                 };
-                self.leave(recorder, redispatches, Some((HoldQuestion::RunItAgain, reason)))?
+                self.leave_on_hold(recorder, redispatches, reason)?
             }
         };
         Ok(Recovery { plan, report })
@@ -183,6 +182,16 @@ impl Gateway {
         })
     }
 
+    /// Leaves a call that may have run to a person.
+    fn leave_on_hold(
+        &self,
+        recorder: CallRecorder,
+        redispatches: Vec<Redispatch>,
+        reason: String,
+    ) -> Result<CallReport, GatewayError> {
+        self.leave(recorder, redispatches, Some((HoldQuestion::RunItAgain, reason)))
+    }
+
     /// Dispatches a call that was approved and never dispatched.
     pub(crate) fn start_approved(
         &self,
@@ -211,7 +220,7 @@ impl Gateway {
         by: Option<&str>,
         reason: String,
     ) -> Result<CallReport, GatewayError> {
-        let attempt = u32::try_from(redispatches.len()).unwrap_or(u32::MAX).saturating_add(2);
+        let attempt = count(&redispatches).saturating_add(2);
         let by = by.map(str::to_owned);
         let redispatch = Redispatch { attempt, ts: self.clock.now(), by, reason };
         recorder.record_redispatch(&redispatch)?;
@@ -251,16 +260,12 @@ impl Gateway {
                 self.settle(recorder, settlement, redispatches)
             }
             (State::Completed, Some(Value::Bool(false))) => {
-                let count = u32::try_from(redispatches.len()).unwrap_or(u32::MAX);
+                let count = count(&redispatches);
                 let next =
                     plan(recorder.state(), UncertainRule::Retry, count, preparation.retries_max);
                 if next != RecoveryPlan::Redispatch {
                     let reason = format!("it was dispatched {} times without effect", count + 1);
-                    return self.leave(
-                        recorder,
-                        redispatches,
-                        Some((HoldQuestion::RunItAgain, reason)),
-                    );
+                    return self.leave_on_hold(recorder, redispatches, reason);
                 }
                 let reason =
                     format!("the server reports in trace {} that it did not run", answer.trace_id);
@@ -268,7 +273,7 @@ impl Gateway {
             }
             _ => {
                 let reason = format!("it is unknown whether it ran, see trace {}", answer.trace_id);
-                self.leave(recorder, redispatches, Some((HoldQuestion::RunItAgain, reason)))
+                self.leave_on_hold(recorder, redispatches, reason)
             }
         }
     }
@@ -291,7 +296,7 @@ impl Gateway {
                 "the call that undoes it ended as {}, see trace {}",
                 undo.state, undo.trace_id
             );
-            return self.leave(recorder, redispatches, Some((HoldQuestion::RunItAgain, reason)));
+            return self.leave_on_hold(recorder, redispatches, reason);
         }
         let error = EffectError {
             code: Code::ToolCompensated,
@@ -345,4 +350,8 @@ impl Gateway {
             phase: request.phase.clone(),
         })
     }
+}
+
+fn count(redispatches: &[Redispatch]) -> u32 {
+    u32::try_from(redispatches.len()).unwrap_or(u32::MAX)
 }

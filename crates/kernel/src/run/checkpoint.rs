@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::consensus::REJECTED;
 use super::plan::Doer;
 use super::state::Run;
 use crate::entry::present;
@@ -239,7 +240,7 @@ impl Run {
         let verdict = done.and_then(|done| done.answer.get("verdict")).and_then(Value::as_str);
         let kind = match &planned.doer {
             _ if failed => CheckpointKind::Failed,
-            Doer::Person { .. } | Doer::Consensus { .. } if verdict == Some("rejected") => {
+            Doer::Person { .. } | Doer::Consensus { .. } if verdict == Some(REJECTED) => {
                 CheckpointKind::Failed
             }
             Doer::Person { .. } | Doer::Consensus { .. } => CheckpointKind::Approved,

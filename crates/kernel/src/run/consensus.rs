@@ -1,11 +1,10 @@
 //! Folds the reviews of a consensus phase.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::payload::{HoldRequest, PhaseResult, Usage, Vote, VoteDecision};
+use super::payload::{HoldRequest, PhaseResult, Vote, VoteDecision};
 use super::plan::{Doer, Phase, Reviewer, Trigger};
 use super::state::{AttemptStage, PhaseState, Run};
 
@@ -84,10 +83,15 @@ impl Run {
         let Some((phase, state)) = self.phase(at) else { return };
         let Doer::Consensus { checklist, quorum, reviewers, .. } = &phase.doer else { return };
         let Some(decision) = decided(*quorum, reviewers.len(), &state.reviews) else { return };
-        let done = conclude(decision, checklist, &state.reviews);
+        let result = conclude(decision, checklist, &state.reviews);
+        self.end_work(at, result);
+    }
+
+    /// Ends the work of a phase that people or reviewers do.
+    pub(super) fn end_work(&mut self, at: usize, result: PhaseResult) {
         self.change(at, |state| {
             state.findings = Value::Null;
-            state.done = Some(Arc::new(done));
+            state.done = Some(Arc::new(result));
             state.stage = AttemptStage::After(0);
         });
         self.advance(at);
@@ -196,14 +200,7 @@ fn conclude(decision: VoteDecision, checklist: &[String], reviews: &[Review]) ->
             "reviews": reviews.iter().map(review_json).collect::<Vec<_>>(),
             "verdict": verdict(decision, &conditions),
         }),
-        calls: Vec::new(),
-        change: None,
-        duration_ms: 0,
-        facts: BTreeMap::new(),
-        failure: None,
-        governance: None,
-        outputs: BTreeMap::new(),
         summary: reason,
-        usage: Usage::default(),
+        ..PhaseResult::default()
     }
 }

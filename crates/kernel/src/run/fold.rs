@@ -182,7 +182,7 @@ impl Run {
 
     fn start(&mut self, started: &Started, ts: Timestamp) -> Result<(), String> {
         self.index = Index::of(Graph::of(&started.plan)?);
-        self.phases = vec![PhaseState::new(); started.plan.phases.len()];
+        self.phases = vec![PhaseState::default(); started.plan.phases.len()];
         self.started = Some(Arc::new(started.clone()));
         self.started_at = Some(ts);
         self.inherit(&started.inherited)

@@ -1,10 +1,8 @@
 //! Folds the events of holds, and the effect of people's answers.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use serde_json::{Value, json};
 
+use super::consensus::{APPROVED, REJECTED};
 use super::index::needs_confirmation;
 use super::payload::{HoldRequest, PhaseResult, Usage, VoteDecision};
 use super::plan::{BudgetedResource, Doer, Effect, Trigger};
@@ -184,31 +182,14 @@ impl Run {
             .map(|(vote, at)| json!({"by": vote.by, "at": at, "reason": vote.reason}))
             .collect();
         let verdict = match decision {
-            VoteDecision::Approved => "approved",
-            VoteDecision::Rejected => "rejected",
+            VoteDecision::Approved => APPROVED,
+            VoteDecision::Rejected => REJECTED,
         };
         let reasons: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.reason.as_str()).collect();
         let reason = reasons.join("; ");
         let answer =
             json!({"verdict": verdict, "reason": reason, "findings": [reason], "people": people});
-        let done = PhaseResult {
-            answer,
-            calls: Vec::new(),
-            change: None,
-            duration_ms: 0,
-            facts: BTreeMap::new(),
-            failure: None,
-            governance: None,
-            outputs: BTreeMap::new(),
-            summary: reason.clone(),
-            usage: Usage::default(),
-        };
-        self.change(at, |state| {
-            state.findings = Value::Null;
-            state.done = Some(Arc::new(done));
-            state.stage = AttemptStage::After(0);
-        });
-        self.advance(at);
+        self.end_work(at, PhaseResult { answer, summary: reason, ..PhaseResult::default() });
     }
 
     /// Whether the loop declares an effect for a rejection, so that the run can continue after it.
@@ -219,6 +200,6 @@ impl Run {
                 .position(&held.phase)
                 .and_then(|at| self.phase(at))
                 .and_then(|(phase, _)| phase.gate.as_ref())
-                .is_some_and(|gate| gate.verdicts.contains_key("rejected"))
+                .is_some_and(|gate| gate.verdicts.contains_key(REJECTED))
     }
 }

@@ -68,20 +68,13 @@ impl fmt::Display for RunName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ts = Timestamp::from_unix_ms(self.second.saturating_mul(1000));
         let text = ts.unwrap_or(Timestamp::EPOCH).text();
-        formatter.write_str("run_")?;
-        for range in [0..4, 5..7, 8..10] {
-            formatter.write_str(
-                text.get(range).map_or("", |part| std::str::from_utf8(part).unwrap_or("")),
-            )?;
-        }
-        formatter.write_str("_")?;
-        for range in [11..13, 14..16, 17..19] {
-            formatter.write_str(
-                text.get(range).map_or("", |part| std::str::from_utf8(part).unwrap_or("")),
-            )?;
-        }
-        let [a, b, c, d] = self.tail;
-        write!(formatter, "_{a:02x}{b:02x}{c:02x}{d:02x}")
+        let part = |range: std::ops::Range<usize>| {
+            text.get(range).and_then(|part| std::str::from_utf8(part).ok()).unwrap_or_default()
+        };
+        let [year, month, day] = [0..4, 5..7, 8..10].map(part);
+        let [hour, minute, second] = [11..13, 14..16, 17..19].map(part);
+        let tail = u32::from_be_bytes(self.tail);
+        write!(formatter, "run_{year}{month}{day}_{hour}{minute}{second}_{tail:08x}")
     }
 }
 

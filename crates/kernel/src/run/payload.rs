@@ -50,7 +50,7 @@ pub struct Base {
 }
 
 /// The result of the work of an attempt.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseResult {
     /// The answer of the executor, an object; a gate reads its `verdict`.

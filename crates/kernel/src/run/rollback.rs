@@ -177,7 +177,7 @@ impl Run {
             self.checkpoint(rollback.checkpoint).cloned().ok_or("its checkpoint does not exist")?;
         let lineage = self.history.lineage(checkpoint.sequence_number);
         for at in 0..self.phases.len() {
-            let then = self.history.phase(at, &lineage).cloned().unwrap_or_else(PhaseState::new);
+            let then = self.history.phase(at, &lineage).cloned().unwrap_or_default();
             self.change(at, |state| {
                 // The numbering of attempts continues: no two attempts have the same number.
                 let attempt = state.attempt;
@@ -185,7 +185,7 @@ impl Run {
                     PhaseState { attempt, ..then }
                 } else {
                     let PhaseState { findings, forced, after, .. } = then;
-                    PhaseState { attempt, findings, forced, after, ..PhaseState::new() }
+                    PhaseState { attempt, findings, forced, after, ..PhaseState::default() }
                 };
             });
         }
@@ -226,7 +226,7 @@ impl Run {
         let theirs = checkpoint.workspace.as_ref().and_then(|workspace| workspace.branch.clone());
         self.change(checkpoint.phase, |state| {
             let (attempt, forced, after) = (state.attempt, state.forced, state.after);
-            *state = PhaseState { attempt, forced, after, ..PhaseState::new() };
+            *state = PhaseState { attempt, forced, after, ..PhaseState::default() };
             state.status = PhaseStatus::Running;
             state.stage = if merge { AttemptStage::Merge } else { AttemptStage::After(0) };
             state.done.clone_from(&end.done);

@@ -16,9 +16,10 @@ use super::rollback::History;
 use crate::{Digest, Head, Timestamp, TraceId};
 
 /// The status of a phase.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PhaseStatus {
     /// Not started yet, or to be redone.
+    #[default]
     Pending,
     /// An attempt is in progress.
     Running,
@@ -45,11 +46,12 @@ impl PhaseStatus {
 }
 
 /// The stage of an attempt.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AttemptStage {
     /// Before the work: the check with this index is next.
     Before(usize),
     /// The work is next.
+    #[default]
     Work,
     /// The work is done in a separate work tree; its merge is next.
     Merge,
@@ -84,7 +86,7 @@ pub struct PendingVerdict {
 }
 
 /// The state of a phase.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PhaseState {
     /// The status.
     pub status: PhaseStatus,
@@ -124,39 +126,6 @@ pub struct PhaseState {
 }
 
 impl PhaseState {
-    pub(super) const fn new() -> Self {
-        Self {
-            status: PhaseStatus::Pending,
-            attempt: 0,
-            stage: AttemptStage::Work,
-            pending_verdict: None,
-            done: None,
-            findings: Value::Null,
-            waiting: None,
-            open_invocation: None,
-            uncertain: false,
-            started_at: None,
-            branch: Branch {
-                fork: None,
-                theirs: None,
-                merging: None,
-                conflict: None,
-                resolved: Vec::new(),
-            },
-            reviews: Vec::new(),
-            agents: BTreeMap::new(),
-            open_agent: None,
-            forced: false,
-            after: None,
-            invoked: Usage {
-                cost_micros: 0,
-                input_tokens: 0,
-                output_tokens: 0,
-                unaccounted: false,
-            },
-        }
-    }
-
     pub(super) const fn settled(&self) -> bool {
         matches!(self.status, PhaseStatus::Complete | PhaseStatus::Skipped)
     }

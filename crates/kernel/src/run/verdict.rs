@@ -197,7 +197,7 @@ impl Run {
             // An intervention that did not succeed is still required.
             let (forced, after) =
                 if state.settled() { (false, None) } else { (state.forced, state.after) };
-            *state = PhaseState { attempt, done, forced, after, ..PhaseState::new() };
+            *state = PhaseState { attempt, done, forced, after, ..PhaseState::default() };
         });
         self.add_to_history(at);
     }
