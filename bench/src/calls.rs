@@ -11,7 +11,8 @@ use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::{Digest, RiskLevel};
 use windlass_policy::{OnUncertain, Verdict};
 use windlass_runtime::{
-    CallRequest, Gateway, Preparation, Reads, Refusal, Ruling, Settings, Supervisor, SystemClock,
+    CallRequest, Gateway, Preparation, ReadDurability, Refusal, Ruling, Settings, Supervisor,
+    SystemClock,
 };
 use windlass_store_sqlite::SqliteStore;
 
@@ -77,8 +78,8 @@ fn gateway_over(
 ) -> Result<Gateway> {
     let store = SqliteStore::open(&folder.join("bench.db"), settings)?;
     let reads = match kind {
-        Kind::ReadWithEffect => Reads::WithEffect,
-        Kind::Write | Kind::Read => Reads::WriteAhead,
+        Kind::ReadWithEffect => ReadDurability::WithEffect,
+        Kind::Write | Kind::Read => ReadDurability::WriteAhead,
     };
     Ok(Gateway::new(
         Arc::new(store),

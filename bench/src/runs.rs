@@ -14,9 +14,10 @@ use windlass_engine::{
 };
 use windlass_journal::{JournalError, RunFilter, Runs};
 use windlass_kernel::run::plan::{
-    Budget, Concurrency, Doer, Governance, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
+    Budget, Concurrency, Doer, Governance, HoldRule, OnRestart, Phase, PhaseCondition, Plan,
+    RunOutcome,
 };
-use windlass_kernel::run::{Base, Change, Commit, Done, Run, Usage};
+use windlass_kernel::run::{Base, Change, Commit, PhaseResult, Run, Usage};
 use windlass_kernel::{Digest, RiskLevel, Timestamp};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{Gateway, SystemClock};
@@ -33,7 +34,7 @@ impl PhaseExecutor for Nothing {
         _: &Assignment,
         _: &PhaseRecorder<'_>,
     ) -> Result<WorkResult<Completion>, EngineError> {
-        Ok(WorkResult::Finished(Completion::Done(Box::new(Done {
+        Ok(WorkResult::Finished(Completion::Done(Box::new(PhaseResult {
             answer: json!({ "summary": "done" }),
             calls: Vec::new(),
             change: None,
@@ -156,7 +157,7 @@ fn plan(phases: usize, doer: &Doer) -> Plan {
         id: name(at),
         needs: at.checked_sub(1).map(name).into_iter().collect(),
         outputs: Vec::new(),
-        when: When::Always,
+        when: PhaseCondition::Always,
     };
     Plan {
         budget: Budget::default(),

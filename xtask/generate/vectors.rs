@@ -9,7 +9,7 @@ mod run;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use windlass_kernel::verify::Chain;
+use windlass_kernel::verify::ChainVerifier;
 use windlass_kernel::{ArtifactType, Digest, SCHEMA_VERSION, State};
 
 use crate::output::File;
@@ -106,7 +106,7 @@ fn valid_chains(calls: &[fixture::Call]) -> Result<Value> {
         "comment": "a trace without entries holds",
         "entries": [],
         "artifacts": [],
-        "expect": expect(&Chain::new()),
+        "expect": expect(&ChainVerifier::new()),
     })];
     for call in calls {
         let mut chain = Chain::new();
@@ -131,7 +131,7 @@ fn valid_chains(calls: &[fixture::Call]) -> Result<Value> {
     Ok(Value::Array(rows))
 }
 
-fn expect(chain: &Chain) -> Value {
+fn expect(chain: &ChainVerifier) -> Value {
     let finding = chain.finish();
     json!({
         "chain_valid": finding.chain_valid,

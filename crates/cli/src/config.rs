@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use windlass_kernel::Code;
-use windlass_runtime::{Reads, Settings};
+use windlass_runtime::{ReadDurability, Settings};
 
 use crate::failure::Failure;
 
@@ -188,8 +188,8 @@ impl Config {
     /// The gateway's settings.
     pub fn gateway(&self) -> Settings {
         let reads = match self.journal.reads {
-            ReadsName::WriteAhead => Reads::WriteAhead,
-            ReadsName::WithEffect => Reads::WithEffect,
+            ReadsName::WriteAhead => ReadDurability::WriteAhead,
+            ReadsName::WithEffect => ReadDurability::WithEffect,
         };
         Settings { reads, ..Settings::default() }
     }

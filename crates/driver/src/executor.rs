@@ -31,7 +31,7 @@ use std::sync::Arc;
 use crate::{DriverConfig, Outcome, Phase, RecordedState, Sandbox, SandboxEvent as Happening};
 use serde_json::{Map, Value, json};
 use windlass_kernel::run::plan::Doer;
-use windlass_kernel::run::{Event, Note, Run};
+use windlass_kernel::run::{Event, NoteKind, Run};
 use windlass_kernel::{Code, TraceId};
 use windlass_store::Store;
 
@@ -180,7 +180,7 @@ fn sandbox_note(
         "intent": recorded.intent,
         "why": why,
     });
-    Ok(Event::Noted { what: Note::Sandbox, body })
+    Ok(Event::Noted { what: NoteKind::Sandbox, body })
 }
 
 /// What something is in JSON.

@@ -136,7 +136,7 @@ impl Engine {
 
     /// The files of a conflict that still have conflict markers.
     fn unmended(&self, run: &Run, at: usize, own: &Path) -> Result<Vec<String>, EngineError> {
-        let Some(paths) = run.conflict_of(at) else { return Ok(Vec::new()) };
+        let Some(paths) = run.resolved_paths(at) else { return Ok(Vec::new()) };
         let marked = |path: &&String| {
             let file = own.join(path.as_str());
             let small = std::fs::symlink_metadata(&file)

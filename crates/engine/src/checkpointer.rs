@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use windlass_kernel::CheckpointId;
 use windlass_kernel::run::plan::{Concurrency, Doer, Phase};
 use windlass_kernel::run::{
-    Checkpoint, CheckpointKind, CheckpointSide, DueCheckpoint, Run, Workspace,
+    Checkpoint, CheckpointKind, CheckpointSide, CheckpointWorkspace, DueCheckpoint, Run,
 };
 use windlass_runtime::Clock;
 use windlass_workspace::TreeId;
@@ -88,7 +88,7 @@ impl Checkpointer {
             parent: due.parent,
             phase: phase.id.clone(),
             version: due.version,
-            workspace: Some(Workspace {
+            workspace: Some(CheckpointWorkspace {
                 branch: branch.map(|tree| tree.to_string()),
                 tree: tree.to_string(),
             }),
@@ -171,7 +171,7 @@ fn metadata(run: &Run, due: DueCheckpoint) -> Value {
             None => json!({"rejection": done.map(|done| done.answer.clone())}),
         },
         CheckpointKind::Approved => json!({"approval": done.map(|done| done.answer.clone())}),
-        CheckpointKind::Rollback => match run.taken_back.as_deref() {
+        CheckpointKind::Rollback => match run.last_rollback.as_deref() {
             Some(rollback) => json!({
                 "archived": rollback.archived,
                 "by": rollback.by,

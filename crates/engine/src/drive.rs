@@ -8,8 +8,8 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass_kernel::run::plan::{Resource, RunOutcome};
-use windlass_kernel::run::{Change, Done, Event, Failure, Next, Run, Usage, Work};
+use windlass_kernel::run::plan::{BudgetedResource, RunOutcome};
+use windlass_kernel::run::{Change, Event, Failure, Next, PhaseResult, Run, Usage, Work};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -327,9 +327,9 @@ fn assign(engine: &Engine, recorder: &Mutex<RunRecorder>, work: Work) -> Option<
         }
         Work::Merge { .. } | Work::Restore | Work::Do { .. } => Subject::Work,
     };
-    let time_left = run
-        .limit(Resource::WallMs)
-        .map(|limit| Duration::from_millis(limit.saturating_sub(run.used(Resource::WallMs))));
+    let time_left = run.limit(BudgetedResource::WallMs).map(|limit| {
+        Duration::from_millis(limit.saturating_sub(run.used(BudgetedResource::WallMs)))
+    });
     let workspace = match subject {
         Subject::Work => engine.workplace(&run, &phase, attempt),
         // What is judged is what has become of the run's workspace.
@@ -348,8 +348,8 @@ fn assign(engine: &Engine, recorder: &Mutex<RunRecorder>, work: Work) -> Option<
 }
 
 /// A try that failed without having done anything.
-pub(crate) fn failed(class: &str, reason: &str) -> Done {
-    Done {
+pub(crate) fn failed(class: &str, reason: &str) -> PhaseResult {
+    PhaseResult {
         answer: json!({}),
         calls: Vec::new(),
         change: None,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use windlass_connect::Connect;
 use windlass_kernel::run::plan::Doer;
-use windlass_kernel::run::{Done, Failure};
+use windlass_kernel::run::{Failure, PhaseResult};
 use windlass_runtime::Clock;
 
 pub use agent::{Agent, AgentJob, Runner, RunnerChoice};
@@ -183,7 +183,7 @@ impl Executors {
             || answer.get("summary").and_then(Value::as_str).unwrap_or_default().to_owned(),
             |failure| failure.reason.clone(),
         );
-        Ok(WorkResult::Finished(Completion::Done(Box::new(Done {
+        Ok(WorkResult::Finished(Completion::Done(Box::new(PhaseResult {
             answer,
             calls: tools.calls(),
             change,

@@ -6,7 +6,7 @@ use std::path::{Component, Path};
 use serde_json::{Value, json};
 use windlass_formats::{V1State, V1Status};
 use windlass_kernel::run::plan::{Plan, RunOutcome};
-use windlass_kernel::run::{Done, Event, Run, Usage};
+use windlass_kernel::run::{Event, PhaseResult, Run, Usage};
 use windlass_kernel::{Code, Digest};
 
 use crate::engine::Engine;
@@ -126,10 +126,10 @@ fn completed(state: &V1State, plan: &Plan) -> Result<(BTreeSet<String>, Vec<Stri
     Ok((done, presumed))
 }
 
-fn inherited(stated: bool, outputs: BTreeMap<String, Digest>) -> Done {
+fn inherited(stated: bool, outputs: BTreeMap<String, Digest>) -> PhaseResult {
     let summary = if stated { "done under version 1" } else { "taken as done: later phases were" };
     let answer: Value = json!({"imported": "v1", "stated": stated, "summary": summary});
-    Done {
+    PhaseResult {
         answer,
         calls: Vec::new(),
         change: None,

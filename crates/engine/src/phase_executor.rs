@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use windlass_kernel::run::plan::{Check, Phase};
-use windlass_kernel::run::{Done, Event, Failure, InvocationResult, Note, Run, Usage};
+use windlass_kernel::run::{Event, Failure, InvocationResult, NoteKind, PhaseResult, Run, Usage};
 use windlass_kernel::{PlanId, TraceId};
 
 use crate::error::EngineError;
@@ -88,7 +88,7 @@ pub struct Answer {
 #[derive(Clone, Debug)]
 pub enum Completion {
     /// The work has ended.
-    Done(Box<Done>),
+    Done(Box<PhaseResult>),
     /// A check has judged.
     Judged(Verdict),
 }
@@ -226,7 +226,7 @@ impl<'a> PhaseRecorder<'a> {
     ///
     /// # Errors
     /// [`EngineError`] when it cannot be recorded.
-    pub fn note(&self, what: Note, body: Value) -> Result<(), EngineError> {
+    pub fn note(&self, what: NoteKind, body: Value) -> Result<(), EngineError> {
         self.record(Event::Noted { what, body })
     }
 

@@ -2,7 +2,7 @@
 
 use windlass_journal::{JournalError, RunFilter, Runs};
 use windlass_kernel::run::plan::Trigger;
-use windlass_kernel::run::{Decision, Event, Hold, Resolution, Run, RunName, Vote};
+use windlass_kernel::run::{Event, Hold, Resolution, Run, RunName, Vote, VoteDecision};
 use windlass_kernel::{Code, Digest, State, TraceId};
 
 use crate::engine::Engine;
@@ -85,7 +85,7 @@ impl Engine {
     pub fn answer(
         &self,
         trace_id: TraceId,
-        decision: Decision,
+        decision: VoteDecision,
         by: &str,
         reason: &str,
         shown: Option<Digest>,
@@ -100,7 +100,7 @@ impl Engine {
     pub fn answer_bound(
         &self,
         trace_id: TraceId,
-        decision: Decision,
+        decision: VoteDecision,
         by: &str,
         reason: &str,
         shown: Option<Digest>,
@@ -110,7 +110,7 @@ impl Engine {
         for condition in conditions {
             check("condition", condition, REASON_BYTES_MAX, "what must be so")?;
         }
-        if decision == Decision::Rejected && !conditions.is_empty() {
+        if decision == VoteDecision::Rejected && !conditions.is_empty() {
             return Err(invalid("a rejection has a reason, not conditions".to_owned()));
         }
         if conditions.len() > CONDITIONS_MAX {

@@ -122,7 +122,7 @@ impl Engine {
         if matches!(recorder.run().head.state, Some(State::Checkpoint | State::Terminal)) {
             return Ok(None);
         }
-        if recorder.run().is_being_taken_back() {
+        if recorder.run().is_rolling_back() {
             let run = self.finish_rollback(recorder).map_err(fail)?;
             if run.hold.is_some() {
                 return Ok(Some((on_restart, run)));

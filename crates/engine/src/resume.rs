@@ -2,9 +2,9 @@
 
 use windlass_journal::{Check, Reader};
 use windlass_kernel::run::plan::{OnRestart, Requirement, RunOutcome, Trigger};
-use windlass_kernel::run::{Event, Held, Hold, Resolution, Run};
+use windlass_kernel::run::{Event, Hold, HoldRequest, Resolution, Run};
 use windlass_kernel::{Call, State, Timestamp, TraceId};
-use windlass_runtime::{Answer, GatewayError, Voice};
+use windlass_runtime::{Answer, Attribution, GatewayError};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -36,8 +36,7 @@ impl Engine {
         };
         let mut recorder = self.open(trace_id)?;
         refuse_ended(recorder.run())?;
-        if recorder.run().is_being_taken_back() && recorder.run().head.state == Some(State::Running)
-        {
+        if recorder.run().is_rolling_back() && recorder.run().head.state == Some(State::Running) {
             // A person has asked for it: it comes to its end whatever else is to be said.
             let run = self.finish_rollback(recorder)?;
             if run.hold.is_some() {
@@ -92,7 +91,8 @@ impl Engine {
     /// Makes the call that people have approved, or gives up the one that they have rejected; one
     /// that was decided elsewhere is left as it is.
     fn decide_call(&self, run: &Run, hold: &Hold, answer: Answer) -> Result<(), EngineError> {
-        let Held { trigger: Trigger::CallApproval, call: Some(call), .. } = &hold.held else {
+        let HoldRequest { trigger: Trigger::CallApproval, call: Some(call), .. } = &hold.held
+        else {
             return Ok(());
         };
         // An approval is good for one dispatch: if this one was acted on before a crash, the phase
@@ -106,8 +106,8 @@ impl Engine {
         let (mut by, mut reason) = (people.join(", "), reasons.join("; "));
         by.truncate(by.floor_char_boundary(NAME_BYTES_MAX));
         reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
-        let voice = Voice { by: &by, reason: &reason };
-        match gateway.decide(*call, answer, voice) {
+        let attribution = Attribution { by: &by, reason: &reason };
+        match gateway.decide(*call, answer, attribution) {
             // What policy does not allow even so is told to the phase that makes the call.
             Ok(_) | Err(GatewayError::AlreadyDecided { .. } | GatewayError::Refused { .. }) => {
                 Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_kernel::run::plan::{At, Check, Doer, Effect, Phase, Reviewer};
+use windlass_kernel::run::plan::{Check, CheckTiming, Doer, Effect, Phase, Reviewer};
 use windlass_kernel::run::{APPROVED, CONDITIONAL, REJECTED, Run};
 
 /// What an agent is told to answer.
@@ -29,7 +29,7 @@ pub(crate) fn review_of(run: &Run, phase: &Phase, reviewer: usize) -> Option<Che
     words.push(ANSWER.to_owned());
     let verdicts = [APPROVED, CONDITIONAL, REJECTED].map(|one| (one.to_owned(), Effect::Continue));
     Some(Check {
-        at: At::After,
+        at: CheckTiming::After,
         doer: Doer::Agent { agent: agent.clone(), prompt: Some(words.join("\n\n")) },
         id: agent.clone(),
         verdicts: BTreeMap::from(verdicts),

@@ -90,7 +90,7 @@ impl Engine {
             None => Vec::new(),
         };
         let mut recorder = self.open(trace_id)?;
-        if recorder.run().rolling_back().is_some() {
+        if recorder.run().pending_rollback().is_some() {
             // A rollback that was interrupted is completed first.
             let run = self.finish_rollback(recorder)?;
             drop(run);
@@ -205,7 +205,7 @@ impl Engine {
             let recorder = lock(recorder);
             (recorder.snapshot(), !recorder.has_just_begun_rollback())
         };
-        let Some(rollback) = run.rolling_back() else { return Ok(()) };
+        let Some(rollback) = run.pending_rollback() else { return Ok(()) };
         let workspace = self.workspace(&run);
         if let (Some(from), Some(to)) = (&rollback.snapshot, &rollback.target) {
             let (from, to) = (recorded_tree(from)?, recorded_tree(to)?);
@@ -238,7 +238,7 @@ impl Engine {
 }
 
 fn target(run: &Run, checkpoint: CheckpointId) -> Result<&CheckpointRecord, EngineError> {
-    run.may_roll_back(checkpoint).map_err(|why| EngineError::NoCheckpoint {
+    run.rollback_target(checkpoint).map_err(|why| EngineError::NoCheckpoint {
         what: format!("run `{}` cannot be rolled back to {checkpoint}: {why}", name(run)),
     })
 }

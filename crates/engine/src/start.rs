@@ -5,7 +5,7 @@ use std::fs::{File, TryLockError};
 
 use serde_json::Value;
 use windlass_kernel::run::plan::{Plan, Requirement, RunOutcome};
-use windlass_kernel::run::{Done, Run, RunName, Started};
+use windlass_kernel::run::{PhaseResult, Run, RunName, Started};
 use windlass_kernel::{Code, Digest, TraceId};
 
 use crate::engine::Engine;
@@ -26,7 +26,7 @@ pub struct NewRun {
     /// What else it was started with.
     pub options: Value,
     /// What came of phases that were done elsewhere.
-    pub inherited: BTreeMap<String, Done>,
+    pub inherited: BTreeMap<String, PhaseResult>,
     /// Why it waits for a person before anything is done, if it does.
     pub wait: Option<String>,
     /// How it has ended before anything was done, if it has.

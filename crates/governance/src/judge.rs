@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use serde_json::{Number, Value, json};
 use windlass_kernel::canon;
 use windlass_kernel::run::plan::{Compare, Evidence, OnFailure, Rule};
-use windlass_kernel::run::{ComplianceResult, GateResult, GateStatus, Governed};
+use windlass_kernel::run::{ComplianceResult, GateResult, GateStatus, GovernanceResult};
 use windlass_text::printable;
 
 use crate::limits::shown;
@@ -79,11 +79,11 @@ pub fn judge_compliance(rule: &Rule, observation: &Observation) -> ComplianceRes
 
 /// The results of one phase, which passes when no rule blocks.
 #[must_use]
-pub fn governed(gates: Vec<GateResult>, checks: Vec<ComplianceResult>) -> Governed {
+pub fn governed(gates: Vec<GateResult>, checks: Vec<ComplianceResult>) -> GovernanceResult {
     let statuses = gates.iter().map(|gate| gate.status);
     let mut statuses = statuses.chain(checks.iter().map(|check| check.status));
     let passed = !statuses.any(|status| status == GateStatus::Blocked);
-    Governed { compliance_checks: checks, passed, quality_gates: gates }
+    GovernanceResult { compliance_checks: checks, passed, quality_gates: gates }
 }
 
 const fn status(rule: &Rule, is_met: bool) -> GateStatus {

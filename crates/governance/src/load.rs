@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Number;
 use toml::Spanned;
 use windlass_kernel::Code;
-use windlass_kernel::run::plan::{Compare, Evidence, Level, OnFailure, Rule};
+use windlass_kernel::run::plan::{Compare, Evidence, OnFailure, Rule, RuleLevel};
 use windlass_text::{FileError, SourceFile};
 
 use crate::limits::{self, RuleField, TIMEOUT_MS, TIMEOUT_MS_MAX, shown};
@@ -27,7 +27,7 @@ const REMEDIATION_BYTES_MAX: usize = 1000;
 #[derive(Clone, Debug, PartialEq)]
 pub struct GovernanceFile {
     /// The level of its rules.
-    pub level: Level,
+    pub level: RuleLevel,
     /// The rules, gates first, each in the file's order.
     pub rules: Vec<LocatedRule>,
 }
@@ -153,9 +153,9 @@ impl Parser<'_> {
         let raw: RawFile =
             self.0.parse_toml(Some("governance files are described in docs/guides/loops.md"))?;
         let level = match raw.level {
-            RawLevel::Universal => Level::Universal,
-            RawLevel::Organisation => Level::Organisation,
-            RawLevel::Project => Level::Project,
+            RawLevel::Universal => RuleLevel::Universal,
+            RawLevel::Organisation => RuleLevel::Organisation,
+            RawLevel::Project => RuleLevel::Project,
         };
         let mut rules = Vec::new();
         for (kind, raw) in [(RuleKind::Gate, raw.gate), (RuleKind::Compliance, raw.compliance)] {
@@ -196,7 +196,7 @@ impl Parser<'_> {
         Ok(text.clone())
     }
 
-    fn rule(&self, raw: Spanned<RawRule>, level: Level) -> Result<Rule, FileError> {
+    fn rule(&self, raw: Spanned<RawRule>, level: RuleLevel) -> Result<Rule, FileError> {
         let span = raw.span();
         let raw = raw.into_inner();
         let id = self.named(&raw.id, "the id of a rule")?;

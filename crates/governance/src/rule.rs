@@ -1,6 +1,6 @@
 //! A rule and its location.
 
-use windlass_kernel::run::plan::{Level, OnFailure, Rule};
+use windlass_kernel::run::plan::{OnFailure, Rule, RuleLevel};
 use windlass_text::Location;
 
 /// The two kinds of rules.
@@ -36,12 +36,12 @@ pub struct LocatedRule {
 
 /// The name of a level in files and messages.
 #[must_use]
-pub const fn level_name(level: Level) -> &'static str {
+pub const fn level_name(level: RuleLevel) -> &'static str {
     match level {
-        Level::Universal => "universal",
-        Level::Organisation => "organisation",
-        Level::Project => "project",
-        Level::Loop => "loop",
+        RuleLevel::Universal => "universal",
+        RuleLevel::Organisation => "organisation",
+        RuleLevel::Project => "project",
+        RuleLevel::Loop => "loop",
     }
 }
 

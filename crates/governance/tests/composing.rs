@@ -12,12 +12,18 @@ use windlass_governance::{
 };
 use windlass_kernel::Code;
 use windlass_kernel::run::GateStatus;
-use windlass_kernel::run::plan::{Compare, Evidence, Level, OnFailure, Rule};
+use windlass_kernel::run::plan::{Compare, Evidence, OnFailure, Rule, RuleLevel};
 use windlass_text::Location;
 
-const LEVELS: [Level; 4] = [Level::Universal, Level::Organisation, Level::Project, Level::Loop];
+const LEVELS: [RuleLevel; 4] =
+    [RuleLevel::Universal, RuleLevel::Organisation, RuleLevel::Project, RuleLevel::Loop];
 
-fn stated(level: Level, on_failure: OnFailure, phases: &[&str], evidence: Evidence) -> LocatedRule {
+fn stated(
+    level: RuleLevel,
+    on_failure: OnFailure,
+    phases: &[&str],
+    evidence: Evidence,
+) -> LocatedRule {
     LocatedRule {
         kind: RuleKind::Gate,
         location: Location { file: format!("{level:?}.toml"), line: 3, column: 6 },
@@ -55,30 +61,30 @@ fn files(
 fn two(first: Evidence, second: Evidence) -> Result<Composed, FileError> {
     let block = OnFailure::Block;
     compose([
-        stated(Level::Project, block, &["b"], second),
-        stated(Level::Universal, block, &["a"], first),
+        stated(RuleLevel::Project, block, &["b"], second),
+        stated(RuleLevel::Universal, block, &["a"], first),
     ])
 }
 
 #[test]
 fn the_stricter_wins() {
     let composed = compose([
-        stated(Level::Loop, OnFailure::Block, &["a", "c"], metric(Compare::AtLeast, 90)),
-        stated(Level::Universal, OnFailure::Warn, &["b", "a"], metric(Compare::AtLeast, 70)),
-        stated(Level::Project, OnFailure::Block, &["a"], metric(Compare::AtLeast, 80)),
+        stated(RuleLevel::Loop, OnFailure::Block, &["a", "c"], metric(Compare::AtLeast, 90)),
+        stated(RuleLevel::Universal, OnFailure::Warn, &["b", "a"], metric(Compare::AtLeast, 70)),
+        stated(RuleLevel::Project, OnFailure::Block, &["a"], metric(Compare::AtLeast, 80)),
     ])
     .unwrap();
     let rule = composed.governance.gates.first().unwrap();
     assert_eq!(rule.evidence, metric(Compare::AtLeast, 90));
-    assert_eq!((rule.level, rule.on_failure), (Level::Universal, OnFailure::Block));
+    assert_eq!((rule.level, rule.on_failure), (RuleLevel::Universal, OnFailure::Block));
     assert_eq!((rule.phases.join(" "), rule.remediation.as_str()), ("a b c".to_owned(), "Loop"));
     let origins = composed.origins.get(&(RuleKind::Gate, "r".to_owned())).unwrap();
-    let levels: Vec<Level> = origins.iter().map(|one| one.rule.level).collect();
-    assert_eq!(levels, [Level::Universal, Level::Project, Level::Loop]);
+    let levels: Vec<RuleLevel> = origins.iter().map(|one| one.rule.level).collect();
+    assert_eq!(levels, [RuleLevel::Universal, RuleLevel::Project, RuleLevel::Loop]);
     // All phases, once one level says so.
     let composed = compose([
-        stated(Level::Universal, OnFailure::Warn, &[], metric(Compare::AtMost, 7)),
-        stated(Level::Loop, OnFailure::Warn, &["a"], metric(Compare::AtMost, 7)),
+        stated(RuleLevel::Universal, OnFailure::Warn, &[], metric(Compare::AtMost, 7)),
+        stated(RuleLevel::Loop, OnFailure::Warn, &["a"], metric(Compare::AtMost, 7)),
     ])
     .unwrap();
     assert_eq!(composed.governance.gates.first().unwrap().phases, [""; 0]);
@@ -136,19 +142,20 @@ fn looser_and_contradicting_rules_are_refused_with_both_places() {
         assert!(error.message.ends_with("; the other is at Universal.toml:3:6"), "{error}");
     }
     let warns = compose([
-        stated(Level::Universal, OnFailure::Block, &[], metric(Compare::AtLeast, 1)),
-        stated(Level::Loop, OnFailure::Warn, &[], metric(Compare::AtLeast, 2)),
+        stated(RuleLevel::Universal, OnFailure::Block, &[], metric(Compare::AtLeast, 1)),
+        stated(RuleLevel::Loop, OnFailure::Warn, &[], metric(Compare::AtLeast, 2)),
     ]);
     assert!(warns.unwrap_err().message.contains("only warns where an earlier level blocks"));
     let twice = compose([
-        stated(Level::Project, OnFailure::Block, &[], metric(Compare::AtLeast, 1)),
-        stated(Level::Project, OnFailure::Block, &[], metric(Compare::AtLeast, 1)),
+        stated(RuleLevel::Project, OnFailure::Block, &[], metric(Compare::AtLeast, 1)),
+        stated(RuleLevel::Project, OnFailure::Block, &[], metric(Compare::AtLeast, 1)),
     ]);
     assert!(twice.unwrap_err().message.contains("defined twice at the level `project`"));
     // Gates and compliance checks have names of their own.
-    let mut other = stated(Level::Project, OnFailure::Warn, &[], tool("t"));
+    let mut other = stated(RuleLevel::Project, OnFailure::Warn, &[], tool("t"));
     other.kind = RuleKind::Compliance;
-    let both = compose([stated(Level::Project, OnFailure::Warn, &[], tool("u")), other]).unwrap();
+    let both =
+        compose([stated(RuleLevel::Project, OnFailure::Warn, &[], tool("u")), other]).unwrap();
     assert_eq!((both.governance.gates.len(), both.governance.compliance.len()), (1, 1));
 }
 
@@ -251,8 +258,8 @@ proptest! {
     fn restating_the_composed_rule_changes_nothing(all in levels()) {
         let Ok(composed) = compose(all.clone()) else { return Ok(()) };
         let rule = composed.governance.gates.first().unwrap().clone();
-        let below: Vec<LocatedRule> = all.into_iter().filter(|one| one.rule.level != Level::Loop).collect();
-        let top = LocatedRule { rule: Rule { level: Level::Loop, ..rule.clone() }, ..stated(Level::Loop, OnFailure::Warn, &[], rule.evidence.clone()) };
+        let below: Vec<LocatedRule> = all.into_iter().filter(|one| one.rule.level != RuleLevel::Loop).collect();
+        let top = LocatedRule { rule: Rule { level: RuleLevel::Loop, ..rule.clone() }, ..stated(RuleLevel::Loop, OnFailure::Warn, &[], rule.evidence.clone()) };
         let again = compose(below.into_iter().chain([top])).unwrap();
         prop_assert_eq!(&again.governance.gates.first().unwrap().evidence, &rule.evidence);
     }

@@ -2,7 +2,7 @@
 
 use windlass_governance::{FILE_BYTES_MAX, GovernanceFile, RuleKind};
 use windlass_kernel::Code;
-use windlass_kernel::run::plan::{Compare, Evidence, Level, OnFailure};
+use windlass_kernel::run::plan::{Compare, Evidence, OnFailure, RuleLevel};
 
 const GOOD: &str = r#"
 level = "organisation"
@@ -35,7 +35,7 @@ bytes_max = 100000
 #[test]
 fn a_good_file_is_read_in_its_order() {
     let file = GovernanceFile::parse("policy/governance/o.toml", GOOD.as_bytes()).unwrap();
-    assert_eq!(file.level, Level::Organisation);
+    assert_eq!(file.level, RuleLevel::Organisation);
     let rules: Vec<_> =
         file.rules.iter().map(|one| (one.kind, one.rule.id.as_str(), one.location.line)).collect();
     let expected = vec![
@@ -46,7 +46,7 @@ fn a_good_file_is_read_in_its_order() {
     assert_eq!(rules, expected);
     let first = &file.rules.first().unwrap().rule;
     assert_eq!(first.phases, ["qa", "development"]);
-    assert_eq!((first.level, first.on_failure), (Level::Organisation, OnFailure::Block));
+    assert_eq!((first.level, first.on_failure), (RuleLevel::Organisation, OnFailure::Block));
     // Whole numbers are recorded without decimals: the journal writes them so.
     let expected = Evidence::Metric {
         argv: vec!["cov".to_owned(), "--json".to_owned()],

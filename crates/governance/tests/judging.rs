@@ -8,13 +8,13 @@ use windlass_governance::{
     Content, FileValidator, Observation, governed, judge_compliance, judge_gate,
 };
 use windlass_kernel::run::GateStatus;
-use windlass_kernel::run::plan::{Compare, Evidence, Level, OnFailure, Rule};
+use windlass_kernel::run::plan::{Compare, Evidence, OnFailure, Rule, RuleLevel};
 
 fn rule(evidence: Evidence, on_failure: OnFailure) -> Rule {
     Rule {
         evidence,
         id: "r".to_owned(),
-        level: Level::Project,
+        level: RuleLevel::Project,
         on_failure,
         phases: Vec::new(),
         remediation: "mend it".to_owned(),

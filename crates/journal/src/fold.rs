@@ -3,8 +3,8 @@
 use windlass_kernel::artifact::Artifact;
 use windlass_kernel::run::{Run, RunEvent};
 use windlass_kernel::{
-    ArtifactType, Body, Call, ChainError, Digest, Draft, Entry, Head, Machine, PlanId, State,
-    TraceId, Transition, transition_of,
+    ArtifactBody, ArtifactType, Call, ChainError, Digest, Draft, Entry, Head, Machine, PlanId,
+    State, TraceId, Transition, transition_of,
 };
 
 use crate::error::JournalError;
@@ -54,7 +54,7 @@ pub trait Fold: Clone + Send + Sync + 'static {
     ///
     /// # Errors
     /// [`JournalError`] when the artifact cannot be recorded.
-    fn draft(&self, artifact: &Self::Artifact) -> Result<(Draft, Body), JournalError>;
+    fn draft(&self, artifact: &Self::Artifact) -> Result<(Draft, ArtifactBody), JournalError>;
 }
 
 /// The error of an artifact that is not the one its entry names.
@@ -93,12 +93,12 @@ impl Fold for Call {
         Self::apply(self, entry, artifact.clone(), head)
     }
 
-    fn draft(&self, artifact: &Artifact) -> Result<(Draft, Body), JournalError> {
+    fn draft(&self, artifact: &Artifact) -> Result<(Draft, ArtifactBody), JournalError> {
         let trace_id = self.head.trace_id;
         let body = artifact
             .to_bytes()
             .map_err(|source| JournalError::NotCanonical { trace_id, source })?;
-        let body = Body::new(body);
+        let body = ArtifactBody::new(body);
         let transition = transition_of(artifact).ok_or_else(|| JournalError::Rejected {
             trace_id,
             source: ChainError::Link {
@@ -155,11 +155,11 @@ impl Fold for Run {
         self.apply(&event.event, entry.artifact_digest, entry.ts, head)
     }
 
-    fn draft(&self, event: &RunEvent) -> Result<(Draft, Body), JournalError> {
+    fn draft(&self, event: &RunEvent) -> Result<(Draft, ArtifactBody), JournalError> {
         let trace_id = self.head.trace_id;
         let body =
             event.to_bytes().map_err(|source| JournalError::NotCanonical { trace_id, source })?;
-        let body = Body::new(body);
+        let body = ArtifactBody::new(body);
         let from = self.head.state.unwrap_or(State::Init);
         let to = event.event.to_state_from(from);
         let draft = Draft {
@@ -208,7 +208,7 @@ impl Fold for ChainOnly {
         Ok(())
     }
 
-    fn draft(&self, event: &RunEvent) -> Result<(Draft, Body), JournalError> {
+    fn draft(&self, event: &RunEvent) -> Result<(Draft, ArtifactBody), JournalError> {
         let mut run = Run::empty(self.0.trace_id);
         run.head = self.0;
         run.draft(event)

@@ -2,8 +2,8 @@
 
 use windlass_kernel::run::{Run, RunEvent};
 use windlass_kernel::{
-    ArtifactType, ChainError, Digest, Entry, Head, Link, Links, Reserved, ToolCallId, TraceId,
-    is_call_artifact,
+    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Digest, Entry, Head, ReservedKey,
+    ToolCallId, TraceId, is_call_artifact,
 };
 
 use crate::fold::{Fold, admit, mismatch};
@@ -15,7 +15,7 @@ use crate::fold::{Fold, admit, mismatch};
 pub struct TraceVerifier {
     head: Head,
     purged: u64,
-    links: Links,
+    links: ArtifactChain,
     run: Option<Box<Run>>,
     /// The entry that handed the call over: its number and the call's id.
     tool_call: Option<(u64, Option<ToolCallId>)>,
@@ -29,7 +29,7 @@ impl TraceVerifier {
         Self {
             head: Head::empty(trace_id),
             purged: 0,
-            links: Links::default(),
+            links: ArtifactChain::default(),
             run: None,
             tool_call: None,
             buffer: Vec::new(),
@@ -51,7 +51,8 @@ impl TraceVerifier {
         match body {
             None => self.purged += 1,
             Some(body) if is_call_artifact(entry.artifact_type) => {
-                let link = Link::read(entry.artifact_type, body).map_err(|_| mismatch(entry))?;
+                let link =
+                    ArtifactHeader::read(entry.artifact_type, body).map_err(|_| mismatch(entry))?;
                 if self.purged == 0 {
                     self.links.follow(entry, link)?;
                 }
@@ -90,7 +91,7 @@ impl TraceVerifier {
     /// The idempotency key that the call was handed over with, if it was, with the number of that
     /// entry and the id of the call.
     #[must_use]
-    pub fn reserved_key(&self) -> Option<(Reserved<'_>, u64, Option<ToolCallId>)> {
+    pub fn reserved_key(&self) -> Option<(ReservedKey<'_>, u64, Option<ToolCallId>)> {
         let (sequence_number, tool_call_id) = self.tool_call?;
         Some((self.links.reserved()?, sequence_number, tool_call_id))
     }

@@ -1,8 +1,8 @@
 //! StoreReport of a whole store: every chain, every artifact, every link, every recorded head.
 
 use serde::Serialize;
-use windlass_kernel::recovery::Finding;
-use windlass_kernel::{ChainError, Entry, Head, Machine, Reserved, State, TraceId, Uuid7};
+use windlass_kernel::verify::ChainReport;
+use windlass_kernel::{ChainError, Entry, Head, Machine, ReservedKey, State, TraceId, Uuid7};
 use windlass_store::{KeyMismatch, Slot, Store, StoreError, TraceState, Visitor};
 
 use crate::verifier::TraceVerifier;
@@ -38,7 +38,7 @@ pub struct Problem {
     pub trace_id: TraceId,
     /// What was found.
     #[serde(flatten)]
-    pub finding: Finding,
+    pub finding: ChainReport,
     /// In words.
     pub message: String,
 }
@@ -85,7 +85,7 @@ pub fn verify_store(
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceReport {
     /// What was found.
-    pub finding: Finding,
+    pub finding: ChainReport,
     /// The first thing that is wrong.
     pub error: Option<ChainError>,
 }
@@ -111,7 +111,7 @@ pub fn verify_trace(store: &dyn Store, trace_id: TraceId) -> Result<TraceReport,
             head = recorded.head;
         }
     }
-    let finding = Finding::new(&head, entries, error.as_ref());
+    let finding = ChainReport::new(&head, entries, error.as_ref());
     Ok(TraceReport { finding, error })
 }
 
@@ -201,7 +201,7 @@ impl StoreReport {
         if self.problems.len() < PROBLEMS_MAX {
             self.problems.push(Problem {
                 trace_id,
-                finding: Finding::new(head, entries, Some(error)),
+                finding: ChainReport::new(head, entries, Some(error)),
                 message: error.to_string(),
             });
         }
@@ -263,7 +263,7 @@ impl Visitor for Verifier<'_> {
         &mut self,
         entry: Result<Entry, ChainError>,
         body: Option<&[u8]>,
-    ) -> Option<Reserved<'_>> {
+    ) -> Option<ReservedKey<'_>> {
         self.report.entries += 1;
         if self.report.entries.is_multiple_of(PROGRESS_EVERY) {
             (self.progress)(self.report.entries);

@@ -1,10 +1,10 @@
-//! The four artifacts of a call: request, decision, call, effect, each bound to the one before it.
+//! The four artifacts of a call: request, decision, call, effect. Each refers to the one before it.
 //!
-//! A body is stored without a digest field; its digest is the SHA-256 of its canonical bytes and
-//! stands in the entry that carries it.
+//! A body is stored without a digest field; its digest is the SHA-256 of its canonical bytes and is
+//! a field of its entry.
 //!
-//! INVARIANT: fields are written in the order of their names, which is canonical; a property test
-//! holds each artifact against the general encoder.
+//! INVARIANT: fields are written in the canonical order, which is the order of their names; a property
+//! test compares each artifact with the general encoder.
 
 mod write;
 
@@ -20,23 +20,23 @@ use crate::{
     ArtifactId, ArtifactType, Code, Digest, PlanId, RiskLevel, Timestamp, ToolCallId, TraceId,
 };
 
-/// Something an action reaches.
+/// A resource that an action affects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resource {
-    /// Which one it is.
+    /// The id of the resource.
     #[schemars(length(min = 1, max = 4096))]
     pub id: String,
-    /// What it is, e.g. `file` or `tool`.
+    /// The kind of the resource, e.g. `file` or `tool`.
     #[schemars(length(min = 1, max = 64))]
     pub kind: String,
 }
 
-/// The tool and the arguments that are asked for.
+/// The requested tool and its arguments.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Proposal {
-    /// Its arguments.
+    /// The arguments.
     pub args: Value,
     /// The tool.
     #[schemars(regex(pattern = r"^[a-z0-9_-]+$"), length(max = 64))]
@@ -46,58 +46,58 @@ pub struct Proposal {
     pub tool_server: String,
 }
 
-/// What an agent wants done.
+/// A request for a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActionRequest {
-    /// Who asks.
+    /// The agent that requests the call.
     #[serde(deserialize_with = "present")]
     pub agent: Option<String>,
     /// The artifact's id.
     pub artifact_id: ArtifactId,
-    /// The key under which it may take effect once.
+    /// The idempotency key, under which the call takes effect at most once.
     #[serde(deserialize_with = "present")]
     #[schemars(length(min = 1, max = 255))]
     pub idempotency_key: Option<String>,
-    /// What it is for, in words.
+    /// The purpose of the call, for a person.
     #[schemars(length(min = 10, max = 1000))]
     pub intent: String,
-    /// In which phase of its run.
+    /// The phase of the run that requests the call.
     #[serde(deserialize_with = "present")]
     pub phase: Option<String>,
     /// The plan that the trace belongs to.
     pub plan_id: PlanId,
-    /// The call that is asked for.
+    /// The requested call.
     pub proposal: Proposal,
-    /// What it reaches.
+    /// The resources that the call affects.
     #[schemars(length(min = 1, max = 256))]
     pub resources: Vec<Resource>,
-    /// The class that the request declares.
+    /// The risk level that the request declares.
     pub risk_level: RiskLevel,
-    /// What kind of document this is.
+    /// The kind of this document.
     pub schema_id: Cow<'static, str>,
-    /// Its version.
+    /// The version of the schema.
     pub schema_version: Cow<'static, str>,
-    /// The trace it opens.
+    /// The trace that the request begins.
     pub trace_id: TraceId,
-    /// When it was made.
+    /// The time of creation.
     pub ts: Timestamp,
 }
 
-/// What was decided.
+/// A decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Decision {
-    /// The call may be made.
+    /// The call may be dispatched.
     Approve,
-    /// The call may not be made.
+    /// The call may not be dispatched.
     Deny,
     /// A person must decide; the call stays pending.
     NeedsApproval,
 }
 
 impl Decision {
-    /// The decision as artifacts write it.
+    /// The name that artifacts use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -108,23 +108,23 @@ impl Decision {
     }
 }
 
-/// Who decided.
+/// The source of a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "by", rename_all = "snake_case", deny_unknown_fields)]
 pub enum DecidedBy {
-    /// The policy, by these rules.
+    /// Rules of the policy.
     Policy {
         /// The ids of the rules that matched.
         rules: Vec<String>,
     },
     /// A person.
     Person {
-        /// The name given.
+        /// The name of the person.
         name: String,
     },
 }
 
-/// The answer of policy or of a person to a request.
+/// The decision of the policy or of a person on a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SupervisorDecision {
@@ -133,27 +133,27 @@ pub struct SupervisorDecision {
     /// The code of a refusal.
     #[serde(deserialize_with = "present")]
     pub code: Option<Code>,
-    /// Who decided.
+    /// The source of the decision.
     pub decided_by: DecidedBy,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
     /// The digest of the policy in force.
     pub policy_hash: Digest,
-    /// Why, in words a person can act on.
+    /// The reason, for a person.
     pub rationale: String,
     /// The digest of the request that was judged.
     pub request_digest: Digest,
-    /// What kind of document this is.
+    /// The kind of this document.
     pub schema_id: Cow<'static, str>,
-    /// Its version.
+    /// The version of the schema.
     pub schema_version: Cow<'static, str>,
-    /// The trace it belongs to.
+    /// The trace of the call.
     pub trace_id: TraceId,
-    /// When it was made.
+    /// The time of creation.
     pub ts: Timestamp,
 }
 
-/// The call as it is handed to its connector. Its arguments are those of the request, by digest.
+/// The call as it is dispatched to its connector. It refers to the arguments of the request by digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolCall {
@@ -161,40 +161,40 @@ pub struct ToolCall {
     pub artifact_id: ArtifactId,
     /// The digest of the decision that allows it.
     pub decision_digest: Digest,
-    /// The key that travels with it.
+    /// The idempotency key that is sent with the call.
     #[serde(deserialize_with = "present")]
     #[schemars(length(min = 1, max = 255))]
     pub idempotency_key: Option<String>,
     /// The digest of the request's proposal: server, tool and arguments.
     pub proposal_digest: Digest,
-    /// What kind of document this is.
+    /// The kind of this document.
     pub schema_id: Cow<'static, str>,
-    /// Its version.
+    /// The version of the schema.
     pub schema_version: Cow<'static, str>,
-    /// The call's id, the same through every dispatch.
+    /// The id of the call, the same for every dispatch.
     pub tool_call_id: ToolCallId,
-    /// The trace it belongs to.
+    /// The trace of the call.
     pub trace_id: TraceId,
-    /// When it was made.
+    /// The time of creation.
     pub ts: Timestamp,
 }
 
-/// How a call ended.
+/// The outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Outcome {
-    /// The tool reported success. Only this completes a call.
+    /// The tool reported success. Only this outcome completes a call.
     Success,
     /// The tool reported failure.
     Failure,
-    /// The call was given up before or instead of another dispatch.
+    /// A person gave up the call instead of dispatching it again.
     Denied,
-    /// The tool could not be reached, did not answer, or answered nonsense.
+    /// The tool could not be reached, did not respond, or sent an invalid response.
     Error,
 }
 
 impl Outcome {
-    /// The outcome as artifacts write it.
+    /// The name that artifacts use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -206,96 +206,96 @@ impl Outcome {
     }
 }
 
-/// What went wrong.
+/// The error of a failed call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EffectError {
     /// The stable code.
     pub code: Code,
-    /// Whether the call may have taken effect all the same.
+    /// Whether the call may nevertheless have taken effect.
     pub may_have_run: bool,
-    /// What happened, in one line.
+    /// The error message, in one line.
     pub message: String,
 }
 
-/// How the effect came to be known.
+/// How the effect of a call was determined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "by", rename_all = "snake_case", deny_unknown_fields)]
 pub enum SettledBy {
-    /// The connector's answer to a dispatch.
+    /// By the connector's response to a dispatch.
     Answer,
-    /// Another call that asked whether the key took effect.
+    /// By another call that asked the server whether the key took effect.
     Probe {
-        /// The digest of its last entry.
+        /// The digest of the last entry of that call.
         entry_digest: Digest,
-        /// That call's trace.
+        /// The trace of that call.
         trace_id: TraceId,
     },
-    /// Another call that undid this one.
+    /// By another call that undid this one.
     Compensation {
-        /// The digest of its last entry.
+        /// The digest of the last entry of that call.
         entry_digest: Digest,
-        /// That call's trace.
+        /// The trace of that call.
         trace_id: TraceId,
     },
-    /// A person who gave the call up.
+    /// By a person who gave up the call.
     Person {
-        /// The name given.
+        /// The name of the person.
         name: String,
     },
 }
 
-/// Why a call was handed over once more.
+/// A repeated dispatch of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Redispatch {
-    /// Which dispatch this is; the first one, announced by the EXECUTING entry, is 1.
+    /// The number of the dispatch; the first dispatch, recorded by the EXECUTING entry, is 1.
     #[schemars(range(min = 2))]
     pub attempt: u32,
-    /// The person who asked for it; `None` when the tool's rule did.
+    /// The person who requested it; `None` if the rule of the tool did.
     #[serde(deserialize_with = "present")]
     pub by: Option<String>,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// When it was recorded, before it was made.
+    /// When it was recorded, which is before the dispatch.
     pub ts: Timestamp,
 }
 
-/// What came of a call.
+/// The effect of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ToolEffect {
     /// The artifact's id.
     pub artifact_id: ArtifactId,
-    /// How long the last dispatch took.
+    /// The duration of the last dispatch.
     #[schemars(range(max = 9_007_199_254_740_991_i64))]
     pub duration_ms: u64,
-    /// What went wrong, if anything did.
+    /// The error, if the call failed.
     #[serde(deserialize_with = "present")]
     pub error: Option<EffectError>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Outcome,
     /// The dispatches after the first.
     pub redispatches: Vec<Redispatch>,
-    /// What the tool answered.
+    /// The result that the tool returned.
     pub result: Value,
-    /// What kind of document this is.
+    /// The kind of this document.
     pub schema_id: Cow<'static, str>,
-    /// Its version.
+    /// The version of the schema.
     pub schema_version: Cow<'static, str>,
-    /// How the effect came to be known.
+    /// How the effect was determined.
     pub settled_by: SettledBy,
     /// The digest of the call.
     pub tool_call_digest: Digest,
-    /// The call's id.
+    /// The id of the call.
     pub tool_call_id: ToolCallId,
-    /// The trace it belongs to.
+    /// The trace of the call.
     pub trace_id: TraceId,
-    /// When it was made.
+    /// The time of creation.
     pub ts: Timestamp,
 }
 
-/// One of the four, with what the envelope needs of it.
+/// One of the four artifacts of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Artifact {
     /// A request.
@@ -308,7 +308,7 @@ pub enum Artifact {
     Effect(ToolEffect),
 }
 
-/// Names an artifact's kind in its `schema_id`.
+/// Defines the `schema_id` of each artifact.
 macro_rules! schema_ids {
     ($($type:ident = $id:literal),*) => {$(
         impl $type {
@@ -329,7 +329,7 @@ impl Artifact {
     /// Reads an artifact of a known type from its stored body.
     ///
     /// # Errors
-    /// [`CanonError`] when the body is not such an artifact.
+    /// [`CanonError`] if the body is not an artifact of this type.
     pub fn read(artifact_type: ArtifactType, body: &[u8]) -> Result<Self, CanonError> {
         fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, CanonError> {
             serde_json::from_slice(body).map_err(|error| CanonError::Invalid(error.to_string()))
@@ -340,7 +340,7 @@ impl Artifact {
             ArtifactType::ToolCall => read(body).map(Self::Call),
             ArtifactType::ToolEffect => read(body).map(Self::Effect),
             ArtifactType::RunEvent => {
-                Err(CanonError::Invalid("a call has no run events".to_owned()))
+                Err(CanonError::Invalid("a run event is not an artifact of a call".to_owned()))
             }
         }
     }
@@ -367,7 +367,7 @@ impl Artifact {
         }
     }
 
-    /// When the artifact was made.
+    /// When the artifact was created.
     #[must_use]
     pub const fn ts(&self) -> Timestamp {
         match self {
@@ -392,7 +392,7 @@ impl Artifact {
     /// The artifact's canonical bytes, as they are stored and hashed.
     ///
     /// # Errors
-    /// [`CanonError`] when arguments or result hold what canonical JSON would change.
+    /// [`CanonError`] if the arguments or the result contain a number that canonical JSON would change.
     pub fn to_bytes(&self) -> Result<Vec<u8>, CanonError> {
         Ok(match self {
             Self::Request(request) => {
@@ -410,10 +410,10 @@ impl Artifact {
 }
 
 impl Proposal {
-    /// The digest under which an idempotency key is bound to what it was first used for.
+    /// The digest that binds an idempotency key to the request it was first used for.
     ///
     /// # Errors
-    /// [`CanonError`] when the arguments hold what canonical JSON would change.
+    /// [`CanonError`] if the arguments contain a number that canonical JSON would change.
     pub fn digest(&self) -> Result<Digest, CanonError> {
         canon::check(&self.args)?;
         Ok(Digest::of(&canon::written(self)))

@@ -1,46 +1,46 @@
-//! One call as its trace tells it, and what comes next.
+//! One call, folded from its trace, and its next step.
 
 use crate::artifact::{
     ActionRequest, Artifact, Decision, SupervisorDecision, ToolCall, ToolEffect,
 };
-use crate::link::{Link, Links};
+use crate::artifact_chain::{ArtifactChain, ArtifactHeader};
 use crate::{ArtifactType, ChainError, Digest, Entry, Head, Outcome, State, TraceId};
 
 /// A call folded from its entries and their artifacts.
 ///
-/// The same fold serves live work and recovery, so the two cannot drift apart.
+/// Live work and recovery use the same fold, so they cannot diverge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// The end of its trace.
+    /// The head of its trace.
     pub head: Head,
-    /// What was asked for, with its digest.
+    /// The request and its digest.
     pub request: Option<(ActionRequest, Digest)>,
-    /// What was decided, with its digest.
+    /// The decision and its digest.
     pub decision: Option<(SupervisorDecision, Digest)>,
-    /// What was handed over, with its digest.
+    /// The dispatched call and its digest.
     pub tool_call: Option<(ToolCall, Digest)>,
-    /// What came of it.
+    /// The effect.
     pub effect: Option<ToolEffect>,
-    links: Links,
+    artifact_chain: ArtifactChain,
 }
 
-/// What the recorded state asks for next.
+/// The next step of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing is recorded yet.
     Nothing,
     /// Judge the request.
     Judge,
-    /// Record that the call is handed over, then hand it over.
+    /// Record the dispatch, then dispatch the call.
     Start,
-    /// The call is handed over; its effect must be learned and recorded.
+    /// The call is dispatched: find out its effect and record it.
     Settle,
-    /// Nothing more: the call has ended.
+    /// The call has ended.
     Done,
 }
 
 impl Call {
-    /// A call of which nothing is recorded.
+    /// A call without entries.
     #[must_use]
     #[inline]
     pub fn empty(trace_id: TraceId) -> Self {
@@ -50,26 +50,26 @@ impl Call {
             decision: None,
             tool_call: None,
             effect: None,
-            links: Links::default(),
+            artifact_chain: ArtifactChain::default(),
         }
     }
 
-    /// Returns the call after one more entry whose chain position `head` has been checked.
+    /// Folds one more entry, whose position in the chain (`head`) has been verified.
     ///
     /// # Errors
-    /// [`ChainError`] when the artifact is not the one its entry names, or does not follow from
-    /// the artifacts before it.
+    /// [`ChainError`] if the artifact is not the one that its entry names, or does not refer to the
+    /// artifacts before it.
     pub fn apply(
         &mut self,
         entry: &Entry,
         artifact: Artifact,
         head: Head,
     ) -> Result<(), ChainError> {
-        let link = Link::of(&artifact).map_err(|_| ChainError::Artifact {
+        let header = ArtifactHeader::of(&artifact).map_err(|_| ChainError::Artifact {
             sequence_number: entry.sequence_number,
             artifact: entry.artifact_type.as_str(),
         })?;
-        self.links.follow(entry, link)?;
+        self.artifact_chain.follow(entry, header)?;
         let digest = entry.artifact_digest;
         match artifact {
             Artifact::Request(request) => self.request = Some((request, digest)),
@@ -81,13 +81,13 @@ impl Call {
         Ok(())
     }
 
-    /// The digest of the proposal that is asked for, as its key is bound to it.
+    /// The digest of the requested proposal, to which the idempotency key is bound.
     #[must_use]
     pub fn proposal_digest(&self) -> Option<Digest> {
-        self.links.proposal_digest()
+        self.artifact_chain.proposal_digest()
     }
 
-    /// Says what comes next, from the recorded state alone.
+    /// Returns the next step, derived from the recorded state alone.
     #[must_use]
     pub const fn next(&self) -> Next {
         match self.head.state {
@@ -109,7 +109,7 @@ impl Call {
     }
 }
 
-/// The transition that an artifact stands for, from the state it is applied in.
+/// Returns the transition that an artifact causes; `None` for a decision that leaves the call pending.
 #[must_use]
 pub fn transition_of(artifact: &Artifact) -> Option<crate::Transition> {
     let (from, to) = match artifact {

@@ -1,9 +1,9 @@
-//! JSON as RFC 8785 writes it, behind a reader that refuses what that form would silently change.
+//! Canonical JSON (RFC 8785), with a strict reader that refuses values which that form would change.
 //!
-//! RFC 8785 numbers are doubles: two different large integers can give the same bytes and so the
-//! same digest. They are refused on input, as are duplicate keys and lone surrogates.
+//! Numbers in RFC 8785 are doubles: two different large integers can have the same bytes and therefore
+//! the same digest. The reader refuses them, as well as duplicate keys and lone surrogates.
 
-pub(crate) mod text;
+pub(crate) mod scalar;
 mod write;
 
 use std::fmt;
@@ -16,15 +16,15 @@ use thiserror::Error;
 pub(crate) use self::write::{Canonical, canonical, canonical_names, write_object, write_plain};
 use crate::{Code, Digest};
 
-/// The largest integer that every JSON reader keeps exact: 2^53 − 1.
+/// The largest integer that every JSON reader represents exactly: 2^53 − 1.
 pub const INTEGER_MAX: i64 = (1 << 53) - 1;
-/// Integral doubles from here on are written with an exponent.
+/// Integral doubles of at least this size are written with an exponent.
 const EXPONENT_FROM: f64 = 1e21;
 
 /// JSON that cannot be read, or has no canonical form.
 #[derive(Debug, Error)]
 pub enum CanonError {
-    /// The text is longer than the reader takes.
+    /// The text is longer than the limit.
     #[error("the JSON is {bytes} bytes long, more than the {bytes_max} allowed")]
     TooLarge {
         /// Its length.
@@ -35,13 +35,13 @@ pub enum CanonError {
     /// The text is not JSON.
     #[error("the text is not valid JSON: {0}")]
     Invalid(String),
-    /// An object has a key twice.
+    /// An object has a duplicate key.
     #[error("the JSON has an object with a duplicate key: {0}")]
     DuplicateKey(String),
-    /// A number would not survive.
-    #[error("the number `{number}` is beyond ±(2^53−1) and would not survive canonical JSON")]
+    /// Canonical JSON would change a number.
+    #[error("the number `{number}` is outside ±(2^53−1) and cannot be represented exactly")]
     UnsafeNumber {
-        /// The number as it stands in the text.
+        /// The number as written in the text.
         number: String,
     },
 }
@@ -59,11 +59,11 @@ impl CanonError {
     }
 }
 
-/// Reads one JSON text of at most `bytes_max` bytes strictly.
+/// Parses one JSON text of at most `bytes_max` bytes strictly.
 ///
 /// # Errors
-/// [`CanonError`] when the text is too long, not JSON (UTF-8, at most 127 levels deep), has a
-/// duplicate key, or has a number that canonical JSON would change.
+/// [`CanonError`] if the text is too long, is not JSON (UTF-8, at most 127 levels deep), or contains a
+/// duplicate key or a number that canonical JSON would change.
 pub fn parse(text: &[u8], bytes_max: usize) -> Result<Value, CanonError> {
     if text.len() > bytes_max {
         return Err(CanonError::TooLarge { bytes: text.len(), bytes_max });
@@ -76,7 +76,7 @@ pub fn parse(text: &[u8], bytes_max: usize) -> Result<Value, CanonError> {
     Ok(value)
 }
 
-/// Marks the message of a duplicate key on its way through the reader.
+/// The prefix by which the error message of a duplicate key is recognised.
 const DUPLICATE: &str = "duplicate key ";
 
 fn read_error(error: &serde_json::Error) -> CanonError {
@@ -87,10 +87,10 @@ fn read_error(error: &serde_json::Error) -> CanonError {
     }
 }
 
-/// Returns the canonical bytes of a value, which may hold only what [`parse`] would accept.
+/// Returns the canonical bytes of a value, which must be one that [`parse`] would accept.
 ///
 /// # Errors
-/// [`CanonError`] when the value cannot be written, or holds an unsafe number.
+/// [`CanonError`] if the value cannot be serialized or contains an unsafe number.
 pub fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>, CanonError> {
     let value =
         serde_json::to_value(value).map_err(|error| CanonError::Invalid(error.to_string()))?;
@@ -106,14 +106,15 @@ pub fn value_to_bytes(value: &Value) -> Result<Vec<u8>, CanonError> {
     Ok(written(value))
 }
 
-/// Returns the canonical bytes of what needs no check.
+/// Returns the canonical bytes of a value that needs no check.
 pub(crate) fn written(value: &impl Canonical) -> Vec<u8> {
     let mut out = Vec::with_capacity(1024);
     value.write(&mut out);
     out
 }
 
-/// Compares as UTF-16 does; only characters beyond the basic plane make that differ from bytes.
+/// Compares by UTF-16 code units. That order differs from byte order only if there are characters
+/// beyond the basic multilingual plane.
 fn utf16_order(a: &str, b: &str) -> std::cmp::Ordering {
     if a.bytes().chain(b.bytes()).any(|byte| byte >= 0xee) {
         a.encode_utf16().cmp(b.encode_utf16())
@@ -122,7 +123,7 @@ fn utf16_order(a: &str, b: &str) -> std::cmp::Ordering {
     }
 }
 
-/// Returns how many bytes [`value_to_bytes`] would return, without making them.
+/// Returns the length of the bytes that [`value_to_bytes`] would return, without writing them.
 ///
 /// # Errors
 /// As [`to_bytes`].
@@ -140,12 +141,13 @@ fn length(value: &Value) -> usize {
             number.write(&mut out);
             out.len()
         }
-        Value::String(text) => text::string_length(text),
-        // With two brackets and a comma after all but the last.
+        Value::String(text) => scalar::string_length(text),
+        // Two brackets, and a comma after each element except the last.
         Value::Array(items) => items.iter().map(|item| length(item) + 1).sum::<usize>().max(1) + 1,
         Value::Object(map) => {
-            let member =
-                |(key, value): (&String, &Value)| text::string_length(key) + 1 + length(value) + 1;
+            let member = |(key, value): (&String, &Value)| {
+                scalar::string_length(key) + 1 + length(value) + 1
+            };
             map.iter().map(member).sum::<usize>().max(1) + 1
         }
     }
@@ -159,10 +161,10 @@ pub fn digest(value: &impl Serialize) -> Result<Digest, CanonError> {
     Ok(Digest::of(&to_bytes(value)?))
 }
 
-/// Checks that no number in `value` would be changed by its canonical form.
+/// Checks that canonical JSON would not change any number in `value`.
 ///
 /// # Errors
-/// [`CanonError::UnsafeNumber`] for the first that would.
+/// [`CanonError::UnsafeNumber`] for the first number that it would change.
 pub fn check(value: &Value) -> Result<(), CanonError> {
     match value {
         Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
@@ -179,7 +181,7 @@ fn safe(number: &serde_json::Number) -> bool {
     }
     match number.as_f64() {
         Some(_) if number.is_u64() => false,
-        // Written without an exponent these would read back as unsafe integers.
+        // Without an exponent these would be read back as unsafe integers.
         Some(double) => {
             double.fract() != 0.0
                 || double.abs() < 9_007_199_254_740_992.0
@@ -189,8 +191,8 @@ fn safe(number: &serde_json::Number) -> bool {
     }
 }
 
-/// Refuses integer literals beyond the safe range, however long: the reader turns those that do
-/// not fit 64 bits into doubles, where they can no longer be told from `1e30`.
+/// Refuses integer literals outside the safe range, however long: the JSON reader converts those that
+/// do not fit into 64 bits to doubles, which cannot be distinguished from `1e30`.
 fn check_integer_literals(text: &[u8]) -> Result<(), CanonError> {
     let mut rest = text;
     while let Some((byte, tail)) = rest.split_first() {
@@ -235,7 +237,7 @@ fn check_literal(number: &[u8]) -> Result<(), CanonError> {
     }
 }
 
-/// Builds a [`Value`], refusing duplicate keys.
+/// Deserializes a [`Value`] and refuses duplicate keys.
 struct Strict;
 
 impl<'de> DeserializeSeed<'de> for Strict {

@@ -1,146 +1,146 @@
-//! The hash chain: what may come next, and whether what is there holds together.
+//! The hash chain of a trace: appends and verifies entries.
 
 use thiserror::Error;
 
 use crate::entry::{Draft, KEY_CHARS_MAX, SCHEMA_VERSION};
 use crate::{Code, Digest, Entry, State, ToolCallId, TraceId};
 
-/// The end of a trace: all that is needed to append or to check the next entry.
+/// The end of a trace: everything that is needed to append or verify the next entry.
 ///
-/// A chain does not protect its own tail, so a head is also kept apart from the entries and
-/// compared with what they fold to.
+/// A chain does not protect its own tail, so the head is also stored apart from the entries and
+/// compared with the head that the entries fold to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The trace.
     pub trace_id: TraceId,
-    /// The number of the last entry; 0 when there is none.
+    /// The sequence number of the last entry; 0 if there is none.
     pub sequence_number: u64,
-    /// The digest of the last entry; 64 zeros when there is none.
+    /// The digest of the last entry; 64 zeros if there is none.
     pub entry_digest: Digest,
-    /// The state after the last entry; `None` when there is none.
+    /// The state after the last entry; `None` if there is none.
     pub state: Option<State>,
-    /// The call that the trace has handed over, once it has.
+    /// The id of the call, once it has been dispatched.
     pub tool_call_id: Option<ToolCallId>,
 }
 
-/// A chain that does not hold together. Never repaired: the trace stops.
+/// A corrupt trace. It is never repaired: no more entries are appended.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum ChainError {
     /// An entry is missing, repeated or out of order.
-    #[error("entry {found} stands where entry {expected} belongs")]
+    #[error("entry {found} is at the position of entry {expected}")]
     SequenceGap {
-        /// What should come.
+        /// The expected sequence number.
         expected: u64,
-        /// What comes.
+        /// The sequence number of the entry.
         found: u64,
     },
-    /// The trace ends before the head kept apart says it does, or after it.
+    /// The trace has fewer or more entries than its recorded head says.
     #[error("the trace has {found} entries, its recorded head says {expected}")]
     Truncated {
-        /// The head's number.
+        /// The sequence number of the recorded head.
         expected: u64,
-        /// The last entry's number.
+        /// The sequence number of the last entry.
         found: u64,
     },
-    /// The last entry is not the one that the head kept apart names.
+    /// The last entry is not the one that the recorded head names.
     #[error("entry {sequence_number} is not the one that the recorded head names")]
     HeadMismatch {
-        /// The last entry's number.
+        /// The sequence number of the last entry.
         sequence_number: u64,
     },
     /// An entry belongs to another trace.
     #[error("entry {sequence_number} belongs to trace `{found}`")]
     ForeignTrace {
-        /// Its number.
+        /// The sequence number of the entry.
         sequence_number: u64,
-        /// The trace it names.
+        /// The trace that the entry names.
         found: TraceId,
     },
-    /// An entry does not commit to the one before it.
-    #[error("entry {sequence_number} does not carry the digest of the entry before it")]
+    /// An entry does not contain the digest of the entry before it.
+    #[error("entry {sequence_number} does not contain the digest of the entry before it")]
     PreviousDigest {
-        /// Its number.
+        /// The sequence number of the entry.
         sequence_number: u64,
     },
     /// An entry's transition is not allowed from the current state.
     #[error("entry {sequence_number} goes from {from} to {to}, which is not allowed after {after}")]
     Transition {
-        /// Its number.
+        /// The sequence number of the entry.
         sequence_number: u64,
-        /// Where it claims to start.
+        /// The `from` state of the entry.
         from: State,
-        /// Where it goes.
+        /// The `to` state of the entry.
         to: State,
-        /// Where the trace stands.
+        /// The state of the trace before the entry.
         after: StateOrEmpty,
     },
-    /// An entry that must carry its call's id does not, or carries another's.
-    #[error("entry {sequence_number} does not carry the id of its tool call")]
+    /// An entry has no tool call id, or the id of another call.
+    #[error("entry {sequence_number} does not contain the id of its tool call")]
     ToolCall {
-        /// Its number.
+        /// The sequence number of the entry.
         sequence_number: u64,
     },
     /// An entry's own digest is wrong.
     #[error("entry {sequence_number} does not match its own digest")]
     OwnDigest {
-        /// Its number.
+        /// The sequence number of the entry.
         sequence_number: u64,
     },
-    /// An entry cannot be read as one at all.
-    #[error("entry {sequence_number} is not an entry of version v1: {reason}")]
+    /// An entry cannot be read.
+    #[error("entry {sequence_number} is not a valid entry of version v1: {reason}")]
     Malformed {
-        /// The place where it stands.
+        /// The position of the entry.
         sequence_number: u64,
-        /// What is wrong with it.
+        /// The cause.
         reason: String,
     },
-    /// An artifact's body is not what its entry says.
+    /// The body of an artifact does not match its entry.
     #[error("the {artifact} of entry {sequence_number} does not match its digest")]
     Artifact {
-        /// The entry's number.
+        /// The sequence number of the entry.
         sequence_number: u64,
-        /// What the artifact is.
+        /// The type of the artifact.
         artifact: &'static str,
     },
-    /// An artifact does not refer to the one it follows from.
+    /// An artifact does not refer to the artifacts before it, or contradicts its entry.
     #[error(
-        "the artifact of entry {sequence_number} does not follow from the one before it: {reason}"
+        "the artifact of entry {sequence_number} does not match the entries up to it: {reason}"
     )]
     Link {
-        /// The entry's number.
-        sequence_number: u64,
-        /// What does not fit.
-        reason: &'static str,
-    },
-    /// An event of a run cannot have happened where it stands.
-    #[error("entry {sequence_number} says `{kind}`, which cannot be: {why}")]
-    Impossible {
-        /// The entry's number.
-        sequence_number: u64,
-        /// The event.
-        kind: &'static str,
-        /// Why not.
-        why: String,
-    },
-    /// An idempotency key is on record otherwise than the entries say.
-    #[error("entry {sequence_number}: {reason}")]
-    Key {
-        /// The entry that reserves it.
+        /// The sequence number of the entry.
         sequence_number: u64,
         /// What does not match.
         reason: &'static str,
     },
-    /// A checkpoint does not match its digest or the entries it summarises.
-    #[error("the checkpoint at entry {sequence_number} does not match {what}")]
-    ReplayPoint {
-        /// The entry it was made at.
+    /// An event cannot occur in the state that the run is in.
+    #[error("entry {sequence_number} records the event `{kind}`, which is impossible here: {why}")]
+    Impossible {
+        /// The sequence number of the entry.
         sequence_number: u64,
-        /// What it does not match.
+        /// The kind of the event.
+        kind: &'static str,
+        /// The reason.
+        why: String,
+    },
+    /// The record of an idempotency key does not match the entries.
+    #[error("entry {sequence_number}: {reason}")]
+    Key {
+        /// The entry that reserves the key.
+        sequence_number: u64,
+        /// What does not match.
+        reason: &'static str,
+    },
+    /// A replay point does not match its digest or the entries that it summarises.
+    #[error("the replay point at entry {sequence_number} does not match {what}")]
+    ReplayPoint {
+        /// The entry that it was created at.
+        sequence_number: u64,
+        /// The mismatch.
         what: &'static str,
     },
 }
 
-/// A state, or the lack of one before the first entry.
+/// A state, or none before the first entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StateOrEmpty(pub Option<State>);
 
@@ -184,7 +184,7 @@ impl Head {
         }
     }
 
-    /// The head after an entry, as far as the entry itself tells: nothing is verified.
+    /// The head after an entry, taken from the entry without verification.
     #[must_use]
     pub const fn after(entry: &Entry) -> Self {
         Self {
@@ -196,10 +196,10 @@ impl Head {
         }
     }
 
-    /// Makes the entry that comes next and the head after it.
+    /// Creates the next entry and the head after it.
     ///
     /// # Errors
-    /// [`ChainError`] when the draft is not allowed here.
+    /// [`ChainError`] if the draft is not allowed here.
     #[inline]
     pub fn append(&self, draft: Draft) -> Result<(Entry, Self), ChainError> {
         let mut entry = Entry {
@@ -223,7 +223,7 @@ impl Head {
         Ok((entry, head))
     }
 
-    /// Checks that `entry` comes next and returns the head after it; `buffer` is scratch space.
+    /// Verifies that `entry` is the next entry and returns the head after it; `buffer` is scratch space.
     ///
     /// # Errors
     /// The first [`ChainError`] in this order: sequence, previous digest, transition from the
@@ -236,8 +236,8 @@ impl Head {
         Ok(head)
     }
 
-    /// Everything [`Head::admit`] checks but the entry's own digest, for an entry whose digest has
-    /// just been computed or checked.
+    /// Verifies the same as [`Head::admit`] except the digest of the entry itself, for an entry whose
+    /// digest has just been computed or verified.
     ///
     /// # Errors
     /// As [`Head::admit`].
@@ -270,7 +270,7 @@ impl Head {
         }
         let key_chars = entry.idempotency_key.as_ref().map_or(1, |key| key.chars().count());
         if !(1..=KEY_CHARS_MAX).contains(&key_chars) {
-            let reason = "an idempotency_key has 1 to 255 characters".to_owned();
+            let reason = "its idempotency_key does not have 1 to 255 characters".to_owned();
             return Err(ChainError::Malformed { sequence_number, reason });
         }
         Ok(Self {
@@ -282,7 +282,7 @@ impl Head {
         })
     }
 
-    /// The entry that hands a call over names it, and so does the one that ends it.
+    /// Verifies that the entry that dispatches a call and the entry that ends it contain its id.
     fn follow_call(&self, entry: &Entry) -> Result<Option<ToolCallId>, ChainError> {
         let error = ChainError::ToolCall { sequence_number: entry.sequence_number };
         match entry.to_state {
@@ -304,10 +304,10 @@ impl Head {
         }
     }
 
-    /// Compares a head that entries fold to (`self`) with the one kept apart.
+    /// Compares the head that the entries fold to (`self`) with the recorded head.
     ///
     /// # Errors
-    /// [`ChainError`] when the trace was cut off, extended or rewritten.
+    /// [`ChainError`] if the trace was truncated, extended or rewritten.
     pub fn matches(&self, recorded: &Self) -> Result<(), ChainError> {
         if self.sequence_number != recorded.sequence_number {
             return Err(ChainError::Truncated {

@@ -1,4 +1,4 @@
-//! Every public error code, in one place. Each has a page under `docs/errors`.
+//! All public error codes. Each has a page under `docs/errors`.
 
 use std::fmt;
 
@@ -6,17 +6,17 @@ use crate::canon::canonical_names;
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $variant:ident = $text:literal),* $(,)?) => {
-        /// A stable error code: the contract with people, scripts and other programs.
+        /// A stable error code, on which scripts and other programs may rely.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Code {
             $($(#[$doc])* $variant,)*
         }
 
         impl Code {
-            /// All codes, in the order of this file.
+            /// All codes, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The code as it is written everywhere.
+            /// The text of the code.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -24,7 +24,7 @@ macro_rules! codes {
                 }
             }
 
-            /// The code written as `text`, if there is one.
+            /// The code whose text is `text`, if there is one.
             #[must_use]
             pub fn named(text: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|code| code.as_str() == text)
@@ -34,82 +34,82 @@ macro_rules! codes {
 }
 
 codes! {
-    /// An entry's transition is not in the machine's table, or does not start at the current state.
+    /// The transition of an entry is not in the table, or does not start at the current state.
     StateInvalidTransition = "STATE_INVALID_TRANSITION",
     /// An entry is missing, repeated or out of order.
     StateSequenceGap = "STATE_SEQUENCE_GAP",
     /// A digest does not match what it covers.
     StateChecksumMismatch = "STATE_CHECKSUM_MISMATCH",
-    /// A trace cannot be brought to a state from which it could go on.
+    /// A trace cannot be recovered.
     StateRecoveryFailed = "STATE_RECOVERY_FAILED",
-    /// Another live process holds the trace.
+    /// Another live process holds the lease of the trace.
     StateLockAcquireFailed = "STATE_LOCK_ACQUIRE_FAILED",
-    /// The writer no longer holds the trace: another one took it over.
+    /// The writer lost the lease of the trace to another process.
     StateConcurrentExecution = "STATE_CONCURRENT_EXECUTION",
 
-    /// The tool is not in the registry.
+    /// The tool is not in the tool registry.
     ToolUnclassifiedDenied = "TOOL_UNCLASSIFIED_DENIED",
-    /// The call declares another class than the registry's.
+    /// The call declares another risk level than the tool registry.
     ToolClassDeclarationMismatch = "TOOL_CLASS_DECLARATION_MISMATCH",
-    /// The server describes the tool as riskier than the registry does.
+    /// The server declares a higher risk level for the tool than the tool registry.
     ToolClassMismatch = "TOOL_CLASS_MISMATCH",
-    /// A write came without an idempotency key.
+    /// A write has no idempotency key.
     IdempotencyKeyRequired = "IDEMPOTENCY_KEY_REQUIRED",
-    /// The key was used before, for another request.
+    /// The idempotency key was used for another request.
     IdempotencyConflict = "IDEMPOTENCY_CONFLICT",
-    /// A document or payload is larger than its limit.
+    /// A document or payload exceeds its size limit.
     DocSizeExceeded = "DOC_SIZE_EXCEEDED",
 
     /// A rule of the policy denies the call, or no rule allows it.
     PolicyDenied = "POLICY_DENIED",
-    /// The policy set cannot be used.
+    /// The policy set is invalid.
     PolicyInvalid = "POLICY_INVALID",
-    /// Rules that work is measured by cannot be used.
+    /// Governance rules are invalid.
     GovernanceInvalid = "GOVERNANCE_INVALID",
     /// An argument names a path outside the workspace.
     PathOutsideWorkspace = "PATH_OUTSIDE_WORKSPACE",
-    /// An argument holds a value that is known to be a secret.
+    /// The request contains a known secret.
     SecretInRequest = "SECRET_IN_REQUEST",
     /// A person refused the call.
     DeniedByPerson = "DENIED_BY_PERSON",
     /// The call waits for a person.
     CallOnHold = "CALL_ON_HOLD",
-    /// The call has been decided before.
+    /// The call has already been decided.
     DecisionAlreadyMade = "DECISION_ALREADY_MADE",
 
     /// There is no such run.
     RunNotFound = "RUN_NOT_FOUND",
     /// The run has ended.
     RunEnded = "RUN_ENDED",
-    /// The run waits for a person.
+    /// The run is on hold for a person.
     RunOnHold = "RUN_ON_HOLD",
-    /// The run does not wait for a person.
+    /// The run is not on hold.
     RunNotOnHold = "RUN_NOT_ON_HOLD",
     /// The stop switch is on.
     RunStopped = "RUN_STOPPED",
-    /// Another run is under way where only one may be.
+    /// Another run is in progress, and only one is allowed at a time.
     RunConcurrent = "RUN_CONCURRENT",
-    /// The hold has been answered before.
+    /// The hold has already been answered.
     HoldAlreadyResolved = "HOLD_ALREADY_RESOLVED",
-    /// Nobody answered the hold in time.
+    /// The hold expired without an answer.
     HoldExpired = "HOLD_EXPIRED",
-    /// The answer is to something else than what is asked now.
+    /// The answer refers to another version of the hold.
     HoldStale = "HOLD_STALE",
     /// The policy has changed since the run began.
     PolicyChangedMidRun = "POLICY_CHANGED_MID_RUN",
     /// The repository has changes or untracked files.
     RepoDirty = "REPO_DIRTY",
-    /// The repository's branch has moved under a run.
+    /// The branch of the repository moved during a run.
     RepoMoved = "REPO_MOVED",
-    /// A state of another program cannot be taken over.
+    /// The state of another program cannot be imported.
     ImportInvalid = "IMPORT_INVALID",
-    /// A checkpoint cannot be made, found or gone back to.
+    /// A checkpoint cannot be created, found or restored.
     CheckpointUnavailable = "CHECKPOINT_UNAVAILABLE",
     /// There is no repository with a commit.
     RepoMissing = "REPO_MISSING",
     /// There is no such loop.
     LoopNotFound = "LOOP_NOT_FOUND",
-    /// A file of recorded answers cannot be used.
+    /// A file of recorded answers is invalid.
     AnswersInvalid = "ANSWERS_INVALID",
     /// A file cannot be written.
     FileUnwritable = "FILE_UNWRITABLE",
@@ -119,56 +119,56 @@ codes! {
 
     /// The tool did not answer in time.
     ToolTimeout = "TOOL_TIMEOUT",
-    /// The tool's output is larger than its limit.
+    /// The output of the tool exceeds its size limit.
     ToolOutputTooLarge = "TOOL_OUTPUT_TOO_LARGE",
-    /// The tool's server could not be started or reached, or died.
+    /// The server of the tool could not be started or reached, or exited.
     ToolServerUnavailable = "TOOL_SERVER_UNAVAILABLE",
-    /// The tool's server broke its protocol.
+    /// The server of the tool violated the protocol.
     ToolProtocolError = "TOOL_PROTOCOL_ERROR",
     /// The tool ran and reported a failure.
     ToolFailed = "TOOL_FAILED",
-    /// The command could not be confined as it must be, and was not started.
+    /// The command could not be confined and was not started.
     SandboxUnavailable = "SANDBOX_UNAVAILABLE",
-    /// Whether the call took effect could not be found out.
+    /// It is unknown whether the call took effect.
     ToolOutcomeUnknown = "TOOL_OUTCOME_UNKNOWN",
     /// The call was undone after a crash.
     ToolCompensated = "TOOL_COMPENSATED",
 
     /// The text is not JSON.
     JsonInvalid = "JSON_INVALID",
-    /// A JSON object has a key twice.
+    /// A JSON object has a duplicate key.
     JsonDuplicateKey = "JSON_DUPLICATE_KEY",
-    /// A JSON number would not survive canonical form.
+    /// Canonical JSON would change a number.
     JsonNumberUnsafe = "JSON_NUMBER_UNSAFE",
-    /// A request or one of its fields is not well formed.
+    /// A request or one of its fields is invalid.
     RequestInvalid = "REQUEST_INVALID",
     /// An id is not a UUID of version 7.
     IdInvalid = "ID_INVALID",
     /// No trace has this id.
     TraceNotFound = "TRACE_NOT_FOUND",
 
-    /// A loop file cannot be used.
+    /// A loop file is invalid.
     LoopInvalid = "LOOP_INVALID",
-    /// An agent file cannot be used.
+    /// An agent file is invalid.
     AgentInvalid = "AGENT_INVALID",
     /// A packet cannot be read, or its fields contradict each other.
     PacketInvalid = "PACKET_INVALID",
-    /// A packet is not as it was written, or belongs to another hold.
+    /// A packet was edited, or belongs to another hold.
     PacketEdited = "PACKET_EDITED",
-    /// A task cannot be used.
+    /// A task is invalid.
     TaskInvalid = "TASK_INVALID",
-    /// A backlog cannot be used.
+    /// A backlog is invalid.
     BacklogInvalid = "BACKLOG_INVALID",
-    /// The backlog's line is not as it was when its item was taken.
+    /// The line of the backlog changed after its item was taken.
     BacklogLineChanged = "BACKLOG_LINE_CHANGED",
-    /// The attempt ledger does not hold together.
+    /// The attempt ledger is corrupt.
     LedgerCorrupt = "LEDGER_CORRUPT",
 
     /// There is no project here.
     ProjectMissing = "PROJECT_MISSING",
-    /// There is a project here already.
+    /// There is already a project here.
     ProjectExists = "PROJECT_EXISTS",
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     ConfigInvalid = "CONFIG_INVALID",
     /// The store cannot be opened, read or written.
     StoreUnavailable = "STORE_UNAVAILABLE",
@@ -178,46 +178,46 @@ codes! {
     StoreFull = "STORE_FULL",
     /// The store was written by a newer version.
     StoreTooNew = "STORE_TOO_NEW",
-    /// The store's file is damaged or is not a store.
+    /// The file of the store is corrupt or is not a store.
     StoreCorrupt = "STORE_CORRUPT",
     /// A file cannot be read or written.
     FileUnreadable = "FILE_UNREADABLE",
 
-    /// The configuration of the driver loop cannot be used.
+    /// The configuration of the driver loop is invalid.
     DriverConfigInvalid = "DRIVER_CONFIG_INVALID",
-    /// No model that the intent may use can be reached.
+    /// No model that the intent may use is available.
     DriverModelUnavailable = "DRIVER_MODEL_UNAVAILABLE",
     /// A task needs more calls, retries or tokens than its capability profile allows.
     DriverCapabilityExceeded = "DRIVER_CAPABILITY_EXCEEDED",
-    /// The sandbox is not in the state that is recorded.
+    /// The sandbox is not in the recorded state.
     DriverSandboxInconsistent = "DRIVER_SANDBOX_INCONSISTENT",
     /// A task may not save to the project's memory.
     DriverSaveRefused = "DRIVER_SAVE_REFUSED",
-    /// The project's memory has changed since it was restored.
+    /// The project's memory changed after it was restored.
     DriverMemoryConflict = "DRIVER_MEMORY_CONFLICT",
 
-    /// The workspace is not as the snapshot from which it is to be restored.
+    /// The workspace does not match the snapshot that the restore starts from.
     WorkspaceChanged = "WORKSPACE_CHANGED",
-    /// A snapshot is damaged.
+    /// A snapshot is corrupt.
     SnapshotCorrupt = "SNAPSHOT_CORRUPT",
     /// A snapshot could not be captured, restored, compared or merged.
     SnapshotFailed = "SNAPSHOT_FAILED",
-    /// A content is not in the store of contents.
+    /// A blob is not in the blob store.
     BlobMissing = "BLOB_MISSING",
-    /// A stored content is not what its name says.
+    /// A stored blob does not match its digest.
     BlobCorrupt = "BLOB_CORRUPT",
-    /// There is no key to sign or to check with.
+    /// There is no key to sign or to verify with.
     KeyMissing = "KEY_MISSING",
-    /// A key file cannot be used.
+    /// A key file is invalid.
     KeyInvalid = "KEY_INVALID",
-    /// A bundle is damaged or is not a bundle.
+    /// A bundle is corrupt or is not a bundle.
     BundleInvalid = "BUNDLE_INVALID",
-    /// A bundle or an anchor is signed by a key that nobody vouches for.
+    /// A bundle or an anchor is signed by a key that is not trusted.
     BundleUntrusted = "BUNDLE_UNTRUSTED",
-    /// An anchor is damaged, or the journal is not what the anchor says it was.
+    /// An anchor is corrupt, or the journal does not match it.
     AnchorInvalid = "ANCHOR_INVALID",
 
-    /// A fault of Windlass itself.
+    /// An error in Windlass itself.
     Internal = "INTERNAL",
 }
 

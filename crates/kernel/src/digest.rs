@@ -1,4 +1,4 @@
-//! SHA-256 digests, written as 64 lower-case hex digits wherever they leave the process.
+//! SHA-256 digests; their text form is 64 lower-case hex digits.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub struct Digest([u8; 32]);
 pub struct DigestError;
 
 impl Digest {
-    /// What the first entry of a trace points at: 64 zeros.
+    /// The previous digest of the first entry of a trace: 64 zeros.
     pub const GENESIS: Self = Self([0; 32]);
 
     /// Hashes `bytes`.
@@ -28,7 +28,7 @@ impl Digest {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Wraps a digest that is already in binary form.
+    /// Creates a digest from its binary form.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -40,7 +40,7 @@ impl Digest {
         &self.0
     }
 
-    /// The digest as lower-case hex, on the stack.
+    /// The digest as lower-case hex, without allocation.
     #[must_use]
     pub fn hex(&self) -> HexDigest {
         let mut out = [0u8; 64];
@@ -67,7 +67,7 @@ impl HexDigest {
     }
 }
 
-/// Writes `bytes` as hex into `out`, which is twice as long.
+/// Writes `bytes` as hex into `out`, which must be twice as long.
 #[inline]
 pub(crate) fn write_hex(bytes: &[u8], out: &mut [u8]) {
     for (pair, byte) in out.as_chunks_mut::<2>().0.iter_mut().zip(bytes) {
@@ -81,18 +81,18 @@ pub(crate) const fn hex_pair(byte: u8) -> [u8; 2] {
     [digit(byte >> 4), digit(byte & 15)]
 }
 
-/// The digit of a number below 16. It is computed: many can be at once, unlike looked up in a table.
+/// The hex digit of a number below 16. Computed, not looked up, so that the compiler can vectorise it.
 const fn digit(number: u8) -> u8 {
     const LETTERS: u8 = b'a' - b'0' - 10;
     b'0' + number + if number > 9 { LETTERS } else { 0 }
 }
 
-/// Reads lower-case hex into `out`; `None` when the text is anything else.
+/// Reads lower-case hex into `out`; `None` if the text is anything else.
 pub(crate) fn read_hex(text: &[u8], out: &mut [u8]) -> Option<()> {
     if text.len() != out.len() * 2 {
         return None;
     }
-    // What is no digit shows in the upper half; it is looked at once, at the end.
+    // An invalid digit sets upper bits; they are checked once, at the end.
     let mut seen = 0;
     for (byte, [high, low]) in out.iter_mut().zip(text.as_chunks::<2>().0) {
         let (high, low) = (nibble(*high), nibble(*low));
@@ -142,7 +142,7 @@ impl FromStr for Digest {
 }
 
 impl Digest {
-    /// Reads the text of a digest.
+    /// Parses the text form.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, DigestError> {
         let mut bytes = [0; 32];
         read_hex(text, &mut bytes).ok_or(DigestError)?;
@@ -164,7 +164,7 @@ impl Canonical for Digest {
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::text::parse(deserializer)
+        crate::deserialize::from_str(deserializer)
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_written_as_by_a_general_writer() {
+    fn every_byte_is_written_as_by_the_general_formatter() {
         for byte in 0..=u8::MAX {
             assert_eq!(hex_pair(byte), *format!("{byte:02x}").as_bytes());
         }

@@ -12,45 +12,45 @@ pub const SCHEMA_VERSION: &str = "v1";
 /// The longest idempotency key, in characters.
 pub const KEY_CHARS_MAX: usize = 255;
 
-/// One entry of a trace: exactly the fields of the execution log entry, no others.
+/// One entry of a trace, with exactly the fields of the execution log entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
-    /// What kind of entry this is.
+    /// The kind of this entry.
     pub schema_id: Cow<'static, str>,
     /// The version of the envelope.
     pub schema_version: Cow<'static, str>,
-    /// The trace it belongs to.
+    /// The trace.
     pub trace_id: TraceId,
-    /// Its place in the trace, from 1, without gaps.
+    /// The position in the trace, from 1, without gaps.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
     pub sequence_number: u64,
-    /// The digest of the entry before it; 64 zeros at 1.
+    /// The digest of the entry before it; 64 zeros for the first entry.
     pub prev_entry_digest: Digest,
-    /// When it was made.
+    /// The time of creation.
     pub ts: Timestamp,
     /// The state before.
     pub from_state: State,
     /// The state after.
     pub to_state: State,
-    /// What its artifact is.
+    /// The type of the artifact.
     pub artifact_type: ArtifactType,
-    /// Which artifact it is.
+    /// The id of the artifact.
     pub artifact_id: ArtifactId,
     /// The digest of the artifact's body.
     pub artifact_digest: Digest,
-    /// The call it belongs to, once there is one.
+    /// The id of the tool call, once there is one.
     #[serde(deserialize_with = "present")]
     pub tool_call_id: Option<ToolCallId>,
     /// The call's idempotency key, if it has one.
     #[serde(deserialize_with = "present")]
     #[schemars(length(min = 1, max = 255))]
     pub idempotency_key: Option<String>,
-    /// SHA-256 of the canonical JSON of all the other fields.
+    /// SHA-256 of the canonical JSON of all other fields.
     pub entry_digest: Digest,
 }
 
-/// Reads an optional field that must nevertheless be there, as `null` if need be.
+/// Deserializes an optional field that must be present; `null` means `None`.
 pub(crate) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,
@@ -59,25 +59,25 @@ where
     Option::deserialize(deserializer)
 }
 
-/// All of an entry but its place in the chain.
+/// An entry without its position in the chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
-    /// When it is made.
+    /// The time of creation.
     pub ts: Timestamp,
-    /// What it says.
+    /// The transition.
     pub transition: Transition,
-    /// Which artifact it carries.
+    /// The id of the artifact.
     pub artifact_id: ArtifactId,
     /// The digest of the artifact's body.
     pub artifact_digest: Digest,
-    /// The call it belongs to, once there is one.
+    /// The id of the tool call, once there is one.
     pub tool_call_id: Option<ToolCallId>,
     /// The call's idempotency key, if it has one.
     pub idempotency_key: Option<String>,
 }
 
-// The envelope's keys are fixed, so they are written in their canonical order instead of being sorted
-// each time; a property test holds this against the general encoder.
+// The keys are fixed, so they are written in canonical order instead of being sorted each time; a
+// property test compares this with the general encoder.
 canonical! {
     Entry {
         artifact_digest, artifact_id, artifact_type, from_state, idempotency_key, prev_entry_digest,
@@ -87,19 +87,19 @@ canonical! {
 }
 
 impl Entry {
-    /// The transition that the entry claims.
+    /// The transition of the entry.
     #[must_use]
     pub const fn transition(&self) -> Transition {
         Transition { from: self.from_state, to: self.to_state, artifact: self.artifact_type }
     }
 
-    /// Writes the canonical JSON of everything but `entry_digest` into `out`, emptying it first.
+    /// Clears `out` and writes the canonical JSON of all fields except `entry_digest` to it.
     pub fn write_canonical(&self, out: &mut Vec<u8>) {
         out.clear();
         self.write(out);
     }
 
-    /// Computes what `entry_digest` must be; `buffer` is scratch space.
+    /// Computes the correct `entry_digest`; `buffer` is scratch space.
     #[must_use]
     pub fn compute_digest(&self, buffer: &mut Vec<u8>) -> Digest {
         self.write_canonical(buffer);

@@ -1,4 +1,4 @@
-//! Identifiers: UUIDs of version 7, one type per thing they name.
+//! Ids: UUIDs of version 7, with one type for each kind of thing.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,24 +14,24 @@ use crate::digest::{read_hex, write_hex};
 #[error("an id is a lower-case UUID of version 7, like 01890a5d-ac96-774b-bcce-b302099a8057")]
 pub struct IdError;
 
-/// The 16 bytes of a UUIDv7, with their text form.
+/// A UUID of version 7.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uuid7([u8; 16]);
 
-/// Where the hyphens of a UUID's text stand.
+/// The start and end of each group of hex digits in the text form; hyphens are between them.
 const GROUPS: [(usize, usize); 5] = [(0, 8), (9, 13), (14, 18), (19, 23), (24, 36)];
 
 impl Uuid7 {
-    /// Wraps 16 bytes.
+    /// Creates an id from its binary form.
     ///
     /// # Errors
-    /// [`IdError`] when version or variant bits are not those of a UUIDv7.
+    /// [`IdError`] if the version or variant bits are not those of a UUIDv7.
     pub const fn from_bytes(bytes: [u8; 16]) -> Result<Self, IdError> {
         let [_, _, _, _, _, _, version, _, variant, ..] = bytes;
         if version >> 4 == 7 && variant >> 6 == 0b10 { Ok(Self(bytes)) } else { Err(IdError) }
     }
 
-    /// Makes an id from a time and 10 random bytes, both brought in from outside.
+    /// Creates an id from a time and 10 random bytes.
     #[must_use]
     pub const fn from_parts(unix_ms: u64, random: [u8; 10]) -> Self {
         let [_, _, t0, t1, t2, t3, t4, t5] = unix_ms.to_be_bytes();
@@ -47,8 +47,8 @@ impl Uuid7 {
         &self.0
     }
 
-    /// The digits of the text form. Together with what sets the hyphens the compiler would make them
-    /// one by one, which takes more than twice as long.
+    /// The hex digits of the text form. Not inlined: merged with the code that inserts the hyphens, the
+    /// compiler would write them one by one, which takes more than twice as long.
     #[inline(never)]
     fn hex(&self) -> [u8; 32] {
         let mut out = [0; 32];
@@ -56,7 +56,7 @@ impl Uuid7 {
         out
     }
 
-    /// Writes the 36 characters of the text form.
+    /// Returns the 36 characters of the text form.
     #[must_use]
     pub fn text(&self) -> [u8; 36] {
         let hex = self.hex();
@@ -82,7 +82,7 @@ impl FromStr for Uuid7 {
 }
 
 impl Uuid7 {
-    /// Reads the text of an id.
+    /// Parses the text form.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, IdError> {
         if text.len() != 36 {
             return Err(IdError);
@@ -130,7 +130,7 @@ impl Canonical for Uuid7 {
 
 impl<'de> Deserialize<'de> for Uuid7 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::text::parse(deserializer)
+        crate::deserialize::from_str(deserializer)
     }
 }
 
@@ -184,17 +184,17 @@ macro_rules! ids {
 }
 
 ids! {
-    /// Names a trace: one gap-free chain of entries with one writer at a time.
+    /// The id of a trace: one chain of entries without gaps and with one writer at a time.
     TraceId,
-    /// Names the plan (a run, or a stand-alone call) that a trace belongs to.
+    /// The id of the plan (a run, or a stand-alone call) that a trace belongs to.
     PlanId,
-    /// Names one artifact.
+    /// The id of an artifact.
     ArtifactId,
-    /// Names one checkpoint of a run.
+    /// The id of a checkpoint of a run.
     CheckpointId,
-    /// Names one tool call, the same through every dispatch of it.
+    /// The id of a tool call, the same for every dispatch.
     ToolCallId,
-    /// Names one process that has a store open.
+    /// The id of a process that has a store open.
     HolderId,
 }
 
@@ -209,14 +209,14 @@ mod tests {
     }
 
     #[test]
-    fn parts_make_a_valid_id() {
+    fn an_id_created_from_parts_is_valid() {
         let id = Uuid7::from_parts(0x0189_0a5d_ac96, [0xff; 10]);
         assert_eq!(id.to_string(), "01890a5d-ac96-7fff-bfff-ffffffffffff");
         assert_eq!(Uuid7::from_bytes(*id.as_bytes()), Ok(id));
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn other_forms_are_refused() {
         for text in [
             "",
             "01890A5D-AC96-774B-BCCE-B302099A8057",

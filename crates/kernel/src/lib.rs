@@ -1,39 +1,39 @@
-//! The pure core: ids, canonical JSON, digests; the call machine; the journal's chain; checkpoints;
-//! what comes next and how a recorded call is recovered.
+//! The pure core: ids, canonical JSON and digests; the state machines of calls and runs; the hash
+//! chain of the journal; the next step of a call or run, and the recovery of an interrupted call.
 //!
-//! Nothing here reads a clock, a file, the environment or a socket, and nothing draws a random
-//! number. Time, ids and results come in as arguments.
+//! This crate reads no clock, file, environment or socket and generates no random numbers. The caller
+//! passes time, ids and results as arguments.
 
 pub mod artifact;
+mod artifact_chain;
 mod call;
 pub mod canon;
 mod chain;
 mod code;
+mod deserialize;
 mod digest;
 mod entry;
 mod id;
-mod link;
+mod json_scan;
 pub mod recovery;
 mod replay_point;
 mod risk;
 pub mod run;
-mod scan;
-mod seal;
+mod sealed_entry;
 mod state;
-mod text;
 mod time;
 pub mod verify;
 
 pub use artifact::{Artifact, Outcome};
+pub use artifact_chain::{ArtifactChain, ArtifactHeader, ReservedKey};
 pub use call::{Call, Next, is_call_artifact, transition_of};
 pub use chain::{ChainError, Head, StateOrEmpty};
 pub use code::Code;
 pub use digest::{Digest, DigestError, HexDigest};
 pub use entry::{Draft, Entry, KEY_CHARS_MAX, SCHEMA_VERSION};
 pub use id::{ArtifactId, CheckpointId, HolderId, IdError, PlanId, ToolCallId, TraceId, Uuid7};
-pub use link::{Link, Links, Reserved};
 pub use replay_point::{ExecutionState, ReplayPoint, ReplayPointState};
 pub use risk::RiskLevel;
-pub use seal::{Body, Sealed};
+pub use sealed_entry::{ArtifactBody, SealedEntry};
 pub use state::{ArtifactType, Machine, State, Transition, UnknownName};
 pub use time::{Timestamp, TimestampError};

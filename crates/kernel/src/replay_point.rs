@@ -1,4 +1,4 @@
-//! The recorded state of a trace, and checkpoints of it.
+//! The recorded state of a trace, and its replay points.
 
 use std::borrow::Cow;
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use crate::entry::SCHEMA_VERSION;
 use crate::{ChainError, Digest, Head, PlanId, State, Timestamp, TraceId, canon};
 
-/// What a checkpoint covers: exactly these five fields.
+/// The state that a replay point records: exactly these five fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayPointState {
     /// The trace.
     pub trace_id: TraceId,
-    /// The plan it belongs to.
+    /// The plan that the trace belongs to.
     pub plan_id: PlanId,
-    /// Where it stands.
+    /// The state of the trace.
     pub current_state: State,
-    /// The number of its last entry.
+    /// The sequence number of the last entry.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
     pub last_sequence_number: u64,
-    /// The digest of its last entry.
+    /// The digest of the last entry.
     pub last_entry_digest: Digest,
 }
 
@@ -28,46 +28,46 @@ pub struct ReplayPointState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayPoint {
-    /// What kind of document this is.
+    /// The kind of this document.
     pub schema_id: Cow<'static, str>,
-    /// Its version.
+    /// The version of the schema.
     pub schema_version: Cow<'static, str>,
-    /// The entry it was made at.
+    /// The sequence number of the entry that it was created at.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
     pub checkpoint_sequence_number: u64,
     /// The state at that entry.
     pub checkpoint_state: ReplayPointState,
     /// SHA-256 of the canonical JSON of `checkpoint_state`.
     pub checkpoint_digest: Digest,
-    /// When it was made.
+    /// The time of creation.
     pub ts: Timestamp,
 }
 
-/// Where a trace stands, as its log says.
+/// The state of a trace according to its entries.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExecutionState {
-    /// What kind of document this is.
+    /// The kind of this document.
     pub schema_id: Cow<'static, str>,
-    /// Its version.
+    /// The version of the schema.
     pub schema_version: Cow<'static, str>,
     /// The trace.
     pub trace_id: TraceId,
-    /// The plan it belongs to.
+    /// The plan that the trace belongs to.
     pub plan_id: PlanId,
-    /// Where it stands.
+    /// The state of the trace.
     pub current_state: State,
-    /// The number of its last entry; 0 when there is none.
+    /// The sequence number of the last entry; 0 if there is none.
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_i64))]
     pub last_sequence_number: u64,
-    /// The digest of its last entry.
+    /// The digest of the last entry.
     pub last_entry_digest: Digest,
-    /// SHA-256 of the canonical JSON of all the other fields.
+    /// SHA-256 of the canonical JSON of all other fields.
     pub state_digest: Digest,
 }
 
 impl ReplayPointState {
-    /// The state that a head stands for; `None` while the trace has no entries.
+    /// The state at a head; `None` if the trace has no entries.
     #[must_use]
     pub fn of(head: &Head, plan_id: PlanId) -> Option<Self> {
         Some(Self {
@@ -86,10 +86,10 @@ impl ReplayPointState {
 }
 
 impl ReplayPoint {
-    /// The `schema_id` of checkpoints.
+    /// The `schema_id` of replay points.
     pub const SCHEMA_ID: &'static str = "tga.execution_checkpoint";
 
-    /// Makes a checkpoint of `state`.
+    /// Creates a replay point of `state`.
     #[must_use]
     pub fn new(state: ReplayPointState, ts: Timestamp) -> Self {
         Self {
@@ -102,10 +102,10 @@ impl ReplayPoint {
         }
     }
 
-    /// Checks that this is a checkpoint of this version, and matches its own digest.
+    /// Checks the schema, the digest and the sequence number of the replay point itself.
     ///
     /// # Errors
-    /// [`ChainError::ReplayPoint`] when it has been changed.
+    /// [`ChainError::ReplayPoint`] if it was changed.
     pub fn validate(&self) -> Result<(), ChainError> {
         let sequence_number = self.checkpoint_sequence_number;
         // The digest covers the state only.
@@ -121,10 +121,10 @@ impl ReplayPoint {
         Ok(())
     }
 
-    /// Checks the checkpoint against the head that its entries fold to.
+    /// Checks the replay point against the head that its entries fold to.
     ///
     /// # Errors
-    /// [`ChainError::ReplayPoint`] when it tells of another state.
+    /// [`ChainError::ReplayPoint`] if the states differ.
     pub fn agrees_with(&self, head: &Head) -> Result<(), ChainError> {
         self.validate()?;
         let state = &self.checkpoint_state;
@@ -142,7 +142,7 @@ impl ExecutionState {
     /// The `schema_id` of execution states.
     pub const SCHEMA_ID: &'static str = "tga.execution_state";
 
-    /// Describes a trace by its head; an empty trace counts as pending.
+    /// Returns the state of a trace with this head; an empty trace is pending.
     #[must_use]
     pub fn of(head: &Head, plan_id: PlanId) -> Self {
         let mut state = Self {

@@ -1,10 +1,10 @@
-//! How much a tool can do to the world.
+//! The risk level of tools.
 
 use serde::{Deserialize, Serialize};
 
 use crate::canon::canonical_names;
 
-/// The class of a tool, from harmless to dangerous.
+/// The risk level of a tool, from the lowest to the highest.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -14,18 +14,18 @@ pub enum RiskLevel {
     Read,
     /// Changes something.
     Write,
-    /// Changes something that is hard to undo or reaches far.
+    /// Changes something that is hard to undo or has a wide effect.
     HighRisk,
 }
 
 impl RiskLevel {
-    /// Whether a call of this class changes something and so needs an idempotency key.
+    /// Whether a call at this level changes something and therefore needs an idempotency key.
     #[must_use]
     pub const fn writes(self) -> bool {
         !matches!(self, Self::Read)
     }
 
-    /// The class as artifacts write it.
+    /// The name that artifacts use.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

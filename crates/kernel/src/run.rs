@@ -1,41 +1,43 @@
-//! One task going through a loop: what it follows, what was recorded of it, what comes next.
+//! The state machine of a run: one task that goes through the phases of a loop.
 //!
-//! [`Run`] is the fold of a run's entries; [`Run::next`] says from it alone what to record or perform.
+//! [`Run`] is folded from the entries of a run; [`Run::next`] derives from it alone what to record or
+//! perform next.
 
 mod branch;
-mod check;
 mod checkpoint;
 mod consensus;
-mod due;
 mod effect;
 mod event;
+mod event_order;
+mod event_reader;
 mod fold;
-mod govern;
+mod governance;
 mod hold;
 mod index;
-mod journal;
-mod judge;
 mod name;
 mod next;
-mod parts;
+mod payload;
 pub mod plan;
-mod rewind;
+mod plan_check;
+mod rollback;
 mod state;
+mod verdict;
 
-pub use branch::{Branch, Conflict, Merging};
+pub use branch::{Branch, Conflict, PendingMerge};
 pub use checkpoint::{
     Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointRecord, CheckpointSide,
-    DueCheckpoint, Rollback, Workspace, checkpoint_name,
+    CheckpointWorkspace, DueCheckpoint, Rollback, checkpoint_name,
 };
 pub use consensus::{APPROVED, CONDITIONAL, REJECTED, Review};
-pub use event::{Event, Note, RunEvent};
-pub use govern::{ComplianceResult, GateResult, GateStatus, Governed};
+pub use event::{Event, NoteKind, RunEvent};
+pub use governance::{ComplianceResult, GateResult, GateStatus, GovernanceResult};
 pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};
-pub use parts::{
-    Base, Call, Change, Decision, Done, Failure, Held, InvocationResult, Started, Usage, Vote,
+pub use payload::{
+    Base, CallRecord, Change, Failure, HoldRequest, InvocationResult, PhaseResult, Started, Usage,
+    Vote, VoteDecision,
 };
 pub use state::{
-    Commit, Ended, Hold, Judged, Noted, PhaseState, PhaseStatus, Resolution, Run, Source, Spent,
-    Stage,
+    AttemptStage, Commit, Ended, Hold, JudgedBy, PendingVerdict, PhaseState, PhaseStatus,
+    RecordedNote, Resolution, Run, Spent,
 };

@@ -1,7 +1,6 @@
-//! The journal's states and the one table of transitions between them.
+//! The states of traces and the table of transitions between them.
 //!
-//! A trace is a call or a run. Both share the envelope and this table; which one a trace is follows
-//! from its first entry.
+//! A trace is a call or a run, depending on its first entry. Both use the same entries and this table.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,10 +20,10 @@ macro_rules! names {
         }
 
         impl $type {
-            /// All of them, in the order of their declaration.
+            /// All variants, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The name as the journal writes it.
+            /// The name in the journal.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self {
@@ -54,7 +53,7 @@ macro_rules! names {
     };
 }
 
-/// A name that the journal does not know.
+/// A name that is not known.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("`{name}` is not the name of {what}")]
 pub struct UnknownName {
@@ -63,45 +62,45 @@ pub struct UnknownName {
 }
 
 names! {
-    /// Where a trace stands.
+    /// The state of a trace.
     State, "a state" {
-        /// A call: requested, not yet decided.
+        /// A call that is requested and not decided yet.
         Pending = "PENDING",
-        /// A call: allowed, not yet handed over.
+        /// A call that is approved and not dispatched yet.
         Authorized = "AUTHORIZED",
-        /// A call: handed over; whether the tool has run is unknown until its effect is recorded.
+        /// A call that is dispatched. Whether the tool has run is unknown until its effect is recorded.
         Executing = "EXECUTING",
-        /// A call, for good: the tool reported success.
+        /// A call that ended: the tool reported success.
         Completed = "COMPLETED",
-        /// A call, for good: the tool failed, or nobody knows that it succeeded.
+        /// A call that ended: the tool failed, or is not known to have succeeded.
         Failed = "FAILED",
-        /// A call, for good: refused.
+        /// A call that ended: it was refused.
         Denied = "DENIED",
-        /// A run: recorded, not yet started.
+        /// A run that is recorded and has not begun yet.
         Init = "INIT",
-        /// A run: phases are being done.
+        /// A run in progress.
         Running = "RUNNING",
-        /// A run: on hold for a person.
+        /// A run on hold for a person.
         Checkpoint = "CHECKPOINT",
-        /// A run: a person has answered the hold.
+        /// A run whose hold a person has answered.
         Resumed = "RESUMED",
-        /// A run: it has an outcome, and only a rollback leads out of it.
+        /// A run that has ended. Only a rollback leaves this state.
         Terminal = "TERMINAL",
     }
 }
 
 names! {
-    /// What an entry's artifact is.
+    /// The type of an artifact.
     ArtifactType, "an artifact type" {
-        /// What an agent wants done.
+        /// The request for a call.
         ActionRequest = "action_request",
-        /// What policy or a person said to it.
+        /// The decision of the policy or of a person.
         SupervisorDecision = "supervisor_decision",
-        /// The call that is handed over.
+        /// The dispatched call.
         ToolCall = "tool_call",
-        /// What came of it.
+        /// The effect of the call.
         ToolEffect = "tool_effect",
-        /// A step of a run.
+        /// An event of a run.
         RunEvent = "run_event",
     }
 }
@@ -111,12 +110,12 @@ names! {
 pub enum Machine {
     /// One tool call.
     Call,
-    /// One task going through a loop.
+    /// One run of a loop.
     Run,
 }
 
 impl Machine {
-    /// The `schema_id` of this machine's entries.
+    /// The `schema_id` of the entries of this kind.
     #[must_use]
     pub const fn schema_id(self) -> &'static str {
         match self {
@@ -127,13 +126,13 @@ impl Machine {
 }
 
 impl State {
-    /// Whether nothing follows this state by itself; a person may still take a run back.
+    /// Whether the trace has ended. A person can still roll back a run.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Denied | Self::Terminal)
     }
 
-    /// The machine this state belongs to.
+    /// The kind of trace that has this state.
     #[must_use]
     pub const fn machine(self) -> Machine {
         match self {
@@ -150,22 +149,22 @@ impl State {
     }
 }
 
-/// A transition as an entry claims it.
+/// The transition of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition {
     /// The state before.
     pub from: State,
     /// The state after.
     pub to: State,
-    /// What justifies it.
+    /// The type of the artifact that causes it.
     pub artifact: ArtifactType,
 }
 
 impl Transition {
     /// Whether the table has a row for this transition from `current` (`None`: an empty trace).
     ///
-    /// INVARIANT: this is the only transition table; live work, replay, stores and verification
-    /// all ask it.
+    /// INVARIANT: this is the only transition table; live work, replay, stores and verification all
+    /// use it.
     #[must_use]
     pub const fn is_allowed_from(self, current: Option<State>) -> bool {
         use ArtifactType as A;
@@ -192,7 +191,7 @@ impl Transition {
                     A::RunEvent
                 )
                 | (S::Resumed, S::Running | S::Terminal, A::RunEvent)
-                // A person takes the run back.
+                // A rollback.
                 | (S::Terminal, S::Running, A::RunEvent)
         )
     }

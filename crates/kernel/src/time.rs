@@ -1,4 +1,4 @@
-//! Timestamps of one form only: `YYYY-MM-DDTHH:MM:SS.mmmZ`.
+//! Timestamps, whose only text form is `YYYY-MM-DDTHH:MM:SS.mmmZ`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,11 +8,11 @@ use thiserror::Error;
 
 use crate::canon::{Canonical, write_plain};
 
-/// Milliseconds since 1970, between the years 0000 and 9999.
+/// A time in milliseconds since 1970, between the years 0000 and 9999.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
-/// Text or a number that is not a timestamp.
+/// Text that is not a timestamp, or a number outside its range.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("a timestamp has the form 2026-01-31T23:59:59.000Z")]
 pub struct TimestampError;
@@ -25,7 +25,7 @@ impl Timestamp {
     /// 1970-01-01T00:00:00.000Z.
     pub const EPOCH: Self = Self(0);
 
-    /// Wraps milliseconds since 1970-01-01T00:00:00Z.
+    /// Creates a timestamp from milliseconds since 1970-01-01T00:00:00Z.
     ///
     /// # Errors
     /// [`TimestampError`] outside the years 0000 to 9999.
@@ -44,7 +44,7 @@ impl Timestamp {
         self.0
     }
 
-    /// Writes the 24 characters of the text form.
+    /// Returns the 24 characters of the text form.
     #[must_use]
     pub fn text(self) -> [u8; 24] {
         let (year, month, day) = civil(self.0.div_euclid(DAY_MS));
@@ -71,7 +71,7 @@ const fn digits(number: u32) -> [u8; 2] {
     [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8]
 }
 
-/// A number that is known to be small and not negative: reckoning with these is cheaper.
+/// Converts a number that is known to fit: 32-bit arithmetic is faster.
 fn small(number: i64) -> u32 {
     u32::try_from(number).unwrap_or_default()
 }
@@ -120,7 +120,7 @@ impl FromStr for Timestamp {
         let (hour, minute, second) = (number(11, 2)?, number(14, 2)?, number(17, 2)?);
         let ms = ((hour * 60 + minute) * 60 + second) * 1000 + number(20, 3)?;
         let timestamp = Self::from_unix_ms(days * DAY_MS + ms)?;
-        // Whatever was not a real date, time or separator comes back different.
+        // The text form differs if a date, time or separator was not valid.
         if timestamp.text() == bytes { Ok(timestamp) } else { Err(TimestampError) }
     }
 }
@@ -151,7 +151,7 @@ impl Canonical for Timestamp {
 
 impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::text::parse(deserializer)
+        crate::deserialize::from_str(deserializer)
     }
 }
 

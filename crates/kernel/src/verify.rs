@@ -1,37 +1,37 @@
-//! Verifies a chain as it is read, entry by entry, from wherever it comes.
+//! Verifies a chain entry by entry, from any source.
 
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::recovery::Finding;
-use crate::{ChainError, Entry, Head, TraceId, Uuid7, canon};
+use crate::{ChainError, Code, Digest, Entry, Head, State, TraceId, Uuid7, canon};
 
 /// A streaming verifier of one trace, in constant memory.
 ///
-/// The first entry that is pushed says which trace this is. After the first error nothing more is
-/// verified: what follows a broken link proves nothing. Entries are still counted.
+/// The first entry determines the trace. After the first error, entries are counted but no longer
+/// verified: entries after a broken link prove nothing.
 #[derive(Debug, Default)]
-pub struct Chain {
+pub struct ChainVerifier {
     head: Option<Head>,
     entry_count: u64,
     error: Option<ChainError>,
     buffer: Vec<u8>,
 }
 
-/// Stands for the head of a chain of which no entry held: a finding does not name its trace.
+/// The head of a chain without a valid entry. A report does not contain the trace id, so any id will do.
 const NO_HEAD: Head = Head::empty(TraceId(Uuid7::from_parts(0, [0; 10])));
 
-impl Chain {
-    /// A chain of which nothing has been read.
+impl ChainVerifier {
+    /// Creates a verifier.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads one entry strictly and verifies that it comes next.
+    /// Reads one entry strictly and verifies that it is the next one.
     ///
-    /// What is not an entry, or holds a number that canonical JSON would change, is
-    /// [`ChainError::Malformed`] at the place where it stands. A value no longer shows whether its
-    /// text had a duplicate key: read text with [`canon::parse`] first.
+    /// A value that is not an entry, or contains a number that canonical JSON would change, is
+    /// [`ChainError::Malformed`]. A [`Value`] does not show whether its text had a duplicate key, so
+    /// parse text with [`canon::parse`] first.
     pub fn push_json(&mut self, value: &Value) {
         if self.error.is_some() {
             self.entry_count += 1;
@@ -47,7 +47,7 @@ impl Chain {
         }
     }
 
-    /// Verifies that `entry` comes next.
+    /// Verifies that `entry` is the next one.
     pub fn push(&mut self, entry: &Entry) {
         self.entry_count += 1;
         if self.error.is_some() {
@@ -60,7 +60,7 @@ impl Chain {
         }
     }
 
-    /// The end of what holds so far; `None` until an entry has held.
+    /// The head after the last valid entry; `None` before the first one.
     #[must_use]
     pub const fn head(&self) -> Option<&Head> {
         self.head.as_ref()
@@ -72,20 +72,20 @@ impl Chain {
         self.error.as_ref()
     }
 
-    /// Says what was found. A chain without entries holds.
+    /// Returns the report. A chain without entries is valid.
     #[must_use]
-    pub fn finish(&self) -> Finding {
+    pub fn finish(&self) -> ChainReport {
         let head = self.head.as_ref().unwrap_or(&NO_HEAD);
-        Finding::new(head, self.entry_count, self.error.as_ref())
+        ChainReport::new(head, self.entry_count, self.error.as_ref())
     }
 
-    /// Says what was found, compared with the head that was kept apart: a chain alone does not show
-    /// that its tail is missing.
+    /// Returns the report, after a comparison with the recorded head: a chain alone does not show that
+    /// its tail is missing.
     #[must_use]
-    pub fn finish_against(&self, recorded: &Head) -> Finding {
+    pub fn finish_against(&self, recorded: &Head) -> ChainReport {
         let head = self.head.unwrap_or(Head::empty(recorded.trace_id));
         let error = self.error.clone().or_else(|| head.matches(recorded).err());
-        Finding::new(&head, self.entry_count, error.as_ref())
+        ChainReport::new(&head, self.entry_count, error.as_ref())
     }
 
     fn last_sequence_number(&self) -> u64 {
@@ -93,10 +93,61 @@ impl Chain {
     }
 }
 
+/// The result of the verification of a trace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ChainReport {
+    /// Whether the chain is intact.
+    pub chain_valid: bool,
+    /// The code of the error, if there is one.
+    pub error_code: Option<Code>,
+    /// The first sequence number at which the trace is wrong.
+    pub divergence_point: Option<u64>,
+    /// How many entries were read.
+    pub entry_count: u64,
+    /// The sequence number of the last valid entry.
+    pub last_sequence_number: u64,
+    /// The digest of the last valid entry.
+    pub latest_entry_digest: Digest,
+    /// The state after the last valid entry.
+    pub final_state: Option<State>,
+}
+
+impl ChainReport {
+    /// Describes a chain of `entry_count` entries, whose valid entries fold to `head`, and the error
+    /// that ended the fold, if there was one.
+    #[must_use]
+    pub fn new(head: &Head, entry_count: u64, error: Option<&ChainError>) -> Self {
+        Self {
+            chain_valid: error.is_none(),
+            error_code: error.map(ChainError::code),
+            divergence_point: error.map(|error| match error {
+                ChainError::ReplayPoint { sequence_number, .. }
+                | ChainError::Key { sequence_number, .. }
+                | ChainError::HeadMismatch { sequence_number } => *sequence_number,
+                ChainError::Truncated { expected, found } => expected.min(found).saturating_add(1),
+                ChainError::SequenceGap { .. }
+                | ChainError::ForeignTrace { .. }
+                | ChainError::PreviousDigest { .. }
+                | ChainError::Transition { .. }
+                | ChainError::ToolCall { .. }
+                | ChainError::OwnDigest { .. }
+                | ChainError::Malformed { .. }
+                | ChainError::Artifact { .. }
+                | ChainError::Impossible { .. }
+                | ChainError::Link { .. } => head.sequence_number.saturating_add(1),
+            }),
+            entry_count,
+            last_sequence_number: head.sequence_number,
+            latest_entry_digest: head.entry_digest,
+            final_state: head.state,
+        }
+    }
+}
+
 fn read(value: &Value) -> Result<Entry, String> {
     canon::check(value).map_err(|error| error.to_string())?;
     if !value.is_object() {
-        // The reader would take an array for the fields in their order.
+        // Serde would accept an array of the fields in order.
         return Err("it is not a JSON object".to_owned());
     }
     serde_json::from_value(value.clone()).map_err(|error| error.to_string())
@@ -107,10 +158,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::{Code, Digest};
 
-    fn nothing_held(error_code: Option<Code>, entry_count: u64) -> Finding {
-        Finding {
+    fn without_valid_entry(error_code: Option<Code>, entry_count: u64) -> ChainReport {
+        ChainReport {
             chain_valid: error_code.is_none(),
             error_code,
             divergence_point: error_code.map(|_| 1),
@@ -122,28 +172,28 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_without_entries_holds() {
-        assert_eq!(Chain::new().finish(), nothing_held(None, 0));
+    fn a_chain_without_entries_is_valid() {
+        assert_eq!(ChainVerifier::new().finish(), without_valid_entry(None, 0));
     }
 
     #[test]
-    fn entries_after_an_error_are_counted_only() {
-        let mut chain = Chain::new();
+    fn entries_after_an_error_are_only_counted() {
+        let mut chain = ChainVerifier::new();
         for value in [json!(null), json!({}), json!([])] {
             chain.push_json(&value);
         }
         assert!(matches!(chain.error(), Some(ChainError::Malformed { sequence_number: 1, .. })));
         assert_eq!(chain.head(), None);
-        assert_eq!(chain.finish(), nothing_held(Some(Code::StateChecksumMismatch), 3));
+        assert_eq!(chain.finish(), without_valid_entry(Some(Code::StateChecksumMismatch), 3));
     }
 
     #[test]
-    fn a_missing_trace_is_found_through_its_recorded_head() {
+    fn a_missing_trace_is_detected_by_its_recorded_head() {
         let recorded = Head { sequence_number: 2, ..NO_HEAD };
         assert_eq!(
-            Chain::new().finish_against(&recorded),
-            nothing_held(Some(Code::StateSequenceGap), 0)
+            ChainVerifier::new().finish_against(&recorded),
+            without_valid_entry(Some(Code::StateSequenceGap), 0)
         );
-        assert_eq!(Chain::new().finish_against(&NO_HEAD), nothing_held(None, 0));
+        assert_eq!(ChainVerifier::new().finish_against(&NO_HEAD), without_valid_entry(None, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! An artifact must be the one its entry names and follow from the artifact before it.
+//! An artifact must be the one that its entry names, and refer to the artifacts before it.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn completed() -> (Vec<Entry>, Vec<Value>) {
     )
 }
 
-/// Folds the call, with the artifact at `place` (from 1) changed by `change`.
+/// Folds the call, with the artifact of entry `place` (from 1) changed by `change`.
 fn fold(place: usize, change: impl Fn(&mut Entry, &mut Value)) -> Result<Call, ChainError> {
     let (entries, bodies) = completed();
     let mut call = Call::empty(entries[0].trace_id);
@@ -42,7 +42,7 @@ fn refused(place: usize, change: impl Fn(&mut Entry, &mut Value)) {
 }
 
 #[test]
-fn the_call_as_it_was_written_folds() {
+fn an_unchanged_call_folds() {
     assert!(fold(0, |_, _| {}).unwrap().effect.is_some());
 }
 
@@ -79,7 +79,7 @@ fn every_link_is_checked() {
 }
 
 #[test]
-fn a_call_keeps_the_key_of_its_request() {
+fn a_call_has_the_key_of_its_request() {
     refused(3, |entry, body| {
         body["idempotency_key"] = json!("another");
         entry.idempotency_key = Some("another".to_owned());
@@ -87,7 +87,7 @@ fn a_call_keeps_the_key_of_its_request() {
 }
 
 #[test]
-fn nullable_fields_must_be_there() {
+fn nullable_fields_must_be_present() {
     let (entries, bodies) = completed();
     for (entry, body) in entries.iter().zip(&bodies) {
         for field in body.as_object().unwrap().keys() {

@@ -1,5 +1,5 @@
-//! Random traces: what is appended is admitted, every invariant holds after each step, and any
-//! change to what was written is found.
+//! Random traces: appended entries are verified, every invariant holds after each step, and any change
+//! of the entries is detected.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::sync::LazyLock;
@@ -7,8 +7,8 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
-use windlass_kernel::recovery::{Plan, UncertainRule, plan};
-use windlass_kernel::verify::Chain;
+use windlass_kernel::recovery::{RecoveryPlan, UncertainRule, plan};
+use windlass_kernel::verify::ChainVerifier;
 use windlass_kernel::{
     ArtifactId, ArtifactType, Call, Code, Digest, Draft, Entry, ExecutionState, Head, PlanId,
     ReplayPoint, ReplayPointState, State, Timestamp, ToolCallId, TraceId, Transition, Uuid7, canon,
@@ -17,10 +17,10 @@ use windlass_kernel::{
 const CHAIN_CODES: [Code; 3] =
     [Code::StateSequenceGap, Code::StateChecksumMismatch, Code::StateInvalidTransition];
 
-/// A draft before it is known where its trace stands.
+/// A draft before the state of its trace is known.
 #[derive(Clone, Debug)]
 struct Wish {
-    /// Whether to pick a transition that the table has from here.
+    /// Whether to pick a transition that the table allows.
     legal: bool,
     pick: Index,
     ms: i64,
@@ -92,12 +92,12 @@ fn grow(wishes: &[Wish]) -> (Vec<Entry>, Head) {
     (entries, head)
 }
 
-fn invariant_numbers_have_no_gaps(entries: &[Entry]) {
+fn invariant_sequence_numbers_have_no_gaps(entries: &[Entry]) {
     let numbers: Vec<u64> = entries.iter().map(|entry| entry.sequence_number).collect();
     assert_eq!(numbers, (1..=entries.len() as u64).collect::<Vec<_>>());
 }
 
-fn invariant_each_entry_commits_to_the_one_before(entries: &[Entry]) {
+fn invariant_each_entry_contains_the_previous_digest(entries: &[Entry]) {
     let mut previous = Digest::GENESIS;
     for entry in entries {
         assert_eq!(entry.prev_entry_digest, previous);
@@ -114,10 +114,10 @@ fn invariant_digests_agree_with_the_general_encoder(entries: &[Entry]) {
     }
 }
 
-fn invariant_each_entry_starts_where_the_trace_stands(entries: &[Entry]) {
+fn invariant_each_entry_starts_at_the_current_state(entries: &[Entry]) {
     for pair in entries.windows(2) {
         assert_eq!(pair[1].from_state, pair[0].to_state);
-        // A person takes a run back; nothing else follows an end.
+        // Only a rollback follows an end.
         let back = pair[0].to_state == State::Terminal && pair[1].to_state == State::Running;
         assert!(!pair[0].to_state.is_terminal() || back, "nothing follows the end");
     }
@@ -131,7 +131,7 @@ fn invariant_a_trace_is_a_call_or_a_run(entries: &[Entry]) {
     }
 }
 
-fn invariant_a_call_is_handed_over_and_ended_once(entries: &[Entry]) {
+fn invariant_a_call_is_dispatched_and_ended_once(entries: &[Entry]) {
     let count = |artifact| entries.iter().filter(|entry| entry.artifact_type == artifact).count();
     for artifact in [ArtifactType::ToolCall, ArtifactType::ToolEffect] {
         assert!(count(artifact) <= 1);
@@ -147,7 +147,7 @@ fn invariant_a_call_is_handed_over_and_ended_once(entries: &[Entry]) {
 }
 
 fn invariant_replay_ends_at_the_head(entries: &[Entry], head: &Head) {
-    let (mut typed, mut raw) = (Chain::new(), Chain::new());
+    let (mut typed, mut raw) = (ChainVerifier::new(), ChainVerifier::new());
     for entry in entries {
         typed.push(entry);
         raw.push_json(&serde_json::to_value(entry).unwrap());
@@ -158,7 +158,7 @@ fn invariant_replay_ends_at_the_head(entries: &[Entry], head: &Head) {
     assert!(typed.finish().chain_valid);
 }
 
-fn invariant_a_checkpoint_agrees_with_its_head(head: &Head) {
+fn invariant_a_replay_point_agrees_with_its_head(head: &Head) {
     let plan_id = PlanId(id(4, 4));
     let Some(state) = ReplayPointState::of(head, plan_id) else { return };
     let checkpoint = ReplayPoint::new(state, Timestamp::from_unix_ms(0).unwrap());
@@ -168,7 +168,7 @@ fn invariant_a_checkpoint_agrees_with_its_head(head: &Head) {
     assert_eq!(Some(ExecutionState::of(head, plan_id).current_state), head.state);
 }
 
-fn invariant_only_an_unsettled_call_is_handed_over_again(head: &Head) {
+fn invariant_only_a_call_without_effect_is_dispatched_again(head: &Head) {
     let mut call = Call::empty(head.trace_id);
     call.head = *head;
     for rule in
@@ -176,27 +176,30 @@ fn invariant_only_an_unsettled_call_is_handed_over_again(head: &Head) {
     {
         for (redispatches, retries_max) in [(0, 0), (0, 1), (1, 1), (5, u32::MAX)] {
             let plan = plan(&call, rule, redispatches, retries_max);
-            let acts = matches!(plan, Plan::Probe | Plan::Redispatch | Plan::Compensate);
+            let acts = matches!(
+                plan,
+                RecoveryPlan::Probe | RecoveryPlan::Redispatch | RecoveryPlan::Compensate
+            );
             assert!(!acts || head.state == Some(State::Executing));
-            assert!(plan != Plan::Redispatch || redispatches < retries_max);
-            assert!(!head.state.is_some_and(State::is_terminal) || plan == Plan::Nothing);
+            assert!(plan != RecoveryPlan::Redispatch || redispatches < retries_max);
+            assert!(!head.state.is_some_and(State::is_terminal) || plan == RecoveryPlan::Nothing);
         }
     }
 }
 
 fn check_invariants(entries: &[Entry], head: &Head) {
-    invariant_numbers_have_no_gaps(entries);
-    invariant_each_entry_commits_to_the_one_before(entries);
+    invariant_sequence_numbers_have_no_gaps(entries);
+    invariant_each_entry_contains_the_previous_digest(entries);
     invariant_digests_agree_with_the_general_encoder(entries);
-    invariant_each_entry_starts_where_the_trace_stands(entries);
+    invariant_each_entry_starts_at_the_current_state(entries);
     invariant_a_trace_is_a_call_or_a_run(entries);
-    invariant_a_call_is_handed_over_and_ended_once(entries);
+    invariant_a_call_is_dispatched_and_ended_once(entries);
     invariant_replay_ends_at_the_head(entries, head);
-    invariant_a_checkpoint_agrees_with_its_head(head);
-    invariant_only_an_unsettled_call_is_handed_over_again(head);
+    invariant_a_replay_point_agrees_with_its_head(head);
+    invariant_only_a_call_without_effect_is_dispatched_again(head);
 }
 
-/// What can be done to a trace behind our back. Places are picked once its length is known.
+/// A manipulation of a stored trace. Positions are picked once its length is known.
 #[derive(Clone, Debug)]
 enum Tamper {
     Field(Index, Index),
@@ -248,7 +251,7 @@ fn changes() -> Vec<(&'static str, Value)> {
     changes
 }
 
-/// Spoils `rows` and says at which place the chain must break; `None`: only the head can tell.
+/// Corrupts `rows` and returns the position of the expected error; `None`: only the head shows it.
 fn spoil(rows: &mut Vec<Value>, tamper: &Tamper) -> Option<u64> {
     let length = rows.len();
     let place = match tamper {
@@ -284,15 +287,15 @@ fn spoil(rows: &mut Vec<Value>, tamper: &Tamper) -> Option<u64> {
     Some(place as u64 + 1)
 }
 
-fn read(rows: &[Value]) -> Chain {
-    let mut chain = Chain::new();
+fn read(rows: &[Value]) -> ChainVerifier {
+    let mut chain = ChainVerifier::new();
     rows.iter().for_each(|row| chain.push_json(row));
     chain
 }
 
 proptest! {
     #[test]
-    fn what_is_appended_is_admitted_and_all_invariants_hold(
+    fn appended_entries_are_verified_and_satisfy_all_invariants(
         wishes in proptest::collection::vec(wish(), 0..24),
     ) {
         let (mut entries, mut head) = (Vec::new(), empty());
@@ -312,7 +315,7 @@ proptest! {
     }
 
     #[test]
-    fn any_change_is_found_where_it_was_made(
+    fn any_change_is_detected_at_its_position(
         wishes in proptest::collection::vec(wish(), 1..24), tamper in tamper(),
     ) {
         let (entries, head) = grow(&wishes);
@@ -339,13 +342,13 @@ proptest! {
     }
 
     #[test]
-    fn truncation_is_found_through_the_head(
+    fn truncation_is_detected_by_the_recorded_head(
         wishes in proptest::collection::vec(wish(), 1..24), length: Index,
     ) {
         let (entries, head) = grow(&wishes);
         prop_assume!(!entries.is_empty());
         let kept = &entries[..length.index(entries.len())];
-        let mut chain = Chain::new();
+        let mut chain = ChainVerifier::new();
         kept.iter().for_each(|entry| chain.push(entry));
         prop_assert!(chain.finish().chain_valid);
         let error = chain.head().copied().unwrap_or(empty()).matches(&head).unwrap_err();
@@ -355,14 +358,14 @@ proptest! {
     }
 
     #[test]
-    fn a_rewritten_tail_is_found_through_the_head(
+    fn a_rewritten_tail_is_detected_by_the_recorded_head(
         wishes in proptest::collection::vec(wish(), 1..24),
     ) {
         let (mut entries, head) = grow(&wishes);
         let Some(last) = entries.last_mut() else { return Ok(()) };
         last.artifact_digest = Digest::of(b"another body");
         last.entry_digest = last.compute_digest(&mut Vec::new());
-        let mut chain = Chain::new();
+        let mut chain = ChainVerifier::new();
         entries.iter().for_each(|entry| chain.push(entry));
         prop_assert!(chain.finish().chain_valid);
         let finding = chain.finish_against(&head);
@@ -371,7 +374,7 @@ proptest! {
     }
 }
 
-/// The random traces above are only worth something if they get to the ends.
+/// The random traces above are useful only if they reach the final states.
 #[test]
 fn random_traces_reach_every_state() {
     use proptest::strategy::ValueTree as _;

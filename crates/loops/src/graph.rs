@@ -6,7 +6,7 @@ mod sort;
 
 use std::collections::BTreeMap;
 
-use windlass_kernel::run::plan::When;
+use windlass_kernel::run::plan::PhaseCondition;
 
 use crate::error::{Diagnostic, Problem};
 use crate::parts::effect::{self, ReferenceKind};
@@ -34,7 +34,7 @@ impl Graph<'_> {
     }
 
     fn is_intervention(&self, at: usize) -> bool {
-        self.drafts.get(at).is_some_and(|draft| draft.phase.when == When::Intervention)
+        self.drafts.get(at).is_some_and(|draft| draft.phase.when == PhaseCondition::Intervention)
     }
 
     fn needs(&self, at: usize) -> &[usize] {

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use serde_json::json;
-use windlass_kernel::run::plan::{Doer, Plan, Reviewer, When};
+use windlass_kernel::run::plan::{Doer, PhaseCondition, Plan, Reviewer};
 use windlass_loops::draw::{self, Colours};
 use windlass_loops::{KnownNames, LoopFile};
 
@@ -156,7 +156,8 @@ fn hostile_text_is_harmless() {
     for phase in &mut plan.phases {
         phase.id = format!("{hostile}{}", phase.id);
         phase.doer = Doer::Person { approvals: 1, question: hostile.to_owned() };
-        phase.when = When::Fact { fact: hostile.to_owned(), one_of: vec![hostile.to_owned()] };
+        phase.when =
+            PhaseCondition::Fact { fact: hostile.to_owned(), one_of: vec![hostile.to_owned()] };
     }
     let text = draw::text(&plan, Colours::None);
     assert!(text.chars().all(|char| char == '\n' || !char.is_control()), "{text:?}");

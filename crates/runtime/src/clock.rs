@@ -1,18 +1,18 @@
-//! Where time and fresh ids come from: the only two things the runtime takes out of thin air.
+//! The source of time and new ids, the only inputs of the runtime that are not passed in.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use windlass_kernel::{Timestamp, Uuid7};
 
-/// Gives the time and fresh ids; tests bring their own.
+/// Provides the time and new ids; tests use their own implementation.
 pub trait Clock: Send + Sync {
-    /// The time now.
+    /// The current time.
     fn now(&self) -> Timestamp;
-    /// An id that nobody has had before, later than those given before it.
+    /// A new unique id, greater than all ids returned before.
     fn new_id(&self) -> Uuid7;
 }
 
-/// The machine's clock and random numbers.
+/// The system clock and random number generator.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -26,7 +26,7 @@ impl Clock for SystemClock {
     fn new_id(&self) -> Uuid7 {
         let bytes = uuid::Uuid::now_v7().into_bytes();
         Uuid7::from_bytes(bytes).unwrap_or_else(|_| {
-            // The crate's v7 always has these bits; if it ever had not, the same bytes with them.
+            // Unreachable, because `now_v7` sets the version and variant; sets them again if it did not.
             let [t0, t1, t2, t3, t4, t5, rest @ ..] = bytes;
             Uuid7::from_parts(u64::from_be_bytes([0, 0, t0, t1, t2, t3, t4, t5]), rest)
         })

@@ -1,4 +1,4 @@
-//! Handing a call to its connector, and turning the answer into an effect.
+//! Dispatches a call to its connector and converts the reply to an effect.
 
 use std::time::Instant;
 
@@ -12,34 +12,31 @@ use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
 use crate::supervisor::Preparation;
 
-/// What became known about a call.
+/// The outcome of a call as it was determined.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settled {
-    /// How it ended.
+pub struct Settlement {
+    /// The outcome.
     pub outcome: Outcome,
-    /// What the tool answered.
+    /// The result that the tool returned.
     pub result: Value,
-    /// What went wrong.
+    /// The error, if the call failed.
     pub error: Option<EffectError>,
-    /// How long it took.
+    /// The duration of the dispatch.
     pub duration_ms: u64,
-    /// How it came to be known.
+    /// How the outcome was determined.
     pub by: SettledBy,
 }
 
 impl Gateway {
-    /// Performs the recorder's call, which is recorded as handed over.
+    /// Dispatches the call of the recorder, whose dispatch is recorded.
     pub(crate) fn dispatch(
         &self,
         recorder: &CallRecorder,
         preparation: &Preparation,
-    ) -> Result<Settled, GatewayError> {
+    ) -> Result<Settlement, GatewayError> {
         let call = recorder.state();
         let (Some((request, _)), Some((tool_call, _))) = (&call.request, &call.tool_call) else {
-            return Err(GatewayError::Recovery {
-                trace_id: call.head.trace_id,
-                reason: "its request or its call is not recorded".to_owned(),
-            });
+            return Err(GatewayError::missing(call.head.trace_id, "request or its call"));
         };
         let job = Job {
             target: &preparation.target,
@@ -59,8 +56,8 @@ impl Gateway {
         Ok(self.read_reply(reply, preparation, duration_ms))
     }
 
-    /// Reads a connector's answer; whatever cannot be recorded as it is becomes a failure.
-    fn read_reply(&self, reply: Reply, preparation: &Preparation, duration_ms: u64) -> Settled {
+    /// Converts the reply of a connector; a result that cannot be recorded becomes an error.
+    fn read_reply(&self, reply: Reply, preparation: &Preparation, duration_ms: u64) -> Settlement {
         let (mut result, mut error) = match reply {
             Reply::Success { result } => (result, None),
             Reply::Failure { code, message, result, certainty } => {
@@ -75,16 +72,17 @@ impl Gateway {
         }
         let bytes_max = preparation.limits.output_bytes_max;
         match canon::measure(&result) {
-            // Escapes and an envelope may make the recorded form longer than the tool's own.
+            // Escapes and an envelope can make the recorded form longer than the tool's output.
             Ok(bytes) if bytes <= bytes_max.saturating_mul(2).saturating_add(4096) => {}
             Ok(bytes) => {
                 let message =
-                    format!("the tool answered {bytes} bytes, more than the {bytes_max} allowed");
+                    format!("the tool returned {bytes} bytes, more than the {bytes_max} allowed");
                 let code = Code::ToolOutputTooLarge;
-                (result, error) = (Value::Null, Some(ran(code, message)));
+                (result, error) = (Value::Null, Some(unrecordable(code, message)));
             }
             Err(cause) => {
-                (result, error) = (Value::Null, Some(ran(cause.code(), cause.to_string())));
+                (result, error) =
+                    (Value::Null, Some(unrecordable(cause.code(), cause.to_string())));
             }
         }
         let outcome = match &error {
@@ -92,28 +90,27 @@ impl Gateway {
             Some(error) if error.code == Code::ToolFailed => Outcome::Failure,
             Some(_) => Outcome::Error,
         };
-        Settled { outcome, result, error, duration_ms, by: SettledBy::Answer }
+        Settlement { outcome, result, error, duration_ms, by: SettledBy::Answer }
     }
 
-    /// A text as it may be stored: without the secrets in it.
+    /// Returns a text without the secrets in it, as it may be stored.
     pub(crate) fn redacted(&self, text: &str) -> String {
         let mut value = Value::String(text.to_owned());
         self.supervisor.redact(&mut value);
         if let Value::String(text) = value { text } else { String::new() }
     }
 
-    /// Makes the effect that records what became known.
+    /// Creates the effect that records a settlement.
     pub(crate) fn effect(
         &self,
         recorder: &CallRecorder,
-        settled: Settled,
+        settlement: Settlement,
         redispatches: Vec<Redispatch>,
         ts: Timestamp,
     ) -> Result<ToolEffect, GatewayError> {
         let trace_id = recorder.state().head.trace_id;
         let Some((tool_call, tool_call_digest)) = &recorder.state().tool_call else {
-            let reason = "its call is not recorded".to_owned();
-            return Err(GatewayError::Recovery { trace_id, reason });
+            return Err(GatewayError::missing(trace_id, "call"));
         };
         Ok(ToolEffect {
             schema_id: ToolEffect::SCHEMA_ID.into(),
@@ -123,17 +120,17 @@ impl Gateway {
             ts,
             tool_call_digest: *tool_call_digest,
             tool_call_id: tool_call.tool_call_id,
-            outcome: settled.outcome,
-            result: settled.result,
-            error: settled.error,
-            duration_ms: settled.duration_ms,
-            settled_by: settled.by,
+            outcome: settlement.outcome,
+            result: settlement.result,
+            error: settlement.error,
+            duration_ms: settlement.duration_ms,
+            settled_by: settlement.by,
             redispatches,
         })
     }
 }
 
-/// The error of a call that ran, but whose answer cannot be kept.
-fn ran(code: Code, message: String) -> EffectError {
+/// The error of a call that ran, but whose result cannot be stored.
+fn unrecordable(code: Code, message: String) -> EffectError {
     EffectError { code, message, may_have_run: true }
 }

@@ -1,4 +1,4 @@
-//! What can go wrong in the gateway.
+//! The errors of the gateway.
 
 use thiserror::Error;
 use windlass_journal::JournalError;
@@ -7,45 +7,50 @@ use windlass_store::StoreError;
 
 use crate::request::RequestError;
 
-/// A call that could not be taken further. What is recorded stays recorded.
+/// Why the gateway could not continue a call. Committed entries stay.
 #[derive(Debug, Error)]
 pub enum GatewayError {
-    /// The request is not one; nothing was recorded.
+    /// The request is invalid; nothing was recorded.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The call's trace could not be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// The trace holds together, but what is needed to go on is gone.
-    #[error("trace `{trace_id}` cannot go on: {reason}")]
+    /// The trace is intact, but something that is needed to continue is missing.
+    #[error("trace `{trace_id}` cannot be continued: {reason}")]
     Recovery {
         /// The trace.
         trace_id: TraceId,
         /// What is missing.
         reason: String,
     },
-    /// There is nothing left to decide.
-    #[error("call `{trace_id}` has been decided: it is {state}")]
+    /// The call is not on hold.
+    #[error("call `{trace_id}` has already been decided: its state is {state}")]
     AlreadyDecided {
         /// The trace.
         trace_id: TraceId,
-        /// Where it stands.
+        /// The state of the call.
         state: State,
     },
-    /// Policy refuses what a person would approve.
-    #[error("policy does not let call `{trace_id}` be approved: {reason}")]
+    /// The policy denies a call that a person approved.
+    #[error("the policy does not allow an approval of call `{trace_id}`: {reason}")]
     Refused {
         /// The trace.
         trace_id: TraceId,
-        /// The policy's code.
+        /// The code of the denial.
         code: Code,
-        /// The policy's reason.
+        /// The reason of the denial.
         reason: String,
     },
 }
 
 impl GatewayError {
-    /// Whether a live process holds the trace.
+    /// An intact trace that lacks an artifact.
+    pub(crate) fn missing(trace_id: TraceId, artifact: &str) -> Self {
+        Self::Recovery { trace_id, reason: format!("its {artifact} is not recorded") }
+    }
+
+    /// Whether another live process holds the lease of the trace.
     #[must_use]
     pub const fn is_held(&self) -> bool {
         matches!(self, Self::Journal(JournalError::Held(_)))

@@ -1,4 +1,4 @@
-//! The gateway: request, decision, call, effect; each recorded before anything builds on it.
+//! The gateway: request, decision, call, effect. Each is recorded before the next step depends on it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,53 +6,54 @@ use std::time::Duration;
 use windlass_connect::Connect;
 use windlass_journal::{Check, JournalError, Reader, Recorder};
 use windlass_kernel::artifact::{
-    ActionRequest, Artifact, DecidedBy, Decision, SupervisorDecision, ToolCall,
+    ActionRequest, Artifact, DecidedBy, Decision, Redispatch, SupervisorDecision, ToolCall,
 };
-use windlass_kernel::recovery::Plan;
+use windlass_kernel::recovery::RecoveryPlan;
 use windlass_kernel::{
     ArtifactId, Call, Code, Digest, RiskLevel, SCHEMA_VERSION, State, ToolCallId, TraceId,
 };
 use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, Reservation, Slot, Store};
 
+use crate::call_log::CallLog;
 use crate::clock::Clock;
-use crate::dispatch::Settled;
+use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::recover::Recovery;
-use crate::report::{CallReport, Question};
+use crate::report::{CallReport, HoldQuestion};
 use crate::request::{self, CallRequest};
 use crate::supervisor::{Preparation, Ruling, Supervisor};
-use crate::watch::Watch;
 
-/// Writes the trace of one call.
+/// The recorder of one call's trace.
 pub(crate) type CallRecorder = Recorder<Call>;
 
 /// When the entries of a read become durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reads {
-    /// Before it is handed over, like a write's.
+pub enum ReadDurability {
+    /// Before the dispatch, as for a write.
     #[default]
     WriteAhead,
-    /// Together with its effect: one commit instead of two; a lost read did nothing.
+    /// Together with the effect: one commit instead of two, because a lost read changed nothing.
     WithEffect,
 }
 
-/// What the gateway can be told.
+/// The settings of a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// When the entries of a read become durable.
-    pub reads: Reads,
-    /// How long to wait for another process's call under the same key, beyond its tool's time-out.
+    pub reads: ReadDurability,
+    /// How long to wait for a call with the same idempotency key in another process, in addition to the
+    /// time limit of its tool.
     pub key_wait: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { reads: Reads::WriteAhead, key_wait: Duration::from_secs(10) }
+        Self { reads: ReadDurability::WriteAhead, key_wait: Duration::from_secs(10) }
     }
 }
 
-/// Takes calls through policy to their tools and records every step.
+/// Judges calls by policy, dispatches them to their tools, and records each step.
 pub struct Gateway {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) supervisor: Arc<dyn Supervisor>,
@@ -62,7 +63,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Puts a gateway together.
+    /// Creates a gateway.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
@@ -80,26 +81,26 @@ impl Gateway {
         self.store.as_ref()
     }
 
-    /// Makes a call: judges it, records it, hands it over, records what came of it.
+    /// Makes a call: judges it, records it, dispatches it and records its effect.
     ///
     /// A refused call, a call on hold and a failed call are reports, not errors.
     ///
     /// # Errors
-    /// [`GatewayError`] when the request is not one, or the store fails.
+    /// [`GatewayError`] if the request is invalid or the store fails.
     pub fn call(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
-        let watch = Watch::start();
-        let result = self.make(request);
-        watch.call(&result);
+        let log = CallLog::start();
+        let result = self.judge_and_start(request);
+        log.call(&result);
         result
     }
 
-    fn make(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
+    fn judge_and_start(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
         let request = request.compose(self.clock.as_ref())?;
         let ruling = self.supervisor.judge(&request);
         match ruling.verdict {
             Verdict::Deny => self.deny(request, ruling),
             Verdict::Ask => match self.key_record(&request)? {
-                // Nobody is asked about what has been decided and is only told again.
+                // A repeated request needs no answer: the first call with its key was decided.
                 Some(record) => {
                     let timeout = self.supervisor.prepare(&request).map(|how| how.limits.timeout);
                     self.repeat(request, record, timeout.unwrap_or_default())
@@ -116,10 +117,10 @@ impl Gateway {
         }
     }
 
-    /// Records a call that is not to be made, whatever policy says to it: it ends DENIED.
+    /// Records a call as DENIED without judging it.
     ///
     /// # Errors
-    /// [`GatewayError`] when the request is not one, or the store fails.
+    /// [`GatewayError`] if the request is invalid or the store fails.
     pub fn refuse(
         &self,
         request: CallRequest,
@@ -131,10 +132,10 @@ impl Gateway {
         self.deny(request, Ruling { verdict, code, reason, rules })
     }
 
-    /// Shows a call as recorded.
+    /// Returns the recorded state of a call.
     ///
     /// # Errors
-    /// [`GatewayError`] when there is none, or its trace does not hold together.
+    /// [`GatewayError`] if there is no such call or its trace is corrupt.
     pub fn show(&self, trace_id: TraceId) -> Result<CallReport, GatewayError> {
         let call = Reader::<Call>::state_of(self.store.as_ref(), trace_id, Check::Verified)?;
         let redispatches = self.store.list_redispatches(trace_id)?;
@@ -146,27 +147,19 @@ impl Gateway {
             _ => String::new(),
         };
         let report = CallReport::of(call, redispatches);
-        Ok(match report.state {
-            State::Pending if !held => report.on_hold(Question::MayItRun, question),
-            State::Executing if !held => {
-                let reason = "it was handed over and its effect was never recorded".to_owned();
-                report.on_hold(Question::RunItAgain, reason)
-            }
-            State::Pending
-            | State::Executing
-            | State::Authorized
-            | State::Completed
-            | State::Failed
-            | State::Denied
-            | State::Init
-            | State::Running
-            | State::Checkpoint
-            | State::Resumed
-            | State::Terminal => report,
+        Ok(if held {
+            report
+        } else if report.state == State::Pending {
+            report.on_hold(HoldQuestion::MayItRun, question)
+        } else if report.state == State::Executing {
+            let reason = "it was dispatched and its effect was never recorded".to_owned();
+            report.on_hold(HoldQuestion::RunItAgain, reason)
+        } else {
+            report
         })
     }
 
-    /// Records a refusal. What is never handed over is recorded without the secrets in it.
+    /// Records a refused call. Its request is never dispatched, so it is recorded without secrets.
     fn deny(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
         request::redact(&mut request, |value| self.supervisor.redact(value));
         let mut recorder = self.open(request)?;
@@ -175,33 +168,33 @@ impl Gateway {
         Ok(CallReport::of(recorder.into_state(), Vec::new()))
     }
 
-    /// Records a request that a person must decide.
+    /// Records a request that a person must decide on.
     fn ask(&self, request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
         let mut recorder = self.open(request)?;
         recorder.commit(KeyAction::None, After::Keep)?;
         recorder.write_replay_point(self.clock.now())?;
         let report = CallReport::of(recorder.into_state(), Vec::new());
-        Ok(report.on_hold(Question::MayItRun, ruling.reason))
+        Ok(report.on_hold(HoldQuestion::MayItRun, ruling.reason))
     }
 
-    /// Records and makes a call that policy allows.
+    /// Records and dispatches a call that the policy allows.
     fn start(
         &self,
         request: ActionRequest,
         ruling: Ruling,
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
-        let single = self.settings.reads == Reads::WithEffect
+        let single_commit = self.settings.reads == ReadDurability::WithEffect
             && preparation.class == RiskLevel::Read
             && request.idempotency_key.is_none();
         let mut recorder = self.open(request)?;
         self.add_decision(&mut recorder, Decision::Approve, ruling, None)?;
         let key = self.add_tool_call(&mut recorder)?;
-        if !single {
+        if !single_commit {
             match recorder.commit(key, After::Keep) {
                 Ok(()) => {}
                 Err(JournalError::Append(AppendError::KeyTaken(record))) => {
-                    // Nothing was recorded of this call: its request is still only this one's.
+                    // Nothing was committed, so the request can be answered from the other call.
                     let Some((request, _)) = recorder.into_state().request else {
                         return Err(JournalError::Append(AppendError::KeyTaken(record)).into());
                     };
@@ -210,10 +203,10 @@ impl Gateway {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.hand_over(recorder, preparation, Vec::new())
+        self.dispatch_and_settle(recorder, preparation, Vec::new())
     }
 
-    /// Begins a trace with its request.
+    /// Begins the trace of a request.
     fn open(&self, request: ActionRequest) -> Result<CallRecorder, GatewayError> {
         let mut recorder =
             CallRecorder::begin(&self.store, request.trace_id, request.plan_id, Vec::new());
@@ -221,7 +214,7 @@ impl Gateway {
         Ok(recorder)
     }
 
-    /// Adds a decision about the recorder's request; a person's when `by` names one.
+    /// Adds a decision on the recorder's request: that of the person `by`, or of the policy if `None`.
     pub(crate) fn add_decision(
         &self,
         recorder: &mut CallRecorder,
@@ -253,17 +246,14 @@ impl Gateway {
         Ok(recorder.add(&Artifact::Decision(decision))?)
     }
 
-    /// Adds the call itself; returns what is to be done with its key in the same transaction.
+    /// Adds the call; returns the action on its idempotency key for the same transaction.
     pub(crate) fn add_tool_call(
         &self,
         recorder: &mut CallRecorder,
     ) -> Result<KeyAction, GatewayError> {
         let ts = self.clock.now();
         let trace_id = recorder.state().head.trace_id;
-        let missing = |what: &str| GatewayError::Recovery {
-            trace_id,
-            reason: format!("its {what} is not recorded"),
-        };
+        let missing = |artifact| GatewayError::missing(trace_id, artifact);
         let (request, _) = recorder.state().request.as_ref().ok_or_else(|| missing("request"))?;
         let (_, decision_digest) =
             recorder.state().decision.as_ref().ok_or_else(|| missing("decision"))?;
@@ -292,7 +282,7 @@ impl Gateway {
         Ok(key)
     }
 
-    /// What is recorded under a request's key.
+    /// Returns the record of the request's idempotency key.
     fn key_record(
         &self,
         request: &ActionRequest,
@@ -303,8 +293,8 @@ impl Gateway {
         }
     }
 
-    /// Answers a request whose key is taken: with the recorded effect, after waiting for one that
-    /// is under way, or with a refusal if the key was used for something else.
+    /// Handles a request whose idempotency key is taken: returns the recorded effect, waits for a call
+    /// in progress, or refuses the request if the key was used for another request.
     fn repeat(
         &self,
         request: ActionRequest,
@@ -319,7 +309,8 @@ impl Gateway {
             .map_err(|source| JournalError::NotCanonical { trace_id, source })?;
         if record.reservation.request_digest != digest {
             let reason = format!(
-                "the key was used for another request, in trace {}; use a new key for a new request",
+                "the idempotency key was used for another request, in trace {}; use a new key for a \
+                 new request",
                 record.trace_id
             );
             let code = Some(Code::IdempotencyConflict);
@@ -329,7 +320,7 @@ impl Gateway {
         self.await_effect(&slot, record, timeout + self.settings.key_wait)
     }
 
-    /// Waits until the call under a key has ended or is on hold. If its process dies, recovers it.
+    /// Waits until the call with the key has ended or is on hold. Recovers it if its process dies.
     fn await_effect(
         &self,
         slot: &Slot,
@@ -345,9 +336,9 @@ impl Gateway {
                 return Ok(report);
             }
             match self.recover(record.trace_id) {
-                // It may have ended since the record was read: then nothing was done here.
+                // The call may have ended since the record was read: then its effect is replayed.
                 Ok(Recovery { plan, report }) => {
-                    return Ok(CallReport { replayed: plan == Plan::Nothing, ..report });
+                    return Ok(CallReport { replayed: plan == RecoveryPlan::Nothing, ..report });
                 }
                 Err(error) if !error.is_held() || waited >= wait_max => return Err(error),
                 Err(_) => {}
@@ -361,33 +352,33 @@ impl Gateway {
         }
     }
 
-    /// Hands a recorded call over, then records what came of it.
-    pub(crate) fn hand_over(
+    /// Dispatches a recorded call and records its effect.
+    pub(crate) fn dispatch_and_settle(
         &self,
         recorder: CallRecorder,
         preparation: &Preparation,
-        redispatches: Vec<windlass_kernel::artifact::Redispatch>,
+        redispatches: Vec<Redispatch>,
     ) -> Result<CallReport, GatewayError> {
-        let settled = self.dispatch(&recorder, preparation)?;
-        self.settle(recorder, settled, redispatches)
+        let settlement = self.dispatch(&recorder, preparation)?;
+        self.settle(recorder, settlement, redispatches)
     }
 
-    /// Records the effect of a call, and gives its trace back, in one transaction.
+    /// Records the effect of a call and releases the lease of its trace in one transaction.
     pub(crate) fn settle(
         &self,
         mut recorder: CallRecorder,
-        settled: Settled,
-        redispatches: Vec<windlass_kernel::artifact::Redispatch>,
+        settlement: Settlement,
+        redispatches: Vec<Redispatch>,
     ) -> Result<CallReport, GatewayError> {
         let ts = self.clock.now();
-        let effect = self.effect(&recorder, settled, redispatches.clone(), ts)?;
+        let effect = self.effect(&recorder, settlement, redispatches.clone(), ts)?;
         recorder.add(&Artifact::Effect(effect))?;
         recorder.commit(KeyAction::None, After::Release)?;
         Ok(CallReport::of(recorder.into_state(), redispatches))
     }
 }
 
-/// The name under which a request's effect may happen once.
+/// The slot of an idempotency key, in which a request takes effect at most once.
 pub(crate) fn slot_of(request: &ActionRequest, idempotency_key: String) -> Slot {
     Slot {
         server_id: request.proposal.tool_server.clone(),

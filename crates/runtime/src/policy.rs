@@ -1,4 +1,4 @@
-//! The shipped supervisor: a policy set, the workspace, and the secrets of the environment.
+//! The default supervisor: a policy set, the workspace and the secrets of the environment.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::secrets::Secrets;
 use crate::supervisor::{Preparation, Refusal, Ruling, Supervisor};
 use crate::workspace::FileWorkspace;
 
-/// Judges by a policy set and prepares calls by its registry.
+/// Judges requests by a policy set and prepares calls by its tool registry.
 #[derive(Debug)]
 pub struct PolicySupervisor {
     set: PolicySet,
@@ -25,7 +25,7 @@ pub struct PolicySupervisor {
 }
 
 impl PolicySupervisor {
-    /// Puts one together; of `environment` only what the registry names is kept.
+    /// Creates a supervisor; of `environment`, only the variables that the tool registry names are stored.
     #[must_use]
     pub fn new(
         set: PolicySet,
@@ -45,14 +45,14 @@ impl PolicySupervisor {
         Self { set, workspace, environment, secrets, sandbox: None }
     }
 
-    /// Confines every command whose registration does not say otherwise.
+    /// Confines every command that the tool registry does not exempt.
     #[must_use]
     pub fn with_sandbox(mut self, confinement: Confinement) -> Self {
         self.sandbox = Some(confinement);
         self
     }
 
-    /// What a tool's command is confined to.
+    /// The confinement of a tool's command.
     fn confinement(&self, server: &Server, tool: &Tool) -> Option<Confinement> {
         let mut confinement = self
             .sandbox
@@ -76,10 +76,10 @@ impl PolicySupervisor {
         &self.workspace
     }
 
-    /// Where a server's calls go; a command's words come with each call.
+    /// The target of a server's calls; the arguments of a command are added for each call.
     ///
     /// # Errors
-    /// [`Refusal`] when an environment variable that the registry names is not set.
+    /// [`Refusal`] if an environment variable that the tool registry names is not set.
     pub fn target(&self, server: &Server) -> Result<Target, Refusal> {
         let cwd: PathBuf = self.workspace.root().to_owned();
         let mut env = BTreeMap::new();
@@ -103,12 +103,12 @@ impl PolicySupervisor {
         self.environment.get(name).cloned().ok_or_else(|| Refusal {
             code: Code::ConfigInvalid,
             reason: format!(
-                "the environment variable {name}, which the registry names, is not set"
+                "the environment variable {name}, which the tool registry names, is not set"
             ),
         })
     }
 
-    /// The name of a known secret in anything that a client wrote into the request.
+    /// The name of a known secret that the request contains, if it contains one.
     fn secret_in(&self, request: &ActionRequest) -> Option<&str> {
         let resources = request.resources.iter().flat_map(|one| [&one.kind, &one.id]);
         let names = [&request.idempotency_key, &request.agent, &request.phase];
@@ -141,8 +141,8 @@ impl Supervisor for PolicySupervisor {
                 verdict: Verdict::Deny,
                 code: Some(Code::SecretInRequest),
                 reason: format!(
-                    "the request holds the value of {name}, which would be stored; \
-                     let the registry pass it by `env` instead"
+                    "the request contains the value of {name}, which would be stored; \
+                     let the tool registry pass it by `env` instead"
                 ),
                 rules: Vec::new(),
             };
@@ -163,7 +163,7 @@ impl Supervisor for PolicySupervisor {
             return Err(Refusal {
                 code: Code::ToolUnclassifiedDenied,
                 reason: format!(
-                    "the registry has no tool {}/{}",
+                    "the tool registry has no tool {}/{}",
                     proposal.tool_server, proposal.tool_name
                 ),
             });

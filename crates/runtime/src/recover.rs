@@ -1,74 +1,74 @@
-//! Recovery: lock, checkpoint, replay, plan, act, release. It is the live path entered from the
-//! journal: fold, then do what comes next.
+//! Recovery: acquire the lease, replay from the replay point, plan, act, release. It follows the same
+//! path as a live call: fold the entries, then perform the next step.
 
 use serde::Serialize;
 use serde_json::Value;
 use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::{EffectError, Redispatch, SettledBy};
-use windlass_kernel::recovery::{Plan, UncertainRule, plan};
+use windlass_kernel::recovery::{RecoveryPlan, UncertainRule, plan};
 use windlass_kernel::{Call, Code, Machine, Outcome, RiskLevel, State, TraceId};
 use windlass_policy::OnUncertain;
 use windlass_store::{After, AppendError, TraceFilter, TraceState};
 
-use crate::dispatch::Settled;
+use crate::call_log::CallLog;
+use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
-use crate::report::{CallReport, Question};
+use crate::report::{CallReport, HoldQuestion};
 use crate::request::CallRequest;
 use crate::supervisor::Preparation;
-use crate::watch::Watch;
 
-/// How many open traces are looked at in one go.
+/// The number of open traces that are listed at a time.
 const PAGE: usize = 256;
 
-/// What recovery did with one call.
+/// The recovery of one call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recovery {
-    /// What the recorded state and the tool's rule asked for.
-    pub plan: Plan,
-    /// Where the call stands now.
+    /// The recovery step.
+    pub plan: RecoveryPlan,
+    /// The call after the recovery.
     pub report: CallReport,
 }
 
-/// What recovery did with every open trace.
+/// The result of the recovery of one open call.
 #[derive(Debug)]
-pub struct Recovered {
+pub struct RecoveredCall {
     /// The trace.
     pub trace_id: TraceId,
-    /// What became of it; an error stops this trace and no other.
+    /// The result; an error does not affect other traces.
     pub result: Result<Recovery, GatewayError>,
 }
 
 impl Gateway {
-    /// Recovers every call that has not ended and whose process is gone, the oldest first.
+    /// Recovers all open calls whose process is dead, the oldest first.
     ///
     /// # Errors
-    /// [`GatewayError`] when the open traces cannot be listed.
-    pub fn recover_all(&self) -> Result<Vec<Recovered>, GatewayError> {
+    /// [`GatewayError`] if the open traces cannot be listed.
+    pub fn recover_all(&self) -> Result<Vec<RecoveredCall>, GatewayError> {
         let ids = self.open_calls(None)?.into_iter().map(|state| state.head.trace_id);
-        let recover = |trace_id| Recovered { trace_id, result: self.recover(trace_id) };
+        let recover = |trace_id| RecoveredCall { trace_id, result: self.recover(trace_id) };
         Ok(ids.map(recover).collect())
     }
 
-    /// Recovers the calls that a dead process left in the middle, leaving alone what waits for a
-    /// person: what a process does when it starts.
+    /// Recovers the calls that a dead process interrupted, except those that need a person. A process
+    /// does this when it starts.
     ///
     /// # Errors
-    /// [`GatewayError`] when the open traces cannot be listed.
-    pub fn recover_interrupted(&self) -> Result<Vec<Recovered>, GatewayError> {
+    /// [`GatewayError`] if the open traces cannot be listed.
+    pub fn recover_interrupted(&self) -> Result<Vec<RecoveredCall>, GatewayError> {
         let mut all = Vec::new();
         for state in [State::Authorized, State::Executing] {
             for state in self.open_calls(Some(state))? {
                 let trace_id = state.head.trace_id;
-                if !self.store.is_held(&state)? && self.has_way_on(trace_id) {
-                    all.push(Recovered { trace_id, result: self.recover(trace_id) });
+                if !self.store.is_held(&state)? && self.can_recover_without_person(trace_id) {
+                    all.push(RecoveredCall { trace_id, result: self.recover(trace_id) });
                 }
             }
         }
         Ok(all)
     }
 
-    /// Lists the calls that have not ended, the oldest first.
+    /// Lists the open calls, the oldest first.
     fn open_calls(&self, state: Option<State>) -> Result<Vec<TraceState>, GatewayError> {
         let mut all = Vec::new();
         let mut filter = TraceFilter { state, ..TraceFilter::open(PAGE) };
@@ -86,80 +86,80 @@ impl Gateway {
         }
     }
 
-    /// Whether recovery could do something with a call without a person.
-    fn has_way_on(&self, trace_id: TraceId) -> bool {
-        let plan = || -> Result<Plan, GatewayError> {
+    /// Whether recovery can continue a call without a person.
+    fn can_recover_without_person(&self, trace_id: TraceId) -> bool {
+        let plan = || -> Result<RecoveryPlan, GatewayError> {
             let call = Reader::<Call>::state_of(self.store.as_ref(), trace_id, Check::Verified)?;
-            let Some((request, _)) = &call.request else { return Ok(Plan::Nothing) };
-            let Ok(preparation) = self.supervisor.prepare(request) else { return Ok(Plan::Hold) };
-            let count = self.store.list_redispatches(trace_id)?.len();
-            let count = u32::try_from(count).unwrap_or(u32::MAX);
+            let Some((request, _)) = &call.request else { return Ok(RecoveryPlan::Nothing) };
+            let Ok(preparation) = self.supervisor.prepare(request) else {
+                return Ok(RecoveryPlan::Hold);
+            };
+            let count = count(&self.store.list_redispatches(trace_id)?);
             Ok(plan(&call, preparation.uncertain_rule(), count, preparation.retries_max))
         };
-        // What cannot even be read is for recovery to report.
-        !matches!(plan(), Ok(Plan::Nothing | Plan::Judge | Plan::Hold))
+        // Recovery itself reports a call that cannot be read.
+        !matches!(plan(), Ok(RecoveryPlan::Nothing | RecoveryPlan::Judge | RecoveryPlan::Hold))
     }
 
-    /// Recovers one call: brings it to its end, or to the hands of a person.
+    /// Recovers one call: completes it or puts it on hold.
     ///
     /// # Errors
-    /// [`GatewayError`]; `Acquire` when a live process is at work on it, `Corrupt` when its trace
-    /// does not hold together. The trace is then left as it is.
+    /// [`GatewayError`]: `Journal` with `Held` if another live process works on the call, or with the
+    /// chain error if its trace is corrupt. The trace is then not changed.
     pub fn recover(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
-        let watch = Watch::start();
-        let result = self.take_up(trace_id);
-        watch.recovery(trace_id, &result);
+        let log = CallLog::start();
+        let result = self.recover_call(trace_id);
+        log.recovery(trace_id, &result);
         result
     }
 
-    fn take_up(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
+    fn recover_call(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
         let recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
         let redispatches = self.store.list_redispatches(trace_id)?;
         let preparation = self.prepare(&recorder);
         let (rule, retries_max) = match &preparation {
             Ok(preparation) => (preparation.uncertain_rule(), preparation.retries_max),
-            // A tool that is gone cannot be called; a person must look.
+            // A tool that is no longer registered cannot be called; a person must decide.
             Err(_) => (UncertainRule::Hold, 0),
         };
-        let count = u32::try_from(redispatches.len()).unwrap_or(u32::MAX);
+        let count = count(&redispatches);
         let plan = plan(recorder.state(), rule, count, retries_max);
         let report = match plan {
-            Plan::Nothing => self.rest(recorder, redispatches, None)?,
-            Plan::Judge => {
+            RecoveryPlan::Nothing => self.leave(recorder, redispatches, None)?,
+            RecoveryPlan::Judge => {
                 let reason = match &recorder.state().request {
                     Some((request, _)) => self.supervisor.judge(request).reason,
                     None => String::new(),
                 };
-                self.rest(recorder, redispatches, Some((Question::MayItRun, reason)))?
+                self.leave(recorder, redispatches, Some((HoldQuestion::MayItRun, reason)))?
             }
-            Plan::Start => self.start_recorded(recorder, &preparation?)?,
-            Plan::Redispatch => {
+            RecoveryPlan::Start => self.start_approved(recorder, &preparation?)?,
+            RecoveryPlan::Redispatch => {
                 let reason = "its process died before the effect was recorded".to_owned();
                 self.redispatch(recorder, &preparation?, redispatches, None, reason)?
             }
-            Plan::Probe => self.probe(recorder, &preparation?, redispatches)?,
-            Plan::Compensate => self.compensate(recorder, &preparation?, redispatches)?,
-            Plan::Hold => {
+            RecoveryPlan::Probe => self.probe(recorder, &preparation?, redispatches)?,
+            RecoveryPlan::Compensate => self.compensate(recorder, &preparation?, redispatches)?,
+            RecoveryPlan::Hold => {
                 let reason = match &preparation {
                     Err(GatewayError::Recovery { reason, .. }) => reason.clone(),
                     Err(other) => other.to_string(),
                     Ok(_) if rule == UncertainRule::Hold => {
-                        "it may have run, and running it again may double its effect".to_owned()
+                        "it may have run, and running it again may repeat its effect".to_owned()
                     }
-                    Ok(_) => format!("it was handed over {} times without an answer", count + 1),
+                    Ok(_) => format!("it was dispatched {} times without a response", count + 1),
                 };
-                self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)))?
+                self.leave_on_hold(recorder, redispatches, reason)?
             }
         };
         Ok(Recovery { plan, report })
     }
 
-    /// How the recorder's call is handed over.
+    /// Prepares the dispatch of the recorder's call.
     pub(crate) fn prepare(&self, recorder: &CallRecorder) -> Result<Preparation, GatewayError> {
         let trace_id = recorder.state().head.trace_id;
         let Some((request, _)) = &recorder.state().request else {
-            let reason = "its request is not recorded".to_owned();
-            return Err(GatewayError::Recovery { trace_id, reason });
+            return Err(GatewayError::missing(trace_id, "request"));
         };
         self.supervisor.prepare(request).map_err(|refusal| GatewayError::Recovery {
             trace_id,
@@ -167,12 +167,12 @@ impl Gateway {
         })
     }
 
-    /// Leaves a call as it is, with a checkpoint if it will be looked at again.
-    fn rest(
+    /// Leaves a call unchanged and writes a replay point for the next reader.
+    fn leave(
         &self,
         recorder: CallRecorder,
         redispatches: Vec<Redispatch>,
-        hold: Option<(Question, String)>,
+        hold: Option<(HoldQuestion, String)>,
     ) -> Result<CallReport, GatewayError> {
         recorder.write_replay_point(self.clock.now())?;
         let report = CallReport::of(recorder.into_state(), redispatches);
@@ -182,26 +182,36 @@ impl Gateway {
         })
     }
 
-    /// Hands over a call that was allowed and never handed over.
-    pub(crate) fn start_recorded(
+    /// Leaves a call that may have run to a person.
+    fn leave_on_hold(
+        &self,
+        recorder: CallRecorder,
+        redispatches: Vec<Redispatch>,
+        reason: String,
+    ) -> Result<CallReport, GatewayError> {
+        self.leave(recorder, redispatches, Some((HoldQuestion::RunItAgain, reason)))
+    }
+
+    /// Dispatches a call that was approved and never dispatched.
+    pub(crate) fn start_approved(
         &self,
         mut recorder: CallRecorder,
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
         let key = self.add_tool_call(&mut recorder)?;
         match recorder.commit(key, After::Keep) {
-            Ok(()) => self.hand_over(recorder, preparation, Vec::new()),
+            Ok(()) => self.dispatch_and_settle(recorder, preparation, Vec::new()),
             Err(JournalError::Append(AppendError::KeyTaken(record))) => {
                 Err(GatewayError::Recovery {
                     trace_id: recorder.state().head.trace_id,
-                    reason: format!("its key has been used by trace {}", record.trace_id),
+                    reason: format!("its idempotency key was used by trace {}", record.trace_id),
                 })
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Hands the same call over once more, having recorded that it will.
+    /// Records a repeated dispatch, then dispatches the same call again.
     pub(crate) fn redispatch(
         &self,
         recorder: CallRecorder,
@@ -210,15 +220,15 @@ impl Gateway {
         by: Option<&str>,
         reason: String,
     ) -> Result<CallReport, GatewayError> {
-        let attempt = u32::try_from(redispatches.len()).unwrap_or(u32::MAX).saturating_add(2);
+        let attempt = count(&redispatches).saturating_add(2);
         let by = by.map(str::to_owned);
         let redispatch = Redispatch { attempt, ts: self.clock.now(), by, reason };
         recorder.record_redispatch(&redispatch)?;
         redispatches.push(redispatch);
-        self.hand_over(recorder, preparation, redispatches)
+        self.dispatch_and_settle(recorder, preparation, redispatches)
     }
 
-    /// Asks the server whether the call's key took effect, then goes on from the recorded answer.
+    /// Asks the server whether the idempotency key took effect, then acts on the recorded response.
     fn probe(
         &self,
         recorder: CallRecorder,
@@ -226,7 +236,7 @@ impl Gateway {
         redispatches: Vec<Redispatch>,
     ) -> Result<CallReport, GatewayError> {
         let OnUncertain::Probe { tool, args, found, result } = &preparation.on_uncertain else {
-            return self.rest(recorder, redispatches, None);
+            return self.leave(recorder, redispatches, None);
         };
         let intent = "find out whether an interrupted call took effect";
         let answer = self.side_call(&recorder, tool, args, RiskLevel::Read, None, intent)?;
@@ -240,31 +250,35 @@ impl Gateway {
                     trace_id: answer.trace_id,
                     entry_digest: answer.latest_entry_digest,
                 };
-                let settled =
-                    Settled { outcome: Outcome::Success, result, error: None, duration_ms: 0, by };
-                self.settle(recorder, settled, redispatches)
+                let settlement = Settlement {
+                    outcome: Outcome::Success,
+                    result,
+                    error: None,
+                    duration_ms: 0,
+                    by,
+                };
+                self.settle(recorder, settlement, redispatches)
             }
             (State::Completed, Some(Value::Bool(false))) => {
-                let count = u32::try_from(redispatches.len()).unwrap_or(u32::MAX);
+                let count = count(&redispatches);
                 let next =
                     plan(recorder.state(), UncertainRule::Retry, count, preparation.retries_max);
-                if next != Plan::Redispatch {
-                    let reason = format!("it was handed over {} times in vain", count + 1);
-                    return self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)));
+                if next != RecoveryPlan::Redispatch {
+                    let reason = format!("it was dispatched {} times without effect", count + 1);
+                    return self.leave_on_hold(recorder, redispatches, reason);
                 }
                 let reason =
-                    format!("the server says in trace {} that it did not run", answer.trace_id);
+                    format!("the server reports in trace {} that it did not run", answer.trace_id);
                 self.redispatch(recorder, preparation, redispatches, None, reason)
             }
             _ => {
-                let reason =
-                    format!("whether it ran could not be found out, see trace {}", answer.trace_id);
-                self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)))
+                let reason = format!("it is unknown whether it ran, see trace {}", answer.trace_id);
+                self.leave_on_hold(recorder, redispatches, reason)
             }
         }
     }
 
-    /// Undoes the call, under a key of its own that is always the same, then lets it end as failed.
+    /// Undoes the call, with an idempotency key derived from its id, then records it as failed.
     fn compensate(
         &self,
         recorder: CallRecorder,
@@ -272,18 +286,21 @@ impl Gateway {
         redispatches: Vec<Redispatch>,
     ) -> Result<CallReport, GatewayError> {
         let OnUncertain::Compensate { tool, args } = &preparation.on_uncertain else {
-            return self.rest(recorder, redispatches, None);
+            return self.leave(recorder, redispatches, None);
         };
         let key = recorder.state().head.tool_call_id.map(|id| format!("windlass-undo-{id}"));
         let intent = "undo an interrupted call whose effect is unknown";
         let undo = self.side_call(&recorder, tool, args, RiskLevel::Write, key, intent)?;
         if undo.state != State::Completed {
-            let reason = format!("undoing it came to {}, see trace {}", undo.state, undo.trace_id);
-            return self.rest(recorder, redispatches, Some((Question::RunItAgain, reason)));
+            let reason = format!(
+                "the call that undoes it ended as {}, see trace {}",
+                undo.state, undo.trace_id
+            );
+            return self.leave_on_hold(recorder, redispatches, reason);
         }
         let error = EffectError {
             code: Code::ToolCompensated,
-            message: "its effect was unknown after a crash and has been undone".to_owned(),
+            message: "its effect was unknown after a crash, so it was undone".to_owned(),
             may_have_run: false,
         };
         let by = SettledBy::Compensation {
@@ -291,11 +308,11 @@ impl Gateway {
             entry_digest: undo.latest_entry_digest,
         };
         let (outcome, result) = (Outcome::Error, Value::Null);
-        let settled = Settled { outcome, result, error: Some(error), duration_ms: 0, by };
-        self.settle(recorder, settled, redispatches)
+        let settlement = Settlement { outcome, result, error: Some(error), duration_ms: 0, by };
+        self.settle(recorder, settlement, redispatches)
     }
 
-    /// Makes a call on behalf of another one: judged and recorded like any call.
+    /// Makes a call on behalf of another call; it is judged and recorded like any call.
     fn side_call(
         &self,
         recorder: &CallRecorder,
@@ -308,8 +325,7 @@ impl Gateway {
         let call = recorder.state();
         let trace_id = call.head.trace_id;
         let Some((request, _)) = &call.request else {
-            let reason = "its request is not recorded".to_owned();
-            return Err(GatewayError::Recovery { trace_id, reason });
+            return Err(GatewayError::missing(trace_id, "request"));
         };
         let args = windlass_policy::fill_template(
             args,
@@ -334,4 +350,8 @@ impl Gateway {
             phase: request.phase.clone(),
         })
     }
+}
+
+fn count(redispatches: &[Redispatch]) -> u32 {
+    u32::try_from(redispatches.len()).unwrap_or(u32::MAX)
 }

@@ -1,75 +1,67 @@
-//! What the gateway tells its caller about a call.
+//! The report of a call that the gateway returns.
 
+use crate::supervisor::Refusal;
 use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::artifact::{EffectError, Redispatch, SupervisorDecision, ToolEffect};
-use windlass_kernel::{Call, Code, Digest, Outcome, PlanId, State, ToolCallId, TraceId};
+use windlass_kernel::{Call, Digest, Outcome, PlanId, State, ToolCallId, TraceId};
 
-/// Where a call stands.
+/// The recorded state of a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallReport {
-    /// Its trace.
+    /// The trace.
     pub trace_id: TraceId,
-    /// Its plan.
+    /// The plan that the call belongs to.
     pub plan_id: Option<PlanId>,
-    /// Its server and tool.
+    /// The server and the tool.
     pub tool: String,
-    /// Its state.
+    /// The state.
     pub state: State,
-    /// Its id, once it was handed over.
+    /// The id of the call, once it was dispatched.
     pub tool_call_id: Option<ToolCallId>,
-    /// Its key.
+    /// The idempotency key.
     pub idempotency_key: Option<String>,
-    /// How it ended.
+    /// The outcome.
     pub outcome: Option<Outcome>,
-    /// What the tool answered.
+    /// The result that the tool returned.
     pub result: Value,
-    /// What went wrong.
+    /// The error, if the call failed.
     pub error: Option<EffectError>,
-    /// Why it was refused, if it was.
-    pub refusal: Option<Refused>,
-    /// What it waits for, if it waits.
-    pub hold: Option<Hold>,
-    /// Whether the effect was recorded before and only returned.
+    /// The refusal, if the call was refused.
+    pub refusal: Option<Refusal>,
+    /// The hold, if the call is on hold.
+    pub hold: Option<CallHold>,
+    /// Whether the effect had already been recorded by an earlier request with the same key.
     pub replayed: bool,
     /// The dispatches after the first.
     pub redispatches: Vec<Redispatch>,
-    /// The number of the last entry.
+    /// The sequence number of the last entry.
     pub last_sequence_number: u64,
     /// The digest of the last entry.
     pub latest_entry_digest: Digest,
 }
 
-/// Why a call was refused.
+/// The hold of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Refused {
-    /// The stable code.
-    pub code: Code,
-    /// Why, in words.
+pub struct CallHold {
+    /// The question to the person.
+    pub question: HoldQuestion,
+    /// The reason.
     pub reason: String,
 }
 
-/// What a call waits for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Hold {
-    /// What the person is asked.
-    pub question: Question,
-    /// Why.
-    pub reason: String,
-}
-
-/// What a person is asked about a call.
+/// The question about a call on hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Question {
-    /// May it be made?
+pub enum HoldQuestion {
+    /// May the call be dispatched?
     MayItRun,
-    /// It may have run: hand it over again, or give it up?
+    /// The call may have run: dispatch it again, or give it up?
     RunItAgain,
 }
 
 impl CallReport {
-    /// Describes a call as recorded.
+    /// Creates the report of a call.
     #[must_use]
     pub fn of(call: Call, redispatches: Vec<Redispatch>) -> Self {
         let request = call.request.map(|(request, _)| request);
@@ -90,7 +82,7 @@ impl CallReport {
             outcome,
             result,
             error,
-            refusal: call.decision.and_then(|(decision, _)| refused(decision)),
+            refusal: call.decision.and_then(|(decision, _)| refusal(decision)),
             hold: None,
             replayed: false,
             redispatches,
@@ -99,15 +91,15 @@ impl CallReport {
         }
     }
 
-    /// The same, waiting for a person.
+    /// Adds a hold.
     #[must_use]
-    pub fn on_hold(mut self, question: Question, reason: String) -> Self {
-        self.hold = Some(Hold { question, reason });
+    pub fn on_hold(mut self, question: HoldQuestion, reason: String) -> Self {
+        self.hold = Some(CallHold { question, reason });
         self
     }
 }
 
-fn refused(decision: SupervisorDecision) -> Option<Refused> {
+fn refusal(decision: SupervisorDecision) -> Option<Refusal> {
     let code = decision.code?;
-    Some(Refused { code, reason: decision.rationale })
+    Some(Refusal { code, reason: decision.rationale })
 }

@@ -1,4 +1,4 @@
-//! What a caller asks for, checked before anything is recorded of it.
+//! The request of a caller, checked before it is recorded.
 
 use serde_json::Value;
 use thiserror::Error;
@@ -10,52 +10,52 @@ use windlass_kernel::{
 
 use crate::clock::Clock;
 
-/// The largest request of all; a tool's own limit is usually smaller.
+/// The maximum size of the arguments of any request; the limit of a tool is usually smaller.
 pub const REQUEST_BYTES_MAX: usize = 10 << 20;
 const NAME_BYTES_MAX: usize = 64;
 const INTENT_CHARS: std::ops::RangeInclusive<usize> = 10..=1000;
 const RESOURCES_MAX: usize = 256;
 const KIND_BYTES_MAX: usize = 64;
 const ID_BYTES_MAX: usize = 4096;
-const WHO_BYTES_MAX: usize = 128;
+const AGENT_BYTES_MAX: usize = 128;
 
-/// A call that someone wants made.
+/// A request for a call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallRequest {
     /// The server that has the tool.
     pub server: String,
     /// The tool.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Value,
-    /// What it is for, in 10 to 1000 characters.
+    /// The purpose of the call, in 10 to 1000 characters.
     pub intent: String,
-    /// What it reaches; the tool itself when empty.
+    /// The resources that the call affects; the tool itself if empty.
     pub resources: Vec<Resource>,
-    /// The class that the caller takes the tool to have.
+    /// The risk level that the caller declares.
     pub declared_class: RiskLevel,
-    /// The key under which it may take effect once.
+    /// The idempotency key, under which the call takes effect at most once.
     pub key: Option<String>,
-    /// The plan it belongs to; a plan of its own when absent.
+    /// The plan that the call belongs to; a new plan if `None`.
     pub plan_id: Option<PlanId>,
-    /// Who asks.
+    /// The agent that requests the call.
     pub agent: Option<String>,
-    /// In which phase of a run.
+    /// The phase of the run that requests the call.
     pub phase: Option<String>,
 }
 
-/// A request that cannot be recorded because it is not one.
+/// Why a request is invalid.
 #[derive(Debug, Error)]
 pub enum RequestError {
-    /// A field is not what it must be.
+    /// A field is invalid.
     #[error("the request's {field} must be {reason}")]
     Field {
-        /// Which one.
+        /// The name of the field.
         field: &'static str,
-        /// What it must be.
+        /// The requirement.
         reason: String,
     },
-    /// Its arguments have no canonical form.
+    /// The arguments are too large or have no canonical form.
     #[error("the request's arguments cannot be recorded")]
     Args(#[source] CanonError),
 }
@@ -81,10 +81,10 @@ fn is_name(text: &str) -> bool {
 }
 
 impl CallRequest {
-    /// Checks the request and makes it an artifact of a new trace.
+    /// Checks the request and creates the first artifact of a new trace.
     ///
     /// # Errors
-    /// [`RequestError`]; nothing is recorded of a request that is not one.
+    /// [`RequestError`] if the request is invalid.
     pub fn compose(self, clock: &dyn Clock) -> Result<ActionRequest, RequestError> {
         let name = "1 to 64 of a-z, 0-9, `_` and `-`";
         require(is_name(&self.server), "server", name)?;
@@ -104,7 +104,8 @@ impl CallRequest {
             require(fits, "idempotency key", "1 to 255 characters long")?;
         }
         for (field, value) in [("agent", &self.agent), ("phase", &self.phase)] {
-            let fits = value.as_ref().is_none_or(|text| (1..=WHO_BYTES_MAX).contains(&text.len()));
+            let fits =
+                value.as_ref().is_none_or(|text| (1..=AGENT_BYTES_MAX).contains(&text.len()));
             require(fits, field, "1 to 128 bytes long")?;
         }
         let bytes = canon::measure(&self.args).map_err(RequestError::Args)?;
@@ -135,9 +136,9 @@ impl CallRequest {
     }
 }
 
-/// Changes every text that a client wrote into a request by `redact`, within the limits of each.
+/// Applies `redact` to each text of a request, and truncates the result to the limit of the field.
 ///
-/// Only for a request that is never handed over: it no longer says what was asked for.
+/// Only for a request that is never dispatched, because its content changes.
 pub(crate) fn redact(request: &mut ActionRequest, redact: impl Fn(&mut Value)) {
     redact(&mut request.proposal.args);
     let redact_text = |text: &mut String, bytes_max: usize| {
@@ -158,7 +159,7 @@ pub(crate) fn redact(request: &mut ActionRequest, redact: impl Fn(&mut Value)) {
     if let Some(key) = &mut request.idempotency_key {
         redact_text(key, KEY_CHARS_MAX);
     }
-    for who in [&mut request.agent, &mut request.phase].into_iter().flatten() {
-        redact_text(who, WHO_BYTES_MAX);
+    for name in [&mut request.agent, &mut request.phase].into_iter().flatten() {
+        redact_text(name, AGENT_BYTES_MAX);
     }
 }

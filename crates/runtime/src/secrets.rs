@@ -1,14 +1,14 @@
-//! Secrets are taken out before anything is stored.
+//! Removes secrets from data before it is stored.
 
 use std::sync::OnceLock;
 
 use regex::Regex;
 use serde_json::Value;
 
-/// Shorter values are too common to be taken out of everything.
+/// The minimum length of a secret; shorter values occur too often by chance.
 const SECRET_BYTES_MIN: usize = 6;
 
-/// What well-known kinds of tokens look like: a name, a text that each has, and the pattern.
+/// Well-known kinds of tokens: the name, a text that each token contains, and the pattern.
 const PATTERNS: &[(&str, &str, &str)] = &[
     ("github-token", "gh", r"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
     ("github-token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{22,255}\b"),
@@ -23,7 +23,7 @@ const PATTERNS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// A pattern, compiled when a text may have it: most processes never need one.
+/// A pattern, compiled on first use: most processes never need one.
 #[derive(Debug)]
 struct Pattern {
     name: &'static str,
@@ -38,7 +38,7 @@ impl Pattern {
     }
 }
 
-/// Knows the secrets that tools are given, and what tokens look like.
+/// The secrets that tools receive, and the patterns of well-known tokens.
 #[derive(Debug)]
 pub struct Secrets {
     known: Vec<(String, String)>,
@@ -46,12 +46,12 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Takes the secrets by name.
+    /// Creates the set from names and values.
     #[must_use]
     pub fn new(known: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut known: Vec<_> =
             known.into_iter().filter(|(_, value)| value.len() >= SECRET_BYTES_MIN).collect();
-        // A secret that contains another one goes first.
+        // A secret that contains another one must be replaced first.
         known.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         let pattern = |(name, hint, source): &(&'static str, &'static str, &'static str)| Pattern {
             name,
@@ -62,7 +62,7 @@ impl Secrets {
         Self { known, patterns: PATTERNS.iter().map(pattern).collect() }
     }
 
-    /// The name of a known secret that `value` holds, if it holds one.
+    /// Returns the name of a known secret that `value` contains.
     #[must_use]
     pub fn find(&self, value: &Value) -> Option<&str> {
         match value {
@@ -75,14 +75,14 @@ impl Secrets {
         }
     }
 
-    /// The name of a known secret that `text` holds, if it holds one.
+    /// Returns the name of a known secret that `text` contains.
     #[must_use]
     pub fn find_text(&self, text: &str) -> Option<&str> {
         let mut known = self.known.iter();
         known.find(|(_, secret)| text.contains(secret)).map(|(name, _)| name.as_str())
     }
 
-    /// Replaces every secret in `value`, keys included, by its name.
+    /// Replaces each secret in `value`, including keys, by its name.
     pub fn redact(&self, value: &mut Value) {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => {}

@@ -1,5 +1,6 @@
-//! What the gateway asks of policy and registry.
+//! The interface between the gateway and the policy.
 
+use serde::Serialize;
 use serde_json::Value;
 use windlass_connect::{Confinement, Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
@@ -7,68 +8,68 @@ use windlass_kernel::recovery::UncertainRule;
 use windlass_kernel::{Code, Digest, RiskLevel};
 use windlass_policy::{OnUncertain, Verdict};
 
-/// Judges requests and knows how their tools are reached. The policy crate's set is behind the
-/// shipped one; the seam lets another engine in.
+/// Judges requests and prepares their dispatch. The default implementation uses the policy crate; the
+/// trait allows another policy engine.
 pub trait Supervisor: Send + Sync {
-    /// The digest of everything that decides.
+    /// The digest of the policy.
     fn policy_hash(&self) -> Digest;
 
-    /// Judges a request. Any error while judging is a denial.
+    /// Judges a request. An error while judging is a denial.
     fn judge(&self, request: &ActionRequest) -> Ruling;
 
-    /// Says how a request is handed over.
+    /// Prepares the dispatch of a request.
     ///
     /// # Errors
-    /// A refusal: the tool is not registered, or its arguments do not fit it.
+    /// [`Refusal`] if the tool is not registered or its arguments are invalid.
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal>;
 
-    /// Takes known secrets out of what a tool said, before it is stored.
+    /// Removes secrets from data before it is stored.
     fn redact(&self, value: &mut Value);
 }
 
-/// The answer to a request.
+/// The ruling of a supervisor on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ruling {
     /// Allow, ask or deny.
     pub verdict: Verdict,
     /// The code of a denial.
     pub code: Option<Code>,
-    /// Why, in words a person can act on.
+    /// The reason, for a person.
     pub reason: String,
     /// The ids of the rules that matched.
     pub rules: Vec<String>,
 }
 
-/// Why a request cannot be handed over.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a request or a call is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Refusal {
     /// The stable code.
     pub code: Code,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub reason: String,
 }
 
-/// How a request is handed over, and what to do if nobody knows what came of it.
+/// How to dispatch a request, and what to do if its effect is unknown.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Preparation {
-    /// Where it goes.
+    /// The target.
     pub target: Target,
-    /// The tool's name there.
+    /// The name of the tool at the target.
     pub tool: String,
-    /// The registry's class of the tool.
+    /// The risk level of the tool in the tool registry.
     pub class: RiskLevel,
-    /// How long it may take and how much it may say.
+    /// The limits of time and output.
     pub limits: Limits,
-    /// What to do when its effect is unknown.
+    /// What to do if the effect is unknown.
     pub on_uncertain: OnUncertain,
-    /// How often it may be handed over again.
+    /// The maximum number of repeated dispatches.
     pub retries_max: u32,
-    /// What a command is confined to; nothing means that it is free.
+    /// The confinement of a command; `None` means unconfined.
     pub confinement: Option<Confinement>,
 }
 
 impl Preparation {
-    /// The kernel's name for what to do when the effect is unknown.
+    /// The kernel's rule for an unknown effect.
     #[must_use]
     pub const fn uncertain_rule(&self) -> UncertainRule {
         match self.on_uncertain {

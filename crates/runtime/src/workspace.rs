@@ -1,13 +1,13 @@
-//! The workspace as the file system has it: symlinks followed, `..` resolved, nothing created.
+//! Resolves paths of the workspace in the file system: follows symlinks, resolves `..`, creates nothing.
 
 use std::path::{Component, Path, PathBuf};
 
-use windlass_policy::{ResolvedPath, Workspace};
+use windlass_policy::{Place, Workspace};
 
-/// How many symlinks one path may lead through.
+/// The maximum number of symlinks in one path.
 const LINKS_MAX: u32 = 40;
 
-/// A folder that tools are confined to.
+/// A directory that tools are confined to.
 #[derive(Clone, Debug)]
 pub struct FileWorkspace {
     root: PathBuf,
@@ -15,23 +15,23 @@ pub struct FileWorkspace {
 }
 
 impl FileWorkspace {
-    /// Takes a folder as the workspace.
+    /// Creates the workspace of a directory.
     ///
     /// # Errors
-    /// When the folder cannot be resolved.
+    /// An error if the directory cannot be resolved.
     pub fn new(root: &Path) -> std::io::Result<Self> {
         let root = root.canonicalize()?;
         let folds_case = folds_case(&root);
         Ok(Self { root, folds_case })
     }
 
-    /// The folder, resolved.
+    /// The resolved directory.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    fn real_path(&self, path: &str) -> Result<PathBuf, String> {
+    fn resolve(&self, path: &str) -> Result<PathBuf, String> {
         let mut resolved = PathBuf::from("/");
         let mut links = 0;
         let full = self.root.join(path);
@@ -40,7 +40,7 @@ impl FileWorkspace {
     }
 }
 
-/// Walks `path` from `resolved` on, following each symlink where it stands.
+/// Resolves `path` relative to `resolved` and follows each symlink.
 fn walk(resolved: &mut PathBuf, path: &Path, links: &mut u32) -> Result<(), String> {
     for component in path.components() {
         match component {
@@ -55,13 +55,13 @@ fn walk(resolved: &mut PathBuf, path: &Path, links: &mut u32) -> Result<(), Stri
                     Ok(meta) if meta.is_symlink() => {
                         *links += 1;
                         if *links > LINKS_MAX {
-                            return Err("it leads through too many symlinks".to_owned());
+                            return Err("the path contains too many symlinks".to_owned());
                         }
                         let target = std::fs::read_link(&next).map_err(|e| e.to_string())?;
                         walk(resolved, &target, links)?;
                     }
                     Ok(_) => *resolved = next,
-                    // What does not exist yet can lead nowhere else.
+                    // A file that does not exist yet is not a symlink.
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => *resolved = next,
                     Err(error) => return Err(error.to_string()),
                 }
@@ -71,7 +71,7 @@ fn walk(resolved: &mut PathBuf, path: &Path, links: &mut u32) -> Result<(), Stri
     Ok(())
 }
 
-/// Whether the file system takes a name for the same in another case.
+/// Whether the file system ignores the case of names.
 fn folds_case(root: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let Some(name) = root.file_name().and_then(|name| name.to_str()) else { return false };
@@ -91,27 +91,27 @@ fn folds_case(root: &Path) -> bool {
 }
 
 impl Workspace for FileWorkspace {
-    fn resolve(&self, path: &str) -> ResolvedPath {
+    fn place(&self, path: &str) -> Place {
         if path.is_empty() {
-            return ResolvedPath::Unresolvable("the path is empty".to_owned());
+            return Place::Unresolvable("the path is empty".to_owned());
         }
         if path.contains('\0') {
-            return ResolvedPath::Unresolvable("the path has a NUL character".to_owned());
+            return Place::Unresolvable("the path contains a NUL character".to_owned());
         }
         if path.starts_with('~') {
-            return ResolvedPath::Outside(path.to_owned());
+            return Place::Outside(path.to_owned());
         }
-        let resolved = match self.real_path(path) {
+        let resolved = match self.resolve(path) {
             Ok(resolved) => resolved,
-            Err(reason) => return ResolvedPath::Unresolvable(reason),
+            Err(reason) => return Place::Unresolvable(reason),
         };
         match resolved.strip_prefix(&self.root) {
             Ok(relative) => match relative.to_str() {
-                Some("") => ResolvedPath::Inside(".".to_owned()),
-                Some(relative) => ResolvedPath::Inside(relative.to_owned()),
-                None => ResolvedPath::Unresolvable("the path is not UTF-8".to_owned()),
+                Some("") => Place::Inside(".".to_owned()),
+                Some(relative) => Place::Inside(relative.to_owned()),
+                None => Place::Unresolvable("the path is not UTF-8".to_owned()),
             },
-            Err(_) => ResolvedPath::Outside(resolved.to_string_lossy().into_owned()),
+            Err(_) => Place::Outside(resolved.to_string_lossy().into_owned()),
         }
     }
 
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn symlinks_and_dots_are_followed_to_where_they_lead() {
+    fn symlinks_and_dots_are_resolved() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("work");
         std::fs::create_dir_all(root.join("src")).unwrap();
@@ -137,7 +137,7 @@ mod tests {
         symlink("../../secret", root.join("src/dangling")).unwrap();
         symlink("loop", root.join("loop")).unwrap();
         let workspace = FileWorkspace::new(&root).unwrap();
-        let inside = |path: &str| ResolvedPath::Inside(path.to_owned());
+        let inside = |path: &str| Place::Inside(path.to_owned());
         for (path, place) in [
             ("src/main.rs", inside("src/main.rs")),
             ("./src/../src//main.rs", inside("src/main.rs")),
@@ -146,10 +146,10 @@ mod tests {
             (".", inside(".")),
             ("in/../in/new", inside("src/new")),
         ] {
-            assert_eq!(workspace.resolve(path), place, "{path}");
+            assert_eq!(workspace.place(path), place, "{path}");
         }
         let absolute = workspace.root().join("src/main.rs");
-        assert_eq!(workspace.resolve(absolute.to_str().unwrap()), inside("src/main.rs"));
+        assert_eq!(workspace.place(absolute.to_str().unwrap()), inside("src/main.rs"));
         for path in [
             "out/passwd",
             "../x",
@@ -159,10 +159,10 @@ mod tests {
             "src/dangling",
             "in/../../x",
         ] {
-            assert!(matches!(workspace.resolve(path), ResolvedPath::Outside(_)), "{path}");
+            assert!(matches!(workspace.place(path), Place::Outside(_)), "{path}");
         }
         for path in ["", "a\0b", "loop", "loop/x"] {
-            assert!(matches!(workspace.resolve(path), ResolvedPath::Unresolvable(_)), "{path:?}");
+            assert!(matches!(workspace.place(path), Place::Unresolvable(_)), "{path:?}");
         }
     }
 }

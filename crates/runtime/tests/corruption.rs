@@ -8,7 +8,7 @@ use std::sync::Arc;
 use windlass_kernel::{
     Code, Digest, Entry, PlanId, ReplayPoint, ReplayPointState, State, ToolCallId, TraceId, Uuid7,
 };
-use windlass_runtime::{Answer, Gateway, Voice};
+use windlass_runtime::{Answer, Attribution, Gateway};
 use windlass_store::{
     After, Append, Claim, KeyAction, Lease, NewEntry, Record, Store as _, Tables,
 };
@@ -151,11 +151,11 @@ fn every_damage_stops_its_trace_and_no_other() {
             }
         }
         assert_eq!(gateway.show(sound).unwrap().state, State::Completed);
-        let voice = Voice { by: "Ada", reason: "I looked" };
+        let attribution = Attribution { by: "Ada", reason: "I looked" };
         for error in [
             gateway.recover(broken).unwrap_err(),
             gateway.show(broken).unwrap_err(),
-            gateway.decide(broken, Answer::Approve, voice).unwrap_err(),
+            gateway.decide(broken, Answer::Approve, attribution).unwrap_err(),
             gateway.call(call("add", Some("key-1"), 1)).unwrap_err(),
         ] {
             assert_eq!(error.code(), *code, "{damage}: {error:?}");
@@ -225,7 +225,7 @@ fn fenced_gateway() -> Code {
             assert_eq!(gateway(&world).recover_all().unwrap().len(), 1);
         })
     };
-    let process = world.start(&Honest, windlass_runtime::Reads::WriteAhead, &crash);
+    let process = world.start(&Honest, windlass_runtime::ReadDurability::WriteAhead, &crash);
     let error = process.gateway.call(call("add", Some("key-1"), 1)).unwrap_err();
     let (trace_id, trace) = world.shared.tables().traces.pop_first().unwrap();
     assert_eq!(trace.head.state, Some(State::Completed));

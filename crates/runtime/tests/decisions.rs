@@ -7,11 +7,11 @@ use std::sync::Arc;
 use windlass_kernel::artifact::{DecidedBy, SupervisorDecision};
 use windlass_kernel::{ArtifactType, Code, Outcome, State, TraceId};
 use windlass_policy::Verdict;
-use windlass_runtime::{Answer, Gateway, GatewayError, Question, Voice};
+use windlass_runtime::{Answer, Attribution, Gateway, GatewayError, HoldQuestion};
 use windlass_store::Store as _;
 use windlass_testkit::gateway::{TestSupervisor, World, call, interrupt};
 
-const ADA: Voice<'_> = Voice { by: "Ada", reason: "I looked at it" };
+const ADA: Attribution<'_> = Attribution { by: "Ada", reason: "I looked at it" };
 
 fn asked() -> (World, Arc<TestSupervisor>, Gateway, TraceId) {
     let world = World::default();
@@ -19,7 +19,7 @@ fn asked() -> (World, Arc<TestSupervisor>, Gateway, TraceId) {
     let gateway = world.gateway(Arc::clone(&supervisor) as Arc<_>);
     let report = gateway.call(call("ask", Some("key-1"), 1)).unwrap();
     assert_eq!(report.state, State::Pending);
-    assert_eq!(report.hold.as_ref().unwrap().question, Question::MayItRun);
+    assert_eq!(report.hold.as_ref().unwrap().question, HoldQuestion::MayItRun);
     assert_eq!(gateway.show(report.trace_id).unwrap(), report);
     assert_eq!(world.tools.lock().dispatches, []);
     (world, supervisor, gateway, report.trace_id)
@@ -141,7 +141,8 @@ fn a_person_has_a_name_and_a_reason() {
     for (by, reason) in
         [("", "why"), (" \t", "why"), (&name, "why"), ("Ada", ""), ("Ada", "\n"), ("Ada", &reason)]
     {
-        let error = gateway.decide(trace_id, Answer::Approve, Voice { by, reason }).unwrap_err();
+        let error =
+            gateway.decide(trace_id, Answer::Approve, Attribution { by, reason }).unwrap_err();
         assert_eq!(error.code(), Code::RequestInvalid);
     }
     assert_eq!(world.shared.tables().traces, before);
@@ -157,7 +158,7 @@ fn a_person_settles_a_call_that_may_have_run() {
         let trace_id = interrupt(&world, call("burn", Some("key-1"), 1), 4);
         let gateway = world.gateway(Arc::new(TestSupervisor::default()));
         let report = gateway.recover(trace_id).unwrap().report;
-        assert_eq!(report.hold.unwrap().question, Question::RunItAgain);
+        assert_eq!(report.hold.unwrap().question, HoldQuestion::RunItAgain);
         let report = gateway.decide(trace_id, answer, ADA).unwrap();
         assert_eq!((report.state, report.outcome), (state, Some(outcome)));
         assert_eq!(gateway.show(trace_id).unwrap(), report);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use windlass_kernel::recovery::Plan;
+use windlass_kernel::recovery::RecoveryPlan;
 use windlass_kernel::{Code, Outcome, State};
-use windlass_runtime::{CallReport, Reads};
+use windlass_runtime::{CallReport, ReadDurability};
 use windlass_store::{Append, AppendError, Appended, Store};
 use windlass_testkit::gateway::{
     Crash, Honest, Meddle, Meddled, TestSupervisor, World, call, interrupt,
@@ -93,7 +93,7 @@ fn a_caller_that_comes_while_the_effect_is_made_waits_no_longer_than_it_may() {
             *code.lock().unwrap() = Some(error.code());
         })
     };
-    let process = world.start(&Honest, Reads::WriteAhead, &crash);
+    let process = world.start(&Honest, ReadDurability::WriteAhead, &crash);
     let report = process.gateway.call(call("add", Some("key-1"), 1)).unwrap();
     assert_eq!(*code.lock().unwrap(), Some(Code::StateLockAcquireFailed));
     assert_eq!(
@@ -113,7 +113,7 @@ fn a_caller_takes_over_from_one_that_died() {
         assert_eq!((report.trace_id, report.state), (dead, State::Completed), "died at {at}");
         assert_eq!((report.redispatches.len(), report.replayed), (1, false));
         assert_eq!(world.tools.lock().dispatches.len(), dispatches);
-        assert_eq!(gateway.recover(dead).unwrap().plan, Plan::Nothing);
+        assert_eq!(gateway.recover(dead).unwrap().plan, RecoveryPlan::Nothing);
     }
 }
 
@@ -132,7 +132,7 @@ fn a_caller_that_waits_takes_over_when_the_holder_dies() {
             *waiter.lock().unwrap() = Some(thread);
         })
     };
-    let process = world.start(&Honest, Reads::WriteAhead, &crash);
+    let process = world.start(&Honest, ReadDurability::WriteAhead, &crash);
     let holder =
         std::panic::AssertUnwindSafe(|| process.gateway.call(call("add", Some("key-1"), 1)));
     assert!(Crash::is_crash(std::panic::catch_unwind(holder).unwrap_err().as_ref()));

@@ -12,7 +12,7 @@ use windlass_kernel::artifact::{DecidedBy, Decision, Resource, SupervisorDecisio
 use windlass_kernel::{ArtifactType, Code, Outcome, RiskLevel, State, TraceId};
 use windlass_policy::PolicySet;
 use windlass_runtime::{
-    Answer, CallRequest, FileWorkspace, Gateway, PolicySupervisor, Supervisor as _, Voice,
+    Answer, Attribution, CallRequest, FileWorkspace, Gateway, PolicySupervisor, Supervisor as _,
 };
 use windlass_store::Store as _;
 use windlass_testkit::gateway::{SECRET, TOOLS, World, call, test_set};
@@ -86,8 +86,8 @@ fn allowed_and_asked_calls_name_their_rules() {
     let asked = gateway.call(call("ask", Some("key-1"), 1)).unwrap();
     let hold = asked.hold.unwrap();
     assert!(hold.reason.ends_with("a person must look at this"), "{}", hold.reason);
-    let voice = Voice { by: "Ada", reason: "I looked" };
-    let report = gateway.decide(asked.trace_id, Answer::Approve, voice).unwrap();
+    let attribution = Attribution { by: "Ada", reason: "I looked" };
+    let report = gateway.decide(asked.trace_id, Answer::Approve, attribution).unwrap();
     assert_eq!(report.state, State::Completed);
 }
 
@@ -164,14 +164,14 @@ fn what_a_tool_tells_of_secrets_is_not_stored() {
 fn what_a_person_says_of_secrets_is_not_stored() {
     let world = World::default();
     let gateway = gateway(&world);
-    let voice = |reason| Voice { by: "Ada", reason };
+    let attribution = |reason| Attribution { by: "Ada", reason };
     let reason = format!("it used {SECRET}");
     let asked = gateway.call(call("ask", Some("key-1"), 1)).unwrap();
-    gateway.decide(asked.trace_id, Answer::Deny, voice(&reason)).unwrap();
+    gateway.decide(asked.trace_id, Answer::Deny, attribution(&reason)).unwrap();
     for (key, answer) in [("key-2", Answer::Approve), ("key-3", Answer::Deny)] {
         let request = call("burn", Some(key), 1);
         let trace_id = windlass_testkit::gateway::interrupt(&world, request, 4);
-        let report = gateway.decide(trace_id, answer, voice(&reason)).unwrap();
+        let report = gateway.decide(trace_id, answer, attribution(&reason)).unwrap();
         assert_eq!(gateway.show(trace_id).unwrap(), report);
     }
     assert!(!stored(&world).contains(SECRET), "{}", stored(&world));

@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use windlass_kernel::recovery::Plan;
+use windlass_kernel::recovery::RecoveryPlan;
 use windlass_kernel::{Code, State, TraceId};
-use windlass_runtime::{Answer, Gateway, Question, Voice};
+use windlass_runtime::{Answer, Attribution, Gateway, HoldQuestion};
 use windlass_store::Store as _;
 use windlass_testkit::gateway::{TestSupervisor, World, call, interrupt};
 
@@ -34,7 +34,7 @@ fn a_trace_that_a_live_process_holds_is_left_alone() {
     assert_eq!((after.traces, after.entries), (before.traces, before.entries));
     // A dead holder's is free at once.
     drop((lease, holder));
-    assert_eq!(gateway(&world).recover(trace_id).unwrap().plan, Plan::Redispatch);
+    assert_eq!(gateway(&world).recover(trace_id).unwrap().plan, RecoveryPlan::Redispatch);
 }
 
 #[test]
@@ -42,7 +42,10 @@ fn a_call_without_a_recorded_effect_is_handed_over_again_as_the_same() {
     for at in 2..=5 {
         let (world, trace_id) = interrupted("add", at);
         let recovery = gateway(&world).recover(trace_id).unwrap();
-        assert_eq!((recovery.plan, recovery.report.state), (Plan::Redispatch, State::Completed));
+        assert_eq!(
+            (recovery.plan, recovery.report.state),
+            (RecoveryPlan::Redispatch, State::Completed)
+        );
         assert_eq!(recovery.report.redispatches[0].attempt, 2);
         let tools = world.tools.lock();
         for dispatch in &tools.dispatches {
@@ -60,7 +63,10 @@ fn a_call_with_a_recorded_effect_is_never_handed_over_again() {
     assert!(gateway.recover_all().unwrap().is_empty());
     for _ in 0..3 {
         let recovery = gateway.recover(trace_id).unwrap();
-        assert_eq!((recovery.plan, recovery.report.state), (Plan::Nothing, State::Completed));
+        assert_eq!(
+            (recovery.plan, recovery.report.state),
+            (RecoveryPlan::Nothing, State::Completed)
+        );
         assert_eq!(recovery.report, gateway.show(trace_id).unwrap());
     }
     assert_eq!(world.tools.lock().dispatches.len(), 1);
@@ -108,7 +114,7 @@ fn a_call_that_was_allowed_and_never_handed_over_is_started() {
     let (world, trace_id) = interrupted("add", 2);
     cut_back(&world, trace_id, 2);
     let recovery = gateway(&world).recover(trace_id).unwrap();
-    assert_eq!((recovery.plan, recovery.report.state), (Plan::Start, State::Completed));
+    assert_eq!((recovery.plan, recovery.report.state), (RecoveryPlan::Start, State::Completed));
     assert_eq!(world.tools.lock().dispatches.len(), 1);
     assert_eq!(world.shared.tables().keys.len(), 1);
     assert_eq!(recovery.report.redispatches, []);
@@ -131,8 +137,8 @@ fn a_request_that_was_never_judged_waits_for_a_person() {
     let (world, trace_id) = interrupted("add", 2);
     cut_back(&world, trace_id, 1);
     let recovery = gateway(&world).recover(trace_id).unwrap();
-    assert_eq!(recovery.plan, Plan::Judge);
-    assert_eq!(recovery.report.hold.unwrap().question, Question::MayItRun);
+    assert_eq!(recovery.plan, RecoveryPlan::Judge);
+    assert_eq!(recovery.report.hold.unwrap().question, HoldQuestion::MayItRun);
     assert_eq!(world.tools.lock().dispatches, []);
 }
 
@@ -143,14 +149,14 @@ fn a_tool_that_is_gone_leaves_its_call_to_a_person() {
     supervisor.forget("add");
     let gone = world.gateway(supervisor);
     let recovery = gone.recover(trace_id).unwrap();
-    assert_eq!(recovery.plan, Plan::Hold);
+    assert_eq!(recovery.plan, RecoveryPlan::Hold);
     let hold = recovery.report.hold.unwrap();
-    assert_eq!(hold.question, Question::RunItAgain);
+    assert_eq!(hold.question, HoldQuestion::RunItAgain);
     assert!(hold.reason.contains(Code::ToolUnclassifiedDenied.as_str()), "{}", hold.reason);
-    let voice = Voice { by: "Ada", reason: "I looked" };
-    let error = gone.decide(trace_id, Answer::Approve, voice).unwrap_err();
+    let attribution = Attribution { by: "Ada", reason: "I looked" };
+    let error = gone.decide(trace_id, Answer::Approve, attribution).unwrap_err();
     assert_eq!(error.code(), Code::StateRecoveryFailed);
-    assert_eq!(gone.decide(trace_id, Answer::Deny, voice).unwrap().state, State::Failed);
+    assert_eq!(gone.decide(trace_id, Answer::Deny, attribution).unwrap().state, State::Failed);
     assert_eq!(world.tools.lock().dispatches.len(), 1);
 }
 
@@ -177,15 +183,15 @@ fn retries_are_counted_and_capped_then_parked() {
     let gateway = gateway(&world);
     for _ in 0..3 {
         let recovery = gateway.recover(trace_id).unwrap();
-        assert_eq!((recovery.plan, recovery.report.state), (Plan::Hold, State::Executing));
+        assert_eq!((recovery.plan, recovery.report.state), (RecoveryPlan::Hold, State::Executing));
         let hold = recovery.report.hold.unwrap();
-        assert_eq!(hold.question, Question::RunItAgain);
+        assert_eq!(hold.question, HoldQuestion::RunItAgain);
         assert!(hold.reason.contains("2 times"), "{}", hold.reason);
         assert_eq!(recovery.report.redispatches.len(), 1);
     }
     assert_eq!(world.tools.lock().dispatches.len(), 2);
-    let voice = Voice { by: "Ada", reason: "once more" };
-    let report = gateway.decide(trace_id, Answer::Approve, voice).unwrap();
+    let attribution = Attribution { by: "Ada", reason: "once more" };
+    let report = gateway.decide(trace_id, Answer::Approve, attribution).unwrap();
     assert_eq!((report.state, report.redispatches.len()), (State::Completed, 2));
 }
 
@@ -194,7 +200,7 @@ fn a_probe_is_a_call_of_its_own_and_named_in_the_effect() {
     for (at, dispatched) in [(3, vec!["find", "post"]), (4, vec!["post", "find"])] {
         let (world, trace_id) = interrupted("post", at);
         let recovery = gateway(&world).recover(trace_id).unwrap();
-        assert_eq!((recovery.plan, recovery.report.state), (Plan::Probe, State::Completed));
+        assert_eq!((recovery.plan, recovery.report.state), (RecoveryPlan::Probe, State::Completed));
         let tools = world.tools.lock();
         let order: Vec<_> = tools.dispatches.iter().map(|one| one.tool.as_str()).collect();
         assert_eq!(order, dispatched);
@@ -212,7 +218,10 @@ fn an_undone_call_ends_as_failed_whether_it_ran_or_not() {
         let (world, trace_id) = interrupted("book", at);
         let gateway = gateway(&world);
         let recovery = gateway.recover(trace_id).unwrap();
-        assert_eq!((recovery.plan, recovery.report.state), (Plan::Compensate, State::Failed));
+        assert_eq!(
+            (recovery.plan, recovery.report.state),
+            (RecoveryPlan::Compensate, State::Failed)
+        );
         assert_eq!(recovery.report.error.as_ref().unwrap().code, Code::ToolCompensated);
         let run = world.tools.lock().runs.get(&("book".to_owned(), "key-1".to_owned())).cloned();
         assert_eq!(run.map_or(0, |run| run.executed - run.undone), 0);

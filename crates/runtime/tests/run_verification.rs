@@ -5,9 +5,9 @@
 use serde_json::{Value, json};
 use windlass_journal::{StoreReport, verify_store};
 use windlass_kernel::run::plan::{
-    Budget, Concurrency, Doer, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
+    Budget, Concurrency, Doer, HoldRule, OnRestart, Phase, PhaseCondition, Plan, RunOutcome,
 };
-use windlass_kernel::run::{Decision, Done, Event, RunEvent, Started, Usage, Vote};
+use windlass_kernel::run::{Event, PhaseResult, RunEvent, Started, Usage, Vote, VoteDecision};
 use windlass_kernel::{
     ArtifactId, ArtifactType, Code, Digest, Draft, Entry, Head, HolderId, PlanId, State, Timestamp,
     TraceId, Transition, Uuid7, canon,
@@ -28,7 +28,7 @@ fn phase(id: &str, needs: &[&str], doer: Doer) -> Phase {
         id: id.into(),
         needs: needs.iter().map(|need| (*need).to_owned()).collect(),
         outputs: Vec::new(),
-        when: When::Always,
+        when: PhaseCondition::Always,
     }
 }
 
@@ -68,7 +68,7 @@ fn phase_started(phase: &str) -> Event {
 }
 
 fn phase_done(phase: &str) -> Event {
-    let done = Done {
+    let done = PhaseResult {
         answer: json!({}),
         calls: Vec::new(),
         change: None,
@@ -171,7 +171,7 @@ fn whole(number: u64) -> Writer {
     let vote = Vote {
         by: "ann".into(),
         conditions: Vec::new(),
-        decision: Decision::Approved,
+        decision: VoteDecision::Approved,
         reason: "r".into(),
         shown,
     };
@@ -262,7 +262,7 @@ fn what_cannot_have_happened_is_found_though_the_chain_holds() {
     let vote = Vote {
         by: "ann".into(),
         conditions: Vec::new(),
-        decision: Decision::Approved,
+        decision: VoteDecision::Approved,
         reason,
         shown,
     };

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex};
 
 use windlass_runtime::{
-    FileWorkspace, Gateway, GatewayError, PolicySupervisor, Recovered, Supervisor,
+    FileWorkspace, Gateway, GatewayError, PolicySupervisor, RecoveredCall, Supervisor,
 };
 use windlass_testkit::gateway::{
     Honest, Parts, RacedLease, SECRET, Scenario, Share, Tally, explore, explore_share, race,
@@ -54,7 +54,7 @@ fn every_sequence_of_crashes_ends_as_the_calm_run() {
 struct Careful;
 
 impl Parts for Careful {
-    fn recover(&self, gateway: &Gateway) -> Result<Vec<Recovered>, GatewayError> {
+    fn recover(&self, gateway: &Gateway) -> Result<Vec<RecoveredCall>, GatewayError> {
         gateway.recover_interrupted()
     }
 }

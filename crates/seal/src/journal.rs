@@ -149,7 +149,7 @@ fn named(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<Named>, CanonEr
 fn named_by_event(event: &Event) -> Vec<Named> {
     let waits = match event {
         Event::PhaseDone { done, .. } => {
-            let named = |call: &run::Call| Named {
+            let named = |call: &run::CallRecord| Named {
                 trace_id: call.trace_id,
                 entry_digest: Some(call.entry_digest),
                 state: Some(call.state),

@@ -7,7 +7,7 @@
 //! digests are binary, times are eight bytes, big-endian, `Released` is one byte, and the rest is text.
 
 use windlass_kernel::{
-    ArtifactId, ChainError, Digest, Entry, HolderId, PlanId, Reserved, SCHEMA_VERSION, State,
+    ArtifactId, ChainError, Digest, Entry, HolderId, PlanId, ReservedKey, SCHEMA_VERSION, State,
     Timestamp, ToolCallId, TraceId, Uuid7,
 };
 use windlass_store::{After, Append, Claim, KeyAction, NewEntry, Reservation};
@@ -181,11 +181,11 @@ impl<'a> StoredEntry<'a> {
     }
 
     /// The key that the entry reserves, if it reserves one and all of the reservation can be read.
-    pub fn reserved(&self) -> Option<Reserved<'a>> {
+    pub fn reserved(&self) -> Option<ReservedKey<'a>> {
         let fields = self.fields.ok()?;
         let [server_id, tool_name, idempotency_key] = fields.reserved_names()?;
         let (request_digest, _) = fields.reserved_for().ok()?;
-        Some(Reserved { server_id, tool_name, idempotency_key, request_digest })
+        Some(ReservedKey { server_id, tool_name, idempotency_key, request_digest })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use rusqlite::Connection;
-use windlass_kernel::{Reserved, TraceId};
+use windlass_kernel::{ReservedKey, TraceId};
 use windlass_store::{KeyMismatch, Slot, StoreError, Visitor};
 
 use crate::entries::visit_trace;
@@ -34,7 +34,7 @@ impl<'a> KeyAudit<'a> {
     pub fn check(
         &mut self,
         entry: &StoredEntry<'_>,
-        expected: Option<Reserved<'_>>,
+        expected: Option<ReservedKey<'_>>,
     ) -> Result<Option<KeyMismatch>, StoreError> {
         let mut missing = false;
         // Only the keys of indexed traces are in the table.
@@ -63,7 +63,7 @@ impl<'a> KeyAudit<'a> {
     fn is_reserved_elsewhere(
         &self,
         entry: &StoredEntry<'_>,
-        key: &Reserved<'_>,
+        key: &ReservedKey<'_>,
     ) -> Result<bool, StoreError> {
         let slot = Slot::from(key);
         let hash = KeyHash::of(&slot);

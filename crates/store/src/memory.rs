@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Entry, HolderId, ReplayPoint, Reserved, TraceId};
+use windlass_kernel::{Entry, HolderId, ReplayPoint, ReservedKey, TraceId};
 
 use crate::error::{AcquireError, AppendError, StoreError};
 use crate::rules::{self, Digests};

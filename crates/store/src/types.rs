@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use windlass_kernel::{
-    ChainError, Digest, Entry, Head, HolderId, PlanId, Reserved, Sealed, State, ToolCallId, TraceId,
+    ChainError, Digest, Entry, Head, HolderId, PlanId, ReservedKey, SealedEntry, State, ToolCallId,
+    TraceId,
 };
 
 /// The right to append to a trace, until it is released or its holder dies.
@@ -95,8 +96,8 @@ impl NewEntry {
     }
 }
 
-impl From<Sealed> for NewEntry {
-    fn from(sealed: Sealed) -> Self {
+impl From<SealedEntry> for NewEntry {
+    fn from(sealed: SealedEntry) -> Self {
         let (entry, body) = sealed.into_parts();
         Self { parts: Parts { entry, body }, sealed: true }
     }
@@ -200,8 +201,8 @@ pub struct Slot {
     pub idempotency_key: String,
 }
 
-impl From<&Reserved<'_>> for Slot {
-    fn from(key: &Reserved<'_>) -> Self {
+impl From<&ReservedKey<'_>> for Slot {
+    fn from(key: &ReservedKey<'_>) -> Self {
         Self {
             server_id: key.server_id.to_owned(),
             tool_name: key.tool_name.to_owned(),
@@ -235,7 +236,7 @@ pub struct IdempotencyRecord {
 impl IdempotencyRecord {
     /// Whether this is the record of the key that an entry must have reserved.
     #[must_use]
-    pub fn is_for(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
+    pub fn is_for(&self, key: &ReservedKey<'_>, entry: &Entry) -> bool {
         self.trace_id == entry.trace_id
             && self.reservation.request_digest == key.request_digest
             && Some(self.reservation.tool_call_id) == entry.tool_call_id

@@ -4,11 +4,12 @@ mod plan;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use windlass_kernel::run::plan::{Resource, RunOutcome, Trigger};
+use windlass_kernel::run::plan::{BudgetedResource, RunOutcome, Trigger};
 use windlass_kernel::run::{
-    Base, Call, Change, Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointSide,
-    ComplianceResult, Decision, Done, Event, Failure, GateResult, GateStatus, Governed, Held,
-    InvocationResult, Note, Rollback, RunEvent, Started, Usage, Vote, Workspace,
+    Base, CallRecord, Change, Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointSide,
+    CheckpointWorkspace, ComplianceResult, Event, Failure, GateResult, GateStatus,
+    GovernanceResult, HoldRequest, InvocationResult, NoteKind, PhaseResult, Rollback, RunEvent,
+    Started, Usage, Vote, VoteDecision,
 };
 use windlass_kernel::{
     ArtifactId, CheckpointId, Digest, SCHEMA_VERSION, State, Timestamp, TraceId, Uuid7,
@@ -88,10 +89,10 @@ fn change() -> Change {
     Change { diff_digest: Digest::of(b"diff"), files, lines: 12, tree: "4b825dc6".to_owned() }
 }
 
-fn done() -> Done {
-    Done {
+fn done() -> PhaseResult {
+    PhaseResult {
         answer: json!({"verdict": "approved", "z": [1, 2.5, null], "é": true}),
-        calls: vec![Call {
+        calls: vec![CallRecord {
             entry_digest: Digest::of(b"entry"),
             state: State::Completed,
             tool: "fs/write".to_owned(),
@@ -108,8 +109,8 @@ fn done() -> Done {
     }
 }
 
-fn governed() -> Governed {
-    Governed {
+fn governed() -> GovernanceResult {
+    GovernanceResult {
         compliance_checks: vec![ComplianceResult {
             compliance_type: "licence".to_owned(),
             passed: false,
@@ -149,7 +150,7 @@ fn checkpoint() -> Checkpoint {
         parent: Some(checkpoint_id(0xc1)),
         phase: "build".to_owned(),
         version: 1,
-        workspace: Some(Workspace {
+        workspace: Some(CheckpointWorkspace {
             branch: Some("deadbeef".to_owned()),
             tree: "4b825dc6".to_owned(),
         }),
@@ -170,8 +171,8 @@ fn rollback() -> Rollback {
     }
 }
 
-fn held() -> Result<Held> {
-    Ok(Held {
+fn held() -> Result<HoldRequest> {
+    Ok(HoldRequest {
         approvals: 2,
         call: Some(TraceId(id(0xbb))),
         change: Some(change()),
@@ -183,7 +184,7 @@ fn held() -> Result<Held> {
         source: Some("review".to_owned()),
         question: "May it go on?".to_owned(),
         rejections: 1,
-        resource: Some(Resource::Attempts),
+        resource: Some(BudgetedResource::Attempts),
         reviewers: vec!["ann".to_owned(), "bob".to_owned()],
         step_index: 0,
         trigger: Trigger::BudgetExhausted,
@@ -286,12 +287,12 @@ fn samples() -> Result<Vec<Event>> {
             count: 1,
             fingerprint: Some(Digest::of(b"diff")),
         },
-        Event::Warned { resource: Resource::Tokens, used: 80_000, limit: 100_000 },
+        Event::Warned { resource: BudgetedResource::Tokens, used: 80_000, limit: 100_000 },
         Event::Held(Box::new(held()?)),
         Event::Voted(Vote {
             by: by(),
             conditions: vec![word("tests first")],
-            decision: Decision::Approved,
+            decision: VoteDecision::Approved,
             reason: word("looks right"),
             shown: Digest::of(b"shown"),
         }),
@@ -304,7 +305,7 @@ fn samples() -> Result<Vec<Event>> {
             parent: word("decaf"),
             tree: word("4b825dc6"),
         },
-        Event::Noted { what: Note::Telemetry, body: json!({"note": "\u{1f511}"}) },
+        Event::Noted { what: NoteKind::Telemetry, body: json!({"note": "\u{1f511}"}) },
         Event::Ended { outcome: RunOutcome::Pass, reason: word("pass"), detail: String::new() },
     ]);
     Ok(events)

@@ -56,7 +56,10 @@ const LAYERS: &[Layer] = &[
     layer("workspace", "kernel connect"),
     layer("seal", "kernel journal workspace"),
     layer("runtime", "kernel policy store journal connect"),
-    layer("engine", "kernel text policy formats governance store journal connect workspace runtime"),
+    layer(
+        "engine",
+        "kernel text policy formats governance store journal connect workspace runtime",
+    ),
     layer("views", "kernel formats store journal workspace engine"),
     layer("driver", "kernel text policy store journal runtime engine"),
     Layer { name: "windlass", ours: Ours::Shipped, foreign: None },

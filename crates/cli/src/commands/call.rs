@@ -3,7 +3,7 @@
 use serde_json::Value;
 use windlass_kernel::{Code, Machine, PlanId, RiskLevel, State};
 use windlass_runtime::{
-    Answer, CallReport, CallRequest, Clock as _, Gateway, Question, SystemClock, Voice,
+    Answer, Attribution, CallReport, CallRequest, Clock as _, Gateway, HoldQuestion, SystemClock,
 };
 
 use crate::args::{Call, CallRun, Decide};
@@ -73,8 +73,8 @@ fn make(project: &Project, options: &CallRun, output: &Output) -> Done {
 fn decide(project: &Project, answer: Answer, options: &Decide, output: &Output) -> Done {
     let id = trace_id(&options.id)?;
     let gateway: Gateway = project.gateway()?;
-    let voice = Voice { by: &options.by, reason: &options.reason };
-    let report = gateway.decide(id, answer, voice)?;
+    let attribution = Attribution { by: &options.by, reason: &options.reason };
+    let report = gateway.decide(id, answer, attribution)?;
     print(&report, output)?;
     // A refusal that was asked for is no failure of the command.
     Ok(match answer {
@@ -184,8 +184,8 @@ fn print_with(report: &CallReport, asked: &[String], output: &Output) {
     if let Some(hold) = &report.hold {
         output.line(&format!("  waits    {} [{}]", plain(&hold.reason), Code::CallOnHold));
         let (yes, no) = match hold.question {
-            Question::MayItRun => ("to make it", "to refuse it"),
-            Question::RunItAgain => ("to hand it over again", "to give it up"),
+            HoldQuestion::MayItRun => ("to make it", "to refuse it"),
+            HoldQuestion::RunItAgain => ("to hand it over again", "to give it up"),
         };
         let id = report.trace_id;
         output.line(&format!("\n{yes}:\n  windlass call approve {id} --by NAME --reason TEXT"));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass_engine::{Queue as Holds, Waiting};
-use windlass_kernel::run::{Decision, Resolution};
+use windlass_kernel::run::{Resolution, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_views::RunSummary;
 
@@ -18,8 +18,8 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> Done {
     match command {
         Queue::List { limit, ids } => list(project, *limit, *ids, output),
         Queue::Show { run } => show(project, run, output),
-        Queue::Approve(answer) => decide(project, answer, Decision::Approved, output),
-        Queue::Reject(answer) => decide(project, answer, Decision::Rejected, output),
+        Queue::Approve(answer) => decide(project, answer, VoteDecision::Approved, output),
+        Queue::Reject(answer) => decide(project, answer, VoteDecision::Rejected, output),
     }
 }
 
@@ -136,7 +136,7 @@ fn show(project: &Project, name: &str, output: &Output) -> Done {
     Ok(0)
 }
 
-fn decide(project: &Project, answer: &Answer, decision: Decision, output: &Output) -> Done {
+fn decide(project: &Project, answer: &Answer, decision: VoteDecision, output: &Output) -> Done {
     let setup = open(project, Some(&answer.by), output)?;
     let shown = answer
         .shown

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use windlass_engine::Recovered as RecoveredRun;
 use windlass_journal::JournalError;
 use windlass_kernel::Code;
-use windlass_kernel::recovery::Plan;
+use windlass_kernel::recovery::RecoveryPlan;
 use windlass_kernel::run::RunName;
-use windlass_runtime::{Gateway, GatewayError, Recovered, Recovery};
+use windlass_runtime::{Gateway, GatewayError, RecoveredCall, Recovery};
 use windlass_views::RunSummary;
 
 use crate::args::Recover;
@@ -89,16 +89,16 @@ pub fn at_start(gateway: &Gateway, output: &Output) {
     }
 }
 
-fn what_happened(recovered: &Recovered) -> String {
+fn what_happened(recovered: &RecoveredCall) -> String {
     match &recovered.result {
         Ok(Recovery { plan, report }) => match (&report.hold, plan) {
             (Some(hold), _) => format!("{}, waits for a person: {}", report.state, hold.reason),
-            (None, Plan::Nothing) => format!("{}, nothing to do", report.state),
-            (None, Plan::Start) => format!("{}, was allowed and is now made", report.state),
-            (None, Plan::Redispatch) => format!("{}, handed over again", report.state),
-            (None, Plan::Probe) => format!("{}, the server was asked", report.state),
-            (None, Plan::Compensate) => format!("{}, undone", report.state),
-            (None, Plan::Judge | Plan::Hold) => report.state.to_string(),
+            (None, RecoveryPlan::Nothing) => format!("{}, nothing to do", report.state),
+            (None, RecoveryPlan::Start) => format!("{}, was allowed and is now made", report.state),
+            (None, RecoveryPlan::Redispatch) => format!("{}, handed over again", report.state),
+            (None, RecoveryPlan::Probe) => format!("{}, the server was asked", report.state),
+            (None, RecoveryPlan::Compensate) => format!("{}, undone", report.state),
+            (None, RecoveryPlan::Judge | RecoveryPlan::Hold) => report.state.to_string(),
         },
         Err(GatewayError::Journal(JournalError::Held(_))) => "in use by a live process".to_owned(),
         Err(error) => {
@@ -108,7 +108,7 @@ fn what_happened(recovered: &Recovered) -> String {
     }
 }
 
-fn print(recovered: &Recovered, output: &Output) -> Result<(), Failure> {
+fn print(recovered: &RecoveredCall, output: &Output) -> Result<(), Failure> {
     let ink = match &recovered.result {
         Ok(recovery) if recovery.report.hold.is_some() => Ink::Warn,
         Ok(_) | Err(GatewayError::Journal(JournalError::Held(_))) => Ink::Good,
@@ -119,7 +119,7 @@ fn print(recovered: &Recovered, output: &Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn describe(recovered: &Recovered) -> Value {
+fn describe(recovered: &RecoveredCall) -> Value {
     match &recovered.result {
         Ok(recovery) => {
             json!({ "trace_id": recovered.trace_id, "plan": recovery.plan, "report": recovery.report })
@@ -165,7 +165,7 @@ fn exit_of_run(recovered: &RecoveredRun) -> u8 {
     }
 }
 
-fn exit_of_call(recovered: &Recovered) -> u8 {
+fn exit_of_call(recovered: &RecoveredCall) -> u8 {
     match &recovered.result {
         Ok(recovery) if recovery.report.hold.is_some() => exit_of(Code::CallOnHold),
         Ok(_) | Err(GatewayError::Journal(JournalError::Held(_))) => 0,

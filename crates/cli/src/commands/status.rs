@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use windlass_journal::RunFilter;
 use windlass_kernel::State;
-use windlass_kernel::run::plan::{Resource, RunOutcome};
-use windlass_kernel::run::{Decision, PhaseStatus, Resolution, Run};
+use windlass_kernel::run::plan::{BudgetedResource, RunOutcome};
+use windlass_kernel::run::{PhaseStatus, Resolution, Run, VoteDecision};
 use windlass_views::RunSummary;
 
 use crate::args::Status;
@@ -144,9 +144,9 @@ pub fn print(run: &Run, output: &Output) {
                 .trim_end(),
         );
     }
-    for resource in Resource::ALL {
+    for resource in BudgetedResource::ALL {
         if let (Some(limit), used) = (run.limit(resource), run.used(resource))
-            && resource != Resource::Attempts
+            && resource != BudgetedResource::Attempts
         {
             output.line(&format!("  used     {used} of {limit} {}", resource.as_str()));
         }
@@ -216,8 +216,8 @@ pub fn describe_short(run: &RunSummary) -> Value {
             "approvals_needed": hold.held.approvals,
             "resolution": match hold.resolution() {
                 Resolution::Open => None,
-                Resolution::Approved => Some(Decision::Approved.as_str()),
-                Resolution::Rejected => Some(Decision::Rejected.as_str()),
+                Resolution::Approved => Some(VoteDecision::Approved.as_str()),
+                Resolution::Rejected => Some(VoteDecision::Rejected.as_str()),
             },
         })),
     })

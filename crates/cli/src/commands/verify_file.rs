@@ -5,8 +5,8 @@ use std::path::Path;
 
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use windlass_kernel::recovery::Finding;
-use windlass_kernel::verify::Chain;
+use windlass_kernel::verify::ChainReport;
+use windlass_kernel::verify::ChainVerifier;
 use windlass_kernel::{Code, canon};
 
 use crate::failure::{Done, Failure, exit_of};
@@ -19,7 +19,7 @@ const TEXT_BYTES_MAX: usize = 1 << 30;
 const LINE_BYTES_MAX: usize = 16 << 20;
 
 /// What was found, and the first problem in words.
-type Found = (Finding, Option<String>);
+type Found = (ChainReport, Option<String>);
 
 /// Verifies the chain in a file, or on standard input, and prints the finding as JSON.
 pub fn run(path: &Path, output: &Output) -> Done {
@@ -63,7 +63,7 @@ fn verify(path: &Path) -> Result<Found, Failure> {
             verify_lines(&mut text.as_slice()).map_err(|error| unreadable(path, &error))
         }
         Err(error) => {
-            let mut chain = Chain::new();
+            let mut chain = ChainVerifier::new();
             chain.push_json(&Value::Null);
             Ok(finish(&chain, Some(format!("the text is not valid JSON: {error}"))))
         }
@@ -96,7 +96,7 @@ fn looks_like_lines(text: &[u8]) -> bool {
 }
 
 fn verify_lines(reader: &mut impl BufRead) -> std::io::Result<Found> {
-    let mut chain = Chain::new();
+    let mut chain = ChainVerifier::new();
     let mut problem = None;
     let mut line = Vec::new();
     loop {
@@ -114,7 +114,7 @@ fn verify_lines(reader: &mut impl BufRead) -> std::io::Result<Found> {
 
 /// Verifies a text that is known to be JSON: a list, an object with one, or one entry.
 fn verify_text(text: &[u8]) -> Found {
-    let mut chain = Chain::new();
+    let mut chain = ChainVerifier::new();
     let mut problem = None;
     for entry in entries(text) {
         push(&mut chain, entry, &mut problem);
@@ -175,7 +175,7 @@ fn split_member(member: &[u8]) -> Option<(String, &[u8])> {
 
 /// Reads one entry strictly; what is not JSON, torn off for instance, is an entry that cannot be
 /// one.
-fn push(chain: &mut Chain, text: &[u8], problem: &mut Option<String>) {
+fn push(chain: &mut ChainVerifier, text: &[u8], problem: &mut Option<String>) {
     let value = match canon::parse(text, LINE_BYTES_MAX) {
         // A list of an entry's values is no entry either.
         Ok(value) if value.is_array() => Value::Null,
@@ -191,7 +191,7 @@ fn push(chain: &mut Chain, text: &[u8], problem: &mut Option<String>) {
     chain.push_json(&value);
 }
 
-fn finish(chain: &Chain, problem: Option<String>) -> Found {
+fn finish(chain: &ChainVerifier, problem: Option<String>) -> Found {
     let problem = problem.or_else(|| chain.error().map(ToString::to_string));
     (chain.finish(), problem)
 }

@@ -6,7 +6,7 @@ use crate::{
 };
 use serde::Deserialize as _;
 use serde_json::json;
-use windlass_kernel::run::Note;
+use windlass_kernel::run::NoteKind;
 
 use super::{Driver, answer, recorded};
 use windlass_engine::EngineError;
@@ -21,7 +21,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
     };
     let run = job.recorder.run();
     // The only way to know that telemetry can be written is to write it.
-    job.recorder.note(Note::Telemetry, json!({ "kind": "checking", "point": point }))?;
+    job.recorder.note(NoteKind::Telemetry, json!({ "kind": "checking", "point": point }))?;
     look_at_context(driver, job, point)?;
     let mut facts = driver.facts(job)?;
     let opened = recorded::telemetry(&run, "opened").next().is_some();

@@ -2,7 +2,7 @@
 
 use crate::{CONTEXT_INTENT, FailureClass, Outcome, Response, SandboxEvent as Happening};
 use serde_json::{Value, json};
-use windlass_kernel::run::Note;
+use windlass_kernel::run::NoteKind;
 
 use super::observe::ContextFile;
 use super::{Driver, answer, memory, recorded};
@@ -65,7 +65,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
             "version": view.version,
             "digest": view.digest,
         });
-        job.recorder.note(Note::Memory, body)?;
+        job.recorder.note(NoteKind::Memory, body)?;
         keep("memory", json!({ "version": view.version, "entries": view.entries }));
     }
     Ok(answer(Outcome::Pass, "", more))

@@ -3,7 +3,7 @@
 use crate::{Memory, MemoryError};
 use serde_json::Value;
 use windlass_journal::{Check, JournalError, Reader, read_entry};
-use windlass_kernel::run::{Event, Note, Run, RunEvent};
+use windlass_kernel::run::{Event, NoteKind, Run, RunEvent};
 use windlass_kernel::{Machine, State, TraceId, canon};
 use windlass_store::{TraceFilter, TraceState};
 
@@ -120,7 +120,7 @@ fn collect(
     versions: &mut Vec<(u64, Vec<u8>)>,
 ) -> Result<(), EngineError> {
     let trace_id = run.head.trace_id;
-    for body in recorded::notes(run, Note::Memory) {
+    for body in recorded::notes(run, NoteKind::Memory) {
         let saved = recorded::text(body, "kind") == Some("saved")
             && recorded::text(body, "project") == Some(project);
         let Some(version) = body.get("version").filter(|_| saved) else { continue };

@@ -8,7 +8,7 @@ use crate::{
 };
 use serde_json::Value;
 use windlass_kernel::Digest;
-use windlass_kernel::run::Note;
+use windlass_kernel::run::NoteKind;
 
 use super::{Driver, observe, output, recorded};
 use windlass_engine::EngineError;
@@ -47,7 +47,7 @@ impl Driver {
         let well_formed = output.map(|output| {
             output::is_well_formed(output) && (is_bootstrap != Some(true) || file.is_valid)
         });
-        let restored = recorded::notes(&run, Note::Memory)
+        let restored = recorded::notes(&run, NoteKind::Memory)
             .any(|body| recorded::text(body, "kind") == Some("restored"));
         let changed = observe::changed(job)?;
         let missing = |find: fn(&Value, &std::path::Path) -> Option<BTreeSet<String>>| {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::{InterventionFacts, Outcome, check_intervention};
 use serde_json::{Value, json};
-use windlass_kernel::run::Note;
+use windlass_kernel::run::NoteKind;
 use windlass_kernel::{Code, canon};
 
 use super::{Driver, answer, observe, recorded, task_id};
@@ -64,7 +64,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
         "after": canon::digest(&edited).ok(),
         "output": edited,
     });
-    job.recorder.note(Note::Telemetry, body)?;
+    job.recorder.note(NoteKind::Telemetry, body)?;
     Ok(answer(Outcome::Pass, "", json!({ "summary": "only the output was edited" })))
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::{Memory, Outcome, SaveRequest};
 use serde_json::{Value, json};
-use windlass_kernel::run::{Note, Run};
+use windlass_kernel::run::{NoteKind, Run};
 use windlass_kernel::{Code, Digest};
 
 use super::{Driver, answer, recorded, task_id, to_value};
@@ -32,7 +32,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
     if entries.is_empty() {
         return Ok(answer(Outcome::Pass, "", json!({ "summary": "there is nothing to save" })));
     }
-    let restored: Option<Digest> = recorded::notes(&run, Note::Memory)
+    let restored: Option<Digest> = recorded::notes(&run, NoteKind::Memory)
         .find(|body| recorded::text(body, "kind") == Some("restored"))
         .and_then(|body| recorded::part(body, "digest"));
     let Some(restored) = restored else {
@@ -59,7 +59,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
     };
     let number = version.version;
     job.recorder.note(
-        Note::Memory,
+        NoteKind::Memory,
         json!({
             "kind": "saved",
             "project": driver.settings.project_id,

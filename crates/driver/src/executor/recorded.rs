@@ -7,7 +7,7 @@ use crate::{
 use serde::Deserialize;
 use serde_json::Value;
 use windlass_kernel::run::plan::Doer;
-use windlass_kernel::run::{Note, Run};
+use windlass_kernel::run::{NoteKind, Run};
 
 use super::PREFIX;
 
@@ -17,13 +17,13 @@ pub(super) fn unknown() -> RecordedState {
 }
 
 /// The bodies of one kind of note, newest first.
-pub(super) fn notes(run: &Run, what: Note) -> impl Iterator<Item = &Value> {
+pub(super) fn notes(run: &Run, what: NoteKind) -> impl Iterator<Item = &Value> {
     run.notes.iter().rev().filter(move |note| note.what == what).map(|note| note.body.as_ref())
 }
 
 /// The bodies of telemetry notes of one kind, newest first.
 pub(super) fn telemetry<'a>(run: &'a Run, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-    notes(run, Note::Telemetry).filter(move |body| text(body, "kind") == Some(kind))
+    notes(run, NoteKind::Telemetry).filter(move |body| text(body, "kind") == Some(kind))
 }
 
 pub(super) fn text<'a>(body: &'a Value, key: &str) -> Option<&'a str> {
@@ -47,12 +47,12 @@ pub(super) fn sandbox(run: &Run) -> Option<RecordedState> {
 
 /// Whether something has happened to the sandbox in this task.
 pub(super) fn happened(run: &Run, happening: Happening) -> bool {
-    notes(run, Note::Sandbox).any(|body| part(body, "event") == Some(happening))
+    notes(run, NoteKind::Sandbox).any(|body| part(body, "event") == Some(happening))
 }
 
 /// Whether the newest entry of the sandbox says that the task has ended.
 pub(super) fn is_over(run: &Run) -> bool {
-    notes(run, Note::Sandbox).next().and_then(|body| text(body, "why")) == Some(TASK_ENDS)
+    notes(run, NoteKind::Sandbox).next().and_then(|body| text(body, "why")) == Some(TASK_ENDS)
 }
 
 /// Why the sandbox is on at the end.
@@ -118,7 +118,7 @@ pub(super) fn usage(run: &Run) -> Option<Usage> {
     if run.spent.unaccounted {
         return None;
     }
-    let counted = notes(run, Note::Telemetry).find_map(|body| body.get("usage"));
+    let counted = notes(run, NoteKind::Telemetry).find_map(|body| body.get("usage"));
     match counted {
         Some(usage) => Usage::deserialize(usage).ok(),
         None => Some(Usage::new(super::task_id(run), selection(run)?.profile)),

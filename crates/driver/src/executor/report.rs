@@ -2,7 +2,7 @@
 
 use crate::{IntentId, Outcome, Phase, Selection, TaskResult, TelemetryFields, TelemetryRecord};
 use serde_json::{Value, json};
-use windlass_kernel::run::{Done, Event, Note, Run};
+use windlass_kernel::run::{Event, NoteKind, PhaseResult, Run};
 use windlass_kernel::{Digest, Timestamp, canon};
 
 use super::{Driver, recorded, task_id, to_value};
@@ -93,11 +93,11 @@ impl Driver {
 
 /// A note of telemetry.
 pub(super) const fn telemetry_note(body: Value) -> Event {
-    Event::Noted { what: Note::Telemetry, body }
+    Event::Noted { what: NoteKind::Telemetry, body }
 }
 
 /// How a try ended, and why it is no success.
-pub(super) fn result_of(done: &Done) -> (TaskResult, String) {
+pub(super) fn result_of(done: &PhaseResult) -> (TaskResult, String) {
     if let Some(failure) = &done.failure {
         return (TaskResult::Halt, format!("{}: {}", failure.class, failure.reason));
     }
@@ -119,7 +119,7 @@ pub(super) fn result_named(verdict: &str) -> TaskResult {
 pub(super) fn seal(run: &Run, kind: &str) -> Result<Value, EngineError> {
     let mut bytes = Vec::new();
     let mut records = 0u64;
-    for body in run.notes.iter().filter(|note| note.what == Note::Telemetry) {
+    for body in run.notes.iter().filter(|note| note.what == NoteKind::Telemetry) {
         let Some(record) = body.body.get("record") else { continue };
         records += 1;
         let line = canon::value_to_bytes(record).map_err(|source| {

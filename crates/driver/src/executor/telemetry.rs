@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{Outcome, TelemetryRecord};
 use serde_json::{Value, json};
 use windlass_kernel::canon;
-use windlass_kernel::run::{Note, PhaseStatus, Run};
+use windlass_kernel::run::{NoteKind, PhaseStatus, Run};
 
 use super::{Driver, answer, phase_of, recorded, report};
 use windlass_engine::EngineError;
@@ -27,7 +27,7 @@ pub(super) fn perform(_: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineErr
         return halt(reason);
     }
     let seal = report::seal(&run, "sealed")?;
-    job.recorder.note(Note::Telemetry, seal.clone())?;
+    job.recorder.note(NoteKind::Telemetry, seal.clone())?;
     let more = json!({
         "summary": format!("{} records are sealed", records.len()),
         "records": seal.get("records"),

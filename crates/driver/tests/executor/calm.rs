@@ -1,7 +1,7 @@
 //! Tasks in which nothing goes wrong.
 
 use serde_json::json;
-use windlass_kernel::run::{Event, Note};
+use windlass_kernel::run::{Event, NoteKind};
 
 use crate::world::{REQUESTS, World, answer, detail, one, outcome, phases};
 
@@ -60,7 +60,7 @@ fn the_model_that_works_is_the_selected_one_with_role_and_tier_on_record() {
         _ => None,
     });
     assert_eq!(model.as_deref(), Some("claude-opus-5-5"));
-    let notes = world.notes(run.head.trace_id, Note::Telemetry);
+    let notes = world.notes(run.head.trace_id, NoteKind::Telemetry);
     let call = notes.iter().find(|note| note["record"]["call_index"] == 1).unwrap();
     let record = &call["record"];
     assert_eq!(record["model_logical_id"], "executor");
@@ -76,7 +76,7 @@ fn a_fallback_takes_its_place_and_one_of_a_lower_tier_is_refused() {
     world.available = Some(["gpt-6.1-sol".to_owned()].into());
     let run = world.run("implement the cache", one(answer("code_generation"), &[]));
     assert_eq!(outcome(&run), "PASS pass", "{}", detail(&run));
-    let notes = world.notes(run.head.trace_id, Note::Telemetry);
+    let notes = world.notes(run.head.trace_id, NoteKind::Telemetry);
     let call = notes.iter().find(|note| note["record"]["call_index"] == 1).unwrap();
     assert_eq!(call["record"]["model_resolved_id"], "gpt-6.1-sol");
     assert_eq!(call["record"]["capability_profile"], "mistral_exec", "the profile stays");
@@ -126,7 +126,7 @@ fn the_executor_may_not_state_facts_or_end_without_an_outcome() {
         other["verdict"] = json!(verdict);
         let run = world.run("greetings", one(other, &[]));
         assert_eq!(outcome(&run), expected);
-        let notes = world.notes(run.head.trace_id, Note::Telemetry);
+        let notes = world.notes(run.head.trace_id, NoteKind::Telemetry);
         assert_eq!(notes.last().unwrap()["kind"], "closed");
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass_engine::EngineError;
-use windlass_kernel::run::{Decision, Event, Note, Run};
+use windlass_kernel::run::{Event, NoteKind, Run, VoteDecision};
 use windlass_kernel::{Code, State};
 
 use crate::faults::Fault;
@@ -22,7 +22,7 @@ fn edit(world: &World, run: &Run, change: impl FnOnce(&mut Value)) {
     world.write(&path, &output.to_string());
 }
 
-fn decide(world: &World, run: &Run, decision: Decision) -> Result<Run, EngineError> {
+fn decide(world: &World, run: &Run, decision: VoteDecision) -> Result<Run, EngineError> {
     let process = world.process(Fault::None);
     let trace_id = run.head.trace_id;
     let answered = process.engine.answer(trace_id, decision, "ada", "looked at it", None)?;
@@ -37,7 +37,7 @@ fn an_edited_output_is_verified_once_more_and_passes() {
     let world = World::settled();
     let run = waiting(&world);
     edit(&world, &run, |output| output["memory"] = json!({ "store": "one file" }));
-    let run = decide(&world, &run, Decision::Approved).unwrap();
+    let run = decide(&world, &run, VoteDecision::Approved).unwrap();
     assert_eq!(outcome(&run), "PASS pass", "{}", detail(&run));
     let events = world.events(run.head.trace_id);
     let done = phases(&events);
@@ -56,7 +56,7 @@ fn a_second_failure_halts_whatever_it_is() {
         let world = World::settled();
         let run = waiting(&world);
         edit(&world, &run, change);
-        let run = decide(&world, &run, Decision::Approved).unwrap();
+        let run = decide(&world, &run, VoteDecision::Approved).unwrap();
         assert_eq!(outcome(&run), "BLOCKED HALT");
         let done = phases(&world.events(run.head.trace_id));
         assert_eq!(done[6..], ["p6/1", "p7/1", "p6/2"]);
@@ -67,7 +67,7 @@ fn a_second_failure_halts_whatever_it_is() {
 fn a_rejection_halts_and_is_sealed() {
     let world = World::settled();
     let run = waiting(&world);
-    let run = decide(&world, &run, Decision::Rejected).unwrap();
+    let run = decide(&world, &run, VoteDecision::Rejected).unwrap();
     assert_eq!(outcome(&run), "BLOCKED HALT");
     sealed(&world, &run, "HALT");
 }
@@ -78,7 +78,7 @@ fn an_edit_of_anything_else_halts() {
     let run = waiting(&world);
     world.write("src/a.rs", "fn other() {}\n");
     edit(&world, &run, |output| output["memory"] = json!({}));
-    let run = decide(&world, &run, Decision::Approved).unwrap();
+    let run = decide(&world, &run, VoteDecision::Approved).unwrap();
     assert_eq!(outcome(&run), "BLOCKED HALT");
     assert!(detail(&run).contains("`src/a.rs` was edited"), "{}", detail(&run));
 }
@@ -90,7 +90,7 @@ fn an_output_that_cannot_be_read_back_halts() {
         let run = waiting(&world);
         let name = &run.started.as_ref().unwrap().run_id;
         world.write(&format!(".windlass/edits/{name}.json"), text);
-        let run = decide(&world, &run, Decision::Approved).unwrap();
+        let run = decide(&world, &run, VoteDecision::Approved).unwrap();
         assert_eq!(outcome(&run), "BLOCKED HALT", "{text}");
     }
 }
@@ -102,16 +102,16 @@ fn the_sandbox_is_on_while_a_person_edits_and_no_counter_moves() {
     let output = but("refactor", "/memory", Value::Null);
     let run = world.run("refactor the parser", one(output, &[line]));
     assert_eq!(run.head.state, Some(State::Checkpoint));
-    let notes = world.notes(run.head.trace_id, Note::Sandbox);
+    let notes = world.notes(run.head.trace_id, NoteKind::Sandbox);
     assert!(notes.iter().any(|note| note["sandbox"] == "DISABLED"));
     let last = notes.last().unwrap();
     assert_eq!(last["event"], "failure");
     assert!(last["sandbox"]["ENABLED"]["reasons"].as_array().unwrap().contains(&json!("failure")));
     // What the model changed outside the sandbox stays what it was allowed to be.
     edit(&world, &run, |output| output["memory"] = json!({}));
-    let run = decide(&world, &run, Decision::Approved).unwrap();
+    let run = decide(&world, &run, VoteDecision::Approved).unwrap();
     assert_eq!(outcome(&run), "PASS pass", "{}", detail(&run));
-    let notes = world.notes(run.head.trace_id, Note::Telemetry);
+    let notes = world.notes(run.head.trace_id, NoteKind::Telemetry);
     let counted: Vec<&Value> = notes.iter().filter_map(|note| note.get("usage")).collect();
     assert_eq!(counted.last().unwrap()["calls"], 1);
 }
@@ -131,7 +131,7 @@ fn an_intervention_that_lapses_ends_sealed() {
     let mut world = World::settled();
     world.plan.hold.expires_ms = Some(1);
     let run = waiting(&world);
-    let error = decide(&world, &run, Decision::Approved).unwrap_err();
+    let error = decide(&world, &run, VoteDecision::Approved).unwrap_err();
     assert_eq!(error.code(), Code::HoldExpired);
     let run = world.last();
     sealed(&world, &run, "HALT");
@@ -139,7 +139,7 @@ fn an_intervention_that_lapses_ends_sealed() {
 
 fn sealed(world: &World, run: &Run, came_to: &str) {
     let events = world.events(run.head.trace_id);
-    let [.., Event::Noted { what: Note::Telemetry, body }, Event::Ended { .. }] = &events[..]
+    let [.., Event::Noted { what: NoteKind::Telemetry, body }, Event::Ended { .. }] = &events[..]
     else {
         panic!("the seal is not the last but one")
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windlass_driver::{DriverConfig, Memory, Outcome, SaveRequest};
 use windlass_kernel::run::plan::RunOutcome;
-use windlass_kernel::run::{Decision, Event, Note, Run, Started};
+use windlass_kernel::run::{Event, NoteKind, Run, Started, VoteDecision};
 use windlass_kernel::{Digest, TraceId};
 use windlass_runtime::Clock;
 use windlass_store::Store;
@@ -58,7 +58,10 @@ fn only_three_intents_save_and_only_after_a_pass() {
     let world = World::settled();
     let run = world.run("a roadmap", saving("planning", "a", "b"));
     assert_eq!(outcome(&run), "PASS pass", "{}", detail(&run));
-    assert!(world.notes(run.head.trace_id, Note::Memory).is_empty(), "neither restored nor saved");
+    assert!(
+        world.notes(run.head.trace_id, NoteKind::Memory).is_empty(),
+        "neither restored nor saved"
+    );
     let mut output = but("architecture", "/questions", json!(["?"]));
     output["memory"] = json!({ "a": "b" });
     world.run("system design", one(output, &[]));
@@ -163,9 +166,9 @@ fn a_memory_that_moved_on_since_it_was_restored_asks() {
     world.write(&path, &text);
     let process = world.process(Fault::None);
     let trace_id = run.head.trace_id;
-    process.engine.answer(trace_id, Decision::Approved, "ada", "edited", None).unwrap();
+    process.engine.answer(trace_id, VoteDecision::Approved, "ada", "edited", None).unwrap();
     let run = process.engine.resume(trace_id).unwrap();
     assert_eq!(outcome(&run), "ESCALATION_REQUESTED ASK_USER");
     assert!(detail(&run).contains("DRIVER_MEMORY_CONFLICT"), "{}", detail(&run));
-    assert!(!world.notes(trace_id, Note::Memory).iter().any(|note| note["kind"] == "saved"));
+    assert!(!world.notes(trace_id, NoteKind::Memory).iter().any(|note| note["kind"] == "saved"));
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass_kernel::State;
-use windlass_kernel::run::{Event, Note};
+use windlass_kernel::run::{Event, NoteKind};
 
 use crate::world::{World, answer, detail, one, outcome};
 
@@ -74,7 +74,7 @@ fn inside_it_the_context_file_is_the_one_thing_to_write_and_only_to_make_it() {
     assert_eq!(outcome(&run), "PASS pass", "{}", detail(&run));
     assert_eq!(world.read("ai.project.json").unwrap(), "{\"project\":\"x\"}");
     assert!(world.read("evil").is_none() && world.read("other.json").is_none());
-    let notes = world.notes(run.head.trace_id, Note::Sandbox);
+    let notes = world.notes(run.head.trace_id, NoteKind::Sandbox);
     assert!(notes.iter().all(|note| note["sandbox"] != "DISABLED"), "it was never left");
 }
 
@@ -106,7 +106,7 @@ fn it_is_left_for_work_on_code_and_on_again_at_the_end() {
     let run = world.run("implement the cache", one(answer("code_generation"), &[line]));
     assert_eq!(outcome(&run), "PASS pass", "{}", detail(&run));
     assert!(world.read("src/a.rs").unwrap().contains("more"));
-    let notes = world.notes(run.head.trace_id, Note::Sandbox);
+    let notes = world.notes(run.head.trace_id, NoteKind::Sandbox);
     let event = |note: &Value| {
         let name = note["event"].as_str().map(str::to_owned);
         let name = name
@@ -147,7 +147,7 @@ fn a_context_file_that_changes_under_a_task_halts_it_with_the_sandbox_on() {
     let run = world.run("implement the cache", one(answer("code_generation"), &[line]));
     assert_eq!(outcome(&run), "BLOCKED HALT");
     assert!(detail(&run).contains("DRIVER_SANDBOX_INCONSISTENT"), "{}", detail(&run));
-    let notes = world.notes(run.head.trace_id, Note::Sandbox);
+    let notes = world.notes(run.head.trace_id, NoteKind::Sandbox);
     let changed = notes.iter().find(|note| note["event"] == "context_changed").unwrap();
     assert!(changed["sandbox"]["ENABLED"].is_object());
 }
@@ -160,7 +160,7 @@ fn a_failure_puts_it_on_and_it_stays_on_to_the_end() {
     }] } });
     let run = world.run("implement the cache", answers);
     assert_eq!(outcome(&run), "BLOCKED HALT");
-    let notes = world.notes(run.head.trace_id, Note::Sandbox);
+    let notes = world.notes(run.head.trace_id, NoteKind::Sandbox);
     let left = notes.iter().position(|note| note["sandbox"] == "DISABLED").unwrap();
     assert_eq!(notes[left + 1]["event"], "failure");
     assert!(notes[left + 1..].iter().all(|note| note["sandbox"] != "DISABLED"));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use windlass_driver::TelemetryRecord;
 use windlass_engine::StopRequest;
-use windlass_kernel::run::{Event, Note, Run};
+use windlass_kernel::run::{Event, NoteKind, Run};
 use windlass_kernel::{Digest, canon};
 
 use crate::faults::Fault;
@@ -37,9 +37,9 @@ const FIELDS: [&str; 17] = [
 pub fn check(world: &World, run: &Run, came_to: &str) -> Vec<Value> {
     let events = world.events(run.head.trace_id);
     let first_phase = events.iter().position(|event| matches!(event, Event::PhaseStarted { .. }));
-    let notes = world.notes(run.head.trace_id, Note::Telemetry);
+    let notes = world.notes(run.head.trace_id, NoteKind::Telemetry);
     let opened = events.iter().position(|event| {
-        matches!(event, Event::Noted { what: Note::Telemetry, body } if body["kind"] == "opened")
+        matches!(event, Event::Noted { what: NoteKind::Telemetry, body } if body["kind"] == "opened")
     });
     assert!(opened.unwrap() < first_phase.unwrap_or(usize::MAX), "it is opened before phase 0");
     assert!(matches!(events[0], Event::Started(_)) && matches!(events[1], Event::Begun {}));
@@ -55,7 +55,7 @@ pub fn check(world: &World, run: &Run, came_to: &str) -> Vec<Value> {
         assert_eq!(record["project_id"], "demo");
         assert_eq!(record["task_id"], run.started.as_ref().unwrap().run_id.as_str());
     }
-    let [.., Event::Noted { what: Note::Telemetry, body }, Event::Ended { .. }] = &events[..]
+    let [.., Event::Noted { what: NoteKind::Telemetry, body }, Event::Ended { .. }] = &events[..]
     else {
         panic!(
             "the seal is not the last but one: {:?}",
@@ -66,7 +66,7 @@ pub fn check(world: &World, run: &Run, came_to: &str) -> Vec<Value> {
     assert_eq!(body["records"], records.len());
     assert_eq!(body["digest"], json!(Digest::of(&bytes)));
     assert_eq!(body["outcome"], came_to);
-    let boundary = world.notes(run.head.trace_id, Note::Sandbox).pop().unwrap();
+    let boundary = world.notes(run.head.trace_id, NoteKind::Sandbox).pop().unwrap();
     assert_eq!(boundary["event"], "task_boundary");
     assert!(boundary["sandbox"]["ENABLED"].is_object(), "the sandbox is on at the end");
     records
@@ -103,7 +103,7 @@ fn every_phase_and_every_invocation_has_its_record_in_order() {
     assert_eq!(records[1]["intent"], "refactor", "a phase's record has what it found");
     assert_eq!(records[3]["model_tier"], "A");
     assert_eq!(records[2]["model_tier"], Value::Null);
-    let notes = world.notes(run.head.trace_id, Note::Telemetry);
+    let notes = world.notes(run.head.trace_id, NoteKind::Telemetry);
     let sealed: Vec<&Value> = notes.iter().filter(|note| note["kind"] == "sealed").collect();
     assert_eq!(sealed.len(), 1, "phase 8 seals once");
     assert_eq!(sealed[0]["records"], 8);

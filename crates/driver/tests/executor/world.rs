@@ -15,7 +15,7 @@ use windlass_engine::{
     Settings, Stop,
 };
 use windlass_kernel::run::plan::Plan;
-use windlass_kernel::run::{Event, Note, Run, RunEvent};
+use windlass_kernel::run::{Event, NoteKind, Run, RunEvent};
 use windlass_kernel::{Digest, HolderId, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
@@ -251,7 +251,7 @@ impl World {
             .collect()
     }
 
-    pub fn notes(&self, trace_id: TraceId, what: Note) -> Vec<Value> {
+    pub fn notes(&self, trace_id: TraceId, what: NoteKind) -> Vec<Value> {
         let events = self.events(trace_id).into_iter();
         events
             .filter_map(|event| match event {

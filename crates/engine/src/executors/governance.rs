@@ -12,7 +12,9 @@ use windlass_governance::{
     FileValidator, Observation, RuleError, governed, judge_compliance, judge_gate,
 };
 use windlass_kernel::run::plan::{Evidence, Rule};
-use windlass_kernel::run::{Change, Failure, GateStatus, Governed, InvocationResult, Run, Usage};
+use windlass_kernel::run::{
+    Change, Failure, GateStatus, GovernanceResult, InvocationResult, Run, Usage,
+};
 use windlass_kernel::{Code, RiskLevel, ToolCallId};
 
 use super::Executors;
@@ -162,7 +164,7 @@ pub(super) fn judge(
     mut measured: Measured,
     assignment: &Assignment,
     change: Option<&Change>,
-) -> Option<Governed> {
+) -> Option<GovernanceResult> {
     if measured.gates.is_empty() && measured.compliance.is_empty() {
         return None;
     }
@@ -199,7 +201,7 @@ fn changed<'a>(run: &'a Run, change: Option<&'a Change>) -> Option<&'a [String]>
 }
 
 /// Why a phase has failed, where something blocks.
-pub(super) fn failure(governed: &Governed, run: &Run) -> Option<Failure> {
+pub(super) fn failure(governed: &GovernanceResult, run: &Run) -> Option<Failure> {
     if governed.passed {
         return None;
     }

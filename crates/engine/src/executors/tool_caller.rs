@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use windlass_kernel::run::plan::Phase;
-use windlass_kernel::run::{Call, Run, Usage};
+use windlass_kernel::run::{CallRecord, Run, Usage};
 use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{CallReport, CallRequest, Gateway, GatewayError};
@@ -77,7 +77,7 @@ pub struct ToolCaller<'a> {
     run_id: String,
     /// How many calls were asked for.
     asked: AtomicUsize,
-    calls: Mutex<Vec<Call>>,
+    calls: Mutex<Vec<CallRecord>>,
 }
 
 impl<'a> ToolCaller<'a> {
@@ -149,7 +149,7 @@ impl<'a> ToolCaller<'a> {
             let (call, usage) = (report.trace_id, Usage::default());
             return Ok(WorkResult::Waiting { call, question, usage });
         }
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(Call {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(CallRecord {
             entry_digest: report.latest_entry_digest,
             state: report.state,
             tool: report.tool.clone(),
@@ -176,7 +176,7 @@ impl<'a> ToolCaller<'a> {
 
     /// The calls that have ended.
     #[must_use]
-    pub fn calls(&self) -> Vec<Call> {
+    pub fn calls(&self) -> Vec<CallRecord> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use serde_json::json;
 use windlass_kernel::State;
-use windlass_kernel::run::plan::{At, Budget, Effect, Trigger, When};
+use windlass_kernel::run::plan::{Budget, CheckTiming, Effect, PhaseCondition, Trigger};
 use windlass_kernel::run::{Event, PhaseStatus, Resolution};
 
 use crate::crash::Life;
@@ -153,7 +153,8 @@ fn work_that_panics_has_failed_and_the_run_ends() {
 fn a_fact_decides_which_phases_are_done() {
     let world = World::new();
     let mut only_web = phase("web", &["ask"], builtin());
-    only_web.when = When::Fact { fact: "kind".to_owned(), one_of: vec!["web".to_owned()] };
+    only_web.when =
+        PhaseCondition::Fact { fact: "kind".to_owned(), one_of: vec!["web".to_owned()] };
     let run = world
         .engine(&[])
         .start(new_run(plan(vec![phase("ask", &[], builtin()), only_web])))
@@ -259,7 +260,7 @@ fn a_check_before_the_work_keeps_it_from_being_done() {
     let mut only = phase("only", &[], command(false));
     only.checks = vec![check(
         "ready",
-        At::Before,
+        CheckTiming::Before,
         builtin(),
         &[
             ("pass", Effect::Continue),

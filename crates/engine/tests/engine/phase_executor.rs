@@ -9,7 +9,7 @@ use windlass_engine::{
 };
 use windlass_kernel::Digest;
 use windlass_kernel::run::plan::Doer;
-use windlass_kernel::run::{Change, Done, Event, Failure, InvocationResult, Usage};
+use windlass_kernel::run::{Change, Event, Failure, InvocationResult, PhaseResult, Usage};
 
 use crate::crash::Life;
 use crate::world::World;
@@ -103,8 +103,8 @@ pub fn change() -> Change {
     }
 }
 
-pub fn done(answer: Value, failure: Option<Failure>) -> Done {
-    Done {
+pub fn done(answer: Value, failure: Option<Failure>) -> PhaseResult {
+    PhaseResult {
         governance: None,
         summary: String::new(),
         answer,

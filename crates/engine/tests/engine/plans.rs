@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{
-    At, Budget, Check, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase, Plan,
-    Requirement, RunOutcome, Trigger, When,
+    Budget, Check, CheckTiming, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase,
+    PhaseCondition, Plan, Requirement, RunOutcome, Trigger,
 };
 
 pub fn builtin() -> Doer {
@@ -32,7 +32,7 @@ pub fn phase(id: &str, needs: &[&str], doer: Doer) -> Phase {
         id: id.to_owned(),
         needs: needs.iter().map(|need| (*need).to_owned()).collect(),
         outputs: Vec::new(),
-        when: When::Always,
+        when: PhaseCondition::Always,
     }
 }
 
@@ -44,7 +44,7 @@ pub fn gate(id: &str, list: &[(&str, Effect)]) -> Option<Gate> {
     Some(Gate { id: id.to_owned(), verdicts: verdicts(list) })
 }
 
-pub fn check(id: &str, at: At, doer: Doer, list: &[(&str, Effect)]) -> Check {
+pub fn check(id: &str, at: CheckTiming, doer: Doer, list: &[(&str, Effect)]) -> Check {
     Check { at, doer, id: id.to_owned(), verdicts: verdicts(list) }
 }
 
@@ -78,7 +78,7 @@ pub fn spine() -> Plan {
     let mut build = phase("build", &["design"], agent());
     build.checks = vec![check(
         "scope",
-        At::After,
+        CheckTiming::After,
         builtin(),
         &[("pass", Effect::Continue), ("violation", hold(Trigger::WaiverRequested))],
     )];
@@ -111,8 +111,8 @@ pub fn spine() -> Plan {
 pub fn driver() -> Plan {
     let mut work = phase("work", &["prepare"], command(false));
     work.checks = vec![
-        check("ready", At::Before, builtin(), &[("pass", Effect::Continue)]),
-        check("sound", At::After, command(true), &[("pass", Effect::Continue)]),
+        check("ready", CheckTiming::Before, builtin(), &[("pass", Effect::Continue)]),
+        check("sound", CheckTiming::After, command(true), &[("pass", Effect::Continue)]),
     ];
     work.gate = gate(
         "work",
@@ -132,7 +132,7 @@ pub fn driver() -> Plan {
         ],
     );
     let mut mend = phase("mend", &["prepare"], agent());
-    mend.when = When::Intervention;
+    mend.when = PhaseCondition::Intervention;
     let mut plan = plan(vec![
         phase("prepare", &[], builtin()),
         mend,

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use serde_json::json;
 use windlass_kernel::run::plan::{
-    At, Concurrency, Effect, OnRestart, Phase, Plan, RunOutcome, Trigger, When,
+    CheckTiming, Concurrency, Effect, OnRestart, Phase, PhaseCondition, Plan, RunOutcome, Trigger,
 };
-use windlass_kernel::run::{Decision, Held, PhaseStatus};
+use windlass_kernel::run::{HoldRequest, PhaseStatus, VoteDecision};
 
 use crate::crash::Life;
 use crate::phase_executor::{Act, Piece, well};
@@ -53,7 +53,7 @@ fn phase_of(at: usize, spec: &Spec, earlier: &[Phase]) -> Phase {
         _ => person(2),
     };
     let mut made = phase(&name(at), &needs, doer);
-    let back_to = earlier.last().filter(|phase| phase.when == When::Always);
+    let back_to = earlier.last().filter(|phase| phase.when == PhaseCondition::Always);
     let back_to = back_to.map_or(made.id.clone(), |phase| phase.id.clone());
     let ask = || hold(Trigger::EscalationRequested);
     let verdicts = |kind: u8| match kind {
@@ -81,7 +81,8 @@ fn phase_of(at: usize, spec: &Spec, earlier: &[Phase]) -> Phase {
         ],
     };
     if spec.check > 0 {
-        let place = if spec.check.is_multiple_of(2) { At::Before } else { At::After };
+        let place =
+            if spec.check.is_multiple_of(2) { CheckTiming::Before } else { CheckTiming::After };
         let doer = if spec.check > 2 { command(false) } else { builtin() };
         made.checks = vec![check("c", place, doer, &verdicts(spec.check))];
     }
@@ -89,9 +90,9 @@ fn phase_of(at: usize, spec: &Spec, earlier: &[Phase]) -> Phase {
         made.gate = gate("g", &verdicts(spec.gate));
     }
     made.when = match spec.when {
-        0 => When::Intervention,
-        1 => When::Fact { fact: "none".to_owned(), one_of: vec!["x".to_owned()] },
-        _ => When::Always,
+        0 => PhaseCondition::Intervention,
+        1 => PhaseCondition::Fact { fact: "none".to_owned(), one_of: vec!["x".to_owned()] },
+        _ => PhaseCondition::Always,
     };
     made
 }
@@ -129,13 +130,13 @@ fn oracle(seed: u64, piece: &Piece) -> Act {
 }
 
 /// People go on after a death; for the rest it depends, but not for ever.
-fn decide(seed: u64, held: &Held) -> Decision {
+fn decide(seed: u64, held: &HoldRequest) -> VoteDecision {
     match held.trigger {
-        Trigger::RestartRequested | Trigger::UncertainEffect => Decision::Approved,
+        Trigger::RestartRequested | Trigger::UncertainEffect => VoteDecision::Approved,
         _ if dice(seed, (&held.phase, held.trigger.as_str())).is_multiple_of(4) => {
-            Decision::Rejected
+            VoteDecision::Rejected
         }
-        _ => Decision::Approved,
+        _ => VoteDecision::Approved,
     }
 }
 
@@ -189,7 +190,7 @@ proptest! {
             [OnRestart::Resume, OnRestart::Hold, OnRestart::Terminate][usize::from(restart)];
         let scenario = Scenario {
             oracle: Arc::new(move |piece: &Piece| oracle(seed, piece)),
-            decide: Arc::new(move |held: &Held| decide(seed, held)),
+            decide: Arc::new(move |held: &HoldRequest| decide(seed, held)),
             same: serial,
             ..scenario("random", plan_of(&specs, serial, on_restart), 0, &[])
         };

@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier, Mutex};
 
 use windlass_engine::StopRequest;
 use windlass_kernel::Code;
-use windlass_kernel::run::plan::{At, Effect};
+use windlass_kernel::run::plan::{CheckTiming, Effect};
 
 use crate::crash::Life;
 use crate::phase_executor::{Piece, except};
@@ -107,7 +107,7 @@ fn side_by_side_nothing_new_begins_and_what_is_under_way_comes_to_its_end() {
     let mut plan = diamond();
     // The left branch would go on with a check while the right one is still at work.
     plan.phases[1].checks =
-        vec![check("after", At::After, builtin(), &[("pass", Effect::Continue)])];
+        vec![check("after", CheckTiming::After, builtin(), &[("pass", Effect::Continue)])];
     let meet = Arc::new(Barrier::new(2));
     let stopped = Arc::new(Mutex::new(false));
     let during = {

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use windlass_engine::{Engine, NewRun};
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{
-    At, Concurrency, Effect, HoldRule, OnRestart, Plan, RunOutcome, Trigger,
+    CheckTiming, Concurrency, Effect, HoldRule, OnRestart, Plan, RunOutcome, Trigger,
 };
-use windlass_kernel::run::{Decision, Event, Held, Resolution};
+use windlass_kernel::run::{Event, HoldRequest, Resolution, VoteDecision};
 
 use crate::crash::Life;
 use crate::journal::without_restarts;
@@ -25,7 +25,7 @@ pub struct Scenario {
     pub name: &'static str,
     pub plan: Plan,
     pub oracle: Arc<Oracle>,
-    pub decide: Arc<dyn Fn(&Held) -> Decision + Send + Sync>,
+    pub decide: Arc<dyn Fn(&HoldRequest) -> VoteDecision + Send + Sync>,
     /// How many crashes in a row are tried.
     pub crashes: u32,
     /// What the run is started with.
@@ -40,8 +40,8 @@ pub fn fake_engine(scenario: &Scenario, world: &World, life: &Arc<Life>) -> Engi
     world.fake(life, Arc::clone(&scenario.oracle))
 }
 
-fn yes(_: &Held) -> Decision {
-    Decision::Approved
+fn yes(_: &HoldRequest) -> VoteDecision {
+    VoteDecision::Approved
 }
 
 /// Lets one process live; tells whether the run has ended.
@@ -208,7 +208,7 @@ fn tangled() -> Plan {
     let mut make = phase("make", &[], command(false));
     make.checks = vec![check(
         "look",
-        At::After,
+        CheckTiming::After,
         command(false),
         &[("pass", Effect::Continue), ("ask", hold(Trigger::WaiverRequested))],
     )];
@@ -230,8 +230,12 @@ fn tangled() -> Plan {
     plan
 }
 
-fn no_person(held: &Held) -> Decision {
-    if held.trigger == Trigger::PersonRequested { Decision::Rejected } else { Decision::Approved }
+fn no_person(held: &HoldRequest) -> VoteDecision {
+    if held.trigger == Trigger::PersonRequested {
+        VoteDecision::Rejected
+    } else {
+        VoteDecision::Approved
+    }
 }
 
 fn scenarios() -> Vec<Scenario> {

@@ -1,4 +1,4 @@
-//! Each artifact against the general encoder.
+//! Compares each artifact with the general encoder.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -105,7 +105,7 @@ fn general(artifact: &Artifact) -> Result<Vec<u8>, CanonError> {
 }
 
 #[test]
-fn names_are_written_as_by_a_general_writer() {
+fn names_are_written_as_by_the_general_encoder() {
     fn check<T: canon::Canonical + Serialize>(names: &[T]) {
         for name in names {
             assert_eq!(canon::written(name), serde_json::to_vec(name).unwrap());
@@ -119,9 +119,9 @@ fn names_are_written_as_by_a_general_writer() {
     check(Code::ALL);
 }
 
-/// Names that look like the text around them are read as they are.
+/// A name may contain JSON syntax that resembles the surrounding text.
 #[test]
-fn hostile_names_are_read_as_they_are() {
+fn names_that_contain_json_syntax_are_read_unchanged() {
     for text in [
         "",
         "\\",
@@ -133,8 +133,8 @@ fn hostile_names_are_read_as_they_are() {
     ] {
         for artifact in artifacts(1, text, 1.0, Some(text.to_owned())) {
             let bytes = artifact.to_bytes().unwrap();
-            let read = crate::Link::read(artifact.artifact_type(), &bytes).unwrap();
-            assert_eq!(read, crate::Link::of(&artifact).unwrap(), "{text}");
+            let read = crate::ArtifactHeader::read(artifact.artifact_type(), &bytes).unwrap();
+            assert_eq!(read, crate::ArtifactHeader::of(&artifact).unwrap(), "{text}");
         }
     }
 }
@@ -149,8 +149,8 @@ proptest! {
             let text = String::from_utf8(bytes.clone()).unwrap();
             prop_assert_eq!(&text, &String::from_utf8(general(&artifact).unwrap()).unwrap());
             prop_assert_eq!(
-                crate::Link::read(artifact.artifact_type(), &bytes).unwrap(),
-                crate::Link::of(&artifact).unwrap()
+                crate::ArtifactHeader::read(artifact.artifact_type(), &bytes).unwrap(),
+                crate::ArtifactHeader::of(&artifact).unwrap()
             );
             prop_assert_eq!(Artifact::read(artifact.artifact_type(), &bytes).unwrap(), artifact);
         }

@@ -1,4 +1,4 @@
-//! Artifacts in canonical form.
+//! Writes artifacts in canonical form.
 
 use super::{
     ActionRequest, DecidedBy, Decision, EffectError, Outcome, Proposal, Redispatch, Resource,

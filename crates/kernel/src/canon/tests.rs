@@ -1,4 +1,4 @@
-//! Canonical JSON against its rules and other encoders.
+//! Tests canonical JSON against its rules and against other encoders.
 
 use proptest::prelude::*;
 
@@ -52,13 +52,13 @@ fn digits_inside_strings_are_not_numbers() {
 }
 
 #[test]
-fn duplicate_keys_are_refused_however_they_are_written() {
+fn duplicate_keys_are_refused_even_if_escaped() {
     assert_eq!(canon(r#"{"a":1,"\u0061":2}"#), Err(Code::JsonDuplicateKey));
     assert_eq!(canon(r#"[{"a":{"b":1,"b":1}}]"#), Err(Code::JsonDuplicateKey));
 }
 
 #[test]
-fn what_is_not_json_is_refused() {
+fn invalid_json_is_refused() {
     for text in ["", "{", r#""\ud800""#, "01", "[1,]", "NaN", "{} {}", "'a'", "\u{feff}1"] {
         assert_eq!(canon(text), Err(Code::JsonInvalid), "{text}");
     }

@@ -1,23 +1,23 @@
-//! Writes canonical JSON, in one pass and into one buffer.
+//! Writes canonical JSON in one pass into one buffer.
 //!
-//! A general writer looks at every letter of everything. The names of our own fields need no escapes,
-//! nor do ids, digests and times, so these are copied whole.
+//! A general encoder examines every character. The names of our own fields, ids, digests and times need
+//! no escapes, so they are copied without examination.
 
 use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
-use super::text::{write_number, write_string};
+use super::scalar::{write_number, write_string};
 use super::utf16_order;
 
-/// What has one canonical form, and writes it.
+/// A value that can write its canonical form.
 pub(crate) trait Canonical {
-    /// Writes the canonical bytes after what `out` holds.
+    /// Appends the canonical bytes to `out`.
     fn write(&self, out: &mut Vec<u8>);
 }
 
-/// Writes an object of local variables under their own names, which must be in canonical order: a
-/// property test must hold each such object against [`super::to_bytes`].
+/// Writes an object whose members are local variables, in the given order, which must be canonical. A
+/// property test must compare each such object with [`super::to_bytes`].
 macro_rules! write_object {
     ($out:expr, $first:ident $(, $name:ident)*) => {
         $out.extend_from_slice(concat!("{\"", stringify!($first), "\":").as_bytes());
@@ -30,8 +30,8 @@ macro_rules! write_object {
     };
 }
 
-/// Makes structures write their fields, which are given as for [`write_object`]. The compiler finds a
-/// field that is not given; one that is not to be written stands after `but`.
+/// Implements [`Canonical`] for structs, whose fields are listed as for [`write_object`]. The compiler
+/// reports a field that is missing; a field that must not be written follows `but`.
 macro_rules! canonical {
     ($($type:ident { $($name:ident),* $(,)? $(; but $left_out:ident)? })*) => {$(
         impl $crate::canon::Canonical for $type {
@@ -43,7 +43,7 @@ macro_rules! canonical {
     )*};
 }
 
-/// Makes enums write their names, which need no escapes.
+/// Implements [`Canonical`] for enums by their names, which need no escapes.
 macro_rules! canonical_names {
     ($($type:ident),*) => {$(
         impl $crate::canon::Canonical for $type {
@@ -56,10 +56,10 @@ macro_rules! canonical_names {
 
 pub(crate) use {canonical, canonical_names, write_object};
 
-/// Writes a text that is known to need no escapes.
+/// Writes a string that needs no escapes.
 #[inline]
 pub(crate) fn write_plain(text: &[u8], out: &mut Vec<u8>) {
-    debug_assert_eq!(super::text::plain_length(text), text.len(), "a text that needs escapes");
+    debug_assert_eq!(super::scalar::plain_length(text), text.len(), "the text needs escapes");
     out.reserve(text.len() + 2);
     out.push(b'"');
     out.extend_from_slice(text);
@@ -145,13 +145,13 @@ impl Canonical for Number {
             out.push(b'-');
             write_number(number.unsigned_abs(), out);
         } else if let Ok(text) = serde_json_canonicalizer::to_vec(self) {
-            // As ECMAScript writes it. A JSON number is finite, and each of these can be written.
+            // As ECMAScript writes it. This cannot fail: a JSON number is finite.
             out.extend_from_slice(&text);
         }
     }
 }
 
-/// In the order of RFC 8785: by UTF-16 code units.
+/// Members are ordered by the UTF-16 code units of their keys, as RFC 8785 requires.
 impl Canonical for Map<String, Value> {
     fn write(&self, out: &mut Vec<u8>) {
         if self.keys().is_sorted_by(|a, b| utf16_order(a, b).is_lt()) {
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// What is written, and what a general writer makes of the same.
+    /// The output of this encoder and of the general encoder.
     fn both(value: &(impl Canonical + Serialize)) -> (String, String) {
         let mut out = Vec::new();
         value.write(&mut out);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_value_is_written_as_by_a_general_writer() {
+    fn every_kind_of_value_is_written_as_by_the_general_encoder() {
         let lists = vec![vec![], vec![Some(true), None], vec![Some(false)]];
         let (written, general) = both(&lists);
         assert_eq!(written, general);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn every_letter_that_may_need_an_escape_is_written_as_by_a_general_writer() {
+    fn every_character_that_may_need_an_escape_is_written_as_by_the_general_encoder() {
         for letter in (0..=0x80_u8).map(char::from) {
             for text in [format!("{letter}"), format!("a{letter}b{letter}{letter}c")] {
                 let (written, general) = both(&text);
@@ -230,7 +230,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn texts_are_written_as_by_a_general_writer(text: String, plain in "[ -~]{0,80}") {
+        fn strings_are_written_as_by_the_general_encoder(text: String, plain in "[ -~]{0,80}") {
             let (written, general) = both(&text);
             prop_assert_eq!(written, general);
             let (written, general) = both(&plain);

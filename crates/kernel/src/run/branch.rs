@@ -1,57 +1,57 @@
-//! The fold of branches: a phase's own work tree becomes part of the run's workspace.
+//! Folds the events of branches: the work tree of a phase is merged into the workspace of the run.
 
 use super::checkpoint::CheckpointSide;
-use super::parts::{Change, Held};
+use super::payload::{Change, HoldRequest};
 use super::plan::Trigger;
-use super::state::{PhaseState, Run, Stage};
+use super::state::{AttemptStage, PhaseState, Run};
 use serde_json::json;
 
-/// A phase's own work tree.
+/// The separate work tree of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Branch {
-    /// The workspace that it began from, or must fit to.
+    /// The tree of the workspace that the branch forked from, or that it conflicts with.
     pub fork: Option<String>,
-    /// What the work made of it.
+    /// The tree of the branch after the work.
     pub theirs: Option<String>,
-    /// The merge that is being carried out.
-    pub merging: Option<Merging>,
-    /// Why it cannot be merged as it is.
+    /// The merge in progress.
+    pub merging: Option<PendingMerge>,
+    /// The conflict that prevents the merge.
     pub conflict: Option<Conflict>,
-    /// The files that a person said are mended.
-    pub mended: Vec<String>,
+    /// The files whose conflicts a person has resolved.
+    pub resolved: Vec<String>,
 }
 
-/// A merge that is on record: the workspace is to become its tree.
+/// A recorded merge, whose tree becomes the tree of the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Merging {
-    /// The workspace before.
+pub struct PendingMerge {
+    /// The tree of the workspace before the merge.
     pub ours: String,
-    /// The workspace after.
+    /// The tree of the workspace after the merge.
     pub tree: String,
 }
 
-/// Files that two branches have changed in different ways.
+/// Files that the branch and the workspace changed differently.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// The files.
     pub paths: Vec<String>,
-    /// What git said.
+    /// The messages of git.
     pub messages: Vec<String>,
 }
 
 impl Run {
-    /// The files of a phase's branch that a person said are mended.
+    /// The files of a phase's branch whose conflicts a person has resolved.
     #[must_use]
-    pub fn conflict_of(&self, at: usize) -> Option<&[String]> {
-        let mended = &self.phases.get(at)?.branch.mended;
-        (!mended.is_empty()).then_some(mended.as_slice())
+    pub fn resolved_paths(&self, at: usize) -> Option<&[String]> {
+        let resolved = &self.phases.get(at)?.branch.resolved;
+        (!resolved.is_empty()).then_some(resolved.as_slice())
     }
 
-    /// The phase whose merge comes next: the one that is on record, or else the one that ended first,
-    /// so that none takes the place of another that is asked for.
+    /// The phase that is merged next: the one whose merge is recorded, or else the one that ended first,
+    /// so that repeated calls return the same phase.
     pub(super) fn next_merge(&self) -> Option<usize> {
         let of = |at: usize| self.phases.get(at);
-        let due = |at: &&usize| of(**at).is_some_and(|state| state.stage == Stage::Merge);
+        let due = |at: &&usize| of(**at).is_some_and(|state| state.stage == AttemptStage::Merge);
         let order = |at: &&usize| {
             let begun = of(**at).is_some_and(|state| state.branch.merging.is_some());
             let ended = self.checkpoints.iter().rposition(|checkpoint| {
@@ -62,12 +62,12 @@ impl Run {
         self.index.at_work.iter().filter(due).min_by_key(order).copied()
     }
 
-    /// The place of a phase that is at its merge.
+    /// The index of a phase that is being merged.
     fn merging(&self, phase: &str, attempt: u32) -> Result<usize, String> {
-        let at = self.trying(phase, attempt)?;
-        let here = self.phases.get(at).is_some_and(|state| state.stage == Stage::Merge)
+        let at = self.running_attempt(phase, attempt)?;
+        let here = self.phases.get(at).is_some_and(|state| state.stage == AttemptStage::Merge)
             && self.index.at_work.contains(&at);
-        if here { Ok(at) } else { Err(format!("phase `{phase}` is not to be merged")) }
+        if here { Ok(at) } else { Err(format!("phase `{phase}` has no merge in progress")) }
     }
 
     pub(super) fn prepare_merge(
@@ -80,11 +80,12 @@ impl Run {
     ) -> Result<(), String> {
         let at = self.merging(phase, attempt)?;
         if self.phases.iter().any(|state| state.branch.merging.is_some()) {
-            return Err("another merge is being carried out".to_owned());
+            return Err("another merge is in progress".to_owned());
         }
         self.change(at, |state| {
             state.branch.theirs = Some(theirs.to_owned());
-            state.branch.merging = Some(Merging { ours: ours.to_owned(), tree: tree.to_owned() });
+            state.branch.merging =
+                Some(PendingMerge { ours: ours.to_owned(), tree: tree.to_owned() });
         });
         Ok(())
     }
@@ -97,13 +98,14 @@ impl Run {
     ) -> Result<(), String> {
         let at = self.merging(phase, attempt)?;
         let merging = self.phases.get(at).and_then(|state| state.branch.merging.clone());
-        let merging = merging.ok_or_else(|| format!("the merge of `{phase}` is not on record"))?;
+        let merging =
+            merging.ok_or_else(|| format!("the merge of phase `{phase}` is not recorded"))?;
         self.tree = Some(merging.tree);
         self.change(at, |state| {
             state.branch = Branch::default();
-            state.stage = Stage::After(0);
+            state.stage = AttemptStage::After(0);
         });
-        self.see(change);
+        self.set_change(change);
         self.advance(at);
         Ok(())
     }
@@ -117,10 +119,10 @@ impl Run {
     ) -> Result<(), String> {
         let at = self.merging(phase, attempt)?;
         if self.phases.get(at).is_some_and(|state| state.branch.merging.is_some()) {
-            return Err(format!("the merge of `{phase}` is on record"));
+            return Err(format!("the merge of phase `{phase}` is already recorded"));
         }
         if conflict.paths.is_empty() {
-            return Err("no file is in the way".to_owned());
+            return Err("a conflict needs at least one file".to_owned());
         }
         self.change(at, |state| {
             let (fork, conflict) = (Some(ours.to_owned()), Some(conflict));
@@ -129,10 +131,10 @@ impl Run {
         Ok(())
     }
 
-    /// The hold at which a person makes a branch fit.
-    pub(super) fn ask_to_merge(&self, at: usize, phase: &str, conflict: &Conflict) -> Held {
+    /// The hold at which a person resolves a conflict.
+    pub(super) fn ask_to_merge(&self, at: usize, phase: &str, conflict: &Conflict) -> HoldRequest {
         let question = format!(
-            "the branch of phase `{phase}` does not fit to the workspace; mend the marked files in \
+            "the branch of phase `{phase}` conflicts with the workspace; resolve the marked files in \
              its work tree, then approve"
         );
         let mut held = self.held(at, Trigger::MergeConflict, question);
@@ -140,10 +142,10 @@ impl Run {
         held
     }
 
-    /// A person says that the branch fits now.
-    pub(super) fn conflict_mended(&mut self, at: usize) {
+    /// A person has resolved the conflict.
+    pub(super) fn conflict_resolved(&mut self, at: usize) {
         self.change(at, |state: &mut PhaseState| {
-            state.branch.mended =
+            state.branch.resolved =
                 state.branch.conflict.take().map(|conflict| conflict.paths).unwrap_or_default();
         });
     }

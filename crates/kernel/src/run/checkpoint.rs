@@ -1,82 +1,83 @@
-//! Checkpoints: which are owed, and what is kept of each.
+//! Checkpoints: when they are due and what they record.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::consensus::REJECTED;
 use super::plan::Doer;
 use super::state::Run;
 use crate::entry::present;
 use crate::{CheckpointId, Digest};
 
-/// One checkpoint: what is not in the run's other entries.
+/// A checkpoint: the data that is not in other entries of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Checkpoint {
-    /// The files that the phase leaves behind, by path.
+    /// The output files of the phase, by path.
     pub artifacts: BTreeMap<String, CheckpointArtifact>,
-    /// Before or after its phase.
+    /// Before or after the phase.
     pub at: CheckpointSide,
-    /// The try of the phase; the one to come after a rollback.
+    /// The attempt of the phase; after a rollback, the next attempt.
     pub attempt: u32,
-    /// How long the phase took.
+    /// The duration of the phase.
     pub duration_ms: u64,
-    /// Its name.
+    /// The id.
     pub id: CheckpointId,
-    /// What it was made for. The event has a `kind` of its own.
+    /// The reason for the checkpoint. Renamed because the event also has a `kind`.
     #[serde(rename = "made_for")]
     pub kind: CheckpointKind,
-    /// What else is to be known.
+    /// Further data.
     pub metadata: Value,
-    /// The checkpoint that it goes on from.
+    /// The checkpoint before it in the lineage.
     #[serde(deserialize_with = "present")]
     pub parent: Option<CheckpointId>,
     /// The phase.
     pub phase: String,
-    /// Its place among those of its phase and side, from 1.
+    /// The number among the checkpoints of its phase and side, from 1.
     pub version: u32,
-    /// The files, where they are kept.
+    /// The stored workspace, if the run has one.
     #[serde(deserialize_with = "present")]
-    pub workspace: Option<Workspace>,
+    pub workspace: Option<CheckpointWorkspace>,
 }
 
-/// A file that a phase leaves behind.
+/// An output file of a phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CheckpointArtifact {
-    /// What it is, by its name's ending.
+    /// The type, derived from the file extension.
     pub artifact_type: String,
     /// The digest of its content.
     pub digest: Digest,
-    /// How large it is.
+    /// The size.
     pub size_bytes: u64,
 }
 
-/// The files of a run as they were kept.
+/// The workspace of a run at a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Workspace {
-    /// The tree of the phase's own work tree, if it has one.
+pub struct CheckpointWorkspace {
+    /// The tree of the phase's separate work tree, if it has one.
     #[serde(deserialize_with = "present")]
     pub branch: Option<String>,
     /// The tree of the run's workspace.
     pub tree: String,
 }
 
-/// The name of a checkpoint in its run.
+/// Returns the name of a checkpoint, unique in its run.
 #[must_use]
 pub fn checkpoint_name(side: CheckpointSide, phase: &str, version: u32) -> String {
     format!("{}_{phase}_v{version}", side.as_str())
 }
 
-/// On which side of a phase.
+/// Whether a checkpoint is before or after its phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum CheckpointSide {
-    /// Before.
+    /// Before the phase.
     Pre,
-    /// After.
+    /// After the phase.
     Post,
 }
 
@@ -91,19 +92,19 @@ impl CheckpointSide {
     }
 }
 
-/// What a checkpoint was made for.
+/// The reason for a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckpointKind {
-    /// A try begins.
+    /// An attempt begins.
     Started,
-    /// It has succeeded.
+    /// The attempt succeeded.
     Succeeded,
-    /// It has failed, or those who were asked said no.
+    /// The attempt failed, or was rejected by people or reviewers.
     Failed,
-    /// Those who were asked said yes.
+    /// People or reviewers approved.
     Approved,
-    /// The run was taken back.
+    /// The run was rolled back.
     Rollback,
 }
 
@@ -121,88 +122,88 @@ impl CheckpointKind {
     }
 }
 
-/// A person's wish to take a run back.
+/// A rollback that a person requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rollback {
-    /// The phases whose work is put aside.
+    /// The phases whose work is discarded.
     pub archived: Vec<String>,
-    /// Who.
+    /// The person.
     pub by: String,
-    /// To which checkpoint.
+    /// The target checkpoint.
     pub checkpoint: CheckpointId,
-    /// The newest checkpoint before.
+    /// The newest checkpoint before the rollback.
     #[serde(deserialize_with = "present")]
     pub from: Option<CheckpointId>,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Whether the run goes on at once.
+    /// Whether the run continues without a hold.
     pub resume: bool,
-    /// The workspace as it was before.
+    /// The tree of the workspace before the rollback.
     #[serde(deserialize_with = "present")]
     pub snapshot: Option<String>,
-    /// The workspace as it is to be: the checkpoint's, and what people have added since.
+    /// The tree to restore: the checkpoint's tree and the files that people have added since.
     #[serde(deserialize_with = "present")]
     pub target: Option<String>,
-    /// The workspace of the checkpoint.
+    /// The tree of the checkpoint.
     #[serde(deserialize_with = "present")]
     pub tree: Option<String>,
 }
 
-/// A checkpoint as a run remembers it.
+/// A checkpoint in the state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointRecord {
-    /// Before or after its phase.
+    /// Before or after the phase.
     pub at: CheckpointSide,
-    /// The try of the phase.
+    /// The attempt of the phase.
     pub attempt: u32,
-    /// Its name.
+    /// The id.
     pub id: CheckpointId,
-    /// What it was made for.
+    /// The reason for the checkpoint.
     pub kind: CheckpointKind,
-    /// The checkpoint that it goes on from.
+    /// The checkpoint before it in the lineage.
     pub parent: Option<CheckpointId>,
-    /// The phase, by its place in the plan.
+    /// The index of the phase in the plan.
     pub phase: usize,
-    /// The number of its entry.
+    /// The sequence number of its entry.
     pub sequence_number: u64,
-    /// Its place among those of its phase and side.
+    /// The number among the checkpoints of its phase and side.
     pub version: u32,
-    /// The files, where they are kept.
-    pub workspace: Option<Workspace>,
+    /// The stored workspace, if the run has one.
+    pub workspace: Option<CheckpointWorkspace>,
 }
 
-/// A checkpoint that must be made next.
+/// A checkpoint that must be recorded next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueCheckpoint {
-    /// Before or after its phase.
+    /// Before or after the phase.
     pub at: CheckpointSide,
-    /// The try of the phase.
+    /// The attempt of the phase.
     pub attempt: u32,
-    /// What for.
+    /// The reason for the checkpoint.
     pub kind: CheckpointKind,
-    /// The checkpoint that it goes on from.
+    /// The checkpoint before it in the lineage.
     pub parent: Option<CheckpointId>,
-    /// The phase, by its place in the plan.
+    /// The index of the phase in the plan.
     pub phase: usize,
-    /// Its place among those of its phase and side.
+    /// The number among the checkpoints of its phase and side.
     pub version: u32,
 }
 
 impl Run {
-    /// The checkpoint that must be recorded together with what was just recorded.
+    /// The checkpoint that must be recorded together with the last event.
     #[must_use]
     pub const fn due_checkpoint(&self) -> Option<DueCheckpoint> {
         self.due_checkpoint
     }
 
-    /// A checkpoint by its name.
+    /// Returns a checkpoint by its id.
     #[must_use]
     pub fn checkpoint(&self, id: CheckpointId) -> Option<&CheckpointRecord> {
         self.checkpoints.iter().find(|checkpoint| checkpoint.id == id)
     }
 
-    /// The checkpoints that the run as it stands goes back to, newest first.
+    /// The newest checkpoint and its ancestors, newest first.
     pub fn lineage(&self) -> impl Iterator<Item = &CheckpointRecord> {
         let mut next = self.checkpoints.last();
         std::iter::from_fn(move || {
@@ -212,7 +213,7 @@ impl Run {
         })
     }
 
-    /// Notes that a checkpoint is owed, if this run makes them.
+    /// Makes a checkpoint due, if this run has checkpoints.
     pub(super) fn require_checkpoint(
         &mut self,
         phase: usize,
@@ -231,7 +232,7 @@ impl Run {
         self.due_checkpoint = Some(DueCheckpoint { at, attempt, kind, parent, phase, version });
     }
 
-    /// A phase has ended: what is kept of it says how.
+    /// Makes the checkpoint after a phase due; its kind tells how the phase ended.
     pub(super) fn require_post_checkpoint(&mut self, phase: usize) {
         let Some((planned, state)) = self.phase(phase) else { return };
         let done = state.done.as_ref();
@@ -239,7 +240,7 @@ impl Run {
         let verdict = done.and_then(|done| done.answer.get("verdict")).and_then(Value::as_str);
         let kind = match &planned.doer {
             _ if failed => CheckpointKind::Failed,
-            Doer::Person { .. } | Doer::Consensus { .. } if verdict == Some("rejected") => {
+            Doer::Person { .. } | Doer::Consensus { .. } if verdict == Some(REJECTED) => {
                 CheckpointKind::Failed
             }
             Doer::Person { .. } | Doer::Consensus { .. } => CheckpointKind::Approved,
@@ -250,22 +251,22 @@ impl Run {
         self.require_checkpoint(phase, CheckpointSide::Post, kind);
     }
 
-    pub(super) fn checkpoint_made(&mut self, checkpoint: &Checkpoint) -> Result<(), String> {
-        let owed = self.due_checkpoint.ok_or("no checkpoint is owed")?;
-        let phase = self.place_of(&checkpoint.phase)?;
+    pub(super) fn add_checkpoint(&mut self, checkpoint: &Checkpoint) -> Result<(), String> {
+        let due = self.due_checkpoint.ok_or("no checkpoint is due")?;
+        let phase = self.phase_index(&checkpoint.phase)?;
         let Checkpoint { at, attempt, kind, parent, version, .. } = *checkpoint;
-        if (DueCheckpoint { at, attempt, kind, parent, phase, version }) != owed {
-            return Err("another checkpoint is owed".to_owned());
+        if (DueCheckpoint { at, attempt, kind, parent, phase, version }) != due {
+            return Err("another checkpoint is due".to_owned());
         }
         if self.checkpoint(checkpoint.id).is_some() {
-            return Err("its name is taken".to_owned());
+            return Err("its id is already used".to_owned());
         }
         let planned = self.phase(phase).map(|(planned, _)| planned);
         let branch = planned.is_some_and(|planned| planned.branch);
         if branch && let Some(workspace) = &checkpoint.workspace {
             let (tree, theirs) = (workspace.tree.clone(), workspace.branch.clone());
             self.change(phase, |state| match (at, kind) {
-                // What was taken back to its end began elsewhere.
+                // A phase that was rolled back to its end forked from an earlier workspace.
                 (CheckpointSide::Pre, CheckpointKind::Rollback) => {}
                 (CheckpointSide::Pre, _) => state.branch.fork = Some(tree),
                 (CheckpointSide::Post, _) => state.branch.theirs = theirs,

@@ -1,40 +1,39 @@
-//! The fold of reviews: whether enough of those who are asked agree.
+//! Folds the reviews of a consensus phase.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::parts::{Decision, Done, Held, Usage, Vote};
+use super::payload::{HoldRequest, PhaseResult, Vote, VoteDecision};
 use super::plan::{Doer, Phase, Reviewer, Trigger};
-use super::state::{PhaseState, Run, Stage};
+use super::state::{AttemptStage, PhaseState, Run};
 
-/// The verdicts that reviewers and their consensus can give.
+/// The verdict of a reviewer or a consensus: approved.
 pub const APPROVED: &str = "approved";
-/// Approved, and bound to something.
+/// The verdict of a reviewer or a consensus: approved with conditions.
 pub const CONDITIONAL: &str = "approved_with_conditions";
-/// Not approved.
+/// The verdict of a reviewer or a consensus: rejected.
 pub const REJECTED: &str = "rejected";
 
-/// What one of those who must agree has said.
+/// The review of one reviewer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Review {
-    /// Who.
+    /// The name of the reviewer.
     pub by: String,
-    /// What an approval is bound to.
+    /// The conditions of an approval.
     pub conditions: Vec<String>,
-    /// Whether they agree.
-    pub decision: Decision,
-    /// What is to be done better.
+    /// The decision.
+    pub decision: VoteDecision,
+    /// The findings to be fixed.
     pub findings: Value,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// The agent whose review comes next, by its place among the reviewers.
+/// Returns the index of the agent that reviews next.
 pub(super) fn next_agent(phase: &Phase, state: &PhaseState) -> Option<usize> {
     let Doer::Consensus { reviewers, .. } = &phase.doer else { return None };
-    if state.stage != Stage::Work {
+    if state.stage != AttemptStage::Work {
         return None;
     }
     let asked = |reviewer: &Reviewer| state.reviews.iter().any(|one| one.by == reviewer.name());
@@ -42,34 +41,36 @@ pub(super) fn next_agent(phase: &Phase, state: &PhaseState) -> Option<usize> {
     reviewers.iter().position(|reviewer| agent(&reviewer) && !asked(reviewer))
 }
 
-/// What the reviews so far come to; `None` while it is open.
-fn decided(quorum: u32, reviewers: usize, reviews: &[Review]) -> Option<Decision> {
+/// Returns the result of the reviews so far; `None` while the quorum can still be reached.
+fn decided(quorum: u32, reviewers: usize, reviews: &[Review]) -> Option<VoteDecision> {
     let quorum = usize::try_from(quorum).unwrap_or(usize::MAX);
-    let approved = count(reviews, Decision::Approved);
-    let rejected = count(reviews, Decision::Rejected);
+    let approved = count(reviews, VoteDecision::Approved);
+    let rejected = count(reviews, VoteDecision::Rejected);
     if approved >= quorum {
-        return Some(Decision::Approved);
+        return Some(VoteDecision::Approved);
     }
-    (reviewers.saturating_sub(rejected) < quorum).then_some(Decision::Rejected)
+    (reviewers.saturating_sub(rejected) < quorum).then_some(VoteDecision::Rejected)
 }
 
-fn count(reviews: &[Review], decision: Decision) -> usize {
+fn count(reviews: &[Review], decision: VoteDecision) -> usize {
     reviews.iter().filter(|review| review.decision == decision).count()
 }
 
 impl Run {
-    /// An agent's review.
+    /// Adds the review of an agent.
     pub(super) fn reviewed(&mut self, at: usize, mut review: Review) -> Result<(), String> {
-        let Some((phase, state)) = self.phase(at) else { return Err("no such phase".to_owned()) };
+        let Some((phase, state)) = self.phase(at) else {
+            return Err("there is no such phase".to_owned());
+        };
         let next = next_agent(phase, state);
         let Doer::Consensus { reviewers, .. } = &phase.doer else {
-            return Err(format!("phase `{}` asks no reviewers", phase.id));
+            return Err(format!("phase `{}` has no reviewers", phase.id));
         };
         let next = next.and_then(|next| reviewers.get(next)).map(Reviewer::name);
         if next != Some(review.by.as_str()) || !self.index.at_work.contains(&at) {
             return Err(format!("`{}` is not the next to review", review.by));
         }
-        if review.decision == Decision::Rejected {
+        if review.decision == VoteDecision::Rejected {
             review.conditions.clear();
         }
         self.change(at, |state| state.reviews.push(review));
@@ -77,33 +78,43 @@ impl Run {
         Ok(())
     }
 
-    /// Ends the phase when its reviews have come to something.
+    /// Ends the work of the phase if its reviews have a result.
     fn tally(&mut self, at: usize) {
         let Some((phase, state)) = self.phase(at) else { return };
         let Doer::Consensus { checklist, quorum, reviewers, .. } = &phase.doer else { return };
         let Some(decision) = decided(*quorum, reviewers.len(), &state.reviews) else { return };
-        let done = conclude(decision, checklist, &state.reviews);
+        let result = conclude(decision, checklist, &state.reviews);
+        self.end_work(at, result);
+    }
+
+    /// Ends the work of a phase that people or reviewers do.
+    pub(super) fn end_work(&mut self, at: usize, result: PhaseResult) {
         self.change(at, |state| {
             state.findings = Value::Null;
-            state.done = Some(Arc::new(done));
-            state.stage = Stage::After(0);
+            state.done = Some(Arc::new(result));
+            state.stage = AttemptStage::After(0);
         });
         self.advance(at);
     }
 
-    /// The hold at which the people among the reviewers are asked.
-    pub(super) fn ask_reviewers(&self, at: usize, phase: &Phase, state: &PhaseState) -> Held {
+    /// The hold at which the people among the reviewers answer.
+    pub(super) fn ask_reviewers(
+        &self,
+        at: usize,
+        phase: &Phase,
+        state: &PhaseState,
+    ) -> HoldRequest {
         let Doer::Consensus { checklist, question, quorum, reviewers } = &phase.doer else {
             return self.held(at, Trigger::ConsensusRequested, String::new());
         };
         let mut held = self.held(at, Trigger::ConsensusRequested, question.clone());
-        let said = |decision| u32::try_from(count(&state.reviews, decision)).unwrap_or(u32::MAX);
+        let votes = |decision| u32::try_from(count(&state.reviews, decision)).unwrap_or(u32::MAX);
         let all = u32::try_from(reviewers.len()).unwrap_or(u32::MAX);
-        held.approvals = quorum.saturating_sub(said(Decision::Approved));
+        held.approvals = quorum.saturating_sub(votes(VoteDecision::Approved));
         held.rejections = all
             .saturating_sub(*quorum)
             .saturating_add(1)
-            .saturating_sub(said(Decision::Rejected))
+            .saturating_sub(votes(VoteDecision::Rejected))
             .max(1);
         let people = reviewers.iter().filter(|one| matches!(one, Reviewer::Person { .. }));
         held.reviewers = people.map(|one| one.name().to_owned()).collect();
@@ -112,12 +123,12 @@ impl Run {
             "phases": self.evidence(phase),
             "quorum": quorum,
             "reviewers": reviewers.iter().map(Reviewer::name).collect::<Vec<_>>(),
-            "reviews": state.reviews.iter().map(shown).collect::<Vec<_>>(),
+            "reviews": state.reviews.iter().map(review_json).collect::<Vec<_>>(),
         });
         held
     }
 
-    /// What came of the phases that one builds on.
+    /// The results of the phases that a phase needs.
     #[must_use]
     pub fn evidence(&self, phase: &Phase) -> Value {
         let of = |need: &String| {
@@ -134,7 +145,7 @@ impl Run {
         Value::Object(phase.needs.iter().filter_map(of).collect::<Map<_, _>>())
     }
 
-    /// The people among the reviewers have answered.
+    /// Adds the answers of the people among the reviewers.
     pub(super) fn reviewers_answered(&mut self, at: usize, votes: &[Vote]) {
         let reviews = votes.iter().map(|vote| Review {
             by: vote.by.clone(),
@@ -149,7 +160,7 @@ impl Run {
     }
 }
 
-fn shown(review: &Review) -> Value {
+fn review_json(review: &Review) -> Value {
     json!({
         "by": review.by,
         "verdict": verdict(review.decision, &review.conditions),
@@ -158,45 +169,38 @@ fn shown(review: &Review) -> Value {
     })
 }
 
-const fn verdict(decision: Decision, conditions: &[String]) -> &'static str {
+const fn verdict(decision: VoteDecision, conditions: &[String]) -> &'static str {
     match decision {
-        Decision::Approved if conditions.is_empty() => APPROVED,
-        Decision::Approved => CONDITIONAL,
-        Decision::Rejected => REJECTED,
+        VoteDecision::Approved if conditions.is_empty() => APPROVED,
+        VoteDecision::Approved => CONDITIONAL,
+        VoteDecision::Rejected => REJECTED,
     }
 }
 
-/// What the reviews come to, as the answer of their phase.
-fn conclude(decision: Decision, checklist: &[String], reviews: &[Review]) -> Done {
+/// Returns the result of the reviews as the result of their phase.
+fn conclude(decision: VoteDecision, checklist: &[String], reviews: &[Review]) -> PhaseResult {
     let conditions: Vec<String> = match decision {
-        Decision::Approved => reviews.iter().flat_map(|one| one.conditions.clone()).collect(),
-        Decision::Rejected => Vec::new(),
+        VoteDecision::Approved => reviews.iter().flat_map(|one| one.conditions.clone()).collect(),
+        VoteDecision::Rejected => Vec::new(),
     };
-    let against = reviews.iter().filter(|one| one.decision == decision);
+    let decisive = reviews.iter().filter(|one| one.decision == decision);
     let reasons: Vec<String> =
-        against.clone().map(|one| format!("{}: {}", one.by, one.reason)).collect();
+        decisive.clone().map(|one| format!("{}: {}", one.by, one.reason)).collect();
     let findings: Vec<Value> = match decision {
-        Decision::Approved => conditions.iter().map(|one| json!(one)).collect(),
-        Decision::Rejected => against.map(|one| one.findings.clone()).collect(),
+        VoteDecision::Approved => conditions.iter().map(|one| json!(one)).collect(),
+        VoteDecision::Rejected => decisive.map(|one| one.findings.clone()).collect(),
     };
     let reason = reasons.join("; ");
-    Done {
+    PhaseResult {
         answer: json!({
             "checklist": checklist,
             "conditions": conditions,
             "findings": findings,
             "reason": reason,
-            "reviews": reviews.iter().map(shown).collect::<Vec<_>>(),
+            "reviews": reviews.iter().map(review_json).collect::<Vec<_>>(),
             "verdict": verdict(decision, &conditions),
         }),
-        calls: Vec::new(),
-        change: None,
-        duration_ms: 0,
-        facts: BTreeMap::new(),
-        failure: None,
-        governance: None,
-        outputs: BTreeMap::new(),
         summary: reason,
-        usage: Usage::default(),
+        ..PhaseResult::default()
     }
 }

@@ -1,25 +1,25 @@
-//! What follows from a verdict.
+//! The events that follow from a verdict.
 
 use serde_json::json;
 
 use super::event::Event;
 use super::next::ended;
 use super::plan::{Effect, Phase, RunOutcome};
-use super::state::{Judged, Run, Source};
+use super::state::{JudgedBy, PendingVerdict, Run};
 use crate::{Digest, canon};
 
 impl Run {
-    pub(super) fn effect_of(&self, at: usize, phase: &Phase, judged: &Judged) -> Event {
+    pub(super) fn effect_of(&self, at: usize, phase: &Phase, judged: &PendingVerdict) -> Event {
         match Self::effect(phase, judged) {
             Some(effect) => self.apply_effect(at, phase, judged, effect),
-            None if judged.source == Source::Failure => self.block(phase, judged),
-            // Only what the loop gave a meaning counts.
+            None if judged.judged_by == JudgedBy::Failure => self.block(phase, judged),
+            // Only verdicts that the loop declares are supported.
             None => ended(
                 RunOutcome::Blocked,
                 "unsupported_verdict",
                 format!(
-                    "`{}` of phase `{}` said `{}`, which is none of its verdicts",
-                    Self::source_name(phase, judged.source),
+                    "`{}` of phase `{}` returned the verdict `{}`, which the loop does not declare",
+                    Self::source_name(phase, judged.judged_by),
                     phase.id,
                     judged.verdict
                 ),
@@ -27,43 +27,57 @@ impl Run {
         }
     }
 
-    fn apply_effect(&self, at: usize, phase: &Phase, judged: &Judged, effect: &Effect) -> Event {
-        let source = Self::source_name(phase, judged.source);
+    fn apply_effect(
+        &self,
+        at: usize,
+        phase: &Phase,
+        judged: &PendingVerdict,
+        effect: &Effect,
+    ) -> Event {
+        let source = Self::source_name(phase, judged.judged_by);
         let send_back = |to: &str, fingerprint| Event::SentBack {
             phase: phase.id.clone(),
             source: source.clone(),
             verdict: judged.verdict.clone(),
             to: to.to_owned(),
-            count: self.next_count(at, judged.source),
+            count: self.next_count(at, judged.judged_by),
             fingerprint,
         };
-        match self.resolved(at, judged.source, effect) {
-            // Letting it go on was applied with the verdict; a failure cannot be let go on.
+        match self.resolved(at, judged.judged_by, effect) {
+            // `Continue` was applied together with the verdict; a failure cannot continue.
             Effect::Continue | Effect::Block => self.block(phase, judged),
             Effect::Stop { outcome, reason } => ended(*outcome, reason, judged.reason.clone()),
             Effect::Hold { approvals, trigger } => {
                 let question = if judged.reason.is_empty() {
-                    format!("`{source}` of phase `{}` said `{}`", phase.id, judged.verdict)
+                    format!(
+                        "`{source}` of phase `{}` returned the verdict `{}`",
+                        phase.id, judged.verdict
+                    )
                 } else {
                     judged.reason.clone()
                 };
                 let mut held = self.held(at, *trigger, question);
                 held.approvals = approvals.unwrap_or(held.approvals);
                 held.source = Some(source.clone());
-                held.evidence = json!({"verdict": judged.verdict, "findings": judged.findings, "sent_back": self.next_count(at, judged.source) - 1});
+                held.evidence = json!({"verdict": judged.verdict, "findings": judged.findings, "sent_back": self.next_count(at, judged.judged_by) - 1});
                 Event::Held(Box::new(held))
             }
             Effect::Intervene { phase: to, .. } => send_back(to, None),
             Effect::Redo { phase: to, .. } => {
                 let fingerprint = self.fingerprint(to);
-                let sent = self.sent_to(at, judged.source, to);
+                let sent = self.sent_to(at, judged.judged_by, to);
                 no_progress(&sent, fingerprint, phase).unwrap_or_else(|| send_back(to, fingerprint))
             }
         }
     }
 
-    /// The effect that is left when what is used up has given way to what follows from it.
-    pub(super) fn resolved<'a>(&self, at: usize, source: Source, effect: &'a Effect) -> &'a Effect {
+    /// The effect after each exhausted effect is replaced by its `then`.
+    pub(super) fn resolved<'a>(
+        &self,
+        at: usize,
+        source: JudgedBy,
+        effect: &'a Effect,
+    ) -> &'a Effect {
         let mut effect = effect;
         loop {
             let (to, max, then) = match effect {
@@ -80,20 +94,20 @@ impl Run {
         }
     }
 
-    /// What the work looked like each time that a judgement sent the run back to one phase.
-    fn sent_to(&self, at: usize, source: Source, to: &str) -> Vec<Option<Digest>> {
+    /// The fingerprints of the work each time that a check or gate sent the run back to one phase.
+    fn sent_to(&self, at: usize, source: JudgedBy, to: &str) -> Vec<Option<Digest>> {
         let to = self.position(to);
         let sent = self.sent_back.get(&(at, source)).into_iter().flatten();
         sent.filter(|sent| Some(sent.to) == to).map(|sent| sent.fingerprint).collect()
     }
 
-    /// The number of the next time that a judgement sends the run back.
-    pub(super) fn next_count(&self, at: usize, source: Source) -> u32 {
+    /// The number of the next time that a check or gate sends the run back, from 1.
+    pub(super) fn next_count(&self, at: usize, source: JudgedBy) -> u32 {
         let sent = self.sent_back.get(&(at, source)).map_or(0, Vec::len);
         u32::try_from(sent).unwrap_or(u32::MAX).saturating_add(1)
     }
 
-    /// What the work looks like: the changed files, or, while nothing is changed, what was answered.
+    /// The fingerprint of the work: the digest of the changed files or, if no file changed, of the answer.
     fn fingerprint(&self, from: &str) -> Option<Digest> {
         match &self.change {
             Some(change) if !change.files.is_empty() => Some(change.diff_digest),
@@ -105,11 +119,11 @@ impl Run {
         }
     }
 
-    fn block(&self, phase: &Phase, judged: &Judged) -> Event {
-        let reason = match judged.source {
-            Source::Failure => "mission_failed".to_owned(),
-            Source::Gate | Source::Check(_) => {
-                format!("{}_{}", Self::source_name(phase, judged.source), judged.verdict)
+    fn block(&self, phase: &Phase, judged: &PendingVerdict) -> Event {
+        let reason = match judged.judged_by {
+            JudgedBy::Failure => "mission_failed".to_owned(),
+            JudgedBy::Gate | JudgedBy::Check(_) => {
+                format!("{}_{}", Self::source_name(phase, judged.judged_by), judged.verdict)
             }
         };
         let detail = if judged.reason.is_empty() {
@@ -121,15 +135,15 @@ impl Run {
     }
 }
 
-/// The end of a run whose redone work is what was sent back before.
+/// The end of a run whose redone work is the same as work that was sent back before.
 fn no_progress(sent: &[Option<Digest>], now: Option<Digest>, phase: &Phase) -> Option<Event> {
     let now = now?;
-    let detail = |what: &str| format!("phase `{}` sends back {what}", phase.id);
+    let detail = |what: &str| format!("phase `{}` sends the run back with {what}", phase.id);
     match sent {
         [.., last] if *last == Some(now) => Some(ended(
             RunOutcome::Blocked,
             "no_progress",
-            detail("the same work that it sent back before"),
+            detail("the same work as the last time"),
         )),
         [.., before, _] if *before == Some(now) => Some(ended(
             RunOutcome::Blocked,

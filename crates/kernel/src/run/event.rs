@@ -1,4 +1,4 @@
-//! What can be recorded of a run.
+//! The events of a run.
 
 use std::borrow::Cow;
 
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::checkpoint::{Checkpoint, Rollback};
-use super::parts::{Change, Done, Held, InvocationResult, Started, Usage, Vote};
-use super::plan::{Resource, RunOutcome};
+use super::payload::{Change, HoldRequest, InvocationResult, PhaseResult, Started, Usage, Vote};
+use super::plan::{BudgetedResource, RunOutcome};
 use crate::canon::{self, CanonError};
 use crate::entry::present;
 use crate::{ArtifactId, Digest, SCHEMA_VERSION, State, Timestamp, TraceId};
 
-/// The artifact of a run's entry.
+/// The artifact of an entry of a run: an event with its envelope.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunEvent {
     /// The artifact's id.
     pub artifact_id: ArtifactId,
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// What kind of document this is.
+    /// The kind of this document.
     pub schema_id: Cow<'static, str>,
-    /// Its version.
+    /// The version of the schema.
     pub schema_version: Cow<'static, str>,
     /// The run's trace.
     pub trace_id: TraceId,
@@ -34,7 +34,7 @@ impl RunEvent {
     /// The `schema_id` of this artifact.
     pub const SCHEMA_ID: &'static str = "windlass.run_event";
 
-    /// Wraps an event.
+    /// Creates the artifact of an event.
     #[must_use]
     pub fn new(trace_id: TraceId, artifact_id: ArtifactId, ts: Timestamp, event: Event) -> Self {
         let (schema_id, schema_version) = (Self::SCHEMA_ID.into(), SCHEMA_VERSION.into());
@@ -44,256 +44,256 @@ impl RunEvent {
     /// The canonical bytes, as they are stored and hashed.
     ///
     /// # Errors
-    /// [`CanonError`] when the event holds what canonical JSON would change.
+    /// [`CanonError`] if the event contains a number that canonical JSON would change.
     pub fn to_bytes(&self) -> Result<Vec<u8>, CanonError> {
         canon::to_bytes(self)
     }
 }
 
-/// What happened in a run.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Event {
-    /// The run exists.
+    /// The run was created.
     Started(Box<Started>),
     /// The first phase may start.
     Begun {},
-    /// A try of a phase begins.
+    /// An attempt of a phase begins.
     PhaseStarted {
         /// The phase.
         phase: String,
-        /// The number of the try, from 1.
+        /// The number of the attempt, from 1.
         attempt: u32,
     },
-    /// A phase is not done in this run.
+    /// A phase is skipped.
     PhaseSkipped {
         /// The phase.
         phase: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A check has judged.
+    /// A check gave its verdict.
     Checked {
         /// The phase.
         phase: String,
-        /// The try.
+        /// The attempt.
         attempt: u32,
         /// The check.
         check: String,
-        /// What it said; empty when it could not say anything that counts.
+        /// The verdict; empty if the check gave no valid one.
         verdict: String,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// What is to be done better.
+        /// The findings to be fixed.
         findings: Value,
-        /// What it used, its invocations included.
+        /// The usage, including that of its invocations.
         usage: Usage,
-        /// How long it took.
+        /// The duration.
         duration_ms: u64,
     },
     /// An agent or a program is about to be started.
     InvocationStarted {
         /// The phase.
         phase: String,
-        /// The try.
+        /// The attempt.
         attempt: u32,
-        /// Which invocation of the run, from 1.
+        /// The number of the invocation in the run, from 1.
         invocation: u64,
-        /// The agent, or the program.
+        /// The agent or the program.
         agent: String,
-        /// What performs it.
+        /// The runner.
         runner: String,
-        /// The model, where there is one.
+        /// The model, if there is one.
         #[serde(deserialize_with = "present")]
         model: Option<String>,
     },
-    /// It has ended.
+    /// An invocation ended.
     InvocationEnded {
-        /// Which invocation of the run.
+        /// The number of the invocation in the run.
         invocation: u64,
-        /// How.
+        /// The result.
         result: InvocationResult,
-        /// What it used.
+        /// The usage.
         usage: Usage,
-        /// How long it took.
+        /// The duration.
         duration_ms: u64,
-        /// What to know about it.
+        /// A note for people.
         note: String,
     },
-    /// The work of a try has ended.
+    /// The work of an attempt ended.
     PhaseDone {
         /// The phase.
         phase: String,
-        /// The try.
+        /// The attempt.
         attempt: u32,
-        /// What came of it.
-        done: Box<Done>,
+        /// The result.
+        done: Box<PhaseResult>,
     },
-    /// One of those who must agree has said what it thinks.
+    /// An agent gave its review in a consensus phase.
     Reviewed {
         /// The phase.
         phase: String,
-        /// The try.
+        /// The attempt.
         attempt: u32,
-        /// Who.
+        /// The name of the reviewer.
         reviewer: String,
-        /// `approved`, `approved_with_conditions` or `rejected`; anything else counts as the last.
+        /// `approved`, `approved_with_conditions` or `rejected`; any other verdict counts as rejected.
         verdict: String,
-        /// What an approval is bound to.
+        /// The conditions of an approval.
         conditions: Vec<String>,
-        /// Why.
+        /// The reason.
         reason: String,
-        /// What is to be done better.
+        /// The findings to be fixed.
         findings: Value,
-        /// What it used.
+        /// The usage.
         usage: Usage,
-        /// How long it took.
+        /// The duration.
         duration_ms: u64,
     },
-    /// The run's state and workspace were kept.
+    /// A checkpoint of the run was created.
     Checkpointed(Box<Checkpoint>),
-    /// A branch has been merged, and the workspace is about to become what came of it.
+    /// A merge was computed; the workspace is about to be updated to it.
     MergePrepared {
         /// The phase.
         phase: String,
-        /// The try.
+        /// The attempt.
         attempt: u32,
-        /// The workspace before.
+        /// The tree of the workspace before the merge.
         ours: String,
-        /// The branch.
+        /// The tree of the branch.
         theirs: String,
-        /// The workspace after.
+        /// The tree of the workspace after the merge.
         tree: String,
     },
-    /// The workspace has become it.
+    /// The workspace was updated to the merge.
     Merged {
         /// The phase.
         phase: String,
-        /// The try.
+        /// The attempt.
         attempt: u32,
-        /// The workspace as it is now, against where the run started.
+        /// The change of the workspace since the start of the run.
         #[serde(deserialize_with = "present")]
         change: Option<Change>,
     },
-    /// A branch cannot be merged as it is; both sides lie in its work tree, marked.
+    /// A branch has conflicts; its work tree contains both sides with conflict markers.
     Conflicted {
         /// The phase.
         phase: String,
-        /// The try.
+        /// The attempt.
         attempt: u32,
-        /// The workspace that it does not fit to.
+        /// The tree of the workspace that it conflicts with.
         ours: String,
-        /// The files.
+        /// The files with conflicts.
         paths: Vec<String>,
-        /// What git said.
+        /// The messages of git.
         messages: Vec<String>,
     },
-    /// A person takes the run back; its workspace is about to be restored.
+    /// A person rolls back the run; its workspace is about to be restored.
     RollbackBegun(Box<Rollback>),
-    /// The workspace is restored.
+    /// The workspace was restored.
     RolledBack {
-        /// The workspace as it is now, against where the run started.
+        /// The change of the workspace since the start of the run.
         #[serde(deserialize_with = "present")]
         change: Option<Change>,
     },
-    /// The work of a try cannot go on before a person has answered.
+    /// The work of an attempt waits for the answer of a person.
     Waiting {
         /// The phase.
         phase: String,
-        /// The try.
+        /// The attempt.
         attempt: u32,
-        /// The call that waits.
+        /// The call on hold.
         call: TraceId,
-        /// The workspace as it is now.
+        /// The change of the workspace since the start of the run.
         #[serde(deserialize_with = "present")]
         change: Option<Change>,
-        /// What is asked.
+        /// The question to the person.
         question: String,
     },
-    /// A gate or check sends the run back.
+    /// A gate or check sent the run back.
     SentBack {
         /// The phase that was judged.
         phase: String,
-        /// By which gate or check of it.
+        /// The gate or check.
         source: String,
-        /// What it said.
+        /// The verdict.
         verdict: String,
-        /// The phase to be done again, or the intervention.
+        /// The phase to be redone, or the intervention.
         to: String,
-        /// How often this source has sent back, this time included.
+        /// How often this gate or check has sent the run back, including this time.
         count: u32,
-        /// What the work looked like, to see whether the next one differs.
+        /// The fingerprint of the work, to detect that the next attempt does not differ.
         #[serde(deserialize_with = "present")]
         fingerprint: Option<Digest>,
     },
-    /// Four fifths of a budget are used.
+    /// Four fifths of a budget were used.
     Warned {
-        /// Which.
-        resource: Resource,
-        /// How much is used.
+        /// The resource.
+        resource: BudgetedResource,
+        /// The amount used.
         used: u64,
-        /// Of how much.
+        /// The limit.
         limit: u64,
     },
-    /// The run waits for a person.
-    Held(Box<Held>),
-    /// A person has answered.
+    /// The run was put on hold.
+    Held(Box<HoldRequest>),
+    /// A person answered the hold.
     Voted(Vote),
-    /// The run is taken up after an answer.
+    /// The run was resumed after the hold was answered.
     Resumed {
-        /// By whom.
+        /// The person or process.
         by: String,
     },
-    /// The run goes on.
+    /// The run continues.
     Continued {},
-    /// The run is taken up after its process died.
+    /// The run was restarted after its process died.
     Restarted {
-        /// By whom.
+        /// The person or process.
         by: String,
     },
-    /// A commit has been made and is about to become the branch's newest.
+    /// A commit was created; the branch is about to be updated to it.
     CommitPrepared {
         /// The branch.
         branch: String,
         /// The commit.
         commit: String,
-        /// What the branch pointed at.
+        /// The commit that the branch pointed to.
         parent: String,
         /// The commit's tree.
         tree: String,
     },
-    /// Something a doer states for the record.
+    /// A note of an executor.
     Noted {
-        /// What kind of thing.
-        what: Note,
-        /// The thing.
+        /// The kind of the note.
+        what: NoteKind,
+        /// The content of the note.
         body: Value,
     },
-    /// The run has ended.
+    /// The run ended.
     Ended {
-        /// How.
+        /// The outcome.
         outcome: RunOutcome,
-        /// Why, as a word.
+        /// The reason, as an identifier.
         reason: String,
-        /// Why, for a person.
+        /// The reason, for a person.
         detail: String,
     },
 }
 
-/// What kind of thing is noted.
+/// The kind of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Note {
+pub enum NoteKind {
     /// Project memory was saved or restored.
     Memory,
-    /// The sandbox changed its state.
+    /// The state of the sandbox changed.
     Sandbox,
     /// A telemetry record.
     Telemetry,
 }
 
 impl Event {
-    /// The state that an entry with this event leads to.
+    /// The state after an entry with this event.
     #[must_use]
     pub const fn to_state(&self) -> State {
         match self {
@@ -325,8 +325,7 @@ impl Event {
         }
     }
 
-    /// The state that an entry with this event leads to from a state: what is noted of a run on hold
-    /// leaves it there.
+    /// The state after an entry with this event in the state `from`: a note leaves a run on hold.
     #[must_use]
     pub const fn to_state_from(&self, from: State) -> State {
         match (self, from) {

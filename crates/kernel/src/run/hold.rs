@@ -1,18 +1,16 @@
-//! The fold of holds: what a person's answer changes.
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
+//! Folds the events of holds, and the effect of people's answers.
 
 use serde_json::{Value, json};
 
-use super::index::must_be_asked;
-use super::parts::{Decision, Done, Held, Usage};
-use super::plan::{Doer, Effect, Resource, Trigger};
-use super::state::{Hold, PhaseStatus, Resolution, Run, Source, Stage};
+use super::consensus::{APPROVED, REJECTED};
+use super::index::needs_confirmation;
+use super::payload::{HoldRequest, PhaseResult, Usage, VoteDecision};
+use super::plan::{BudgetedResource, Doer, Effect, Trigger};
+use super::state::{AttemptStage, Hold, JudgedBy, PhaseStatus, Resolution, Run};
 use crate::{Digest, Timestamp};
 
 impl Run {
-    /// Whatever was under way when the process died may or may not have taken effect.
+    /// Marks the invocations that were open when the process died: they may have taken effect.
     pub(super) fn interrupted(&mut self) {
         let open = std::mem::take(&mut self.index.open);
         for at in open.into_values() {
@@ -22,7 +20,7 @@ impl Run {
                 state.uncertain = true;
             });
         }
-        // What is done again says what it used by itself.
+        // Repeated work reports its usage itself.
         for at in self.index.at_work.clone() {
             self.change(at, |state| state.invoked = Usage::default());
         }
@@ -30,38 +28,35 @@ impl Run {
 
     pub(super) fn put_on_hold(
         &mut self,
-        held: &Held,
+        held: &HoldRequest,
         shown: Digest,
         ts: Timestamp,
     ) -> Result<(), String> {
         if held.number != self.holds.saturating_add(1) {
             return Err(format!("hold {} is not the next one", held.number));
         }
-        let at = self.place_of(&held.phase)?;
-        // Of a run that was just taken back, what is to be judged again has not begun.
+        let at = self.phase_index(&held.phase)?;
+        // In a run that was just rolled back, the phases to be judged again have no work in progress.
         let idle = self.index.at_work.is_empty() || held.trigger == Trigger::RolledBack;
         if held.trigger == Trigger::RestartRequested {
             self.interrupted();
         } else if !idle {
-            return Err("something is still at work".to_owned());
+            return Err("work is still in progress".to_owned());
         }
         if !self.has_cause(at, held) {
-            return Err(format!("phase `{}` gives no cause for it", held.phase));
+            return Err(format!("phase `{}` has no cause for this hold", held.phase));
         }
         self.holds = held.number;
-        // The workspace as it was when the run stopped, whatever had been at work in it.
-        if let Some(change) = &held.change {
-            self.spent.changed_lines = change.lines;
-            self.change = Some(change.clone());
-        }
+        // The workspace as it was when the run stopped, including interrupted work.
+        self.set_change(held.change.as_ref());
         self.hold = Some(Hold { held: held.clone(), shown, since: ts, votes: Vec::new() });
         Ok(())
     }
 
-    /// Whether a phase stands where a hold of this kind, to be answered by so many, can begin.
-    fn has_cause(&self, at: usize, held: &Held) -> bool {
+    /// Whether the phase has a cause for a hold with this trigger and these numbers of answers.
+    fn has_cause(&self, at: usize, held: &HoldRequest) -> bool {
         let Some((phase, state)) = self.phase(at) else { return false };
-        let running = state.status == PhaseStatus::Running && state.judged.is_none();
+        let running = state.status == PhaseStatus::Running && state.pending_verdict.is_none();
         let mut approvals = self.plan().map_or(1, |plan| plan.hold.approvals);
         let mut rejections = 1;
         let cause = match held.trigger {
@@ -87,22 +82,22 @@ impl Run {
             Trigger::PersonRequested => match &phase.doer {
                 Doer::Person { approvals: people, .. } => {
                     approvals = *people;
-                    running && state.stage == Stage::Work
+                    running && state.stage == AttemptStage::Work
                 }
                 Doer::Agent { .. }
                 | Doer::Builtin { .. }
                 | Doer::Command { .. }
                 | Doer::Consensus { .. } => false,
             },
-            Trigger::UncertainEffect => running && must_be_asked(phase, state),
+            Trigger::UncertainEffect => running && needs_confirmation(phase, state),
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
-                let Some(judged) = &state.judged else { return false };
+                let Some(judged) = &state.pending_verdict else { return false };
                 let effect = Self::effect(phase, judged);
-                match effect.map(|effect| self.resolved(at, judged.source, effect)) {
+                match effect.map(|effect| self.resolved(at, judged.judged_by, effect)) {
                     Some(Effect::Hold { approvals: people, trigger }) => {
                         approvals = people.unwrap_or(approvals);
                         *trigger == held.trigger
-                            && held.source == Some(Self::source_name(phase, judged.source))
+                            && held.source == Some(Self::source_name(phase, judged.judged_by))
                     }
                     Some(
                         Effect::Block
@@ -118,17 +113,17 @@ impl Run {
         cause && held.approvals == approvals && held.rejections == rejections
     }
 
-    /// Applies a hold's answer.
+    /// Applies the answers to a hold.
     pub(super) fn resume(&mut self) -> Result<(), String> {
         let hold = self.hold.take().ok_or("the run is not on hold")?;
         let held = &hold.held;
         let decision = match hold.resolution() {
             Resolution::Open => return Err("the hold has not been answered".to_owned()),
-            Resolution::Approved => Decision::Approved,
-            Resolution::Rejected if self.rejection_is_a_verdict(held) => Decision::Rejected,
+            Resolution::Approved => VoteDecision::Approved,
+            Resolution::Rejected if self.rejection_is_a_verdict(held) => VoteDecision::Rejected,
             Resolution::Rejected => return Err("the hold was rejected".to_owned()),
         };
-        let at = self.place_of(&held.phase)?;
+        let at = self.phase_index(&held.phase)?;
         match held.trigger {
             Trigger::BudgetExhausted => {
                 if let Some(resource) = held.resource {
@@ -137,24 +132,24 @@ impl Run {
             }
             Trigger::PersonRequested => {
                 self.person_answered(at, &hold, decision);
-                self.owe_end(at);
+                self.finish_attempt(at);
             }
             Trigger::ConsensusRequested => {
                 let votes: Vec<_> = hold.votes.iter().map(|(vote, _)| vote.clone()).collect();
                 self.reviewers_answered(at, &votes);
-                self.owe_end(at);
+                self.finish_attempt(at);
             }
-            Trigger::MergeConflict => self.conflict_mended(at),
+            Trigger::MergeConflict => self.conflict_resolved(at),
             Trigger::RolledBack => self.paused = false,
             Trigger::CallApproval => self.change(at, |state| state.waiting = None),
-            // What waits for a person for another reason still does.
+            // A hold with another cause follows by itself.
             Trigger::RestartRequested => {}
             Trigger::UncertainEffect => self.change(at, |state| state.uncertain = false),
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
-                let judged = self.phases.get(at).and_then(|state| state.judged.as_ref());
-                match judged.map(|judged| judged.source) {
-                    // What failed is tried again; what was judged is let pass.
-                    Some(Source::Failure) => self.reset(at),
+                let judged = self.phases.get(at).and_then(|state| state.pending_verdict.as_ref());
+                match judged.map(|judged| judged.judged_by) {
+                    // A failed attempt is repeated; a judged one passes.
+                    Some(JudgedBy::Failure) => self.reset(at),
                     Some(source) => self.pass(at, source),
                     None => {}
                 }
@@ -163,62 +158,48 @@ impl Run {
         Ok(())
     }
 
-    /// As much as the loop allows is allowed once more, on top of what is used.
-    fn grant(&mut self, at: usize, resource: Resource) {
+    /// Grants the planned amount of a resource once more, in addition to the used amount.
+    fn grant(&mut self, at: usize, resource: BudgetedResource) {
         let Some(limit) = self.limit(resource) else { return };
         let planned = self.plan().and_then(|plan| plan.budget.limit(resource)).unwrap_or_default();
         let used = match resource {
-            Resource::Attempts => self.phases.get(at).map_or(0, |state| u64::from(state.attempt)),
-            Resource::ChangedLines | Resource::CostMicros | Resource::Tokens | Resource::WallMs => {
-                self.used(resource)
+            BudgetedResource::Attempts => {
+                self.phases.get(at).map_or(0, |state| u64::from(state.attempt))
             }
+            BudgetedResource::ChangedLines
+            | BudgetedResource::CostMicros
+            | BudgetedResource::Tokens
+            | BudgetedResource::WallMs => self.used(resource),
         };
         self.granted.insert(resource, limit.max(used).saturating_add(planned));
         self.warned.remove(&resource);
     }
 
-    fn person_answered(&mut self, at: usize, hold: &Hold, decision: Decision) {
+    fn person_answered(&mut self, at: usize, hold: &Hold, decision: VoteDecision) {
         let people: Vec<Value> = hold
             .votes
             .iter()
             .map(|(vote, at)| json!({"by": vote.by, "at": at, "reason": vote.reason}))
             .collect();
         let verdict = match decision {
-            Decision::Approved => "approved",
-            Decision::Rejected => "rejected",
+            VoteDecision::Approved => APPROVED,
+            VoteDecision::Rejected => REJECTED,
         };
         let reasons: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.reason.as_str()).collect();
         let reason = reasons.join("; ");
         let answer =
             json!({"verdict": verdict, "reason": reason, "findings": [reason], "people": people});
-        let done = Done {
-            answer,
-            calls: Vec::new(),
-            change: None,
-            duration_ms: 0,
-            facts: BTreeMap::new(),
-            failure: None,
-            governance: None,
-            outputs: BTreeMap::new(),
-            summary: reason.clone(),
-            usage: Usage::default(),
-        };
-        self.change(at, |state| {
-            state.findings = Value::Null;
-            state.done = Some(Arc::new(done));
-            state.stage = Stage::After(0);
-        });
-        self.advance(at);
+        self.end_work(at, PhaseResult { answer, summary: reason, ..PhaseResult::default() });
     }
 
-    /// Whether a person's no is a verdict that the loop knows how to go on from.
+    /// Whether the loop declares an effect for a rejection, so that the run can continue after it.
     #[must_use]
-    pub fn rejection_is_a_verdict(&self, held: &Held) -> bool {
+    pub fn rejection_is_a_verdict(&self, held: &HoldRequest) -> bool {
         matches!(held.trigger, Trigger::PersonRequested | Trigger::ConsensusRequested)
             && self
                 .position(&held.phase)
                 .and_then(|at| self.phase(at))
                 .and_then(|(phase, _)| phase.gate.as_ref())
-                .is_some_and(|gate| gate.verdicts.contains_key("rejected"))
+                .is_some_and(|gate| gate.verdicts.contains_key(REJECTED))
     }
 }

@@ -1,46 +1,45 @@
-//! What is to be known of all phases without looking at each: who is at work, who stops the run, who
-//! is ready.
+//! An index of the phases by status: in progress, stopping the run, ready.
 //!
-//! It follows from the states of the phases alone. Only [`Run::change`] changes a phase's state, so
-//! the two cannot drift apart.
+//! The index is derived from the states of the phases alone. Only [`Run::change`] changes the state of a
+//! phase, so the two cannot diverge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::consensus::next_agent;
-use super::plan::{Doer, Phase, When};
-use super::state::{PhaseState, PhaseStatus, Run, Stage};
+use super::plan::{Doer, Phase, PhaseCondition};
+use super::state::{AttemptStage, PhaseState, PhaseStatus, Run};
 
-/// The plan's graph, by places in the plan.
+/// The graph of the plan; phases are indices in the plan.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Graph {
     pub(super) names: BTreeMap<String, usize>,
     pub(super) needs: Vec<Vec<usize>>,
     pub(super) followers: Vec<Vec<usize>>,
-    /// The builtins that its phases and their checks use.
+    /// The builtins that the phases and their checks use.
     pub(super) builtins: BTreeSet<String>,
 }
 
-/// The phases by what they ask for.
+/// The phases by status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Index {
     pub(super) graph: Arc<Graph>,
-    /// For each phase, how many of those it needs are not settled.
+    /// For each phase, the number of phases that it needs and that are not settled.
     unmet: Vec<usize>,
-    /// Phases of which something is to be done outside.
+    /// Phases with work, a check, a review or a merge in progress.
     pub(super) at_work: BTreeSet<usize>,
-    /// Phases at which the run stops, goes back or ends.
+    /// Phases at which the run goes on hold, goes back or ends.
     pub(super) stops: BTreeSet<usize>,
     /// Phases that may be started or skipped.
     pub(super) ready: BTreeSet<usize>,
-    /// How many phases are not settled.
+    /// The number of phases that are not settled.
     pub(super) unsettled: usize,
-    /// Invocations that have not ended, with their phases.
+    /// Open invocations, with their phases.
     pub(super) open: BTreeMap<u64, usize>,
 }
 
 impl Index {
-    /// The index of a run of which no phase has begun.
+    /// The index of a run before its first phase.
     pub(super) fn of(graph: Graph) -> Self {
         let unmet: Vec<usize> = graph.needs.iter().map(Vec::len).collect();
         let none = |(at, count): (usize, &usize)| (*count == 0).then_some(at);
@@ -51,72 +50,74 @@ impl Index {
 }
 
 impl Graph {
-    /// Whether one phase is another, or comes after it because it needs it.
-    pub(super) fn follows(&self, at: usize, from: usize, seen: &mut Seen) -> bool {
-        seen.round += 1;
-        seen.marks.resize(self.needs.len(), 0);
+    /// Whether the phase `at` is `from` or depends on it.
+    pub(super) fn follows(&self, at: usize, from: usize, visited: &mut Visited) -> bool {
+        visited.round += 1;
+        visited.marks.resize(self.needs.len(), 0);
         let mut open = vec![at];
         while let Some(place) = open.pop() {
             if place == from {
                 return true;
             }
-            // What comes before `from` in the plan cannot need it.
-            let Some(mark) = seen.marks.get_mut(place) else { continue };
-            if place < from || *mark == seen.round {
+            // A phase before `from` in the plan cannot depend on it.
+            let Some(mark) = visited.marks.get_mut(place) else { continue };
+            if place < from || *mark == visited.round {
                 continue;
             }
-            *mark = seen.round;
+            *mark = visited.round;
             open.extend(self.needs.get(place).into_iter().flatten());
         }
         false
     }
 }
 
-/// Which places a search has been at; kept between searches.
+/// The phases that a search has visited; reused between searches.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Visited {
     marks: Vec<usize>,
     round: usize,
 }
 
-/// What a phase asks for.
+/// The status of a phase in the index.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum Activity {
     Idle,
     Works,
     Stops,
 }
 
-fn standing(phase: &Phase, state: &PhaseState) -> Standing {
-    if state.judged.is_some() {
-        return Standing::Stops;
+fn activity(phase: &Phase, state: &PhaseState) -> Activity {
+    if state.pending_verdict.is_some() {
+        return Activity::Stops;
     }
     if state.status != PhaseStatus::Running {
-        return Standing::Idle;
+        return Activity::Idle;
     }
-    let person = matches!(phase.doer, Doer::Person { .. }) && state.stage == Stage::Work;
+    let person = matches!(phase.doer, Doer::Person { .. }) && state.stage == AttemptStage::Work;
     let people = matches!(phase.doer, Doer::Consensus { .. })
-        && state.stage == Stage::Work
+        && state.stage == AttemptStage::Work
         && next_agent(phase, state).is_none();
     let person = person || people || state.branch.conflict.is_some();
-    if person || state.waiting.is_some() || must_be_asked(phase, state) {
-        Standing::Stops
+    if person || state.waiting.is_some() || needs_confirmation(phase, state) {
+        Activity::Stops
     } else {
-        Standing::Works
+        Activity::Works
     }
 }
 
-/// Whether it is not known how a program ended that may not just be started again.
-pub(super) fn must_be_asked(phase: &Phase, state: &PhaseState) -> bool {
+/// Whether a person must confirm a repetition: a program that is not repeatable may have taken effect.
+pub(super) fn needs_confirmation(phase: &Phase, state: &PhaseState) -> bool {
     let doer = match state.stage {
-        Stage::Before(at) | Stage::After(at) => phase.checks.get(at).map(|check| &check.doer),
-        Stage::Work | Stage::Merge | Stage::Gate => Some(&phase.doer),
+        AttemptStage::Before(at) | AttemptStage::After(at) => {
+            phase.checks.get(at).map(|check| &check.doer)
+        }
+        AttemptStage::Work | AttemptStage::Merge | AttemptStage::Gate => Some(&phase.doer),
     };
     state.uncertain && matches!(doer, Some(Doer::Command { repeatable: false, .. }))
 }
 
 impl Run {
-    /// Changes the state of a phase and whatever follows from it.
+    /// Changes the state of a phase and updates the index.
     ///
     /// INVARIANT: nothing else changes the state of a phase.
     pub(super) fn change(&mut self, at: usize, how: impl FnOnce(&mut PhaseState)) {
@@ -124,11 +125,11 @@ impl Run {
         let settled_before = state.settled();
         how(state);
         let settled = state.settled();
-        self.place(at);
+        self.update_index(at);
         if settled == settled_before {
             return;
         }
-        self.remember(at);
+        self.add_to_history(at);
         let graph = Arc::clone(&self.index.graph);
         if settled {
             self.index.unsettled = self.index.unsettled.saturating_sub(1);
@@ -139,29 +140,30 @@ impl Run {
             if let Some(count) = self.index.unmet.get_mut(*follower) {
                 *count = if settled { count.saturating_sub(1) } else { *count + 1 };
             }
-            self.place(*follower);
+            self.update_index(*follower);
         }
-        // Whether it was done or turned out not to be needed, nobody waits for it any more.
-        let intervenes = self.phase(at).is_some_and(|(phase, _)| phase.when == When::Intervention);
+        // Phases that wait for a settled intervention may now be ready.
+        let intervenes =
+            self.phase(at).is_some_and(|(phase, _)| phase.when == PhaseCondition::Intervention);
         if intervenes {
             let waits = |state: &PhaseState| state.after == Some(at);
             let waiting: Vec<usize> = (0..self.phases.len())
                 .filter(|place| self.phases.get(*place).is_some_and(waits))
                 .collect();
-            waiting.into_iter().for_each(|place| self.place(place));
+            waiting.into_iter().for_each(|place| self.update_index(place));
         }
     }
 
-    /// Puts a phase where it belongs in the index.
-    fn place(&mut self, at: usize) {
+    /// Updates the index for a phase.
+    fn update_index(&mut self, at: usize) {
         let started = self.started.clone();
         let phase = started.as_ref().and_then(|started| started.plan.phases.get(at));
         let (Some(phase), Some(state)) = (phase, self.phases.get(at)) else { return };
-        let standing = standing(phase, state);
+        let activity = activity(phase, state);
         let ready = state.status == PhaseStatus::Pending && self.is_ready(at);
         for (set, member) in [
-            (&mut self.index.at_work, standing == Standing::Works),
-            (&mut self.index.stops, standing == Standing::Stops),
+            (&mut self.index.at_work, activity == Activity::Works),
+            (&mut self.index.stops, activity == Activity::Stops),
             (&mut self.index.ready, ready),
         ] {
             if member {
@@ -172,21 +174,21 @@ impl Run {
         }
     }
 
-    /// Whether all that a phase needs is there.
+    /// Whether all phases that a phase needs are settled.
     fn is_ready(&self, at: usize) -> bool {
         let settled = |at: &usize| self.phases.get(*at).is_some_and(PhaseState::settled);
         let after = self.phases.get(at).and_then(|state| state.after);
         self.index.unmet.get(at) == Some(&0) && after.iter().all(settled)
     }
 
-    /// Whether a phase is to be done when its turn comes.
-    pub(super) fn is_wanted(&self, phase: &Phase, state: &PhaseState) -> bool {
+    /// Whether the condition of a phase is met.
+    pub(super) fn condition_is_met(&self, phase: &Phase, state: &PhaseState) -> bool {
         match &phase.when {
-            When::Always => true,
-            When::Fact { fact, one_of } => {
+            PhaseCondition::Always => true,
+            PhaseCondition::Fact { fact, one_of } => {
                 self.facts.get(fact).is_some_and(|value| one_of.contains(value))
             }
-            When::Intervention => state.forced,
+            PhaseCondition::Intervention => state.forced,
         }
     }
 }

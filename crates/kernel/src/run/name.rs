@@ -1,4 +1,4 @@
-//! The name of a run: `run_20260202_120000_1a2b3c4d`, made of its trace's id.
+//! The name of a run: `run_20260202_120000_1a2b3c4d`, derived from its trace id.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,9 +7,9 @@ use thiserror::Error;
 
 use crate::{Timestamp, TraceId, Uuid7};
 
-/// A run's name: the second of its start, and eight digits of its trace's id.
+/// The name of a run: the second of its start and eight hex digits of its trace id.
 ///
-/// It is a function of the trace's id, so a run can be found by it without a table of names.
+/// It is a function of the trace id, so a run can be found by name without an index of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunName {
     second: i64,
@@ -36,19 +36,19 @@ impl RunName {
         let bytes = trace_id.0.as_bytes();
         let [a, b, c, d, e, f, ..] = *bytes;
         let unix_ms = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
-        // An id can tell of times that have no date; the last second stands for all of them.
+        // An id can contain times beyond the last valid date; they are clamped to the last second.
         let second = i64::try_from(unix_ms / 1000).unwrap_or(SECOND_MAX).min(SECOND_MAX);
         let tail = bytes.get(TAIL).and_then(|tail| tail.try_into().ok()).unwrap_or_default();
         Self { second, tail }
     }
 
-    /// Whether the trace has this name.
+    /// Whether the run with this trace has this name.
     #[must_use]
     pub fn names(&self, trace_id: TraceId) -> bool {
         Self::of(trace_id) == *self
     }
 
-    /// An id that no trace with this name comes after.
+    /// An upper bound of the ids of the traces with this name.
     #[must_use]
     pub const fn upper_bound(&self) -> TraceId {
         if self.second == SECOND_MAX {
@@ -57,7 +57,7 @@ impl RunName {
         TraceId(Uuid7::from_parts((self.second.unsigned_abs() + 1) * 1000, [0; 10]))
     }
 
-    /// An id that no trace with this name comes before.
+    /// A lower bound of the ids of the traces with this name.
     #[must_use]
     pub const fn lower_bound(&self) -> TraceId {
         TraceId(Uuid7::from_parts(self.second.unsigned_abs() * 1000, [0; 10]))
@@ -68,20 +68,13 @@ impl fmt::Display for RunName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ts = Timestamp::from_unix_ms(self.second.saturating_mul(1000));
         let text = ts.unwrap_or(Timestamp::EPOCH).text();
-        formatter.write_str("run_")?;
-        for range in [0..4, 5..7, 8..10] {
-            formatter.write_str(
-                text.get(range).map_or("", |part| std::str::from_utf8(part).unwrap_or("")),
-            )?;
-        }
-        formatter.write_str("_")?;
-        for range in [11..13, 14..16, 17..19] {
-            formatter.write_str(
-                text.get(range).map_or("", |part| std::str::from_utf8(part).unwrap_or("")),
-            )?;
-        }
-        let [a, b, c, d] = self.tail;
-        write!(formatter, "_{a:02x}{b:02x}{c:02x}{d:02x}")
+        let part = |range: std::ops::Range<usize>| {
+            text.get(range).and_then(|part| std::str::from_utf8(part).ok()).unwrap_or_default()
+        };
+        let [year, month, day] = [0..4, 5..7, 8..10].map(part);
+        let [hour, minute, second] = [11..13, 14..16, 17..19].map(part);
+        let tail = u32::from_be_bytes(self.tail);
+        write!(formatter, "run_{year}{month}{day}_{hour}{minute}{second}_{tail:08x}")
     }
 }
 
@@ -115,7 +108,7 @@ impl FromStr for RunName {
         }
         let tail = u32::from_str_radix(tail, 16).map_err(|_| RunNameError)?.to_be_bytes();
         let name = Self { second: ts.unix_ms() / 1000, tail };
-        // A date that does not exist must not name another one.
+        // A date that does not exist must not be accepted as another one.
         if name.to_string() == text { Ok(name) } else { Err(RunNameError) }
     }
 }

@@ -1,74 +1,77 @@
-//! What comes next, from the recorded state alone.
+//! The next step of a run, derived from the recorded state alone.
 
 use serde_json::{Value, json};
 
+use super::checkpoint::checkpoint_name;
 use super::consensus::next_agent;
 use super::event::Event;
-use super::index::must_be_asked;
-use super::parts::Held;
-use super::plan::{Concurrency, Doer, Phase, Resource, RunOutcome, Trigger, When};
-use super::state::{PhaseState, PhaseStatus, Run, Stage};
+use super::index::needs_confirmation;
+use super::payload::HoldRequest;
+use super::plan::{
+    BudgetedResource, Concurrency, Doer, Phase, PhaseCondition, RunOutcome, Trigger,
+};
+use super::state::{AttemptStage, PhaseState, PhaseStatus, Run};
 use crate::{State, Timestamp};
 
-/// What the recorded state asks for.
+/// The next step of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// Nothing is recorded yet.
     Nothing,
-    /// Record this; nothing outside happens.
+    /// Record this event; nothing is performed.
     Record(Box<Event>),
-    /// Do all of these, each once, and record what came of each.
+    /// Perform each of these once, and record the results.
     Perform(Vec<Work>),
-    /// A person must answer, or the answer must be taken up.
+    /// Wait for a person to answer the hold, or for the run to be resumed.
     Wait,
-    /// Nothing more: the run has ended.
+    /// The run has ended.
     Done,
 }
 
-/// Something to be done outside.
+/// Work to be performed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
-    /// Make a check.
+    /// Perform a check.
     Check {
-        /// The phase, by its place in the plan.
+        /// The index of the phase in the plan.
         phase: usize,
-        /// The check, by its place in the phase.
+        /// The index of the check in the phase.
         check: usize,
-        /// The try.
+        /// The attempt.
         attempt: u32,
     },
-    /// Have an agent review what is to be agreed on.
+    /// Let an agent review in a consensus phase.
     Review {
-        /// The phase, by its place in the plan.
+        /// The index of the phase in the plan.
         phase: usize,
-        /// The agent, by its place among the reviewers.
+        /// The index of the agent among the reviewers.
         reviewer: usize,
-        /// The try.
+        /// The attempt.
         attempt: u32,
     },
-    /// Make a phase's own work tree part of the workspace.
+    /// Merge the separate work tree of a phase into the workspace.
     Merge {
-        /// The phase, by its place in the plan.
+        /// The index of the phase in the plan.
         phase: usize,
-        /// The try.
+        /// The attempt.
         attempt: u32,
     },
-    /// Bring the workspace back to where a rollback leads.
+    /// Restore the workspace for a rollback.
     Restore,
-    /// Do the phase's work.
+    /// Perform the work of the phase.
     Do {
-        /// The phase, by its place in the plan.
+        /// The index of the phase in the plan.
         phase: usize,
-        /// The try.
+        /// The attempt.
         attempt: u32,
     },
 }
 
-/// Four fifths.
+/// The part of a budget, in tenths, after which a warning is recorded.
 const WARN_TENTHS: u64 = 8;
 
 impl Run {
-    /// Says what comes next.
+    /// Returns the next step.
     #[must_use]
     pub fn next(&self) -> Next {
         match self.head.state {
@@ -97,9 +100,9 @@ impl Run {
             return record(self.rollback_hold());
         }
         let idle = self.index.at_work.is_empty();
-        // What is under way is brought to its end before anything stops, goes back or is added.
+        // Work in progress is completed before the run goes on hold, goes back or ends.
         if let Some(event) = self.first_stop() {
-            return if idle { record(event) } else { Next::Perform(self.works()) };
+            return if idle { record(event) } else { Next::Perform(self.pending_work()) };
         }
         if let Some(event) = self.warning() {
             return record(event);
@@ -109,13 +112,13 @@ impl Run {
             && let Some(event) = self.next_phase()
         {
             let stops = matches!(event, Event::Held(_) | Event::Ended { .. });
-            return if stops && !idle { Next::Perform(self.works()) } else { record(event) };
+            return if stops && !idle { Next::Perform(self.pending_work()) } else { record(event) };
         }
-        if idle { record(self.end()) } else { Next::Perform(self.works()) }
+        if idle { record(self.end()) } else { Next::Perform(self.pending_work()) }
     }
 
-    /// What is to be done for the phases under way; merges one after the other.
-    fn works(&self) -> Vec<Work> {
+    /// The work for the phases in progress; merges are performed one at a time.
+    fn pending_work(&self) -> Vec<Work> {
         let merge = self.next_merge();
         let of = |at: &usize| {
             let (planned, state) = self.phase(*at)?;
@@ -124,26 +127,28 @@ impl Run {
                 return Some(Work::Review { phase, reviewer, attempt });
             }
             Some(match state.stage {
-                Stage::Merge if merge != Some(phase) => return None,
-                Stage::Merge => Work::Merge { phase, attempt },
-                Stage::Before(check) | Stage::After(check) => Work::Check { phase, check, attempt },
-                Stage::Work | Stage::Gate => Work::Do { phase, attempt },
+                AttemptStage::Merge if merge != Some(phase) => return None,
+                AttemptStage::Merge => Work::Merge { phase, attempt },
+                AttemptStage::Before(check) | AttemptStage::After(check) => {
+                    Work::Check { phase, check, attempt }
+                }
+                AttemptStage::Work | AttemptStage::Gate => Work::Do { phase, attempt },
             })
         };
         self.index.at_work.iter().filter_map(of).collect()
     }
 
-    /// What keeps the run from just going on, of the first phase that has something.
+    /// The event of the first phase that stops the run, if there is one.
     fn first_stop(&self) -> Option<Event> {
         let at = *self.index.stops.first()?;
         let (phase, state) = self.phase(at)?;
-        if let Some(judged) = &state.judged {
+        if let Some(judged) = &state.pending_verdict {
             return Some(self.effect_of(at, phase, judged));
         }
-        Some(Event::Held(Box::new(self.stop_at(at, phase, state))))
+        Some(Event::Held(Box::new(self.hold_at(at, phase, state))))
     }
 
-    fn stop_at(&self, at: usize, phase: &Phase, state: &PhaseState) -> Held {
+    fn hold_at(&self, at: usize, phase: &Phase, state: &PhaseState) -> HoldRequest {
         if let Some((call, question)) = &state.waiting {
             let mut held = self.held(at, Trigger::CallApproval, question.clone());
             held.call = Some(*call);
@@ -153,10 +158,10 @@ impl Run {
             return self.ask_to_merge(at, &phase.id, conflict);
         }
         match &phase.doer {
-            Doer::Consensus { .. } if state.stage == Stage::Work => {
+            Doer::Consensus { .. } if state.stage == AttemptStage::Work => {
                 self.ask_reviewers(at, phase, state)
             }
-            Doer::Person { approvals, question } if !must_be_asked(phase, state) => {
+            Doer::Person { approvals, question } if !needs_confirmation(phase, state) => {
                 let mut held = self.held(at, Trigger::PersonRequested, question.clone());
                 held.approvals = *approvals;
                 held
@@ -167,7 +172,7 @@ impl Run {
             | Doer::Consensus { .. }
             | Doer::Person { .. } => {
                 let question = format!(
-                    "phase `{}` was interrupted and may have taken effect; approve to do it again",
+                    "phase `{}` was interrupted and may have taken effect; approve to repeat it",
                     phase.id
                 );
                 self.held(at, Trigger::UncertainEffect, question)
@@ -175,13 +180,13 @@ impl Run {
         }
     }
 
-    pub(super) fn held(&self, at: usize, trigger: Trigger, question: String) -> Held {
+    pub(super) fn held(&self, at: usize, trigger: Trigger, question: String) -> HoldRequest {
         let rule = self.plan().map(|plan| plan.hold).unwrap_or_default();
         let expires_at = rule.expires_ms.zip(self.last_at).and_then(|(after, last)| {
             let after = i64::try_from(after).ok()?;
             Timestamp::from_unix_ms(last.unix_ms().checked_add(after)?).ok()
         });
-        Held {
+        HoldRequest {
             approvals: rule.approvals,
             call: None,
             change: self.change.clone(),
@@ -200,7 +205,7 @@ impl Run {
         }
     }
 
-    /// The hold of a run whose process died, for loops that leave it to a person.
+    /// The hold of a run whose process died, for loops in which a person decides on the restart.
     #[must_use]
     pub fn restart_hold(&self) -> Event {
         let unsettled = |state: &PhaseState| !state.settled();
@@ -208,11 +213,11 @@ impl Run {
         let at = running.or_else(|| self.phases.iter().position(unsettled)).unwrap_or_default();
         let name = self.phase(at).map(|(phase, _)| phase.id.as_str()).unwrap_or_default();
         let question =
-            format!("the run's process died at phase `{name}`; approve to go on from there");
+            format!("the run's process died at phase `{name}`; approve to continue from there");
         Event::Held(Box::new(self.held(at, Trigger::RestartRequested, question)))
     }
 
-    /// The hold of a run that a person has taken back.
+    /// The hold of a run that a person has rolled back.
     fn rollback_hold(&self) -> Event {
         let checkpoint = self.checkpoints.last();
         let at = checkpoint.map_or(0, |checkpoint| checkpoint.phase);
@@ -220,17 +225,16 @@ impl Run {
         let source = checkpoint
             .and_then(|checkpoint| checkpoint.parent)
             .and_then(|parent| self.checkpoint(parent));
-        let to = source
-            .map(|checkpoint| format!("{}_{name}_v{}", checkpoint.at.as_str(), checkpoint.version));
+        let to = source.map(|checkpoint| checkpoint_name(checkpoint.at, name, checkpoint.version));
         let question = format!(
-            "the run was taken back to {}; approve to go on from there",
+            "the run was rolled back to {}; approve to continue from there",
             to.unwrap_or_else(|| name.to_owned())
         );
         Event::Held(Box::new(self.held(at, Trigger::RolledBack, question)))
     }
 
     fn warning(&self) -> Option<Event> {
-        Resource::ALL.into_iter().find_map(|resource| {
+        BudgetedResource::ALL.into_iter().find_map(|resource| {
             let (used, limit) = (self.used(resource), self.limit(resource)?);
             let due = used.saturating_mul(10) >= limit.saturating_mul(WARN_TENTHS);
             (due && used > 0 && !self.warned.contains(&resource)).then_some(Event::Warned {
@@ -241,41 +245,41 @@ impl Run {
         })
     }
 
-    /// The budget that keeps a try of a phase from starting.
-    fn exhausted(&self, attempt: u32) -> Option<Resource> {
-        Resource::ALL.into_iter().find(|resource| {
+    /// The exhausted budget that prevents an attempt, if there is one.
+    fn exhausted(&self, attempt: u32) -> Option<BudgetedResource> {
+        BudgetedResource::ALL.into_iter().find(|resource| {
             let Some(limit) = self.limit(*resource) else { return false };
             match resource {
-                Resource::Attempts => u64::from(attempt) > limit,
-                Resource::ChangedLines => self.used(*resource) > limit,
-                Resource::CostMicros | Resource::Tokens | Resource::WallMs => {
-                    self.used(*resource) >= limit
-                }
+                BudgetedResource::Attempts => u64::from(attempt) > limit,
+                BudgetedResource::ChangedLines => self.used(*resource) > limit,
+                BudgetedResource::CostMicros
+                | BudgetedResource::Tokens
+                | BudgetedResource::WallMs => self.used(*resource) >= limit,
             }
         })
     }
 
-    /// The end of a run whose tokens are limited and were not counted.
+    /// The end of a run with a token limit whose tokens were not counted.
     fn uncounted(&self) -> Option<Event> {
-        let uncounted = self.spent.unaccounted && self.limit(Resource::Tokens).is_some();
+        let uncounted = self.spent.unaccounted && self.limit(BudgetedResource::Tokens).is_some();
         uncounted.then(|| {
             ended(
                 RunOutcome::Blocked,
                 "token_accounting_unavailable",
-                "tokens are limited, and an invocation did not say how many it used".to_owned(),
+                "the run has a token limit, and an invocation did not report how many tokens it used".to_owned(),
             )
         })
     }
 
-    /// What starts or skips the next phase that is ready.
+    /// The event that starts or skips the next ready phase, or the hold or end that prevents it.
     fn next_phase(&self) -> Option<Event> {
         let at = *self.index.ready.first()?;
         let (phase, state) = self.phase(at)?;
-        if !self.is_wanted(phase, state) {
+        if !self.condition_is_met(phase, state) {
             let reason = match &phase.when {
-                When::Fact { fact, .. } => format!("`{fact}` is {}", self.fact(fact)),
-                When::Intervention => "no intervention is needed".to_owned(),
-                When::Always => String::new(),
+                PhaseCondition::Fact { fact, .. } => format!("`{fact}` is {}", self.fact(fact)),
+                PhaseCondition::Intervention => "no intervention is needed".to_owned(),
+                PhaseCondition::Always => String::new(),
             };
             return Some(Event::PhaseSkipped { phase: phase.id.clone(), reason });
         }
@@ -284,7 +288,7 @@ impl Run {
             return Some(event);
         }
         if let Some(resource) = self.exhausted(attempt) {
-            return Some(self.out_of(at, resource, attempt));
+            return Some(self.budget_hold(at, resource, attempt));
         }
         Some(Event::PhaseStarted { phase: phase.id.clone(), attempt })
     }
@@ -293,16 +297,17 @@ impl Run {
         self.facts.get(name).map_or_else(|| "not known".to_owned(), |value| format!("`{value}`"))
     }
 
-    fn out_of(&self, at: usize, resource: Resource, attempt: u32) -> Event {
+    fn budget_hold(&self, at: usize, resource: BudgetedResource, attempt: u32) -> Event {
         let limit = self.limit(resource).unwrap_or_default();
         let used = match resource {
-            Resource::Attempts => u64::from(attempt),
-            Resource::ChangedLines | Resource::CostMicros | Resource::Tokens | Resource::WallMs => {
-                self.used(resource)
-            }
+            BudgetedResource::Attempts => u64::from(attempt),
+            BudgetedResource::ChangedLines
+            | BudgetedResource::CostMicros
+            | BudgetedResource::Tokens
+            | BudgetedResource::WallMs => self.used(resource),
         };
         let question = format!(
-            "the budget of {} is used up ({used} of {limit}); approve to grant as much again",
+            "the budget of {} is exhausted ({used} of {limit}); approve to grant the same amount again",
             resource.as_str()
         );
         let mut held = self.held(at, Trigger::BudgetExhausted, question);
@@ -311,24 +316,28 @@ impl Run {
         Event::Held(Box::new(held))
     }
 
-    /// The end of a run in which nothing is left to do.
+    /// The end of a run in which no phase is left.
     fn end(&self) -> Event {
         if self.index.unsettled > 0 {
-            let detail = "a phase is left that can never begin".to_owned();
+            let detail = "a phase that is not settled can never start".to_owned();
             return ended(RunOutcome::Blocked, "critical_failure", detail);
         }
         if let Some(event) = self.uncounted() {
             return event;
         }
         let last = self.phases.len().saturating_sub(1);
-        let over = |resource: &Resource| {
+        let over = |resource: &BudgetedResource| {
             self.limit(*resource).is_some_and(|limit| self.used(*resource) > limit)
         };
-        match [Resource::ChangedLines, Resource::Tokens, Resource::CostMicros]
-            .iter()
-            .find(|r| over(r))
+        match [
+            BudgetedResource::ChangedLines,
+            BudgetedResource::Tokens,
+            BudgetedResource::CostMicros,
+        ]
+        .iter()
+        .find(|r| over(r))
         {
-            Some(resource) => self.out_of(last, *resource, 0),
+            Some(resource) => self.budget_hold(last, *resource, 0),
             None => ended(RunOutcome::Pass, "pass", String::new()),
         }
     }

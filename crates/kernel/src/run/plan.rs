@@ -1,70 +1,70 @@
-//! A loop as the run machine takes it: checked, with nothing left to look up.
+//! The plan of a run: a loop, checked and with all references resolved.
 //!
-//! A run carries its plan in its first entry, so a change of the loop file cannot change a run.
+//! The first entry of a run contains its plan, so a change of the loop file cannot change a run.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use super::govern::{Compare, Evidence, Governance, Level, OnFailure, Rule};
+pub use super::governance::{Compare, Evidence, Governance, OnFailure, Rule, RuleLevel};
 use crate::entry::present;
 
-/// The most phases of a loop.
+/// The maximum number of phases of a loop.
 pub const PHASES_MAX: usize = 10_000;
 
-/// A whole loop.
+/// A loop as a run executes it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Plan {
-    /// How much a run may use.
+    /// The limits of a run.
     pub budget: Budget,
-    /// Whether the workspace and the run's state are kept before and after each phase.
+    /// Whether checkpoints are created before and after each phase.
     pub checkpoints: bool,
-    /// Whether ready phases are done one at a time or side by side.
+    /// Whether phases run in parallel.
     pub concurrency: Concurrency,
-    /// What the work of phases is measured by.
+    /// The governance rules.
     pub governance: Governance,
-    /// How holds of this loop are answered.
+    /// How holds are answered.
     pub hold: HoldRule,
-    /// The loop's name.
+    /// The id of the loop.
     pub id: String,
-    /// What becomes of a run whose process died.
+    /// What to do with a run whose process died.
     pub on_restart: OnRestart,
-    /// The phases, each after those it needs.
+    /// The phases, each after the phases that it needs.
     pub phases: Vec<Phase>,
-    /// What must be true before anything is recorded.
+    /// The requirements for the start of a run.
     pub require: Vec<Requirement>,
-    /// The loop's title.
+    /// The title of the loop.
     pub title: String,
-    /// The variant of the loop, where it has some.
+    /// The variant of the loop, if it has variants.
     #[serde(deserialize_with = "present")]
     pub variant: Option<String>,
-    /// The loop's own version.
+    /// The version of the loop.
     pub version: String,
 }
 
-/// Limits of a run; what is absent is not limited.
+/// The limits of a run; `None` means unlimited.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
-    /// How often any one phase may be tried.
+    /// The attempts of each phase.
     pub attempts: Option<u64>,
-    /// Changed lines of the workspace, against where the run started.
+    /// The changed lines of the workspace since the start of the run.
     pub changed_lines: Option<u64>,
-    /// Cost in millionths of the currency.
+    /// The cost in millionths of the currency.
     pub cost_micros: Option<u64>,
-    /// Tokens, in and out.
+    /// The input and output tokens.
     pub tokens: Option<u64>,
-    /// Working time in milliseconds; time on hold does not count.
+    /// The working time in milliseconds; time on hold does not count.
     pub wall_ms: Option<u64>,
 }
 
-/// What a budget limits.
+/// A resource that a budget limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Resource {
-    /// Tries of one phase.
+pub enum BudgetedResource {
+    /// Attempts of one phase.
     Attempts,
     /// Changed lines.
     ChangedLines,
@@ -76,8 +76,8 @@ pub enum Resource {
     WallMs,
 }
 
-impl Resource {
-    /// All of them.
+impl BudgetedResource {
+    /// All variants.
     pub const ALL: [Self; 5] =
         [Self::Attempts, Self::ChangedLines, Self::CostMicros, Self::Tokens, Self::WallMs];
 
@@ -97,36 +97,36 @@ impl Resource {
 impl Budget {
     /// The limit of one resource.
     #[must_use]
-    pub const fn limit(&self, resource: Resource) -> Option<u64> {
+    pub const fn limit(&self, resource: BudgetedResource) -> Option<u64> {
         match resource {
-            Resource::Attempts => self.attempts,
-            Resource::ChangedLines => self.changed_lines,
-            Resource::CostMicros => self.cost_micros,
-            Resource::Tokens => self.tokens,
-            Resource::WallMs => self.wall_ms,
+            BudgetedResource::Attempts => self.attempts,
+            BudgetedResource::ChangedLines => self.changed_lines,
+            BudgetedResource::CostMicros => self.cost_micros,
+            BudgetedResource::Tokens => self.tokens,
+            BudgetedResource::WallMs => self.wall_ms,
         }
     }
 }
 
-/// Whether ready phases are done one at a time or side by side.
+/// Whether phases run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Concurrency {
-    /// Ready phases run side by side.
+    /// Ready phases run in parallel.
     Parallel,
-    /// One phase at a time; one run of the loop at a time.
+    /// One phase at a time, and one run of the loop at a time.
     Serial,
 }
 
-/// What becomes of a run whose process died.
+/// What to do with a run whose process died.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnRestart {
-    /// It waits for a person.
+    /// Put it on hold.
     Hold,
-    /// It goes on.
+    /// Resume it.
     Resume,
-    /// It ends.
+    /// End it.
     Terminate,
 }
 
@@ -134,9 +134,9 @@ pub enum OnRestart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HoldRule {
-    /// How many different people must approve.
+    /// The number of different people that must approve.
     pub approvals: u32,
-    /// After how long an unanswered hold lapses, in milliseconds.
+    /// The time after which an unanswered hold expires, in milliseconds.
     pub expires_ms: Option<u64>,
 }
 
@@ -146,7 +146,7 @@ impl Default for HoldRule {
     }
 }
 
-/// What must be true before a run starts or goes on.
+/// A requirement for the start and the resumption of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Requirement {
@@ -154,92 +154,92 @@ pub enum Requirement {
     CleanRepo,
     /// The project is a git repository with at least one commit.
     Repo,
-    /// No other run of a loop with this requirement is under way in the project.
+    /// No other run of a loop with this requirement is in progress in the project.
     Single,
 }
 
-/// One phase.
+/// A phase of a loop.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// Whether it works in a work tree of its own, which is merged into the run's when it is done.
+    /// Whether the phase works in a separate work tree, which is merged into the workspace afterwards.
     pub branch: bool,
-    /// Judgements before and after the work, in order.
+    /// The checks before and after the work, in order.
     pub checks: Vec<Check>,
-    /// Who does it.
+    /// The executor.
     pub doer: Doer,
-    /// The judgement of its answer.
+    /// The gate that judges the answer.
     pub gate: Option<Gate>,
-    /// Its name, unique in the loop.
+    /// The id, unique in the loop.
     pub id: String,
-    /// The phases that come before it.
+    /// The phases that must be settled before it.
     pub needs: Vec<String>,
-    /// Patterns of files that it must leave behind, not empty.
+    /// Patterns of the output files that it must create; the files must not be empty.
     pub outputs: Vec<String>,
-    /// When it is done at all.
-    pub when: When,
+    /// The condition of the phase.
+    pub when: PhaseCondition,
 }
 
-/// Who does a phase or makes a check.
+/// The executor of a phase or a check.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "by", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Doer {
     /// An agent, by the name of its file.
     Agent {
-        /// Its name.
+        /// The name.
         agent: String,
-        /// What it is told, beyond the task and what came before.
+        /// The prompt, in addition to the task and the results so far.
         prompt: Option<String>,
     },
-    /// A function of the engine.
+    /// A builtin function of the engine.
     Builtin {
-        /// Its name.
+        /// The name.
         name: String,
-        /// Its settings.
+        /// The settings.
         with: BTreeMap<String, Value>,
     },
     /// Several reviewers, of whom enough must approve.
     Consensus {
-        /// What each of them is to look at.
+        /// The points that each reviewer checks.
         checklist: Vec<String>,
-        /// What is asked.
+        /// The question.
         question: String,
-        /// How many must approve.
+        /// The number of reviewers that must approve.
         quorum: u32,
-        /// Who; agents review first, then people are asked.
+        /// The reviewers; agents review first, then people.
         reviewers: Vec<Reviewer>,
     },
-    /// A program: JSON on its standard input, one JSON object on its standard output.
+    /// A program that reads JSON from standard input and writes one JSON object to standard output.
     Command {
         /// The program and its arguments.
         argv: Vec<String>,
-        /// Whether it may be started a second time when it is not known how the first one ended.
+        /// Whether the program may be started again if it is unknown how it ended.
         repeatable: bool,
-        /// How long it may take.
+        /// The time limit.
         timeout_ms: u64,
     },
-    /// A person, asked through the queue.
+    /// A person, who answers through the queue.
     Person {
-        /// How many different people must agree.
+        /// The number of different people that must approve.
         approvals: u32,
-        /// What is asked.
+        /// The question.
         question: String,
     },
 }
 
-/// One of those who must agree.
+/// A reviewer of a consensus phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "who", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reviewer {
     /// An agent, by the name of its file.
     Agent {
-        /// Its name.
+        /// The name.
         agent: String,
-        /// What it is told, beyond the task, the checklist and what came before.
+        /// The prompt, in addition to the task, the checklist and the results so far.
         #[serde(deserialize_with = "present")]
         prompt: Option<String>,
     },
-    /// A person, by the name under which they answer.
+    /// A person.
     Person {
         /// The name.
         name: String,
@@ -257,129 +257,129 @@ impl Reviewer {
     }
 }
 
-/// When a phase is done at all.
+/// The condition under which a phase is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "if", rename_all = "snake_case", deny_unknown_fields)]
-pub enum When {
-    /// Whenever its turn comes.
+pub enum PhaseCondition {
+    /// Always.
     #[default]
     Always,
-    /// When a fact that an earlier phase stated has one of these values.
+    /// If a fact of an earlier phase has one of these values.
     Fact {
-        /// The fact's name.
+        /// The name of the fact.
         fact: String,
         /// The values.
         one_of: Vec<String>,
     },
-    /// Only when a gate sends the run there by `intervene`.
+    /// Only if a gate or check sends the run there by `intervene`.
     Intervention,
 }
 
-/// A judgement before or after a phase's work.
+/// A check before or after the work of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Before or after.
-    pub at: At,
-    /// Who judges; its answer has a `verdict`.
+    /// Before or after the work.
+    pub at: CheckTiming,
+    /// The executor; its answer has a `verdict`.
     pub doer: Doer,
-    /// Its name, unique in the phase.
+    /// The id, unique in the phase.
     pub id: String,
-    /// What follows from each verdict; no other one may be given.
+    /// The effect of each verdict; other verdicts are not allowed.
     pub verdicts: BTreeMap<String, Effect>,
 }
 
-/// Where a check stands.
+/// Whether a check is before or after the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum At {
+pub enum CheckTiming {
     /// After the work.
     After,
     /// Before the work.
     Before,
 }
 
-/// The judgement of a phase's answer, which has a `verdict`.
+/// The gate of a phase, which judges by the `verdict` of its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Gate {
-    /// Its name.
+    /// The id.
     pub id: String,
-    /// What follows from each verdict; no other one may be given.
+    /// The effect of each verdict; other verdicts are not allowed.
     pub verdicts: BTreeMap<String, Effect>,
 }
 
-/// The verdict that stands for a phase whose work failed; a gate may map it.
+/// The verdict of a phase whose work failed; a gate may declare an effect for it.
 pub const FAILED: &str = "failed";
 
-/// What follows from a verdict.
+/// The effect of a verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "effect", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Effect {
-    /// The run ends BLOCKED, for the gate's reason.
+    /// The run ends as BLOCKED, with the reason of the gate.
     Block,
-    /// The run goes on.
+    /// The run continues.
     Continue,
-    /// The run waits for a person.
+    /// The run goes on hold.
     Hold {
-        /// How many different people must approve; the loop's number when absent.
+        /// The number of different people that must approve; the number of the loop if `None`.
         approvals: Option<u32>,
-        /// Why.
+        /// The trigger.
         trigger: Trigger,
     },
-    /// An intervention phase is done, then the judged phase once more; at most once.
+    /// The run does an intervention phase, then the judged phase again; at most once.
     Intervene {
         /// The intervention phase.
         phase: String,
-        /// What follows when it was done before.
+        /// The effect if the intervention was already done.
         then: Box<Effect>,
     },
-    /// The run goes back to a phase, with the judge's findings.
+    /// The run goes back to a phase, with the findings of the check or gate.
     Redo {
-        /// How often at most.
+        /// The maximum number of times.
         max: u32,
         /// The phase.
         phase: String,
-        /// What follows when that is used up.
+        /// The effect after that.
         then: Box<Effect>,
     },
     /// The run ends.
     Stop {
-        /// How.
+        /// The outcome.
         outcome: RunOutcome,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// Why a run waits for a person.
+/// The cause of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Trigger {
-    /// A budget is used up.
+    /// A budget is exhausted.
     BudgetExhausted,
     /// A tool call of a phase waits for a person.
     CallApproval,
-    /// Reviewers are asked whether they agree.
+    /// Reviewers must agree.
     ConsensusRequested,
-    /// A decision is needed that the loop does not take.
+    /// A decision is needed that the loop cannot make.
     EscalationRequested,
-    /// A branch cannot be merged as it is.
+    /// A branch has merge conflicts.
     MergeConflict,
-    /// A phase that a person does.
+    /// A person does the phase.
     PersonRequested,
-    /// The run's process died, and the loop says that a person decides.
+    /// The process of the run died, and the loop lets a person decide.
     RestartRequested,
-    /// A person has taken the run back, and says when it goes on.
+    /// A person rolled back the run and decides when it continues.
     RolledBack,
-    /// It is not known whether something took effect.
+    /// It is unknown whether an interrupted phase took effect.
     UncertainEffect,
-    /// A rule would have to be waived.
+    /// A rule must be waived.
     WaiverRequested,
 }
 
 impl Trigger {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 10] = [
         Self::BudgetExhausted,
         Self::CallApproval,
@@ -411,22 +411,22 @@ impl Trigger {
     }
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum RunOutcome {
-    /// It may not go on.
+    /// The run may not continue.
     Blocked,
-    /// It needs a decision beyond it.
+    /// The run needs a decision that the loop cannot make.
     EscalationRequested,
-    /// All of it was done.
+    /// All phases are complete or skipped.
     Pass,
-    /// It needs a rule to be waived.
+    /// The run needs a rule to be waived.
     WaiverRequested,
 }
 
 impl RunOutcome {
-    /// All of them.
+    /// All variants.
     pub const ALL: [Self; 4] =
         [Self::Blocked, Self::EscalationRequested, Self::Pass, Self::WaiverRequested];
 
@@ -443,7 +443,7 @@ impl RunOutcome {
 }
 
 impl Plan {
-    /// The builtins that its phases and their checks use, each as often as it is used.
+    /// The builtins that the phases and their checks use, with repetitions.
     pub fn builtins(&self) -> impl Iterator<Item = &str> {
         let doers = self
             .phases
@@ -458,7 +458,7 @@ impl Plan {
         })
     }
 
-    /// The place of a phase in the plan.
+    /// The index of a phase.
     #[must_use]
     pub fn position(&self, phase: &str) -> Option<usize> {
         self.phases.iter().position(|other| other.id == phase)

@@ -1,4 +1,4 @@
-//! A run as its trace tells it.
+//! The state of a run, folded from its entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,25 +8,26 @@ use serde_json::Value;
 use super::branch::Branch;
 use super::checkpoint::{CheckpointRecord, CheckpointSide, DueCheckpoint, Rollback};
 use super::consensus::Review;
-use super::event::Note;
+use super::event::NoteKind;
 use super::index::Index;
-use super::parts::{Change, Decision, Done, Held, Started, Usage, Vote};
-use super::plan::{Effect, FAILED, Phase, Plan, Resource, RunOutcome};
-use super::rewind::Past;
+use super::payload::{Change, HoldRequest, PhaseResult, Started, Usage, Vote, VoteDecision};
+use super::plan::{BudgetedResource, Effect, FAILED, Phase, Plan, RunOutcome};
+use super::rollback::History;
 use crate::{Digest, Head, Timestamp, TraceId};
 
-/// Where a phase stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The status of a phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PhaseStatus {
-    /// Not yet begun, or to be done again.
+    /// Not started yet, or to be redone.
+    #[default]
     Pending,
-    /// A try is under way.
+    /// An attempt is in progress.
     Running,
-    /// Done, and judged well.
+    /// Complete: all checks and the gate passed.
     Complete,
-    /// Its last try failed.
+    /// The last attempt failed.
     Failed,
-    /// Not done in this run.
+    /// Skipped in this run.
     Skipped,
 }
 
@@ -44,125 +45,93 @@ impl PhaseStatus {
     }
 }
 
-/// How far a try has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// This check comes next, by its place in the plan; the work is still to be done.
+/// The stage of an attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AttemptStage {
+    /// Before the work: the check with this index is next.
     Before(usize),
-    /// The work comes next.
+    /// The work is next.
+    #[default]
     Work,
-    /// The work is done in a work tree of its own, which is to be merged.
+    /// The work is done in a separate work tree; its merge is next.
     Merge,
-    /// The work is done; this check comes next.
+    /// After the work: the check with this index is next.
     After(usize),
-    /// All is judged but the gate's verdict.
+    /// The verdict of the gate is next.
     Gate,
 }
 
-/// What judged.
+/// The source of a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// A check, by its place in the plan.
+pub enum JudgedBy {
+    /// The check with this index in its phase.
     Check(usize),
     /// The gate.
     Gate,
-    /// The work itself failed.
+    /// A failure of the work.
     Failure,
 }
 
-/// A verdict whose effect is still to be recorded.
+/// A verdict whose effect is not recorded yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
-    /// What judged.
-    pub source: Source,
-    /// What it said.
+pub struct PendingVerdict {
+    /// The source of a verdict.
+    pub judged_by: JudgedBy,
+    /// The verdict.
     pub verdict: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What is to be done better.
+    /// The findings to be fixed.
     pub findings: Value,
 }
 
-/// One phase of a run.
-#[derive(Clone, Debug, PartialEq)]
+/// The state of a phase.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PhaseState {
-    /// Where it stands.
+    /// The status.
     pub status: PhaseStatus,
-    /// The number of its newest try; 0 before the first.
+    /// The number of the newest attempt; 0 before the first.
     pub attempt: u32,
-    /// How far the try has come.
-    pub stage: Stage,
-    /// A verdict that does not just let it go on.
-    pub judged: Option<Judged>,
-    /// What came of the newest try.
-    pub done: Option<Arc<Done>>,
-    /// What a later judge found wanting.
+    /// The stage of the attempt.
+    pub stage: AttemptStage,
+    /// A verdict other than `Continue` whose effect is not recorded yet.
+    pub pending_verdict: Option<PendingVerdict>,
+    /// The result of the newest attempt.
+    pub done: Option<Arc<PhaseResult>>,
+    /// The findings of the check or gate that sent the run back to this phase.
     pub findings: Value,
-    /// A call of this phase that waits for a person.
+    /// A call of this phase on hold, and its question.
     pub waiting: Option<(TraceId, String)>,
-    /// An invocation that has not ended.
+    /// The open invocation.
     pub open_invocation: Option<u64>,
-    /// The process died while an invocation was open, and neither has it been started again nor has
-    /// a person said what to do.
+    /// Whether the process died while an invocation was open, which was neither started again nor
+    /// decided on by a person.
     pub uncertain: bool,
-    /// When the newest try began.
+    /// When the newest attempt began.
     pub started_at: Option<Timestamp>,
-    /// Its work tree, if it works in one of its own.
+    /// The separate work tree, if the phase has one.
     pub branch: Branch,
-    /// What those who must agree have said so far.
+    /// The reviews so far.
     pub reviews: Vec<Review>,
-    /// What the agents and programs of the newest try have used, by name.
+    /// The usage of the agents and programs of the newest attempt, by name.
     pub agents: BTreeMap<String, Usage>,
-    /// The one whose invocation has not ended.
+    /// The agent or program of the open invocation.
     pub(super) open_agent: Option<String>,
-    /// A gate has sent the run here though it is only done on intervention.
+    /// Whether a gate or check sent the run to this intervention.
     pub(super) forced: bool,
-    /// An intervention that must come first.
+    /// An intervention that must be settled first.
     pub(super) after: Option<usize>,
-    /// What the invocations of the piece of work under way have used.
+    /// The usage of the invocations of the work in progress.
     pub(super) invoked: Usage,
 }
 
 impl PhaseState {
-    pub(super) const fn new() -> Self {
-        Self {
-            status: PhaseStatus::Pending,
-            attempt: 0,
-            stage: Stage::Work,
-            judged: None,
-            done: None,
-            findings: Value::Null,
-            waiting: None,
-            open_invocation: None,
-            uncertain: false,
-            started_at: None,
-            branch: Branch {
-                fork: None,
-                theirs: None,
-                merging: None,
-                conflict: None,
-                mended: Vec::new(),
-            },
-            reviews: Vec::new(),
-            agents: BTreeMap::new(),
-            open_agent: None,
-            forced: false,
-            after: None,
-            invoked: Usage {
-                cost_micros: 0,
-                input_tokens: 0,
-                output_tokens: 0,
-                unaccounted: false,
-            },
-        }
-    }
-
     pub(super) const fn settled(&self) -> bool {
         matches!(self.status, PhaseStatus::Complete | PhaseStatus::Skipped)
     }
 }
 
-/// What a run has used.
+/// The resources that a run has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Changed lines.
@@ -171,56 +140,56 @@ pub struct Spent {
     pub cost_micros: u64,
     /// Tokens.
     pub tokens: u64,
-    /// Whether something was used that nobody counted.
+    /// Whether some usage was not counted.
     pub unaccounted: bool,
     /// Working time.
     pub wall_ms: u64,
 }
 
-/// A run on hold.
+/// The hold that a run is on.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hold {
-    /// What the person is shown.
-    pub held: Held,
-    /// The digest of that.
+    /// The request that is shown to people.
+    pub held: HoldRequest,
+    /// The digest of the request.
     pub shown: Digest,
-    /// Since when.
+    /// When the hold began.
     pub since: Timestamp,
-    /// The answers so far, with their times.
+    /// The answers so far and their times.
     pub votes: Vec<(Vote, Timestamp)>,
 }
 
-/// What the answers to a hold come to.
+/// The result of the answers to a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// Not enough yet.
+    /// Not enough people have answered.
     Open,
     /// Enough people have approved.
     Approved,
-    /// Somebody has rejected.
+    /// Enough people have rejected.
     Rejected,
 }
 
 impl Hold {
-    /// What the answers come to.
+    /// Returns the result of the answers.
     #[must_use]
     pub fn resolution(&self) -> Resolution {
         let people = |decision| {
             let votes = self.votes.iter().filter(|(vote, _)| vote.decision == decision);
             votes.map(|(vote, _)| vote.by.as_str()).collect::<BTreeSet<&str>>().len()
         };
-        // Whatever a journal says, nothing is decided by nobody.
+        // Even if a journal says zero, at least one person must answer.
         let enough = |count: u32| usize::try_from(count).unwrap_or(usize::MAX).max(1);
-        if people(Decision::Rejected) >= enough(self.held.rejections) {
+        if people(VoteDecision::Rejected) >= enough(self.held.rejections) {
             Resolution::Rejected
-        } else if people(Decision::Approved) >= enough(self.held.approvals) {
+        } else if people(VoteDecision::Approved) >= enough(self.held.approvals) {
             Resolution::Approved
         } else {
             Resolution::Open
         }
     }
 
-    /// Whether it has lapsed without an answer.
+    /// Whether it has expired without enough answers.
     #[must_use]
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.resolution() == Resolution::Open
@@ -228,27 +197,27 @@ impl Hold {
     }
 }
 
-/// How a run ended.
+/// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// How.
+    /// The outcome.
     pub outcome: RunOutcome,
-    /// Why, as a word.
+    /// The reason, as an identifier.
     pub reason: String,
-    /// Why, for a person.
+    /// The reason, for a person.
     pub detail: String,
-    /// When.
+    /// The time.
     pub at: Timestamp,
 }
 
-/// Something that was stated for the record.
+/// A recorded note of an executor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Noted {
-    /// What kind of thing.
-    pub what: Note,
-    /// The thing.
+pub struct RecordedNote {
+    /// The kind of the note.
+    pub what: NoteKind,
+    /// The content of the note.
     pub body: Arc<Value>,
-    /// When.
+    /// The time.
     pub at: Timestamp,
 }
 
@@ -259,68 +228,68 @@ pub struct Commit {
     pub branch: String,
     /// The commit.
     pub commit: String,
-    /// Its parent.
+    /// The parent commit.
     pub parent: String,
-    /// Its tree.
+    /// The tree of the commit.
     pub tree: String,
 }
 
 /// A run folded from its entries.
 ///
-/// The same fold serves live work and recovery, so the two cannot drift apart.
+/// Live work and recovery use the same fold, so they cannot diverge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// The end of its trace.
+    /// The head of its trace.
     pub head: Head,
-    /// How it started.
+    /// The payload of the first event.
     pub started: Option<Arc<Started>>,
-    /// When it started.
+    /// When the run started.
     pub started_at: Option<Timestamp>,
-    /// When its last entry was made.
+    /// The time of the last entry.
     pub last_at: Option<Timestamp>,
-    /// Its phases, in the plan's order.
+    /// The phases, in the order of the plan.
     pub phases: Vec<PhaseState>,
-    /// Facts that phases have stated.
+    /// The facts that phases have recorded.
     pub facts: BTreeMap<String, String>,
-    /// What it has used.
+    /// The resources that the run has used.
     pub spent: Spent,
-    /// The workspace as the last phase left it.
+    /// The change of the workspace after the last phase.
     pub change: Option<Change>,
-    /// The hold it is on.
+    /// The hold that the run is on.
     pub hold: Option<Hold>,
-    /// How many holds there were.
+    /// The number of holds so far.
     pub holds: u32,
-    /// How many invocations there were.
+    /// The number of invocations so far.
     pub invocations: u64,
-    /// Its newest commit.
+    /// The newest commit.
     pub commit: Option<Commit>,
-    /// When that was prepared.
+    /// When the newest commit was prepared.
     pub commit_at: Option<Timestamp>,
-    /// What was stated for the record, oldest first.
-    pub notes: Vec<Noted>,
-    /// How it ended.
+    /// The notes of executors, oldest first.
+    pub notes: Vec<RecordedNote>,
+    /// The end of the run.
     pub ended: Option<Ended>,
-    /// Its checkpoints, oldest first.
+    /// The checkpoints, oldest first.
     pub checkpoints: Vec<CheckpointRecord>,
-    /// The workspace as the run last left it, where it is kept.
+    /// The last stored tree of the workspace.
     pub tree: Option<String>,
-    /// The rollback that it goes on from, if it does.
-    pub taken_back: Option<Arc<Rollback>>,
-    /// A person has taken it back and has not said that it goes on.
+    /// The last rollback.
+    pub last_rollback: Option<Arc<Rollback>>,
+    /// Whether the run was rolled back and waits for a person to let it continue.
     pub(super) paused: bool,
     pub(super) due_checkpoint: Option<DueCheckpoint>,
     pub(super) rollback: Option<Arc<Rollback>>,
     pub(super) versions: BTreeMap<(usize, CheckpointSide), u32>,
-    /// How each try stood when its work had ended, for those that can be gone back to.
+    /// The state of each attempt at the end of its work, if the run has checkpoints.
     pub(super) ends: BTreeMap<(usize, u32), Arc<PhaseState>>,
-    pub(super) past: Past,
-    pub(super) warned: BTreeSet<Resource>,
-    pub(super) granted: BTreeMap<Resource, u64>,
-    pub(super) sent_back: BTreeMap<(usize, Source), Vec<SentBack>>,
+    pub(super) history: History,
+    pub(super) warned: BTreeSet<BudgetedResource>,
+    pub(super) granted: BTreeMap<BudgetedResource, u64>,
+    pub(super) sent_back: BTreeMap<(usize, JudgedBy), Vec<SentBack>>,
     pub(super) index: Index,
 }
 
-/// One time that a judgement sent the run back.
+/// One time that a check or gate sent the run back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SentBack {
     pub(super) sequence_number: u64,
@@ -329,7 +298,7 @@ pub(super) struct SentBack {
 }
 
 impl Run {
-    /// A run of which nothing is recorded.
+    /// A run without entries.
     #[must_use]
     pub fn empty(trace_id: TraceId) -> Self {
         Self {
@@ -350,13 +319,13 @@ impl Run {
             ended: None,
             checkpoints: Vec::new(),
             tree: None,
-            taken_back: None,
+            last_rollback: None,
             paused: false,
             due_checkpoint: None,
             rollback: None,
             versions: BTreeMap::new(),
             ends: BTreeMap::new(),
-            past: Past::default(),
+            history: History::default(),
             warned: BTreeSet::new(),
             granted: BTreeMap::new(),
             sent_back: BTreeMap::new(),
@@ -364,68 +333,68 @@ impl Run {
         }
     }
 
-    /// What it follows.
+    /// The plan.
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         self.started.as_ref().map(|started| &started.plan)
     }
 
-    /// The builtins that its phases and their checks use.
+    /// The builtins that the phases and their checks use, without repetitions.
     pub fn builtins(&self) -> impl Iterator<Item = &str> {
         self.index.graph.builtins.iter().map(String::as_str)
     }
 
-    /// A phase's place in the plan.
+    /// The index of a phase in the plan.
     #[must_use]
     pub fn position(&self, phase: &str) -> Option<usize> {
         self.index.graph.names.get(phase).copied()
     }
 
-    /// A phase as planned and as it stands.
+    /// A phase of the plan and its state.
     #[must_use]
     pub fn phase(&self, at: usize) -> Option<(&Phase, &PhaseState)> {
         Some((self.plan()?.phases.get(at)?, self.phases.get(at)?))
     }
 
-    /// All phases as planned and as they stand.
+    /// All phases of the plan and their states.
     pub fn all_phases(&self) -> impl Iterator<Item = (&Phase, &PhaseState)> {
         self.plan().into_iter().flat_map(|plan| plan.phases.iter()).zip(&self.phases)
     }
 
-    /// How much of a resource is used; attempts are counted by phase.
+    /// The used amount of a resource; attempts are counted by phase, not here.
     #[must_use]
-    pub const fn used(&self, resource: Resource) -> u64 {
+    pub const fn used(&self, resource: BudgetedResource) -> u64 {
         match resource {
-            Resource::Attempts => 0,
-            Resource::ChangedLines => self.spent.changed_lines,
-            Resource::CostMicros => self.spent.cost_micros,
-            Resource::Tokens => self.spent.tokens,
-            Resource::WallMs => self.spent.wall_ms,
+            BudgetedResource::Attempts => 0,
+            BudgetedResource::ChangedLines => self.spent.changed_lines,
+            BudgetedResource::CostMicros => self.spent.cost_micros,
+            BudgetedResource::Tokens => self.spent.tokens,
+            BudgetedResource::WallMs => self.spent.wall_ms,
         }
     }
 
-    /// How much of a resource may be used, with what people have granted on top.
+    /// The limit of a resource, including the amounts that people have granted.
     #[must_use]
-    pub fn limit(&self, resource: Resource) -> Option<u64> {
+    pub fn limit(&self, resource: BudgetedResource) -> Option<u64> {
         let limit = self.plan()?.budget.limit(resource)?;
         Some(self.granted.get(&resource).copied().unwrap_or(limit))
     }
 
-    /// What follows from a verdict that has been given; `None` when no one gave it a meaning.
-    pub(super) fn effect<'a>(phase: &'a Phase, judged: &Judged) -> Option<&'a Effect> {
-        match judged.source {
-            Source::Check(at) => phase.checks.get(at)?.verdicts.get(&judged.verdict),
-            Source::Gate => phase.gate.as_ref()?.verdicts.get(&judged.verdict),
-            Source::Failure => phase.gate.as_ref()?.verdicts.get(FAILED),
+    /// The effect of a verdict; `None` if the loop does not declare the verdict.
+    pub(super) fn effect<'a>(phase: &'a Phase, judged: &PendingVerdict) -> Option<&'a Effect> {
+        match judged.judged_by {
+            JudgedBy::Check(at) => phase.checks.get(at)?.verdicts.get(&judged.verdict),
+            JudgedBy::Gate => phase.gate.as_ref()?.verdicts.get(&judged.verdict),
+            JudgedBy::Failure => phase.gate.as_ref()?.verdicts.get(FAILED),
         }
     }
 
-    /// The name under which a judgement is counted and shown.
-    pub(super) fn source_name(phase: &Phase, source: Source) -> String {
-        match source {
-            Source::Check(at) => phase.checks.get(at).map(|check| check.id.clone()),
-            Source::Gate => phase.gate.as_ref().map(|gate| gate.id.clone()),
-            Source::Failure => Some(FAILED.to_owned()),
+    /// The name of the check or gate that gave a verdict.
+    pub(super) fn source_name(phase: &Phase, judged_by: JudgedBy) -> String {
+        match judged_by {
+            JudgedBy::Check(at) => phase.checks.get(at).map(|check| check.id.clone()),
+            JudgedBy::Gate => phase.gate.as_ref().map(|gate| gate.id.clone()),
+            JudgedBy::Failure => Some(FAILED.to_owned()),
         }
         .unwrap_or_default()
     }

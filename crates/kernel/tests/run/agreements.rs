@@ -1,9 +1,11 @@
-//! Consensus: whatever the reviewers say in whatever order, enough of them decide.
+//! Consensus: a quorum of reviewers decides, in any order of reviews.
 
 use serde_json::{Value, json};
-use windlass_kernel::run::Decision::{Approved, Rejected};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
 use windlass_kernel::run::plan::{Doer, Effect, Phase, Plan, Trigger};
-use windlass_kernel::run::{Decision, Event, Held, Next, PhaseStatus, Resolution, Run, Vote, Work};
+use windlass_kernel::run::{
+    Event, HoldRequest, Next, PhaseStatus, Resolution, Run, Vote, VoteDecision, Work,
+};
 use windlass_kernel::{Digest, Head, State};
 
 use crate::harness::{Act, Lab, Script, done, invoke, started};
@@ -33,7 +35,7 @@ fn asked(quorum: u32, reviewers: &[&str]) -> Lab {
     })
 }
 
-fn held(lab: &mut Lab) -> Held {
+fn held(lab: &mut Lab) -> HoldRequest {
     let Next::Record(event) = lab.run.next() else { panic!("{:?}", lab.run.next()) };
     let Event::Held(held) = *event.clone() else { panic!("{event:?}") };
     lab.record(*event);
@@ -49,7 +51,7 @@ fn refused(lab: &Lab, event: &Event, why: &str) {
     assert!(error.contains(why), "{error}");
 }
 
-/// Adds an event without making its bytes: there are many runs to be looked at.
+/// Folds an event without encoding it, because there are many runs.
 fn add(run: &Run, event: &Event, lab: &Lab) -> Run {
     let mut run = run.clone();
     let to = event.to_state_from(run.head.state.unwrap_or(State::Init));
@@ -58,21 +60,21 @@ fn add(run: &Run, event: &Event, lab: &Lab) -> Run {
     run
 }
 
-/// What has been said, by whom, and under which condition.
-type Said = Vec<(String, Decision, Option<String>)>;
+/// The reviews so far: name, verdict and condition.
+type Said = Vec<(String, VoteDecision, Option<String>)>;
 
-/// All ways in which a consensus can come about, each compared with plain counting.
+/// All sequences of reviews, each compared with plain counting.
 struct Every<'a> {
     lab: &'a Lab,
     names: &'a [&'a str],
     quorum: usize,
-    /// Whether approvals are bound to something too.
+    /// Whether approvals can also have conditions.
     bound: bool,
     ends: usize,
 }
 
 impl Every<'_> {
-    fn verdict(&self, said: &Said) -> Option<Decision> {
+    fn verdict(&self, said: &Said) -> Option<VoteDecision> {
         let yes = said.iter().filter(|(_, decision, _)| *decision == Approved).count();
         let left = self.names.len() - said.len();
         if yes >= self.quorum {
@@ -143,7 +145,7 @@ impl Every<'_> {
         }
     }
 
-    fn end(&mut self, run: &Run, said: &Said, verdict: Decision) {
+    fn end(&mut self, run: &Run, said: &Said, verdict: VoteDecision) {
         self.ends += 1;
         let run = if run.head.state == Some(State::Checkpoint) {
             let resolution = run.hold.as_ref().unwrap().resolution();
@@ -176,7 +178,7 @@ impl Every<'_> {
 }
 
 #[test]
-fn enough_of_those_who_are_asked_decide() {
+fn a_quorum_of_reviewers_decides() {
     let mut ends = 0;
     for count in 1..=5 {
         for mask in 0..1_u32 << count {
@@ -199,7 +201,7 @@ fn enough_of_those_who_are_asked_decide() {
 }
 
 #[test]
-fn agents_review_first_and_people_are_asked_for_what_is_missing() {
+fn agents_review_first_then_people_complete_the_quorum() {
     let mut lab = asked(3, &["bob", "a1", "cid", "a2", "dan"]);
     refused(&lab, &lab.review(1, "a2", "approved"), "not the next to review");
     refused(&lab, &lab.review(1, "bob", "approved"), "not the next to review");
@@ -215,11 +217,11 @@ fn agents_review_first_and_people_are_asked_for_what_is_missing() {
     assert_eq!(held.evidence["quorum"], 3);
     assert_eq!(held.evidence["phases"]["a"]["status"], "complete");
     assert_eq!(held.evidence["reviews"][0]["verdict"], "approved_with_conditions");
-    refused(&lab, &lab.vote("eve", Approved), "who was not asked");
-    refused(&lab, &lab.vote("a1", Approved), "who was not asked");
+    refused(&lab, &lab.vote("eve", Approved), "may not answer");
+    refused(&lab, &lab.vote("a1", Approved), "may not answer");
     let Event::Voted(vote) = lab.vote("bob", Rejected) else { panic!() };
     let bound = Vote { conditions: vec!["no".into()], ..vote };
-    refused(&lab, &Event::Voted(bound), "a rejection has no conditions");
+    refused(&lab, &Event::Voted(bound), "a rejection cannot have conditions");
     lab.record(lab.vote("dan", Rejected));
     refused(&lab, &lab.vote("dan", Approved), "same person");
     refused(&lab, &Event::Resumed { by: "ann".into() }, "not been answered");
@@ -239,8 +241,8 @@ fn only_reviewers_end_a_consensus_and_only_they_have_conditions() {
     let mut lab = asked(1, &["a1"]);
     let approved = Box::new(done(json!({"verdict": "approved"})));
     let event = Event::PhaseDone { phase: "c".into(), attempt: 1, done: approved };
-    refused(&lab, &event, "ended by those who are asked");
-    refused(&lab, &lab.review(0, "a1", "approved"), "not under way");
+    refused(&lab, &event, "ends by answers or reviews");
+    refused(&lab, &lab.review(0, "a1", "approved"), "not in progress");
     let Event::Reviewed { reviewer, verdict, reason, findings, .. } =
         lab.review(1, "a1", "rejected")
     else {
@@ -267,31 +269,31 @@ fn only_reviewers_end_a_consensus_and_only_they_have_conditions() {
     let mut lab = Lab::new(serial(vec![phase("a", &[])]));
     lab.record(Event::Begun {});
     lab.record(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
-    refused(&lab, &lab.review(0, "a1", "approved"), "asks no reviewers");
+    refused(&lab, &lab.review(0, "a1", "approved"), "has no reviewers");
 }
 
 #[test]
-fn the_hold_asks_whom_and_how_many_the_reviews_leave() {
+fn the_hold_asks_for_the_missing_votes() {
     let mut lab = asked(2, &["a1", "bob", "cid"]);
-    refused(&lab, &Event::Held(Box::new(Held { ..people(&lab) })), "still at work");
+    refused(&lab, &Event::Held(Box::new(HoldRequest { ..people(&lab) })), "still in progress");
     lab.record(lab.review(1, "a1", "approved"));
     let good = people(&lab);
     assert_eq!((good.approvals, good.rejections), (1, 2));
     assert_eq!(lab.takes(&Event::Held(Box::new(good.clone()))), Ok(()));
     for bad in [
-        Held { approvals: 2, ..good.clone() },
-        Held { rejections: 1, ..good.clone() },
-        Held { reviewers: vec![], ..good.clone() },
-        Held { reviewers: vec!["bob".into(), "cid".into(), "eve".into()], ..good.clone() },
-        Held { trigger: Trigger::PersonRequested, ..good.clone() },
-        Held { phase: "a".into(), ..good },
+        HoldRequest { approvals: 2, ..good.clone() },
+        HoldRequest { rejections: 1, ..good.clone() },
+        HoldRequest { reviewers: vec![], ..good.clone() },
+        HoldRequest { reviewers: vec!["bob".into(), "cid".into(), "eve".into()], ..good.clone() },
+        HoldRequest { trigger: Trigger::PersonRequested, ..good.clone() },
+        HoldRequest { phase: "a".into(), ..good },
     ] {
         refused(&lab, &Event::Held(Box::new(bad)), "no cause");
     }
 }
 
-/// The hold of the people, as the run would ask once its agents are through.
-fn people(lab: &Lab) -> Held {
+/// The hold of the people after the reviews of the agents.
+fn people(lab: &Lab) -> HoldRequest {
     let mut later = lab.clone();
     while let Next::Perform(works) = later.run.next() {
         let [Work::Review { reviewer, .. }] = works[..] else { panic!() };
@@ -302,7 +304,7 @@ fn people(lab: &Lab) -> Held {
 }
 
 #[test]
-fn a_redo_asks_all_of_them_again() {
+fn a_redo_asks_all_reviewers_again() {
     let mut lab = Lab::new(asking(2, &["a1", "a2", "bob"], redo("a", 1, Effect::Block)));
     let told = Script::new()
         .at("c/a1", 1, Act::Say("rejected"))
@@ -351,7 +353,7 @@ fn a_rejection_sends_the_findings_of_those_who_rejected() {
 }
 
 #[test]
-fn plans_whose_consensus_could_not_be_reached_are_refused() {
+fn plans_with_an_impossible_consensus_are_refused() {
     let plan = |change: fn(&mut Phase)| {
         serial(vec![with(phase("a", &[]), |phase| {
             phase.doer = consensus(2, &["a1", "bob"]);
@@ -366,13 +368,13 @@ fn plans_whose_consensus_could_not_be_reached_are_refused() {
     refuses(|phase| phase.doer = consensus(0, &["a1", "bob"]), "quorum");
     refuses(|phase| phase.doer = consensus(3, &["a1", "bob"]), "quorum");
     refuses(|phase| phase.doer = consensus(1, &[]), "quorum");
-    refuses(|phase| phase.doer = consensus(1, &["bob", "bob"]), "no different names");
-    refuses(|phase| phase.doer = consensus(1, &["a1", ""]), "no different names");
-    refuses(|phase| phase.doer = consensus(1, &["a1", " \t"]), "no different names");
-    refuses(|phase| phase.gate = None, "does not know `approved`");
+    refuses(|phase| phase.doer = consensus(1, &["bob", "bob"]), "distinct, non-empty names");
+    refuses(|phase| phase.doer = consensus(1, &["a1", ""]), "distinct, non-empty names");
+    refuses(|phase| phase.doer = consensus(1, &["a1", " \t"]), "distinct, non-empty names");
+    refuses(|phase| phase.gate = None, "does not handle the verdict `approved`");
     refuses(
         |phase| phase.gate = gate(&[("approved", Effect::Continue), ("rejected", Effect::Block)]),
-        "does not know `approved_with_conditions`",
+        "does not handle the verdict `approved_with_conditions`",
     );
     refuses(
         |phase| {
@@ -381,15 +383,15 @@ fn plans_whose_consensus_could_not_be_reached_are_refused() {
                 ("approved_with_conditions", Effect::Continue),
             ]);
         },
-        "does not know `rejected`",
+        "does not handle the verdict `rejected`",
     );
     refuses(
         |phase| {
             let doer = std::mem::replace(&mut phase.doer, crate::plans::agent());
             assert!(matches!(doer, Doer::Consensus { .. }));
-            let at = windlass_kernel::run::plan::At::After;
+            let at = windlass_kernel::run::plan::CheckTiming::After;
             phase.checks = vec![with(crate::plans::check("x", at, &[]), |check| check.doer = doer)];
         },
-        "made by a person",
+        "done by a person",
     );
 }

@@ -1,9 +1,9 @@
-//! Phases with a work tree of their own: merged one after the other, mended by people.
+//! Phases with a separate work tree: merged one at a time; people resolve conflicts.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::{Approved, Rejected};
-use windlass_kernel::run::plan::{At, Concurrency, Effect, Plan};
-use windlass_kernel::run::{Branch, Event, Next, PhaseStatus, Stage, Work};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
+use windlass_kernel::run::plan::{CheckTiming, Concurrency, Effect, Plan};
+use windlass_kernel::run::{AttemptStage, Branch, Event, Next, PhaseStatus, Work};
 
 use crate::checkpoints::kept;
 use crate::harness::{Act, Lab, Script, done, failure, started};
@@ -11,7 +11,7 @@ use crate::plans::{
     agreed, builtin, check, command, consensus, gate, person, phase, plan, redo, serial, with,
 };
 
-/// a, then b and c side by side in work trees of their own, then d.
+/// a, then b and c in parallel in separate work trees, then d.
 fn forks() -> Plan {
     let branch = |name: &str| with(phase(name, &["a"]), |phase| phase.branch = true);
     let phases = vec![phase("a", &[]), branch("b"), branch("c"), phase("d", &["b", "c"])];
@@ -31,7 +31,7 @@ fn phase_done(phase: &str, attempt: u32) -> Event {
     Event::PhaseDone { phase: phase.into(), attempt, done: Box::new(done(json!({}))) }
 }
 
-/// Records what comes next until something is to be done.
+/// Records events until work must be performed.
 fn settle(lab: &mut Lab) -> Vec<Work> {
     loop {
         match lab.run.next() {
@@ -56,7 +56,7 @@ fn both() -> Lab {
 #[test]
 fn a_branch_is_merged_before_it_is_judged() {
     let mut plan = one();
-    plan.phases[0].checks = vec![check("x", At::After, &[("ok", Effect::Continue)])];
+    plan.phases[0].checks = vec![check("x", CheckTiming::After, &[("ok", Effect::Continue)])];
     plan.phases[0].gate = gate(&[("ok", Effect::Continue), ("no", redo("b", 1, Effect::Block))]);
     let mut lab = Lab::new(plan);
     let told = Script::new().at("b", 1, Act::Say("no")).walk(&mut lab);
@@ -88,32 +88,32 @@ fn a_branch_is_merged_before_it_is_judged() {
 }
 
 #[test]
-fn a_branch_knows_where_it_began_and_what_came_of_it() {
+fn a_branch_records_its_fork_and_its_result() {
     let lab = both();
     let tree = |name: &str| lab.checkpoint(name).workspace.unwrap();
     for (at, name) in [(1, "b"), (2, "c")] {
         let branch = &lab.run.phases[at].branch;
         assert_eq!(branch.fork, Some(tree(&format!("PRE_{name}_v1")).tree));
         assert_eq!(branch.theirs, tree(&format!("POST_{name}_v1")).branch);
-        assert_eq!(lab.run.phases[at].stage, Stage::Merge);
+        assert_eq!(lab.run.phases[at].stage, AttemptStage::Merge);
     }
-    // One that works in the run's own workspace has none.
+    // A phase that works in the workspace of the run has no branch.
     assert_eq!(lab.run.phases[0].branch, Branch::default());
 }
 
 #[test]
-fn merges_come_one_after_the_other() {
+fn merges_are_performed_one_at_a_time() {
     let mut lab = both();
     assert_eq!(settle(&mut lab), [Work::Merge { phase: 1, attempt: 1 }]);
-    refused(&lab, &lab.merged(1), "not on record");
-    // Whoever is on record comes to its end first.
+    refused(&lab, &lab.merged(1), "not recorded");
+    // The recorded merge is completed first.
     let mut other = lab.clone();
     other.record(other.merge_prepared(2));
     assert_eq!(other.run.next(), Next::Perform(vec![Work::Merge { phase: 2, attempt: 1 }]));
     refused(&other, &other.merge_prepared(1), "another merge");
     refused(&other, &other.merge_prepared(2), "another merge");
-    refused(&other, &other.conflicted(2), "on record");
-    refused(&other, &other.merged(1), "not on record");
+    refused(&other, &other.conflicted(2), "already recorded");
+    refused(&other, &other.merged(1), "not recorded");
     other.record(Event::Restarted { by: "ann".into() });
     assert_eq!(other.run.next(), Next::Perform(vec![Work::Merge { phase: 2, attempt: 1 }]));
     other.record(other.merged(2));
@@ -139,26 +139,26 @@ fn only_a_branch_that_is_done_is_merged() {
     let mut lab = Lab::new(one());
     settle(&mut lab);
     for event in [lab.merge_prepared(0), lab.merged(0), lab.conflicted(0)] {
-        refused(&lab, &event, "not to be merged");
+        refused(&lab, &event, "no merge in progress");
     }
     let failed =
         Event::PhaseDone { phase: "b".into(), attempt: 1, done: Box::new(failure("timeout")) };
     let broken = with(lab.clone(), |lab| lab.record(failed));
     for event in [broken.merge_prepared(0), broken.merged(0), broken.conflicted(0)] {
-        refused(&broken, &event, "not under way");
+        refused(&broken, &event, "not in progress");
     }
     assert_eq!(broken.told().last().unwrap(), "POST_b_v1 failed");
     lab.record(phase_done("b", 1));
     assert_eq!(lab.takes(&lab.merge_prepared(0)), Ok(()));
-    refused(&lab, &phase_done("b", 1), "not under way");
+    refused(&lab, &phase_done("b", 1), "not in progress");
     let mut plain = Lab::new(kept(serial(vec![phase("b", &[]), phase("c", &["b"])])));
     settle(&mut plain);
     plain.record(phase_done("b", 1));
-    refused(&plain, &plain.merge_prepared(0), "not under way");
+    refused(&plain, &plain.merge_prepared(0), "not in progress");
 }
 
 #[test]
-fn a_person_mends_what_does_not_fit() {
+fn a_person_resolves_a_conflict() {
     let mut lab = Lab::new(one());
     let told = Script::new()
         .at("b/merge", 1, Act::Conflict)
@@ -178,19 +178,19 @@ fn a_person_mends_what_does_not_fit() {
     let held = &lab.run.hold.as_ref().unwrap().held;
     assert_eq!(held.evidence["paths"], json!(["a.txt"]));
     assert_eq!(held.evidence["messages"], json!(["both have changed a.txt"]));
-    assert_eq!(lab.run.conflict_of(0), None);
+    assert_eq!(lab.run.resolved_paths(0), None);
     lab.record(lab.vote("bob", Approved));
     lab.record(Event::Resumed { by: "bob".into() });
-    assert_eq!(lab.run.conflict_of(0), Some(&["a.txt".to_owned()][..]));
+    assert_eq!(lab.run.resolved_paths(0), Some(&["a.txt".to_owned()][..]));
     let branch = &lab.run.phases[0].branch;
     assert_eq!((branch.fork.as_deref(), &branch.theirs), (Some("the workspace"), &None));
     let told = Script::new().walk(&mut lab);
     assert_eq!(told, ["continued", "merge b 1", "merged b 1", "ended PASS pass"]);
-    assert_eq!(lab.run.conflict_of(0), None);
+    assert_eq!(lab.run.resolved_paths(0), None);
 }
 
 #[test]
-fn a_conflict_that_nobody_mends_ends_the_run() {
+fn a_rejected_conflict_ends_the_run() {
     let mut lab = Lab::new(one());
     let told =
         Script::new().at("b/merge", 1, Act::Conflict).votes(&[("ann", Rejected)]).walk(&mut lab);
@@ -202,12 +202,12 @@ fn a_conflict_that_nobody_mends_ends_the_run() {
         panic!()
     };
     let none = Event::Conflicted { phase, attempt, ours, paths: vec![], messages };
-    refused(&lab, &none, "no file is in the way");
+    refused(&lab, &none, "at least one file");
 }
 
-/// A conflict stops the run; what is under way beside it is brought to its end first.
+/// A conflict stops the run; parallel work in progress is completed first.
 #[test]
-fn what_is_under_way_ends_before_a_person_is_asked_to_mend() {
+fn work_in_progress_is_completed_before_a_conflict_hold() {
     let mut lab = Lab::new(forks());
     settle(&mut lab);
     lab.record(phase_done("a", 1));
@@ -222,7 +222,7 @@ fn what_is_under_way_ends_before_a_person_is_asked_to_mend() {
 }
 
 #[test]
-fn only_what_writes_and_is_kept_can_be_a_branch() {
+fn a_branch_needs_an_executor_that_writes_and_checkpoints() {
     let refuses = |plan: Plan, why: &str| refused(&Lab::empty(), &started(plan), why);
     refuses(with(one(), |plan| plan.checkpoints = false), "begins and ends with a checkpoint");
     for doer in [builtin(), person(1), consensus(1, &["bob"])] {

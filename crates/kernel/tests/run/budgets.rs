@@ -1,9 +1,9 @@
-//! Budgets: one warning, a hold when used up, and what a person grants.
+//! Budgets: one warning, a hold when exhausted, and the grants of people.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::Approved;
-use windlass_kernel::run::plan::{Budget, Effect, Plan, Resource};
-use windlass_kernel::run::{Done, Event, InvocationResult, Usage};
+use windlass_kernel::run::VoteDecision::Approved;
+use windlass_kernel::run::plan::{Budget, BudgetedResource, Effect, Plan};
+use windlass_kernel::run::{Event, InvocationResult, PhaseResult, Usage};
 
 use crate::harness::{Act, Lab, Script, changed, done, invoke, tokens};
 use crate::plans::{gate, phase, redo, serial, with};
@@ -14,7 +14,7 @@ fn three(budget: Budget) -> Plan {
 }
 
 fn using(usage: Usage) -> Act {
-    Act::Done(Done { usage, ..done(json!({})) })
+    Act::Done(PhaseResult { usage, ..done(json!({})) })
 }
 
 fn cost(cost_micros: u64) -> Usage {
@@ -22,7 +22,7 @@ fn cost(cost_micros: u64) -> Usage {
 }
 
 #[test]
-fn tokens_and_cost_warn_once_and_hold_when_used_up() {
+fn tokens_and_cost_warn_once_and_hold_when_exhausted() {
     for (budget, name, usage) in [
         (Budget { tokens: Some(100), ..Budget::default() }, "tokens", tokens as fn(u64) -> Usage),
         (Budget { cost_micros: Some(100), ..Budget::default() }, "cost_micros", cost),
@@ -72,11 +72,11 @@ fn one_grant_is_enough_however_much_was_used() {
     let mut lab = Lab::new(three(budget));
     let told = script.walk(&mut lab);
     assert_eq!(told.iter().filter(|line| line.starts_with("held")).count(), 1);
-    assert_eq!(lab.run.limit(Resource::Tokens), Some(1_000_100));
+    assert_eq!(lab.run.limit(BudgetedResource::Tokens), Some(1_000_100));
 }
 
 #[test]
-fn what_the_last_phase_overdraws_is_asked_for_before_the_end() {
+fn an_overdraft_by_the_last_phase_causes_a_hold_before_the_end() {
     let budget = Budget { tokens: Some(100), ..Budget::default() };
     let script = Script::new().at("c", 1, using(tokens(101))).votes(&[("ann", Approved)]);
     let told = script.walk(&mut Lab::new(three(budget)));
@@ -94,17 +94,18 @@ fn what_the_last_phase_overdraws_is_asked_for_before_the_end() {
 }
 
 #[test]
-fn changed_lines_may_reach_their_limit_but_not_pass_it() {
+fn changed_lines_may_reach_but_not_exceed_their_limit() {
     let budget = Budget { changed_lines: Some(10), ..Budget::default() };
-    let lines = |count| Act::Done(Done { change: Some(changed("d", count)), ..done(json!({})) });
+    let lines =
+        |count| Act::Done(PhaseResult { change: Some(changed("d", count)), ..done(json!({})) });
     let told = Script::new().at("a", 1, lines(10)).walk(&mut Lab::new(three(budget)));
     assert_eq!(told.last().unwrap(), "ended PASS pass");
     let script = Script::new().at("a", 1, lines(11)).votes(&[("ann", Approved)]);
     let mut lab = Lab::new(three(budget));
     let told = script.walk(&mut lab);
     assert_eq!(told[4], "held 1 BUDGET_EXHAUSTED changed_lines at b for 1");
-    assert_eq!(lab.run.limit(Resource::ChangedLines), Some(21));
-    // Lines are those of the whole difference, so taking them back helps.
+    assert_eq!(lab.run.limit(BudgetedResource::ChangedLines), Some(21));
+    // Lines are counted over the whole diff, so reverting lines reduces the count.
     let script = Script::new().at("a", 1, lines(9)).at("b", 1, lines(2));
     let mut lab = Lab::new(three(budget));
     assert_eq!(script.walk(&mut lab).last().unwrap(), "ended PASS pass");
@@ -131,11 +132,11 @@ fn wall_time_is_working_time_only() {
     );
     // Two hours on hold cost nothing.
     assert_eq!(lab.run.spent.wall_ms, 3000);
-    assert_eq!(lab.run.limit(Resource::WallMs), Some(4000));
+    assert_eq!(lab.run.limit(BudgetedResource::WallMs), Some(4000));
 }
 
 #[test]
-fn attempts_are_those_of_one_phase() {
+fn attempts_are_counted_per_phase() {
     let rows = [("ok", Effect::Continue), ("no", redo("a", 9, Effect::Block))];
     let budget = Budget { attempts: Some(2), ..Budget::default() };
     let plan = with(three(budget), |plan| plan.phases[2].gate = gate(&rows));
@@ -165,7 +166,7 @@ fn attempts_are_those_of_one_phase() {
 }
 
 #[test]
-fn limited_tokens_that_nobody_counted_end_the_run() {
+fn uncounted_tokens_with_a_limit_end_the_run() {
     let unaccounted = Usage { unaccounted: true, ..Usage::default() };
     let budget = Budget { tokens: Some(100), ..Budget::default() };
     for name in ["a", "c"] {
@@ -180,7 +181,7 @@ fn limited_tokens_that_nobody_counted_end_the_run() {
 }
 
 #[test]
-fn what_an_invocation_used_is_counted_once() {
+fn the_usage_of_an_invocation_is_counted_once() {
     let mut lab = Lab::new(three(Budget::default()));
     lab.record(Event::Begun {});
     lab.record(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
@@ -190,14 +191,14 @@ fn what_an_invocation_used_is_counted_once() {
         assert_eq!(lab.run.phases[0].open_invocation, None);
     }
     assert_eq!(lab.run.spent.tokens, 42);
-    // Two of the fifty are nobody's invocation.
-    let all = Done { usage: tokens(44), ..done(json!({})) };
+    // Two of the fifty belong to no invocation.
+    let all = PhaseResult { usage: tokens(44), ..done(json!({})) };
     lab.record(Event::PhaseDone { phase: "a".into(), attempt: 1, done: Box::new(all) });
     assert_eq!(lab.run.spent.tokens, 44);
     lab.record(Event::PhaseStarted { phase: "b".into(), attempt: 1 });
     lab.record(invoke(&lab, "b", 1));
     assert!(!lab.run.spent.unaccounted);
-    // Work that ends with an invocation still open has used what nobody counted.
+    // Work that ends with an open invocation has uncounted usage.
     let none = Box::new(done(json!({})));
     lab.record(Event::PhaseDone { phase: "b".into(), attempt: 1, done: none });
     assert!(lab.run.spent.unaccounted);

@@ -1,9 +1,11 @@
-//! Checkpoints: when one is owed, what it must say, and what it keeps from being recorded.
+//! Checkpoints: when they are due, what they must contain, and which events they block.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::{Approved, Rejected};
-use windlass_kernel::run::plan::{At, Doer, Effect, Plan, RunOutcome};
-use windlass_kernel::run::{Checkpoint, CheckpointKind, CheckpointSide, Event, Workspace};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
+use windlass_kernel::run::plan::{CheckTiming, Doer, Effect, Plan, RunOutcome};
+use windlass_kernel::run::{
+    Checkpoint, CheckpointKind, CheckpointSide, CheckpointWorkspace, Event,
+};
 
 use crate::harness::{Act, Lab, Script, done, ended, failure, invoke};
 use crate::keeping::foreign;
@@ -25,7 +27,7 @@ fn refused(lab: &Lab, event: &Event, why: &str) {
     assert!(error.contains(why), "{error}");
 }
 
-/// A run whose first phase has begun, and whose first checkpoint is owed.
+/// A run whose first phase has started, and whose first checkpoint is due.
 fn owing(plan: Plan) -> Lab {
     with(Lab::new(kept(plan)), |lab| {
         lab.record(Event::Begun {});
@@ -34,11 +36,11 @@ fn owing(plan: Plan) -> Lab {
 }
 
 #[test]
-fn each_try_begins_and_ends_with_one() {
+fn each_attempt_begins_and_ends_with_a_checkpoint() {
     let plan = kept(serial(vec![
         phase("a", &[]),
         with(phase("b", &["a"]), |phase| {
-            phase.checks = vec![check("x", At::After, &[("ok", Effect::Continue)])];
+            phase.checks = vec![check("x", CheckTiming::After, &[("ok", Effect::Continue)])];
             phase.gate = gate(&[("ok", Effect::Continue), ("no", redo("a", 1, Effect::Block))]);
         }),
     ]));
@@ -87,7 +89,7 @@ fn each_try_begins_and_ends_with_one() {
 }
 
 #[test]
-fn a_loop_without_checkpoints_owes_none() {
+fn a_loop_without_checkpoints_creates_none() {
     let mut lab = Lab::new(serial(vec![phase("a", &[])]));
     let told = Script::new().walk(&mut lab);
     assert_eq!(told, ["begun", "start a 1", "done a 1", "ended PASS pass"]);
@@ -95,7 +97,7 @@ fn a_loop_without_checkpoints_owes_none() {
 }
 
 #[test]
-fn the_end_of_a_phase_says_how_it_ended() {
+fn the_checkpoint_after_a_phase_tells_how_it_ended() {
     let failing = || Act::Done(failure("timeout"));
     let rejected = || agreed(Effect::Block);
     type Row = (Doer, Script, &'static str);
@@ -104,7 +106,7 @@ fn the_end_of_a_phase_says_how_it_ended() {
         (crate::plans::builtin(), Script::new(), "succeeded"),
         (crate::plans::command(true), Script::new(), "succeeded"),
         (crate::plans::agent(), Script::new().at("a", 1, failing()), "failed"),
-        // What an agent says is its gate's to judge.
+        // The gate judges the answer of an agent.
         (crate::plans::agent(), Script::new().at("a", 1, Act::Say("rejected")), "succeeded"),
         (person(1), Script::new().votes(&[("ann", Approved)]), "approved"),
         (person(1), Script::new().votes(&[("ann", Rejected)]), "failed"),
@@ -133,7 +135,7 @@ fn the_end_of_a_phase_says_how_it_ended() {
 }
 
 #[test]
-fn nothing_comes_before_one_that_is_owed() {
+fn no_other_event_comes_before_a_due_checkpoint() {
     let lab = owing(serial(vec![phase("a", &[])]));
     assert_eq!(lab.takes(&lab.due_checkpoint().unwrap()), Ok(()));
     let done = Box::new(done(json!({})));
@@ -143,14 +145,14 @@ fn nothing_comes_before_one_that_is_owed() {
         Event::Restarted { by: "ann".into() },
         lab.run.restart_hold(),
         ended("stop"),
-        Event::Noted { what: windlass_kernel::run::Note::Memory, body: json!({}) },
+        Event::Noted { what: windlass_kernel::run::NoteKind::Memory, body: json!({}) },
     ] {
-        refused(&lab, &event, "a checkpoint is owed");
+        refused(&lab, &event, "a checkpoint is due");
     }
 }
 
 #[test]
-fn it_is_just_the_one_that_is_owed() {
+fn only_the_due_checkpoint_is_accepted() {
     let mut lab = owing(serial(vec![phase("a", &[]), phase("b", &["a"])]));
     let good = checkpoint(&lab);
     assert_eq!(
@@ -167,20 +169,20 @@ fn it_is_just_the_one_that_is_owed() {
         Checkpoint { version: 0, ..good.clone() },
         Checkpoint { version: 2, ..good.clone() },
     ] {
-        refused(&lab, &Event::Checkpointed(Box::new(bad)), "another checkpoint is owed");
+        refused(&lab, &Event::Checkpointed(Box::new(bad)), "another checkpoint is due");
     }
     let nowhere = Checkpoint { phase: "z".into(), ..good.clone() };
     refused(&lab, &Event::Checkpointed(Box::new(nowhere)), "no phase");
     lab.record(Event::Checkpointed(Box::new(good.clone())));
-    refused(&lab, &Event::Checkpointed(Box::new(good.clone())), "no checkpoint is owed");
+    refused(&lab, &Event::Checkpointed(Box::new(good.clone())), "no checkpoint is due");
     let done = Box::new(done(json!({})));
     lab.record_only(Event::PhaseDone { phase: "a".into(), attempt: 1, done });
     let next = checkpoint(&lab);
     assert_eq!((next.at, next.parent), (CheckpointSide::Post, Some(good.id)));
     let same = Checkpoint { id: good.id, ..next.clone() };
-    refused(&lab, &Event::Checkpointed(Box::new(same)), "its name is taken");
+    refused(&lab, &Event::Checkpointed(Box::new(same)), "its id is already used");
     let orphan = Checkpoint { parent: None, ..next };
-    refused(&lab, &Event::Checkpointed(Box::new(orphan)), "another checkpoint is owed");
+    refused(&lab, &Event::Checkpointed(Box::new(orphan)), "another checkpoint is due");
 }
 
 #[test]
@@ -191,15 +193,15 @@ fn files_need_not_be_kept() {
     assert_eq!((lab.run.tree.clone(), lab.run.checkpoints[0].workspace.clone()), (None, None));
     let done = Box::new(done(json!({})));
     lab.record_only(Event::PhaseDone { phase: "a".into(), attempt: 1, done });
-    let workspace = Some(Workspace { branch: None, tree: "t2".into() });
+    let workspace = Some(CheckpointWorkspace { branch: None, tree: "t2".into() });
     let checkpoint = Checkpoint { workspace, ..checkpoint(&lab) };
     lab.record(Event::Checkpointed(Box::new(checkpoint)));
     assert_eq!(lab.run.tree.as_deref(), Some("t2"));
 }
 
-/// What a person has answered is kept when the run goes on, or never, if it is ended before.
+/// The checkpoint of an answer is due when the run continues, and never if the run ends before.
 #[test]
-fn an_answer_is_kept_when_the_run_goes_on() {
+fn a_checkpoint_of_an_answer_follows_when_the_run_continues() {
     let plan = kept(serial(vec![with(phase("a", &[]), |phase| phase.doer = person(1))]));
     let mut lab = Lab::new(plan);
     Script::new().walk(&mut lab);
@@ -213,13 +215,13 @@ fn an_answer_is_kept_when_the_run_goes_on() {
     assert_eq!(lab.takes(&ended("POLICY_CHANGED_MID_RUN")), Ok(()));
     let pass =
         Event::Ended { outcome: RunOutcome::Pass, reason: "p".into(), detail: String::new() };
-    refused(&lab, &pass, "a checkpoint is owed");
+    refused(&lab, &pass, "a checkpoint is due");
     let mut gone = lab.clone();
     gone.record(ended("POLICY_CHANGED_MID_RUN"));
     assert_eq!(gone.run.checkpoints.len(), 1);
     lab.record(Event::Continued {});
     assert_eq!(lab.told().last().unwrap(), "POST_a_v1 approved");
-    // One that ended without it can still be taken back.
+    // A run that ended without it can still be rolled back.
     let first = gone.run.checkpoints[0].clone();
     gone.roll_back(&first, true);
     let told = Script::new().votes(&[("bob", Approved)]).walk(&mut gone);

@@ -1,9 +1,9 @@
-//! The rules that work is measured by, and what the measuring said, as they are written.
+//! The encoding of governance rules and their results.
 
 use serde_json::{Value, json};
 use windlass_kernel::canon;
-use windlass_kernel::run::plan::{Compare, Evidence, Governance, Level, OnFailure, Rule};
-use windlass_kernel::run::{ComplianceResult, Event, GateResult, GateStatus, Governed};
+use windlass_kernel::run::plan::{Compare, Evidence, Governance, OnFailure, Rule, RuleLevel};
+use windlass_kernel::run::{ComplianceResult, Event, GateResult, GateStatus, GovernanceResult};
 
 use crate::checkpoints::kept;
 use crate::harness::{Lab, done};
@@ -13,7 +13,7 @@ fn rule(evidence: Evidence) -> Rule {
     Rule {
         evidence,
         id: "coverage".into(),
-        level: Level::Organisation,
+        level: RuleLevel::Organisation,
         on_failure: OnFailure::Block,
         phases: vec!["a".into()],
         remediation: "write tests".into(),
@@ -31,7 +31,7 @@ fn metric(threshold: Value) -> Evidence {
 }
 
 #[test]
-fn rules_are_written_and_read_to_the_byte() {
+fn rules_are_written_and_read_byte_for_byte() {
     let validator = Evidence::Validator {
         bytes_max: Some(10),
         files: vec!["*.json".into()],
@@ -50,7 +50,7 @@ fn rules_are_written_and_read_to_the_byte() {
 }
 
 #[test]
-fn nothing_unknown_is_taken_for_a_rule() {
+fn unknown_fields_and_variants_are_refused() {
     let good = serde_json::to_value(rule(metric(json!(1)))).unwrap();
     assert!(serde_json::from_value::<Rule>(good.clone()).is_ok());
     for (path, value) in [
@@ -74,20 +74,24 @@ fn nothing_unknown_is_taken_for_a_rule() {
 }
 
 #[test]
-fn the_stricter_is_the_greater() {
+fn the_stricter_value_compares_greater() {
     let mut all = [GateStatus::Blocked, GateStatus::Passed, GateStatus::Warned];
     all.sort();
     assert_eq!(all, [GateStatus::Passed, GateStatus::Warned, GateStatus::Blocked]);
     assert!(OnFailure::Block > OnFailure::Warn);
-    let mut levels = [Level::Loop, Level::Project, Level::Universal, Level::Organisation];
+    let mut levels =
+        [RuleLevel::Loop, RuleLevel::Project, RuleLevel::Universal, RuleLevel::Organisation];
     levels.sort();
-    assert_eq!(levels, [Level::Universal, Level::Organisation, Level::Project, Level::Loop]);
+    assert_eq!(
+        levels,
+        [RuleLevel::Universal, RuleLevel::Organisation, RuleLevel::Project, RuleLevel::Loop]
+    );
 }
 
-/// What was measured is kept with the work, shown to reviewers, and back after a rollback.
+/// Governance results are stored with the phase result, shown to reviewers, and restored by a rollback.
 #[test]
-fn what_was_measured_stays_with_the_work() {
-    let governed = Governed {
+fn governance_results_stay_with_the_phase_result() {
+    let governed = GovernanceResult {
         compliance_checks: vec![ComplianceResult {
             compliance_type: "licence".into(),
             passed: true,

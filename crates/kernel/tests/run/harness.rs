@@ -1,12 +1,12 @@
-//! A run driven in memory: a real chain, a clock that the test turns, and every event on record.
+//! A run driven in memory: a real chain, a clock under the test's control, and all recorded events.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{
-    Change, Decision, Done, Event, Failure, Next, Resolution, Run, RunEvent, Started, Usage, Vote,
-    Work,
+    Change, Event, Failure, Next, PhaseResult, Resolution, Run, RunEvent, Started, Usage, Vote,
+    VoteDecision, Work,
 };
 use windlass_kernel::{
     ArtifactId, ArtifactType, ChainError, Digest, Draft, Entry, Head, State, Timestamp, TraceId,
@@ -38,7 +38,7 @@ pub fn started(plan: Plan) -> Event {
     }))
 }
 
-/// One run with all that was recorded of it.
+/// One run with all its recorded events.
 #[derive(Clone)]
 pub struct Lab {
     pub run: Run,
@@ -70,7 +70,7 @@ impl Lab {
         Timestamp::from_unix_ms(self.now).unwrap()
     }
 
-    /// Makes the entry of an event, as whoever records it does.
+    /// Creates the entry of an event, as a recorder does.
     pub fn entry(&self, event: &Event) -> Result<(Entry, Vec<u8>, Head), String> {
         let head = self.run.head;
         let artifact_id = ArtifactId(id(1000 + head.sequence_number));
@@ -93,7 +93,7 @@ impl Lab {
         Ok((entry, body, head))
     }
 
-    /// Records an event that must be possible, and the checkpoint that it owes.
+    /// Records an event that must be possible, and the checkpoint that becomes due.
     pub fn record(&mut self, event: Event) {
         self.record_only(event);
         if let Some(checkpoint) = self.due_checkpoint() {
@@ -117,7 +117,7 @@ impl Lab {
         follow(&mut self.run.clone(), &entry, &body, head).map_err(|error| error.to_string())
     }
 
-    /// The whole run folded anew from its events.
+    /// The run folded again from its events.
     pub fn refolded(&self) -> Run {
         let mut run = Run::empty(self.run.head.trace_id);
         for ((event, digest), (entry, _)) in self.events.iter().zip(&self.entries) {
@@ -127,7 +127,7 @@ impl Lab {
         run
     }
 
-    /// The whole run folded anew from the journal's bytes.
+    /// The run folded again from the journal's bytes.
     pub fn reread(&self) -> Run {
         let mut run = Run::empty(self.run.head.trace_id);
         for (entry, body) in &self.entries {
@@ -141,15 +141,15 @@ impl Lab {
         self.events.iter().map(|(event, _)| tell(event)).collect()
     }
 
-    pub fn vote(&self, by: &str, decision: Decision) -> Event {
+    pub fn vote(&self, by: &str, decision: VoteDecision) -> Event {
         let shown = self.run.hold.as_ref().map_or(Digest::GENESIS, |hold| hold.shown);
         let (by, reason, conditions) = (by.into(), "because".into(), Vec::new());
         Event::Voted(Vote { by, conditions, decision, reason, shown })
     }
 }
 
-pub fn done(answer: Value) -> Done {
-    Done {
+pub fn done(answer: Value) -> PhaseResult {
+    PhaseResult {
         answer,
         calls: Vec::new(),
         change: None,
@@ -163,9 +163,9 @@ pub fn done(answer: Value) -> Done {
     }
 }
 
-pub fn failure(class: &str) -> Done {
+pub fn failure(class: &str) -> PhaseResult {
     let failure = Some(Failure { class: class.into(), reason: "it broke".into() });
-    Done { failure, ..done(json!({})) }
+    PhaseResult { failure, ..done(json!({})) }
 }
 
 pub fn changed(diff: &str, lines: u64) -> Change {
@@ -177,26 +177,26 @@ pub fn tokens(count: u64) -> Usage {
     Usage { input_tokens: count, ..Usage::default() }
 }
 
-/// What is scripted for one piece of work.
+/// The scripted action for one piece of work.
 #[derive(Clone)]
 pub enum Act {
-    /// The work ends like this.
-    Done(Done),
-    /// The check or gate says this.
+    /// The work ends with this result.
+    Done(PhaseResult),
+    /// The check or gate gives this verdict.
     Say(&'static str),
-    /// A call waits.
+    /// A call goes on hold.
     Wait,
     /// An invocation begins and the process dies; the run is restarted.
     Die,
-    /// The branch does not fit.
+    /// The branch has a conflict.
     Conflict,
 }
 
-/// What happens in a walk; whatever is not scripted goes well.
+/// The scripted actions of a run; unscripted work succeeds.
 #[derive(Clone, Default)]
 pub struct Script {
     acts: BTreeMap<(String, u32), Vec<Act>>,
-    votes: Vec<(&'static str, Decision)>,
+    votes: Vec<(&'static str, VoteDecision)>,
     pub work_ms: i64,
 }
 
@@ -205,13 +205,13 @@ impl Script {
         Self { work_ms: 1000, ..Self::default() }
     }
 
-    /// In this try of a phase, or of its check as `phase/check`; again: the next time it is done.
+    /// For this attempt of a phase, or of its check as `phase/check`; a second call: the next time.
     pub fn at(mut self, name: &str, attempt: u32, act: Act) -> Self {
         self.acts.entry((name.into(), attempt)).or_default().push(act);
         self
     }
 
-    pub fn votes(mut self, votes: &[(&'static str, Decision)]) -> Self {
+    pub fn votes(mut self, votes: &[(&'static str, VoteDecision)]) -> Self {
         self.votes.extend_from_slice(votes);
         self
     }
@@ -221,7 +221,7 @@ impl Script {
         (!acts.is_empty()).then(|| acts.remove(0))
     }
 
-    /// Drives a run until it ends or nobody answers; returns what was recorded after `started`.
+    /// Drives a run until it ends or gets no answer; returns the events after `started`.
     pub fn walk(mut self, lab: &mut Lab) -> Vec<String> {
         let from = lab.events.len();
         for _ in 0..10_000 {
@@ -317,10 +317,10 @@ impl Script {
         lab.record(Event::PhaseDone { phase: name, attempt, done: Box::new(done) });
     }
 
-    /// Votes and takes the answer up, or lets it end.
+    /// Votes and resumes the run, or lets it end.
     fn answer(&mut self, lab: &mut Lab) -> bool {
         let hold = lab.run.hold.clone().unwrap();
-        // Waiting is long, and costs nothing.
+        // Time on hold is long and is not counted.
         lab.now += 3_600_000;
         match hold.resolution() {
             Resolution::Open if self.votes.is_empty() => return false,

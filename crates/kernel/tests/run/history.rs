@@ -1,21 +1,21 @@
-//! What must hold of checkpoints, rollbacks and reviews, said by having kept the whole run at each
+//! Invariants of checkpoints, rollbacks and reviews, checked against a copy of the run at each
 //! checkpoint.
 
 use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{Doer, Phase, Trigger};
 use windlass_kernel::run::{
-    Checkpoint, CheckpointKind, CheckpointRecord, CheckpointSide, Decision, Event, PhaseStatus,
-    Review, Run, Stage,
+    AttemptStage, Checkpoint, CheckpointKind, CheckpointRecord, CheckpointSide, Event, PhaseStatus,
+    Review, Run, VoteDecision,
 };
 use windlass_kernel::{CheckpointId, State};
 
 use crate::model::settled;
 
-/// What the reviews of a phase come to: plain counting.
+/// The result of the reviews of a phase, by plain counting.
 pub fn tallied(phase: &Phase, reviews: &[Review]) -> Option<&'static str> {
     let Doer::Consensus { quorum, reviewers, .. } = &phase.doer else { panic!("{}", phase.id) };
-    let yes = reviews.iter().filter(|one| one.decision == Decision::Approved).count();
+    let yes = reviews.iter().filter(|one| one.decision == VoteDecision::Approved).count();
     let no = reviews.len() - yes;
     let quorum = *quorum as usize;
     if yes >= quorum {
@@ -25,10 +25,10 @@ pub fn tallied(phase: &Phase, reviews: &[Review]) -> Option<&'static str> {
     (yes + (reviewers.len() - yes - no) < quorum).then_some("rejected")
 }
 
-/// The checkpoint that goes with an event: of which phase, on which side, why, of which try.
+/// The checkpoint of an event: its phase, side, kind and attempt.
 type Expected = (String, CheckpointSide, CheckpointKind, u32);
 
-/// All checkpoints of a run as they were when they were made.
+/// A copy of the run at each of its checkpoints.
 #[derive(Default)]
 pub struct History {
     then: BTreeMap<CheckpointId, Run>,
@@ -37,7 +37,7 @@ pub struct History {
     expected: Option<Expected>,
 }
 
-/// The checkpoint whose state a checkpoint has: one made by a rollback has that of its source.
+/// The checkpoint whose state a checkpoint has: for that of a rollback, the target of the rollback.
 pub fn origin<'a>(run: &'a Run, checkpoint: &'a CheckpointRecord) -> &'a CheckpointRecord {
     let mut checkpoint = checkpoint;
     while checkpoint.kind == CheckpointKind::Rollback {
@@ -54,7 +54,7 @@ impl History {
         }
         let passes =
             matches!(event, Event::Continued {} | Event::Checkpointed(_) | Event::RollbackBegun(_));
-        // A run that a person has answered can be ended before it goes on.
+        // A run whose hold was answered can end before it continues.
         let gives_up =
             matches!(event, Event::Ended { .. }) && before.head.state == Some(State::Resumed);
         assert!(
@@ -94,11 +94,11 @@ impl History {
         self.then.insert(checkpoint.id, after.clone());
     }
 
-    /// The run is what it was at its checkpoint, but for what cannot be taken back.
+    /// The run equals its copy at the checkpoint, except for what a rollback does not restore.
     fn restored(&mut self, before: &Run, after: &Run) {
-        let rollback = before.rolling_back().unwrap();
-        assert_eq!(after.rolling_back(), None);
-        assert_eq!(after.taken_back.as_deref(), Some(rollback));
+        let rollback = before.pending_rollback().unwrap();
+        assert_eq!(after.pending_rollback(), None);
+        assert_eq!(after.last_rollback.as_deref(), Some(rollback));
         let (then, checkpoint) =
             (&self.then[&rollback.checkpoint], before.checkpoint(rollback.checkpoint));
         let checkpoint = checkpoint.unwrap();
@@ -121,7 +121,7 @@ impl History {
                 assert!(!rollback.archived.contains(name), "{name} is kept");
             } else {
                 assert_eq!((now.status, &now.done), (PhaseStatus::Pending, &None), "{name}");
-                let open = matches!(then.stage, Stage::Before(_) | Stage::Work);
+                let open = matches!(then.stage, AttemptStage::Before(_) | AttemptStage::Work);
                 if open && matches!(then.status, PhaseStatus::Pending | PhaseStatus::Running) {
                     assert_eq!(now.findings, then.findings, "what {name} is to do better");
                 }
@@ -152,7 +152,7 @@ impl History {
     }
 }
 
-/// The checkpoint that an event brings with it.
+/// The checkpoint that an event makes due.
 fn expected(before: &Run, event: &Event, after: &Run) -> Option<Expected> {
     let ended = |name: &String| {
         let (phase, state) = after.phase(after.position(name).unwrap()).unwrap();

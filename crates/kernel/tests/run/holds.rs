@@ -1,6 +1,6 @@
-//! People: phases they do, calls they allow, holds they answer or leave.
+//! People: phases they do, calls they approve, holds they answer or leave unanswered.
 
-use windlass_kernel::run::Decision::{Approved, Rejected};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
 use windlass_kernel::run::plan::{Effect, HoldRule, Plan, Trigger};
 use windlass_kernel::run::{Event, Next, Vote};
 use windlass_kernel::{Digest, Timestamp};
@@ -21,7 +21,7 @@ fn held(plan: Plan) -> Lab {
 }
 
 #[test]
-fn a_person_phase_needs_its_people() {
+fn a_person_phase_needs_its_number_of_approvals() {
     for (approvals, votes) in
         [(1, vec![("ann", Approved)]), (2, vec![("ann", Approved), ("bob", Approved)])]
     {
@@ -38,7 +38,7 @@ fn a_person_phase_needs_its_people() {
 }
 
 #[test]
-fn a_no_ends_the_run_or_is_a_verdict() {
+fn a_rejection_ends_the_run_or_is_a_verdict() {
     let told = Script::new().votes(&[("ann", Rejected)]).walk(&mut Lab::new(sign_off(2)));
     assert_eq!(told[told.len() - 2..], ["ann REJECTED", "ended BLOCKED checkpoint_rejected"]);
     let plan = with(sign_off(1), |plan| {
@@ -71,19 +71,19 @@ fn a_no_ends_the_run_or_is_a_verdict() {
 }
 
 #[test]
-fn a_no_to_something_else_is_never_a_verdict() {
-    // The gate maps `rejected`, but it is the review that holds, not a person's phase.
+fn a_rejection_of_another_hold_is_never_a_verdict() {
+    // The gate declares `rejected`, but the review caused the hold, not a person phase.
     let script = Script::new().at("review", 1, Act::Say("escalate")).votes(&[("ann", Rejected)]);
     let told = script.walk(&mut Lab::new(spine()));
     assert_eq!(told.last().unwrap(), "ended BLOCKED checkpoint_rejected");
 }
 
 #[test]
-fn a_vote_counts_once_by_one_person_for_what_was_shown() {
+fn a_vote_counts_once_per_person_and_only_for_the_hold_shown() {
     let mut lab = held(sign_off(2));
     let Event::Voted(good) = lab.vote("ann", Approved) else { unreachable!() };
     for (bad, why) in [
-        (Vote { shown: Digest::of(b"other"), ..good.clone() }, "to something else"),
+        (Vote { shown: Digest::of(b"other"), ..good.clone() }, "another version"),
         (Vote { by: String::new(), ..good.clone() }, "nobody"),
         (Vote { by: "  ".into(), ..good.clone() }, "nobody"),
     ] {
@@ -100,29 +100,29 @@ fn a_vote_counts_once_by_one_person_for_what_was_shown() {
     for (by, decision) in [("cid", Approved), ("cid", Rejected)] {
         assert!(lab.takes(&lab.vote(by, decision)).unwrap_err().contains("has been answered"));
     }
-    // What was shown at an earlier hold does not answer a later one.
+    // An answer to an earlier hold does not answer a later one.
     let mut lab = held(with(sign_off(1), |plan| plan.phases[2].doer = person(1)));
     let first = lab.vote("ann", Approved);
     lab.record(first.clone());
     lab.record(Event::Resumed { by: "ann".into() });
     Script::new().walk(&mut lab);
     assert_eq!(lab.run.holds, 2);
-    assert!(lab.takes(&first).unwrap_err().contains("to something else"));
+    assert!(lab.takes(&first).unwrap_err().contains("another version"));
 }
 
 #[test]
-fn a_hold_shows_the_digest_of_its_own_record() {
+fn a_hold_shows_the_digest_of_its_event() {
     let lab = held(sign_off(1));
     let (_, body) = lab.entries.last().unwrap();
     assert_eq!(lab.run.hold.as_ref().unwrap().shown, Digest::of(body));
 }
 
 #[test]
-fn an_unanswered_hold_lapses() {
+fn an_unanswered_hold_expires() {
     let rule = HoldRule { approvals: 1, expires_ms: Some(5000) };
     let mut lab = held(with(sign_off(2), |plan| plan.hold = rule));
     let hold = lab.run.hold.clone().unwrap();
-    // The walk has let time pass already; put the clock back to the hold.
+    // Time has already passed; set the clock back to the hold.
     lab.now = hold.since.unix_ms();
     let at = |ms: i64| Timestamp::from_unix_ms(hold.since.unix_ms() + ms).unwrap();
     assert_eq!(hold.held.expires_at, Some(at(5000)));
@@ -130,13 +130,13 @@ fn an_unanswered_hold_lapses() {
     assert!(hold.is_expired(at(5000)));
     lab.now += 4999;
     lab.record(lab.vote("ann", Approved));
-    // One of two has answered; it lapses all the same.
+    // One of two has answered; the hold expires nevertheless.
     assert!(lab.run.hold.as_ref().unwrap().is_expired(at(5000)));
     lab.now += 1;
-    assert!(lab.takes(&lab.vote("bob", Approved)).unwrap_err().contains("lapsed"));
+    assert!(lab.takes(&lab.vote("bob", Approved)).unwrap_err().contains("expired"));
     lab.record(ended("checkpoint_expired"));
     assert_eq!(lab.run.next(), Next::Done);
-    // One that was answered in time does not lapse.
+    // A hold that was answered in time does not expire.
     let mut lab = held(with(sign_off(1), |plan| plan.hold = rule));
     lab.now = lab.run.hold.as_ref().unwrap().since.unix_ms();
     lab.record(lab.vote("ann", Approved));
@@ -144,7 +144,7 @@ fn an_unanswered_hold_lapses() {
 }
 
 #[test]
-fn a_call_that_waits_stops_the_run_until_it_is_allowed() {
+fn a_call_on_hold_stops_the_run_until_it_is_approved() {
     let mut lab = Lab::new(sign_off(1));
     let script = Script::new().at("a", 1, Act::Wait).at("a", 1, Act::Wait).votes(&[
         ("ann", Approved),
@@ -174,7 +174,7 @@ fn a_call_that_waits_stops_the_run_until_it_is_allowed() {
 }
 
 #[test]
-fn a_second_hold_comes_in_a_resumed_run() {
+fn a_resumed_run_can_go_on_hold_again() {
     let plan = with(spine(), |plan| {
         plan.phases[5].gate = gate(&[("approved", Effect::Continue), ("ask", hold())]);
     });
@@ -197,7 +197,7 @@ fn a_second_hold_comes_in_a_resumed_run() {
 }
 
 #[test]
-fn a_waiver_is_a_trigger_of_its_own() {
+fn a_waiver_is_a_separate_trigger() {
     let effect = Effect::Hold { approvals: Some(3), trigger: Trigger::WaiverRequested };
     let plan = serial(vec![with(phase("a", &[]), |phase| phase.gate = gate(&[("w", effect)]))]);
     let told = Script::new().at("a", 1, Act::Say("w")).walk(&mut Lab::new(plan));

@@ -1,18 +1,19 @@
-//! What follows from verdicts and failures.
+//! The effects of verdicts and failures.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::Approved;
-use windlass_kernel::run::plan::{At, Effect, When};
+use windlass_kernel::run::VoteDecision::Approved;
+use windlass_kernel::run::plan::{CheckTiming, Effect, PhaseCondition};
 
 use crate::harness::{Act, Script, done, failure};
 use crate::loops::{design, lines, walk};
 use crate::plans::{check, gate, hold, phase, redo, serial, spine, verdicts, with};
 
 #[test]
-fn checks_stand_before_and_after_the_work() {
+fn checks_are_done_before_and_after_the_work() {
     let plan = serial(vec![with(phase("a", &[]), |phase| {
         let rows = [("ok", Effect::Continue), ("bad", redo("a", 1, hold()))];
-        phase.checks = vec![check("x", At::After, &rows), check("y", At::Before, &rows)];
+        phase.checks =
+            vec![check("x", CheckTiming::After, &rows), check("y", CheckTiming::Before, &rows)];
         phase.gate = gate(&[("ok", Effect::Continue)]);
     })]);
     let expected = lines(&[
@@ -64,7 +65,7 @@ fn design_ok(text: &str) -> Act {
 }
 
 #[test]
-fn what_is_used_up_gives_way_to_what_follows() {
+fn an_exhausted_effect_is_replaced_by_the_next() {
     let plan = with(spine(), |plan| {
         let then = redo("design", 1, Effect::Block);
         plan.phases[4].gate =
@@ -84,7 +85,7 @@ fn what_is_used_up_gives_way_to_what_follows() {
 }
 
 #[test]
-fn a_failure_ends_the_run_unless_the_gate_says_otherwise() {
+fn a_failure_ends_the_run_unless_the_gate_declares_another_effect() {
     let told = walk(spine(), Script::new().at("build", 1, Act::Done(failure("timeout"))));
     assert_eq!(told[told.len() - 2..], ["failed build 1 timeout", "ended BLOCKED mission_failed"]);
     let mapped = |effect: Effect| {
@@ -96,7 +97,7 @@ fn a_failure_ends_the_run_unless_the_gate_says_otherwise() {
     let told = walk(mapped(redo("build", 1, Effect::Block)), once.clone());
     assert!(told.contains(&"back build/failed timeout -> build 1".to_owned()), "{told:#?}");
     assert_eq!(told.last().unwrap(), "ended PASS pass");
-    // A failure cannot be let go on.
+    // A failure cannot continue.
     let told = walk(mapped(Effect::Continue), once.clone());
     assert_eq!(told.last().unwrap(), "ended BLOCKED mission_failed");
     let told = walk(mapped(hold()), once.votes(&[("ann", Approved)]));
@@ -105,13 +106,13 @@ fn a_failure_ends_the_run_unless_the_gate_says_otherwise() {
 }
 
 #[test]
-fn a_redo_takes_along_only_what_is_built_on_it() {
-    // a and x are apart; c needs both; c sends back to a.
+fn a_redo_repeats_only_dependent_phases() {
+    // a and x are independent; c needs both; c sends back to a.
     let plan = serial(vec![
         phase("a", &[]),
         phase("x", &[]),
         with(phase("n", &["x"]), |phase| {
-            phase.when = When::Fact { fact: "f".into(), one_of: vec![] }
+            phase.when = PhaseCondition::Fact { fact: "f".into(), one_of: vec![] }
         }),
         with(phase("c", &["a", "n"]), |phase| {
             phase.gate = gate(&[("ok", Effect::Continue), ("no", redo("a", 1, Effect::Block))]);

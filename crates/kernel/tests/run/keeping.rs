@@ -1,4 +1,4 @@
-//! What a driver in memory does for checkpoints, reviews, merges and rollbacks.
+//! The events of checkpoints, reviews, merges and rollbacks for runs driven in memory.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use windlass_kernel::CheckpointId;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Doer, Reviewer};
 use windlass_kernel::run::{
-    Checkpoint, CheckpointRecord, CheckpointSide, Event, Rollback, Run, Usage, Workspace,
+    Checkpoint, CheckpointRecord, CheckpointSide, CheckpointWorkspace, Event, Rollback, Run, Usage,
 };
 
 use crate::harness::{Lab, id};
@@ -23,13 +23,13 @@ pub fn reviewer_name(run: &Run, at: usize, reviewer: usize) -> String {
     }
 }
 
-/// A checkpoint in a word, as `PRE_a_v1`.
+/// The name of a checkpoint, as `PRE_a_v1`.
 pub fn label(run: &Run, checkpoint: &CheckpointRecord) -> String {
     format!("{}_{}_v{}", checkpoint.at.as_str(), name_of(run, checkpoint.phase), checkpoint.version)
 }
 
 impl Lab {
-    /// The checkpoint that the run owes and that can be recorded now.
+    /// The event of the due checkpoint, if there is one.
     pub fn due_checkpoint(&self) -> Option<Event> {
         let owed =
             self.run.due_checkpoint().filter(|_| self.run.head.state == Some(State::Running))?;
@@ -47,7 +47,7 @@ impl Lab {
             parent: owed.parent,
             phase: name_of(&self.run, owed.phase),
             version: owed.version,
-            workspace: Some(Workspace {
+            workspace: Some(CheckpointWorkspace {
                 branch: branch.then(|| format!("branch {number}")),
                 tree: format!("tree {number}"),
             }),
@@ -67,7 +67,7 @@ impl Lab {
         found.clone()
     }
 
-    /// The labels of the checkpoints that the run goes back to, oldest first.
+    /// The names of the checkpoints in the lineage, oldest first.
     pub fn line(&self) -> Vec<String> {
         let mut line: Vec<String> =
             self.run.lineage().map(|checkpoint| label(&self.run, checkpoint)).collect();
@@ -75,7 +75,7 @@ impl Lab {
         line
     }
 
-    /// A wish to go back to a checkpoint, as it must be told.
+    /// A valid rollback to a checkpoint.
     pub fn wish(&self, checkpoint: &CheckpointRecord, resume: bool) -> Rollback {
         let tree = checkpoint.workspace.as_ref().map(|workspace| workspace.tree.clone());
         Rollback {
@@ -91,7 +91,7 @@ impl Lab {
         }
     }
 
-    /// Takes the run back to a checkpoint.
+    /// Rolls back the run to a checkpoint.
     pub fn roll_back(&mut self, checkpoint: &CheckpointRecord, resume: bool) {
         self.record(Event::RollbackBegun(Box::new(self.wish(checkpoint, resume))));
         self.record(Event::RolledBack { change: None });
@@ -116,7 +116,7 @@ impl Lab {
         }
     }
 
-    /// What is recorded first of a merge that goes well.
+    /// The first event of a successful merge.
     pub fn merge_prepared(&self, at: usize) -> Event {
         let (phase, state) = self.run.phase(at).unwrap();
         let theirs = state.branch.theirs.clone().unwrap_or_else(|| "mended".into());
@@ -145,7 +145,7 @@ impl Lab {
         }
     }
 
-    /// Merges a branch, or finds that it does not fit.
+    /// Merges a branch or records its conflict.
     pub fn merge(&mut self, at: usize, conflict: bool) {
         if conflict {
             return self.record(self.conflicted(at));
@@ -156,9 +156,9 @@ impl Lab {
         self.record(self.merged(at));
     }
 
-    /// A vote that is bound to something.
+    /// An approval with a condition.
     pub fn vote_if(&self, by: &str, condition: &str) -> Event {
-        match self.vote(by, windlass_kernel::run::Decision::Approved) {
+        match self.vote(by, windlass_kernel::run::VoteDecision::Approved) {
             Event::Voted(mut vote) => {
                 vote.conditions.push(condition.into());
                 Event::Voted(vote)
@@ -168,7 +168,7 @@ impl Lab {
     }
 }
 
-/// Another id than any that a test gives.
+/// An id that no test uses.
 pub fn foreign() -> CheckpointId {
     CheckpointId(id(9_000_000))
 }

@@ -1,8 +1,8 @@
-//! Calm and troubled walks through loops in the shape of those that ship.
+//! Runs of plans with the shape of the shipped loops, with and without failures.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::Approved;
-use windlass_kernel::run::plan::{Effect, When};
+use windlass_kernel::run::VoteDecision::Approved;
+use windlass_kernel::run::plan::{Effect, PhaseCondition};
 use windlass_kernel::run::{Next, Work};
 
 use crate::harness::{Act, Lab, Script, changed, done, failure};
@@ -12,7 +12,7 @@ pub fn walk(plan: windlass_kernel::run::plan::Plan, script: Script) -> Vec<Strin
     script.walk(&mut Lab::new(plan))
 }
 
-/// `start` and `done` of these phases, each in this try.
+/// `start` and `done` of these phases, each in this attempt.
 fn tries(rows: &[(&str, u32)]) -> Vec<String> {
     rows.iter()
         .flat_map(|(name, attempt)| {
@@ -55,7 +55,7 @@ fn a_calm_spine_passes() {
 }
 
 #[test]
-fn a_review_sends_back_twice_then_asks() {
+fn a_review_sends_back_twice_then_causes_a_hold() {
     let script = Script::new()
         .at("design", 1, design("one"))
         .at("design", 2, design("two"))
@@ -80,7 +80,7 @@ fn a_review_sends_back_twice_then_asks() {
 }
 
 #[test]
-fn what_a_judge_found_reaches_the_phase_that_is_done_again() {
+fn findings_are_passed_to_the_redone_phase() {
     let mut lab = Lab::new(spine());
     let script = Script::new().at("review", 1, answer("too long")).at("design", 2, Act::Wait);
     assert!(script.walk(&mut lab).ends_with(&lines(&["held 1 CALL_APPROVAL at design for 1"])));
@@ -90,7 +90,7 @@ fn what_a_judge_found_reaches_the_phase_that_is_done_again() {
 }
 
 #[test]
-fn a_rejection_blocks_and_an_escalation_asks_two() {
+fn a_rejection_blocks_and_an_escalation_needs_two_approvals() {
     let rejected = walk(spine(), Script::new().at("review", 1, Act::Say("rejected")));
     let expected = sequence(&[
         &lines(&["begun"]),
@@ -132,7 +132,7 @@ fn an_unknown_verdict_is_never_a_pass() {
 }
 
 #[test]
-fn the_same_work_twice_is_no_progress_and_two_in_turn_are_oscillation() {
+fn the_same_work_twice_is_no_progress_and_alternating_work_is_oscillation() {
     let script = Script::new()
         .at("design", 1, design("same"))
         .at("review", 1, answer("x"))
@@ -146,7 +146,10 @@ fn the_same_work_twice_is_no_progress_and_two_in_turn_are_oscillation() {
         ]);
     });
     let build = |diff: &str| {
-        Act::Done(windlass_kernel::run::Done { change: Some(changed(diff, 1)), ..done(json!({})) })
+        Act::Done(windlass_kernel::run::PhaseResult {
+            change: Some(changed(diff, 1)),
+            ..done(json!({}))
+        })
     };
     let mut script = Script::new();
     for (attempt, diff) in [(1, "a"), (2, "b"), (3, "a")] {
@@ -164,7 +167,7 @@ fn the_same_work_twice_is_no_progress_and_two_in_turn_are_oscillation() {
 }
 
 #[test]
-fn the_driver_skips_what_is_not_wanted() {
+fn the_driver_skips_phases_whose_condition_is_not_met() {
     let calm = [("p0", 1), ("p1", 1), ("p2", 1)];
     let rest = [("p3", 1), ("p4", 1), ("p5", 1), ("p6", 1)];
     let end = [("p8", 1), ("p9", 1), ("p10", 1)];
@@ -180,7 +183,7 @@ fn the_driver_skips_what_is_not_wanted() {
     assert_eq!(walk(driver(), Script::new()), expected);
     let intent = |value: &str| {
         let facts = [("intent".to_owned(), value.to_owned())].into();
-        Act::Done(windlass_kernel::run::Done { facts, ..done(json!({})) })
+        Act::Done(windlass_kernel::run::PhaseResult { facts, ..done(json!({})) })
     };
     let told = walk(driver(), Script::new().at("p1", 1, intent("generate_context")));
     assert_eq!(told[7..9], ["start p2a 1", "done p2a 1"]);
@@ -209,7 +212,7 @@ fn the_driver_intervenes_once_then_halts() {
 }
 
 #[test]
-fn a_failed_intervention_that_a_person_lets_try_again_is_done() {
+fn a_failed_intervention_is_repeated_after_an_approval() {
     let plan = with(driver(), |plan| {
         let at = plan.phases.iter().position(|phase| phase.id == "p7").unwrap();
         plan.phases[at].gate = gate(&[("ok", Effect::Continue), ("failed", hold())]);
@@ -236,7 +239,7 @@ fn a_failed_intervention_that_a_person_lets_try_again_is_done() {
 }
 
 #[test]
-fn branches_run_side_by_side() {
+fn branches_run_in_parallel() {
     let mut lab = Lab::new(diamond());
     let expected = lines(&[
         "begun",
@@ -255,7 +258,7 @@ fn branches_run_side_by_side() {
         plan.phases[1].gate =
             gate(&[("approved", Effect::Continue), ("no", redo("a", 1, stop("s")))]);
     }));
-    // b is judged while c is at work: c comes to its end, d does not begin, then both are redone.
+    // b is judged while c is in progress: c is completed, d does not start, then both are redone.
     let script = Script::new().at("b", 1, Act::Say("no"));
     let expected = lines(&[
         "begun",
@@ -280,7 +283,7 @@ fn branches_run_side_by_side() {
 }
 
 #[test]
-fn all_that_is_at_work_is_asked_for() {
+fn work_is_requested_for_all_phases_in_progress() {
     let mut lab = Lab::new(diamond());
     while !matches!(lab.run.next(), Next::Perform(works) if works.len() == 2) {
         match lab.run.next() {
@@ -297,13 +300,13 @@ fn all_that_is_at_work_is_asked_for() {
     assert_eq!(lab.run.next(), Next::Perform(works));
 }
 
-/// What waits for an intervention goes on when the intervention turns out not to be needed.
+/// A phase that waits for an intervention continues if the intervention is skipped.
 #[test]
-fn an_intervention_that_is_no_longer_needed_keeps_nobody_waiting() {
+fn a_skipped_intervention_unblocks_waiting_phases() {
     let mend = Effect::Intervene { phase: "m".into(), then: Box::new(stop("HALT")) };
     let plan = serial(vec![
         phase("u", &[]),
-        with(phase("m", &["u"]), |phase| phase.when = When::Intervention),
+        with(phase("m", &["u"]), |phase| phase.when = PhaseCondition::Intervention),
         with(phase("y", &["m"]), |phase| {
             phase.gate = gate(&[("ok", Effect::Continue), ("no", redo("u", 1, Effect::Block))]);
         }),

@@ -1,4 +1,4 @@
-//! The run machine: whole walks, every event in every state, and random runs of random plans.
+//! The state machine of runs: whole runs, every event in every state, and random runs of random plans.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

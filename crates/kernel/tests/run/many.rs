@@ -7,7 +7,7 @@ use windlass_kernel::run::{Event, Next, Work};
 use crate::harness::{Lab, done};
 use crate::plans::{phase, plan};
 
-/// Drives a run in which all goes well; returns how many events it took.
+/// Drives a run without failures; returns the number of its events.
 fn drive(plan: Plan, shape: &str) -> usize {
     let mut lab = Lab::empty();
     lab.record(crate::harness::started(plan));

@@ -1,34 +1,36 @@
-//! What must hold after every event of every run, said without the machine's own bookkeeping.
+//! Invariants after every event of every run, checked without the index of the run itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_kernel::CheckpointId;
 use windlass_kernel::run::plan::{
-    At, Concurrency, Effect, Plan, Resource, RunOutcome, Trigger, When,
+    BudgetedResource, CheckTiming, Concurrency, Effect, PhaseCondition, Plan, RunOutcome, Trigger,
 };
-use windlass_kernel::run::{Decision, Event, Held, PhaseStatus, Run, Stage, Usage};
+use windlass_kernel::run::{
+    AttemptStage, Event, HoldRequest, PhaseStatus, Run, Usage, VoteDecision,
+};
 
 use crate::harness::Lab;
 use crate::history::{History, tallied};
 use crate::random::max_to;
 
-/// What the test knows of a run from having watched it.
+/// The model of a run, built from its events.
 #[derive(Default)]
 pub struct Model {
-    /// Working time, as the test has turned the clock.
+    /// The working time according to the clock of the test.
     pub wall_ms: u64,
     tokens: u64,
     cost: u64,
     invoked: BTreeMap<u64, (String, Usage)>,
     grants: u64,
-    hold: Option<(Held, BTreeSet<String>, bool)>,
-    /// The checks and gates that a try has left behind well.
+    hold: Option<(HoldRequest, BTreeSet<String>, bool)>,
+    /// The checks and gates that an attempt has passed.
     passed: BTreeSet<(String, u32, String)>,
     approved: BTreeSet<(String, u32)>,
     back: BTreeMap<(String, String, String), u32>,
     invocation_of: BTreeMap<u64, String>,
     history: History,
-    /// How often each judgement had sent the run back, at each checkpoint.
+    /// The number of times that each check or gate had sent the run back, at each checkpoint.
     backs: BTreeMap<CheckpointId, BTreeMap<(String, String, String), u32>>,
 }
 
@@ -37,7 +39,7 @@ pub const fn settled(status: PhaseStatus) -> bool {
 }
 
 impl Model {
-    /// Takes one event in and says what must be true before and after it.
+    /// Applies one event and asserts the invariants before and after it.
     pub fn watch(&mut self, before: &Run, event: &Event, lab: &Lab) {
         let plan = lab.run.plan().unwrap().clone();
         let back = matches!(event, Event::RollbackBegun(_));
@@ -49,7 +51,7 @@ impl Model {
             }
             Event::PhaseSkipped { phase, .. } => {
                 let (planned, _) = before.phase(before.position(phase).unwrap()).unwrap();
-                assert_ne!(planned.when, When::Always, "{phase} was skipped");
+                assert_ne!(planned.when, PhaseCondition::Always, "{phase} was skipped");
             }
             Event::Checked { phase, attempt, check, verdict, usage, .. } => {
                 self.used(phase, *usage);
@@ -94,7 +96,7 @@ impl Model {
                 self.hold = None;
             }
             Event::RolledBack { .. } => {
-                self.back = self.backs[&before.rolling_back().unwrap().checkpoint].clone();
+                self.back = self.backs[&before.pending_rollback().unwrap().checkpoint].clone();
                 self.taken_back(&lab.run);
             }
             Event::Waiting { phase, .. } => self.used(phase, Usage::default()),
@@ -108,7 +110,7 @@ impl Model {
                 let (planned, _) = before.phase(before.position(phase).unwrap()).unwrap();
                 let gate = planned.gate.iter().map(|gate| (&gate.id, &gate.verdicts));
                 let checks = planned.checks.iter().map(|one| (&one.id, &one.verdicts));
-                // A gate and a check of one name are two; a failure is the gate's too.
+                // A gate and a check with the same name are different; a failure counts for the gate.
                 let max: u32 = gate
                     .chain(checks)
                     .filter(|(id, _)| *id == source || source == "failed")
@@ -123,8 +125,8 @@ impl Model {
                 assert!(people.insert(vote.by.clone()), "one person voted twice");
                 let votes = &lab.run.hold.as_ref().unwrap().votes;
                 let said = |what| votes.iter().filter(move |(one, _)| one.decision == what);
-                *over = said(Decision::Rejected).count() as u32 >= held.rejections
-                    || said(Decision::Approved).count() as u32 >= held.approvals;
+                *over = said(VoteDecision::Rejected).count() as u32 >= held.rejections
+                    || said(VoteDecision::Approved).count() as u32 >= held.approvals;
             }
             Event::Resumed { .. } => self.resumed(before, &lab.run),
             Event::Restarted { .. } => self.died(),
@@ -147,7 +149,7 @@ impl Model {
         self.always(before, &plan, lab, matches!(event, Event::RolledBack { .. }));
     }
 
-    /// The process has died: nothing that was invoked counts for what is done again.
+    /// The process has died: usage of invocations does not count for repeated work.
     pub fn died(&mut self) {
         self.invoked.clear();
         self.invocation_of.clear();
@@ -184,7 +186,7 @@ impl Model {
         }
     }
 
-    /// What those who must agree came to counts as their phase's verdict.
+    /// The result of the reviews is the verdict of their phase.
     fn agreed(&mut self, run: &Run, phase: &str, attempt: u32) {
         let (planned, state) = run.phase(run.position(phase).unwrap()).unwrap();
         let verdict = tallied(planned, &state.reviews);
@@ -196,7 +198,7 @@ impl Model {
         }
     }
 
-    /// What had been judged before the checkpoint needs no judge again; what had just ended does.
+    /// Phases judged before the checkpoint are not judged again; a phase that had just ended is.
     fn taken_back(&mut self, run: &Run) {
         for (phase, state) in run.all_phases() {
             let Some(done) = state.done.as_ref().filter(|_| state.status == PhaseStatus::Running)
@@ -208,8 +210,8 @@ impl Model {
             if gate.is_none_or(|gate| gate.verdicts.get(verdict) == Some(&Effect::Continue)) {
                 self.passed.insert((phase.id.clone(), state.attempt, "gate".into()));
             }
-            assert!(!matches!(state.stage, Stage::Before(_) | Stage::Work));
-            for check in phase.checks.iter().filter(|check| check.at == At::Before) {
+            assert!(!matches!(state.stage, AttemptStage::Before(_) | AttemptStage::Work));
+            for check in phase.checks.iter().filter(|check| check.at == CheckTiming::Before) {
                 let check = format!("check {}", check.id);
                 self.passed.insert((phase.id.clone(), state.attempt, check));
             }
@@ -223,12 +225,13 @@ impl Model {
         let attempt = before.phases[at].attempt;
         let phase = held.phase.clone();
         match held.trigger {
-            Trigger::BudgetExhausted if held.resource == Some(Resource::Attempts) => {
+            Trigger::BudgetExhausted if held.resource == Some(BudgetedResource::Attempts) => {
                 self.grants += 1
             }
             Trigger::PersonRequested => {
                 let rejected = before.hold.as_ref().unwrap().votes.iter();
-                let mut rejected = rejected.filter(|(vote, _)| vote.decision == Decision::Rejected);
+                let mut rejected =
+                    rejected.filter(|(vote, _)| vote.decision == VoteDecision::Rejected);
                 let verdict = if rejected.next().is_some() { "rejected" } else { "approved" };
                 assert!(verdict == "rejected" || people.len() as u32 == held.approvals);
                 let (planned, _) = before.phase(at).unwrap();
@@ -241,7 +244,7 @@ impl Model {
                 }
             }
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
-                // A person lets pass what a judge did not.
+                // A person approved despite the verdict.
                 self.approved.insert((phase, attempt));
             }
             Trigger::ConsensusRequested => self.agreed(after, &phase, attempt),

@@ -12,7 +12,7 @@ fn trace(ms: u64, random: [u8; 10]) -> TraceId {
 }
 
 #[test]
-fn a_name_says_when_and_which() {
+fn a_name_contains_the_time_and_part_of_the_id() {
     let name = RunName::of(trace(1_770_033_600_999, [0, 0, 0, 0, 0, 0, 0x1a, 0x2b, 0x3c, 0x4d]));
     assert_eq!(name.to_string(), "run_20260202_120000_1a2b3c4d");
     assert_eq!("run_20260202_120000_1a2b3c4d".parse(), Ok(name));
@@ -35,7 +35,7 @@ proptest! {
     }
 
     #[test]
-    fn hostile_text_is_refused_or_read_as_it_stands(text in "\\PC{0,40}|run_[0-9a-f_]{0,30}") {
+    fn arbitrary_text_is_refused_or_read_unchanged(text in "\\PC{0,40}|run_[0-9a-f_]{0,30}") {
         if let Ok(name) = text.parse::<RunName>() {
             prop_assert_eq!(name.to_string(), text);
         }
@@ -43,7 +43,7 @@ proptest! {
 }
 
 #[test]
-fn what_only_looks_like_a_name_is_refused() {
+fn text_that_resembles_a_name_is_refused() {
     for text in [
         "",
         "run_",

@@ -1,10 +1,10 @@
-//! Plans in the shape of the loops that ship.
+//! Plans with the shape of the shipped loops.
 
 use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{
-    At, Budget, Check, Concurrency, Doer, Effect, Gate, Governance, HoldRule, OnRestart, Phase,
-    Plan, Reviewer, RunOutcome, Trigger, When,
+    Budget, Check, CheckTiming, Concurrency, Doer, Effect, Gate, Governance, HoldRule, OnRestart,
+    Phase, PhaseCondition, Plan, Reviewer, RunOutcome, Trigger,
 };
 
 pub fn agent() -> Doer {
@@ -37,7 +37,7 @@ pub fn consensus(quorum: u32, reviewers: &[&str]) -> Doer {
     }
 }
 
-/// A gate that knows what reviewers can say.
+/// A gate that declares all verdicts of reviewers.
 pub fn agreed(rejected: Effect) -> Option<Gate> {
     gate(&[
         ("approved", Effect::Continue),
@@ -55,7 +55,7 @@ pub fn phase(id: &str, needs: &[&str]) -> Phase {
         id: id.into(),
         needs: needs.iter().map(|need| (*need).to_owned()).collect(),
         outputs: Vec::new(),
-        when: When::Always,
+        when: PhaseCondition::Always,
     }
 }
 
@@ -88,7 +88,7 @@ pub fn gate(rows: &[(&str, Effect)]) -> Option<Gate> {
     Some(Gate { id: "gate".into(), verdicts: verdicts(rows) })
 }
 
-pub fn check(id: &str, at: At, rows: &[(&str, Effect)]) -> Check {
+pub fn check(id: &str, at: CheckTiming, rows: &[(&str, Effect)]) -> Check {
     Check { at, doer: command(true), id: id.into(), verdicts: verdicts(rows) }
 }
 
@@ -127,28 +127,29 @@ pub fn spine() -> Plan {
     ])
 }
 
-/// Phases 0 to 10 and 2a; 7 mends what 6 finds, once.
+/// Phases 0 to 10 and 2a; 7 is the intervention for 6, once.
 pub fn driver() -> Plan {
     let verification = gate(&[
         ("ok", Effect::Continue),
         ("intervene", Effect::Intervene { phase: "p7".into(), then: Box::new(stop("HALT")) }),
         ("halt", stop("HALT")),
     ]);
-    let context = When::Fact { fact: "intent".into(), one_of: vec!["generate_context".into()] };
+    let context =
+        PhaseCondition::Fact { fact: "intent".into(), one_of: vec!["generate_context".into()] };
     let mut phases = vec![phase("p0", &[]), phase("p1", &["p0"]), phase("p2", &["p1"])];
     phases.push(with(phase("p2a", &["p2"]), |phase| phase.when = context));
     phases.push(phase("p3", &["p2a"]));
     phases.push(phase("p4", &["p3"]));
     phases.push(phase("p5", &["p4"]));
     phases.push(with(phase("p6", &["p5"]), |phase| phase.gate = verification));
-    phases.push(with(phase("p7", &["p5"]), |phase| phase.when = When::Intervention));
+    phases.push(with(phase("p7", &["p5"]), |phase| phase.when = PhaseCondition::Intervention));
     phases.push(phase("p8", &["p6", "p7"]));
     phases.push(phase("p9", &["p8"]));
     phases.push(phase("p10", &["p9"]));
     with(serial(phases), |plan| plan.on_restart = OnRestart::Terminate)
 }
 
-/// a, then b and c side by side, then d.
+/// a, then b and c in parallel, then d.
 pub fn diamond() -> Plan {
     let phases =
         vec![phase("a", &[]), phase("b", &["a"]), phase("c", &["a"]), phase("d", &["b", "c"])];

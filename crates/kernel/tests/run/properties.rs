@@ -1,4 +1,4 @@
-//! Random runs of random plans: after each event, everything holds; and every run ends.
+//! Random runs of random plans: the invariants hold after each event, and every run ends.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::harness::Lab;
 use crate::random::{back_max, can_lock, random_plan};
 use crate::ride::Ride;
 
-/// After the end nothing can be recorded but that a person takes it back.
+/// After the end, only a rollback can be recorded.
 fn nothing_follows(lab: &Lab) {
     assert_eq!(lab.run.next(), Next::Done);
     for checkpoint in &lab.run.checkpoints {
@@ -23,7 +23,7 @@ fn nothing_follows(lab: &Lab) {
     }
 }
 
-/// Makes random runs and counts what they came to.
+/// Drives random runs and counts their events and outcomes.
 fn ride(mut runner: TestRunner) -> BTreeMap<String, usize> {
     let reached: RefCell<BTreeMap<String, usize>> = RefCell::default();
     let bytes = |length: usize| proptest::collection::vec(any::<u8>(), 0..length);
@@ -38,7 +38,7 @@ fn ride(mut runner: TestRunner) -> BTreeMap<String, usize> {
             ride.run(events_max);
             prop_assert_eq!(ride.lab.reread(), ride.lab.run.clone());
             nothing_follows(&ride.lab);
-            // What cannot come to wait in a circle goes on to an end of its own.
+            // A plan without a circular wait reaches an end.
             let told = ride.lab.told();
             let stuck = told.iter().any(|line| line.contains("critical_failure"));
             let plan = ride.lab.run.plan().unwrap();
@@ -58,14 +58,14 @@ fn config() -> ProptestConfig {
 }
 
 #[test]
-fn every_random_run_holds_to_the_rules_and_ends() {
+fn every_random_run_satisfies_the_model_and_ends() {
     assert!(ride(TestRunner::new(config())).contains_key("started"));
 }
 
-/// A test that never gets there finds nothing. The same runs each time, so that it cannot fail by
-/// chance.
+/// A test that does not reach a case cannot find errors in it. The runs are the same each time, so the
+/// test cannot fail by chance.
 #[test]
-fn random_runs_come_to_everything() {
+fn random_runs_cover_all_events_and_outcomes() {
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let config = ProptestConfig { cases: 400, ..config() };
     let reached = ride(TestRunner::new_with_rng(config, rng));

@@ -1,15 +1,16 @@
-//! Random plans and random answers, both made from bytes: nothing is left of them but calm when the
-//! bytes have run out, so what is found shrinks well and every run must end.
+//! Random plans and random answers, both generated from bytes. After the last byte everything succeeds,
+//! so failing cases shrink well and every run must end.
 
 use std::collections::BTreeSet;
 
 use windlass_kernel::run::plan::{
-    At, Budget, Concurrency, Doer, Effect, HoldRule, Phase, Plan, RunOutcome, Trigger, When,
+    Budget, CheckTiming, Concurrency, Doer, Effect, HoldRule, Phase, PhaseCondition, Plan,
+    RunOutcome, Trigger,
 };
 
 use crate::plans::{agent, builtin, check, command, consensus, person, phase, plan, verdicts};
 
-/// Choices made from bytes; 0 for ever when they have run out.
+/// Choices made from bytes; always 0 after the last byte.
 #[derive(Clone)]
 pub struct Choices {
     bytes: Vec<u8>,
@@ -21,7 +22,7 @@ impl Choices {
         Self { bytes: bytes.to_vec(), at: 0 }
     }
 
-    /// A number below `below`; 0 is the calm choice.
+    /// A number below `below`; 0 is the choice of success.
     pub fn pick(&mut self, below: usize) -> usize {
         let byte = self.bytes.get(self.at).copied().unwrap_or(0);
         self.at += 1;
@@ -37,12 +38,12 @@ impl Choices {
     }
 }
 
-/// The verdicts that a judge may give; the first one always continues.
+/// The verdicts of a check or gate; the first one always continues.
 const VERDICTS: [&str; 4] = ["approved", "v1", "v2", "rejected"];
 
 struct Made {
     phases: Vec<Phase>,
-    /// For each phase, itself and all that it comes after.
+    /// For each phase, itself and all phases that it depends on.
     upstream: Vec<BTreeSet<usize>>,
 }
 
@@ -66,16 +67,16 @@ pub fn random_plan(bytes: &[u8]) -> Plan {
         let mut one = phase(&format!("p{at}"), &needs);
         one.doer = doer(choices);
         one.when = match choices.pick(8) {
-            6 => When::Intervention,
-            7 => When::Fact { fact: "f".into(), one_of: vec!["1".into()] },
-            _ => When::Always,
+            6 => PhaseCondition::Intervention,
+            7 => PhaseCondition::Fact { fact: "f".into(), one_of: vec!["1".into()] },
+            _ => PhaseCondition::Always,
         };
         made.phases.push(one);
         made.upstream.push(upstream);
     }
     for at in 0..count {
         for number in 0..choices.pick(3) {
-            let when = if choices.chance(2) { At::Before } else { At::After };
+            let when = if choices.chance(2) { CheckTiming::Before } else { CheckTiming::After };
             let mut one = check(&format!("c{number}"), when, &[]);
             one.verdicts = verdicts_of(choices, &made, at, false);
             one.doer = match choices.pick(3) {
@@ -151,10 +152,10 @@ fn effect(choices: &mut Choices, made: &Made, at: usize, depth: usize) -> Effect
     let ordinary: Vec<usize> = made.upstream[at]
         .iter()
         .copied()
-        .filter(|place| made.phases[*place].when != When::Intervention)
+        .filter(|place| made.phases[*place].when != PhaseCondition::Intervention)
         .collect();
     let interventions: Vec<usize> = (0..made.phases.len())
-        .filter(|place| made.phases[*place].when == When::Intervention)
+        .filter(|place| made.phases[*place].when == PhaseCondition::Intervention)
         .filter(|place| !made.upstream[*place].contains(&at))
         .collect();
     let name = |place: usize| made.phases[place].id.clone();
@@ -189,7 +190,7 @@ fn budget(choices: &mut Choices) -> Budget {
     }
 }
 
-/// How often a plan can send a run back at most.
+/// The maximum number of times that a plan can send a run back.
 pub fn back_max(plan: &Plan) -> usize {
     fn of(effect: &Effect) -> usize {
         match effect {
@@ -203,7 +204,7 @@ pub fn back_max(plan: &Plan) -> usize {
     gates.chain(checks).flat_map(|all| all.values()).map(of).sum()
 }
 
-/// How often one judgement may send the run back to one phase.
+/// The maximum number of times that one check or gate can send the run back to one phase.
 pub fn max_to(effects: &std::collections::BTreeMap<String, Effect>, to: &str) -> u32 {
     fn of(effect: &Effect, to: &str) -> u32 {
         match effect {
@@ -217,8 +218,8 @@ pub fn max_to(effects: &std::collections::BTreeMap<String, Effect>, to: &str) ->
     effects.values().map(|effect| of(effect, to)).max().unwrap_or_default()
 }
 
-/// Whether phases of a plan can come to wait for one another in a circle: each waits for those that it
-/// needs, and for the interventions that its judges can ask for.
+/// Whether phases of a plan can wait for each other in a circle: each waits for the phases that it needs,
+/// and for the interventions that its checks and gate can cause.
 pub fn can_lock(plan: &Plan) -> bool {
     fn asked<'a>(effect: &'a Effect, all: &mut BTreeSet<&'a str>) {
         match effect {

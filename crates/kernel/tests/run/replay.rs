@@ -10,7 +10,7 @@ use crate::harness::{Lab, id};
 use crate::table::scenes;
 
 const VECTORS: &str = include_str!("../../../../vectors/run/events.json");
-/// The file's own digest: a change of format must be a change here too.
+/// The digest of the file: a change of the format must also be made here.
 const VECTORS_SHA256: &str = "63e7e0af9320af383688aba1447cadab77eaf8ae7d1412092b5c3b12e5e42a2b";
 
 pub fn vectors() -> Value {
@@ -22,7 +22,7 @@ fn bytes(value: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn the_pinned_events_are_read_and_written_to_the_byte() {
+fn the_pinned_events_are_read_and_written_byte_for_byte() {
     assert_eq!(Digest::of(VECTORS.as_bytes()).to_string(), VECTORS_SHA256);
     let mut kinds = BTreeSet::new();
     for row in vectors()["events"].as_array().unwrap() {
@@ -56,7 +56,7 @@ fn paths(value: &Value, at: &str, out: &mut Vec<String>) {
     }
 }
 
-/// Whether what is at this path, or below it, is anybody's to fill.
+/// Whether the value at this path may be any JSON.
 fn is_free(path: &str) -> bool {
     [
         "answer",
@@ -138,10 +138,10 @@ fn bytes_that_are_not_canonical_are_refused() {
 }
 
 #[test]
-fn what_canonical_json_would_change_is_never_written() {
+fn numbers_that_canonical_json_would_change_are_never_written() {
     let lab = Lab::empty();
     let note = |body: Value| {
-        let event = Event::Noted { what: windlass_kernel::run::Note::Telemetry, body };
+        let event = Event::Noted { what: windlass_kernel::run::NoteKind::Telemetry, body };
         RunEvent::new(TraceId(id(1)), ArtifactId(id(2)), lab.ts(), event)
     };
     for body in [json!(1_u64 << 53), json!({"a": [u64::MAX]})] {

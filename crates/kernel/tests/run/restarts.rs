@@ -1,8 +1,8 @@
-//! Processes that die, and what is known afterwards.
+//! Restarts after a process died.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::{Approved, Rejected};
-use windlass_kernel::run::plan::{At, Doer, Effect, Plan};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
+use windlass_kernel::run::plan::{CheckTiming, Doer, Effect, Plan};
 use windlass_kernel::run::{Event, Next, Work};
 
 use crate::harness::{Act, Lab, Script, done, ended, invoke};
@@ -13,7 +13,7 @@ fn one(doer: Doer) -> Plan {
 }
 
 #[test]
-fn what_may_be_done_again_is_done_again() {
+fn repeatable_work_is_repeated_after_a_restart() {
     for doer in [agent(), builtin(), command(true)] {
         let mut lab = Lab::new(one(doer));
         let told = Script::new().at("a", 1, Act::Die).walk(&mut lab);
@@ -30,13 +30,13 @@ fn what_may_be_done_again_is_done_again() {
                 "ended PASS pass",
             ]
         );
-        // The day between death and restart is nobody's working time.
+        // The day between crash and restart is not working time.
         assert_eq!(lab.run.spent.wall_ms, 3000);
     }
 }
 
 #[test]
-fn a_program_that_may_not_be_repeated_is_asked_about() {
+fn a_program_that_is_not_repeatable_causes_a_hold() {
     let script = Script::new().at("a", 1, Act::Die).votes(&[("ann", Approved)]);
     let told = script.walk(&mut Lab::new(one(command(false))));
     assert_eq!(
@@ -60,8 +60,8 @@ fn a_program_that_may_not_be_repeated_is_asked_about() {
 }
 
 #[test]
-fn a_check_that_may_not_be_repeated_is_asked_about() {
-    for at in [At::Before, At::After] {
+fn a_check_that_is_not_repeatable_causes_a_hold() {
+    for at in [CheckTiming::Before, CheckTiming::After] {
         let plan = with(one(agent()), |plan| {
             let mut one = check("x", at, &[("ok", Effect::Continue)]);
             one.doer = command(false);
@@ -77,7 +77,7 @@ fn a_check_that_may_not_be_repeated_is_asked_about() {
 }
 
 #[test]
-fn a_death_between_two_pieces_of_work_leaves_nothing_uncertain() {
+fn a_crash_between_two_pieces_of_work_leaves_nothing_uncertain() {
     let mut lab = Lab::new(one(command(false)));
     for event in [Event::Begun {}, Event::PhaseStarted { phase: "a".into(), attempt: 1 }] {
         lab.record(event);
@@ -97,7 +97,7 @@ fn interrupted(plan: Plan) -> Lab {
 }
 
 #[test]
-fn a_loop_may_leave_a_restart_to_a_person() {
+fn a_loop_may_let_a_person_decide_on_a_restart() {
     let mut lab = interrupted(one(agent()));
     lab.record(lab.run.restart_hold());
     assert_eq!(lab.run.spent.wall_ms, 500);
@@ -114,7 +114,7 @@ fn a_loop_may_leave_a_restart_to_a_person() {
             "ended PASS pass"
         ]
     );
-    // What is uncertain is still asked about.
+    // An uncertain effect still causes a hold.
     let mut lab = interrupted(one(command(false)));
     lab.record(lab.run.restart_hold());
     let told = Script::new().votes(&[("ann", Approved), ("bob", Approved)]).walk(&mut lab);
@@ -126,7 +126,7 @@ fn a_loop_may_leave_a_restart_to_a_person() {
 }
 
 #[test]
-fn a_call_that_waits_still_waits_after_a_restart() {
+fn a_call_on_hold_stays_on_hold_after_a_restart() {
     let mut lab = Lab::new(one(agent()));
     lab.record(Event::Begun {});
     lab.record(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
@@ -153,8 +153,8 @@ fn a_loop_may_end_a_run_whose_process_died() {
 }
 
 #[test]
-fn a_death_before_the_run_goes_on_costs_no_time() {
-    // After `started`, and after `resumed`: the next entry is made by another process.
+fn a_crash_before_the_run_continues_counts_no_time() {
+    // After `started` and after `resumed`, another process appends the next entry.
     let mut lab = Lab::new(serial(vec![with(phase("a", &[]), |phase| phase.doer = person(1))]));
     lab.now += 86_400_000;
     lab.record(Event::Begun {});
@@ -170,7 +170,7 @@ fn a_death_before_the_run_goes_on_costs_no_time() {
 fn a_clock_set_back_does_not_count_twice() {
     let mut lab = Lab::new(one(agent()));
     lab.record(Event::Begun {});
-    let note = || Event::Noted { what: windlass_kernel::run::Note::Telemetry, body: json!({}) };
+    let note = || Event::Noted { what: windlass_kernel::run::NoteKind::Telemetry, body: json!({}) };
     for step in [1000, -800, 300, 500, 100] {
         lab.now += step;
         lab.record(note());
@@ -195,7 +195,7 @@ fn branches_are_interrupted_together() {
     lab.record(invoke(&lab, "c", 1));
     assert!(lab.takes(&invoke(&lab, "b", 1)).is_err(), "one invocation of a phase at a time");
     lab.record(Event::Restarted { by: "ann".into() });
-    // The agent goes on; only then is the program asked about.
+    // The agent continues; only then does the program cause a hold.
     let told = Script::new().votes(&[("ann", Approved)]).walk(&mut lab);
     assert_eq!(
         told,

@@ -1,11 +1,11 @@
-//! One random run of one random plan, watched by the model.
+//! One random run of one random plan, checked by the model.
 
 use std::collections::BTreeSet;
 
 use serde_json::json;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{
-    Decision, Done, Event, InvocationResult, Next, Resolution, Usage, Vote, Work,
+    Event, InvocationResult, Next, PhaseResult, Resolution, Usage, Vote, VoteDecision, Work,
 };
 use windlass_kernel::{Digest, State, TraceId};
 
@@ -56,7 +56,7 @@ impl Ride {
         self.model.wall_ms += u64::try_from(ms).unwrap();
     }
 
-    /// Time passes that nobody works.
+    /// Time passes that is not working time.
     fn idle(&mut self) {
         self.lab.now += 10_000_000;
     }
@@ -70,7 +70,7 @@ impl Ride {
                 self.die();
                 continue;
             }
-            // A person may take it back at any point.
+            // A person may roll back the run at any point.
             let back = if next == Next::Done { 3 } else { 48 };
             if self.choices.chance(back) && self.roll_back() {
                 continue;
@@ -105,7 +105,7 @@ impl Ride {
         if self.lab.run.head.state != Some(State::Running) {
             return;
         }
-        if self.choices.chance(3) && self.lab.run.rolling_back().is_none() {
+        if self.choices.chance(3) && self.lab.run.pending_rollback().is_none() {
             self.model.died();
             self.record(self.lab.run.restart_hold());
         } else {
@@ -113,7 +113,7 @@ impl Ride {
         }
     }
 
-    /// Everything that is asked for is under way; one of it comes to its end, or a step further.
+    /// All requested work is in progress; one piece of it ends or makes a step.
     fn perform(&mut self, works: &[Work]) {
         let asked: BTreeSet<Work> = works.iter().copied().collect();
         assert_eq!(asked.len(), works.len(), "asked for twice");
@@ -194,10 +194,10 @@ impl Ride {
         self.record(event);
     }
 
-    /// Takes the run back to any of its checkpoints, if it has some.
+    /// Rolls back the run to any of its checkpoints, if it has any.
     fn roll_back(&mut self) -> bool {
         let count = self.lab.run.checkpoints.len();
-        if count == 0 || self.lab.run.rolling_back().is_some() {
+        if count == 0 || self.lab.run.pending_rollback().is_some() {
             return false;
         }
         self.idle();
@@ -244,7 +244,7 @@ impl Ride {
         }
     }
 
-    fn done(&mut self, verdict: &str, usage: Usage) -> Done {
+    fn done(&mut self, verdict: &str, usage: Usage) -> PhaseResult {
         let text = self.choices.pick(4);
         let mut done = match self.choices.pick(16) {
             15 => failure("timeout"),
@@ -267,8 +267,11 @@ impl Ride {
         let hold = self.lab.run.hold.clone().unwrap();
         match hold.resolution() {
             Resolution::Open => {
-                let decision =
-                    if self.choices.chance(20) { Decision::Rejected } else { Decision::Approved };
+                let decision = if self.choices.chance(20) {
+                    VoteDecision::Rejected
+                } else {
+                    VoteDecision::Approved
+                };
                 let named = hold.held.reviewers.get(hold.votes.len());
                 let by = named.cloned().unwrap_or_else(|| format!("person {}", hold.votes.len()));
                 self.try_to_cheat(&by);
@@ -278,7 +281,7 @@ impl Ride {
                 self.record(ended("checkpoint_rejected"));
             }
             Resolution::Approved | Resolution::Rejected => {
-                assert!(self.lab.takes(&self.lab.vote("late", Decision::Rejected)).is_err());
+                assert!(self.lab.takes(&self.lab.vote("late", VoteDecision::Rejected)).is_err());
                 self.record(Event::Resumed { by: "ann".into() });
             }
         }
@@ -291,7 +294,7 @@ impl Ride {
             Event::Voted(Vote {
                 by,
                 conditions: Vec::new(),
-                decision: Decision::Approved,
+                decision: VoteDecision::Approved,
                 reason,
                 shown,
             })

@@ -1,10 +1,10 @@
-//! What a rollback must say, what it keeps from being recorded, and who is asked after it.
+//! Rollbacks: their content, the events they block, and the hold after them.
 
 use serde_json::json;
-use windlass_kernel::run::Decision::{Approved, Rejected};
-use windlass_kernel::run::plan::{Effect, Plan, When};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
+use windlass_kernel::run::plan::{Effect, PhaseCondition, Plan};
 use windlass_kernel::run::{
-    Event, InvocationResult, Next, Note, PhaseStatus, Rollback, Usage, Work,
+    Event, InvocationResult, Next, NoteKind, PhaseStatus, Rollback, Usage, Work,
 };
 
 use crate::checkpoints::kept;
@@ -33,25 +33,25 @@ fn begin(rollback: Rollback) -> Event {
 }
 
 #[test]
-fn a_rollback_says_what_it_does() {
+fn a_rollback_must_match_the_run() {
     let lab = through(two());
     let checkpoint = lab.checkpoint("PRE_b_v1");
     let good = lab.wish(&checkpoint, true);
     assert_eq!(lab.takes(&begin(good.clone())), Ok(()));
-    assert_eq!(lab.run.may_roll_back(checkpoint.id), Ok(&checkpoint));
+    assert_eq!(lab.run.rollback_target(checkpoint.id), Ok(&checkpoint));
     let text = |text: &str| Some(text.to_owned());
     for (bad, why) in [
-        (Rollback { checkpoint: foreign(), ..good.clone() }, "none of this run's"),
+        (Rollback { checkpoint: foreign(), ..good.clone() }, "no such checkpoint"),
         (Rollback { tree: text("another"), ..good.clone() }, "another workspace"),
         (Rollback { tree: None, ..good.clone() }, "another workspace"),
-        (Rollback { target: None, ..good.clone() }, "workspace is not told"),
-        (Rollback { snapshot: None, ..good.clone() }, "workspace is not told"),
-        (Rollback { from: Some(checkpoint.id), ..good.clone() }, "at another checkpoint"),
-        (Rollback { from: None, ..good.clone() }, "at another checkpoint"),
+        (Rollback { target: None, ..good.clone() }, "workspace is incomplete"),
+        (Rollback { snapshot: None, ..good.clone() }, "workspace is incomplete"),
+        (Rollback { from: Some(checkpoint.id), ..good.clone() }, "is another one"),
+        (Rollback { from: None, ..good.clone() }, "is another one"),
         (Rollback { archived: vec![], ..good.clone() }, "other phases"),
         (Rollback { archived: vec!["a".into(), "b".into()], ..good.clone() }, "other phases"),
-        (Rollback { by: String::new(), ..good.clone() }, "nobody has asked"),
-        (Rollback { by: " \n".into(), ..good }, "nobody has asked"),
+        (Rollback { by: String::new(), ..good.clone() }, "no name of a person"),
+        (Rollback { by: " \n".into(), ..good }, "no name of a person"),
     ] {
         refused(&lab, &begin(bad), why);
     }
@@ -61,7 +61,7 @@ fn a_rollback_says_what_it_does() {
 }
 
 #[test]
-fn a_run_without_files_is_taken_back_without_them() {
+fn a_run_without_a_workspace_is_rolled_back_without_one() {
     let mut lab = Lab::new(two());
     lab.record(Event::Begun {});
     lab.record_only(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
@@ -72,45 +72,45 @@ fn a_run_without_files_is_taken_back_without_them() {
     let good = lab.wish(&first, true);
     assert_eq!((&good.tree, &good.target, &good.snapshot), (&None, &None, &None));
     let bad = Rollback { target: Some("t".into()), ..good.clone() };
-    refused(&lab, &begin(bad), "workspace is not told");
+    refused(&lab, &begin(bad), "workspace is incomplete");
     let bad = Rollback { snapshot: Some("t".into()), ..good.clone() };
-    refused(&lab, &begin(bad), "workspace is not told");
+    refused(&lab, &begin(bad), "workspace is incomplete");
     lab.record(begin(good));
     lab.record(Event::RolledBack { change: None });
     assert_eq!(lab.run.phases[0].status, PhaseStatus::Pending);
 }
 
-/// Until the files are restored nothing else happens, whatever dies.
+/// Until the workspace is restored no other event is accepted, even after a crash.
 #[test]
-fn nothing_else_happens_while_one_is_under_way() {
+fn no_other_event_is_accepted_during_a_rollback() {
     let mut lab = through(two());
     let checkpoint = lab.checkpoint("POST_a_v1");
-    refused(&lab, &Event::RolledBack { change: None }, "does not follow");
+    refused(&lab, &Event::RolledBack { change: None }, "cannot follow");
     lab.record(begin(lab.wish(&checkpoint, true)));
-    assert_eq!(lab.run.rolling_back().unwrap().checkpoint, checkpoint.id);
+    assert_eq!(lab.run.pending_rollback().unwrap().checkpoint, checkpoint.id);
     assert_eq!(lab.run.next(), Next::Perform(vec![Work::Restore]));
-    assert!(lab.run.may_roll_back(checkpoint.id).is_err());
+    assert!(lab.run.rollback_target(checkpoint.id).is_err());
     for (_, event) in scenes() {
         match event.kind() {
             "rolled_back" | "restarted" => assert_eq!(lab.takes(&event), Ok(())),
             _ => assert!(lab.takes(&event).is_err(), "{event:?}"),
         }
     }
-    refused(&lab, &begin(lab.wish(&checkpoint, true)), "under way");
-    refused(&lab, &ended("stop"), "under way");
-    refused(&lab, &Event::PhaseStarted { phase: "b".into(), attempt: 2 }, "under way");
-    refused(&lab, &lab.run.restart_hold(), "under way");
+    refused(&lab, &begin(lab.wish(&checkpoint, true)), "in progress");
+    refused(&lab, &ended("stop"), "in progress");
+    refused(&lab, &Event::PhaseStarted { phase: "b".into(), attempt: 2 }, "in progress");
+    refused(&lab, &lab.run.restart_hold(), "in progress");
     lab.record(Event::Restarted { by: "ann".into() });
     assert_eq!(lab.run.next(), Next::Perform(vec![Work::Restore]));
     lab.record_only(Event::RolledBack { change: None });
-    assert_eq!(lab.run.rolling_back(), None);
-    refused(&lab, &Event::RolledBack { change: None }, "a checkpoint is owed");
+    assert_eq!(lab.run.pending_rollback(), None);
+    refused(&lab, &Event::RolledBack { change: None }, "a checkpoint is due");
     lab.record(lab.due_checkpoint().unwrap());
-    refused(&lab, &Event::RolledBack { change: None }, "no rollback is under way");
+    refused(&lab, &Event::RolledBack { change: None }, "no rollback is in progress");
 }
 
 #[test]
-fn an_invocation_that_was_under_way_is_over() {
+fn an_open_invocation_is_closed_by_a_rollback() {
     let mut lab = Lab::new(two());
     lab.record(Event::Begun {});
     lab.record(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
@@ -129,15 +129,15 @@ fn an_invocation_that_was_under_way_is_over() {
 }
 
 #[test]
-fn one_that_does_not_go_on_at_once_waits_for_a_person() {
+fn a_rollback_without_resume_puts_the_run_on_hold() {
     let mut lab = through(two());
     let checkpoint = lab.checkpoint("PRE_b_v1");
     lab.roll_back(&checkpoint, false);
     let start = Event::PhaseStarted { phase: "b".into(), attempt: 2 };
-    refused(&lab, &start, "nobody has said that it goes on");
+    refused(&lab, &start, "paused after a rollback");
     for event in [
         Event::Restarted { by: "ann".into() },
-        Event::Noted { what: Note::Memory, body: json!({}) },
+        Event::Noted { what: NoteKind::Memory, body: json!({}) },
         lab.run.restart_hold(),
         ended("stop"),
         begin(lab.wish(&checkpoint, true)),
@@ -149,18 +149,18 @@ fn one_that_does_not_go_on_at_once_waits_for_a_person() {
     let mut rejected = lab.clone();
     let told = Script::new().votes(&[("ann", Rejected)]).walk(&mut rejected);
     assert_eq!(told.last().unwrap(), "ended BLOCKED checkpoint_rejected");
-    // Taken back once more, it goes on.
+    // After another rollback, the run continues.
     rejected.roll_back(&checkpoint, true);
     let told = Script::new().walk(&mut rejected);
     assert_eq!(told.first().unwrap(), "start b 2");
-    // From the hold too.
+    // Also from the hold.
     let mut again = lab.clone();
     again.roll_back(&checkpoint, true);
     assert_eq!(again.run.hold, None);
     assert_eq!(again.takes(&start), Ok(()));
     let told = Script::new().votes(&[("ann", Approved)]).walk(&mut lab);
     assert_eq!(told[..4], ["ann APPROVED", "resumed", "continued", "start b 2"]);
-    // Nobody waits for it who was not taken back.
+    // A run that was not rolled back does not wait for it.
     let Event::Held(held) =
         lab.events.iter().find(|(event, _)| matches!(event, Event::Held(_))).unwrap().0.clone()
     else {
@@ -172,7 +172,7 @@ fn one_that_does_not_go_on_at_once_waits_for_a_person() {
 }
 
 #[test]
-fn a_process_may_die_while_a_person_is_asked() {
+fn a_process_may_die_during_the_hold_after_a_rollback() {
     let mut lab = through(two());
     lab.roll_back(&lab.checkpoint("PRE_b_v1"), false);
     lab.record(lab.run.restart_hold());
@@ -192,12 +192,12 @@ fn a_process_may_die_while_a_person_is_asked() {
     assert_eq!(told.last().unwrap(), "ended PASS pass");
 }
 
-/// Side by side: what was under way at the checkpoint is begun anew, what was done is not.
+/// In parallel: work in progress at the checkpoint starts anew, completed work does not.
 #[test]
-fn what_was_under_way_beside_it_is_begun_anew() {
+fn parallel_work_in_progress_at_the_checkpoint_starts_anew() {
     let mut lab = Lab::new(kept(diamond()));
     Script::new().walk(&mut lab);
-    // b was done, c was under way.
+    // b was done, c was in progress.
     let checkpoint = lab.checkpoint("POST_b_v1");
     let names: Vec<String> = lab.run.archived_by(&checkpoint);
     assert_eq!(names, ["c", "d"]);
@@ -209,10 +209,10 @@ fn what_was_under_way_beside_it_is_begun_anew() {
 }
 
 #[test]
-fn skipped_phases_stay_skipped_and_are_not_put_aside() {
+fn skipped_phases_stay_skipped_and_are_not_archived() {
     let plan = kept(serial(vec![
         phase("a", &[]),
-        with(phase("m", &["a"]), |phase| phase.when = When::Intervention),
+        with(phase("m", &["a"]), |phase| phase.when = PhaseCondition::Intervention),
         phase("b", &["m"]),
     ]));
     let mut lab = through(plan);
@@ -225,7 +225,7 @@ fn skipped_phases_stay_skipped_and_are_not_put_aside() {
 }
 
 #[test]
-fn what_was_agreed_on_is_not_asked_again() {
+fn a_reached_consensus_is_not_requested_again() {
     let plan = kept(serial(vec![
         with(phase("a", &[]), |phase| {
             phase.doer = consensus(2, &["a1", "bob"]);
@@ -246,9 +246,9 @@ fn what_was_agreed_on_is_not_asked_again() {
     assert_eq!(told[2], "reviewed a/a1 2 approved");
 }
 
-/// The base of a branch is where it began, not where the run was taken back to.
+/// The base of a branch is its fork, not the target of the rollback.
 #[test]
-fn a_branch_that_is_taken_back_is_merged_from_where_it_began() {
+fn a_branch_that_is_rolled_back_is_merged_from_its_fork() {
     let mut plan = kept(diamond());
     plan.phases[1].branch = true;
     plan.phases[2].branch = true;
@@ -261,7 +261,7 @@ fn a_branch_that_is_taken_back_is_merged_from_where_it_began() {
     assert_eq!(branch.theirs, post.workspace.and_then(|kept| kept.branch));
     assert_ne!(branch.theirs, None);
     assert_eq!(lab.run.next(), Next::Perform(vec![Work::Merge { phase: 2, attempt: 1 }]));
-    // Another try's beginning is not its own.
+    // The fork of another attempt is not used.
     lab.roll_back(&lab.checkpoint("PRE_c_v1"), true);
     Script::new().walk(&mut lab);
     lab.roll_back(&lab.checkpoint("POST_c_v1"), true);

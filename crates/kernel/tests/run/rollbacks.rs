@@ -1,10 +1,10 @@
-//! Taking a run back to its checkpoints, forward again, and from wherever it stands.
+//! Rollbacks to earlier and later checkpoints, from any state.
 
 use serde_json::json;
 use windlass_kernel::State;
-use windlass_kernel::run::Decision::{Approved, Rejected};
-use windlass_kernel::run::plan::{At, Effect, Plan, When};
-use windlass_kernel::run::{CheckpointKind, Event, Next, Rollback, Stage, Work};
+use windlass_kernel::run::VoteDecision::{Approved, Rejected};
+use windlass_kernel::run::plan::{CheckTiming, Effect, PhaseCondition, Plan};
+use windlass_kernel::run::{AttemptStage, CheckpointKind, Event, Next, Rollback, Work};
 
 use crate::checkpoints::kept;
 use crate::harness::{Act, Lab, Script, changed, done, ended, failure};
@@ -14,7 +14,7 @@ fn three() -> Plan {
     kept(serial(vec![phase("a", &[]), phase("b", &["a"]), phase("c", &["b"])]))
 }
 
-/// A run that has gone to its end.
+/// A run that has ended.
 fn through(plan: Plan) -> Lab {
     with(Lab::new(plan), |lab| {
         Script::new().walk(lab);
@@ -31,7 +31,7 @@ fn begin(rollback: Rollback) -> Event {
 }
 
 #[test]
-fn a_run_goes_back_to_before_a_phase_and_does_it_again() {
+fn a_rollback_to_before_a_phase_repeats_it() {
     let mut lab = through(three());
     let checkpoint = lab.checkpoint("PRE_b_v1");
     assert_eq!(lab.run.archived_by(&checkpoint), ["b", "c"]);
@@ -71,7 +71,7 @@ fn a_run_goes_back_to_before_a_phase_and_does_it_again() {
 }
 
 #[test]
-fn a_run_goes_back_to_after_a_phase_and_keeps_its_work() {
+fn a_rollback_to_after_a_phase_keeps_its_result() {
     let mut lab = through(three());
     let before = lab.run.phases[1].clone();
     let checkpoint = lab.checkpoint("POST_b_v1");
@@ -131,9 +131,9 @@ fn from_wherever_it_stands() {
             assert_eq!(lab.run.spent, spent);
             assert!(lab.run.phases.iter().all(|phase| !phase.uncertain));
             let told = Script::new().votes(&[("bob", Approved)]);
-            let blocked = lab.run.phases[1].judged.is_some();
+            let blocked = lab.run.phases[1].pending_verdict.is_some();
             if blocked {
-                // What was judged is judged the same.
+                // The verdict is the same again.
                 assert!(matches!(lab.run.next(), Next::Record(event)
                     if matches!(*event, Event::Ended { .. })));
                 continue;
@@ -144,7 +144,7 @@ fn from_wherever_it_stands() {
 }
 
 #[test]
-fn facts_and_the_workspace_are_as_they_were() {
+fn a_rollback_restores_facts_and_the_workspace() {
     let stating = |value: &str, lines| {
         let mut done = done(json!({}));
         done.facts.insert("f".into(), value.into());
@@ -194,9 +194,9 @@ fn facts_and_the_workspace_are_as_they_were() {
     );
 }
 
-/// What came of a try is what it was, however often the run was taken back in between.
+/// The result of an attempt stays the same, however often the run was rolled back in between.
 #[test]
-fn back_twice_and_forward_again() {
+fn two_rollbacks_and_a_roll_forward() {
     let say = |text: &str| Act::Done(done(json!({"text": text})));
     let mut lab = Lab::new(three());
     Script::new().at("a", 1, say("first")).walk(&mut lab);
@@ -204,13 +204,13 @@ fn back_twice_and_forward_again() {
     Script::new().at("a", 2, say("second")).walk(&mut lab);
     let text = |lab: &Lab| lab.run.phases[0].done.as_ref().unwrap().answer["text"].clone();
     assert_eq!(text(&lab), "second");
-    // To the line that was put aside.
+    // To the lineage that was archived.
     lab.roll_back(&lab.checkpoint("PRE_b_v1"), true);
     assert_eq!(
         (text(&lab), statuses(&lab)),
         (json!("first"), vec!["complete", "pending", "pending"])
     );
-    // From there on, nothing of the other line counts.
+    // From there on, nothing of the other lineage counts.
     Script::new().walk(&mut lab);
     assert_eq!(text(&lab), "first");
     let later = lab.run.checkpoints.last().unwrap().clone();
@@ -224,13 +224,13 @@ fn back_twice_and_forward_again() {
 }
 
 #[test]
-fn how_often_it_was_sent_back_is_as_it_was() {
+fn a_rollback_restores_the_counts_of_send_backs() {
     let mut plan = three();
     plan.phases[2].gate = gate(&[("ok", Effect::Continue), ("no", redo("b", 2, stop("enough")))]);
     let mut lab = Lab::new(plan);
     let told = Script::new().at("c", 1, Act::Say("no")).walk(&mut lab);
     assert_eq!(told.iter().filter(|line| line.starts_with("back")).count(), 1);
-    // Before it was sent back, it may be sent back twice again.
+    // At the checkpoint before, it may be sent back twice again.
     lab.roll_back(&lab.checkpoint("PRE_c_v1"), true);
     let say = |attempt| format!("{attempt}");
     let no = |text: u32| Act::Done(done(json!({"verdict": "no", "text": say(text)})));
@@ -244,7 +244,7 @@ fn how_often_it_was_sent_back_is_as_it_was() {
         .walk(&mut twice);
     assert!(told.contains(&"back c/gate no -> b 2".to_owned()), "{told:#?}");
     assert_eq!(told.last().unwrap(), "ended BLOCKED enough");
-    // After it, once; on the line that was put aside too.
+    // At the one after it, once; also on the archived lineage.
     twice.roll_back(&twice.checkpoint("PRE_b_v2"), true);
     let told = Script::new()
         .at("b", 5, no(1))
@@ -257,7 +257,7 @@ fn how_often_it_was_sent_back_is_as_it_was() {
 }
 
 #[test]
-fn what_a_judge_found_is_found_again() {
+fn a_rollback_restores_findings() {
     let mut plan = three();
     plan.phases[2].gate = gate(&[("ok", Effect::Continue), ("no", redo("b", 1, stop("enough")))]);
     let mut lab = Lab::new(plan);
@@ -270,9 +270,9 @@ fn what_a_judge_found_is_found_again() {
     assert_eq!(lab.run.phases[2].findings, json!(null));
 }
 
-/// A try that a person allows after one that failed begins without what was found before.
+/// An attempt that a person approves after a failed one starts without the earlier findings.
 #[test]
-fn what_was_tried_since_is_not_found_again() {
+fn a_rollback_does_not_restore_later_findings() {
     let mut plan = three();
     plan.phases[1].gate = gate(&[("ok", Effect::Continue), ("failed", hold())]);
     plan.phases[2].gate = gate(&[("ok", Effect::Continue), ("no", redo("b", 1, stop("enough")))]);
@@ -288,16 +288,16 @@ fn what_was_tried_since_is_not_found_again() {
     }
 }
 
-/// An intervention that a judge has asked for is still asked for.
+/// A required intervention is still required.
 #[test]
-fn an_intervention_is_done_again() {
+fn a_rollback_repeats_an_intervention() {
     let mend = Effect::Intervene { phase: "mend".into(), then: Box::new(stop("HALT")) };
     let plan = kept(serial(vec![
         phase("a", &[]),
         with(phase("b", &["a"]), |phase| {
             phase.gate = gate(&[("ok", Effect::Continue), ("mend", mend)]);
         }),
-        with(phase("mend", &["a"]), |phase| phase.when = When::Intervention),
+        with(phase("mend", &["a"]), |phase| phase.when = PhaseCondition::Intervention),
         phase("c", &["b", "mend"]),
     ]));
     let mut lab = Lab::new(plan);
@@ -315,18 +315,18 @@ fn an_intervention_is_done_again() {
         assert_eq!(started, told, "{name}: {walked:#?}");
         assert_eq!(walked.last().unwrap(), "ended PASS pass");
     }
-    // Before it was judged, it may be mended once more.
+    // At the checkpoint before the verdict, the intervention is possible again.
     lab.roll_back(&lab.checkpoint("PRE_b_v1"), true);
     let walked = Script::new().at("b", 7, Act::Say("mend")).walk(&mut lab);
     assert!(walked.contains(&"start mend 3".to_owned()), "{walked:#?}");
 }
 
 #[test]
-fn what_had_just_ended_is_judged_again() {
+fn a_rollback_to_the_end_of_a_phase_judges_it_again() {
     let mut plan = three();
     plan.phases[1].checks = vec![
-        check("x", At::Before, &[("ok", Effect::Continue)]),
-        check("y", At::After, &[("ok", Effect::Continue), ("no", stop("bad"))]),
+        check("x", CheckTiming::Before, &[("ok", Effect::Continue)]),
+        check("y", CheckTiming::After, &[("ok", Effect::Continue), ("no", stop("bad"))]),
     ];
     let mut lab = through(plan);
     let checkpoint = lab.checkpoint("POST_b_v1");
@@ -334,7 +334,7 @@ fn what_had_just_ended_is_judged_again() {
     assert_eq!(lab.run.next(), Next::Perform(vec![Work::Check { phase: 1, check: 1, attempt: 1 }]));
     let again = Script::new().at("b/y", 1, Act::Say("no")).walk(&mut lab.clone());
     assert_eq!(again, ["checked b/y 1 no", "ended BLOCKED bad"]);
-    // Nothing is done before somebody says so.
+    // Nothing is done before a person answers.
     lab.roll_back(&checkpoint, false);
     let told = Script::new().walk(&mut lab);
     assert_eq!(told, ["held 1 ROLLED_BACK at b for 1"]);
@@ -345,11 +345,11 @@ fn what_had_just_ended_is_judged_again() {
     assert_eq!(told.last().unwrap(), "ended PASS pass");
 }
 
-/// The checkpoint that a rollback makes has the state that it led to.
+/// The checkpoint of a rollback has the state of the target.
 #[test]
-fn a_rollback_can_itself_be_gone_back_to() {
+fn a_run_can_be_rolled_back_to_the_checkpoint_of_a_rollback() {
     let mut plan = three();
-    plan.phases[1].checks = vec![check("y", At::After, &[("ok", Effect::Continue)])];
+    plan.phases[1].checks = vec![check("y", CheckTiming::After, &[("ok", Effect::Continue)])];
     let mut lab = through(plan);
     lab.roll_back(&lab.checkpoint("POST_b_v1"), true);
     let marker = lab.run.checkpoints.last().unwrap().clone();
@@ -357,7 +357,7 @@ fn a_rollback_can_itself_be_gone_back_to() {
     assert_eq!(lab.run.archived_by(&marker), ["c"]);
     lab.roll_back(&marker, true);
     assert_eq!(statuses(&lab), ["complete", "running", "pending"]);
-    assert_eq!(lab.run.phases[1].stage, Stage::After(0));
+    assert_eq!(lab.run.phases[1].stage, AttemptStage::After(0));
     let told = Script::new().walk(&mut lab);
     assert_eq!((told[0].as_str(), told[1].as_str()), ("checked b/y 1 ok", "start c 3"));
 }

@@ -1,11 +1,10 @@
-//! Every event in every state of a run: what the table of the vectors allows is folded, and nothing
-//! else is.
+//! Every event in every state of a run: the fold accepts exactly what the table of the vectors allows.
 
 use std::collections::BTreeMap;
 
 use serde_json::json;
-use windlass_kernel::run::plan::{Effect, Resource, RunOutcome, When};
-use windlass_kernel::run::{Decision, Event, InvocationResult, Next, Note, Usage};
+use windlass_kernel::run::plan::{BudgetedResource, Effect, PhaseCondition, RunOutcome};
+use windlass_kernel::run::{Event, InvocationResult, Next, NoteKind, Usage, VoteDecision};
 use windlass_kernel::{Digest, Head, State};
 
 use crate::harness::{Lab, done, invoke, started};
@@ -38,7 +37,7 @@ pub fn scenes() -> Vec<(Lab, Event)> {
     let call = windlass_kernel::TraceId(crate::harness::id(5));
     let asked = trying(|plan| plan.phases[0].doer = person(1));
     let held = with(asked.clone(), |lab| lab.record(next(lab)));
-    let voted = with(held.clone(), |lab| lab.record(lab.vote("ann", Decision::Approved)));
+    let voted = with(held.clone(), |lab| lab.record(lab.vote("ann", VoteDecision::Approved)));
     let resumed = with(voted.clone(), |lab| lab.record(Event::Resumed { by: by() }));
     let judged = with(
         trying(|plan| plan.phases[0].gate = gate(&[("no", redo("a", 1, Effect::Block))])),
@@ -50,7 +49,8 @@ pub fn scenes() -> Vec<(Lab, Event)> {
     let invoked = with(trying(|_| {}), |lab| lab.record(invoke(lab, "a", 1)));
     let checks = trying(|plan| {
         let rows = [("ok", Effect::Continue)];
-        plan.phases[0].checks = vec![check("x", windlass_kernel::run::plan::At::Before, &rows)];
+        plan.phases[0].checks =
+            vec![check("x", windlass_kernel::run::plan::CheckTiming::Before, &rows)];
     });
     let reviewing = trying(|plan| {
         plan.phases[0].doer = consensus(1, &["a1"]);
@@ -78,7 +78,7 @@ pub fn scenes() -> Vec<(Lab, Event)> {
         (Lab::new(spine()), Event::Begun {}),
         (running(|_| {}), Event::PhaseStarted { phase: name(), attempt }),
         (
-            running(|plan| plan.phases[0].when = When::Intervention),
+            running(|plan| plan.phases[0].when = PhaseCondition::Intervention),
             Event::PhaseSkipped { phase: name(), reason: "no".into() },
         ),
         (
@@ -123,10 +123,10 @@ pub fn scenes() -> Vec<(Lab, Event)> {
         (judged.clone(), next(&judged)),
         (
             running(|plan| plan.budget.tokens = Some(10)),
-            Event::Warned { resource: Resource::Tokens, used: 8, limit: 10 },
+            Event::Warned { resource: BudgetedResource::Tokens, used: 8, limit: 10 },
         ),
         (asked.clone(), next(&asked)),
-        (held.clone(), held.vote("ann", Decision::Approved)),
+        (held.clone(), held.vote("ann", VoteDecision::Approved)),
         (voted, Event::Resumed { by: by() }),
         (resumed, Event::Continued {}),
         (running(|_| {}), Event::Restarted { by: by() }),
@@ -139,7 +139,7 @@ pub fn scenes() -> Vec<(Lab, Event)> {
                 tree: "t".into(),
             },
         ),
-        (running(|_| {}), Event::Noted { what: Note::Memory, body: json!({}) }),
+        (running(|_| {}), Event::Noted { what: NoteKind::Memory, body: json!({}) }),
         (
             running(|_| {}),
             Event::Ended {
@@ -164,7 +164,7 @@ fn every_event_in_every_state() {
             let head = Head { sequence_number, state: Some(to), ..run.head };
             let taken = run.apply(&event, Digest::of(b"x"), lab.ts(), head).is_ok();
             rows.insert((event.kind().to_owned(), state.map(State::as_str)), taken);
-            // An entry that leads elsewhere is never this event's.
+            // An entry that leads to another state never matches the event.
             for other in RUN_STATES.into_iter().filter(|other| *other != event.to_state()) {
                 let mut run = lab.run.clone();
                 let head = Head { sequence_number, state: Some(other), ..run.head };

@@ -1,8 +1,8 @@
-//! Events as lines that a test can be compared with.
+//! Renders events as lines for comparison.
 
 use windlass_kernel::run::Event;
 
-/// An event in a line.
+/// Renders an event as one line.
 pub fn tell(event: &Event) -> String {
     match event {
         Event::PhaseStarted { phase, attempt } => format!("start {phase} {attempt}"),

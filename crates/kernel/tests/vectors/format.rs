@@ -1,4 +1,4 @@
-//! The shape of the vector files, read strictly.
+//! The format of the vector files, read strictly.
 
 use serde::Deserialize;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Holds the kernel against the committed vectors, and the vectors against a second encoder.
+//! Compares the kernel with the committed vectors, and the vectors with a second encoder.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod format;
@@ -6,8 +6,9 @@ mod format;
 use format::{AcceptedRow, CanonicalRow, Machine, Texts, TransitionRow, ValidChain};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
-use windlass_kernel::recovery::{Finding, UncertainRule, plan};
-use windlass_kernel::verify::Chain;
+use windlass_kernel::recovery::{UncertainRule, plan};
+use windlass_kernel::verify::ChainReport;
+use windlass_kernel::verify::ChainVerifier;
 use windlass_kernel::{
     Artifact, ArtifactType, Call, Code, Digest, Entry, ExecutionState, Head, PlanId, ReplayPoint,
     State, Transition, canon,
@@ -16,11 +17,11 @@ use windlass_kernel::{
 const MACHINE: &str = include_str!("../../../../vectors/tga/state_transition_vectors.json");
 const TEXTS: &str = include_str!("../../../../vectors/canon/canonical_json.json");
 
-/// The files' own digests: a change of format must be a change here too.
+/// The digests of the files: a change of the format must also be made here.
 const MACHINE_SHA256: &str = "051df7831bd839ae055d2b26212fd25636b860f96cacb90e01e974fec248ad4c";
 const TEXTS_SHA256: &str = "83dd52532655f02fe30b6b1348edfd777b26289ebeb1c6a7b920ffee8e1ad64f";
 
-/// The reader's limit where a row does not give one.
+/// The size limit of the reader for rows without one.
 const BYTES_MAX: usize = 1 << 20;
 
 const CALL_STATES: [&str; 6] =
@@ -67,12 +68,12 @@ fn sha256(bytes: &[u8]) -> String {
     hex(Sha256::digest(bytes).as_slice())
 }
 
-/// The digest by another encoder than the kernel's, on raw JSON.
+/// The digest of raw JSON by an encoder other than the kernel's.
 fn independent_digest(value: &Value) -> String {
     sha256(&serde_jcs::to_vec(value).unwrap())
 }
 
-/// What an object's digest must be when `digest_field` holds it.
+/// The expected digest of an object whose digest is in `digest_field`.
 fn independent_digest_without(object: &Value, digest_field: &str) -> String {
     let mut map: Map<String, Value> = object.as_object().unwrap().clone();
     map.remove(digest_field);
@@ -83,8 +84,8 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap()
 }
 
-fn verify(entries: &[Value]) -> Chain {
-    let mut chain = Chain::new();
+fn verify(entries: &[Value]) -> ChainVerifier {
+    let mut chain = ChainVerifier::new();
     entries.iter().for_each(|entry| chain.push_json(entry));
     chain
 }
@@ -125,7 +126,7 @@ fn the_files_are_the_pinned_ones() {
 }
 
 #[test]
-fn every_state_times_every_event_is_listed_and_agreed_on() {
+fn every_pair_of_state_and_event_is_listed_and_agrees() {
     let machine = machine();
     let mut rows = machine.transitions.iter();
     for current in std::iter::once(None).chain(CALL_STATES.map(Some)) {
@@ -156,7 +157,7 @@ fn every_state_times_every_event_is_listed_and_agreed_on() {
 }
 
 #[test]
-fn no_other_transition_touches_a_call() {
+fn no_other_transition_is_allowed_for_a_call() {
     let is_call = |state: State| CALL_STATES.contains(&state.as_str());
     let mut allowed = 0;
     for current in std::iter::once(None).chain(State::ALL.iter().copied().map(Some)) {
@@ -193,7 +194,7 @@ fn valid_chains_hold() {
     for chain in &machine.valid_chains {
         let (name, expect) = (&chain.name, &chain.expect);
         assert!(expect.chain_valid && !chain.comment.is_empty(), "{name}");
-        let finding = Finding {
+        let finding = ChainReport {
             chain_valid: true,
             error_code: None,
             divergence_point: None,
@@ -236,7 +237,7 @@ fn invalid_chains_are_refused_where_they_break() {
             assert_eq!(text(entry, "entry_digest"), digest, "{name}");
         }
         let last = held.last().map(entry_of);
-        let finding = Finding {
+        let finding = ChainReport {
             chain_valid: false,
             error_code: Some(expect.error_code),
             divergence_point: Some(expect.divergence_point as u64),
@@ -290,13 +291,13 @@ fn recovery_plans_agree() {
 }
 
 #[test]
-fn checkpoints_hold_or_are_refused() {
+fn replay_points_are_valid_or_refused() {
     let machine = machine();
     let mut valid = 0;
     for row in &machine.checkpoints {
         let name = &row.name;
         let head = head_at(&machine, &row.chain, row.entries_applied);
-        // What is not exactly a checkpoint matches nothing.
+        // A document that is not exactly a replay point is refused.
         let found = match serde_json::from_value::<ReplayPoint>(row.checkpoint.clone()) {
             Ok(checkpoint) => checkpoint.agrees_with(&head).err().map(|error| error.code()),
             Err(_) => Some(Code::StateChecksumMismatch),

@@ -1,7 +1,8 @@
 //! Short descriptions of the parts of a plan.
 
 use windlass_kernel::run::plan::{
-    At, Concurrency, Doer, Effect, OnRestart, Phase, Plan, Requirement, Reviewer, When,
+    CheckTiming, Concurrency, Doer, Effect, OnRestart, Phase, PhaseCondition, Plan, Requirement,
+    Reviewer,
 };
 use windlass_text::printable;
 
@@ -33,13 +34,13 @@ pub fn doer(doer: &Doer) -> String {
 }
 
 /// When a phase runs, if not always.
-fn when(when: &When) -> Option<String> {
+fn when(when: &PhaseCondition) -> Option<String> {
     match when {
-        When::Always => None,
-        When::Fact { fact, one_of } => {
+        PhaseCondition::Always => None,
+        PhaseCondition::Fact { fact, one_of } => {
             Some(safe(&format!("if {fact} is {}", one_of.join(" or ")), WORDS_CHARS_MAX))
         }
-        When::Intervention => Some("only to intervene".to_owned()),
+        PhaseCondition::Intervention => Some("only to intervene".to_owned()),
     }
 }
 
@@ -126,8 +127,8 @@ pub fn judges(phase: &Phase) -> Vec<(String, Vec<(String, String)>)> {
     let mut judges = Vec::new();
     for check in &phase.checks {
         let at = match check.at {
-            At::After => "after",
-            At::Before => "before",
+            CheckTiming::After => "after",
+            CheckTiming::Before => "before",
         };
         let name = safe(&check.id, 64);
         let title = format!("✓ check {name} {at} it, by {}", doer(&check.doer));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use windlass_kernel::run::plan::{Doer, Effect, Phase, Plan, When};
+use windlass_kernel::run::plan::{Doer, Effect, Phase, PhaseCondition, Plan};
 
 use crate::draw::describe::{self, LineKind};
 use crate::draw::layout;
@@ -16,12 +16,16 @@ pub fn mermaid(plan: &Plan) -> String {
     for (at, phase) in plan.phases.iter().enumerate() {
         names.insert(&phase.id, at);
         let (open, close) = match (&phase.doer, &phase.when) {
-            (_, When::Intervention) => ("[/", "/]"),
-            (Doer::Consensus { .. }, When::Always | When::Fact { .. }) => ("{{", "}}"),
-            (Doer::Person { .. }, When::Always | When::Fact { .. }) => ("([", "])"),
+            (_, PhaseCondition::Intervention) => ("[/", "/]"),
+            (Doer::Consensus { .. }, PhaseCondition::Always | PhaseCondition::Fact { .. }) => {
+                ("{{", "}}")
+            }
+            (Doer::Person { .. }, PhaseCondition::Always | PhaseCondition::Fact { .. }) => {
+                ("([", "])")
+            }
             (
                 Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. },
-                When::Always | When::Fact { .. },
+                PhaseCondition::Always | PhaseCondition::Fact { .. },
             ) => ("[", "]"),
         };
         put(&mut out, format_args!("    p{at}{open}\"{}\"{close}\n", label(phase)));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use windlass_kernel::run::plan::{Doer, Phase, Plan, When};
+use windlass_kernel::run::plan::{Doer, Phase, PhaseCondition, Plan};
 
 use crate::draw::describe::{self, LineKind};
 use crate::draw::layout::{CellKind, Layout};
@@ -185,7 +185,7 @@ fn draw_box(out: &mut String, phase: &Phase, rect: Rect, lines: &[(&str, String)
         Doer::Command { .. } => "command",
         Doer::Consensus { .. } | Doer::Person { .. } => "person",
     };
-    let dashed = if phase.when == When::Always { "" } else { " i" };
+    let dashed = if phase.when == PhaseCondition::Always { "" } else { " i" };
     put(
         out,
         format_args!(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use windlass_kernel::run::plan::{Effect, Phase, When};
+use windlass_kernel::run::plan::{Effect, Phase, PhaseCondition};
 
 use crate::parts::effect::ReferenceKind;
 
@@ -69,7 +69,7 @@ fn check(selected: &[Phase], present: &BTreeSet<&str>) -> Result<(), SelectionPr
             }
         }
     }
-    let is_intervention = |phase: &&Phase| phase.when == When::Intervention;
+    let is_intervention = |phase: &&Phase| phase.when == PhaseCondition::Intervention;
     let mut open: Vec<&str> = selected
         .iter()
         .filter(|phase| !is_intervention(phase))

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Number;
 use windlass_governance::{LocatedRule, RuleField, RuleKind};
-use windlass_kernel::run::plan::{Compare, Evidence, Level, OnFailure, Rule};
+use windlass_kernel::run::plan::{Compare, Evidence, OnFailure, Rule, RuleLevel};
 use windlass_text::yaml::{Node, Value};
 use windlass_text::{Location, Position, printable};
 
@@ -64,7 +64,7 @@ fn rule(node: &Node, ids: &BTreeSet<&str>) -> Result<(Rule, Position), Diagnosti
         _ => validator(inside)?,
     };
     let phases = phases.unwrap_or_default();
-    let rule = Rule { evidence, id, level: Level::Loop, on_failure, phases, remediation };
+    let rule = Rule { evidence, id, level: RuleLevel::Loop, on_failure, phases, remediation };
     Ok((rule, id_node.position))
 }
 

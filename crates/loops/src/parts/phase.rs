@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_kernel::run::plan::{At, Check, Doer, Gate, Phase, When};
+use windlass_kernel::run::plan::{Check, CheckTiming, Doer, Gate, Phase, PhaseCondition};
 use windlass_text::yaml::{Node, Value};
 use windlass_text::{Glob, Position};
 
@@ -85,9 +85,10 @@ fn needs(node: Option<&Node>) -> Result<(Vec<String>, Vec<Position>), Diagnostic
     Ok((names, items.iter().map(|item| item.position).collect()))
 }
 
-fn when(node: &Node) -> Result<When, Diagnostic> {
+fn when(node: &Node) -> Result<PhaseCondition, Diagnostic> {
     if let Value::Text(_) = node.value {
-        return fields::choice(node, "when", &[("intervention", ())]).map(|()| When::Intervention);
+        return fields::choice(node, "when", &[("intervention", ())])
+            .map(|()| PhaseCondition::Intervention);
     }
     let fields = Fields::new(node, "when", "a condition", &["fact", "in"])?;
     let fact = text::word(fields.required("fact")?, "fact", "the name of a fact")?;
@@ -99,7 +100,7 @@ fn when(node: &Node) -> Result<When, Diagnostic> {
     if one_of.is_empty() {
         return Err(Problem::Empty("in".to_owned()).at(values.position));
     }
-    Ok(When::Fact { fact, one_of })
+    Ok(PhaseCondition::Fact { fact, one_of })
 }
 
 fn outputs(node: Option<&Node>) -> Result<Vec<String>, Diagnostic> {
@@ -130,7 +131,7 @@ fn checks(
             let problem = Problem::DuplicateName { what: "the check", name: id, first_line };
             return Err(problem.at(id_node.position));
         }
-        let words = [("before", At::Before), ("after", At::After)];
+        let words = [("before", CheckTiming::Before), ("after", CheckTiming::After)];
         let at = fields::choice(fields.required("at")?, "at", &words)?;
         let doer_node = fields.required("doer")?;
         let doer = doer::read(doer_node, context)?;

@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select, subsequence};
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::{
-    At, Budget, Check, Compare, Concurrency, Doer, Effect, Evidence, Gate, Governance, HoldRule,
-    Level, OnFailure, OnRestart, Phase, Plan, Requirement, Reviewer, Rule, RunOutcome, Trigger,
-    When,
+    Budget, Check, CheckTiming, Compare, Concurrency, Doer, Effect, Evidence, Gate, Governance,
+    HoldRule, OnFailure, OnRestart, Phase, PhaseCondition, Plan, Requirement, Reviewer, Rule,
+    RuleLevel, RunOutcome, Trigger,
 };
 
 pub const AGENTS: [&str; 3] = ["builder", "designer", "reviewer"];
@@ -157,17 +157,18 @@ fn verdicts() -> BoxedStrategy<BTreeMap<String, Effect>> {
 }
 
 fn check() -> BoxedStrategy<Check> {
-    (select(vec![At::Before, At::After]), judge(), verdicts())
+    (select(vec![CheckTiming::Before, CheckTiming::After]), judge(), verdicts())
         .prop_map(|(at, doer, verdicts)| Check { at, doer, id: String::new(), verdicts })
         .boxed()
 }
 
-fn when() -> impl Strategy<Value = When> {
-    let fact = (word(), vec(line(), 1..3)).prop_map(|(fact, one_of)| When::Fact { fact, one_of });
-    prop_oneof![3 => Just(When::Always), 1 => fact]
+fn when() -> impl Strategy<Value = PhaseCondition> {
+    let fact = (word(), vec(line(), 1..3))
+        .prop_map(|(fact, one_of)| PhaseCondition::Fact { fact, one_of });
+    prop_oneof![3 => Just(PhaseCondition::Always), 1 => fact]
 }
 
-type Draft = (Vec<Check>, Doer, Option<Gate>, Vec<Index>, When, bool, bool);
+type Draft = (Vec<Check>, Doer, Option<Gate>, Vec<Index>, PhaseCondition, bool, bool);
 
 fn draft() -> BoxedStrategy<Draft> {
     let gate = (id(), verdicts()).prop_map(|(id, verdicts)| Gate { id, verdicts });
@@ -207,7 +208,7 @@ fn phases(names: Vec<String>, drafts: Vec<Draft>) -> Vec<Phase> {
             }
         }
         let open: Vec<&Phase> =
-            phases.iter().filter(|phase| phase.when != When::Intervention).collect();
+            phases.iter().filter(|phase| phase.when != PhaseCondition::Intervention).collect();
         let mut needs: Vec<String> = Vec::new();
         for pick in picks {
             if !open.is_empty() {
@@ -238,7 +239,7 @@ fn phases(names: Vec<String>, drafts: Vec<Draft>) -> Vec<Phase> {
                     id: helper,
                     needs: needs.clone(),
                     outputs: Vec::new(),
-                    when: When::Intervention,
+                    when: PhaseCondition::Intervention,
                 });
             }
         }
@@ -313,7 +314,7 @@ fn rules() -> BoxedStrategy<Vec<(Rule, Vec<Index>)>> {
     let on_failure = select(vec![OnFailure::Block, OnFailure::Warn]);
     let rule = (evidence(), on_failure, line(), vec(any::<Index>(), 0..3)).prop_map(
         |(evidence, on_failure, remediation, phases)| {
-            let (id, level) = (String::new(), Level::Loop);
+            let (id, level) = (String::new(), RuleLevel::Loop);
             (Rule { evidence, id, level, on_failure, phases: Vec::new(), remediation }, phases)
         },
     );

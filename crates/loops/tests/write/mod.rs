@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use windlass_kernel::run::plan::{
-    At, Check, Compare, Concurrency, Doer, Effect, Evidence, OnFailure, OnRestart, Phase, Plan,
-    Requirement, Reviewer, Rule, When,
+    Check, CheckTiming, Compare, Concurrency, Doer, Effect, Evidence, OnFailure, OnRestart, Phase,
+    PhaseCondition, Plan, Requirement, Reviewer, Rule,
 };
 
 /// How a file is laid out.
@@ -78,8 +78,8 @@ fn verdicts<'a>(verdicts: impl IntoIterator<Item = (&'a String, &'a Effect)>) ->
 
 fn check(check: &Check) -> Value {
     let at = match check.at {
-        At::After => "after",
-        At::Before => "before",
+        CheckTiming::After => "after",
+        CheckTiming::Before => "before",
     };
     json!({ "id": check.id, "at": at, "doer": doer(&check.doer), "verdicts": verdicts(&check.verdicts) })
 }
@@ -89,9 +89,9 @@ fn phase(phase: &Phase) -> Value {
     let Value::Object(fields) = &mut value else { return value };
     let mut put = |key: &str, value: Value| drop(fields.insert(key.to_owned(), value));
     match &phase.when {
-        When::Always => {}
-        When::Fact { fact, one_of } => put("when", json!({ "fact": fact, "in": one_of })),
-        When::Intervention => put("when", json!("intervention")),
+        PhaseCondition::Always => {}
+        PhaseCondition::Fact { fact, one_of } => put("when", json!({ "fact": fact, "in": one_of })),
+        PhaseCondition::Intervention => put("when", json!("intervention")),
     }
     if phase.branch {
         put("branch", json!(true));

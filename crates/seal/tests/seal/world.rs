@@ -7,9 +7,9 @@ use std::sync::LazyLock;
 
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::{
-    Budget, Concurrency, Doer, HoldRule, OnRestart, Phase, Plan, RunOutcome, When,
+    Budget, Concurrency, Doer, HoldRule, OnRestart, Phase, PhaseCondition, Plan, RunOutcome,
 };
-use windlass_kernel::run::{Base, Call, Done, Event, RunEvent, Started, Usage};
+use windlass_kernel::run::{Base, CallRecord, Event, PhaseResult, RunEvent, Started, Usage};
 use windlass_kernel::{
     ArtifactId, ArtifactType, Digest, Draft, Head, State, Timestamp, TraceId, Transition, Uuid7,
     canon,
@@ -66,10 +66,10 @@ pub struct World {
 }
 
 /// A call as an event names it.
-pub fn call_of(trace: &Trace) -> Call {
+pub fn call_of(trace: &Trace) -> CallRecord {
     let head = trace.head_after(trace.len());
     let (entry_digest, state) = (head.entry_digest, head.state.unwrap());
-    Call { entry_digest, state, tool: "files/write_file".into(), trace_id: trace.trace_id }
+    CallRecord { entry_digest, state, tool: "files/write_file".into(), trace_id: trace.trace_id }
 }
 
 pub fn started() -> Started {
@@ -81,7 +81,7 @@ pub fn started() -> Started {
         id: "build".into(),
         needs: Vec::new(),
         outputs: Vec::new(),
-        when: When::Always,
+        when: PhaseCondition::Always,
     };
     let plan = Plan {
         checkpoints: false,
@@ -111,8 +111,8 @@ pub fn started() -> Started {
     }
 }
 
-pub fn done(calls: Vec<Call>, outputs: BTreeMap<String, Digest>) -> Event {
-    let done = Done {
+pub fn done(calls: Vec<CallRecord>, outputs: BTreeMap<String, Digest>) -> Event {
+    let done = PhaseResult {
         governance: None,
         answer: json!({}),
         calls,

@@ -1,7 +1,7 @@
 //! Damage that only a database can have: unreadable rows.
 
 use rusqlite::Connection;
-use windlass_kernel::{ChainError, Entry, Reserved, TraceId};
+use windlass_kernel::{ChainError, Entry, ReservedKey, TraceId};
 use windlass_store::conformance::fixture::{Ending, Trace};
 use windlass_store::{KeyMismatch, Store, TraceState, Visitor};
 
@@ -20,7 +20,7 @@ impl Visitor for Seen {
         &mut self,
         entry: Result<Entry, ChainError>,
         _: Option<&[u8]>,
-    ) -> Option<Reserved<'_>> {
+    ) -> Option<ReservedKey<'_>> {
         self.0.last_mut().unwrap().2.push(entry.is_ok());
         None
     }

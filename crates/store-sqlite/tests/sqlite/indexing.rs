@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use rusqlite::Connection;
-use windlass_kernel::{ChainError, Code, Entry, Reserved, State, TraceId};
+use windlass_kernel::{ChainError, Code, Entry, ReservedKey, State, TraceId};
 use windlass_store::conformance::fixture::{Ending, Trace};
 use windlass_store::{
     After, Append, AppendError, KeyMismatch, Store, StoreError, TraceFilter, TraceState, Visitor,
@@ -276,7 +276,7 @@ impl Visitor for Seen {
         &mut self,
         entry: Result<Entry, ChainError>,
         _: Option<&[u8]>,
-    ) -> Option<Reserved<'_>> {
+    ) -> Option<ReservedKey<'_>> {
         self.0.last_mut().unwrap().2.push(entry.is_ok());
         None
     }

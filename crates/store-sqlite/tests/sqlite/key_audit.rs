@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use windlass_kernel::{ChainError, Code, Entry, Link, Links, Reserved, State, TraceId};
+use windlass_kernel::{
+    ArtifactChain, ArtifactHeader, ChainError, Code, Entry, ReservedKey, State, TraceId,
+};
 use windlass_store::conformance::fixture::{Ending, Trace};
 use windlass_store::{After, Append, KeyMismatch, Store, StoreError, TraceState, Visitor};
 
@@ -11,22 +13,22 @@ use crate::support::{Place, fixture, meddle};
 /// Expects the key that the artifacts of each call name, and collects the mismatches.
 #[derive(Default)]
 struct Keys {
-    links: Links,
+    links: ArtifactChain,
     mismatches: BTreeSet<(TraceId, u64, &'static str)>,
 }
 
 impl Visitor for Keys {
     fn trace(&mut self, _: TraceId, _: Option<&TraceState>) {
-        self.links = Links::default();
+        self.links = ArtifactChain::default();
     }
 
     fn entry(
         &mut self,
         entry: Result<Entry, ChainError>,
         body: Option<&[u8]>,
-    ) -> Option<Reserved<'_>> {
+    ) -> Option<ReservedKey<'_>> {
         let entry = entry.unwrap();
-        let link = Link::read(entry.artifact_type, body.unwrap()).unwrap();
+        let link = ArtifactHeader::read(entry.artifact_type, body.unwrap()).unwrap();
         self.links.follow(&entry, link).unwrap();
         self.links.reserved().filter(|_| entry.to_state == State::Executing)
     }

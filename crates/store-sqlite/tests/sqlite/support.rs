@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use rusqlite::Connection;
 use tempfile::TempDir;
-use windlass_kernel::{ChainError, Digest, Entry, Head, Reserved, TraceId};
+use windlass_kernel::{ChainError, Digest, Entry, Head, ReservedKey, TraceId};
 use windlass_store::conformance::fixture::{Fixture, Trace};
 use windlass_store::{After, KeyMismatch, Store, StoreError, TraceState, Visitor};
 use windlass_store_sqlite::{Settings, SqliteStore};
@@ -117,7 +117,7 @@ impl Visitor for Verifier {
         &mut self,
         entry: Result<Entry, ChainError>,
         body: Option<&[u8]>,
-    ) -> Option<Reserved<'_>> {
+    ) -> Option<ReservedKey<'_>> {
         let entry = entry.unwrap();
         assert_eq!(Digest::of(body.unwrap()), entry.artifact_digest);
         let (head, _) = self.open.as_mut().unwrap();

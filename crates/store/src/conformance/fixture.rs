@@ -7,7 +7,7 @@ use windlass_kernel::artifact::{
     SupervisorDecision, ToolCall, ToolEffect,
 };
 use windlass_kernel::{
-    Artifact, ArtifactId, ArtifactType, Body, Code, Digest, Draft, Head, Outcome, PlanId,
+    Artifact, ArtifactBody, ArtifactId, ArtifactType, Code, Digest, Draft, Head, Outcome, PlanId,
     ReplayPoint, ReplayPointState, RiskLevel, SCHEMA_VERSION, State, Timestamp, ToolCallId,
     TraceId, Transition, Uuid7, canon, transition_of,
 };
@@ -237,7 +237,7 @@ impl Fixture {
         body: Vec<u8>,
         (tool_call_id, idempotency_key): (Option<ToolCallId>, Option<String>),
     ) -> Digest {
-        let body = Body::new(body);
+        let body = ArtifactBody::new(body);
         let artifact_digest = body.digest();
         let ts = self.ts();
         let draft =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{ChainError, Code, Entry, ReplayPoint, Reserved, TraceId};
+use windlass_kernel::{ChainError, Code, Entry, ReplayPoint, ReservedKey, TraceId};
 
 use super::fixture::Trace;
 use crate::error::AppendError;
@@ -80,7 +80,7 @@ impl Visitor for Seen {
         &mut self,
         entry: Result<Entry, ChainError>,
         body: Option<&[u8]>,
-    ) -> Option<Reserved<'_>> {
+    ) -> Option<ReservedKey<'_>> {
         let trace = self.0.last_mut().expect("an entry comes after its trace");
         trace.entries.push((entry, body.map(<[u8]>::to_vec)));
         None

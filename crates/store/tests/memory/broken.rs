@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{
-    ChainError, Digest, Entry, Head, HolderId, PlanId, ReplayPoint, Reserved, State, TraceId, Uuid7,
+    ChainError, Digest, Entry, Head, HolderId, PlanId, ReplayPoint, ReservedKey, State, TraceId,
+    Uuid7,
 };
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
@@ -228,7 +229,7 @@ impl Visitor for Filled<'_> {
         &mut self,
         entry: Result<Entry, ChainError>,
         body: Option<&[u8]>,
-    ) -> Option<Reserved<'_>> {
+    ) -> Option<ReservedKey<'_>> {
         if let Some((trace_id, recorded)) = self.1.take() {
             self.0.trace(trace_id, recorded.as_ref());
         }
@@ -255,7 +256,7 @@ impl Visitor for Known<'_> {
         &mut self,
         entry: Result<Entry, ChainError>,
         body: Option<&[u8]>,
-    ) -> Option<Reserved<'_>> {
+    ) -> Option<ReservedKey<'_>> {
         if self.1 { self.0.entry(entry, body) } else { None }
     }
 
@@ -491,7 +492,7 @@ impl Visitor for HeadFromEntries<'_> {
         &mut self,
         entry: Result<Entry, ChainError>,
         body: Option<&[u8]>,
-    ) -> Option<Reserved<'_>> {
+    ) -> Option<ReservedKey<'_>> {
         self.0.entry(entry, body)
     }
 

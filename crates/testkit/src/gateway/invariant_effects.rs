@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use windlass_kernel::{ArtifactType, State, ToolCallId};
 use windlass_policy::{OnUncertain, Verdict};
-use windlass_runtime::Reads;
+use windlass_runtime::ReadDurability;
 use windlass_store::Slot;
 
 use super::invariant::{Outcome, Trace, has_person, require};
@@ -26,7 +26,7 @@ fn trace_of<'a>(outcome: &'a Outcome<'_>, dispatch: &Dispatch) -> Option<&'a Tra
 /// Nothing is handed over before the journal says so; only a read may be recorded with its effect.
 pub(super) fn invariant_announced(outcome: &Outcome<'_>, _: &Outcome<'_>) -> Result<(), String> {
     for dispatch in &outcome.tools.dispatches {
-        let later = outcome.scenario.reads == Reads::WithEffect
+        let later = outcome.scenario.reads == ReadDurability::WithEffect
             && is_read(&dispatch.tool)
             && dispatch.key.is_none();
         let unrecorded = dispatch.standing == Standing::Unrecorded;

@@ -4,7 +4,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use serde_json::{Value, json};
 use windlass_kernel::{Code, RiskLevel, State, TraceId};
-use windlass_runtime::{Answer, CallReport, CallRequest, Gateway, GatewayError, Reads, Voice};
+use windlass_runtime::{
+    Answer, Attribution, CallReport, CallRequest, Gateway, GatewayError, ReadDurability,
+};
 
 use super::crash::Crash;
 use super::world::{Honest, Parts, World};
@@ -31,7 +33,7 @@ pub struct Scenario {
     /// What is done.
     pub steps: Vec<Step>,
     /// When reads are committed.
-    pub reads: Reads,
+    pub reads: ReadDurability,
     /// How a call may end after a crash besides as in the calm run.
     pub also: Option<(State, Code)>,
     /// How many crashes in a row the sweep tries.
@@ -118,7 +120,9 @@ impl Client {
         };
         let report = gateway.show(trace_id)?;
         match report.hold {
-            Some(_) => gateway.decide(trace_id, answer, Voice { by: "Ada", reason: "I looked" }),
+            Some(_) => {
+                gateway.decide(trace_id, answer, Attribution { by: "Ada", reason: "I looked" })
+            }
             None => Ok(report),
         }
     }
@@ -163,7 +167,7 @@ pub fn live(
 #[expect(clippy::panic, reason = "a test that is set up wrongly")]
 pub fn interrupt(world: &World, request: CallRequest, at: u32) -> TraceId {
     let crash = Crash::at(Some(at));
-    let process = world.start(&Honest, Reads::WriteAhead, &crash);
+    let process = world.start(&Honest, ReadDurability::WriteAhead, &crash);
     let called = catch_unwind(AssertUnwindSafe(|| process.gateway.call(request)));
     drop(process);
     match (called, world.shared.tables().traces.last_key_value()) {

@@ -3,12 +3,12 @@
 #![expect(clippy::panic, reason = "a test names scenarios that there are")]
 
 use windlass_kernel::{Code, State};
-use windlass_runtime::{Answer, Reads};
+use windlass_runtime::{Answer, ReadDurability};
 
 use super::scenario::{Scenario, Step, call};
 
 fn of(name: &'static str, crashes: usize, steps: Vec<Step>) -> Scenario {
-    Scenario { name, steps, reads: Reads::WriteAhead, also: None, crashes }
+    Scenario { name, steps, reads: ReadDurability::WriteAhead, also: None, crashes }
 }
 
 fn write(tool: &str) -> Step {
@@ -35,7 +35,10 @@ pub fn scenarios() -> Vec<Scenario> {
         hold("hold, then approved", Answer::Approve),
         Scenario { also: given_up, ..hold("hold, then denied", Answer::Deny) },
         of("read, write-ahead", 3, vec![look()]),
-        Scenario { reads: Reads::WithEffect, ..of("read, with its effect", 4, vec![look()]) },
+        Scenario {
+            reads: ReadDurability::WithEffect,
+            ..of("read, with its effect", 4, vec![look()])
+        },
         asked("asked, then approved", "ask", Answer::Approve),
         asked("asked, then denied", "ask", Answer::Deny),
         asked("asked, approved, uncertain", "ask_burn", Answer::Approve),
@@ -58,7 +61,7 @@ pub fn scenarios() -> Vec<Scenario> {
         of("batch", 3, vec![write("add"), look(), write("post")]),
         Scenario {
             also: compensated,
-            reads: Reads::WithEffect,
+            reads: ReadDurability::WithEffect,
             ..of(
                 "long batch",
                 2,

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use windlass_connect::Connect;
 use windlass_kernel::HolderId;
-use windlass_runtime::{Clock as _, Gateway, GatewayError, Reads, Recovered, Settings, Supervisor};
+use windlass_runtime::{
+    Clock as _, Gateway, GatewayError, ReadDurability, RecoveredCall, Settings, Supervisor,
+};
 use windlass_store::{MemoryStore, Shared, Store};
 
 use super::clock::TestClock;
@@ -53,7 +55,7 @@ impl World {
 
     /// Starts a process that is made of `parts`.
     #[must_use]
-    pub fn start(&self, parts: &dyn Parts, reads: Reads, crash: &Arc<Crash>) -> Process {
+    pub fn start(&self, parts: &dyn Parts, reads: ReadDurability, crash: &Arc<Crash>) -> Process {
         let store = Meddled::new(Arc::new(self.store()), CrashingStore(Arc::clone(crash)));
         let connect =
             CrashingConnector { tools: Arc::clone(&self.tools), crash: Arc::clone(crash) };
@@ -76,7 +78,7 @@ impl World {
     /// Starts a gateway on a store of the caller's making.
     #[must_use]
     pub fn gateway_on(&self, store: Arc<dyn Store>, supervisor: Arc<dyn Supervisor>) -> Gateway {
-        let settings = Settings { reads: Reads::WriteAhead, key_wait: Duration::ZERO };
+        let settings = Settings { reads: ReadDurability::WriteAhead, key_wait: Duration::ZERO };
         let tools = Arc::clone(&self.tools) as Arc<_>;
         Gateway::new(store, supervisor, tools, Arc::clone(&self.clock) as Arc<_>, settings)
     }
@@ -106,7 +108,7 @@ pub trait Parts: Send + Sync {
     }
 
     /// When the gateway commits its reads.
-    fn reads(&self, honest: Reads) -> Reads {
+    fn reads(&self, honest: ReadDurability) -> ReadDurability {
         honest
     }
 
@@ -114,7 +116,7 @@ pub trait Parts: Send + Sync {
     ///
     /// # Errors
     /// As the gateway's own recovery.
-    fn recover(&self, gateway: &Gateway) -> Result<Vec<Recovered>, GatewayError> {
+    fn recover(&self, gateway: &Gateway) -> Result<Vec<RecoveredCall>, GatewayError> {
         gateway.recover_all()
     }
 

@@ -34,7 +34,7 @@ pub struct ToolInvocation {
 /// The calls of one agent, or of any.
 pub(super) fn invocations(
     store: &dyn Store,
-    calls: &[run::Call],
+    calls: &[run::CallRecord],
     agent: Option<&str>,
 ) -> Vec<ToolInvocation> {
     let listed = calls.iter().filter_map(|call| {
@@ -46,7 +46,7 @@ pub(super) fn invocations(
 }
 
 /// One call, and the agent that made it. Of a call that can no longer be read, only what the run has.
-fn invocation(store: &dyn Store, call: &run::Call) -> (ToolInvocation, Option<String>) {
+fn invocation(store: &dyn Store, call: &run::CallRecord) -> (ToolInvocation, Option<String>) {
     let mut invocation = ToolInvocation {
         action: String::new(),
         duration_ms: 0,

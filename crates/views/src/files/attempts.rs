@@ -12,7 +12,7 @@ use windlass_engine::EngineError;
 use windlass_formats::{Attempt, AttemptResult, FailureClass, NextAction, TerminalReason};
 use windlass_journal::JournalError;
 use windlass_kernel::run::plan::{RunOutcome, Trigger};
-use windlass_kernel::run::{Done, Event, PhaseState, PhaseStatus, Run, Source};
+use windlass_kernel::run::{Event, JudgedBy, PhaseResult, PhaseState, PhaseStatus, Run};
 use windlass_kernel::{Digest, Timestamp, canon};
 
 use super::run_view::shortened;
@@ -43,7 +43,7 @@ struct Open {
 /// What was known of an open attempt's phase just before an event.
 pub(super) struct Fate {
     status: PhaseStatus,
-    judged: Option<Source>,
+    judged: Option<JudgedBy>,
 }
 
 impl Attempts {
@@ -62,7 +62,7 @@ impl Attempts {
         &mut self,
         run: &Run,
         phase: &str,
-        done: &Done,
+        done: &PhaseResult,
         ts: Timestamp,
     ) -> Result<(), EngineError> {
         let answer = digest(run, &done.answer)?;
@@ -102,7 +102,9 @@ impl Attempts {
             let state = run.position(&open.phase).and_then(|at| run.phases.get(at));
             Fate {
                 status: state.map_or(PhaseStatus::Pending, |state| state.status),
-                judged: state.and_then(|state| state.judged.as_ref()).map(|judged| judged.source),
+                judged: state
+                    .and_then(|state| state.pending_verdict.as_ref())
+                    .map(|judged| judged.judged_by),
             }
         };
         self.open.iter().map(fate).collect()
@@ -208,12 +210,12 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
 }
 
 /// Work that did not fail by itself has failed when it was judged so.
-fn judged(result: AttemptResult, judged: Option<Source>) -> AttemptResult {
+fn judged(result: AttemptResult, judged: Option<JudgedBy>) -> AttemptResult {
     match (result, judged) {
-        (AttemptResult::Success, Some(Source::Gate)) => {
+        (AttemptResult::Success, Some(JudgedBy::Gate)) => {
             AttemptResult::Failure(FailureClass::ReviewRejection)
         }
-        (AttemptResult::Success, Some(Source::Check(_))) => {
+        (AttemptResult::Success, Some(JudgedBy::Check(_))) => {
             AttemptResult::Failure(FailureClass::ValidationError)
         }
         (result, _) => result,

@@ -104,8 +104,8 @@ fn task_spec(started: &Started) -> Map<String, Value> {
 fn resolution(hold: &Hold) -> Option<Resolution> {
     let (decision, kind) = match hold.resolution() {
         run::Resolution::Open => return None,
-        run::Resolution::Approved => (Decision::Approved, run::Decision::Approved),
-        run::Resolution::Rejected => (Decision::Rejected, run::Decision::Rejected),
+        run::Resolution::Approved => (Decision::Approved, run::VoteDecision::Approved),
+        run::Resolution::Rejected => (Decision::Rejected, run::VoteDecision::Rejected),
     };
     let settled = hold.votes.iter().rfind(|(vote, _)| vote.decision == kind);
     Some(Resolution {
@@ -117,7 +117,7 @@ fn resolution(hold: &Hold) -> Option<Resolution> {
 }
 
 fn approvals(hold: &Hold) -> Vec<Approval> {
-    let approved = |(vote, _): &&(Vote, _)| vote.decision == run::Decision::Approved;
+    let approved = |(vote, _): &&(Vote, _)| vote.decision == run::VoteDecision::Approved;
     let approval = |(vote, at): &(Vote, windlass_kernel::Timestamp)| Approval {
         at: (*at).into(),
         by: vote.by.clone(),

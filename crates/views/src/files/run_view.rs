@@ -7,7 +7,9 @@ use windlass_formats::{
     CheckpointId, GateResult, LedgerChain, RunName, StepKey, StepOutcome, StepSummary,
 };
 use windlass_kernel::run::plan::{Effect, Phase, Trigger};
-use windlass_kernel::run::{Done, Event, Hold, Judged, PhaseState, PhaseStatus, Run, Source};
+use windlass_kernel::run::{
+    Event, Hold, JudgedBy, PendingVerdict, PhaseResult, PhaseState, PhaseStatus, Run,
+};
 use windlass_kernel::{Timestamp, TraceId};
 use windlass_store::Store;
 
@@ -74,7 +76,7 @@ pub(super) struct Changed {
 struct Before {
     at: usize,
     status: PhaseStatus,
-    judged: Option<Judged>,
+    judged: Option<PendingVerdict>,
     /// The hold that is taken up.
     hold: Option<Hold>,
 }
@@ -211,7 +213,7 @@ impl RunView {
             match hold.held.trigger {
                 Trigger::EscalationRequested | Trigger::WaiverRequested => {
                     if let Some(judged) = &before.judged {
-                        waived_gate = judged.source == Source::Gate;
+                        waived_gate = judged.judged_by == JudgedBy::Gate;
                         said.extend(waived(phase, judged, hold));
                     }
                 }
@@ -325,13 +327,14 @@ fn before(run: &Run, event: &Event) -> Option<Before> {
     };
     let at = run.position(phase)?;
     let (_, state) = run.phase(at)?;
-    Some(Before { at, status: state.status, judged: state.judged.clone(), hold })
+    Some(Before { at, status: state.status, judged: state.pending_verdict.clone(), hold })
 }
 
 /// What the gate of a phase has just said, if it has.
 fn gate_said(phase: &Phase, state: &PhaseState, complete: bool) -> Option<GateResult> {
     let gate = phase.gate.as_ref()?;
-    let refused = state.judged.as_ref().filter(|judged| judged.source == Source::Gate);
+    let refused =
+        state.pending_verdict.as_ref().filter(|judged| judged.judged_by == JudgedBy::Gate);
     let reason = match (refused, complete) {
         (Some(judged), _) => because(&judged.verdict, &judged.reason),
         (None, true) => {
@@ -347,12 +350,12 @@ fn gate_said(phase: &Phase, state: &PhaseState, complete: bool) -> Option<GateRe
 }
 
 /// A judgement that people have let pass.
-fn waived(phase: &Phase, judged: &Judged, hold: &Hold) -> Option<GateResult> {
-    let name = match judged.source {
-        Source::Check(at) => phase.checks.get(at)?.id.clone(),
-        Source::Gate => phase.gate.as_ref()?.id.clone(),
+fn waived(phase: &Phase, judged: &PendingVerdict, hold: &Hold) -> Option<GateResult> {
+    let name = match judged.judged_by {
+        JudgedBy::Check(at) => phase.checks.get(at)?.id.clone(),
+        JudgedBy::Gate => phase.gate.as_ref()?.id.clone(),
         // What failed is not let pass; it is tried again.
-        Source::Failure => return None,
+        JudgedBy::Failure => return None,
     };
     let people: Vec<String> =
         hold.votes.iter().map(|(vote, _)| format!("{}: {}", vote.by, vote.reason)).collect();
@@ -360,7 +363,7 @@ fn waived(phase: &Phase, judged: &Judged, hold: &Hold) -> Option<GateResult> {
     Some(GateResult { name, pass: true, phase: phase.id.clone(), reason })
 }
 
-fn summary(phase: &str, attempt: u32, done: &Done) -> StepSummary {
+fn summary(phase: &str, attempt: u32, done: &PhaseResult) -> StepSummary {
     let outcome = if done.failure.is_some() { StepOutcome::Failure } else { StepOutcome::Success };
     let text = match &done.failure {
         Some(failure) if done.summary.is_empty() => &failure.reason,

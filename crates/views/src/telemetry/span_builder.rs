@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use windlass_engine::EngineError;
 use windlass_journal::{Check, Reader};
 use windlass_kernel::run::plan::RunOutcome;
-use windlass_kernel::run::{Call, Done, Event, InvocationResult, PhaseStatus, Run, Started, Usage};
+use windlass_kernel::run::{
+    CallRecord, Event, InvocationResult, PhaseResult, PhaseStatus, Run, Started, Usage,
+};
 use windlass_kernel::{Entry, State, Timestamp, TraceId};
 use windlass_store::Store;
 
@@ -254,7 +256,7 @@ impl SpanBuilder {
         used(span, usage);
     }
 
-    fn end_work(&mut self, run: &Run, phase: &str, done: &Done, ts: Timestamp) {
+    fn end_work(&mut self, run: &Run, phase: &str, done: &PhaseResult, ts: Timestamp) {
         let verdict = run.position(phase).and_then(|at| {
             let gate = run.phase(at)?.0.gate.as_ref()?;
             let verdict = done.answer.get("verdict")?.as_str()?;
@@ -271,7 +273,7 @@ impl SpanBuilder {
                 span.facts.insert("windlass.failure", failure.class.as_str().into());
             }
         }
-        for Call { trace_id, tool, state, .. } in &done.calls {
+        for CallRecord { trace_id, tool, state, .. } in &done.calls {
             let (trace_id, tool, state) = (*trace_id, tool.clone(), Some(*state));
             self.call(phase, CallMention { trace_id, tool, state, at: ts });
         }

@@ -6,7 +6,7 @@ use windlass_formats::{
     read_hold, read_terminal, yaml,
 };
 use windlass_kernel::Digest;
-use windlass_kernel::run::{Decision, Event};
+use windlass_kernel::run::{Event, VoteDecision};
 
 use crate::world::{
     Script, World, built, failed, name, passing, policy_changed, spine, tree_of, verdict,
@@ -218,7 +218,9 @@ fn s5_without_a_run_there_is_not_even_a_folder() {
 
 #[test]
 fn s6_each_answer_is_shown() {
-    for (decision, text) in [(Decision::Approved, "APPROVED"), (Decision::Rejected, "REJECTED")] {
+    for (decision, text) in
+        [(VoteDecision::Approved, "APPROVED"), (VoteDecision::Rejected, "REJECTED")]
+    {
         let mut world = World::new();
         let files = world.files();
         let mut recorder = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));

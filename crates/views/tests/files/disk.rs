@@ -127,7 +127,7 @@ fn what_a_dead_process_left_is_swept_and_nothing_else() {
     drop(recorder);
     let files = world.files();
     let mut recorder = world.open(&files, trace_id);
-    recorder.vote("bob", windlass_kernel::run::Decision::Approved).unwrap();
+    recorder.vote("bob", windlass_kernel::run::VoteDecision::Approved).unwrap();
     files.rebuild(trace(&recorder)).unwrap();
     std::fs::remove_file(world.root().join(format!("steps/{}_design.json", name(&recorder))))
         .unwrap();

@@ -4,7 +4,7 @@ use windlass_engine::{EngineError, HoldPackets as _};
 use windlass_formats::{HoldPacket, read_hold};
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::{RunOutcome, Trigger};
-use windlass_kernel::run::{Decision, Event};
+use windlass_kernel::run::{Event, VoteDecision};
 
 use windlass_views::Files;
 

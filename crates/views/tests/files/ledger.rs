@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt as _;
 
 use serde_json::Value;
 use windlass_formats::check_ledger;
-use windlass_kernel::run::Decision;
+use windlass_kernel::run::VoteDecision;
 use windlass_kernel::run::plan::Concurrency;
 
 use crate::world::{Script, World, built, failed, name, passing, spine, trace, verdict};

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use windlass_engine::EngineError;
 use windlass_journal::JournalError;
-use windlass_kernel::run::{Decision, Event};
+use windlass_kernel::run::{Event, VoteDecision};
 use windlass_kernel::{State, TraceId, Uuid7};
 
 use windlass_views::Files;
@@ -40,7 +40,7 @@ fn play(world: &mut World, files: &Files, recorder: &mut Option<TestRecorder>) -
             == windlass_kernel::run::Resolution::Open
         {
             let by = ["bob", "eve"][recorder.run().hold.as_ref().unwrap().votes.len()];
-            recorder.vote(by, Decision::Approved)?;
+            recorder.vote(by, VoteDecision::Approved)?;
         }
         recorder.resume()?;
     }

@@ -10,12 +10,12 @@ use tempfile::TempDir;
 use windlass_engine::RunObservers as _;
 use windlass_journal::{Check as ReadCheck, JournalError, Observer, ObserverError, Reader, Step};
 use windlass_kernel::run::plan::{
-    At, Budget, Check, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase, Plan,
-    Requirement, RunOutcome, Trigger, When,
+    Budget, Check, CheckTiming, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase,
+    PhaseCondition, Plan, Requirement, RunOutcome, Trigger,
 };
 use windlass_kernel::run::{
-    Call, Change, Decision, Done, Event, Failure, Next, Run, RunEvent, RunName, Started, Usage,
-    Vote, Work,
+    CallRecord, Change, Event, Failure, Next, PhaseResult, Run, RunEvent, RunName, Started, Usage,
+    Vote, VoteDecision, Work,
 };
 use windlass_kernel::{Code, Digest, HolderId, State, Timestamp, TraceId, Uuid7};
 use windlass_runtime::Clock;
@@ -45,7 +45,7 @@ impl Clock for Ticking {
 }
 
 /// What the tries of phases come to, by phase and number; any other one succeeds.
-pub type Script = BTreeMap<(&'static str, u32), Done>;
+pub type Script = BTreeMap<(&'static str, u32), PhaseResult>;
 
 /// The process died: nothing more was recorded or written.
 #[derive(Debug, PartialEq, Eq)]
@@ -218,7 +218,7 @@ impl TestRecorder {
         Ok(())
     }
 
-    pub fn vote(&mut self, by: &str, decision: Decision) -> Result<(), Died> {
+    pub fn vote(&mut self, by: &str, decision: VoteDecision) -> Result<(), Died> {
         let shown = self.run().hold.as_ref().unwrap().shown;
         let (by, reason) = (by.to_owned(), format!("{by} has seen it"));
         self.append(Event::Voted(Vote { by, conditions: Vec::new(), decision, reason, shown }))
@@ -277,8 +277,8 @@ fn perform(run: &Run, work: Work, script: &Script) -> Event {
     }
 }
 
-pub fn answered(answer: Value) -> Done {
-    Done {
+pub fn answered(answer: Value) -> PhaseResult {
+    PhaseResult {
         answer,
         calls: Vec::new(),
         change: None,
@@ -292,24 +292,24 @@ pub fn answered(answer: Value) -> Done {
     }
 }
 
-pub fn verdict(verdict: &str) -> Done {
+pub fn verdict(verdict: &str) -> PhaseResult {
     answered(json!({ "verdict": verdict, "reason": format!("it is {verdict}"), "findings": ["x"] }))
 }
 
-pub fn failed(class: &str) -> Done {
+pub fn failed(class: &str) -> PhaseResult {
     let failure = Failure { class: class.to_owned(), reason: "it broke".to_owned() };
-    Done { failure: Some(failure), ..answered(json!({})) }
+    PhaseResult { failure: Some(failure), ..answered(json!({})) }
 }
 
 /// Work that called tools and changed files.
-pub fn built(number: u8) -> Done {
-    let call = |tool: &str, at: u8| Call {
+pub fn built(number: u8) -> PhaseResult {
+    let call = |tool: &str, at: u8| CallRecord {
         entry_digest: Digest::of(&[number, at]),
         state: State::Completed,
         tool: tool.to_owned(),
         trace_id: TraceId(Uuid7::from_parts(1, [at; 10])),
     };
-    Done {
+    PhaseResult {
         calls: vec![call("fs/write", 1), call("fs/read", 2), call("fs/write", 3)],
         change: Some(Change {
             diff_digest: Digest::of(&[number]),
@@ -336,7 +336,7 @@ fn phase(id: &str, doer: Doer, needs: &[&str]) -> Phase {
         id: id.to_owned(),
         needs: needs.iter().map(|need| (*need).to_owned()).collect(),
         outputs: Vec::new(),
-        when: When::Always,
+        when: PhaseCondition::Always,
     }
 }
 
@@ -347,7 +347,7 @@ pub fn spine() -> Plan {
     let escalate = Effect::Hold { approvals: None, trigger: Trigger::EscalationRequested };
     let mut build = phase("build", agent("builder"), &["design"]);
     build.checks.push(Check {
-        at: At::After,
+        at: CheckTiming::After,
         doer: builtin("scope"),
         id: "scope".to_owned(),
         verdicts: BTreeMap::from([("in_scope".to_owned(), Effect::Continue)]),
@@ -368,7 +368,7 @@ pub fn spine() -> Plan {
         ]),
     });
     let mut audit = phase("audit", builtin("audit"), &["review"]);
-    audit.when = When::Fact { fact: "risky".to_owned(), one_of: vec!["yes".to_owned()] };
+    audit.when = PhaseCondition::Fact { fact: "risky".to_owned(), one_of: vec!["yes".to_owned()] };
     Plan {
         budget: Budget::default(),
         checkpoints: false,

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use windlass_kernel::run::plan::{
-    At, Budget, Check, Compare, Concurrency, Doer, Effect, Evidence, Gate, Governance, HoldRule,
-    Level, OnFailure, OnRestart, Phase, Plan, Requirement, Reviewer, Rule, RunOutcome, Trigger,
-    When,
+    Budget, Check, CheckTiming, Compare, Concurrency, Doer, Effect, Evidence, Gate, Governance,
+    HoldRule, OnFailure, OnRestart, Phase, PhaseCondition, Plan, Requirement, Reviewer, Rule,
+    RuleLevel, RunOutcome, Trigger,
 };
 
 /// The plan.
 pub fn plan() -> Plan {
     let person = Doer::Person { approvals: 2, question: "May it?".to_owned() };
-    let fact = When::Fact { fact: "kind".to_owned(), one_of: vec!["release".to_owned()] };
-    let mut review = phase("review", &["build"], builtin("review"), When::Always);
+    let fact = PhaseCondition::Fact { fact: "kind".to_owned(), one_of: vec!["release".to_owned()] };
+    let mut review = phase("review", &["build"], builtin("review"), PhaseCondition::Always);
     review.gate = Some(Gate { id: "review".to_owned(), verdicts: verdicts() });
     Plan {
         budget: Budget { attempts: Some(5), tokens: Some(100_000), ..Budget::default() },
@@ -24,9 +24,9 @@ pub fn plan() -> Plan {
         id: "sample".to_owned(),
         on_restart: OnRestart::Hold,
         phases: vec![
-            phase("scout", &[], builtin("scout"), When::Always),
+            phase("scout", &[], builtin("scout"), PhaseCondition::Always),
             build(),
-            phase("mend", &["build"], builtin("mend"), When::Intervention),
+            phase("mend", &["build"], builtin("mend"), PhaseCondition::Intervention),
             review,
             agree(),
             phase("sign", &["agree"], person, fact),
@@ -38,7 +38,7 @@ pub fn plan() -> Plan {
     }
 }
 
-fn phase(id: &str, needs: &[&str], doer: Doer, when: When) -> Phase {
+fn phase(id: &str, needs: &[&str], doer: Doer, when: PhaseCondition) -> Phase {
     Phase {
         branch: false,
         checks: Vec::new(),
@@ -73,13 +73,13 @@ fn verdicts() -> BTreeMap<String, Effect> {
 fn build() -> Phase {
     let argv = vec!["cargo".to_owned(), "test".to_owned()];
     let check = Check {
-        at: At::After,
+        at: CheckTiming::After,
         doer: Doer::Command { argv, repeatable: true, timeout_ms: 600_000 },
         id: "tests".to_owned(),
         verdicts: [("pass".to_owned(), Effect::Continue)].into(),
     };
     let agent = Doer::Agent { agent: "builder".to_owned(), prompt: Some("Be brief.".to_owned()) };
-    let mut build = phase("build", &["scout"], agent, When::Always);
+    let mut build = phase("build", &["scout"], agent, PhaseCondition::Always);
     build.branch = true;
     build.checks = vec![check];
     build.outputs = vec!["src/**".to_owned()];
@@ -101,7 +101,7 @@ fn agree() -> Phase {
             person("bob"),
         ],
     };
-    let mut agree = phase("agree", &["review"], doer, When::Always);
+    let mut agree = phase("agree", &["review"], doer, PhaseCondition::Always);
     let verdicts = [
         ("approved", Effect::Continue),
         ("approved_with_conditions", Effect::Continue),
@@ -137,10 +137,10 @@ fn governance() -> Governance {
         require: None,
     };
     Governance {
-        compliance: vec![rule("licence", Level::Universal, OnFailure::Block, licence)],
+        compliance: vec![rule("licence", RuleLevel::Universal, OnFailure::Block, licence)],
         gates: vec![
-            rule("coverage", Level::Organisation, OnFailure::Warn, coverage),
-            rule("lint", Level::Loop, OnFailure::Block, lint),
+            rule("coverage", RuleLevel::Organisation, OnFailure::Warn, coverage),
+            rule("lint", RuleLevel::Loop, OnFailure::Block, lint),
         ],
     }
 }

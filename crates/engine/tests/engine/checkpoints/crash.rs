@@ -38,7 +38,7 @@ fn a_rollback_that_is_cut_off_comes_to_its_end() {
             next.recover().unwrap();
             let after = next.read(trace(&run)).unwrap();
             assert_eq!(after.head.state, Some(State::Checkpoint), "{on_restart:?} {at}");
-            assert!(after.rolling_back().is_none());
+            assert!(after.pending_rollback().is_none());
             if after.checkpoints.len() == run.checkpoints.len() {
                 assert_eq!(files(world.root()), old, "{on_restart:?} {at}: half of the old state");
                 assert_eq!(after.facts, run.facts);

@@ -139,7 +139,7 @@ fn what_people_have_changed_refuses_it_and_is_kept_when_forced() {
     assert_eq!(std::fs::read(root.join("notes/new.txt")).unwrap(), b"also mine\n");
     assert_eq!(std::fs::read(root.join("ignored")).unwrap(), b"never seen\n");
     // What was there lies in git.
-    let snapshot = back.taken_back.as_ref().unwrap().snapshot.clone().unwrap();
+    let snapshot = back.last_rollback.as_ref().unwrap().snapshot.clone().unwrap();
     assert_eq!(git(root, &["show", &format!("{snapshot}:a.txt")]), "mine");
     git(root, &["gc", "-q", "--prune=now"]);
     assert_eq!(git(root, &["show", &format!("{snapshot}:a.txt")]), "mine");
@@ -171,7 +171,7 @@ fn a_rejected_rollback_ends_the_run() {
     let (engine, run) = stopped(&world);
     let back = engine.roll_back(trace(&run), &to(checkpoint(&world, &run, "POST_one_v1"))).unwrap();
     engine
-        .answer(trace(&back), windlass_kernel::run::Decision::Rejected, "ann", "no use", None)
+        .answer(trace(&back), windlass_kernel::run::VoteDecision::Rejected, "ann", "no use", None)
         .unwrap();
     assert_eq!(end(&engine.read(trace(&run)).unwrap()), ("BLOCKED", "checkpoint_rejected"));
     // And even that can be taken back.

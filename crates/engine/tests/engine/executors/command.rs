@@ -1,7 +1,7 @@
 //! Programs as executors and as checks.
 
 use serde_json::json;
-use windlass_kernel::run::plan::{At, Budget, Effect};
+use windlass_kernel::run::plan::{Budget, CheckTiming, Effect};
 
 use super::{calm, detail, sh};
 use crate::plans::{check, phase, plan};
@@ -84,7 +84,7 @@ fn checked(script: &str) -> (String, &'static str) {
     let mut work = phase("p", &[], sh("echo '{}'"));
     work.checks = vec![check(
         "c",
-        At::After,
+        CheckTiming::After,
         sh(script),
         &[
             ("pass", Effect::Continue),

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass_engine::{Engine, GitRepository, NewRun};
-use windlass_kernel::run::plan::{At, Effect, OnRestart, Plan, Requirement, Trigger};
-use windlass_kernel::run::{Decision, Event};
+use windlass_kernel::run::plan::{CheckTiming, Effect, OnRestart, Plan, Requirement, Trigger};
+use windlass_kernel::run::{Event, VoteDecision};
 use windlass_kernel::{Code, State};
 
 use super::{detail, named, sh, with_answers, with_task, write};
@@ -49,7 +49,7 @@ fn building(script: &str) -> Plan {
     let mut build = phase("build", &[], sh(script));
     build.checks = vec![check(
         "scope",
-        At::After,
+        CheckTiming::After,
         named("x", &[], "scope", json!({})).doer,
         &[("pass", Effect::Continue), ("violation", hold(Trigger::WaiverRequested))],
     )];
@@ -173,7 +173,7 @@ fn finish(world: &World) {
         match world.runs()[0] {
             (_, State::Terminal) => return,
             (trace_id, State::Checkpoint) => {
-                drop(engine.answer(trace_id, Decision::Approved, "ann", "go on", None));
+                drop(engine.answer(trace_id, VoteDecision::Approved, "ann", "go on", None));
                 engine.resume(trace_id).unwrap();
             }
             _ => {

@@ -8,8 +8,10 @@ use std::sync::atomic::Ordering;
 use serde_json::json;
 use windlass_engine::GitRepository;
 use windlass_kernel::run::GateStatus::{Blocked, Passed, Warned};
-use windlass_kernel::run::plan::{Compare, Effect, Evidence, Level, OnFailure, Phase, Plan, Rule};
-use windlass_kernel::run::{Event, Governed, Run};
+use windlass_kernel::run::plan::{
+    Compare, Effect, Evidence, OnFailure, Phase, Plan, Rule, RuleLevel,
+};
+use windlass_kernel::run::{Event, GovernanceResult, Run};
 
 use super::{detail, sh, write};
 use crate::crash::Life;
@@ -20,7 +22,7 @@ fn rule(id: &str, on_failure: OnFailure, evidence: Evidence) -> Rule {
     Rule {
         evidence,
         id: id.to_owned(),
-        level: Level::Project,
+        level: RuleLevel::Project,
         on_failure,
         phases: Vec::new(),
         remediation: format!("mend {id}"),
@@ -80,7 +82,7 @@ fn run_in(world: &World, plan: Plan) -> Run {
 }
 
 /// What the only phase was measured at, as the journal has it.
-fn recorded(world: &World) -> Option<Governed> {
+fn recorded(world: &World) -> Option<GovernanceResult> {
     let mut events = world.only_events().into_iter();
     events.find_map(|event| match event {
         Event::PhaseDone { done, .. } => Some(done.governance),
@@ -88,7 +90,7 @@ fn recorded(world: &World) -> Option<Governed> {
     })?
 }
 
-fn one_gate(evidence: Evidence, on_failure: OnFailure) -> (Run, Governed) {
+fn one_gate(evidence: Evidence, on_failure: OnFailure) -> (Run, GovernanceResult) {
     let world = bare();
     let plan = ruled(vec![work("echo '{}'")], vec![rule("g", on_failure, evidence)], Vec::new());
     let run = run_in(&world, plan);

@@ -1,4 +1,4 @@
-//! Numbers and texts as canonical JSON writes them.
+//! Writes numbers and strings of canonical JSON.
 
 /// Writes a number in decimal digits.
 pub(crate) fn write_number(number: u64, out: &mut Vec<u8>) {
@@ -16,12 +16,12 @@ pub(crate) fn write_number(number: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a byte of a text may not stand for itself in a string.
+/// Whether a byte must be escaped in a string.
 pub(super) const fn is_escaped(byte: u8) -> bool {
     byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
-/// How many bytes from the beginning on stand for themselves in a string.
+/// Returns the number of leading bytes that need no escape in a string.
 #[inline]
 pub(crate) fn plain_length(text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
@@ -32,7 +32,7 @@ pub(crate) fn plain_length(text: &[u8]) -> usize {
         }
     }
     match text.last_chunk() {
-        // The last eight bytes again take in those before them, which have been found plain.
+        // The last eight bytes overlap with bytes that are already known to need no escape.
         Some(word) => match escaped_in(u64::from_le_bytes(*word)) {
             0 => text.len(),
             escaped => text.len() - 8 + escaped.trailing_zeros() as usize / 8,
@@ -41,11 +41,11 @@ pub(crate) fn plain_length(text: &[u8]) -> usize {
     }
 }
 
-/// Sets the upper bit of the lowest of eight bytes that must be escaped; those above it may be wrong.
+/// Sets the upper bit of the lowest of eight bytes that must be escaped; higher bytes may be wrong.
 ///
-/// A byte below another wraps around when that is taken from it, which shows in its upper bit unless
-/// it was set before. Only what a wrapping byte borrows can disturb the next one. Neither a quote nor a
-/// backslash has that bit, so what is compared with them keeps it.
+/// Subtracting a larger number makes a byte wrap around, which sets its upper bit; bytes whose upper
+/// bit was set before are masked out. Only the borrow of a byte that wrapped can change the next byte.
+/// Neither a quote nor a backslash has the upper bit, so the XOR with them preserves it.
 const fn escaped_in(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     let below = word.wrapping_sub(ONES * 0x20);
@@ -54,7 +54,7 @@ const fn escaped_in(word: u64) -> u64 {
     (below | quotes | backslashes) & !word & (ONES << 7)
 }
 
-/// Writes a JSON string as RFC 8785 does: only what must be escaped is.
+/// Writes a JSON string as RFC 8785 requires: with the minimum of escapes.
 pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     let mut rest = text.as_bytes();
     out.reserve(rest.len() + 2);
@@ -69,7 +69,7 @@ pub(crate) fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// How many bytes [`write_string`] writes.
+/// Returns the number of bytes that [`write_string`] writes.
 pub(super) fn string_length(text: &str) -> usize {
     let escape = |byte: &u8| match byte {
         b'"' | b'\\' | 0x08 | 0x09 | 0x0a | 0x0c | 0x0d => 1,
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_run_ends_where_its_first_other_byte_stands() {
+    fn the_plain_prefix_ends_at_the_first_byte_that_needs_an_escape() {
         for plain in [b' ', b'!', b'#', b'[', b']', b'x', 0x7f, 0x80, 0xa2, 0xdc, 0xff] {
             for length in 0..40 {
                 let run = vec![plain; length];
@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_eight_at_a_time_as_one_by_one(bytes: Vec<u8>) {
+        fn scanning_eight_bytes_at_a_time_equals_scanning_one_by_one(bytes: Vec<u8>) {
             let first = bytes.iter().position(|byte| is_escaped(*byte));
             prop_assert_eq!(plain_length(&bytes), first.unwrap_or(bytes.len()));
         }

@@ -1,149 +1,149 @@
-//! What the events of a run carry.
+//! The payloads of the events of a run.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::govern::Governed;
-use super::plan::{Plan, Resource, Trigger};
+use super::governance::GovernanceResult;
+use super::plan::{BudgetedResource, Plan, Trigger};
 use crate::entry::present;
 use crate::{Digest, State, Timestamp, TraceId};
 
-/// The first entry of a run: all that it will ever need to know.
+/// The payload of the first event: everything that the run depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Started {
-    /// Where the repository stood; absent outside of one.
+    /// The commit of the repository at the start; `None` outside a repository.
     #[serde(deserialize_with = "present")]
     pub base: Option<Base>,
-    /// Who started it.
+    /// The person or process that started the run.
     pub by: String,
-    /// What came of phases that were done elsewhere before it began.
-    pub inherited: BTreeMap<String, Done>,
+    /// The results of phases that were done elsewhere before the run started.
+    pub inherited: BTreeMap<String, PhaseResult>,
     /// The digest of the loop file.
     pub loop_digest: Digest,
-    /// What the run was started with, beyond the task.
+    /// The options of the run, in addition to the task.
     pub options: Value,
-    /// What it follows.
+    /// The plan.
     pub plan: Plan,
-    /// The digest of everything that decides.
+    /// The digest of the policy.
     pub policy_hash: Digest,
-    /// The run's name.
+    /// The name of the run.
     pub run_id: String,
-    /// What is to be done.
+    /// The task.
     pub task: Value,
-    /// The work tree of its own, if it has one, relative to the project.
+    /// The path of the run's separate work tree, relative to the project, if it has one.
     #[serde(deserialize_with = "present")]
     pub worktree: Option<String>,
 }
 
-/// Where a repository stood.
+/// The branch and commit that a run started from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Base {
-    /// The branch; absent when detached.
+    /// The branch; `None` if the head was detached.
     #[serde(deserialize_with = "present")]
     pub branch: Option<String>,
     /// The commit.
     pub commit: String,
 }
 
-/// What came of a try.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// The result of the work of an attempt.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Done {
-    /// What the doer answered: an object; a gate reads its `verdict`.
+pub struct PhaseResult {
+    /// The answer of the executor, an object; a gate reads its `verdict`.
     pub answer: Value,
-    /// The tool calls it made.
-    pub calls: Vec<Call>,
-    /// The workspace after it, where there is a repository.
+    /// The tool calls of the attempt.
+    pub calls: Vec<CallRecord>,
+    /// The change of the workspace after the attempt, if there is a repository.
     #[serde(deserialize_with = "present")]
     pub change: Option<Change>,
-    /// How long it took.
+    /// The duration.
     pub duration_ms: u64,
-    /// Facts it states for later phases.
+    /// Facts for later phases.
     pub facts: BTreeMap<String, String>,
-    /// Why it failed; absent when it did not.
+    /// The failure; `None` if the attempt did not fail.
     #[serde(deserialize_with = "present")]
     pub failure: Option<Failure>,
-    /// What the measuring of the work said, where rules apply.
+    /// The results of the governance rules, if any apply.
     #[serde(deserialize_with = "present")]
-    pub governance: Option<Governed>,
-    /// The files it leaves behind, by path.
+    pub governance: Option<GovernanceResult>,
+    /// The output files, by path.
     pub outputs: BTreeMap<String, Digest>,
-    /// In a sentence or two.
+    /// The summary, in one or two sentences.
     pub summary: String,
-    /// What it used, its invocations included.
+    /// The usage, including that of its invocations.
     pub usage: Usage,
 }
 
-/// Why a try failed.
+/// The failure of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
-    /// A class of failures.
+    /// The class of the failure.
     pub class: String,
-    /// For a person.
+    /// The reason, for a person.
     pub reason: String,
 }
 
-/// A tool call of a run.
+/// A tool call of a run, as the run records it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Call {
-    /// The digest of its last entry.
+pub struct CallRecord {
+    /// The digest of the last entry of the call.
     pub entry_digest: Digest,
-    /// Where it ended.
+    /// The final state of the call.
     pub state: State,
     /// The tool.
     pub tool: String,
-    /// Its trace.
+    /// The trace of the call.
     pub trace_id: TraceId,
 }
 
-/// What a run has changed in its workspace so far.
+/// The change of the workspace since the start of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// The digest of the difference to where the run started.
+    /// The digest of the diff.
     pub diff_digest: Digest,
     /// The changed files.
     pub files: Vec<String>,
-    /// Lines added and removed.
+    /// The number of lines added and removed.
     pub lines: u64,
     /// The tree of the workspace.
     pub tree: String,
 }
 
-/// How an invocation ended.
+/// The result of an invocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InvocationResult {
-    /// With an answer.
+    /// It returned an answer.
     Success,
-    /// With a failure.
+    /// It failed.
     Failure,
     /// It waits for a person.
     OnHold,
 }
 
-/// What was used.
+/// The usage of an agent or program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// Cost in millionths.
+    /// The cost in millionths of the currency.
     pub cost_micros: u64,
-    /// Tokens in.
+    /// The number of input tokens.
     pub input_tokens: u64,
-    /// Tokens out.
+    /// The number of output tokens.
     pub output_tokens: u64,
-    /// Whether something was used that nobody counted.
+    /// Whether some usage was not counted.
     pub unaccounted: bool,
 }
 
 impl Usage {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -154,51 +154,51 @@ impl Usage {
         }
     }
 
-    /// Tokens, in and out.
+    /// The number of input and output tokens.
     #[must_use]
     pub const fn tokens(self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 }
 
-/// A run that waits for a person: what the person is shown.
+/// The request for an answer that a run on hold shows to people.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Held {
-    /// How many different people must approve.
+pub struct HoldRequest {
+    /// The number of different people that must approve.
     pub approvals: u32,
-    /// The call that waits, if it is one.
+    /// The call on hold, if a call caused the hold.
     #[serde(deserialize_with = "present")]
     pub call: Option<TraceId>,
-    /// The digest of what was changed so far.
+    /// The change of the workspace so far.
     #[serde(deserialize_with = "present")]
     pub change: Option<Change>,
-    /// What the answer is to look at.
+    /// The points that the person should check.
     pub checklist: Vec<String>,
-    /// When it lapses.
+    /// When the hold expires.
     #[serde(deserialize_with = "present")]
     pub expires_at: Option<Timestamp>,
-    /// What led to it.
+    /// The cause of the hold, in detail.
     pub evidence: Value,
-    /// The hold's place among the run's holds, from 1.
+    /// The number of the hold in the run, from 1.
     pub number: u32,
-    /// The phase it stands at.
+    /// The phase.
     pub phase: String,
-    /// The gate or check it comes from, if any.
+    /// The gate or check that caused the hold, if one did.
     #[serde(deserialize_with = "present")]
     pub source: Option<String>,
-    /// What is asked, for a person.
+    /// The question.
     pub question: String,
-    /// How many different people must reject.
+    /// The number of different people that must reject.
     pub rejections: u32,
-    /// The budget that is used up, if that is why.
+    /// The exhausted budget, if one caused the hold.
     #[serde(deserialize_with = "present")]
-    pub resource: Option<Resource>,
-    /// Who may answer; anybody when empty.
+    pub resource: Option<BudgetedResource>,
+    /// The people who may answer; anybody if empty.
     pub reviewers: Vec<String>,
-    /// The phase's place in the plan, from 0.
+    /// The index of the phase in the plan, from 0.
     pub step_index: u32,
-    /// Why.
+    /// The trigger.
     pub trigger: Trigger,
 }
 
@@ -206,29 +206,29 @@ pub struct Held {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vote {
-    /// Who.
+    /// The name of the person.
     pub by: String,
-    /// What an approval is bound to.
+    /// The conditions of an approval.
     pub conditions: Vec<String>,
-    /// What.
-    pub decision: Decision,
-    /// Why.
+    /// The decision.
+    pub decision: VoteDecision,
+    /// The reason.
     pub reason: String,
-    /// The digest of what the person was shown.
+    /// The digest of the hold that the person saw.
     pub shown: Digest,
 }
 
-/// What a person can say to a hold.
+/// The decision of a person on a hold, or of a reviewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Decision {
-    /// Go on.
+pub enum VoteDecision {
+    /// The run may continue.
     Approved,
-    /// Do not.
+    /// The run may not continue.
     Rejected,
 }
 
-impl Decision {
+impl VoteDecision {
     /// The name in files.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

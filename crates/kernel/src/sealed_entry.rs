@@ -1,20 +1,20 @@
-//! Entries whose digests are known to hold, because they were computed from the very bytes.
+//! Entries whose digests are known to be correct because they were computed from these bytes.
 //!
-//! Digests are the dearest part of an append. What one part of a process has just computed the next
-//! need not compute again, if nothing can have come between: these types have no public fields and
-//! nothing that changes them.
+//! Digests are the most expensive part of an append. These types have no public fields and no methods
+//! that change them, so a digest computed by one part of a process need not be computed again by the
+//! next part.
 
 use crate::{ChainError, Digest, Draft, Entry, Head};
 
-/// An artifact's canonical bytes with their digest.
+/// The canonical bytes of an artifact and their digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Body {
+pub struct ArtifactBody {
     bytes: Vec<u8>,
     digest: Digest,
 }
 
-impl Body {
-    /// Takes an artifact's bytes and computes their digest.
+impl ArtifactBody {
+    /// Computes the digest of an artifact's bytes.
     #[must_use]
     pub fn new(bytes: Vec<u8>) -> Self {
         let digest = Digest::of(&bytes);
@@ -28,14 +28,14 @@ impl Body {
     }
 }
 
-/// An entry with its artifact's bytes; both of its digests hold. Only [`Head::seal`] makes one.
+/// An entry with the bytes of its artifact; both digests are correct. Only [`Head::seal`] creates one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sealed {
+pub struct SealedEntry {
     entry: Entry,
     body: Vec<u8>,
 }
 
-impl Sealed {
+impl SealedEntry {
     /// The entry.
     #[must_use]
     pub const fn entry(&self) -> &Entry {
@@ -48,7 +48,7 @@ impl Sealed {
         &self.body
     }
 
-    /// Takes it apart; what comes of it is sealed no more.
+    /// Splits it into the entry and the artifact's bytes, which are no longer sealed.
     #[must_use]
     pub fn into_parts(self) -> (Entry, Vec<u8>) {
         (self.entry, self.body)
@@ -56,12 +56,16 @@ impl Sealed {
 }
 
 impl Head {
-    /// Makes the entry that comes next, together with its artifact, and the head after it.
+    /// Creates the next entry together with its artifact, and the head after it.
     ///
     /// # Errors
-    /// [`ChainError`] when the draft is not allowed here, or names another artifact's digest.
+    /// [`ChainError`] if the draft is not allowed here or has the digest of another artifact.
     #[inline]
-    pub fn seal(&self, draft: Draft, body: Body) -> Result<(Sealed, Self), ChainError> {
+    pub fn seal(
+        &self,
+        draft: Draft,
+        body: ArtifactBody,
+    ) -> Result<(SealedEntry, Self), ChainError> {
         if draft.artifact_digest != body.digest {
             return Err(ChainError::Artifact {
                 sequence_number: self.sequence_number.saturating_add(1),
@@ -69,7 +73,7 @@ impl Head {
             });
         }
         let (entry, head) = self.append(draft)?;
-        Ok((Sealed { entry, body: body.bytes }, head))
+        Ok((SealedEntry { entry, body: body.bytes }, head))
     }
 }
 
@@ -79,10 +83,10 @@ mod tests {
     use crate::{ArtifactId, ArtifactType, State, Timestamp, TraceId, Transition, Uuid7};
 
     #[test]
-    fn a_seal_covers_the_body_that_the_draft_names_and_no_other() {
+    fn only_the_body_that_the_draft_names_is_sealed() {
         let id = Uuid7::from_parts(1, [7; 10]);
         let head = Head::empty(TraceId(id));
-        let body = Body::new(b"{}".to_vec());
+        let body = ArtifactBody::new(b"{}".to_vec());
         let from = State::Pending;
         let draft = Draft {
             ts: Timestamp::EPOCH,
@@ -92,7 +96,7 @@ mod tests {
             tool_call_id: None,
             idempotency_key: None,
         };
-        let other = head.seal(draft.clone(), Body::new(b"[]".to_vec()));
+        let other = head.seal(draft.clone(), ArtifactBody::new(b"[]".to_vec()));
         assert!(matches!(other, Err(ChainError::Artifact { sequence_number: 1, .. })));
         let (sealed, after) = head.seal(draft, body).unwrap();
         assert_eq!(head.admit(sealed.entry(), &mut Vec::new()), Ok(after));

@@ -1,12 +1,14 @@
-//! The fold of verdicts: letting a try go on, or sending the run back.
+//! Folds verdicts: an attempt continues, or the run is sent back.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::plan::{At, Effect, When};
-use super::state::{Judged, PhaseState, PhaseStatus, Run, SentBack, Source, Stage};
+use super::plan::{CheckTiming, Effect, PhaseCondition};
+use super::state::{
+    AttemptStage, JudgedBy, PendingVerdict, PhaseState, PhaseStatus, Run, SentBack,
+};
 use crate::Digest;
 
 impl Run {
@@ -22,12 +24,12 @@ impl Run {
             .phase(at)
             .and_then(|(phase, _)| phase.checks.iter().position(|other| other.id == check))
             .ok_or_else(|| format!("there is no check `{check}`"))?;
-        let next = |state: &PhaseState| matches!(state.stage, Stage::Before(next) | Stage::After(next) if next == place);
+        let next = |state: &PhaseState| matches!(state.stage, AttemptStage::Before(next) | AttemptStage::After(next) if next == place);
         if !self.phases.get(at).is_some_and(next) || !self.index.at_work.contains(&at) {
             return Err(format!("check `{check}` is not the next one"));
         }
-        let judged = Judged {
-            source: Source::Check(place),
+        let judged = PendingVerdict {
+            judged_by: JudgedBy::Check(place),
             verdict: verdict.to_owned(),
             reason: reason.to_owned(),
             findings: findings.clone(),
@@ -36,48 +38,58 @@ impl Run {
         Ok(())
     }
 
-    /// Keeps a verdict until its effect is recorded, unless it just lets the run go on.
-    fn judge(&mut self, at: usize, judged: Judged) {
+    /// Stores a verdict until its effect is recorded; `Continue` is applied at once.
+    fn judge(&mut self, at: usize, judged: PendingVerdict) {
         let effect = self.phase(at).and_then(|(phase, _)| Self::effect(phase, &judged));
         if effect == Some(&Effect::Continue) {
-            self.pass(at, judged.source);
+            self.pass(at, judged.judged_by);
         } else {
-            self.change(at, |state| state.judged = Some(judged));
+            self.change(at, |state| state.pending_verdict = Some(judged));
         }
     }
 
-    /// Leaves a judgement behind.
-    pub(super) fn pass(&mut self, at: usize, source: Source) {
+    /// Continues the attempt after a check or the gate.
+    pub(super) fn pass(&mut self, at: usize, source: JudgedBy) {
         self.change(at, |state| {
-            state.judged = None;
+            state.pending_verdict = None;
             match (source, state.stage) {
-                (Source::Check(place), Stage::Before(_)) => state.stage = Stage::Before(place + 1),
-                (Source::Check(place), Stage::After(_)) => state.stage = Stage::After(place + 1),
-                (Source::Gate, _) => state.status = PhaseStatus::Complete,
-                (Source::Check(_), Stage::Work | Stage::Merge | Stage::Gate)
-                | (Source::Failure, _) => {}
+                (JudgedBy::Check(place), AttemptStage::Before(_)) => {
+                    state.stage = AttemptStage::Before(place + 1)
+                }
+                (JudgedBy::Check(place), AttemptStage::After(_)) => {
+                    state.stage = AttemptStage::After(place + 1)
+                }
+                (JudgedBy::Gate, _) => state.status = PhaseStatus::Complete,
+                (
+                    JudgedBy::Check(_),
+                    AttemptStage::Work | AttemptStage::Merge | AttemptStage::Gate,
+                )
+                | (JudgedBy::Failure, _) => {}
             }
         });
         self.advance(at);
     }
 
-    /// Moves a try past what does not concern it, as far as nothing is to be done.
+    /// Moves an attempt to its next stage that needs something to be done.
     pub(super) fn advance(&mut self, at: usize) {
         let Some((phase, state)) = self.phase(at) else { return };
-        if state.status != PhaseStatus::Running || state.judged.is_some() {
+        if state.status != PhaseStatus::Running || state.pending_verdict.is_some() {
             return;
         }
-        let next_check = |from: usize, when: At| {
+        let next_check = |from: usize, when: CheckTiming| {
             let mut checks = phase.checks.iter().enumerate().skip(from);
             checks.find(|(_, check)| check.at == when).map(|(place, _)| place)
         };
         let stage = match state.stage {
-            Stage::Before(from) => next_check(from, At::Before).map_or(Stage::Work, Stage::Before),
-            Stage::After(from) => next_check(from, At::After).map_or(Stage::Gate, Stage::After),
-            Stage::Work | Stage::Merge | Stage::Gate => return,
+            AttemptStage::Before(from) => next_check(from, CheckTiming::Before)
+                .map_or(AttemptStage::Work, AttemptStage::Before),
+            AttemptStage::After(from) => {
+                next_check(from, CheckTiming::After).map_or(AttemptStage::Gate, AttemptStage::After)
+            }
+            AttemptStage::Work | AttemptStage::Merge | AttemptStage::Gate => return,
         };
         self.change(at, |state| state.stage = stage);
-        if stage == Stage::Gate {
+        if stage == AttemptStage::Gate {
             self.reach_gate(at);
         }
     }
@@ -91,8 +103,8 @@ impl Run {
         let answer = state.done.as_ref().map_or(&Value::Null, |done| &done.answer);
         let text =
             |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let judged = Judged {
-            source: Source::Gate,
+        let judged = PendingVerdict {
+            judged_by: JudgedBy::Gate,
             verdict: text("verdict"),
             reason: text("reason"),
             findings: answer.get("findings").cloned().unwrap_or(Value::Null),
@@ -109,18 +121,20 @@ impl Run {
         count: u32,
         fingerprint: Option<Digest>,
     ) -> Result<(), String> {
-        let (at, target) = (self.place_of(phase)?, self.place_of(to)?);
-        let judged = self.phases.get(at).and_then(|state| state.judged.clone());
-        let judged = judged.ok_or_else(|| format!("phase `{phase}` was not judged"))?;
+        let (at, target) = (self.phase_index(phase)?, self.phase_index(to)?);
+        let judged = self.phases.get(at).and_then(|state| state.pending_verdict.clone());
+        let judged = judged.ok_or_else(|| format!("phase `{phase}` has no pending verdict"))?;
         if !self.index.at_work.is_empty() {
-            return Err("something is still at work".to_owned());
+            return Err("work is still in progress".to_owned());
         }
         if !self.sends_back(at, &judged, source, verdict, to, count) {
-            return Err(format!("phase `{phase}` was judged in another way"));
+            return Err(format!(
+                "the verdict on phase `{phase}` does not send the run back this way"
+            ));
         }
         let intervention =
-            self.phase(target).is_some_and(|(phase, _)| phase.when == When::Intervention);
-        // Whatever is built on something that is done again is done again.
+            self.phase(target).is_some_and(|(phase, _)| phase.when == PhaseCondition::Intervention);
+        // All phases that depend on a redone phase are redone.
         let mut again = BTreeSet::from([target]);
         if intervention {
             again.insert(at);
@@ -140,22 +154,22 @@ impl Run {
             state.findings = judged.findings;
         });
         for place in [target, at] {
-            self.remember(place);
+            self.add_to_history(place);
         }
         let sequence_number = self.head.sequence_number.saturating_add(1);
         let sent = SentBack { sequence_number, to: target, fingerprint };
-        self.sent_back.entry((at, judged.source)).or_default().push(sent);
+        self.sent_back.entry((at, judged.judged_by)).or_default().push(sent);
         if self.plan().is_some_and(|plan| plan.checkpoints) {
-            self.past.sent((at, judged.source), sent);
+            self.history.add_sent_back((at, judged.judged_by), sent);
         }
         Ok(())
     }
 
-    /// Whether a judgement sends the run back in just this way.
+    /// Whether a verdict sends the run back exactly as recorded.
     fn sends_back(
         &self,
         at: usize,
-        judged: &Judged,
+        judged: &PendingVerdict,
         source: &str,
         verdict: &str,
         to: &str,
@@ -163,28 +177,28 @@ impl Run {
     ) -> bool {
         let Some((phase, _)) = self.phase(at) else { return false };
         let Some(effect) = Self::effect(phase, judged) else { return false };
-        let to_there = match self.resolved(at, judged.source, effect) {
+        let to_there = match self.resolved(at, judged.judged_by, effect) {
             Effect::Redo { phase, .. } | Effect::Intervene { phase, .. } => phase == to,
             Effect::Block | Effect::Continue | Effect::Hold { .. } | Effect::Stop { .. } => false,
         };
         to_there
-            && Self::source_name(phase, judged.source) == source
+            && Self::source_name(phase, judged.judged_by) == source
             && judged.verdict == verdict
-            && self.next_count(at, judged.source) == count
+            && self.next_count(at, judged.judged_by) == count
     }
 
-    /// Makes a phase to be done again. What is still to be done already stays as it is.
+    /// Makes a phase pending again. A pending phase stays unchanged.
     pub(super) fn reset(&mut self, at: usize) {
         self.change(at, |state| {
             if state.status == PhaseStatus::Pending {
                 return;
             }
             let (attempt, done) = (state.attempt, state.done.take());
-            // An intervention that was asked for and did not succeed is still asked for.
+            // An intervention that did not succeed is still required.
             let (forced, after) =
                 if state.settled() { (false, None) } else { (state.forced, state.after) };
-            *state = PhaseState { attempt, done, forced, after, ..PhaseState::new() };
+            *state = PhaseState { attempt, done, forced, after, ..PhaseState::default() };
         });
-        self.remember(at);
+        self.add_to_history(at);
     }
 }

@@ -1,43 +1,43 @@
-//! What the work of phases is measured by, and what the measuring said.
+//! The governance rules for the work of phases, and their results.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
 
 use crate::entry::present;
 
-/// All rules that a run's phases are measured by, composed from every level.
+/// The governance rules of a run, composed from all levels.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Governance {
-    /// What must be kept to.
+    /// The compliance rules.
     pub compliance: Vec<Rule>,
-    /// How good the work must be.
+    /// The quality gates.
     pub gates: Vec<Rule>,
 }
 
-/// One rule.
+/// A governance rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// What is looked at.
+    /// The evidence that the rule examines.
     pub evidence: Evidence,
-    /// Its name, unique among its kind.
+    /// The id, unique among the rules of the same kind.
     pub id: String,
-    /// Who laid it down.
-    pub level: Level,
-    /// What follows when it is not met.
+    /// The level that defines the rule.
+    pub level: RuleLevel,
+    /// The consequence of a violation.
     pub on_failure: OnFailure,
-    /// The phases after which it is looked at; all when empty.
+    /// The phases that the rule applies to; all if empty.
     pub phases: Vec<String>,
-    /// What to do then.
+    /// How to fix a violation.
     pub remediation: String,
 }
 
-/// Who laid a rule down: a later one may only be stricter.
+/// The level that defines a rule. A later level may only make a rule stricter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Level {
-    /// Everybody.
+pub enum RuleLevel {
+    /// All organisations.
     Universal,
     /// An organisation.
     Organisation,
@@ -47,17 +47,17 @@ pub enum Level {
     Loop,
 }
 
-/// What follows when a rule is not met.
+/// The consequence of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// It is told.
+    /// The violation is reported.
     Warn,
-    /// The phase has failed.
+    /// The phase fails.
     Block,
 }
 
-/// What a rule looks at. What cannot be looked at is not met.
+/// The evidence that a rule examines. A rule whose evidence is unavailable is violated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Evidence {
@@ -65,91 +65,91 @@ pub enum Evidence {
     Metric {
         /// The program and its arguments.
         argv: Vec<String>,
-        /// How the number stands to the threshold.
+        /// The comparison of the number with the threshold.
         compare: Compare,
-        /// Where the number is, as a JSON pointer.
+        /// The JSON pointer to the number.
         pointer: String,
         /// The threshold.
         threshold: Number,
-        /// How long the program may take.
+        /// The time limit of the program.
         timeout_ms: u64,
     },
-    /// A program that ends well.
+    /// A program that must exit successfully.
     Tool {
         /// The program and its arguments.
         argv: Vec<String>,
-        /// How long it may take.
+        /// The time limit.
         timeout_ms: u64,
     },
-    /// Files and what they hold.
+    /// Files and their contents.
     Validator {
-        /// The largest that one may be.
+        /// The maximum size of a file.
         #[serde(deserialize_with = "present")]
         bytes_max: Option<u64>,
-        /// Patterns of files; at least one must match unless only `forbid` is given.
+        /// Patterns of files; at least one file must match, unless only `forbid` is given.
         files: Vec<String>,
-        /// A regular expression that none may match.
+        /// A regular expression that no file may match.
         #[serde(deserialize_with = "present")]
         forbid: Option<String>,
-        /// Whether each must be JSON.
+        /// Whether each file must be JSON.
         json: bool,
-        /// A regular expression that each must match.
+        /// A regular expression that each file must match.
         #[serde(deserialize_with = "present")]
         require: Option<String>,
     },
 }
 
-/// How a number stands to a threshold.
+/// A comparison of a number with a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Compare {
-    /// Not below it.
+    /// Greater than or equal.
     AtLeast,
-    /// Not above it.
+    /// Less than or equal.
     AtMost,
-    /// Just it.
+    /// Equal.
     Equal,
 }
 
-/// What the measuring of one phase said.
+/// The results of all governance rules for one phase.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Governed {
-    /// What must be kept to.
+pub struct GovernanceResult {
+    /// The results of the compliance rules.
     pub compliance_checks: Vec<ComplianceResult>,
-    /// Whether nothing blocks.
+    /// Whether no rule blocks.
     pub passed: bool,
-    /// How good the work is.
+    /// The results of the quality gates.
     pub quality_gates: Vec<GateResult>,
 }
 
-/// What one gate said.
+/// The result of one quality gate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GateResult {
-    /// What was found.
+    /// The actual value.
     pub actual: Value,
     /// The gate.
     pub gate_id: String,
-    /// For a person.
+    /// The message, for a person.
     pub message: String,
-    /// What to do.
+    /// How to fix a violation.
     pub remediation: String,
-    /// How it ended.
+    /// The status.
     pub status: GateStatus,
-    /// What was wanted.
+    /// The required value.
     pub threshold: Value,
 }
 
-/// How a gate ended.
+/// The status of a rule after its evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GateStatus {
-    /// Met.
+    /// The rule is met.
     Passed,
-    /// Not met, and told.
+    /// The rule is violated, which is only reported.
     Warned,
-    /// Not met, and the phase has failed.
+    /// The rule is violated, and the phase failed.
     Blocked,
 }
 
@@ -165,16 +165,16 @@ impl GateStatus {
     }
 }
 
-/// What one compliance check said.
+/// The result of one compliance rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ComplianceResult {
-    /// The check.
+    /// The id of the rule.
     pub compliance_type: String,
-    /// Whether it is kept to.
+    /// Whether the rule is met.
     pub passed: bool,
-    /// How it ended.
+    /// The status.
     pub status: GateStatus,
-    /// What is not.
+    /// The violations.
     pub violations: Vec<String>,
 }

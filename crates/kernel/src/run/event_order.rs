@@ -1,4 +1,4 @@
-//! Whether an event can be recorded at all, whatever it says.
+//! Which events may follow in which state, whatever their content.
 
 use super::event::Event;
 use super::plan::{RunOutcome, Trigger};
@@ -6,29 +6,29 @@ use super::state::Run;
 use crate::State;
 
 impl Run {
-    /// Refuses what may not come before a checkpoint that is owed, before a rollback has ended, or
-    /// before a person has said that the run goes on.
-    pub(super) fn is_due(&self, event: &Event) -> Result<(), String> {
-        // Nothing is kept of a run that has not gone on, and it must be possible to end it.
+    /// Refuses events that may not come before a due checkpoint, before the end of a rollback, or before
+    /// a person has answered the hold after a rollback.
+    pub(super) fn check_order(&self, event: &Event) -> Result<(), String> {
+        // A run that was not continued after its hold needs no checkpoint, and must be able to end.
         let gives_up = matches!(event, Event::Ended { outcome, .. } if *outcome != RunOutcome::Pass)
             && self.head.state == Some(State::Resumed);
-        let keeps =
+        let may_precede =
             matches!(event, Event::Checkpointed(_) | Event::Continued {} | Event::RollbackBegun(_));
-        if self.due_checkpoint.is_some() && !keeps && !gives_up {
-            return Err("a checkpoint is owed".to_owned());
+        if self.due_checkpoint.is_some() && !may_precede && !gives_up {
+            return Err("a checkpoint is due".to_owned());
         }
         let restores = matches!(event, Event::RolledBack { .. } | Event::Restarted { .. });
         if self.rollback.is_some() && !restores {
-            return Err("a rollback is under way".to_owned());
+            return Err("a rollback is in progress".to_owned());
         }
-        if self.rollback.is_none() && self.paused && !leaves_paused(event) {
-            return Err("nobody has said that it goes on".to_owned());
+        if self.rollback.is_none() && self.paused && !is_allowed_while_paused(event) {
+            return Err("the run is paused after a rollback".to_owned());
         }
         Ok(())
     }
 }
 
-/// Whether an event can follow in a run that stands where it stands.
+/// Whether an event may follow the state `before`.
 pub(super) const fn may_follow(event: &Event, before: Option<State>) -> bool {
     match event {
         Event::Started(_) => before.is_none(),
@@ -39,12 +39,12 @@ pub(super) const fn may_follow(event: &Event, before: Option<State>) -> bool {
             before,
             Some(State::Init | State::Running | State::Checkpoint | State::Resumed)
         ),
-        // A person may take back a run that waits, and one that has ended.
+        // A person may roll back a run on hold, and one that has ended.
         Event::RollbackBegun(_) => matches!(
             before,
             Some(State::Running | State::Checkpoint | State::Resumed | State::Terminal)
         ),
-        // A run that ends on hold has its last notes made there.
+        // A run that ends on hold records its last notes on hold.
         Event::Noted { .. } => matches!(before, Some(State::Running | State::Checkpoint)),
         Event::PhaseStarted { .. }
         | Event::PhaseSkipped { .. }
@@ -67,8 +67,8 @@ pub(super) const fn may_follow(event: &Event, before: Option<State>) -> bool {
     }
 }
 
-/// Whether an event can be recorded of a run that was taken back and waits for a person.
-fn leaves_paused(event: &Event) -> bool {
+/// Whether an event is allowed in a run that was rolled back and waits for a person.
+fn is_allowed_while_paused(event: &Event) -> bool {
     match event {
         Event::Held(held) => {
             matches!(held.trigger, Trigger::RolledBack | Trigger::RestartRequested)
@@ -101,8 +101,8 @@ fn leaves_paused(event: &Event) -> bool {
     }
 }
 
-/// Whether no work was done before the event: its process had died, or may have.
-pub(super) fn is_pause(event: &Event) -> bool {
+/// Whether the time before the event does not count as working time: the process was dead, or may have been.
+pub(super) fn ends_idle_time(event: &Event) -> bool {
     matches!(event, Event::Restarted { .. } | Event::Ended { .. } | Event::RollbackBegun(_))
         || matches!(event, Event::Held(held) if held.trigger == Trigger::RestartRequested)
 }

@@ -1,80 +1,81 @@
-//! The fold of rollbacks: what a run was at one of its checkpoints.
+//! Folds rollbacks: restores the state that a run had at one of its checkpoints.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::checkpoint::{CheckpointKind, CheckpointRecord, CheckpointSide, Rollback};
-use super::parts::Change;
-use super::state::{PhaseState, PhaseStatus, Run, SentBack, Source, Stage};
+use super::payload::Change;
+use super::state::{AttemptStage, JudgedBy, PhaseState, PhaseStatus, Run, SentBack};
 use crate::CheckpointId;
 
-/// What a run must remember to be taken back: the entries at which its phases came to an end or were
-/// to be done again, at which facts were stated and the run was sent back, and at which it was itself
-/// taken back. Nothing is ever taken out, so a run can be taken forward again too.
+/// The history that a rollback needs: the entries at which phases were settled or reset, facts were
+/// added, the run was sent back, and the run was rolled back. Nothing is ever removed, so a run can also
+/// be rolled forward to a later checkpoint.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Past {
+pub(super) struct History {
     phases: BTreeMap<usize, Vec<(u64, Arc<PhaseState>)>>,
     facts: Vec<(u64, BTreeMap<String, String>)>,
-    sent_back: Vec<((usize, Source), SentBack)>,
-    /// The entry of each rollback, and that of the checkpoint to which it led.
-    turns: Vec<(u64, u64)>,
+    sent_back: Vec<((usize, JudgedBy), SentBack)>,
+    /// The entry of each rollback, and the entry of its target checkpoint.
+    rollbacks: Vec<(u64, u64)>,
 }
 
-/// The stretches of entries that led to one of them; what was taken back lies between.
-struct Line(Vec<RangeInclusive<u64>>);
+/// The ranges of entries that lead to an entry; the entries that were rolled back are between them.
+struct Lineage(Vec<RangeInclusive<u64>>);
 
-impl Line {
-    fn has(&self, sequence_number: u64) -> bool {
-        self.0.iter().any(|stretch| stretch.contains(&sequence_number))
+impl Lineage {
+    fn contains(&self, sequence_number: u64) -> bool {
+        self.0.iter().any(|range| range.contains(&sequence_number))
     }
 }
 
-impl Past {
-    /// A phase has come to its end, or is to be done again.
-    fn remember(&mut self, at: usize, sequence_number: u64, state: &PhaseState) {
+impl History {
+    /// Adds the state of a phase that was settled or reset.
+    fn add_phase(&mut self, at: usize, sequence_number: u64, state: &PhaseState) {
         let states = self.phases.entry(at).or_default();
         states.push((sequence_number, Arc::new(state.clone())));
     }
 
-    /// Facts were stated.
-    pub(super) fn stated(&mut self, sequence_number: u64, facts: &BTreeMap<String, String>) {
+    /// Adds facts.
+    pub(super) fn add_facts(&mut self, sequence_number: u64, facts: &BTreeMap<String, String>) {
         self.facts.push((sequence_number, facts.clone()));
     }
 
-    /// A judgement has sent the run back.
-    pub(super) fn sent(&mut self, from: (usize, Source), sent: SentBack) {
+    /// Adds that a check or gate sent the run back.
+    pub(super) fn add_sent_back(&mut self, from: (usize, JudgedBy), sent: SentBack) {
         self.sent_back.push((from, sent));
     }
 
-    /// The entries that led to one.
-    fn line(&self, upto: u64) -> Line {
+    /// Returns the ranges of entries that lead to the entry `upto`.
+    fn lineage(&self, upto: u64) -> Lineage {
         let mut upto = upto;
-        let mut line = Vec::new();
-        for (turn, source) in self.turns.iter().rev().copied() {
-            if turn <= upto {
-                line.push(turn..=upto);
+        let mut ranges = Vec::new();
+        for (rollback, source) in self.rollbacks.iter().rev().copied() {
+            if rollback <= upto {
+                ranges.push(rollback..=upto);
                 upto = source;
             }
         }
-        line.push(0..=upto);
-        Line(line)
+        ranges.push(0..=upto);
+        Lineage(ranges)
     }
 
-    fn phase(&self, at: usize, line: &Line) -> Option<&PhaseState> {
+    fn phase(&self, at: usize, lineage: &Lineage) -> Option<&PhaseState> {
         let states = self.phases.get(&at)?;
-        let then = states.iter().rev().find(|(sequence, _)| line.has(*sequence));
+        let then = states.iter().rev().find(|(sequence, _)| lineage.contains(*sequence));
         then.map(|(_, state)| state.as_ref())
     }
 
-    fn facts(&self, line: &Line) -> BTreeMap<String, String> {
-        let stated = self.facts.iter().filter(|(sequence, _)| line.has(*sequence));
+    fn facts(&self, lineage: &Lineage) -> BTreeMap<String, String> {
+        let stated = self.facts.iter().filter(|(sequence, _)| lineage.contains(*sequence));
         stated.flat_map(|(_, facts)| facts.clone()).collect()
     }
 
-    fn sent_back(&self, line: &Line) -> BTreeMap<(usize, Source), Vec<SentBack>> {
+    fn sent_back(&self, lineage: &Lineage) -> BTreeMap<(usize, JudgedBy), Vec<SentBack>> {
         let mut all: BTreeMap<_, Vec<SentBack>> = BTreeMap::new();
-        for (from, sent) in self.sent_back.iter().filter(|(_, sent)| line.has(sent.sequence_number))
+        for (from, sent) in
+            self.sent_back.iter().filter(|(_, sent)| lineage.contains(sent.sequence_number))
         {
             all.entry(*from).or_default().push(*sent);
         }
@@ -83,35 +84,35 @@ impl Past {
 }
 
 impl Run {
-    /// The rollback whose files are still to be restored.
+    /// The rollback whose workspace is not restored yet.
     #[must_use]
-    pub fn rolling_back(&self) -> Option<&Rollback> {
+    pub fn pending_rollback(&self) -> Option<&Rollback> {
         self.rollback.as_deref()
     }
 
-    /// Keeps how a phase stands now, if this run can be taken back.
-    pub(super) fn remember(&mut self, at: usize) {
+    /// Adds the current state of a phase to the history, if this run has checkpoints.
+    pub(super) fn add_to_history(&mut self, at: usize) {
         let now = self.head.sequence_number.saturating_add(1);
         let checkpoints = self.started.as_ref().is_some_and(|started| started.plan.checkpoints);
         if let Some(state) = self.phases.get(at).filter(|_| checkpoints) {
-            self.past.remember(at, now, state);
+            self.history.add_phase(at, now, state);
         }
     }
 
-    /// Whether a person has begun to take the run back, and has not said yet that it goes on.
+    /// Whether a rollback is in progress, or waits for a person to let the run continue.
     #[must_use]
-    pub const fn is_being_taken_back(&self) -> bool {
+    pub const fn is_rolling_back(&self) -> bool {
         self.rollback.is_some() || self.paused
     }
 
-    /// The phases that were not done at a checkpoint and have been begun, by name.
+    /// The ids of the phases that were started and were not settled at a checkpoint.
     #[must_use]
     pub fn archived_by(&self, checkpoint: &CheckpointRecord) -> Vec<String> {
-        let line = self.past.line(checkpoint.sequence_number);
+        let lineage = self.history.lineage(checkpoint.sequence_number);
         let origin = self.origin(checkpoint);
         let gone = |at: usize, state: &PhaseState| {
-            let kept = self.past.phase(at, &line).is_some_and(PhaseState::settled)
-                || (at == origin.phase && restores_end(origin));
+            let kept = self.history.phase(at, &lineage).is_some_and(PhaseState::settled)
+                || (at == origin.phase && keeps_result(origin));
             state.attempt > 0 && !kept
         };
         let phases = self.all_phases().enumerate();
@@ -121,7 +122,7 @@ impl Run {
             .collect()
     }
 
-    /// The checkpoint whose state one has: that of a rollback has the state it was taken back to.
+    /// The checkpoint whose state a checkpoint has: for that of a rollback, the target of the rollback.
     fn origin<'a>(&'a self, checkpoint: &'a CheckpointRecord) -> &'a CheckpointRecord {
         let mut checkpoint = checkpoint;
         while checkpoint.kind == CheckpointKind::Rollback
@@ -132,35 +133,35 @@ impl Run {
         checkpoint
     }
 
-    /// What keeps a rollback to a checkpoint from being recorded, in words.
+    /// Returns the checkpoint `to`, if the run can be rolled back to it.
     ///
     /// # Errors
-    /// The words.
-    pub fn may_roll_back(&self, to: CheckpointId) -> Result<&CheckpointRecord, String> {
+    /// The reason why it cannot.
+    pub fn rollback_target(&self, to: CheckpointId) -> Result<&CheckpointRecord, String> {
         if self.rollback.is_some() {
-            return Err("a rollback is under way".to_owned());
+            return Err("a rollback is in progress".to_owned());
         }
-        self.checkpoint(to).ok_or_else(|| "it is none of this run's checkpoints".to_owned())
+        self.checkpoint(to).ok_or_else(|| "the run has no such checkpoint".to_owned())
     }
 
     pub(super) fn begin_rollback(&mut self, rollback: &Rollback) -> Result<(), String> {
-        let checkpoint = self.may_roll_back(rollback.checkpoint)?;
+        let checkpoint = self.rollback_target(rollback.checkpoint)?;
         let tree = checkpoint.workspace.as_ref().map(|workspace| &workspace.tree);
         if tree != rollback.tree.as_ref() {
             return Err("the checkpoint has another workspace".to_owned());
         }
         if [&rollback.target, &rollback.snapshot].iter().any(|one| one.is_some() != tree.is_some())
         {
-            return Err("its workspace is not told".to_owned());
+            return Err("its workspace is incomplete".to_owned());
         }
         if rollback.from != self.checkpoints.last().map(|checkpoint| checkpoint.id) {
-            return Err("the run was at another checkpoint".to_owned());
+            return Err("the newest checkpoint of the run is another one".to_owned());
         }
         if rollback.archived != self.archived_by(checkpoint) {
-            return Err("other phases are put aside by it".to_owned());
+            return Err("it discards other phases".to_owned());
         }
         if rollback.by.trim().is_empty() {
-            return Err("nobody has asked for it".to_owned());
+            return Err("it has no name of a person".to_owned());
         }
         self.interrupted();
         self.due_checkpoint = None;
@@ -171,44 +172,44 @@ impl Run {
     }
 
     pub(super) fn end_rollback(&mut self, change: Option<&Change>) -> Result<(), String> {
-        let rollback = self.rollback.take().ok_or("no rollback is under way")?;
+        let rollback = self.rollback.take().ok_or("no rollback is in progress")?;
         let checkpoint =
-            self.checkpoint(rollback.checkpoint).cloned().ok_or("its checkpoint is gone")?;
-        let line = self.past.line(checkpoint.sequence_number);
+            self.checkpoint(rollback.checkpoint).cloned().ok_or("its checkpoint does not exist")?;
+        let lineage = self.history.lineage(checkpoint.sequence_number);
         for at in 0..self.phases.len() {
-            let then = self.past.phase(at, &line).cloned().unwrap_or_else(PhaseState::new);
+            let then = self.history.phase(at, &lineage).cloned().unwrap_or_default();
             self.change(at, |state| {
-                // Tries are numbered on: no two have the same number.
+                // The numbering of attempts continues: no two attempts have the same number.
                 let attempt = state.attempt;
                 *state = if then.settled() {
                     PhaseState { attempt, ..then }
                 } else {
                     let PhaseState { findings, forced, after, .. } = then;
-                    PhaseState { attempt, findings, forced, after, ..PhaseState::new() }
+                    PhaseState { attempt, findings, forced, after, ..PhaseState::default() }
                 };
             });
         }
-        self.facts = self.past.facts(&line);
-        self.sent_back = self.past.sent_back(&line);
+        self.facts = self.history.facts(&lineage);
+        self.sent_back = self.history.sent_back(&lineage);
         let now = self.head.sequence_number.saturating_add(1);
-        self.past.turns.push((now, checkpoint.sequence_number));
+        self.history.rollbacks.push((now, checkpoint.sequence_number));
         let origin = self.origin(&checkpoint).clone();
-        if restores_end(&origin) {
+        if keeps_result(&origin) {
             self.restore_end(&origin);
         }
         self.change = change.cloned();
         self.spent.changed_lines = change.map_or(0, |change| change.lines);
         self.tree.clone_from(&rollback.target);
         self.paused = !rollback.resume;
-        self.taken_back = Some(Arc::clone(&rollback));
+        self.last_rollback = Some(Arc::clone(&rollback));
         self.require_checkpoint(checkpoint.phase, CheckpointSide::Pre, CheckpointKind::Rollback);
-        if let Some(owed) = &mut self.due_checkpoint {
-            owed.parent = Some(checkpoint.id);
+        if let Some(due) = &mut self.due_checkpoint {
+            due.parent = Some(checkpoint.id);
         }
         Ok(())
     }
 
-    /// A phase that had just ended is to be judged once more.
+    /// Restores the end of a phase's work, so that it is judged again.
     fn restore_end(&mut self, checkpoint: &CheckpointRecord) {
         let Some(end) = self.ends.get(&(checkpoint.phase, checkpoint.attempt)).cloned() else {
             return;
@@ -221,13 +222,13 @@ impl Run {
                 && other.attempt == checkpoint.attempt
         });
         let fork = fork.filter(|_| merge).and_then(|checkpoint| checkpoint.workspace.as_ref());
-        let fork = fork.map(|kept| kept.tree.clone());
+        let fork = fork.map(|workspace| workspace.tree.clone());
         let theirs = checkpoint.workspace.as_ref().and_then(|workspace| workspace.branch.clone());
         self.change(checkpoint.phase, |state| {
             let (attempt, forced, after) = (state.attempt, state.forced, state.after);
-            *state = PhaseState { attempt, forced, after, ..PhaseState::new() };
+            *state = PhaseState { attempt, forced, after, ..PhaseState::default() };
             state.status = PhaseStatus::Running;
-            state.stage = if merge { Stage::Merge } else { Stage::After(0) };
+            state.stage = if merge { AttemptStage::Merge } else { AttemptStage::After(0) };
             state.done.clone_from(&end.done);
             state.reviews.clone_from(&end.reviews);
             state.agents.clone_from(&end.agents);
@@ -239,8 +240,8 @@ impl Run {
     }
 }
 
-/// Whether going back to a checkpoint leaves its phase done.
-fn restores_end(checkpoint: &CheckpointRecord) -> bool {
+/// Whether a rollback to a checkpoint keeps the result of its phase.
+fn keeps_result(checkpoint: &CheckpointRecord) -> bool {
     checkpoint.at == CheckpointSide::Post
         && matches!(checkpoint.kind, CheckpointKind::Succeeded | CheckpointKind::Approved)
 }

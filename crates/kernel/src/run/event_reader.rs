@@ -1,33 +1,35 @@
-//! Reading events back from the journal.
+//! Reads the events of a run from the journal.
 
 use super::event::RunEvent;
 use crate::canon::CanonError;
 use crate::{ArtifactType, ChainError, Entry, canon};
 
 impl RunEvent {
-    /// Reads an event from its stored body, which must be canonical to the byte.
+    /// Reads an event from its stored body, which must be exactly the canonical bytes.
     ///
     /// # Errors
-    /// [`CanonError`] when the body is not one.
+    /// [`CanonError`] if the body is not an event in canonical form.
     pub fn read(body: &[u8]) -> Result<Self, CanonError> {
         let event: Self =
             serde_json::from_slice(body).map_err(|error| CanonError::Invalid(error.to_string()))?;
         if event.schema_id != Self::SCHEMA_ID || event.schema_version != crate::SCHEMA_VERSION {
             let (id, version) = (&event.schema_id, &event.schema_version);
-            return Err(CanonError::Invalid(format!("it is `{id}` of version `{version}`")));
+            return Err(CanonError::Invalid(format!(
+                "it has the schema `{id}` of version `{version}`"
+            )));
         }
-        // The reader takes more than the writer writes: other orders, arrays for objects, absent
-        // fields for null, keys given twice.
+        // Serde accepts more than the canonical form: other orders, arrays for objects, missing fields
+        // for null, duplicate keys.
         if canon::to_bytes(&event)? != body {
             return Err(CanonError::Invalid("it is not in canonical form".to_owned()));
         }
         Ok(event)
     }
 
-    /// Reads the event of an entry whose artifact's digest was verified: it must agree with the entry.
+    /// Reads the event of an entry whose artifact digest was verified, and compares it with the entry.
     ///
     /// # Errors
-    /// [`ChainError`] when the body is not an event, or not this entry's.
+    /// [`ChainError`] if the body is not an event, or not the event of this entry.
     pub fn of_entry(entry: &Entry, body: &[u8]) -> Result<Self, ChainError> {
         let sequence_number = entry.sequence_number;
         let artifact = entry.artifact_type.as_str();
@@ -40,11 +42,11 @@ impl RunEvent {
             return Err(mismatch());
         }
         for (agrees, reason) in [
-            (event.trace_id == entry.trace_id, "the event is of another run"),
-            (event.ts == entry.ts, "the event is of another time"),
+            (event.trace_id == entry.trace_id, "the event belongs to another run"),
+            (event.ts == entry.ts, "the event and its entry have different times"),
             (
                 event.event.to_state_from(entry.from_state) == entry.to_state,
-                "the event leads to another state",
+                "the event and its entry lead to different states",
             ),
         ] {
             if !agrees {

@@ -1,7 +1,6 @@
-//! What is logged of calls: ids, names, counts, codes and times, never what they carry.
+//! Logs calls: ids, names, counts, codes and times, never arguments or results.
 //!
-//! Whoever logs is asked once, by one atomic read, before anything is looked at: without a log a
-//! call costs nothing more.
+//! Whether logging is enabled is checked first, by one atomic read, so a disabled log costs nothing else.
 
 use std::time::Instant;
 
@@ -13,11 +12,11 @@ use crate::error::GatewayError;
 use crate::recover::Recovery;
 use crate::report::CallReport;
 
-/// The time since something began, if anybody wants to know.
-pub(crate) struct Watch(Option<Instant>);
+/// Logs one call or recovery with its duration; `None` if logging is disabled.
+pub(crate) struct CallLog(Option<Instant>);
 
-impl Watch {
-    /// Begins to watch, if anything is logged.
+impl CallLog {
+    /// Starts the measurement, if logging is enabled.
     pub(crate) fn start() -> Self {
         Self(enabled!(tracing::Level::ERROR).then(Instant::now))
     }
@@ -26,13 +25,13 @@ impl Watch {
         self.0.map(|start| u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// Tells of a call.
+    /// Logs a call.
     pub(crate) fn call(&self, result: &Result<CallReport, GatewayError>) {
         let Some(duration_ms) = self.ms() else { return };
         match result {
             Ok(report) => info!(
                 trace_id = %report.trace_id,
-                // The trace of the run that it belongs to, if it belongs to one.
+                // The trace of the run, if the call belongs to a run.
                 plan_id = report.plan_id.map(tracing::field::display),
                 tool = report.tool,
                 state = report.state.as_str(),
@@ -46,7 +45,7 @@ impl Watch {
         }
     }
 
-    /// Tells of a call that was taken up.
+    /// Logs the recovery of a call.
     pub(crate) fn recovery(&self, trace_id: TraceId, result: &Result<Recovery, GatewayError>) {
         let Some(duration_ms) = self.ms() else { return };
         match result {
@@ -60,7 +59,7 @@ impl Watch {
                 duration_ms,
                 "call recovered"
             ),
-            // Another process is at work on it, which is as it should be.
+            // Another process works on the call, which is not a problem.
             Err(GatewayError::Journal(error @ JournalError::Held(_))) => {
                 debug!(%trace_id, code = error.code().as_str(), duration_ms, "call not recovered");
             }

@@ -1,20 +1,20 @@
-//! Finds the members of a JSON object without building it.
+//! Finds members of a JSON object without deserializing it.
 //!
-//! It reads canonical text: no white space. What it cannot read it leaves to the general reader, and
-//! what it accepts the general reader would accept too.
+//! The scanner reads canonical text, which has no white space. It returns `None` for text that it cannot
+//! read, for which the caller uses the general parser. It accepts nothing that the general parser refuses.
 
-use crate::canon::text::plain_length;
+use crate::canon::scalar::plain_length;
 
-/// How deep values may lie in each other; deeper ones are left to the general reader.
+/// The greatest nesting depth; deeper values are left to the general parser.
 const DEPTH_MAX: u32 = 64;
 
-/// The texts of the values that an object has under `names`. `None` when it is not canonical, or lacks
-/// one of them, or has one twice.
+/// Returns the texts of the members `names` of an object. `None` if the object is not canonical, or one
+/// of the members is missing or duplicated.
 pub(crate) fn members<'a, const N: usize>(
     body: &'a [u8],
     names: [&str; N],
 ) -> Option<[&'a [u8]; N]> {
-    // The whole of it at once is quicker than each string by itself.
+    // Validating the whole text at once is faster than validating each string.
     std::str::from_utf8(body).ok()?;
     let mut found: [Option<&[u8]>; N] = [None; N];
     let mut text = Text(body);
@@ -40,19 +40,19 @@ pub(crate) fn members<'a, const N: usize>(
     Some(found.map(Option::unwrap_or_default))
 }
 
-/// The letters of a string that has no escapes.
+/// Returns the content of a string without escapes; `None` for any other value.
 pub(crate) fn plain(value: &[u8]) -> Option<&str> {
     let mut text = Text(value);
-    let letters = text.plain_string()?;
-    text.0.is_empty().then(|| std::str::from_utf8(letters).ok())?
+    let content = text.plain_string()?;
+    text.0.is_empty().then(|| std::str::from_utf8(content).ok())?
 }
 
-/// What stands between the quotes of a value that [`members`] has found, if it is a string.
+/// Returns the text between the quotes of a value found by [`members`]; `None` if it is not a string.
 pub(crate) fn quoted(value: &[u8]) -> Option<&[u8]> {
     value.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
 
-/// What is left to read.
+/// The remaining text.
 struct Text<'a>(&'a [u8]);
 
 impl<'a> Text<'a> {
@@ -68,13 +68,13 @@ impl<'a> Text<'a> {
         Some(())
     }
 
-    /// The text of one value.
+    /// Reads one value and returns its text.
     fn value(&mut self, depth: u32) -> Option<&'a [u8]> {
         let before = self.0;
         match before.first()? {
             b'"' => self.string()?,
-            b'{' => self.many(b'{', b'}', depth)?,
-            b'[' => self.many(b'[', b']', depth)?,
+            b'{' => self.container(b'{', b'}', depth)?,
+            b'[' => self.container(b'[', b']', depth)?,
             b't' => self.word(b"true")?,
             b'f' => self.word(b"false")?,
             b'n' => self.word(b"null")?,
@@ -83,8 +83,8 @@ impl<'a> Text<'a> {
         before.get(..before.len() - self.0.len())
     }
 
-    /// An object or an array.
-    fn many(&mut self, first: u8, last: u8, depth: u32) -> Option<()> {
+    /// Reads an object or an array.
+    fn container(&mut self, first: u8, last: u8, depth: u32) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         self.eat(first)?;
         if self.eat(last).is_some() {
@@ -107,12 +107,12 @@ impl<'a> Text<'a> {
         Some(())
     }
 
-    /// A string whose letters stand for themselves.
+    /// Reads a string without escapes.
     #[inline]
     fn plain_string(&mut self) -> Option<&'a [u8]> {
         self.eat(b'"')?;
         let before = self.0;
-        let length = run_length(before)?;
+        let length = plain_prefix(before)?;
         self.skip(length)?;
         self.eat(b'"')?;
         before.get(..length)
@@ -122,7 +122,7 @@ impl<'a> Text<'a> {
     fn string(&mut self) -> Option<()> {
         self.eat(b'"')?;
         loop {
-            let length = run_length(self.0)?;
+            let length = plain_prefix(self.0)?;
             self.skip(length)?;
             if self.eat(b'"').is_some() {
                 return Some(());
@@ -141,7 +141,7 @@ impl<'a> Text<'a> {
     }
 
     fn number(&mut self) -> Option<()> {
-        // Its sign may be missing.
+        // The sign is optional.
         let _ = self.eat(b'-');
         if self.eat(b'0').is_none() {
             self.digits()?;
@@ -164,9 +164,9 @@ impl<'a> Text<'a> {
     }
 }
 
-/// How many letters that stand for themselves a text begins with; `None` when it has no others.
+/// Returns the number of leading bytes that need no escape; `None` if that is the whole text.
 #[inline]
-fn run_length(text: &[u8]) -> Option<usize> {
+fn plain_prefix(text: &[u8]) -> Option<usize> {
     let length = plain_length(text);
     (length < text.len()).then_some(length)
 }
@@ -180,21 +180,21 @@ mod tests {
 
     use super::*;
 
-    /// The same by the general reader.
+    /// The members as the general parser reads them.
     fn general(body: &[u8]) -> Option<BTreeMap<String, Box<RawValue>>> {
         serde_json::from_slice(body).ok()
     }
 
     fn agree(body: &[u8]) {
         if let Some([a, b]) = members(body, ["a", "b"]) {
-            let general = general(body).expect("what is accepted is JSON");
+            let general = general(body).expect("accepted text is JSON");
             assert_eq!(general["a"].get().as_bytes(), a);
             assert_eq!(general["b"].get().as_bytes(), b);
         }
     }
 
     #[test]
-    fn values_are_found_as_they_are_written() {
+    fn values_are_returned_unchanged() {
         let body = br#"{"a":{"x":[1,-0.5e+7,"\u00e9\n",{}],"b":0},"b":"plain","c":[],"d":null}"#;
         let [a, b, c] = members(body, ["a", "b", "c"]).unwrap();
         assert_eq!(a, br#"{"x":[1,-0.5e+7,"\u00e9\n",{}],"b":0}"#);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_canonical_is_left_to_the_general_reader() {
+    fn text_that_is_not_canonical_is_left_to_the_general_parser() {
         for body in [
             "",
             "{}",
@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_accepted_that_the_general_reader_refuses(
+        fn nothing_is_accepted_that_the_general_parser_refuses(
             parts in prop::collection::vec(prop::sample::select(vec![
                 "{", "}", "[", "]", ":", ",", "\"a\"", "\"b\"", "\"a\":", "\"b\":1", "\"", "\\", "0",
                 "-", "1.5", "e3", "true", "null", "\\u00", "{\"a\":", "x", " ", "\u{7f}", "é", "[]",
@@ -247,7 +247,7 @@ mod tests {
         }
 
         #[test]
-        fn one_changed_byte_is_read_as_the_general_reader_reads_it(at in 0_usize..60, byte: u8) {
+        fn a_changed_byte_is_read_as_by_the_general_parser(at in 0_usize..60, byte: u8) {
             let mut body = br#"{"a":{"x":[1,-0.5e+7,"\u00e9\n",{}],"y":true},"b":"plain"}"#.to_vec();
             if let Some(old) = body.get_mut(at) {
                 *old = byte;

@@ -1,32 +1,37 @@
-//! What a plan must hold to, so that a run of it can always go on or end.
+//! Checks a plan, so that a run of it can always continue or end.
 
 use std::collections::BTreeSet;
 
 use super::consensus::{APPROVED, CONDITIONAL, REJECTED};
-use super::index::{Graph, Seen};
+use super::index::{Graph, Visited};
 use super::plan::{
-    Check, Doer, Effect, PHASES_MAX, Phase, Plan, Resource, Reviewer, RunOutcome, Trigger, When,
+    BudgetedResource, Check, Doer, Effect, PHASES_MAX, Phase, PhaseCondition, Plan, Reviewer,
+    RunOutcome, Trigger,
 };
 
 impl Graph {
-    /// Takes a plan apart.
+    /// Checks a plan and returns its graph.
     ///
     /// # Errors
-    /// In words, why no run can follow it.
+    /// The reason why the plan is invalid.
     pub(super) fn of(plan: &Plan) -> Result<Self, String> {
         if plan.phases.is_empty() || plan.phases.len() > PHASES_MAX {
             return Err(format!("a plan has 1 to {PHASES_MAX} phases"));
         }
         if plan.hold.approvals == 0 {
-            return Err("a hold needs at least one person".to_owned());
+            return Err("a hold needs at least one approval".to_owned());
         }
-        if let Some(resource) =
-            Resource::ALL.into_iter().find(|resource| plan.budget.limit(*resource) == Some(0))
+        if let Some(resource) = BudgetedResource::ALL
+            .into_iter()
+            .find(|resource| plan.budget.limit(*resource) == Some(0))
         {
-            return Err(format!("a budget of no {} lets nothing be done", resource.as_str()));
+            return Err(format!(
+                "the budget of {} is zero, so no phase could start",
+                resource.as_str()
+            ));
         }
         if !plan.checkpoints && plan.phases.iter().any(|phase| phase.branch) {
-            return Err("a branch begins and ends with a checkpoint".to_owned());
+            return Err("a plan with branches needs checkpoints".to_owned());
         }
         let mut graph = Self::default();
         let builtins: BTreeSet<&str> = plan.builtins().collect();
@@ -34,14 +39,14 @@ impl Graph {
         for (at, phase) in plan.phases.iter().enumerate() {
             graph.add(at, phase)?;
         }
-        let mut seen = Seen::default();
+        let mut visited = Visited::default();
         for (at, phase) in plan.phases.iter().enumerate() {
             let verdicts = phase.checks.iter().map(|check| &check.verdicts);
             for effect in verdicts
                 .chain(phase.gate.iter().map(|gate| &gate.verdicts))
                 .flat_map(|all| all.values())
             {
-                graph.check_effect(plan, at, effect, &mut seen)?;
+                graph.check_effect(plan, at, effect, &mut visited)?;
             }
         }
         Ok(graph)
@@ -53,25 +58,30 @@ impl Graph {
         for need in &phase.needs {
             // INVARIANT: a plan's phases come after those they need.
             let need = self.names.get(need).copied();
-            needs.push(need.ok_or_else(|| format!("phase `{id}` comes too early"))?);
+            needs.push(
+                need.ok_or_else(|| format!("phase `{id}` is listed before a phase that it needs"))?,
+            );
         }
         if self.names.insert(id.clone(), at).is_some() {
-            return Err(format!("two phases are called `{id}`"));
+            return Err(format!("two phases have the id `{id}`"));
         }
         if matches!(phase.doer, Doer::Person { approvals: 0, .. }) {
-            return Err(format!("phase `{id}` needs at least one person"));
+            return Err(format!("phase `{id}` needs at least one approval"));
         }
         if phase.branch && !matches!(phase.doer, Doer::Agent { .. } | Doer::Command { .. }) {
-            return Err(format!("phase `{id}` is a branch, and nothing writes in it"));
+            return Err(format!("phase `{id}` is a branch, but its executor writes no files"));
         }
         check_consensus(phase)?;
         let same = |check: &Check, other: &Check| check.id == other.id;
         for (place, check) in phase.checks.iter().enumerate() {
             if phase.checks.iter().skip(place + 1).any(|other| same(check, other)) {
-                return Err(format!("two checks of phase `{id}` are called `{}`", check.id));
+                return Err(format!("two checks of phase `{id}` have the id `{}`", check.id));
             }
             if matches!(check.doer, Doer::Person { .. } | Doer::Consensus { .. }) {
-                return Err(format!("check `{}` of phase `{id}` is made by a person", check.id));
+                return Err(format!(
+                    "check `{}` of phase `{id}` is done by a person or reviewers",
+                    check.id
+                ));
             }
         }
         for need in &needs {
@@ -89,17 +99,17 @@ impl Graph {
         plan: &Plan,
         at: usize,
         effect: &Effect,
-        seen: &mut Seen,
+        visited: &mut Visited,
     ) -> Result<(), String> {
         let target = |name: &String| {
             let place = self.names.get(name).copied();
             let found = place.and_then(|place| Some((place, plan.phases.get(place)?)));
-            found.ok_or_else(|| format!("there is no phase `{name}` to go to"))
+            found.ok_or_else(|| format!("there is no phase `{name}`"))
         };
         match effect {
             Effect::Block | Effect::Continue => Ok(()),
             Effect::Hold { approvals, trigger } => match (approvals, trigger) {
-                (Some(0), _) => Err("a hold needs at least one person".to_owned()),
+                (Some(0), _) => Err("a hold needs at least one approval".to_owned()),
                 (_, Trigger::EscalationRequested | Trigger::WaiverRequested) => Ok(()),
                 (
                     _,
@@ -111,54 +121,65 @@ impl Graph {
                     | Trigger::RestartRequested
                     | Trigger::RolledBack
                     | Trigger::UncertainEffect,
-                ) => Err(format!("a verdict cannot cause a hold for {}", trigger.as_str())),
+                ) => Err(format!(
+                    "a verdict cannot cause a hold with the trigger {}",
+                    trigger.as_str()
+                )),
             },
             Effect::Intervene { phase, then } => {
                 let (place, planned) = target(phase)?;
-                if planned.when != When::Intervention {
-                    return Err(format!("phase `{phase}` is no intervention"));
+                if planned.when != PhaseCondition::Intervention {
+                    return Err(format!("phase `{phase}` is not an intervention"));
                 }
-                // It would wait for the phase that waits for it.
-                if self.follows(place, at, seen) {
-                    return Err(format!("intervention `{phase}` follows from what it mends"));
+                // Each of the two phases would wait for the other.
+                if self.follows(place, at, visited) {
+                    return Err(format!(
+                        "intervention `{phase}` depends on the phase that it intervenes in"
+                    ));
                 }
-                self.check_effect(plan, at, then, seen)
+                self.check_effect(plan, at, then, visited)
             }
             Effect::Redo { phase, then, .. } => {
                 let (place, planned) = target(phase)?;
-                if planned.when == When::Intervention {
-                    return Err(format!("phase `{phase}` is only done on intervention"));
+                if planned.when == PhaseCondition::Intervention {
+                    return Err(format!(
+                        "phase `{phase}` is an intervention, which cannot be redone"
+                    ));
                 }
-                if !self.follows(at, place, seen) {
-                    return Err(format!("phase `{phase}` does not lead to what sends back to it"));
+                if !self.follows(at, place, visited) {
+                    return Err(format!(
+                        "phase `{phase}` does not come before the phase that is sent back to it"
+                    ));
                 }
-                self.check_effect(plan, at, then, seen)
+                self.check_effect(plan, at, then, visited)
             }
             Effect::Stop { outcome: RunOutcome::Pass, .. } => {
-                Err("a run passes only when all of it is done".to_owned())
+                Err("a verdict cannot end a run with PASS".to_owned())
             }
             Effect::Stop { .. } => Ok(()),
         }
     }
 }
 
-/// Those who must agree are there, each once, and the gate knows what they can say.
+/// Checks that reviewers have distinct names, the quorum is possible, and the gate knows all verdicts.
 fn check_consensus(phase: &Phase) -> Result<(), String> {
     let Doer::Consensus { quorum, reviewers, .. } = &phase.doer else { return Ok(()) };
     let id = &phase.id;
     let names: BTreeSet<&str> = reviewers.iter().map(Reviewer::name).collect();
-    // Nobody can answer under a name that says nothing.
+    // Nobody can answer under an empty name.
     if names.len() != reviewers.len() || names.iter().any(|name| name.trim().is_empty()) {
-        return Err(format!("the reviewers of phase `{id}` have no different names"));
+        return Err(format!("the reviewers of phase `{id}` need distinct, non-empty names"));
     }
-    let most = u32::try_from(reviewers.len()).unwrap_or(u32::MAX);
-    if *quorum == 0 || *quorum > most {
-        return Err(format!("the quorum of phase `{id}` is not between 1 and {most}"));
+    let quorum_max = u32::try_from(reviewers.len()).unwrap_or(u32::MAX);
+    if *quorum == 0 || *quorum > quorum_max {
+        return Err(format!("the quorum of phase `{id}` is not between 1 and {quorum_max}"));
     }
     let gate = phase.gate.as_ref();
     let known = |verdict: &str| gate.is_some_and(|gate| gate.verdicts.contains_key(verdict));
     match [APPROVED, CONDITIONAL, REJECTED].into_iter().find(|verdict| !known(verdict)) {
-        Some(verdict) => Err(format!("the gate of phase `{id}` does not know `{verdict}`")),
+        Some(verdict) => {
+            Err(format!("the gate of phase `{id}` does not handle the verdict `{verdict}`"))
+        }
         None => Ok(()),
     }
 }

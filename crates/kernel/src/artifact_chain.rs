@@ -1,41 +1,41 @@
-//! What ties artifacts together: each names the digest of the one before it, and says what its
-//! entry says.
+//! The references between the artifacts of a call: each artifact contains the digest of the one before
+//! it, and agrees with its entry.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::artifact::{Artifact, Decision};
 use crate::canon::CanonError;
-use crate::scan;
+use crate::json_scan;
 use crate::{
     ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, State, ToolCallId, TraceId, Uuid7,
 };
 
-/// The ties of one artifact.
+/// The ids, digests and verdict of an artifact that must agree with its entry and the artifacts before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
+pub struct ArtifactHeader {
     artifact_id: ArtifactId,
     trace_id: TraceId,
-    tie: Tie,
+    reference: Reference,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Tie {
+enum Reference {
     Request { key: Option<Key>, proposal_digest: Digest },
     Decision { request_digest: Digest, decision: Decision },
-    Call(CallTie),
+    Call(CallReference),
     Effect { tool_call_digest: Digest, tool_call_id: ToolCallId, outcome: Outcome },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct CallTie {
+struct CallReference {
     decision_digest: Digest,
     tool_call_id: ToolCallId,
     proposal_digest: Digest,
     idempotency_key: Option<String>,
 }
 
-/// A request's idempotency key, and of what it is one.
+/// The idempotency key of a request, with its server and tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Key {
     server_id: String,
@@ -43,9 +43,9 @@ struct Key {
     idempotency_key: String,
 }
 
-/// A key that is reserved, as the artifacts of its call say.
+/// The idempotency key that the artifacts of a call reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reserved<'a> {
+pub struct ReservedKey<'a> {
     /// The server.
     pub server_id: &'a str,
     /// The tool.
@@ -56,14 +56,14 @@ pub struct Reserved<'a> {
     pub request_digest: Digest,
 }
 
-impl Link {
-    /// The ties of an artifact.
+impl ArtifactHeader {
+    /// Returns the header of an artifact.
     ///
     /// # Errors
-    /// [`CanonError`] when a request's proposal has no canonical form.
+    /// [`CanonError`] if the proposal of a request has no canonical form.
     pub fn of(artifact: &Artifact) -> Result<Self, CanonError> {
-        let tie = match artifact {
-            Artifact::Request(request) => Tie::Request {
+        let reference = match artifact {
+            Artifact::Request(request) => Reference::Request {
                 key: request.idempotency_key.clone().map(|idempotency_key| Key {
                     server_id: request.proposal.tool_server.clone(),
                     tool_name: request.proposal.tool_name.clone(),
@@ -71,40 +71,40 @@ impl Link {
                 }),
                 proposal_digest: request.proposal.digest()?,
             },
-            Artifact::Decision(decision) => Tie::Decision {
+            Artifact::Decision(decision) => Reference::Decision {
                 request_digest: decision.request_digest,
                 decision: decision.decision,
             },
-            Artifact::Call(call) => Tie::Call(CallTie {
+            Artifact::Call(call) => Reference::Call(CallReference {
                 decision_digest: call.decision_digest,
                 tool_call_id: call.tool_call_id,
                 proposal_digest: call.proposal_digest,
                 idempotency_key: call.idempotency_key.clone(),
             }),
-            Artifact::Effect(effect) => Tie::Effect {
+            Artifact::Effect(effect) => Reference::Effect {
                 tool_call_digest: effect.tool_call_digest,
                 tool_call_id: effect.tool_call_id,
                 outcome: effect.outcome,
             },
         };
-        Ok(Self { artifact_id: artifact.artifact_id(), trace_id: artifact.trace_id(), tie })
+        Ok(Self { artifact_id: artifact.artifact_id(), trace_id: artifact.trace_id(), reference })
     }
 
-    /// The ties of an artifact as it is stored, without building the rest of it.
+    /// Reads the header from the stored body of an artifact, without deserializing the rest.
     ///
     /// # Errors
-    /// [`CanonError`] when the body is not such an artifact.
+    /// [`CanonError`] if the body is not an artifact of this type.
     pub fn read(artifact_type: ArtifactType, body: &[u8]) -> Result<Self, CanonError> {
-        // Almost every body is plain enough to be read in one go.
+        // Almost every body can be read by the fast scan.
         Self::scan(artifact_type, body).map_or_else(|| Self::parse(artifact_type, body), Ok)
     }
 
-    /// The ties of an artifact whose members can be found without parsing all of it.
+    /// Reads the header by a scan for its members; `None` if the body must be parsed instead.
     fn scan(artifact_type: ArtifactType, body: &[u8]) -> Option<Self> {
-        let (artifact_id, trace_id, tie) = match artifact_type {
+        let (artifact_id, trace_id, reference) = match artifact_type {
             ArtifactType::ActionRequest => {
                 let names = ["artifact_id", "trace_id", "idempotency_key", "proposal"];
-                let [artifact_id, trace_id, key, proposal] = scan::members(body, names)?;
+                let [artifact_id, trace_id, key, proposal] = json_scan::members(body, names)?;
                 let proposal_digest = Digest::of(proposal);
                 let key = match optional(key)? {
                     None => None,
@@ -114,17 +114,17 @@ impl Link {
                         Some(Key { server_id, tool_name, idempotency_key })
                     }
                 };
-                (artifact_id, trace_id, Tie::Request { key, proposal_digest })
+                (artifact_id, trace_id, Reference::Request { key, proposal_digest })
             }
             ArtifactType::SupervisorDecision => {
                 let names = ["artifact_id", "trace_id", "request_digest", "decision"];
-                let [artifact_id, trace_id, request, decision] = scan::members(body, names)?;
+                let [artifact_id, trace_id, request, decision] = json_scan::members(body, names)?;
                 let request_digest = digest(request)?;
                 let decision = serde_json::from_slice(decision).ok()?;
-                (artifact_id, trace_id, Tie::Decision { request_digest, decision })
+                (artifact_id, trace_id, Reference::Decision { request_digest, decision })
             }
             ArtifactType::ToolCall => {
-                let [artifact_id, trace_id, decision, call, proposal, key] = scan::members(
+                let [artifact_id, trace_id, decision, call, proposal, key] = json_scan::members(
                     body,
                     [
                         "artifact_id",
@@ -135,37 +135,37 @@ impl Link {
                         "idempotency_key",
                     ],
                 )?;
-                let tie = CallTie {
+                let call = CallReference {
                     decision_digest: digest(decision)?,
                     tool_call_id: ToolCallId(id(call)?),
                     proposal_digest: digest(proposal)?,
                     idempotency_key: optional(key)?,
                 };
-                (artifact_id, trace_id, Tie::Call(tie))
+                (artifact_id, trace_id, Reference::Call(call))
             }
             ArtifactType::ToolEffect => {
                 let names =
                     ["artifact_id", "trace_id", "tool_call_digest", "tool_call_id", "outcome"];
                 let [artifact_id, trace_id, call_digest, call, outcome] =
-                    scan::members(body, names)?;
-                let tie = Tie::Effect {
+                    json_scan::members(body, names)?;
+                let reference = Reference::Effect {
                     tool_call_digest: digest(call_digest)?,
                     tool_call_id: ToolCallId(id(call)?),
                     outcome: serde_json::from_slice(outcome).ok()?,
                 };
-                (artifact_id, trace_id, tie)
+                (artifact_id, trace_id, reference)
             }
             ArtifactType::RunEvent => return None,
         };
         let (artifact_id, trace_id) = (ArtifactId(id(artifact_id)?), TraceId(id(trace_id)?));
-        Some(Self { artifact_id, trace_id, tie })
+        Some(Self { artifact_id, trace_id, reference })
     }
 
     fn parse(artifact_type: ArtifactType, body: &[u8]) -> Result<Self, CanonError> {
         match artifact_type {
             ArtifactType::ActionRequest => {
                 let wire: RequestWire<'_> = read(body)?;
-                // A stored body is canonical, and so is every part of it.
+                // A stored body is canonical, so each of its values is too.
                 let proposal = wire.proposal.get().as_bytes();
                 let names: NamesWire = read(proposal)?;
                 let key = wire.idempotency_key.map(|idempotency_key| Key {
@@ -173,18 +173,21 @@ impl Link {
                     tool_name: names.tool_name,
                     idempotency_key,
                 });
-                let tie = Tie::Request { key, proposal_digest: Digest::of(proposal) };
-                Ok(Self { artifact_id: wire.artifact_id, trace_id: wire.trace_id, tie })
+                let reference = Reference::Request { key, proposal_digest: Digest::of(proposal) };
+                Ok(Self { artifact_id: wire.artifact_id, trace_id: wire.trace_id, reference })
             }
             ArtifactType::SupervisorDecision => read(body).map(|wire: DecisionWire| Self {
                 artifact_id: wire.artifact_id,
                 trace_id: wire.trace_id,
-                tie: Tie::Decision { request_digest: wire.request_digest, decision: wire.decision },
+                reference: Reference::Decision {
+                    request_digest: wire.request_digest,
+                    decision: wire.decision,
+                },
             }),
             ArtifactType::ToolCall => read(body).map(|wire: CallWire| Self {
                 artifact_id: wire.artifact_id,
                 trace_id: wire.trace_id,
-                tie: Tie::Call(CallTie {
+                reference: Reference::Call(CallReference {
                     decision_digest: wire.decision_digest,
                     tool_call_id: wire.tool_call_id,
                     proposal_digest: wire.proposal_digest,
@@ -194,30 +197,30 @@ impl Link {
             ArtifactType::ToolEffect => read(body).map(|wire: EffectWire| Self {
                 artifact_id: wire.artifact_id,
                 trace_id: wire.trace_id,
-                tie: Tie::Effect {
+                reference: Reference::Effect {
                     tool_call_digest: wire.tool_call_digest,
                     tool_call_id: wire.tool_call_id,
                     outcome: wire.outcome,
                 },
             }),
             ArtifactType::RunEvent => {
-                Err(CanonError::Invalid("a call has no run events".to_owned()))
+                Err(CanonError::Invalid("a run event is not an artifact of a call".to_owned()))
             }
         }
     }
 
     const fn artifact_type(&self) -> ArtifactType {
-        match self.tie {
-            Tie::Request { .. } => ArtifactType::ActionRequest,
-            Tie::Decision { .. } => ArtifactType::SupervisorDecision,
-            Tie::Call(_) => ArtifactType::ToolCall,
-            Tie::Effect { .. } => ArtifactType::ToolEffect,
+        match self.reference {
+            Reference::Request { .. } => ArtifactType::ActionRequest,
+            Reference::Decision { .. } => ArtifactType::SupervisorDecision,
+            Reference::Call(_) => ArtifactType::ToolCall,
+            Reference::Effect { .. } => ArtifactType::ToolEffect,
         }
     }
 }
 
-/// The tool and the server of a proposal, which come last in its canonical text. A quote within a
-/// string has a backslash before it, so none of these is in one.
+/// Returns the tool and the server of a proposal, which are last in its canonical text. A quote inside
+/// a string follows a backslash, so none of the quotes matched here is inside a string.
 fn tool_and_server(proposal: &[u8]) -> Option<(&str, &str)> {
     let text = std::str::from_utf8(proposal).ok()?.strip_suffix("\"}")?;
     let (text, server) = text.rsplit_once('"')?;
@@ -226,19 +229,19 @@ fn tool_and_server(proposal: &[u8]) -> Option<(&str, &str)> {
     plain.then_some((tool, server))
 }
 
-/// An id; none of its letters is ever written otherwise.
+/// Reads an id, whose characters are never escaped.
 fn id(value: &[u8]) -> Option<Uuid7> {
-    Uuid7::parse(scan::quoted(value)?).ok()
+    Uuid7::parse(json_scan::quoted(value)?).ok()
 }
 
-/// A digest, likewise.
+/// Reads a digest, whose characters are never escaped.
 fn digest(value: &[u8]) -> Option<Digest> {
-    Digest::parse(scan::quoted(value)?).ok()
+    Digest::parse(json_scan::quoted(value)?).ok()
 }
 
-/// A string, or null.
+/// Reads a string or null; the outer `None` means neither.
 fn optional(value: &[u8]) -> Option<Option<String>> {
-    if value == b"null" { Some(None) } else { Some(Some(scan::plain(value)?.to_owned())) }
+    if value == b"null" { Some(None) } else { Some(Some(json_scan::plain(value)?.to_owned())) }
 }
 
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, CanonError> {
@@ -287,113 +290,125 @@ struct EffectWire {
     outcome: Outcome,
 }
 
-/// The ties of a call so far: what the next artifact must name.
+/// The artifacts of a call so far, to which the next artifact must refer.
 ///
-/// The same checks serve live work, recovery and verification.
+/// Live work, recovery and verification use the same checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Links {
-    request: Option<RequestSeen>,
+pub struct ArtifactChain {
+    request: Option<RequestRecord>,
     decision: Option<Digest>,
     tool_call: Option<Digest>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct RequestSeen {
+struct RequestRecord {
     digest: Digest,
     proposal_digest: Digest,
     key: Option<Key>,
 }
 
-impl RequestSeen {
+impl RequestRecord {
     fn idempotency_key(&self) -> Option<&str> {
         self.key.as_ref().map(|key| key.idempotency_key.as_str())
     }
 }
 
-impl Links {
-    /// The digest of the request's proposal, once there is a request.
+impl ArtifactChain {
+    /// The digest of the request's proposal; `None` before the request.
     pub(crate) fn proposal_digest(&self) -> Option<Digest> {
         self.request.as_ref().map(|request| request.proposal_digest)
     }
 
-    /// The key that is reserved with the call, once there is a call, if it has one.
+    /// The idempotency key that the call reserves; `None` before the call, or if it has no key.
     #[must_use]
-    pub fn reserved(&self) -> Option<Reserved<'_>> {
-        let RequestSeen { key, proposal_digest, .. } = self.request.as_ref()?;
+    pub fn reserved(&self) -> Option<ReservedKey<'_>> {
+        let RequestRecord { key, proposal_digest, .. } = self.request.as_ref()?;
         let Key { server_id, tool_name, idempotency_key } = key.as_ref()?;
         let request_digest = *proposal_digest;
-        self.tool_call.map(|_| Reserved { server_id, tool_name, idempotency_key, request_digest })
+        self.tool_call.map(|_| ReservedKey {
+            server_id,
+            tool_name,
+            idempotency_key,
+            request_digest,
+        })
     }
 
-    /// Checks that an artifact is the one its entry names and follows from those before it.
+    /// Verifies that an artifact is the one its entry names and refers to the artifacts before it.
     ///
     /// # Errors
-    /// [`ChainError`] when it is not, or does not.
-    pub fn follow(&mut self, entry: &Entry, link: Link) -> Result<(), ChainError> {
+    /// [`ChainError`] if it is not, or does not.
+    pub fn follow(&mut self, entry: &Entry, header: ArtifactHeader) -> Result<(), ChainError> {
         let sequence_number = entry.sequence_number;
-        if link.artifact_type() != entry.artifact_type || link.artifact_id != entry.artifact_id {
+        if header.artifact_type() != entry.artifact_type || header.artifact_id != entry.artifact_id
+        {
             let artifact = entry.artifact_type.as_str();
             return Err(ChainError::Artifact { sequence_number, artifact });
         }
-        self.tie(entry, link).map_err(|reason| ChainError::Link { sequence_number, reason })
+        self.check(entry, header).map_err(|reason| ChainError::Link { sequence_number, reason })
     }
 
-    fn tie(&mut self, entry: &Entry, link: Link) -> Result<(), &'static str> {
-        require(link.trace_id == entry.trace_id, "the artifact is of another trace")?;
+    fn check(&mut self, entry: &Entry, header: ArtifactHeader) -> Result<(), &'static str> {
+        require(header.trace_id == entry.trace_id, "the artifact belongs to another trace")?;
         let digest = entry.artifact_digest;
-        match link.tie {
-            Tie::Request { key, proposal_digest } => {
-                let request = RequestSeen { digest, proposal_digest, key };
+        match header.reference {
+            Reference::Request { key, proposal_digest } => {
+                let request = RequestRecord { digest, proposal_digest, key };
                 require(
                     request.idempotency_key() == entry.idempotency_key.as_deref(),
-                    "the request has another idempotency key",
+                    "the request and its entry have different idempotency keys",
                 )?;
                 self.request = Some(request);
             }
-            Tie::Decision { request_digest, decision } => {
+            Reference::Decision { request_digest, decision } => {
                 let request = self.request.as_ref().map(|request| request.digest);
-                require(request == Some(request_digest), "the decision is about another request")?;
+                require(request == Some(request_digest), "the decision refers to another request")?;
                 let state = match decision {
                     Decision::Approve => State::Authorized,
                     Decision::Deny => State::Denied,
                     Decision::NeedsApproval => State::Pending,
                 };
-                require(state == entry.to_state, "the decision says something else")?;
+                require(state == entry.to_state, "the decision and the state of its entry differ")?;
                 self.decision = Some(digest);
             }
-            Tie::Call(call) => {
-                self.tie_call(entry, &call)?;
+            Reference::Call(call) => {
+                self.check_call(entry, &call)?;
                 self.tool_call = Some(digest);
             }
-            Tie::Effect { tool_call_digest, tool_call_id, outcome } => {
+            Reference::Effect { tool_call_digest, tool_call_id, outcome } => {
                 require(
                     self.tool_call == Some(tool_call_digest)
                         && entry.tool_call_id == Some(tool_call_id),
-                    "the effect is of another call",
+                    "the effect belongs to another call",
                 )?;
                 let success = outcome == Outcome::Success;
                 require(
                     success == (entry.to_state == State::Completed),
-                    "only a success completes a call",
+                    "the outcome and the state of its entry differ",
                 )?;
             }
         }
         Ok(())
     }
 
-    fn tie_call(&self, entry: &Entry, call: &CallTie) -> Result<(), &'static str> {
-        require(self.decision == Some(call.decision_digest), "the call follows another decision")?;
+    fn check_call(&self, entry: &Entry, call: &CallReference) -> Result<(), &'static str> {
+        require(
+            self.decision == Some(call.decision_digest),
+            "the call refers to another decision",
+        )?;
         require(
             entry.tool_call_id == Some(call.tool_call_id)
                 && entry.idempotency_key == call.idempotency_key,
-            "the call has another id or key",
+            "the call and its entry have different ids or idempotency keys",
         )?;
-        let request = self.request.as_ref().ok_or("the call follows no request")?;
+        let request = self.request.as_ref().ok_or("the call has no request")?;
         require(
             request.idempotency_key() == call.idempotency_key.as_deref(),
-            "the call has another key than its request",
+            "the call and its request have different idempotency keys",
         )?;
-        require(request.proposal_digest == call.proposal_digest, "the call is for another proposal")
+        require(
+            request.proposal_digest == call.proposal_digest,
+            "the call refers to another proposal",
+        )
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reading a value from its text form without making a copy of the text.
+//! Deserializes a value from its text form without copying the text.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -6,8 +6,8 @@ use std::str::FromStr;
 
 use serde::de::{Error, Visitor};
 
-/// Reads a string and parses it where it lies.
-pub(crate) fn parse<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+/// Deserializes a string and parses it in place.
+pub(crate) fn from_str<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: serde::Deserializer<'de>,
     T: FromStr<Err: fmt::Display>,
