@@ -1,11 +1,11 @@
-//! The reviews of those who must agree, as agents are asked for them.
+//! The reviews of agents in a consensus phase.
 
 use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{At, Check, Doer, Effect, Phase, Reviewer};
 use windlass_kernel::run::{APPROVED, CONDITIONAL, REJECTED, Run};
 
-/// What an agent is told to answer.
+/// The instructions for the answer of a reviewing agent.
 const ANSWER: &str = "Answer with `verdict`: `approved`, `approved_with_conditions` (then `conditions` \
 lists them) or `rejected` (then `findings` lists what is to be done better), and `reason`.";
 
@@ -15,7 +15,7 @@ pub(crate) fn reviewer_of(phase: &Phase, reviewer: usize) -> Option<String> {
     reviewers.get(reviewer).map(|reviewer| reviewer.name().to_owned())
 }
 
-/// An agent's review, as a check that it makes.
+/// The review of an agent, as a check that it performs.
 pub(crate) fn review_of(run: &Run, phase: &Phase, reviewer: usize) -> Option<Check> {
     let Doer::Consensus { checklist, question, reviewers, .. } = &phase.doer else { return None };
     let Reviewer::Agent { agent, prompt } = reviewers.get(reviewer)? else { return None };

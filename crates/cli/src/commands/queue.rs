@@ -1,7 +1,7 @@
 //! `windlass queue`: what waits for people, and their answers.
 
 use serde_json::{Value, json};
-use windlass_engine::{Queue as Holds, Waiting};
+use windlass_engine::{HoldQueue as Holds, WaitingRun};
 use windlass_kernel::run::{Decision, Resolution};
 use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_views::RunSummary;
@@ -48,7 +48,7 @@ fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> Done {
     Ok(damaged.first().map_or(0, |(_, error)| exit_of(error.code())))
 }
 
-fn row(one: &Waiting) -> Vec<(String, Option<Ink>)> {
+fn row(one: &WaitingRun) -> Vec<(String, Option<Ink>)> {
     let id = one.run.started.as_ref().map(|started| started.run_id.clone());
     let votes = match one.hold.held.approvals {
         0 | 1 => String::new(),
@@ -147,7 +147,7 @@ fn decide(project: &Project, answer: &Answer, decision: Decision, output: &Outpu
         })
         .transpose()?;
     let trace_id = setup.engine.find(&answer.run)?;
-    let answered = setup.engine.answer_bound(
+    let answered = setup.engine.answer_with_conditions(
         trace_id,
         decision,
         &answer.by,

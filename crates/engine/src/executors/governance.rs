@@ -1,4 +1,4 @@
-//! Measures the work of a phase by the rules of its plan.
+//! Evaluates the governance rules of a plan for a phase.
 
 mod files;
 
@@ -18,53 +18,56 @@ use crate::error::EngineError;
 use crate::phase_executor::{Assignment, PhaseRecorder};
 use crate::repository::FILES_MAX;
 
-/// The class of a failure by rules.
+/// The failure class of a phase that a rule blocks.
 const BLOCKED: &str = "governance_blocked";
-/// The most that a program may print.
-const PRINTED_BYTES_MAX: usize = 8 << 20;
-/// How much of what a program said is kept.
+/// The maximum size of a program's output.
+const OUTPUT_BYTES_MAX: usize = 8 << 20;
+/// The maximum length of a program's output in a finding.
 const WORDS_CHARS_MAX: usize = 500;
-/// How much of why a phase is blocked is told.
+/// The maximum length of the reason of a failure.
 const REASON_CHARS_MAX: usize = 1800;
 
-/// What was found for each rule that applies to a phase.
+/// The evidence for each rule that applies to a phase.
 #[derive(Default)]
-pub(super) struct Measured {
+pub(super) struct GatheredEvidence {
     compliance: Vec<(Rule, Option<Found>)>,
     gates: Vec<(Rule, Option<Found>)>,
     /// Whether a program was started, which may have changed files.
     pub ran: bool,
 }
 
-impl Measured {
+impl GatheredEvidence {
     fn all(&mut self) -> impl Iterator<Item = &mut (Rule, Option<Found>)> {
         self.gates.iter_mut().chain(&mut self.compliance)
     }
 }
 
 fn applying(rules: &[Rule], phase: &str) -> Vec<(Rule, Option<Found>)> {
-    let about = |rule: &&Rule| rule.phases.is_empty() || rule.phases.iter().any(|one| one == phase);
-    rules.iter().filter(about).map(|rule| (rule.clone(), None)).collect()
+    let applies =
+        |rule: &&Rule| rule.phases.is_empty() || rule.phases.iter().any(|one| one == phase);
+    rules.iter().filter(applies).map(|rule| (rule.clone(), None)).collect()
 }
 
 impl Executors {
-    /// Runs the programs of every rule that applies, also when one is not met.
-    pub(super) fn measure(
+    /// Runs the programs of every rule that applies, even if one is not met.
+    pub(super) fn gather_evidence(
         &self,
         assignment: &Assignment,
         recorder: &PhaseRecorder<'_>,
         spent: Duration,
-    ) -> Result<Measured, EngineError> {
+    ) -> Result<GatheredEvidence, EngineError> {
         let began = Instant::now();
-        let Some(started) = assignment.run.started.as_ref() else { return Ok(Measured::default()) };
+        let Some(started) = assignment.run.started.as_ref() else {
+            return Ok(GatheredEvidence::default());
+        };
         let governance = &started.plan.governance;
-        let mut measured = Measured {
+        let mut evidence = GatheredEvidence {
             compliance: applying(&governance.compliance, &assignment.phase.id),
             gates: applying(&governance.gates, &assignment.phase.id),
             ran: false,
         };
         let mut ran = false;
-        for (rule, found) in measured.all() {
+        for (rule, found) in evidence.all() {
             let (argv, timeout_ms) = match &rule.evidence {
                 Evidence::Metric { argv, timeout_ms, .. } | Evidence::Tool { argv, timeout_ms } => {
                     (argv, *timeout_ms)
@@ -80,14 +83,14 @@ impl Executors {
             let timeout = Duration::from_millis(timeout_ms);
             let timeout = left.map_or(timeout, |left| timeout.min(left));
             ran = true;
-            *found = Some(self.ask(argv, timeout, assignment, recorder)?);
+            *found = Some(self.run_rule_program(argv, timeout, assignment, recorder)?);
         }
-        measured.ran = ran;
-        Ok(measured)
+        evidence.ran = ran;
+        Ok(evidence)
     }
 
-    /// Runs one program: on record before it starts and after it ends.
-    fn ask(
+    /// Runs the program of a rule; records the start before it and the end after it.
+    fn run_rule_program(
         &self,
         argv: &[String],
         timeout: Duration,
@@ -103,9 +106,9 @@ impl Executors {
             env: BTreeMap::new(),
             cwd: assignment.workspace.clone(),
         };
-        // What it runs may be the work of an agent.
+        // The program may run code that an agent wrote.
         let confinement = self.gateways.confinement(&assignment.workspace);
-        let found = found(self.connect.perform(&Job {
+        let found = program_result(self.connect.perform(&Job {
             confinement: confinement.as_ref(),
             target: &target,
             tool: "",
@@ -113,7 +116,7 @@ impl Executors {
             class: RiskLevel::Write,
             tool_call_id: ToolCallId(self.clock.new_id()),
             idempotency_key: None,
-            limits: Limits { timeout, output_bytes_max: PRINTED_BYTES_MAX },
+            limits: Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX },
         }));
         let (result, note) = match &found {
             Found::Ended { exit_code: Some(0), .. } => (InvocationResult::Success, String::new()),
@@ -127,69 +130,69 @@ impl Executors {
     }
 }
 
-/// Validators that have not looked at anything yet, by what they are made from: to make one takes
-/// longer than most phases that it is used in.
+/// A cache of unused validators by their evidence: creating one takes longer than most phases that use
+/// it.
 #[derive(Default)]
 pub(crate) struct Inspectors(Mutex<Vec<(Evidence, Inspector)>>);
 
 impl Inspectors {
-    /// So many are kept; a project has a handful.
-    const KEPT_MAX: usize = 256;
+    /// The maximum number of cached validators; a project has a handful.
+    const CACHED_MAX: usize = 256;
 
-    fn of(&self, evidence: &Evidence) -> Result<Option<Inspector>, Flaw> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, inspector)) = kept.iter().find(|(of, _)| of == evidence) {
+    fn get(&self, evidence: &Evidence) -> Result<Option<Inspector>, Flaw> {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, inspector)) = cached.iter().find(|(of, _)| of == evidence) {
             return Ok(Some(inspector.clone()));
         }
-        let made = Inspector::of(evidence)?;
-        if let Some(inspector) = made.as_ref().filter(|_| kept.len() < Self::KEPT_MAX) {
-            kept.push((evidence.clone(), inspector.clone()));
+        let created = Inspector::of(evidence)?;
+        if let Some(inspector) = created.as_ref().filter(|_| cached.len() < Self::CACHED_MAX) {
+            cached.push((evidence.clone(), inspector.clone()));
         }
-        Ok(made)
+        Ok(created)
     }
 }
 
-/// Looks at files and judges everything; `None` when no rule applies.
+/// Inspects files and evaluates all rules; `None` if no rule applies.
 pub(super) fn judge(
     inspectors: &Inspectors,
-    mut measured: Measured,
+    mut evidence: GatheredEvidence,
     assignment: &Assignment,
     change: Option<&Change>,
 ) -> Option<Governed> {
-    if measured.gates.is_empty() && measured.compliance.is_empty() {
+    if evidence.gates.is_empty() && evidence.compliance.is_empty() {
         return None;
     }
-    for (rule, found) in measured.all() {
-        match inspectors.of(&rule.evidence) {
+    for (rule, found) in evidence.all() {
+        match inspectors.get(&rule.evidence) {
             Ok(None) => {}
             Ok(Some(inspector)) => {
                 let changed = changed(&assignment.run, change).filter(|_| inspector.only_forbids());
-                *found = Some(files::look(&assignment.workspace, inspector, changed));
+                *found = Some(files::inspect(&assignment.workspace, inspector, changed));
             }
             Err(flaw) => *found = Some(Found::Nothing(flaw.message)),
         }
     }
-    let missing = || Found::Nothing("it was not looked at".to_owned());
-    let gates = measured.gates.into_iter();
-    let checks = measured.compliance.into_iter();
+    let missing = || Found::Nothing("it was not inspected".to_owned());
+    let gates = evidence.gates.into_iter();
+    let checks = evidence.compliance.into_iter();
     Some(governed(
         gates.map(|(rule, found)| gate(&rule, &found.unwrap_or_else(missing))).collect(),
         checks.map(|(rule, found)| compliance(&rule, &found.unwrap_or_else(missing))).collect(),
     ))
 }
 
-/// The files that the run has changed; `None` when that is not known.
+/// The files that the run has changed; `None` if they are not known.
 fn changed<'a>(run: &'a Run, change: Option<&'a Change>) -> Option<&'a [String]> {
     run.started.as_ref()?.base.as_ref()?;
     match change.or(run.change.as_ref()) {
-        // There may be more than are listed.
+        // The list may be incomplete.
         Some(change) if change.files.len() >= FILES_MAX => None,
         Some(change) => Some(&change.files),
         None => Some(&[]),
     }
 }
 
-/// Why a phase has failed, where something blocks.
+/// The failure of a phase that a rule blocks.
 pub(super) fn failure(governed: &Governed, run: &Run) -> Option<Failure> {
     if governed.passed {
         return None;
@@ -216,24 +219,24 @@ pub(super) fn failure(governed: &Governed, run: &Run) -> Option<Failure> {
     Some(Failure { class: BLOCKED.to_owned(), reason })
 }
 
-/// What came of a program.
-fn found(reply: Reply) -> Found {
+/// Converts the reply of a rule's program.
+fn program_result(reply: Reply) -> Found {
     let ended = |result: &Value| {
         let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
-        let said = if text("stderr").trim().is_empty() { text("stdout") } else { text("stderr") };
-        let said = said.trim();
-        let skip = said.chars().count().saturating_sub(WORDS_CHARS_MAX);
+        let output = if text("stderr").trim().is_empty() { text("stdout") } else { text("stderr") };
+        let output = output.trim();
+        let skip = output.chars().count().saturating_sub(WORDS_CHARS_MAX);
         Found::Ended {
             exit_code: result.get("exit_code").and_then(Value::as_i64),
             stdout: text("stdout").to_owned(),
-            words: said.chars().skip(skip).collect(),
+            words: output.chars().skip(skip).collect(),
         }
     };
     match reply {
         Reply::Success { result } => ended(&result),
         Reply::Failure { code: Code::ToolFailed, result: Some(result), .. } => {
             match ended(&result) {
-                // It says that it ended well, and was taken for a failure.
+                // The connector reports a failure although the program exited with 0.
                 Found::Ended { exit_code: Some(0), words, .. } => Found::Nothing(words),
                 other @ (Found::Ended { .. } | Found::Files(_) | Found::Nothing(_)) => other,
             }

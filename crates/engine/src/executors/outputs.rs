@@ -1,4 +1,4 @@
-//! The files that a phase must leave behind.
+//! The output files of a phase.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -8,12 +8,12 @@ use globset::{GlobBuilder, GlobMatcher};
 use windlass_kernel::Digest;
 use windlass_workspace::walk_files;
 
-/// How many files the patterns may match.
+/// The maximum number of matching files.
 const FILES_MAX: usize = 10_000;
-/// The largest file that is digested.
+/// The maximum size of an output.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Digests what the patterns match; a pattern that matches nothing, or only empty files, is a fault.
+/// Digests the files that the patterns match; fails if a pattern matches no file or only empty ones.
 pub(super) fn collect(
     workspace: &Path,
     patterns: &[String],
@@ -28,42 +28,43 @@ pub(super) fn collect(
             glob.map_err(|error| format!("the output `{pattern}`: {error}"))?.compile_matcher(),
         );
     }
-    let mut found = Found { matchers, full: vec![false; patterns.len()], outputs: BTreeMap::new() };
+    let matched = vec![false; patterns.len()];
+    let mut collector = OutputCollector { matchers, matched, outputs: BTreeMap::new() };
     walk_files(workspace, &mut |file| {
         // A name that is not UTF-8 cannot be matched by a pattern.
         if !file.is_utf8 || !file.kind.is_file() {
             return Ok(());
         }
-        found.look_at(&workspace.join(file.path), file.path)
+        collector.add(&workspace.join(file.path), file.path)
     })?;
-    match patterns.iter().zip(&found.full).find(|(_, full)| !**full) {
+    match patterns.iter().zip(&collector.matched).find(|(_, matched)| !**matched) {
         Some((pattern, _)) => {
             Err(format!("the output `{pattern}` matches no file, or only empty ones"))
         }
-        None => Ok(found.outputs),
+        None => Ok(collector.outputs),
     }
 }
 
-struct Found {
+struct OutputCollector {
     matchers: Vec<GlobMatcher>,
-    /// Which pattern has matched a file that is not empty.
-    full: Vec<bool>,
+    /// For each pattern, whether it has matched a file that is not empty.
+    matched: Vec<bool>,
     outputs: BTreeMap<String, Digest>,
 }
 
-impl Found {
-    fn look_at(&mut self, file: &Path, path: &str) -> Result<(), String> {
+impl OutputCollector {
+    fn add(&mut self, file: &Path, path: &str) -> Result<(), String> {
         let matching: Vec<usize> = (0..self.matchers.len())
             .filter(|at| self.matchers.get(*at).is_some_and(|one| one.is_match(path)))
             .collect();
         if matching.is_empty() {
             return Ok(());
         }
-        let fault = |error: std::io::Error| format!("`{path}` cannot be read: {error}");
+        let unreadable = |error: std::io::Error| format!("`{path}` cannot be read: {error}");
         let bytes = match std::fs::symlink_metadata(file) {
             Ok(metadata) => metadata.len(),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(fault(error)),
+            Err(error) => return Err(unreadable(error)),
         };
         if bytes > BYTES_MAX {
             return Err(format!("`{path}` is larger than {BYTES_MAX} bytes"));
@@ -71,10 +72,10 @@ impl Found {
         if self.outputs.len() >= FILES_MAX {
             return Err(format!("the outputs match more than {FILES_MAX} files"));
         }
-        let digest = Digest::of(&std::fs::read(file).map_err(fault)?);
+        let digest = Digest::of(&std::fs::read(file).map_err(unreadable)?);
         for at in matching {
-            if let Some(full) = self.full.get_mut(at) {
-                *full |= bytes > 0;
+            if let Some(matched) = self.matched.get_mut(at) {
+                *matched |= bytes > 0;
             }
         }
         self.outputs.insert(path.to_owned(), digest);
