@@ -150,7 +150,7 @@ fn reference(run: &Run, id: CheckpointId, what: &str) -> String {
     format!("{run_id}/{id}/{what}")
 }
 
-/// The path of the work tree of one attempt of a phase, relative to the project; `None` when the phase
+/// The path of the work tree of one attempt of a phase, relative to the project; `None` if the phase
 /// has no work tree of its own.
 pub(crate) fn branch_path(run: &Run, phase: &Phase, attempt: u32) -> Option<String> {
     let run_id = &run.started.as_ref()?.run_id;

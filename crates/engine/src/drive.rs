@@ -112,7 +112,7 @@ impl<'a> Drive<'a> {
                     StopState::Draining => self.wait(receiver)?,
                     StopState::Ended => return Ok(()),
                 },
-                // A person requested the rollback; the stop switch must not leave it half done.
+                // A person requested the rollback; the stop switch must not leave it incomplete.
                 Next::Perform(works) if works == [Work::Restore] => {
                     self.engine.restore(self.recorder)?;
                 }

@@ -23,9 +23,9 @@ pub(crate) fn review_of(run: &Run, phase: &Phase, reviewer: usize) -> Option<Che
     words.extend(prompt.clone());
     if !checklist.is_empty() {
         let items: Vec<String> = checklist.iter().map(|item| format!("- {item}")).collect();
-        words.push(format!("Look at each of these:\n{}", items.join("\n")));
+        words.push(format!("Check each of these items:\n{}", items.join("\n")));
     }
-    words.push(format!("What there is to go by: {}", run.evidence(phase)));
+    words.push(format!("Evidence: {}", run.evidence(phase)));
     words.push(ANSWER.to_owned());
     let verdicts = [APPROVED, CONDITIONAL, REJECTED].map(|one| (one.to_owned(), Effect::Continue));
     Some(Check {

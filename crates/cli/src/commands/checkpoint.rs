@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_engine::{PurgeReport, Retention, RollbackPlan, RollbackRequest};
 use windlass_kernel::Code;
 use windlass_kernel::run::CheckpointKind;
-use windlass_views::checkpoints::{CheckpointDiff, CheckpointSummary, Document};
+use windlass_views::checkpoints::{CheckpointDiff, CheckpointDocument, CheckpointSummary};
 use windlass_workspace::{ChangeKind, PathChange, TextDiff};
 
 use crate::args::{CheckpointCommand, CheckpointPurge, CheckpointRollback};
@@ -86,7 +86,7 @@ const fn ink_of(kind: CheckpointKind) -> Ink {
     }
 }
 
-fn load(setup: &RunSetup, named: &str) -> Result<Document, Failure> {
+fn load(setup: &RunSetup, named: &str) -> Result<CheckpointDocument, Failure> {
     let (trace_id, id) = setup.checkpoints().find(named)?;
     Ok(setup.checkpoints().load(trace_id, id)?)
 }

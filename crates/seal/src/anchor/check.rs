@@ -165,7 +165,7 @@ impl AnchorReport {
 /// Entries before the anchored head are not verified here: verify the store as well.
 ///
 /// # Errors
-/// [`AnchorError`] when the file is not an anchor, or the anchor or the store cannot be read.
+/// [`AnchorError`] if the file is not an anchor, or the anchor or the store cannot be read.
 pub fn check_anchor<R: BufRead + Seek>(
     source: &mut R,
     trust: &Trust,
