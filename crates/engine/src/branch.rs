@@ -9,9 +9,8 @@ use windlass_workspace::{Merged, RestoreMode};
 
 use crate::checkpointer::{Checkpointer, branch_path};
 use crate::drive::lock;
-use crate::engine::Engine;
+use crate::engine::{Engine, run_name};
 use crate::error::EngineError;
-use crate::resume::run_name;
 use crate::run_recorder::RunRecorder;
 use crate::snapshot_store::recorded_tree;
 

@@ -81,10 +81,6 @@ impl Engine {
         }
         Ok(Event::Held(held))
     }
-
-    fn run_name(run: &Run) -> Option<&str> {
-        run.started.as_ref().map(|started| started.run_id.as_str())
-    }
 }
 
 pub(crate) fn lock(recorder: &Mutex<RunRecorder>) -> MutexGuard<'_, RunRecorder> {
@@ -261,7 +257,8 @@ impl<'a> Drive<'a> {
     fn stop(&self) -> Result<StopState, EngineError> {
         let request = {
             let recorder = lock(self.recorder);
-            self.engine.stop.requested(Engine::run_name(recorder.run()))
+            let started = recorder.run().started.as_ref();
+            self.engine.stop.requested(started.map(|started| started.run_id.as_str()))
         };
         match request {
             Some(StopRequest { by, reason }) if self.in_progress.is_empty() => {

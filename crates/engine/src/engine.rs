@@ -137,16 +137,27 @@ impl Engine {
         RunRecorder::open(&self.recording, trace_id)
     }
 
-    /// The stop switch.
-    #[must_use]
-    pub const fn stop_switch(&self) -> &StopSwitch {
-        &self.stop
-    }
-
     /// The workspace of a run.
     #[must_use]
     pub fn workspace(&self, run: &Run) -> PathBuf {
         let own = run.started.as_ref().and_then(|started| started.worktree.as_ref());
         own.map_or_else(|| self.settings.root.clone(), |own| self.settings.root.join(own))
+    }
+}
+
+/// The name of a run; empty before it has started.
+pub(crate) fn run_name(run: &Run) -> String {
+    run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default()
+}
+
+/// Fails if a run has ended.
+pub(crate) fn refuse_ended(run: &Run) -> Result<(), EngineError> {
+    match &run.ended {
+        Some(ended) => Err(EngineError::Ended {
+            run: run_name(run),
+            outcome: ended.outcome.as_str(),
+            reason: ended.reason.clone(),
+        }),
+        None => Ok(()),
     }
 }

@@ -9,9 +9,8 @@ use windlass_kernel::run::{CheckpointKind, Event, Run, checkpoint_name};
 use windlass_kernel::{CheckpointId, Digest, State, Timestamp, TraceId};
 use windlass_workspace::{TextDiff, TreeId};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, run_name};
 use crate::error::EngineError;
-use crate::resume::run_name;
 use crate::snapshot_store::SnapshotStore;
 
 /// A day, in milliseconds.

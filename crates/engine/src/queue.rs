@@ -5,9 +5,8 @@ use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Decision, Event, Hold, Resolution, Run, RunName, Vote};
 use windlass_kernel::{Code, Digest, State, TraceId};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
-use crate::resume::{refuse_ended, run_name};
 
 /// The maximum length of a person's name and of a reason.
 pub(crate) const NAME_BYTES_MAX: usize = 128;

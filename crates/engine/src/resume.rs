@@ -6,7 +6,7 @@ use windlass_kernel::run::{Event, Held, Hold, Resolution, Run};
 use windlass_kernel::{Call, State, Timestamp, TraceId};
 use windlass_runtime::{Answer, GatewayError, Voice};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
 use crate::queue::{NAME_BYTES_MAX, REASON_BYTES_MAX};
 use crate::run_recorder::RunRecorder;
@@ -195,18 +195,3 @@ const POLICY_CHANGED: &str = "POLICY_CHANGED_MID_RUN";
 const REJECTED: &str = "checkpoint_rejected";
 const EXPIRED: &str = "checkpoint_expired";
 const TERMINATED: &str = "TERMINATED";
-
-pub(crate) fn run_name(run: &Run) -> String {
-    run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default()
-}
-
-pub(crate) fn refuse_ended(run: &Run) -> Result<(), EngineError> {
-    match &run.ended {
-        Some(ended) => Err(EngineError::Ended {
-            run: run_name(run),
-            outcome: ended.outcome.as_str(),
-            reason: ended.reason.clone(),
-        }),
-        None => Ok(()),
-    }
-}

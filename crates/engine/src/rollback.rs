@@ -9,10 +9,9 @@ use windlass_kernel::{CheckpointId, Code, State, TraceId};
 use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
 
 use crate::drive::lock;
-use crate::engine::Engine;
+use crate::engine::{Engine, run_name};
 use crate::error::EngineError;
 use crate::queue::{NAME_BYTES_MAX, REASON_BYTES_MAX};
-use crate::resume::run_name;
 use crate::run_recorder::RunRecorder;
 use crate::snapshot_store::recorded_tree;
 

@@ -110,15 +110,15 @@ impl Checkpoints {
     ) -> Result<CheckpointDocument, EngineError> {
         let mut found = None;
         let store = self.store.as_ref();
-        Reader::<Run>::new(trace_id, Check::Verified).for_each(store, &mut |step| match &step
-            .artifact
-            .event
-        {
-            Event::Checkpointed(checkpoint) if checkpoint.id == id => {
-                found = Some(build_document(step.state, checkpoint, step.entry.ts, store));
-                ControlFlow::Break(())
+        Reader::<Run>::new(trace_id, Check::Verified).for_each(store, &mut |step| {
+            let Event::Checkpointed(checkpoint) = &step.artifact.event else {
+                return ControlFlow::Continue(());
+            };
+            if checkpoint.id != id {
+                return ControlFlow::Continue(());
             }
-            _ => ControlFlow::Continue(()),
+            found = Some(build_document(step.state, checkpoint, step.entry.ts, store));
+            ControlFlow::Break(())
         })?;
         found.ok_or_else(|| no_such(&id.to_string()))
     }

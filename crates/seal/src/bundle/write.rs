@@ -178,7 +178,7 @@ impl BundleWriter<'_> {
     ) -> Result<Manifest, BundleError> {
         let rotations = document::write(&bundle.rotations).map_err(invalid_input)?;
         let statement =
-            attestation::write(bundle.run_id, bundle.policy_hash, &run.head(), run.run())
+            attestation::write(bundle.run_id, bundle.policy_hash, run.head(), run.run())
                 .map_err(invalid_input)?;
         let envelope =
             document::write(&Envelope::sign(self.signer, &statement)).map_err(invalid_input)?;
