@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use windlass_connect::{Confinement, Connectors};
 use windlass_driver::DriverConfig;
 use windlass_driver::executor::{DRIVER_BUILTINS, Driver, DriverSettings};
-use windlass_engine::executors::{Agent, BUILTINS, Executors, Guard, RunnerChoice};
+use windlass_engine::executors::{Agent, AgentGuard, BUILTINS, Executors, RunnerChoice};
 use windlass_engine::{
     Checkpointer, Engine, EngineError, GatewayProvider, GitRepository, GitSnapshotStore, Parts,
-    Repository, RunObservers, Settings, Stop,
+    Repository, RunObservers, Settings, StopSwitch,
 };
 use windlass_governance::{Composed, GovernanceFile, LocatedRule, compose};
 use windlass_kernel::run::plan::Plan;
@@ -241,7 +241,7 @@ impl RunSetup {
         });
         let (snapshot_root, checkpoint_root) = (root.clone(), root.clone());
         let repository: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
-        let stop = Stop::new(project.stop_folder());
+        let stop = StopSwitch::new(project.stop_folder());
         let clock = Arc::new(SystemClock);
         let driver = driver(project, &config, &files, &loops, &store)?;
         let mut executor = Executors::new(
@@ -254,7 +254,7 @@ impl RunSetup {
             RunnerChoice::default(),
         );
         if let Some(driver) = &driver {
-            let guard = Arc::clone(driver) as Arc<dyn Guard>;
+            let guard = Arc::clone(driver) as Arc<dyn AgentGuard>;
             executor = executor.with(Driver::builtins(driver)).with_guard(guard);
         }
         let files = Arc::new(project.shown(&store, &config));

@@ -1,7 +1,12 @@
-//! The driver loop on the engine: its phases, its checks, what it adds to the record, and its guard.
+//! The driver loop on the engine: its builtins, its event expander and its guard of agents.
 //!
-//! Nothing is decided here that `windlass_driver` decides: these builtins gather what is recorded and
-//! what is so, ask its functions, and put the answer on record.
+//! The rules are the functions of this crate's other modules: these builtins gather facts from the
+//! journal and the workspace, call those functions and record the answer.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the rules of the driver do no IO; only its executor reads and writes files"
+)]
 
 mod bootstrap;
 mod check;
@@ -35,11 +40,11 @@ use windlass_kernel::run::{Event, NoteKind, Run};
 use windlass_kernel::{Code, TraceId};
 use windlass_store::Store;
 
-pub use guard::{Confinement, InMemory};
+pub use guard::{InMemoryConfinement, TaskConfinement};
 
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::{Builtin, Job};
+use windlass_engine::executors::{Builtin, BuiltinJob};
 
 /// The names of the builtins of the driver loop.
 pub const DRIVER_BUILTINS: [&str; 12] = [
@@ -57,59 +62,62 @@ pub const DRIVER_BUILTINS: [&str; 12] = [
     "driver/verify",
 ];
 
-/// How the names of its builtins begin.
+/// The prefix of the names of its builtins.
 const PREFIX: &str = "driver/";
 
-/// What the driver is put together from.
+/// The settings and parts of the driver.
 #[derive(Clone)]
 pub struct DriverSettings {
-    /// Every table that it is judged by.
+    /// The configuration.
     pub config: DriverConfig,
-    /// The models that can be reached, as their providers call them.
+    /// The available models, by the names that their providers use.
     pub available: BTreeSet<String>,
-    /// The project's name; memory and telemetry are kept under it.
+    /// The project's name, recorded with memory and telemetry.
     pub project_id: String,
-    /// The process.
+    /// The id of this process's session.
     pub session_id: String,
-    /// The folder of the files that show the project's memory.
+    /// The folder of the memory files.
     pub memory: PathBuf,
-    /// The folder of the outputs that a person is to edit.
+    /// The folder of the outputs that people edit.
     pub edits: PathBuf,
-    /// The journal.
+    /// The store of the journal.
     pub store: Arc<dyn Store>,
 }
 
-/// The driver: one for a process.
+/// The driver; each process has one.
 pub struct Driver {
     pub(crate) settings: DriverSettings,
-    pub(crate) confinement: Arc<dyn Confinement>,
+    pub(crate) confinement: Arc<dyn TaskConfinement>,
 }
 
-/// What one builtin does.
-type Perform = fn(&Driver, &Job<'_>) -> Result<WorkResult, EngineError>;
+/// The function of one builtin.
+type Perform = fn(&Driver, &BuiltinJob<'_>) -> Result<WorkResult, EngineError>;
 
-/// One builtin of the loop, with the driver that it asks.
-struct Step {
+/// One builtin of the loop with its driver.
+struct DriverBuiltin {
     driver: Arc<Driver>,
     perform: Perform,
 }
 
-impl Builtin for Step {
-    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+impl Builtin for DriverBuiltin {
+    fn perform(&self, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
         (self.perform)(&self.driver, job)
     }
 }
 
 impl Driver {
-    /// Puts a driver together; agents are confined by the engine's own tool_caller.
+    /// Creates a driver whose guard confines agents.
     #[must_use]
     pub fn new(settings: DriverSettings) -> Self {
-        Self::confined_by(settings, Arc::new(InMemory::default()))
+        Self::with_confinement(settings, Arc::new(InMemoryConfinement::default()))
     }
 
-    /// Puts a driver together around something else that confines.
+    /// Creates a driver with another confinement.
     #[must_use]
-    pub fn confined_by(settings: DriverSettings, confinement: Arc<dyn Confinement>) -> Self {
+    pub fn with_confinement(
+        settings: DriverSettings,
+        confinement: Arc<dyn TaskConfinement>,
+    ) -> Self {
         Self { settings, confinement }
     }
 
@@ -130,7 +138,7 @@ impl Driver {
             ("driver/terminate", terminate::perform),
             ("driver/verify", verify::perform),
         ];
-        let step = |perform| Box::new(Step { driver: Arc::clone(driver), perform });
+        let step = |perform| Box::new(DriverBuiltin { driver: Arc::clone(driver), perform });
         list.into_iter()
             .map(|(name, perform)| (name.to_owned(), step(perform) as Box<dyn Builtin>))
             .collect()
@@ -140,10 +148,10 @@ impl Driver {
         &self.settings.config
     }
 
-    /// Puts on record what happened to the sandbox, and confines accordingly.
+    /// Records a sandbox event and sets the confinement accordingly.
     ///
-    /// Confining comes before the entry and letting go after it, so that nothing is ever less
-    /// confined than the journal says.
+    /// Confinement is set before the entry and lifted after it, so that a task is never less confined
+    /// than the journal says.
     fn change_sandbox(
         &self,
         job: &Job<'_>,
@@ -152,16 +160,16 @@ impl Driver {
         why: &str,
     ) -> Result<Sandbox, EngineError> {
         let run = job.recorder.run();
-        let mut recorded = recorded::sandbox(&run).unwrap_or_else(recorded::unknown);
-        about(&mut recorded);
-        recorded.sandbox = recorded.sandbox.apply(happening);
+        let mut recorded = recorded::sandbox(&run).unwrap_or_else(recorded::initial_sandbox);
+        update(&mut recorded);
+        recorded.sandbox = recorded.sandbox.apply(event);
         let on = recorded.sandbox.is_enabled();
         if on {
-            self.confinement.confine(run.head.trace_id, true);
+            self.confinement.set_confined(run.head.trace_id, true);
         }
-        job.recorder.record(sandbox_note(happening, &recorded, why)?)?;
+        job.recorder.record(sandbox_note(event, &recorded, why)?)?;
         if !on {
-            self.confinement.confine(run.head.trace_id, false);
+            self.confinement.set_confined(run.head.trace_id, false);
         }
         Ok(recorded.sandbox)
     }
@@ -174,7 +182,7 @@ fn sandbox_note(
     why: &str,
 ) -> Result<Event, EngineError> {
     let body = json!({
-        "event": to_value(&happening)?,
+        "event": to_value(&event)?,
         "sandbox": to_value(&recorded.sandbox)?,
         "context": recorded.context,
         "intent": recorded.intent,
@@ -183,22 +191,22 @@ fn sandbox_note(
     Ok(Event::Noted { what: NoteKind::Sandbox, body })
 }
 
-/// What something is in JSON.
+/// Converts a value to JSON.
 fn to_value(thing: &impl serde::Serialize) -> Result<Value, EngineError> {
     serde_json::to_value(thing).map_err(|error| EngineError::Invalid {
         code: Code::Internal,
-        message: format!("what the driver knows cannot be recorded: {error}"),
+        message: format!("a value of the driver cannot be recorded: {error}"),
         hint: None,
     })
 }
 
 /// Whether a run follows a loop with the driver's builtins.
 pub(crate) fn is_driven(run: &Run) -> bool {
-    run.builtins().any(is_ours)
+    run.builtins().any(is_driver_builtin)
 }
 
-/// Whether a builtin is the driver's.
-pub(crate) fn is_ours(builtin: &str) -> bool {
+/// Whether a builtin belongs to the driver.
+pub(crate) fn is_driver_builtin(builtin: &str) -> bool {
     builtin.starts_with(PREFIX)
 }
 
@@ -206,8 +214,7 @@ const fn is_agent(doer: &Doer) -> bool {
     matches!(doer, Doer::Agent { .. })
 }
 
-/// Which phase of a task one that is done so stands for: those of people are interventions, those of
-/// agents execution.
+/// The phase of a task that a phase with this executor implements: people intervene, agents execute.
 fn phase_of(doer: &Doer) -> Option<Phase> {
     match doer {
         Doer::Agent { .. } => Some(Phase::Execution),
@@ -230,7 +237,7 @@ fn phase_of(doer: &Doer) -> Option<Phase> {
     }
 }
 
-/// The answer of a phase or check: one outcome, and what else is to be kept.
+/// Builds the answer of a phase or check from an outcome, a reason and further fields.
 fn answer(outcome: Outcome, reason: impl Into<String>, more: Value) -> WorkResult {
     let mut object = match more {
         Value::Object(object) => object,
@@ -245,12 +252,12 @@ fn answer(outcome: Outcome, reason: impl Into<String>, more: Value) -> WorkResul
     WorkResult::answer(Value::Object(object))
 }
 
-/// The task's name: the run's.
+/// The task's id, which is the run's.
 fn task_id(run: &Run) -> String {
     run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default()
 }
 
-/// A refusal of a trace's, for a person.
+/// An error about a task, for a person.
 fn invalid(trace_id: TraceId, message: impl std::fmt::Display) -> EngineError {
     EngineError::Invalid {
         code: Code::StateRecoveryFailed,

@@ -1,4 +1,4 @@
-//! Work trees of phases: creates them, and merges them into the run's workspace.
+//! Creates the work trees of phases and merges them into the run's workspace.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -9,20 +9,19 @@ use windlass_workspace::{Merged, RestoreMode};
 
 use crate::checkpointer::{Checkpointer, branch_path};
 use crate::drive::lock;
-use crate::engine::Engine;
+use crate::engine::{Engine, run_name};
 use crate::error::EngineError;
-use crate::resume::name;
 use crate::run_recorder::RunRecorder;
 use crate::snapshot_store::recorded_tree;
 
-/// The largest file that is searched for conflict markers.
+/// The maximum size of a file that is searched for conflict markers.
 const SEARCHED_BYTES_MAX: usize = 16 << 20;
 /// The beginnings of git's conflict markers.
 const MARKERS: [&[u8]; 2] = [b"<<<<<<< ", b">>>>>>> "];
 
 impl Engine {
-    /// The folder in which an attempt of a phase works.
-    pub(crate) fn workplace(&self, run: &Run, phase: &Phase, attempt: u32) -> PathBuf {
+    /// The workspace of an attempt of a phase.
+    pub(crate) fn phase_workspace(&self, run: &Run, phase: &Phase, attempt: u32) -> PathBuf {
         match branch_path(run, phase, attempt) {
             Some(own) => self.settings.root.join(own),
             None => self.workspace(run),
@@ -31,12 +30,12 @@ impl Engine {
 
     pub(crate) fn checkpointer(&self) -> Result<&Checkpointer, EngineError> {
         let missing =
-            || EngineError::NoCheckpoint { what: "this engine makes no checkpoints".into() };
+            || EngineError::NoCheckpoint { what: "this engine creates no checkpoints".into() };
         self.recording.checkpointer.as_deref().ok_or_else(missing)
     }
 
-    /// Creates the work tree of an attempt, as the run's workspace was when the attempt began. A complete
-    /// one is left as it is: it has the work from before a crash.
+    /// Creates the work tree of an attempt from the run's workspace at the start of the attempt. A complete
+    /// work tree is not changed: it has the work from before a crash.
     pub(crate) fn prepare_branch(
         &self,
         run: &Run,
@@ -56,13 +55,13 @@ impl Engine {
             return Err(EngineError::NoCheckpoint { what });
         };
         {
-            let _lock = self.wait_for("worktrees")?;
+            let _lock = self.wait_for_lock("worktrees")?;
             self.repository.add_phase_worktree(&path, base)?;
         }
         let store = self.checkpointer()?.store();
         let from = store.capture_unreferenced(&folder)?;
-        let backup = format!("{}/aside", name(run));
-        // Other files can only be from an attempt that was interrupted here.
+        let backup = format!("{}/aside", run_name(run));
+        // Other files can only come from an interrupted call of this function.
         let mode = RestoreMode::Resume { backup: &backup };
         store.restore(&folder, &from, &recorded_tree(fork)?, mode)?;
         let path = || ready.display().to_string();
@@ -70,7 +69,7 @@ impl Engine {
             .map_err(|source| EngineError::Unwritable { path: path(), source })
     }
 
-    /// Merges the work tree of a phase into the run's workspace; recorded before and after.
+    /// Merges the work tree of a phase into the run's workspace; records the merge before and after it.
     pub(crate) fn merge(
         &self,
         recorder: &Mutex<RunRecorder>,
@@ -80,27 +79,27 @@ impl Engine {
         let run = lock(recorder).snapshot();
         let Some((phase, state)) = run.phase(at) else { return Ok(()) };
         let store = self.checkpointer()?.store();
-        let (workspace, own) = (self.workspace(&run), self.workplace(&run, phase, attempt));
-        let (id, backup) = (phase.id.clone(), format!("{}/aside", name(&run)));
+        let (workspace, own) = (self.workspace(&run), self.phase_workspace(&run, phase, attempt));
+        let (id, backup) = (phase.id.clone(), format!("{}/aside", run_name(&run)));
         let resume = RestoreMode::Resume { backup: &backup };
         let (ours, tree, mode) = match &state.branch.merging {
             Some(merging) => (recorded_tree(&merging.ours)?, recorded_tree(&merging.tree)?, resume),
             None => {
-                let reference = |side: &str| format!("{}/{id}.{attempt}/{side}", name(&run));
+                let reference = |side: &str| format!("{}/{id}.{attempt}/{side}", run_name(&run));
                 let theirs = match &state.branch.theirs {
                     Some(theirs) => recorded_tree(theirs)?,
                     None => store.capture(&own, &reference("mended"))?,
                 };
                 let ours = store.capture(&workspace, &reference("ours"))?;
                 let fork = state.branch.fork.as_deref().map(recorded_tree).transpose()?;
-                let unmended = self.unmended(&run, at, &own)?;
-                let merged = if unmended.is_empty() {
+                let unresolved = self.unresolved_files(&run, at, &own)?;
+                let merged = if unresolved.is_empty() {
                     store.merge(fork.as_ref().unwrap_or(&ours), &ours, &theirs)?
                 } else {
                     Merged::Conflict {
                         tree_with_markers: theirs.clone(),
-                        paths: unmended.into_iter().map(PathBuf::from).collect(),
-                        messages: vec!["conflict markers are left".to_owned()],
+                        paths: unresolved.into_iter().map(PathBuf::from).collect(),
+                        messages: vec!["conflict markers remain".to_owned()],
                     }
                 };
                 match merged {
@@ -155,9 +154,9 @@ impl Engine {
     fn drop_branch(&self, run: &Run, phase: &Phase, attempt: u32) -> Result<(), EngineError> {
         let Some(path) = branch_path(run, phase, attempt) else { return Ok(()) };
         let ready = self.settings.root.join(format!("{path}.ready"));
-        // If that fails, the work tree is created again when it is needed.
+        // If this fails, the work tree is created again when it is needed.
         drop(std::fs::remove_file(ready));
-        let _lock = self.wait_for("worktrees")?;
+        let _lock = self.wait_for_lock("worktrees")?;
         self.repository.remove_phase_worktree(&path)
     }
 

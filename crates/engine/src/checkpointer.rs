@@ -1,4 +1,4 @@
-//! Makes the checkpoints of runs.
+//! Creates the checkpoints of runs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -19,10 +19,10 @@ use crate::snapshot_store::SnapshotStore;
 
 /// The folder of the work trees in a project.
 pub(crate) const WORKTREES: &str = ".windlass/worktrees";
-/// How long the last capture of a workspace is used again when no phase has run since.
+/// How long the last capture of a workspace is reused if no phase has run since.
 const REUSE_MAX: Duration = Duration::from_millis(500);
 
-/// Makes checkpoints: captures the workspace of a run, and stores the files that a phase leaves behind.
+/// Creates checkpoints: captures the workspace of a run and stores the outputs of a phase.
 pub struct Checkpointer {
     store: Arc<dyn SnapshotStore>,
     clock: Arc<dyn Clock>,
@@ -39,7 +39,7 @@ struct LastCapture {
 }
 
 impl Checkpointer {
-    /// Makes the checkpointer of the project in a folder.
+    /// Creates the checkpointer of the project in a folder.
     #[must_use]
     pub fn new(store: Arc<dyn SnapshotStore>, clock: Arc<dyn Clock>, root: PathBuf) -> Self {
         Self { store, clock, root, last: Mutex::new(BTreeMap::new()) }
@@ -51,7 +51,7 @@ impl Checkpointer {
         self.store.as_ref()
     }
 
-    /// Makes a checkpoint that is due.
+    /// Creates a checkpoint that is due.
     pub(crate) fn checkpoint(
         &self,
         run: &Run,
@@ -150,7 +150,7 @@ fn reference(run: &Run, id: CheckpointId, what: &str) -> String {
     format!("{run_id}/{id}/{what}")
 }
 
-/// The path of the work tree of one attempt of a phase, relative to the project; `None` when the phase
+/// The path of the work tree of one attempt of a phase, relative to the project; `None` if the phase
 /// has no work tree of its own.
 pub(crate) fn branch_path(run: &Run, phase: &Phase, attempt: u32) -> Option<String> {
     let run_id = &run.started.as_ref()?.run_id;

@@ -1,4 +1,4 @@
-//! The engine's loop: what comes next, on record, then done.
+//! The engine's loop: determines the next step, records it, then performs it.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,10 +18,10 @@ use crate::review::{review_of, reviewer_of};
 use crate::run_recorder::RunRecorder;
 use crate::stop::StopRequest;
 
-/// A piece of work that was performed.
+/// The result of a piece of work.
 struct Performed {
     result: WorkResult<Completion>,
-    /// What has changed in its workspace, when it waits for a person.
+    /// The change of its workspace, if it waits for a person.
     change: Option<Change>,
     /// The events that are committed together with the result.
     events: Vec<Event>,
@@ -29,37 +29,38 @@ struct Performed {
 
 type Report = (Work, Result<Performed, EngineError>);
 
-/// What the stop switch says.
-enum Switch {
-    /// Go on.
+/// The state of the stop switch for this run.
+enum StopState {
+    /// The run continues.
     Off,
-    /// Nothing new may begin; what is under way comes to its end first.
-    Waits,
-    /// The run has been ended.
+    /// No new work may begin; the work in progress finishes first.
+    Draining,
+    /// The run has ended.
     Ended,
 }
 
-/// A piece of a loop that a run is taken through.
+/// A run that is being driven.
 struct Drive<'a> {
     engine: &'a Engine,
     recorder: &'a Mutex<RunRecorder>,
-    /// What is being done, each in a thread of its own.
-    under_way: BTreeSet<Work>,
+    /// The work in progress, each piece in a thread of its own.
+    in_progress: BTreeSet<Work>,
 }
 
 impl Engine {
-    /// Takes a run on until it ends or waits for a person; returns it as it is then.
+    /// Continues a run until it ends or waits for a person, and returns it.
     ///
     /// # Errors
-    /// [`EngineError`] when something cannot be recorded; the run stays where the journal has it.
+    /// [`EngineError`] if an event cannot be recorded; the run stays in its recorded state.
     pub fn drive(&self, recorder: RunRecorder) -> Result<Run, EngineError> {
         let recorder = Mutex::new(recorder);
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
-            let mut drive = Drive { engine: self, recorder: &recorder, under_way: BTreeSet::new() };
+            let mut drive =
+                Drive { engine: self, recorder: &recorder, in_progress: BTreeSet::new() };
             let result = drive.run(scope, &sender, &receiver);
-            // What the others have done meanwhile is not lost because one of them was.
-            while result.is_err() && !drive.under_way.is_empty() {
+            // After an error the results of the other threads are still recorded.
+            while result.is_err() && !drive.in_progress.is_empty() {
                 drop(drive.wait(&receiver));
             }
             result
@@ -67,18 +68,18 @@ impl Engine {
         Ok(lock(&recorder).run().clone())
     }
 
-    /// A hold with the workspace as it is now, so that a person is shown just what will be gone on
-    /// from; any other event as it is.
-    pub(crate) fn measured(&self, event: Event, run: &Run) -> Result<Event, EngineError> {
+    /// Adds the current change of the workspace to a hold, so that people see the state from which the
+    /// run will continue. Returns any other event unchanged.
+    pub(crate) fn with_current_change(
+        &self,
+        event: Event,
+        run: &Run,
+    ) -> Result<Event, EngineError> {
         let Event::Held(mut held) = event else { return Ok(event) };
         if let Some(change) = self.repository.change(&self.workspace(run), run)? {
             held.change = Some(change);
         }
         Ok(Event::Held(held))
-    }
-
-    fn run_name(run: &Run) -> Option<&str> {
-        run.started.as_ref().map(|started| started.run_id.as_str())
     }
 }
 
@@ -103,18 +104,18 @@ impl<'a> Drive<'a> {
                     self.append(*event)?;
                 }
                 Next::Record(event) => match self.stop()? {
-                    Switch::Off => self.append(*event)?,
-                    Switch::Waits => self.wait(receiver)?,
-                    Switch::Ended => return Ok(()),
+                    StopState::Off => self.append(*event)?,
+                    StopState::Draining => self.wait(receiver)?,
+                    StopState::Ended => return Ok(()),
                 },
-                // A person has asked for it; a switch that stops runs does not leave it half done.
+                // A person requested the rollback; the stop switch must not leave it incomplete.
                 Next::Perform(works) if works == [Work::Restore] => {
                     self.engine.restore(self.recorder)?;
                 }
                 Next::Perform(works) => match self.stop()? {
-                    Switch::Off => self.perform(works, scope, sender, receiver)?,
-                    Switch::Waits => self.wait(receiver)?,
-                    Switch::Ended => return Ok(()),
+                    StopState::Off => self.perform(works, scope, sender, receiver)?,
+                    StopState::Draining => self.wait(receiver)?,
+                    StopState::Ended => return Ok(()),
                 },
                 Next::Wait | Next::Done | Next::Nothing => return Ok(()),
             }
@@ -132,40 +133,40 @@ impl<'a> Drive<'a> {
         'a: 'scope,
     {
         let new: Vec<Work> =
-            works.into_iter().filter(|work| !self.under_way.contains(work)).collect();
+            works.into_iter().filter(|work| !self.in_progress.contains(work)).collect();
         if let Some(checkpointer) = &self.engine.recording.checkpointer {
             checkpointer.mark_stale();
         }
-        // Merges are made here, so one at a time.
+        // Merges run in this thread, so one at a time.
         if let Some(Work::Merge { phase, attempt }) =
             new.iter().find(|work| matches!(work, Work::Merge { .. }))
         {
             return self.engine.merge(self.recorder, *phase, *attempt);
         }
-        // One thing at a time needs no thread.
-        if let ([work], true) = (new.as_slice(), self.under_way.is_empty()) {
+        // A single piece of work needs no thread.
+        if let ([work], true) = (new.as_slice(), self.in_progress.is_empty()) {
             let report = perform(self.engine, self.recorder, *work);
             return self.report(*work, report);
         }
         for work in new {
-            self.under_way.insert(work);
+            self.in_progress.insert(work);
             let (engine, recorder, sender) = (self.engine, self.recorder, sender.clone());
             scope.spawn(move || {
-                // Nobody listens any more only when the run has been given up.
+                // The receiver is gone only after an error has ended the loop.
                 drop(sender.send((work, perform(engine, recorder, work))));
             });
         }
         self.wait(receiver)
     }
 
-    /// Waits for the next of those at work, and records what came of it.
+    /// Waits for the next result and records it.
     fn wait(&mut self, receiver: &Receiver<Report>) -> Result<(), EngineError> {
         let Ok((work, outcome)) = receiver.recv() else { return Ok(()) };
-        self.under_way.remove(&work);
+        self.in_progress.remove(&work);
         self.report(work, outcome)
     }
 
-    /// Records what came of a piece of work.
+    /// Records the result of a piece of work.
     fn report(
         &self,
         work: Work,
@@ -223,7 +224,7 @@ impl<'a> Drive<'a> {
             (_, WorkResult::Waiting { call, question, .. }) => {
                 events.push(Event::Waiting { phase, attempt, call, change, question });
             }
-            // The switch is looked at again before anything else is done.
+            // The loop checks the switch again before any other work.
             (_, WorkResult::Stopped) => {}
             (
                 Work::Do { .. } | Work::Merge { .. } | Work::Restore,
@@ -233,7 +234,8 @@ impl<'a> Drive<'a> {
                 Work::Check { .. } | Work::Review { .. } | Work::Merge { .. } | Work::Restore,
                 WorkResult::Finished(Completion::Done(_)),
             ) => {
-                let failure = failed("internal", "the work gave an answer of the wrong kind");
+                let failure =
+                    failed("internal", "the executor returned a result of the wrong kind");
                 events.push(Event::PhaseDone { phase, attempt, done: Box::new(failure) });
             }
         }
@@ -242,7 +244,7 @@ impl<'a> Drive<'a> {
 
     fn append(&self, event: Event) -> Result<(), EngineError> {
         let mut recorder = lock(self.recorder);
-        let event = self.engine.measured(event, recorder.run())?;
+        let event = self.engine.with_current_change(event, recorder.run())?;
         recorder.append(vec![event])
     }
 
@@ -251,26 +253,27 @@ impl<'a> Drive<'a> {
         recorder.append(events)
     }
 
-    /// Ends the run if the switch is on and nothing is under way any more.
-    fn stop(&self) -> Result<Switch, EngineError> {
+    /// Ends the run if the switch is on and no work is in progress.
+    fn stop(&self) -> Result<StopState, EngineError> {
         let request = {
             let recorder = lock(self.recorder);
-            self.engine.stop.requested(Engine::run_name(recorder.run()))
+            let started = recorder.run().started.as_ref();
+            self.engine.stop.requested(started.map(|started| started.run_id.as_str()))
         };
         match request {
-            Some(StopRequest { by, reason }) if self.under_way.is_empty() => {
+            Some(StopRequest { by, reason }) if self.in_progress.is_empty() => {
                 let detail = format!("stopped by {by}: {reason}");
                 let (outcome, reason) = (RunOutcome::Blocked, "kill_switch_active".to_owned());
                 self.append(Event::Ended { outcome, reason, detail })?;
-                Ok(Switch::Ended)
+                Ok(StopState::Ended)
             }
-            Some(_) => Ok(Switch::Waits),
-            None => Ok(Switch::Off),
+            Some(_) => Ok(StopState::Draining),
+            None => Ok(StopState::Off),
         }
     }
 }
 
-/// Has one piece of work done; one that panics has failed.
+/// Performs one piece of work; a panic counts as a failure.
 fn perform(
     engine: &Engine,
     recorder: &Mutex<RunRecorder>,
@@ -331,8 +334,8 @@ fn assign(engine: &Engine, recorder: &Mutex<RunRecorder>, work: Work) -> Option<
         Duration::from_millis(limit.saturating_sub(run.used(BudgetedResource::WallMs)))
     });
     let workspace = match subject {
-        Subject::Work => engine.workplace(&run, &phase, attempt),
-        // What is judged is what has become of the run's workspace.
+        Subject::Work => engine.phase_workspace(&run, &phase, attempt),
+        // A check judges the run's workspace.
         Subject::Check(_) => engine.workspace(&run),
     };
     Some(Assignment {

@@ -1,4 +1,4 @@
-//! What can keep a run from starting or going on.
+//! The errors of the engine.
 
 use thiserror::Error;
 use windlass_journal::{JournalError, ObserverError};
@@ -7,7 +7,7 @@ use windlass_runtime::GatewayError;
 use windlass_store::StoreError;
 use windlass_workspace::{BlobError, GitError, SnapshotError};
 
-/// Why a run cannot start or go on. Nothing was recorded unless the variant says so.
+/// A run cannot start or continue. Nothing was recorded unless the variant says so.
 #[derive(Debug, Error)]
 pub enum EngineError {
     /// The run has ended.
@@ -15,15 +15,15 @@ pub enum EngineError {
     Ended {
         /// The run.
         run: String,
-        /// How.
+        /// Its outcome.
         outcome: &'static str,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A checkpoint cannot be made or gone back to.
+    /// A checkpoint cannot be created, or the run cannot be rolled back to it.
     #[error("{what}")]
     NoCheckpoint {
-        /// Why.
+        /// The reason.
         what: String,
     },
     /// Files have changed since the run left them.
@@ -34,12 +34,12 @@ pub enum EngineError {
         /// The files.
         paths: Vec<String>,
     },
-    /// The hold has not been answered.
+    /// The hold is not answered.
     #[error("run `{run}` waits for a person: {question}")]
     Unresolved {
         /// The run.
         run: String,
-        /// What is asked.
+        /// The question of the hold.
         question: String,
     },
     /// The run is not on hold.
@@ -53,7 +53,7 @@ pub enum EngineError {
     AlreadyResolved {
         /// The run.
         run: String,
-        /// What was said.
+        /// The decision.
         decision: &'static str,
     },
     /// The same person cannot approve twice.
@@ -64,27 +64,27 @@ pub enum EngineError {
         /// The person.
         by: String,
     },
-    /// The hold has lapsed; the run has been ended.
-    #[error("the hold of run `{run}` has lapsed; the run has ended BLOCKED")]
+    /// The hold has expired; the run has been ended.
+    #[error("the hold of run `{run}` has expired; the run has ended BLOCKED")]
     Expired {
         /// The run.
         run: String,
     },
-    /// The answer is to something else than what is asked now.
-    #[error("what you were shown of run `{run}` is not what waits now")]
+    /// The hold is not the one that the person was shown.
+    #[error("the hold of run `{run}` has changed since you were shown it")]
     Stale {
         /// The run.
         run: String,
     },
-    /// Something a run needs is not so.
+    /// A requirement of a run is not met.
     #[error("{message}")]
     Requirement {
-        /// Which code says it.
+        /// The stable code.
         code: Code,
-        /// What is not so.
+        /// The requirement that is not met.
         message: String,
     },
-    /// The policy is another one than the run's; the run has been ended.
+    /// The policy differs from the run's; the run has been ended.
     #[error("the policy has changed since run `{run}` began; the run has ended BLOCKED")]
     PolicyChanged {
         /// The run.
@@ -93,41 +93,41 @@ pub enum EngineError {
     /// The stop switch is on.
     #[error("stopped by {by}: {reason}")]
     Stopped {
-        /// Who.
+        /// The person or program that stopped it.
         by: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A packet on disk is not the journal's.
+    /// A hold packet does not match the journal.
     #[error("`{path}` {what}")]
     Packet {
-        /// Which code says it.
+        /// The stable code.
         code: Code,
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The fault.
         what: String,
     },
-    /// A file that shows the journal cannot be written.
+    /// A file cannot be written.
     #[error("`{path}` cannot be written")]
     Unwritable {
         /// The file.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// Input is not what it must be.
+    /// The input is not valid.
     #[error("{message}")]
     Invalid {
-        /// Which code says it.
+        /// The stable code.
         code: Code,
-        /// What is wrong.
+        /// The fault.
         message: String,
-        /// What to do.
+        /// How to fix it.
         hint: Option<String>,
     },
-    /// A call of the run.
+    /// The gateway failed.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
     /// The run's trace could not be read or written.
@@ -142,7 +142,7 @@ impl From<StoreError> for EngineError {
 }
 
 impl EngineError {
-    /// Whether a trace does not hold together: others may be whole.
+    /// Whether a trace is corrupt; other traces may be intact.
     #[must_use]
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::Journal(error) if error.is_damage())
@@ -171,7 +171,7 @@ impl EngineError {
         }
     }
 
-    /// This error as an observer reports it: the entries are durable, but a view could not follow them.
+    /// This error as an observer reports it: the entries are durable, but a view is not up to date.
     #[must_use]
     pub fn into_observer_error(self) -> ObserverError {
         let (code, message) = (self.code(), self.to_string());
@@ -179,7 +179,7 @@ impl EngineError {
         ObserverError { code, message, source }
     }
 
-    /// What to do, where the code's own hint is not enough.
+    /// How to fix it, if the hint of the code is not enough.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         if let Self::Invalid { hint, .. } = self { hint.as_deref() } else { None }
@@ -197,7 +197,7 @@ macro_rules! requirement_from {
 }
 requirement_from!(BlobError, GitError, SnapshotError);
 
-/// The first few of many files.
+/// Lists the first few files.
 fn listed(paths: &[String]) -> String {
     let names: Vec<String> = paths.iter().take(5).map(|path| format!("`{path}`")).collect();
     let more = if paths.len() > names.len() { ", …" } else { "" };

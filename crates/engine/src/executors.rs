@@ -1,10 +1,10 @@
-//! The executor of the engine: builtins, programs and agents at work.
+//! The default phase executor: performs builtins, programs and agents.
 
 mod agent;
-mod brief;
 mod builtin;
 mod command;
 mod governance;
+mod input;
 mod outputs;
 mod script;
 mod tool_caller;
@@ -20,48 +20,48 @@ use windlass_kernel::run::{Failure, PhaseResult};
 use windlass_runtime::Clock;
 
 pub use agent::{Agent, AgentJob, Runner, RunnerChoice};
-pub use builtin::{BUILTINS, Builtin, Job, texts};
+pub use builtin::{BUILTINS, Builtin, BuiltinJob, task_strings};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
-pub use tool_caller::{CallResult, Guard, ToolCaller, ToolRequest};
+pub use tool_caller::{AgentGuard, CallResult, ToolCaller, ToolRequest};
 
 use self::governance::Inspectors;
-use crate::engine::GatewayProvider;
 use crate::error::EngineError;
+use crate::gateway_provider::GatewayProvider;
 use crate::phase_executor::{
     Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };
 use crate::repository::Repository;
-use crate::stop::Stop;
+use crate::stop::StopSwitch;
 
-/// The largest answer of a doer, in bytes of JSON.
+/// The maximum size of an answer, in bytes of JSON.
 const ANSWER_BYTES_MAX: usize = 1 << 20;
-/// The longest value of a fact, and the most facts of one answer.
+/// The maximum length of the name or value of a fact, and the maximum number of facts of one answer.
 const FACT_BYTES_MAX: usize = 256;
 const FACTS_MAX: usize = 64;
 
-/// Performs phases and checks by what the plan says.
+/// Performs phases and checks with the executors that the plan names.
 pub struct Executors {
     pub(crate) gateways: Arc<dyn GatewayProvider>,
     pub(crate) repository: Arc<dyn Repository>,
     pub(crate) connect: Arc<dyn Connect>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) stop: Stop,
+    pub(crate) stop: StopSwitch,
     pub(crate) agents: BTreeMap<String, Agent>,
     pub(crate) runners: RunnerChoice,
     pub(crate) builtins: BTreeMap<String, Box<dyn Builtin>>,
-    pub(crate) guard: Option<Arc<dyn Guard>>,
+    pub(crate) guard: Option<Arc<dyn AgentGuard>>,
     inspectors: Inspectors,
 }
 
 impl Executors {
-    /// Puts the executor together; the builtins are those that ship.
+    /// Creates the executor with the builtins that every loop can use.
     #[must_use]
     pub fn new(
         gateways: Arc<dyn GatewayProvider>,
         repository: Arc<dyn Repository>,
         connect: Arc<dyn Connect>,
         clock: Arc<dyn Clock>,
-        stop: Stop,
+        stop: StopSwitch,
         agents: BTreeMap<String, Agent>,
         runners: RunnerChoice,
     ) -> Self {
@@ -81,16 +81,16 @@ impl Executors {
         }
     }
 
-    /// Adds builtins of a loop that brings its own.
+    /// Adds the builtins of a loop.
     #[must_use]
     pub fn with(mut self, more: impl IntoIterator<Item = (String, Box<dyn Builtin>)>) -> Self {
         self.builtins.extend(more);
         self
     }
 
-    /// Puts a guard before everything that agents do in the runs that it minds.
+    /// Sets the guard of agents in the runs that it applies to.
     #[must_use]
-    pub fn with_guard(mut self, guard: Arc<dyn Guard>) -> Self {
+    pub fn with_guard(mut self, guard: Arc<dyn AgentGuard>) -> Self {
         self.guard = Some(guard);
         self
     }
@@ -104,7 +104,7 @@ impl Executors {
     ) -> Result<WorkResult, EngineError> {
         match doer {
             Doer::Builtin { name, with } => match self.builtins.get(name) {
-                Some(builtin) => builtin.perform(&builtin::Job {
+                Some(builtin) => builtin.perform(&builtin::BuiltinJob {
                     assignment,
                     with,
                     tools,
@@ -124,15 +124,15 @@ impl Executors {
             Doer::Agent { agent, prompt } => {
                 self.run_agent(agent, prompt.as_deref(), assignment, tools, recorder)
             }
-            // The machine puts these on hold; nobody is to do them.
+            // The state machine puts these phases on hold; no executor performs them.
             Doer::Person { .. } | Doer::Consensus { .. } => {
                 Ok(WorkResult::failed("unknown_step", "a person does this phase"))
             }
         }
     }
 
-    /// Weighs what a phase's doer has produced.
-    fn settle(
+    /// Validates an answer, collects the outputs and applies the governance rules.
+    fn complete(
         &self,
         result: WorkResult,
         assignment: &Assignment,
@@ -162,19 +162,19 @@ impl Executors {
         if too_large(&answer) {
             answer = serde_json::json!({});
         }
-        // What was left behind is there: now it is measured.
-        let measured = match &failure {
-            None => Some(self.measure(assignment, recorder, began.elapsed())?),
+        // The rules need the outputs, so they are evaluated last.
+        let evidence = match &failure {
+            None => Some(self.gather_evidence(assignment, recorder, began.elapsed())?),
             Some(_) => None,
         };
-        let ran = measured.as_ref().is_some_and(|measured| measured.ran);
+        let ran = evidence.as_ref().is_some_and(|evidence| evidence.ran);
         let change = if ran || may_change(&assignment.phase.doer, tools) {
             self.repository.change(&assignment.workspace, &assignment.run)?
         } else {
             None
         };
-        let governance = measured.and_then(|measured| {
-            governance::judge(&self.inspectors, measured, assignment, change.as_ref())
+        let governance = evidence.and_then(|evidence| {
+            governance::judge(&self.inspectors, evidence, assignment, change.as_ref())
         });
         if let Some(governed) = &governance {
             failure = governance::failure(governed, &assignment.run);
@@ -219,8 +219,8 @@ impl PhaseExecutor for Executors {
         );
         let result = self.produce(doer, assignment, &tools, recorder)?;
         match &assignment.subject {
-            Subject::Work => self.settle(result, assignment, &tools, recorder, began),
-            Subject::Check(_) => Ok(judged(result, milliseconds(began))),
+            Subject::Work => self.complete(result, assignment, &tools, recorder, began),
+            Subject::Check(_) => Ok(verdict_of(result, milliseconds(began))),
         }
     }
 }
@@ -229,8 +229,8 @@ fn milliseconds(began: Instant) -> u64 {
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The verdict of a check; a check that failed has none.
-fn judged(result: WorkResult, duration_ms: u64) -> WorkResult<Completion> {
+/// Converts the answer of a check to its verdict; a check that failed has none.
+fn verdict_of(result: WorkResult, duration_ms: u64) -> WorkResult<Completion> {
     let Answer { answer, failure, usage } = match result {
         WorkResult::Finished(answer) => answer,
         WorkResult::Waiting { call, question, usage } => {
@@ -266,7 +266,7 @@ fn judged(result: WorkResult, duration_ms: u64) -> WorkResult<Completion> {
     }))
 }
 
-/// Whether a phase can have changed the workspace: git is asked only then.
+/// Whether a phase can have changed the workspace; git is called only then.
 fn may_change(doer: &Doer, tools: &ToolCaller<'_>) -> bool {
     match doer {
         Doer::Command { .. } | Doer::Agent { .. } => true,
@@ -280,7 +280,7 @@ fn too_large(answer: &Value) -> bool {
     serde_json::to_vec(answer).map_or(true, |bytes| bytes.len() > ANSWER_BYTES_MAX)
 }
 
-/// The facts of an answer, once it is what an answer must be.
+/// Validates an answer and returns its facts.
 fn check_answer(answer: &Value) -> Result<BTreeMap<String, String>, String> {
     let Some(object) = answer.as_object() else {
         return Err("the answer is not a JSON object".to_owned());
@@ -293,15 +293,15 @@ fn check_answer(answer: &Value) -> Result<BTreeMap<String, String>, String> {
     }
     for key in ["summary", "verdict", "reason"] {
         if object.get(key).is_some_and(|value| !value.is_string()) {
-            return Err(format!("the answer's `{key}` is not a text"));
+            return Err(format!("the answer's `{key}` is not a string"));
         }
     }
     let Some(facts) = object.get("facts") else { return Ok(BTreeMap::new()) };
     let Some(facts) = facts.as_object() else {
-        return Err("the answer's `facts` are not an object".to_owned());
+        return Err("the answer's `facts` is not an object".to_owned());
     };
     if facts.len() > FACTS_MAX {
-        return Err(format!("the answer states more than {FACTS_MAX} facts"));
+        return Err(format!("the answer has more than {FACTS_MAX} facts"));
     }
     facts
         .iter()
@@ -309,7 +309,9 @@ fn check_answer(answer: &Value) -> Result<BTreeMap<String, String>, String> {
             Some(text) if text.len() <= FACT_BYTES_MAX && name.len() <= FACT_BYTES_MAX => {
                 Ok((name.clone(), text.to_owned()))
             }
-            _ => Err(format!("the fact `{name}` is not a text of at most {FACT_BYTES_MAX} bytes")),
+            _ => {
+                Err(format!("the fact `{name}` is not a string of at most {FACT_BYTES_MAX} bytes"))
+            }
         })
         .collect()
 }

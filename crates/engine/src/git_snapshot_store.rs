@@ -1,4 +1,4 @@
-//! Stores snapshots as git trees, and files as blobs.
+//! Stores snapshots as git trees and files as blobs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use windlass_workspace::{
 use crate::error::EngineError;
 use crate::snapshot_store::SnapshotStore;
 
-/// The largest file that is stored.
+/// The maximum size of a stored file.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 /// Stores snapshots in a private git directory and files in a blob store. Both are opened, and created
@@ -30,7 +30,7 @@ struct Opened {
 }
 
 impl GitSnapshotStore {
-    /// Names the project's folder, the private git directory, and the folder of the blobs.
+    /// Sets the project's folder, the private git directory and the folder of the blobs.
     #[must_use]
     pub const fn new(project: PathBuf, private: PathBuf, blobs: PathBuf) -> Self {
         Self { project, private, blobs, opened: Mutex::new(None) }
@@ -141,7 +141,7 @@ impl SnapshotStore for GitSnapshotStore {
                     format!("the reference `{}` cannot be read", snapshot.reference)
                 }
                 Damage::Object(object) => {
-                    format!("`{}` is damaged: its object {object}", snapshot.reference)
+                    format!("`{}` is corrupt: its object {object}", snapshot.reference)
                 }
             })
             .collect();

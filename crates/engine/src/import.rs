@@ -1,4 +1,4 @@
-//! Taking over what was done elsewhere.
+//! Imports runs of version 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -14,26 +14,26 @@ use crate::error::EngineError;
 use crate::run_recorder::RunRecorder;
 use crate::start::NewRun;
 
-/// The largest file that is digested.
+/// The maximum size of a file that is digested.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// What was taken over.
+/// An imported run.
 #[derive(Clone, Debug)]
-pub struct Imported {
-    /// The run that goes on from it.
+pub struct ImportedRun {
+    /// The run that continues the imported state.
     pub run: Run,
-    /// Phases that are taken as done because later ones were.
+    /// Phases that are presumed complete because later ones are.
     pub presumed: Vec<String>,
-    /// Files that the state names and that are not there.
+    /// Files of the state that do not exist.
     pub missing: Vec<String>,
 }
 
 impl Engine {
-    /// Begins a run where a state of version 1 ends; it waits for a person before it goes on.
+    /// Starts a run from a state of version 1; the run waits for a person before it continues.
     ///
     /// # Errors
-    /// [`EngineError`] when the state does not fit the loop, or no run can be started.
-    pub fn import_v1(&self, state: &V1State, mut new: NewRun) -> Result<Imported, EngineError> {
+    /// [`EngineError`] if the state does not match the loop, or the run cannot be started.
+    pub fn import_v1(&self, state: &V1State, mut new: NewRun) -> Result<ImportedRun, EngineError> {
         let (done, presumed) = completed(state, &new.plan)?;
         let mut missing = Vec::new();
         for phase in &done {
@@ -42,16 +42,16 @@ impl Engine {
             let stated = state.completed_phases.contains(phase);
             new.inherited.insert(phase.clone(), inherited(stated, outputs));
         }
-        new.wait = Some("the run was taken over from a state of version 1".to_owned());
+        new.wait = Some("the run was imported from a state of version 1".to_owned());
         if state.status == Some(V1Status::Aborted) {
-            let detail = "the state that was taken over had been given up".to_owned();
+            let detail = "the imported state had been aborted".to_owned();
             new.end = Some((RunOutcome::Blocked, "aborted".to_owned(), detail));
         }
         let run = self.start(new)?;
-        Ok(Imported { run, presumed, missing })
+        Ok(ImportedRun { run, presumed, missing })
     }
 
-    /// The digests of files; those that are not there are told.
+    /// Digests files; adds those that do not exist to `missing`.
     fn outputs(
         &self,
         files: &[String],
@@ -62,13 +62,14 @@ impl Engine {
             let inside =
                 Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
             if !inside {
-                return Err(unfit(format!("`{path}` leads out of the project")));
+                return Err(invalid_import(format!("`{path}` is outside the project")));
             }
             let file = self.settings.root.join(path);
             match std::fs::symlink_metadata(&file) {
                 Ok(found) if found.is_file() && found.len() <= BYTES_MAX => {
                     let bytes = std::fs::read(&file);
-                    let bytes = bytes.map_err(|error| unfit(format!("`{path}`: {error}")))?;
+                    let bytes =
+                        bytes.map_err(|error| invalid_import(format!("`{path}`: {error}")))?;
                     outputs.insert(path.clone(), Digest::of(&bytes));
                 }
                 _ => missing.push(path.clone()),
@@ -77,8 +78,8 @@ impl Engine {
         Ok(outputs)
     }
 
-    /// Puts a run that was just begun on hold, or ends it, before anything of it is done.
-    pub(crate) fn stay(
+    /// Puts a new run on hold, or ends it, before any phase starts.
+    pub(crate) fn hold_or_end(
         &self,
         recorder: &mut RunRecorder,
         wait: Option<String>,
@@ -88,30 +89,30 @@ impl Engine {
             recorder.append(vec![Event::Begun {}, Event::Ended { outcome, reason, detail }])?;
             return Ok(());
         }
-        let Some(why) = wait else { return Ok(()) };
+        let Some(reason) = wait else { return Ok(()) };
         recorder.append(vec![Event::Begun {}])?;
-        // With nothing left to do it just ends.
+        // A run without open phases simply ends.
         let left = recorder.run().all_phases().find(|(_, state)| state.done.is_none());
         let Some(at) = left.map(|(phase, _)| phase.id.clone()) else { return Ok(()) };
-        let mut hold = self.measured(recorder.run().restart_hold(), recorder.run())?;
+        let mut hold = self.with_current_change(recorder.run().restart_hold(), recorder.run())?;
         if let Event::Held(held) = &mut hold {
-            held.question = format!("{why}; approve to go on at phase `{at}`");
+            held.question = format!("{reason}; approve to continue at phase `{at}`");
         }
         recorder.append(vec![hold])
     }
 }
 
-/// The phases that are complete, and those that must have been because later ones were.
+/// Returns the complete phases, and those among them that are presumed because later ones are complete.
 fn completed(state: &V1State, plan: &Plan) -> Result<(BTreeSet<String>, Vec<String>), EngineError> {
     let known = |name: &String| plan.position(name).is_some();
     let unknown: Vec<&String> = state.completed_phases.iter().filter(|name| !known(name)).collect();
-    // A variant may leave a phase out that version 1 had.
+    // A variant may lack a phase of version 1.
     if let Some(name) = unknown.first() {
-        return Err(unfit(format!("loop `{}` has no phase `{name}`", plan.id)));
+        return Err(invalid_import(format!("loop `{}` has no phase `{name}`", plan.id)));
     }
     let mut done: BTreeSet<String> = state.completed_phases.iter().cloned().collect();
     let mut presumed = Vec::new();
-    // A plan's phases come after those they need.
+    // In a plan, every phase comes after the phases that it needs.
     for phase in plan.phases.iter().rev() {
         if !done.contains(&phase.id) {
             continue;
@@ -143,6 +144,6 @@ fn inherited(stated: bool, outputs: BTreeMap<String, Digest>) -> PhaseResult {
     }
 }
 
-fn unfit(message: String) -> EngineError {
+fn invalid_import(message: String) -> EngineError {
     EngineError::Invalid { code: Code::ImportInvalid, message, hint: None }
 }

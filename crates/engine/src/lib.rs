@@ -1,7 +1,7 @@
-//! Takes runs through their loops: asks the machine what comes next, records it, performs it.
+//! Executes runs: asks the state machine for the next step, records it, then performs it.
 //!
 //! No SQL, no HTTP, no terminal, no views here. The order is always: lease, load, `next`, append, then
-//! perform. Work is performed by [`PhaseExecutor`]; observers ([`RunObservers`]) see what is recorded.
+//! perform. A [`PhaseExecutor`] performs the work; observers ([`RunObservers`]) see every entry.
 
 mod branch;
 mod checkpointer;
@@ -9,7 +9,10 @@ mod drive;
 mod engine;
 mod error;
 pub mod executors;
+mod gateway_provider;
+mod git_repository;
 mod git_snapshot_store;
+mod hold_packets;
 mod import;
 mod phase_executor;
 mod purge;
@@ -25,19 +28,22 @@ mod start;
 mod stop;
 
 pub use checkpointer::Checkpointer;
-pub use engine::{Engine, GatewayProvider, HoldPackets, Parts, Settings};
+pub use engine::{Engine, Parts, Settings};
 pub use error::EngineError;
+pub use gateway_provider::GatewayProvider;
+pub use git_repository::GitRepository;
 pub use git_snapshot_store::GitSnapshotStore;
-pub use import::Imported;
+pub use hold_packets::HoldPackets;
+pub use import::ImportedRun;
 pub use phase_executor::{
     Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };
-pub use purge::{Purged, PurgedOne, Retention};
-pub use queue::{Answered, Queue, Waiting};
-pub use recover::Recovered;
-pub use repository::{GitRepository, Prepared, Repository};
+pub use purge::{PurgeReport, PurgedCheckpoint, Retention};
+pub use queue::{AnswerResult, HoldQueue, WaitingRun};
+pub use recover::RecoveredRun;
+pub use repository::{PreparedCommit, Repository};
 pub use rollback::{RollbackPlan, RollbackRequest};
 pub use run_recorder::{EventExpander, RunObservers, RunRecorder};
 pub use snapshot_store::{SnapshotStore, recorded_tree};
 pub use start::NewRun;
-pub use stop::{Stop, StopRequest};
+pub use stop::{StopRequest, StopSwitch};

@@ -1,4 +1,4 @@
-//! What the engine has done outside, and how those who do it put things on record.
+//! The interface between the engine and the executors of phases and checks.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,10 +14,10 @@ use crate::run_recorder::RunRecorder;
 
 /// Performs the work of phases and checks.
 pub trait PhaseExecutor: Send + Sync {
-    /// Does one piece of work and says what came of it. Whatever goes wrong is a result.
+    /// Performs one piece of work and returns the result; a failure of the work is a result too.
     ///
     /// # Errors
-    /// [`EngineError`] only when something could not be recorded: the run stops where it is.
+    /// [`EngineError`] only if an event cannot be recorded: the run stops in its recorded state.
     fn perform(
         &self,
         assignment: &Assignment,
@@ -28,34 +28,34 @@ pub trait PhaseExecutor: Send + Sync {
 /// One piece of work.
 #[derive(Clone, Debug)]
 pub struct Assignment {
-    /// The run as it was when the work began.
+    /// The run at the start of the work.
     pub run: Arc<Run>,
     /// The phase.
     pub phase: Phase,
-    /// Its place in the plan.
+    /// The index of the phase in the plan.
     pub at: usize,
-    /// The try.
+    /// The number of the attempt.
     pub attempt: u32,
     /// The phase's own work, or one of its checks.
     pub subject: Subject,
     /// The folder to work in.
     pub workspace: PathBuf,
-    /// The plan that calls belong to.
+    /// The plan id of the calls.
     pub plan_id: PlanId,
-    /// How much working time is left, if it is limited.
+    /// The remaining working time, if it is limited.
     pub time_left: Option<Duration>,
 }
 
-/// What is to be done of a phase.
+/// The part of a phase to perform.
 #[derive(Clone, Debug)]
 pub enum Subject {
-    /// Its work.
+    /// The work of the phase.
     Work,
     /// A check.
     Check(Box<Check>),
 }
 
-/// The result of a piece of work, whoever does it: a tool, a program, an agent, a phase.
+/// The result of a tool call, a program, an agent or a phase.
 #[derive(Clone, Debug)]
 pub enum WorkResult<T = Answer> {
     /// The work has ended.
@@ -64,12 +64,12 @@ pub enum WorkResult<T = Answer> {
     Waiting {
         /// The call.
         call: TraceId,
-        /// What the person is asked.
+        /// The question to the person.
         question: String,
-        /// What was used so far.
+        /// The usage so far.
         usage: Usage,
     },
-    /// The stop switch was on. Everything that was done is recorded.
+    /// The stop switch was on. All effects so far are recorded.
     Stopped,
 }
 
@@ -78,13 +78,13 @@ pub enum WorkResult<T = Answer> {
 pub struct Answer {
     /// A JSON object.
     pub answer: Value,
-    /// Why the work failed, if it did.
+    /// The failure, if the work failed.
     pub failure: Option<Failure>,
-    /// What it used.
+    /// The usage.
     pub usage: Usage,
 }
 
-/// How a phase's work or a check ended.
+/// The result of the work of a phase or of a check.
 #[derive(Clone, Debug)]
 pub enum Completion {
     /// The work has ended.
@@ -94,7 +94,7 @@ pub enum Completion {
 }
 
 impl WorkResult {
-    /// A successful answer, which used nothing that is counted.
+    /// A successful answer without usage.
     #[must_use]
     pub fn answer(answer: Value) -> Self {
         Self::Finished(Answer { answer, ..Answer::default() })
@@ -107,9 +107,9 @@ impl WorkResult {
         Self::Finished(Answer { answer, failure, usage: Usage::default() })
     }
 
-    /// This result with what it used.
+    /// Sets the usage.
     #[must_use]
-    pub fn using(mut self, used: Usage) -> Self {
+    pub fn with_usage(mut self, used: Usage) -> Self {
         match &mut self {
             Self::Finished(Answer { usage, .. }) | Self::Waiting { usage, .. } => *usage = used,
             Self::Stopped => {}
@@ -117,7 +117,7 @@ impl WorkResult {
         self
     }
 
-    /// How an invocation with this result is recorded: its result, what it used, and a note.
+    /// The recorded form of an invocation with this result: result, usage and note.
     pub(crate) fn invocation(&self) -> (InvocationResult, Usage, String) {
         match self {
             Self::Finished(Answer { failure: None, usage, .. }) => {
@@ -134,27 +134,27 @@ impl WorkResult {
     }
 }
 
-/// What a check says.
+/// The verdict of a check.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     /// One of the check's verdicts; anything else is a failed check.
     pub verdict: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// What is to be done better.
+    /// The findings that the next attempt must fix.
     pub findings: Value,
-    /// What an approval is bound to.
+    /// The conditions of an approval.
     pub conditions: Vec<String>,
-    /// What it used.
+    /// The usage.
     pub usage: Usage,
-    /// How long it took.
+    /// The duration.
     pub duration_ms: u64,
 }
 
-/// Where those at work put things on record.
+/// Records the events of one piece of work.
 pub struct PhaseRecorder<'a> {
     recorder: &'a Mutex<RunRecorder>,
-    /// Ends of invocations that become durable together with what comes next.
+    /// Ends of invocations, committed together with the next event.
     ended: Mutex<Vec<Event>>,
 }
 
@@ -163,15 +163,15 @@ impl<'a> PhaseRecorder<'a> {
         Self { recorder, ended: Mutex::new(Vec::new()) }
     }
 
-    /// Records one event of a phase at work.
+    /// Records one event of the work.
     ///
     /// # Errors
-    /// [`EngineError`] when it cannot be recorded; then it must not be acted on.
+    /// [`EngineError`] if it cannot be recorded; then the caller must not act on it.
     pub fn record(&self, event: Event) -> Result<(), EngineError> {
         self.with(|_| event).map(|_| ())
     }
 
-    /// Records the event that follows from the run as it is, after what has ended before it.
+    /// Records an event that depends on the current run, after the pending ends of invocations.
     fn with(&self, event: impl FnOnce(&Run) -> Event) -> Result<Arc<Run>, EngineError> {
         let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
         let mut events = self.ended();
@@ -180,15 +180,15 @@ impl<'a> PhaseRecorder<'a> {
         Ok(recorder.snapshot())
     }
 
-    /// The ends of invocations that are not on record yet.
+    /// Takes the ends of invocations that are not recorded yet.
     pub(crate) fn ended(&self) -> Vec<Event> {
         std::mem::take(&mut self.ended.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Records that an agent or a program is about to be started; returns its number.
+    /// Records that an agent or a program is about to start; returns the number of the invocation.
     ///
     /// # Errors
-    /// [`EngineError`] when it cannot be recorded; then it must not be started.
+    /// [`EngineError`] if it cannot be recorded; then it must not be started.
     pub fn invocation_started(
         &self,
         assignment: &Assignment,
@@ -207,8 +207,8 @@ impl<'a> PhaseRecorder<'a> {
         Ok(run.invocations)
     }
 
-    /// Records that it has ended, in one transaction with what came of it: while only one of them
-    /// were durable, a program would be known to have ended and be started again.
+    /// Records that an invocation has ended, in one transaction with its result: if only its end were
+    /// durable, a program that has ended would be started again.
     pub fn invocation_ended(
         &self,
         invocation: u64,
@@ -222,7 +222,7 @@ impl<'a> PhaseRecorder<'a> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(event);
     }
 
-    /// Records something for later reading.
+    /// Records a note.
     ///
     /// # Errors
     /// [`EngineError`] when it cannot be recorded.
@@ -230,7 +230,7 @@ impl<'a> PhaseRecorder<'a> {
         self.record(Event::Noted { what, body })
     }
 
-    /// The run as it is now.
+    /// The current run.
     #[must_use]
     pub fn run(&self) -> Arc<Run> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner).snapshot()

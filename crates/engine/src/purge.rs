@@ -1,4 +1,4 @@
-//! Retention: deletes the snapshots and files of old checkpoints. The journal stays as it is.
+//! Retention: deletes the snapshots and files of old checkpoints. The journal is not changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -9,9 +9,8 @@ use windlass_kernel::run::{CheckpointKind, Event, Run, checkpoint_name};
 use windlass_kernel::{CheckpointId, Digest, State, Timestamp, TraceId};
 use windlass_workspace::{TextDiff, TreeId};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, run_name};
 use crate::error::EngineError;
-use crate::resume::name;
 use crate::snapshot_store::SnapshotStore;
 
 /// A day, in milliseconds.
@@ -22,21 +21,21 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 pub struct Retention {
     /// Only those that are older than this many days.
     pub days: u32,
-    /// This many of each run, the newest, are kept whatever their age.
+    /// The number of newest checkpoints of each run that are never purged.
     pub keep: usize,
     /// Whether approved ones are purged too.
     pub approved: bool,
     /// Only those of this run.
     pub run: Option<TraceId>,
-    /// Whether nothing is deleted: the result says what would be.
+    /// Whether to delete nothing and only report.
     pub dry_run: bool,
 }
 
-/// What was purged.
+/// The result of a purge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Purged {
+pub struct PurgeReport {
     /// The checkpoints.
-    pub checkpoints: Vec<PurgedOne>,
+    pub checkpoints: Vec<PurgedCheckpoint>,
     /// The packets of answered holds.
     pub holds: Vec<String>,
     /// The number of files that no checkpoint uses any more.
@@ -49,18 +48,18 @@ pub struct Purged {
 
 /// A purged checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct PurgedOne {
+pub struct PurgedCheckpoint {
     /// Its run.
     pub run_id: String,
     /// Its name in the run.
     pub name: String,
     /// Its id.
     pub id: CheckpointId,
-    /// When it was made.
+    /// The time of its creation.
     pub created_at: Timestamp,
 }
 
-/// The facts of a checkpoint that retention needs.
+/// The data of a checkpoint that retention needs.
 struct Candidate {
     id: CheckpointId,
     name: String,
@@ -70,17 +69,17 @@ struct Candidate {
 }
 
 impl Engine {
-    /// Deletes the snapshots and files of old checkpoints of runs that have ended. The journal stays as it
-    /// is and still names them; a run can no longer be rolled back to them.
+    /// Deletes the snapshots and files of old checkpoints of runs that have ended. The journal still lists
+    /// the checkpoints, but a run can no longer be rolled back to them.
     ///
     /// # Errors
-    /// [`EngineError`] when the journal or the storage of checkpoints cannot be read.
-    pub fn purge(&self, retention: &Retention) -> Result<Purged, EngineError> {
+    /// [`EngineError`] if the journal or the storage of checkpoints cannot be read.
+    pub fn purge(&self, retention: &Retention) -> Result<PurgeReport, EngineError> {
         let store = self.checkpointer()?.store();
-        let kept: BTreeSet<String> = store.references()?.into_iter().collect();
+        let references: BTreeSet<String> = store.references()?.into_iter().collect();
         let filter = RunFilter { open_only: false, state: None, limit: usize::MAX };
         let before = self.recording.clock.now().unix_ms() - i64::from(retention.days) * DAY_MS;
-        let mut purged = Purged::default();
+        let mut purged = PurgeReport::default();
         let mut used: BTreeSet<Digest> = BTreeSet::new();
         let mut keep_files = false;
         let mut deleted: Vec<String> = Vec::new();
@@ -89,7 +88,7 @@ impl Engine {
             let (run, candidates) = match self.purge_candidates(trace_id) {
                 Ok(both) => both,
                 Err(error) => {
-                    // Which files it uses is not known, so no file is deleted.
+                    // Its files are not known, so no file is deleted.
                     keep_files = true;
                     purged.left.push((found.name.to_string(), error.to_string()));
                     continue;
@@ -99,8 +98,8 @@ impl Engine {
             let wanted = retention.run.is_none_or(|only| only == trace_id);
             let newest = candidates.len().saturating_sub(retention.keep);
             for (at, one) in candidates.into_iter().enumerate() {
-                let prefix = format!("{}/{}/", name(&run), one.id);
-                let mine: Vec<&String> = kept
+                let prefix = format!("{}/{}/", run_name(&run), one.id);
+                let own: Vec<&String> = references
                     .range(prefix.clone()..)
                     .take_while(|name| name.starts_with(&prefix))
                     .collect();
@@ -109,16 +108,16 @@ impl Engine {
                     && at < newest
                     && one.at.unix_ms() < before
                     && (retention.approved || one.kind != CheckpointKind::Approved)
-                    && !mine.is_empty();
+                    && !own.is_empty();
                 if !old {
-                    if !mine.is_empty() {
+                    if !own.is_empty() {
                         used.extend(one.files);
                     }
                     continue;
                 }
-                deleted.extend(mine.into_iter().cloned());
-                let (run_id, created_at) = (name(&run), one.at);
-                purged.checkpoints.push(PurgedOne {
+                deleted.extend(own.into_iter().cloned());
+                let (run_id, created_at) = (run_name(&run), one.at);
+                purged.checkpoints.push(PurgedCheckpoint {
                     run_id,
                     name: one.name,
                     id: one.id,
@@ -163,7 +162,7 @@ impl Engine {
     /// Returns the difference between two snapshots as a unified diff.
     ///
     /// # Errors
-    /// [`EngineError`] when one is damaged.
+    /// [`EngineError`] if one is corrupt.
     pub fn text_diff(
         &self,
         from: &TreeId,
@@ -176,30 +175,34 @@ impl Engine {
     /// The storage of checkpoints.
     ///
     /// # Errors
-    /// [`EngineError`] when this engine makes no checkpoints.
+    /// [`EngineError`] if this engine creates no checkpoints.
     pub fn snapshots(&self) -> Result<&dyn SnapshotStore, EngineError> {
         Ok(self.checkpointer()?.store())
     }
 
-    /// Checks the storage of all checkpoints, and describes each snapshot and file that is damaged.
+    /// Checks the storage of all checkpoints and describes each corrupt snapshot and file.
     ///
     /// # Errors
-    /// [`EngineError`] when it cannot be read.
+    /// [`EngineError`] if it cannot be read.
     pub fn check_checkpoints(&self) -> Result<Vec<String>, EngineError> {
         self.checkpointer()?.store().check()
     }
 
-    /// Whether the snapshots of a run's checkpoints still exist, by checkpoint.
+    /// For each checkpoint of a run, whether its snapshots still exist.
     ///
     /// # Errors
-    /// [`EngineError`] when the references cannot be read.
-    pub fn kept(&self, run: &Run) -> Result<BTreeMap<CheckpointId, bool>, EngineError> {
-        let kept: BTreeSet<String> =
+    /// [`EngineError`] if the references cannot be read.
+    pub fn has_snapshots(&self, run: &Run) -> Result<BTreeMap<CheckpointId, bool>, EngineError> {
+        let references: BTreeSet<String> =
             self.checkpointer()?.store().references()?.into_iter().collect();
-        let there = |id: CheckpointId| {
-            let prefix = format!("{}/{id}/", name(run));
-            kept.range(prefix.clone()..).next().is_some_and(|one| one.starts_with(&prefix))
+        let exists = |id: CheckpointId| {
+            let prefix = format!("{}/{id}/", run_name(run));
+            references.range(prefix.clone()..).next().is_some_and(|one| one.starts_with(&prefix))
         };
-        Ok(run.checkpoints.iter().map(|checkpoint| (checkpoint.id, there(checkpoint.id))).collect())
+        Ok(run
+            .checkpoints
+            .iter()
+            .map(|checkpoint| (checkpoint.id, exists(checkpoint.id)))
+            .collect())
     }
 }

@@ -1,63 +1,62 @@
-//! The queue of holds, and people's answers to them.
+//! The queue of holds, and the answers to them.
 
 use windlass_journal::{JournalError, RunFilter, Runs};
 use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Event, Hold, Resolution, Run, RunName, Vote, VoteDecision};
 use windlass_kernel::{Code, Digest, State, TraceId};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
-use crate::resume::{name, refuse_ended};
 
-/// The longest name of a person and the longest reason, in bytes.
+/// The maximum length of a person's name and of a reason.
 pub(crate) const NAME_BYTES_MAX: usize = 128;
 pub(crate) const REASON_BYTES_MAX: usize = 4096;
-/// The most conditions of one approval.
+/// The maximum number of conditions of one approval.
 const CONDITIONS_MAX: usize = 50;
 
 /// A run that waits for a person.
 #[derive(Clone, Debug)]
-pub struct Waiting {
+pub struct WaitingRun {
     /// The run's trace.
     pub trace_id: TraceId,
     /// The run.
     pub run: Run,
-    /// What it waits for.
+    /// The open hold.
     pub hold: Hold,
 }
 
-/// The holds that wait.
+/// The open holds.
 #[derive(Debug, Default)]
-pub struct Queue {
-    /// The oldest of them, oldest first.
-    pub waiting: Vec<Waiting>,
-    /// How many there are.
+pub struct HoldQueue {
+    /// The oldest waiting runs, oldest first.
+    pub waiting: Vec<WaitingRun>,
+    /// The number of all waiting runs.
     pub count: usize,
-    /// Those among the oldest whose traces do not hold together.
+    /// Those among the oldest whose traces are corrupt.
     pub damaged: Vec<(RunName, JournalError)>,
 }
 
-/// What an answer came to.
+/// The result of an answer.
 #[derive(Clone, Debug)]
-pub struct Answered {
-    /// The run after it.
+pub struct AnswerResult {
+    /// The run after the answer.
     pub run: Run,
-    /// What the answers come to now.
+    /// The resolution of the hold by all answers so far.
     pub resolution: Resolution,
 }
 
-impl Queue {
-    /// Lists the holds that wait, oldest first, at most `limit`, and how many there are. One that is
-    /// damaged does not hide the others.
+impl HoldQueue {
+    /// Reads the open holds, oldest first, at most `limit`, and counts all of them. A corrupt trace does
+    /// not hide the others.
     ///
     /// # Errors
-    /// [`JournalError`] when the store cannot be read.
+    /// [`JournalError`] if the store cannot be read.
     pub fn read(runs: &Runs, limit: usize) -> Result<Self, JournalError> {
         let filter =
             RunFilter { open_only: true, state: Some(State::Checkpoint), limit: usize::MAX };
         let found = runs.list(&filter)?;
         let mut queue = Self { count: found.len(), ..Self::default() };
-        // Those that are older began earlier; only what is shown is read.
+        // The list is newest first; only the returned runs are read.
         for one in found.iter().rev().take(limit) {
             let trace_id = one.trace.head.trace_id;
             let run = match runs.read(trace_id) {
@@ -69,7 +68,7 @@ impl Queue {
                 Err(error) => return Err(error),
             };
             if let Some(hold) = run.hold.clone() {
-                queue.waiting.push(Waiting { trace_id, run, hold });
+                queue.waiting.push(WaitingRun { trace_id, run, hold });
             }
         }
         queue.waiting.sort_by_key(|one| one.hold.since);
@@ -78,10 +77,10 @@ impl Queue {
 }
 
 impl Engine {
-    /// Records a person's answer to what they were shown; it is given once.
+    /// Records a person's answer to the hold that they were shown. Each person answers once.
     ///
     /// # Errors
-    /// [`EngineError`]: nothing is recorded, except that a lapsed hold ends its run.
+    /// [`EngineError`]: nothing is recorded, except that an expired hold ends its run.
     pub fn answer(
         &self,
         trace_id: TraceId,
@@ -89,15 +88,15 @@ impl Engine {
         by: &str,
         reason: &str,
         shown: Option<Digest>,
-    ) -> Result<Answered, EngineError> {
-        self.answer_bound(trace_id, decision, by, reason, shown, &[])
+    ) -> Result<AnswerResult, EngineError> {
+        self.answer_with_conditions(trace_id, decision, by, reason, shown, &[])
     }
 
-    /// Records a person's answer that is bound to conditions.
+    /// Records a person's answer with conditions.
     ///
     /// # Errors
-    /// [`EngineError`]: nothing is recorded, except that a lapsed hold ends its run.
-    pub fn answer_bound(
+    /// [`EngineError`]: nothing is recorded, except that an expired hold ends its run.
+    pub fn answer_with_conditions(
         &self,
         trace_id: TraceId,
         decision: VoteDecision,
@@ -105,10 +104,10 @@ impl Engine {
         reason: &str,
         shown: Option<Digest>,
         conditions: &[String],
-    ) -> Result<Answered, EngineError> {
+    ) -> Result<AnswerResult, EngineError> {
         let by = by.trim();
         for condition in conditions {
-            check("condition", condition, REASON_BYTES_MAX, "what must be so")?;
+            check("condition", condition, REASON_BYTES_MAX, "what must be true")?;
         }
         if decision == VoteDecision::Rejected && !conditions.is_empty() {
             return Err(invalid("a rejection has a reason, not conditions".to_owned()));
@@ -123,7 +122,7 @@ impl Engine {
         check("reason", reason, REASON_BYTES_MAX, "why")?;
         let mut recorder = self.open(trace_id)?;
         refuse_ended(recorder.run())?;
-        let run = name(recorder.run());
+        let run = run_name(recorder.run());
         let Some(hold) = recorder.run().hold.clone() else {
             return Err(EngineError::NotOnHold { run });
         };
@@ -144,7 +143,8 @@ impl Engine {
         }
         let reviewers = &hold.held.reviewers;
         if !reviewers.is_empty() && !reviewers.iter().any(|one| one == by) {
-            let message = format!("`{by}` is not asked; those who are: {}", reviewers.join(", "));
+            let message =
+                format!("`{by}` is not asked; the reviewers are: {}", reviewers.join(", "));
             return Err(invalid(message));
         }
         if !conditions.is_empty() && hold.held.trigger != Trigger::ConsensusRequested {
@@ -170,7 +170,7 @@ impl Engine {
         {
             self.end_rejected(&mut recorder)?;
         }
-        Ok(Answered { run: recorder.run().clone(), resolution })
+        Ok(AnswerResult { run: recorder.run().clone(), resolution })
     }
 }
 
@@ -180,7 +180,7 @@ fn check(what: &str, text: &str, bytes_max: usize, meaning: &str) -> Result<(), 
         return Ok(());
     }
     Err(invalid(format!(
-        "the {what} must be 1 to {bytes_max} bytes of plain text that say {meaning}"
+        "the {what} must be 1 to {bytes_max} bytes of plain text and say {meaning}"
     )))
 }
 

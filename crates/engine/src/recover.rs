@@ -1,4 +1,4 @@
-//! What becomes of runs whose processes died: as their loops say.
+//! Recovers runs whose processes died, as their loops specify.
 
 use tracing::{info, warn};
 use windlass_journal::{JournalError, RunFilter};
@@ -10,28 +10,28 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::run_recorder::RunRecorder;
 
-/// How many of the newest runs are looked at for one whose end was not shown.
-const LATELY: usize = 20;
+/// The number of newest runs whose views are refreshed if they have ended.
+const RECENT_RUNS: usize = 20;
 
-/// What was done with an interrupted run.
+/// The result of recovering an interrupted run.
 #[derive(Debug)]
-pub struct Recovered {
+pub struct RecoveredRun {
     /// The run's trace.
     pub trace_id: TraceId,
-    /// What its loop says.
+    /// The setting of its loop.
     pub on_restart: OnRestart,
-    /// The run as it is now, or why it could not be taken up.
+    /// The run, or the error.
     pub result: Result<Run, EngineError>,
 }
 
 impl Engine {
-    /// Takes up every run whose process died: it goes on, waits for a person, or ends.
+    /// Recovers every run whose process died: it continues, waits for a person, or ends.
     ///
-    /// A run that cannot be taken up is left as it is and reported; the others go on.
+    /// A run that cannot be recovered is not changed, and its error is reported; the others continue.
     ///
     /// # Errors
-    /// [`EngineError`] when the store cannot be read at all.
-    pub fn recover(&self) -> Result<Vec<Recovered>, EngineError> {
+    /// [`EngineError`] if the store cannot be read.
+    pub fn recover(&self) -> Result<Vec<RecoveredRun>, EngineError> {
         let filter = RunFilter { open_only: true, state: None, limit: usize::MAX };
         let mut recovered = Vec::new();
         for found in self.list(&filter)?.into_iter().rev() {
@@ -39,25 +39,25 @@ impl Engine {
                 continue;
             }
             let trace_id = found.trace.head.trace_id;
-            let one = self.take_up(trace_id);
+            let one = self.recover_run(trace_id);
             log(trace_id, &one);
             match one {
                 Ok(None) | Err((_, EngineError::Journal(JournalError::Held(_)))) => {}
                 Ok(Some((on_restart, run))) => {
-                    recovered.push(Recovered { trace_id, on_restart, result: Ok(run) });
+                    recovered.push(RecoveredRun { trace_id, on_restart, result: Ok(run) });
                 }
                 Err((on_restart, error)) => {
-                    recovered.push(Recovered { trace_id, on_restart, result: Err(error) });
+                    recovered.push(RecoveredRun { trace_id, on_restart, result: Err(error) });
                 }
             }
         }
-        self.show_ends()?;
+        self.refresh_ended_runs()?;
         Ok(recovered)
     }
 
-    /// Ends the tasks of a loop that takes one at a time and goes on with none: whoever begins the
-    /// next one holds the loop's lock, so no other is alive.
-    pub(crate) fn end_left_over(&self, plan: &Plan) -> Result<(), EngineError> {
+    /// Ends the interrupted runs of a loop that allows one run at a time and resumes none. The caller
+    /// holds the loop's lock, so no other run of it is alive.
+    pub(crate) fn end_interrupted_runs(&self, plan: &Plan) -> Result<(), EngineError> {
         if plan.on_restart != OnRestart::Terminate || !plan.require.contains(&Requirement::Single) {
             return Ok(());
         }
@@ -68,31 +68,31 @@ impl Engine {
             }
             let trace_id = found.trace.head.trace_id;
             if self.read(trace_id)?.plan().is_some_and(|other| other.id == plan.id) {
-                self.take_up(trace_id).map_err(|(_, error)| error)?;
+                self.recover_run(trace_id).map_err(|(_, error)| error)?;
             }
         }
         Ok(())
     }
 
-    /// Writes what is missing of the files of runs that have ended lately: a process may have died
-    /// after the end was on record and before it was shown.
-    fn show_ends(&self) -> Result<(), EngineError> {
-        let filter = RunFilter { open_only: false, state: None, limit: LATELY };
+    /// Refreshes the views of runs that have ended recently: a process may have died after the end was
+    /// recorded and before the views were written.
+    fn refresh_ended_runs(&self) -> Result<(), EngineError> {
+        let filter = RunFilter { open_only: false, state: None, limit: RECENT_RUNS };
         for found in self.list(&filter)? {
             if found.trace.head.state == Some(State::Terminal) {
                 match self.refresh(found.trace.head.trace_id) {
                     Err(EngineError::Journal(error)) if error.is_damage() => {}
-                    shown => shown?,
+                    refreshed => refreshed?,
                 }
             }
         }
         Ok(())
     }
 
-    /// Takes one run up whose process died; one that has ended or waits is left as it is.
+    /// Recovers one run whose process died; a run that has ended or waits for a person is not changed.
     #[must_use]
-    pub fn recover_one(&self, trace_id: TraceId) -> Recovered {
-        let (on_restart, result) = match self.take_up(trace_id) {
+    pub fn recover_one(&self, trace_id: TraceId) -> RecoveredRun {
+        let (on_restart, result) = match self.recover_run(trace_id) {
             Ok(Some((on_restart, run))) => (on_restart, Ok(run)),
             Ok(None) => {
                 let result = self.read(trace_id);
@@ -101,10 +101,10 @@ impl Engine {
             }
             Err((on_restart, error)) => (on_restart, Err(error)),
         };
-        Recovered { trace_id, on_restart, result }
+        RecoveredRun { trace_id, on_restart, result }
     }
 
-    fn take_up(
+    fn recover_run(
         &self,
         trace_id: TraceId,
     ) -> Result<Option<(OnRestart, Run)>, (OnRestart, EngineError)> {
@@ -118,7 +118,7 @@ impl Engine {
             return self.resume(trace_id).map(|run| Some((on_restart, run))).map_err(fail);
         }
         let mut recorder = self.open(trace_id).map_err(fail)?;
-        // It may have gone on since it was listed.
+        // The run may have changed since it was listed.
         if matches!(recorder.run().head.state, Some(State::Checkpoint | State::Terminal)) {
             return Ok(None);
         }
@@ -132,14 +132,14 @@ impl Engine {
         if on_restart == OnRestart::Terminate {
             self.terminate(&mut recorder).map_err(fail)?;
         } else {
-            self.ask_to_go_on(&mut recorder).map_err(fail)?;
+            self.hold_after_restart(&mut recorder).map_err(fail)?;
         }
         Ok(Some((on_restart, recorder.run().clone())))
     }
 
     /// Puts a run whose process died on hold.
-    fn ask_to_go_on(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
-        let hold = self.measured(recorder.run().restart_hold(), recorder.run())?;
+    fn hold_after_restart(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
+        let hold = self.with_current_change(recorder.run().restart_hold(), recorder.run())?;
         let mut events = match recorder.run().head.state {
             Some(State::Init) => vec![Event::Begun {}],
             Some(State::Resumed) => vec![Event::Continued {}],

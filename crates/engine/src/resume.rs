@@ -1,4 +1,4 @@
-//! Taking a run up again: after a person's answer, or after its process died.
+//! Resumes a run after a person's answer or after its process died.
 
 use windlass_journal::{Check, Reader};
 use windlass_kernel::run::plan::{OnRestart, Requirement, RunOutcome, Trigger};
@@ -6,25 +6,25 @@ use windlass_kernel::run::{Event, Hold, HoldRequest, Resolution, Run};
 use windlass_kernel::{Call, State, Timestamp, TraceId};
 use windlass_runtime::{Answer, Attribution, GatewayError};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
 use crate::queue::{NAME_BYTES_MAX, REASON_BYTES_MAX};
 use crate::run_recorder::RunRecorder;
 
 impl Engine {
-    /// Takes a run up again and takes it as far as it goes.
+    /// Resumes a run and drives it until it ends or waits for a person.
     ///
-    /// Of a run on hold these are checked, in this order: the repository, the hold's packet, the
-    /// policy, the answer. Phases that are complete are not done again.
+    /// For a run on hold these are checked, in this order: the repository, the hold's packet, the policy,
+    /// the answer. Complete phases are not repeated.
     ///
     /// # Errors
     /// [`EngineError`]; the run is unchanged unless the error says that it has ended.
     pub fn resume(&self, trace_id: TraceId) -> Result<Run, EngineError> {
         let seen = self.read(trace_id)?;
-        let run_id = name(&seen);
+        let run_id = run_name(&seen);
         self.stop.check(Some(&run_id))?;
         if seen.ended.is_some() {
-            // Its process may have died before the files that show its end were written.
+            // Its process may have died before the views of its end were written.
             self.refresh(trace_id)?;
         }
         refuse_ended(&seen)?;
@@ -45,22 +45,22 @@ impl Engine {
             recorder = self.open(trace_id)?;
         }
         match recorder.run().head.state {
-            Some(State::Checkpoint) => self.take_up_hold(&mut recorder)?,
-            Some(_) | None => self.take_up_interrupted(&mut recorder)?,
+            Some(State::Checkpoint) => self.resume_hold(&mut recorder)?,
+            Some(_) | None => self.resume_interrupted(&mut recorder)?,
         }
         self.drive(recorder)
     }
 
-    fn take_up_hold(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
+    fn resume_hold(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
         let run = recorder.snapshot();
-        let run_id = name(&run);
+        let run_id = run_name(&run);
         let Some(hold) = &run.hold else {
             return Err(EngineError::NotOnHold { run: run_id });
         };
         let requires_clean =
             run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
         if requires_clean {
-            self.repository.require_as_left(&self.workspace(&run), &run)?;
+            self.repository.require_unchanged(&self.workspace(&run), &run)?;
         }
         self.packets.check(&run)?;
         self.require_policy(recorder)?;
@@ -88,15 +88,15 @@ impl Engine {
         }
     }
 
-    /// Makes the call that people have approved, or gives up the one that they have rejected; one
-    /// that was decided elsewhere is left as it is.
+    /// Dispatches the call that people approved, or denies the one that they rejected. A call that was
+    /// decided elsewhere is not changed.
     fn decide_call(&self, run: &Run, hold: &Hold, answer: Answer) -> Result<(), EngineError> {
         let HoldRequest { trigger: Trigger::CallApproval, call: Some(call), .. } = &hold.held
         else {
             return Ok(());
         };
-        // An approval is good for one dispatch: if this one was acted on before a crash, the phase
-        // that makes the call finds out how it ended, or asks again.
+        // An approval is valid for one dispatch: if the call was dispatched before a crash, the phase
+        // that makes the call reads its result, or asks again.
         if self.last_dispatch(*call)?.is_some_and(|at| at >= hold.since) {
             return Ok(());
         }
@@ -116,18 +116,18 @@ impl Engine {
         }
     }
 
-    /// When a call was dispatched last, if it was.
+    /// The time of the last dispatch of a call, if there was one.
     fn last_dispatch(&self, call: TraceId) -> Result<Option<Timestamp>, EngineError> {
         let state = Reader::<Call>::state_of(self.store(), call, Check::Verified)?;
         let again = self.store().list_redispatches(call)?.last().map(|again| again.ts);
         Ok(again.or(state.tool_call.map(|(tool_call, _)| tool_call.ts)))
     }
 
-    fn take_up_interrupted(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
+    fn resume_interrupted(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
         self.require_policy(recorder)?;
         let on_restart = recorder.run().plan().map(|plan| plan.on_restart);
         if on_restart == Some(OnRestart::Terminate) {
-            let run = name(recorder.run());
+            let run = run_name(recorder.run());
             self.terminate(recorder)?;
             let (outcome, reason) = (RunOutcome::Blocked.as_str(), TERMINATED.to_owned());
             return Err(EngineError::Ended { run, outcome, reason });
@@ -139,20 +139,20 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends a run whose policy is not the one in force.
+    /// Ends a run whose policy has changed.
     fn require_policy(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
         let recorded = recorder.run().started.as_ref().map(|started| started.policy_hash);
         if recorded == Some(self.settings.policy_hash) {
             return Ok(());
         }
-        let run = name(recorder.run());
+        let run = run_name(recorder.run());
         self.end(recorder, POLICY_CHANGED, "the policy has changed since the run began")?;
         Err(EngineError::PolicyChanged { run })
     }
 
     /// Ends a run whose hold nobody answered in time.
     pub(crate) fn expire(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
-        let run = name(recorder.run());
+        let run = run_name(recorder.run());
         self.end(recorder, EXPIRED, "nobody answered the hold in time")?;
         Err(EngineError::Expired { run })
     }
@@ -174,13 +174,9 @@ impl Engine {
         self.end(recorder, REJECTED, &detail)
     }
 
-    /// Ends a run whose loop does not go on after a death.
+    /// Ends a run whose loop does not allow it to continue after its process died.
     pub(crate) fn terminate(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
-        self.end(
-            recorder,
-            TERMINATED,
-            "the run's process died, and the loop does not go on by itself",
-        )
+        self.end(recorder, TERMINATED, "the run's process died, and the loop ends interrupted runs")
     }
 
     fn end(
@@ -194,23 +190,8 @@ impl Engine {
     }
 }
 
-/// The reasons of ends that the engine itself brings about.
+// The reasons with which the engine ends a run.
 const POLICY_CHANGED: &str = "POLICY_CHANGED_MID_RUN";
 const REJECTED: &str = "checkpoint_rejected";
 const EXPIRED: &str = "checkpoint_expired";
 const TERMINATED: &str = "TERMINATED";
-
-pub(crate) fn name(run: &Run) -> String {
-    run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default()
-}
-
-pub(crate) fn refuse_ended(run: &Run) -> Result<(), EngineError> {
-    match &run.ended {
-        Some(ended) => Err(EngineError::Ended {
-            run: name(run),
-            outcome: ended.outcome.as_str(),
-            reason: ended.reason.clone(),
-        }),
-        None => Ok(()),
-    }
-}

@@ -1,11 +1,11 @@
-//! The reviews of those who must agree, as agents are asked for them.
+//! The reviews of agents in a consensus phase.
 
 use std::collections::BTreeMap;
 
 use windlass_kernel::run::plan::{Check, CheckTiming, Doer, Effect, Phase, Reviewer};
 use windlass_kernel::run::{APPROVED, CONDITIONAL, REJECTED, Run};
 
-/// What an agent is told to answer.
+/// The instructions for the answer of a reviewing agent.
 const ANSWER: &str = "Answer with `verdict`: `approved`, `approved_with_conditions` (then `conditions` \
 lists them) or `rejected` (then `findings` lists what is to be done better), and `reason`.";
 
@@ -15,7 +15,7 @@ pub(crate) fn reviewer_of(phase: &Phase, reviewer: usize) -> Option<String> {
     reviewers.get(reviewer).map(|reviewer| reviewer.name().to_owned())
 }
 
-/// An agent's review, as a check that it makes.
+/// The review of an agent, as a check that it performs.
 pub(crate) fn review_of(run: &Run, phase: &Phase, reviewer: usize) -> Option<Check> {
     let Doer::Consensus { checklist, question, reviewers, .. } = &phase.doer else { return None };
     let Reviewer::Agent { agent, prompt } = reviewers.get(reviewer)? else { return None };
@@ -23,9 +23,9 @@ pub(crate) fn review_of(run: &Run, phase: &Phase, reviewer: usize) -> Option<Che
     words.extend(prompt.clone());
     if !checklist.is_empty() {
         let items: Vec<String> = checklist.iter().map(|item| format!("- {item}")).collect();
-        words.push(format!("Look at each of these:\n{}", items.join("\n")));
+        words.push(format!("Check each of these items:\n{}", items.join("\n")));
     }
-    words.push(format!("What there is to go by: {}", run.evidence(phase)));
+    words.push(format!("Evidence: {}", run.evidence(phase)));
     words.push(ANSWER.to_owned());
     let verdicts = [APPROVED, CONDITIONAL, REJECTED].map(|one| (one.to_owned(), Effect::Continue));
     Some(Check {

@@ -9,10 +9,9 @@ use windlass_kernel::{CheckpointId, Code, State, TraceId};
 use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
 
 use crate::drive::lock;
-use crate::engine::Engine;
+use crate::engine::{Engine, run_name};
 use crate::error::EngineError;
 use crate::queue::{NAME_BYTES_MAX, REASON_BYTES_MAX};
-use crate::resume::name;
 use crate::run_recorder::RunRecorder;
 use crate::snapshot_store::recorded_tree;
 
@@ -21,17 +20,17 @@ use crate::snapshot_store::recorded_tree;
 pub struct RollbackRequest {
     /// The checkpoint to roll back to.
     pub checkpoint: CheckpointId,
-    /// Who asks for it.
+    /// The person who requests it.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
-    /// Whether files that people have changed since may be overwritten; a snapshot keeps them.
+    /// Whether to overwrite files that people have changed since; a snapshot preserves them.
     pub force: bool,
-    /// Whether the run continues at once.
+    /// Whether the run continues immediately.
     pub resume: bool,
 }
 
-/// What a rollback would do.
+/// The effects of a rollback that is not performed yet.
 #[derive(Clone, Debug)]
 pub struct RollbackPlan {
     /// The checkpoint.
@@ -42,15 +41,15 @@ pub struct RollbackPlan {
     pub changes: Vec<PathChange>,
     /// The files that people have changed since the run's last capture.
     pub changed: Vec<PathBuf>,
-    /// The files that people have added and that would be kept.
+    /// The files that people have added and that would remain.
     pub left: Vec<PathBuf>,
 }
 
 impl Engine {
-    /// Returns what a rollback would do, without doing it.
+    /// Returns the effects of a rollback without performing it.
     ///
     /// # Errors
-    /// [`EngineError`] when the run or the checkpoint does not exist, or the files cannot be read.
+    /// [`EngineError`] if the run or the checkpoint does not exist, or the files cannot be read.
     pub fn plan_rollback(
         &self,
         trace_id: TraceId,
@@ -66,15 +65,15 @@ impl Engine {
         self.compare(&run, checkpoint, &tree, &now).map(|(plan, _)| plan)
     }
 
-    /// Rolls a run back and, if the request says so, continues it.
+    /// Rolls a run back and, if requested, continues it.
     ///
     /// The workspace is captured first, then the rollback is recorded, then the files are restored, then
     /// that is recorded with a checkpoint: after a crash it is completed, and it can itself be rolled
     /// back.
     ///
     /// # Errors
-    /// [`EngineError::Changed`] when people have changed files since, unless `force` is set; then
-    /// nothing was changed.
+    /// [`EngineError::Changed`] if people have changed files since and `force` is not set; then nothing
+    /// was changed.
     pub fn roll_back(
         &self,
         trace_id: TraceId,
@@ -82,7 +81,7 @@ impl Engine {
     ) -> Result<Run, EngineError> {
         check_texts(request)?;
         let seen = self.read(trace_id)?;
-        let run_id = name(&seen);
+        let run_id = run_name(&seen);
         self.stop.check(Some(&run_id))?;
         let own = seen.started.as_ref().is_some_and(|started| started.worktree.is_some());
         let _locks = match seen.plan() {
@@ -99,8 +98,8 @@ impl Engine {
         let run = recorder.snapshot();
         let policy = run.started.as_ref().map(|started| started.policy_hash);
         if request.resume && policy != Some(self.settings.policy_hash) {
-            let message = "the policy has changed since the run began: it can be rolled back, and not \
-                           continued";
+            let message = "the policy has changed since the run began: the run can be rolled back, but \
+                           not continued";
             let message = message.to_owned();
             return Err(EngineError::Requirement { code: Code::PolicyChangedMidRun, message });
         }
@@ -135,19 +134,19 @@ impl Engine {
         };
         let Some(workspace) = &checkpoint.workspace else { return Ok(rollback) };
         let store = self.checkpointer()?.store();
-        // Every rollback has references of its own.
+        // Every rollback has its own references.
         let number = run.head.sequence_number;
-        let before = format!("{}/rollback-{number}/before", name(run));
+        let before = format!("{}/rollback-{number}/before", run_name(run));
         let now = store.capture(&self.workspace(run), &before)?;
         let tree = recorded_tree(&workspace.tree)?;
         let (plan, target) = self.compare(run, checkpoint, &tree, &now)?;
         if !plan.changed.is_empty() && !request.force {
             let paths = plan.changed.iter().map(|path| path.to_string_lossy().into_owned());
-            return Err(EngineError::Changed { run: name(run), paths: paths.collect() });
+            return Err(EngineError::Changed { run: run_name(run), paths: paths.collect() });
         }
-        // Nothing is recorded yet: a rollback that cannot be completed is refused, not begun.
+        // Nothing is recorded yet: a rollback that cannot be completed is refused.
         store.check_restorable(&now, &target)?;
-        let after = format!("{}/rollback-{number}/after", name(run));
+        let after = format!("{}/rollback-{number}/after", run_name(run));
         store.set_reference(&target, &after)?;
         rollback.snapshot = Some(now.to_string());
         rollback.target = Some(target.to_string());
@@ -178,7 +177,7 @@ impl Engine {
             .map(|change| change.path.clone())
             .collect();
         let mut changes = store.changes(now, tree)?;
-        // Files that people have added, and that the checkpoint does not have, are kept.
+        // Files that people have added, and that the checkpoint does not have, remain.
         let left: Vec<PathBuf> = changes
             .iter()
             .filter(|change| change.kind == ChangeKind::Removed && added.contains(&change.path))
@@ -199,7 +198,7 @@ impl Engine {
         Ok((plan, target))
     }
 
-    /// Restores the files of a rollback that is recorded.
+    /// Restores the files of a recorded rollback.
     pub(crate) fn restore(&self, recorder: &Mutex<RunRecorder>) -> Result<(), EngineError> {
         let (run, resuming) = {
             let recorder = lock(recorder);
@@ -209,7 +208,7 @@ impl Engine {
         let workspace = self.workspace(&run);
         if let (Some(from), Some(to)) = (&rollback.snapshot, &rollback.target) {
             let (from, to) = (recorded_tree(from)?, recorded_tree(to)?);
-            let backup = format!("{}/rollback-{}/aside", name(&run), run.head.sequence_number);
+            let backup = format!("{}/rollback-{}/aside", run_name(&run), run.head.sequence_number);
             let mode =
                 if resuming { RestoreMode::Resume { backup: &backup } } else { RestoreMode::First };
             let checkpointer = self.checkpointer()?;
@@ -220,16 +219,16 @@ impl Engine {
         self.record(recorder, Event::RolledBack { change })
     }
 
-    /// Completes a rollback that was interrupted.
+    /// Completes an interrupted rollback.
     pub(crate) fn finish_rollback(&self, recorder: RunRecorder) -> Result<Run, EngineError> {
         let recorder = Mutex::new(recorder);
-        // Does nothing when nothing is to be restored.
+        // Does nothing if the files are restored already.
         self.restore(&recorder)?;
         let next = lock(&recorder).run().next();
         let held = if let Next::Record(event) = next { Some(*event) } else { None };
         let held = held.filter(|event| matches!(event, Event::Held(_)));
         if let Some(held) = held {
-            let held = self.measured(held, lock(&recorder).run())?;
+            let held = self.with_current_change(held, lock(&recorder).run())?;
             self.record(&recorder, held)?;
         }
         let run = lock(&recorder).run().clone();
@@ -264,7 +263,7 @@ fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> {
         return Ok(());
     }
     Err(EngineError::NoCheckpoint {
-        what: "a rollback needs a name and a reason, neither empty nor too long".to_owned(),
+        what: "a rollback needs a name and a reason; neither may be empty or too long".to_owned(),
     })
 }
 

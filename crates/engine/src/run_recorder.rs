@@ -1,4 +1,4 @@
-//! Writing the trace of a run.
+//! Writes the trace of a run.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use windlass_store::{After, KeyAction, Store};
 use crate::checkpointer::Checkpointer;
 use crate::error::EngineError;
 
-/// Adds the events that a loop's own rules require together with an event.
+/// Adds the events that the rules of a loop require.
 pub trait EventExpander: Send + Sync {
-    /// The events to record in place of `event`, which is among them. They are committed in one
+    /// Returns the events to record instead of `event`, including it. They are committed in one
     /// transaction.
     ///
     /// # Errors
-    /// [`EngineError`] when they cannot be determined; then the event is not recorded either.
+    /// [`EngineError`] if they cannot be determined; then `event` is not recorded either.
     fn expand(&self, run: &Run, event: Event, now: Timestamp) -> Result<Vec<Event>, EngineError>;
 }
 
-/// Makes the observers of runs: each recorder gets its own.
+/// Creates the observers of runs: each recorder has its own.
 pub trait RunObservers: Send + Sync {
-    /// The observer of one run.
+    /// Creates the observer of one run.
     fn observe(&self, trace_id: TraceId) -> Box<dyn Observer<Run>>;
 }
 
-/// What every run of an engine is recorded with.
+/// The parts with which an engine records every run.
 #[derive(Clone)]
 pub(crate) struct Recording {
     pub(crate) store: Arc<dyn Store>,
@@ -43,10 +43,10 @@ impl Recording {
     }
 }
 
-/// A run that this process writes. Its lease is released when it is dropped.
+/// Records a run whose lease this process holds. Dropping it releases the lease.
 ///
-/// An event is committed together with what must be recorded with it: the events that the loop's rules
-/// add, and the checkpoint that is due.
+/// An event is committed together with the events that the loop's rules add and with the checkpoint that
+/// is due.
 pub struct RunRecorder {
     recording: Recording,
     recorder: Recorder<Run>,
@@ -68,7 +68,7 @@ impl RunRecorder {
         Ok(recorder)
     }
 
-    /// Acquires a recorded run.
+    /// Acquires the lease of a recorded run.
     pub(crate) fn open(recording: &Recording, trace_id: TraceId) -> Result<Self, EngineError> {
         let observers = recording.observers(trace_id);
         let recorder = Recorder::open(&recording.store, trace_id, observers)?;
@@ -81,19 +81,19 @@ impl RunRecorder {
         self.recorder.state()
     }
 
-    /// The run as it is now, to be kept while it goes on.
+    /// A snapshot of the run, which later events do not change.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Run> {
         self.recorder.snapshot()
     }
 
-    /// The plan that the run's calls belong to.
+    /// The plan id of the run's calls.
     #[must_use]
     pub const fn plan_id(&self) -> PlanId {
         self.recorder.plan_id()
     }
 
-    /// Whether this process has just begun a rollback, rather than found it interrupted.
+    /// Whether the last commit of this process began a rollback; otherwise the rollback was interrupted.
     pub(crate) const fn has_just_begun_rollback(&self) -> bool {
         self.begun_rollback
     }
@@ -101,8 +101,8 @@ impl RunRecorder {
     /// Commits events in one transaction.
     ///
     /// # Errors
-    /// [`EngineError`] when the store refuses them or they cannot follow; then nothing was written, and
-    /// the run must be opened again.
+    /// [`EngineError`] if the store refuses them or they are not valid in the run's state; then nothing
+    /// was written, and the run must be opened again.
     pub fn append(&mut self, events: Vec<Event>) -> Result<(), EngineError> {
         self.begun_rollback = events.iter().any(|event| matches!(event, Event::RollbackBegun(_)));
         for event in events {
@@ -128,7 +128,7 @@ impl RunRecorder {
         Ok(())
     }
 
-    /// Makes the checkpoint that is due after the event just added.
+    /// Creates the checkpoint that is due after the last event.
     fn add_due_checkpoint(&mut self) -> Result<(), EngineError> {
         let (Some(due), Some(State::Running)) =
             (self.run().due_checkpoint(), self.run().head.state)
@@ -136,7 +136,7 @@ impl RunRecorder {
             return Ok(());
         };
         let Some(checkpointer) = &self.recording.checkpointer else {
-            let what = "the loop wants checkpoints, and this engine makes none".to_owned();
+            let what = "the loop needs checkpoints, but this engine creates none".to_owned();
             return Err(EngineError::NoCheckpoint { what });
         };
         let checkpoint = checkpointer.checkpoint(self.run(), due)?;

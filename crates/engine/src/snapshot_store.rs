@@ -10,11 +10,11 @@ use crate::error::EngineError;
 
 /// Stores snapshots of workspaces as trees, and files by their digest.
 ///
-/// A snapshot with a reference is kept until the reference is deleted.
+/// A snapshot with a reference is stored until the reference is deleted.
 ///
 /// # Errors
-/// Every method fails with [`EngineError::Requirement`]: the code is `SNAPSHOT_CORRUPT` when a tree is
-/// damaged, and `WORKSPACE_CHANGED` when files that a restore would change have changed.
+/// Every method fails with [`EngineError::Requirement`]: the code is `SNAPSHOT_CORRUPT` if a tree is
+/// corrupt, and `WORKSPACE_CHANGED` if files that a restore would change have changed.
 pub trait SnapshotStore: Send + Sync {
     /// Captures a workspace and sets a reference to the snapshot.
     fn capture(&self, workspace: &Path, reference: &str) -> Result<TreeId, EngineError>;
@@ -53,7 +53,7 @@ pub trait SnapshotStore: Send + Sync {
     /// Merges the changes of two snapshots since a third.
     fn merge(&self, base: &TreeId, ours: &TreeId, theirs: &TreeId) -> Result<Merged, EngineError>;
 
-    /// Restores a workspace, which is as the snapshot `from` has it, to the snapshot `to`. After an
+    /// Restores a workspace from its current state, the snapshot `from`, to the snapshot `to`. After an
     /// error it may be called again.
     fn restore(
         &self,
@@ -75,14 +75,14 @@ pub trait SnapshotStore: Send + Sync {
     /// Deletes a stored file and returns its size.
     fn delete_file(&self, digest: &Digest) -> Result<u64, EngineError>;
 
-    /// Checks everything, and describes each snapshot and file that is damaged.
+    /// Checks all snapshots and files and describes each corrupt one.
     fn check(&self) -> Result<Vec<String>, EngineError>;
 }
 
-/// Parses a tree that the journal has as text.
+/// Parses a tree id from the journal.
 pub fn recorded_tree(text: &str) -> Result<TreeId, EngineError> {
     text.parse().map_err(|_| EngineError::Requirement {
         code: Code::SnapshotCorrupt,
-        message: format!("`{text}` is recorded as a git tree and is not one"),
+        message: format!("`{text}` is recorded as a git tree but is not one"),
     })
 }

@@ -1,4 +1,4 @@
-//! Starting a run: everything is checked before anything is recorded.
+//! Starts runs: every requirement is checked before anything is recorded.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -12,29 +12,29 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::run_recorder::RunRecorder;
 
-/// What a run is started with.
+/// The parameters of a new run.
 #[derive(Clone, Debug)]
 pub struct NewRun {
-    /// What it follows.
+    /// The plan.
     pub plan: Plan,
     /// The digest of the loop file.
     pub loop_digest: Digest,
-    /// What is to be done.
+    /// The task.
     pub task: Value,
-    /// Whether it works in a work tree of its own.
+    /// Whether the run has its own work tree.
     pub worktree: bool,
-    /// What else it was started with.
+    /// Further options, which are recorded.
     pub options: Value,
     /// What came of phases that were done elsewhere.
     pub inherited: BTreeMap<String, PhaseResult>,
     /// Why it waits for a person before anything is done, if it does.
     pub wait: Option<String>,
-    /// How it has ended before anything was done, if it has.
+    /// Outcome, reason and detail with which the run ends before the first phase, if it does.
     pub end: Option<(RunOutcome, String, String)>,
 }
 
 impl NewRun {
-    /// A run of a plan from its beginning, in the project's own folder.
+    /// A run of a whole plan in the project's own folder.
     #[must_use]
     pub fn new(plan: Plan, loop_digest: Digest, task: Value) -> Self {
         Self {
@@ -50,32 +50,32 @@ impl NewRun {
     }
 }
 
-/// A lock that lasts as long as the process that has it.
+/// A file lock; released on drop or when the process dies.
 pub(crate) struct Lock {
     file: File,
 }
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // Closing is not enough: a program that is just being started may still have a copy. If
-        // this fails, the lock goes when that copy does.
+        // Closing the file is not enough: a child process that is just starting may still have a
+        // copy of it. If unlocking fails, the lock is released together with that copy.
         drop(self.file.unlock());
     }
 }
 
 impl Engine {
-    /// Starts a run and takes it as far as it goes.
+    /// Starts a run and drives it until it ends or waits for a person.
     ///
-    /// The order: stop switch, lock, stop switch again, repository, then the journal. Nothing is
-    /// written before all of them have said yes.
+    /// The order: stop switch, lock, stop switch again, repository, then the journal. Nothing is written
+    /// unless all checks pass.
     ///
     /// # Errors
-    /// [`EngineError`], and nothing was recorded unless the run had begun.
+    /// [`EngineError`]; nothing was recorded unless the run had begun.
     pub fn start(&self, new: NewRun) -> Result<Run, EngineError> {
         self.stop.check(None)?;
         let _locks = self.lock_for(&new.plan, new.worktree)?;
         self.stop.check(None)?;
-        self.end_left_over(&new.plan)?;
+        self.end_interrupted_runs(&new.plan)?;
         let root = &self.settings.root;
         let base = self.repository.base(root)?;
         let needs_repo = new.worktree
@@ -88,7 +88,7 @@ impl Engine {
             return Err(EngineError::Requirement {
                 code: Code::RepoMissing,
                 message: format!(
-                    "loop `{}` needs a git repository with a commit, and `{}` is none",
+                    "loop `{}` needs a git repository with a commit, but `{}` is not one",
                     new.plan.id,
                     root.display()
                 ),
@@ -101,8 +101,8 @@ impl Engine {
         let run_id = RunName::of(trace_id).to_string();
         let worktree = match (&base, new.worktree) {
             (Some(base), true) => {
-                // Of two that add a work tree at once, git lets one see the other's half made.
-                let _one = self.wait_for("worktrees")?;
+                // Git lets one process see the incomplete work tree of another.
+                let _lock = self.wait_for_lock("worktrees")?;
                 Some(self.repository.make_worktree(&run_id, base)?)
             }
             (_, _) => None,
@@ -120,12 +120,12 @@ impl Engine {
             worktree,
         };
         let mut recorder = RunRecorder::begin(&self.recording, trace_id, started)?;
-        self.stay(&mut recorder, new.wait, new.end)?;
+        self.hold_or_end(&mut recorder, new.wait, new.end)?;
         self.drive(recorder)
     }
 
-    /// Takes the locks that a loop needs: the workspace unless it has its own, and the loop itself
-    /// where only one may run.
+    /// Acquires the locks of a run: the project's workspace unless the run has its own, and the loop if it
+    /// allows one run at a time.
     pub(crate) fn lock_for(&self, plan: &Plan, own: bool) -> Result<Vec<Lock>, EngineError> {
         let mut locks = Vec::new();
         if !own {
@@ -144,16 +144,16 @@ impl Engine {
             Err(TryLockError::WouldBlock) => Err(EngineError::Requirement {
                 code: Code::RunConcurrent,
                 message: match name {
-                    "workspace" => "another run is at work in this workspace".to_owned(),
-                    _ => "another task is under way, and this loop takes one at a time".to_owned(),
+                    "workspace" => "another run is using this workspace".to_owned(),
+                    _ => "another task is running, and this loop allows one at a time".to_owned(),
                 },
             }),
             Err(TryLockError::Error(source)) => Err(EngineError::Unwritable { path, source }),
         }
     }
 
-    /// Waits for a lock that nobody has for long.
-    pub(crate) fn wait_for(&self, name: &str) -> Result<Lock, EngineError> {
+    /// Waits for a lock that is never held for long.
+    pub(crate) fn wait_for_lock(&self, name: &str) -> Result<Lock, EngineError> {
         let (file, path) = self.lock_file(name)?;
         file.lock().map_err(|source| EngineError::Unwritable { path, source })?;
         Ok(Lock { file })
@@ -162,12 +162,12 @@ impl Engine {
     fn lock_file(&self, name: &str) -> Result<(File, String), EngineError> {
         let folder = &self.settings.locks;
         let path = folder.join(format!("{name}.lock"));
-        let shown = path.display().to_string();
+        let path_text = path.display().to_string();
         let opened = std::fs::create_dir_all(folder)
             .and_then(|()| File::options().create(true).truncate(false).write(true).open(&path));
         match opened {
-            Ok(file) => Ok((file, shown)),
-            Err(source) => Err(EngineError::Unwritable { path: shown, source }),
+            Ok(file) => Ok((file, path_text)),
+            Err(source) => Err(EngineError::Unwritable { path: path_text, source }),
         }
     }
 }

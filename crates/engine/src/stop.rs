@@ -1,4 +1,4 @@
-//! The stop switch: files whose presence stops runs. They are looked for before every effect.
+//! The stop switch: files whose presence stops runs. The engine checks for them before every effect.
 
 use std::path::PathBuf;
 
@@ -8,32 +8,32 @@ use crate::error::EngineError;
 
 /// The file that stops everything.
 const ALL: &str = "ALL";
-/// The largest request that is read.
+/// The maximum size of a request.
 const BYTES_MAX: u64 = 64 * 1024;
 
-/// Who stopped, and why.
+/// A request to stop runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StopRequest {
-    /// Who.
+    /// The person or program that requested it.
     pub by: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// The folder in which stop requests lie.
+/// The folder of stop requests.
 #[derive(Clone, Debug)]
-pub struct Stop {
+pub struct StopSwitch {
     folder: PathBuf,
 }
 
-impl Stop {
-    /// Looks for requests in a folder.
+impl StopSwitch {
+    /// Uses the requests in a folder.
     #[must_use]
     pub const fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
 
-    /// The request that stops a run, if there is one. What cannot be read stops too.
+    /// The request that stops a run, if there is one. A request that cannot be read stops the run too.
     #[must_use]
     pub fn requested(&self, run: Option<&str>) -> Option<StopRequest> {
         let names = [Some(ALL), run];
@@ -42,7 +42,7 @@ impl Stop {
 
     fn read(&self, name: &str) -> Option<StopRequest> {
         let path = self.folder.join(name);
-        let unknown = |why: String| StopRequest { by: "the stop switch".to_owned(), reason: why };
+        let unknown = |reason| StopRequest { by: "the stop switch".to_owned(), reason };
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => Some(unknown(format!("it cannot be read: {error}"))),
@@ -57,7 +57,7 @@ impl Stop {
         }
     }
 
-    /// Stops a run, or everything.
+    /// Stops a run, or all runs.
     ///
     /// # Errors
     /// [`EngineError::Unwritable`].
@@ -70,7 +70,7 @@ impl Stop {
         std::fs::write(&path, bytes).map_err(unwritable)
     }
 
-    /// Lets a run, or everything, go on; tells whether it was stopped.
+    /// Removes the request for a run, or for all runs; returns whether there was one.
     ///
     /// # Errors
     /// [`EngineError::Unwritable`].
@@ -85,7 +85,7 @@ impl Stop {
         }
     }
 
-    /// Refuses to begin anything while the switch is on.
+    /// Fails while the switch is on.
     ///
     /// # Errors
     /// [`EngineError::Stopped`].

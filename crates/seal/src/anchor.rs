@@ -1,7 +1,7 @@
-//! The ends of all traces of a store in one signed file, to be kept elsewhere.
+//! Anchors: the heads of all traces of a store in one signed file, to be stored elsewhere.
 //!
-//! One line says what it is, then one line for each trace, newest first, then one line that signs the
-//! digest of all before it. However many traces there are, only one is in memory at a time.
+//! The file has a header line, one line for each trace (newest first), and a last line that signs the
+//! digest of all lines before it. Only one trace is in memory at a time.
 
 mod check;
 mod write;
@@ -13,42 +13,42 @@ use crate::document;
 use crate::key::{KeyId, PublicKey, Signature, Signer};
 use crate::rotation::Rotation;
 
-pub use check::{AnchorOutcome, AnchorReport, Changed, Found, check_anchor};
-pub use write::{NewAnchor, Written, write_anchor};
+pub use check::{AnchorOutcome, AnchorReport, StoredTrace, TraceChange, check_anchor};
+pub use write::{AnchorSummary, NewAnchor, write_anchor};
 
-/// The version of anchors.
+/// The format version of anchors.
 pub const ANCHOR_FORMAT: &str = "windlass.anchor/v1";
-/// What the last line starts with, and no other.
-const LAST: &[u8] = b"{\"digest\":";
+/// The start of the last line; no other line starts like this.
+const SIGNATURE_PREFIX: &[u8] = b"{\"digest\":";
 
 /// The first line of an anchor.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AnchorHeader {
-    /// The version.
+    /// The format version.
     pub format: String,
-    /// The public keys of the project, the signer's among them.
+    /// The public keys of the project, including the signer's.
     pub keys: Vec<PublicKey>,
-    /// When it was made.
+    /// The time of creation.
     pub made_at: Timestamp,
     /// The rotations of the project.
     pub rotations: Vec<Rotation>,
-    /// Which store it is of, where stores have names.
+    /// The name of the store, if it has one.
     pub store: Option<String>,
 }
 
-/// The line of one trace.
+/// The line of one trace: its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Anchored {
+struct AnchoredHead {
     entry_digest: Digest,
     sequence_number: u64,
     state: State,
     trace_id: TraceId,
 }
 
-impl Anchored {
-    fn of(head: &Head) -> Option<Self> {
+impl AnchoredHead {
+    fn new(head: &Head) -> Option<Self> {
         Some(Self {
             entry_digest: head.entry_digest,
             sequence_number: head.sequence_number,
@@ -57,7 +57,7 @@ impl Anchored {
         })
     }
 
-    /// The canonical form, which for these fields is plain.
+    /// Writes the canonical JSON directly: none of these fields needs escaping.
     fn to_line(self) -> String {
         let Self { entry_digest, sequence_number, state, trace_id } = self;
         format!(
@@ -67,18 +67,18 @@ impl Anchored {
     }
 
     fn from_line(line: &[u8]) -> Result<Self, String> {
-        let anchored: Self = serde_json::from_slice(line).map_err(|error| error.to_string())?;
-        if anchored.to_line().as_bytes() != line || anchored.sequence_number == 0 {
-            return Err("it is not in canonical form".to_owned());
+        let head: Self = serde_json::from_slice(line).map_err(|error| error.to_string())?;
+        if head.to_line().as_bytes() != line || head.sequence_number == 0 {
+            return Err("it is not canonical JSON".to_owned());
         }
-        Ok(anchored)
+        Ok(head)
     }
 }
 
-/// The last line.
+/// The last line: the signature of the digest of all lines before it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Seal {
+struct AnchorSignature {
     digest: Digest,
     format: String,
     key_id: KeyId,
@@ -94,7 +94,7 @@ struct Unsigned<'a> {
     traces: u64,
 }
 
-impl Seal {
+impl AnchorSignature {
     fn sign(signer: &Signer, digest: Digest, traces: u64) -> Result<Self, String> {
         let key_id = signer.public().id();
         let unsigned = Unsigned { digest, format: ANCHOR_FORMAT, key_id, traces };
@@ -102,7 +102,7 @@ impl Seal {
         Ok(Self { digest, format: ANCHOR_FORMAT.to_owned(), key_id, signature, traces })
     }
 
-    fn verifies(&self, key: &PublicKey) -> bool {
+    fn is_signed_by(&self, key: &PublicKey) -> bool {
         let Self { digest, format, key_id, traces, .. } = self;
         let unsigned = Unsigned { digest: *digest, format, key_id: *key_id, traces: *traces };
         format == ANCHOR_FORMAT
@@ -122,7 +122,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_line_is_canonical(number in 1_u64..1 << 53, at in 0..State::ALL.len(), ms: u32) {
-            let anchored = Anchored {
+            let anchored = AnchoredHead {
                 entry_digest: Digest::of(&number.to_be_bytes()),
                 sequence_number: number,
                 state: State::ALL[at],
@@ -131,7 +131,7 @@ mod tests {
             let line = anchored.to_line();
             let canonical = String::from_utf8(canon::to_bytes(&anchored).unwrap()).unwrap();
             prop_assert_eq!(&line, &(canonical + "\n"));
-            prop_assert_eq!(Anchored::from_line(line.as_bytes()), Ok(anchored));
+            prop_assert_eq!(AnchoredHead::from_line(line.as_bytes()), Ok(anchored));
         }
     }
 }

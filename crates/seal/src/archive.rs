@@ -1,40 +1,40 @@
-//! A tar file of which every byte is decided by its members: sorted names, no times, no owners.
+//! Deterministic tar archives: every byte follows from the members. Names are sorted; there are no
+//! times and no owners.
 //!
-//! Any reader of tar takes such a file. Ours takes no other: a header is read and then written again,
-//! and must be the same, so there is no place in which a change would not be seen, and nothing but
-//! regular files with plain names.
+//! Any tar reader accepts such a file. This reader accepts no other: it writes each header again and
+//! compares the bytes, so every change is detected, and only regular files with plain names pass.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use thiserror::Error;
 
 const BLOCK: u64 = 512;
-/// The longest name.
+/// The maximum length of a name.
 pub(crate) const NAME_BYTES_MAX: usize = 99;
-/// The largest member: what 11 octal digits can say.
+/// The maximum size of a member: 11 octal digits.
 pub(crate) const SIZE_MAX: u64 = (1 << 33) - 1;
 
-/// Where a member lies.
+/// The position of a member in the archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ArchiveMember {
     pub(crate) name: String,
     pub(crate) offset: u64,
     pub(crate) size: u64,
 }
 
-/// Why a file is not such an archive.
+/// The file is not such an archive.
 #[derive(Debug, Error)]
 pub(crate) enum ArchiveError {
-    /// Something stands where it may not.
-    #[error("at byte {at}: {what}")]
-    Form { at: u64, what: &'static str },
+    /// The bytes at this offset are not valid.
+    #[error("at byte {offset}: {reason}")]
+    Invalid { offset: u64, reason: &'static str },
     /// The file cannot be read or written.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
 
-/// Whether a name is one that a member may have: folders and a file, each plain.
-pub(crate) fn is_name(name: &str) -> bool {
+/// Whether a member may have this name: a plain file name, optionally below one folder.
+pub(crate) fn is_valid_name(name: &str) -> bool {
     name.len() <= NAME_BYTES_MAX
         && name.split('/').count() <= 2
         && name.split('/').all(|part| {
@@ -46,7 +46,7 @@ pub(crate) fn is_name(name: &str) -> bool {
         })
 }
 
-/// The one header for a name and a size.
+/// Returns the only valid header for a name and a size.
 fn header(name: &str, size: u64) -> [u8; 512] {
     let mut block = [0; 512];
     let mut put = |at: usize, bytes: &[u8]| {
@@ -72,32 +72,32 @@ fn header(name: &str, size: u64) -> [u8; 512] {
     block
 }
 
-/// What is missing to a whole block.
+/// The number of bytes that fill the last block.
 const fn padding(size: u64) -> u64 {
     size.wrapping_neg() % BLOCK
 }
 
-/// Writes members one after the other, whose sizes are known once they are written.
-pub(crate) struct Writer<W: Write + Seek> {
+/// Writes members whose sizes are known only after they are written.
+pub(crate) struct ArchiveWriter<W: Write + Seek> {
     target: W,
     last: String,
     at: u64,
 }
 
-impl<W: Write + Seek> Writer<W> {
+impl<W: Write + Seek> ArchiveWriter<W> {
     pub(crate) const fn new(target: W) -> Self {
         Self { target, last: String::new(), at: 0 }
     }
 
-    /// Writes a member with whatever `fill` writes.
+    /// Writes a member with the bytes that `fill` writes.
     pub(crate) fn member<T, E: From<io::Error>>(
         &mut self,
         name: &str,
         fill: impl FnOnce(&mut W) -> Result<T, E>,
     ) -> Result<T, E> {
-        if !is_name(name) || *name <= *self.last {
-            let what = format!("`{name}` cannot be the next member's name");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, what).into());
+        if !is_valid_name(name) || *name <= *self.last {
+            let message = format!("`{name}` is not valid as the name of the next member");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message).into());
         }
         name.clone_into(&mut self.last);
         self.target.write_all(&[0; 512])?;
@@ -115,7 +115,7 @@ impl<W: Write + Seek> Writer<W> {
         Ok(filled)
     }
 
-    /// Writes the end.
+    /// Writes the end of the archive.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.target.write_all(&[0; 1024])?;
         self.target.flush()?;
@@ -123,58 +123,58 @@ impl<W: Write + Seek> Writer<W> {
     }
 }
 
-/// Finds all members of a file that must be an archive of ours to the byte, contents aside.
+/// Lists the members of a file and checks every byte of it except their contents.
 ///
-/// Returns those that were found before the first thing that is wrong, and that thing.
+/// Returns the members before the first error, and that error.
 pub(crate) fn index<R: Read + Seek>(
     source: &mut R,
     members_max: usize,
-) -> Result<(Vec<Place>, Option<ArchiveError>), io::Error> {
-    let mut places = Vec::new();
-    match walk(source, members_max, &mut places) {
-        Ok(()) => Ok((places, None)),
+) -> Result<(Vec<ArchiveMember>, Option<ArchiveError>), io::Error> {
+    let mut members = Vec::new();
+    match walk(source, members_max, &mut members) {
+        Ok(()) => Ok((members, None)),
         Err(ArchiveError::Io(error)) => Err(error),
-        Err(error) => Ok((places, Some(error))),
+        Err(error) => Ok((members, Some(error))),
     }
 }
 
 fn walk<R: Read + Seek>(
     source: &mut R,
     members_max: usize,
-    places: &mut Vec<Place>,
+    members: &mut Vec<ArchiveMember>,
 ) -> Result<(), ArchiveError> {
     let length = source.seek(SeekFrom::End(0))?;
     let mut at = 0;
     loop {
-        let form = |what| ArchiveError::Form { at, what };
+        let invalid = |reason| ArchiveError::Invalid { offset: at, reason };
         let Some(left) = length.checked_sub(at + BLOCK) else {
-            return Err(form("the file ends too early"));
+            return Err(invalid("the file ends too early"));
         };
         source.seek(SeekFrom::Start(at))?;
         let mut block = [0; 512];
         source.read_exact(&mut block)?;
         if block == [0; 512] {
-            source.read_exact(&mut block).map_err(|_| form("the file ends too early"))?;
+            source.read_exact(&mut block).map_err(|_| invalid("the file ends too early"))?;
             let ends = block == [0; 512] && left == BLOCK;
-            return if ends { Ok(()) } else { Err(form("something follows the end")) };
+            return if ends { Ok(()) } else { Err(invalid("more data follows the end")) };
         }
-        let (name, size) = read_header(&block).ok_or(form("it is not a header of ours"))?;
-        if places.last().is_some_and(|place: &Place| *place.name >= *name) {
-            return Err(form("the names are not in order"));
+        let (name, size) = read_header(&block).ok_or(invalid("the header is not valid"))?;
+        if members.last().is_some_and(|member: &ArchiveMember| *member.name >= *name) {
+            return Err(invalid("the names are not in order"));
         }
-        if places.len() >= members_max {
-            return Err(form("there are too many members"));
+        if members.len() >= members_max {
+            return Err(invalid("there are too many members"));
         }
         if size + padding(size) > left {
-            return Err(form("the member is longer than the file"));
+            return Err(invalid("the member extends beyond the end of the file"));
         }
         let offset = at + BLOCK;
         source.seek(SeekFrom::Start(offset + size))?;
         let mut pad = Vec::new();
         source.by_ref().take(padding(size)).read_to_end(&mut pad)?;
-        places.push(Place { name, offset, size });
+        members.push(ArchiveMember { name, offset, size });
         if pad.iter().any(|byte| *byte != 0) {
-            return Err(form("something stands behind the member"));
+            return Err(invalid("the padding after the member is not zero"));
         }
         at = offset + size + padding(size);
     }
@@ -185,5 +185,5 @@ fn read_header(block: &[u8; 512]) -> Option<(String, u64)> {
     let name = std::str::from_utf8(name).ok()?;
     let size = std::str::from_utf8(block.get(124..135)?).ok()?;
     let size = u64::from_str_radix(size, 8).ok()?;
-    (is_name(name) && header(name, size) == *block).then(|| (name.to_owned(), size))
+    (is_valid_name(name) && header(name, size) == *block).then(|| (name.to_owned(), size))
 }

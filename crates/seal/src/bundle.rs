@@ -1,7 +1,7 @@
-//! A run in one file that can be checked anywhere, with nothing but a public key.
+//! Bundles: a run in one signed file that can be verified offline with only a public key.
 
-mod agree;
-mod contents;
+mod consistency;
+mod members;
 mod report;
 mod verify;
 mod write;
@@ -12,11 +12,11 @@ use windlass_kernel::{Digest, Timestamp, TraceId};
 use crate::document;
 use crate::key::{KeyId, PublicKey, Signature, Signer};
 
-pub use report::{Fault, Report, Verdict};
+pub use report::{BundleFault, BundleReport, BundleVerdict};
 pub use verify::{verify_bundle, verify_bundle_within};
-pub use write::{Bundle, Page, Recorded, write_bundle};
+pub use write::{EntryPage, NewBundle, StoredEntry, write_bundle};
 
-/// The version of bundles.
+/// The format version of bundles.
 pub const BUNDLE_FORMAT: &str = "windlass.bundle/v1";
 
 const MANIFEST: &str = "manifest.json";
@@ -26,66 +26,66 @@ const ROTATIONS: &str = "rotations.json";
 const STATEMENT: &str = "statement.json";
 const ENVELOPE: &str = "statement.dsse.json";
 /// The members that every bundle has.
-const ALWAYS: [&str; 6] = [ENVELOPE, HEADS, MANIFEST, ROTATIONS, SIGNATURE, STATEMENT];
+const REQUIRED: [&str; 6] = [ENVELOPE, HEADS, MANIFEST, ROTATIONS, SIGNATURE, STATEMENT];
 
-/// The largest document in a bundle, and the largest checkpoint.
+/// The maximum size of a document or a checkpoint in a bundle.
 const DOCUMENT_BYTES_MAX: u64 = 32 << 20;
-/// The largest key file.
+/// The maximum size of a key file.
 const KEY_BYTES_MAX: u64 = 4096;
 
-/// How much a bundle may hold.
+/// Limits on the size of a bundle.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Members.
+pub struct BundleLimits {
+    /// The maximum number of members.
     pub members_max: usize,
-    /// Bytes of all members together, once unpacked.
+    /// The maximum size of all decompressed members together.
     pub plain_bytes_max: u64,
 }
 
-impl Default for Limits {
+impl Default for BundleLimits {
     fn default() -> Self {
         Self { members_max: 50_000, plain_bytes_max: 64 << 30 }
     }
 }
 
-/// What a bundle holds.
+/// The list of the contents of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// The version of the bundle.
+    /// The format version of the bundle.
     pub format: String,
-    /// When it was made.
+    /// The time of creation.
     pub made_at: Timestamp,
-    /// Every member but this one and its signature, in order of their names.
-    pub members: Vec<Member>,
-    /// The digest of everything that decided.
+    /// Every member except the manifest and its signature, sorted by name.
+    pub members: Vec<ManifestMember>,
+    /// The digest of the policy set.
     pub policy_hash: Option<Digest>,
     /// The run's name.
     pub run_id: String,
     /// The run's trace.
     pub trace_id: TraceId,
-    /// All traces: the run's and its calls', in order.
+    /// All traces, sorted: the run's and those of its calls.
     pub trace_ids: Vec<TraceId>,
 }
 
-/// One member of a bundle.
+/// One member of a bundle as the manifest lists it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Member {
-    /// Its name.
+pub struct ManifestMember {
+    /// The name in the archive.
     pub name: String,
-    /// Its size once unpacked; the same as `size` where it is not packed.
+    /// The decompressed size; equal to `size` if the member is not compressed.
     pub plain_size: u64,
-    /// The digest of its bytes as they are in the bundle.
+    /// The digest of the bytes in the bundle.
     pub sha256: Digest,
-    /// How many these are.
+    /// The number of bytes in the bundle.
     pub size: u64,
 }
 
-/// The signature of a bundle: it covers the manifest, which covers all else.
+/// The signature of a bundle. It covers the manifest, which covers every other member.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Seal {
+struct BundleSignature {
     format: String,
     key_id: KeyId,
     manifest: Digest,
@@ -99,7 +99,7 @@ struct Unsigned<'a> {
     manifest: Digest,
 }
 
-impl Seal {
+impl BundleSignature {
     fn sign(signer: &Signer, manifest: Digest) -> Result<Self, String> {
         let key_id = signer.public().id();
         let unsigned = Unsigned { format: BUNDLE_FORMAT, key_id, manifest };
@@ -107,7 +107,7 @@ impl Seal {
         Ok(Self { format: BUNDLE_FORMAT.to_owned(), key_id, manifest, signature })
     }
 
-    fn verifies(&self, key: &PublicKey) -> bool {
+    fn is_signed_by(&self, key: &PublicKey) -> bool {
         let unsigned =
             Unsigned { format: &self.format, key_id: self.key_id, manifest: self.manifest };
         self.format == BUNDLE_FORMAT
@@ -117,9 +117,9 @@ impl Seal {
     }
 }
 
-/// What a member is, by its name.
+/// The kind of a member, derived from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum MemberKind {
     Blob(Digest),
     Checkpoint,
     Document,
@@ -127,10 +127,10 @@ enum Kind {
     Key(KeyId),
 }
 
-impl Kind {
-    /// `None` when no member has such a name.
-    fn of(name: &str) -> Option<Self> {
-        if ALWAYS.contains(&name) {
+impl MemberKind {
+    /// `None` if no member may have this name.
+    fn from_name(name: &str) -> Option<Self> {
+        if REQUIRED.contains(&name) {
             return Some(Self::Document);
         }
         let (folder, file) = name.split_once('/')?;

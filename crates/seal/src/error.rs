@@ -1,4 +1,4 @@
-//! What can go wrong with keys, bundles and anchors.
+//! Errors of keys, bundles and anchors.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,38 +7,38 @@ use thiserror::Error;
 use windlass_kernel::{ChainError, Code, TraceId};
 use windlass_workspace::BlobError;
 
-/// What a caller's own source of entries or heads has failed with.
+/// The error of the caller's source of entries or heads.
 pub(crate) type SourceError = Box<dyn std::error::Error + Send + Sync>;
 
-/// A key that cannot be made, read or used.
+/// A key operation failed.
 #[derive(Debug, Error)]
 pub enum KeyError {
-    /// Nothing was ever signed here.
-    #[error("there is no signing key in `{}`", path.display())]
+    /// The folder has no signing key.
+    #[error("`{}` has no signing key", path.display())]
     Missing {
         /// The folder of keys.
         path: PathBuf,
     },
-    /// A key is there already.
-    #[error("there is a signing key in `{}` already", path.display())]
+    /// The folder already has a signing key.
+    #[error("`{}` already has a signing key", path.display())]
     Exists {
         /// The folder of keys.
         path: PathBuf,
     },
-    /// A file is not what it must be.
-    #[error("`{}` cannot be used: {what}", path.display())]
+    /// A key file or the key folder is not valid.
+    #[error("`{}` is not usable: {reason}", path.display())]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
-        what: String,
+        /// The reason.
+        reason: String,
     },
     /// A file cannot be read.
     #[error("`{}` cannot be read", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -47,7 +47,7 @@ pub enum KeyError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -65,8 +65,8 @@ impl KeyError {
         }
     }
 
-    pub(crate) fn invalid(path: &Path, what: impl Into<String>) -> Self {
-        Self::Invalid { path: path.to_owned(), what: what.into() }
+    pub(crate) fn invalid(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Invalid { path: path.to_owned(), reason: reason.into() }
     }
 
     pub(crate) fn unreadable(path: &Path, source: io::Error) -> Self {
@@ -78,38 +78,38 @@ impl KeyError {
     }
 }
 
-/// A bundle that cannot be made, or a file that cannot be read at all.
+/// A bundle cannot be written, or its file cannot be read.
 #[derive(Debug, Error)]
 pub enum BundleError {
-    /// The journal does not hold together: nobody should sign it.
-    #[error("trace `{trace_id}` does not hold together and is not signed")]
-    Chain {
+    /// The journal is corrupt and must not be signed.
+    #[error("trace `{trace_id}` is corrupt and is not signed")]
+    CorruptTrace {
         /// The trace.
         trace_id: TraceId,
-        /// What is wrong with it.
+        /// The first error.
         #[source]
         source: ChainError,
     },
-    /// What is to go into the bundle does not fit together.
-    #[error("no bundle can be made of this: {what}")]
-    Input {
-        /// What does not fit.
-        what: String,
+    /// The parts of the bundle are inconsistent or not valid.
+    #[error("the bundle cannot be written: {reason}")]
+    InvalidInput {
+        /// The reason.
+        reason: String,
     },
-    /// Entries cannot be read from where they are kept.
+    /// The caller's source of entries failed.
     #[error("the entries of trace `{trace_id}` cannot be read")]
     Source {
         /// The trace.
         trace_id: TraceId,
-        /// Why.
+        /// The cause.
         #[source]
         source: SourceError,
     },
-    /// A content is missing or damaged.
-    #[error("a content of the run cannot be put into the bundle")]
+    /// A blob is missing or corrupt.
+    #[error("a blob of the run cannot be added to the bundle")]
     Blob(#[from] BlobError),
-    /// The file is there already.
-    #[error("`{}` exists already", path.display())]
+    /// The file already exists.
+    #[error("`{}` already exists", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -122,7 +122,7 @@ pub enum BundleError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -133,8 +133,8 @@ impl BundleError {
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
-            Self::Chain { source, .. } => source.code(),
-            Self::Input { .. } => Code::BundleInvalid,
+            Self::CorruptTrace { source, .. } => source.code(),
+            Self::InvalidInput { .. } => Code::BundleInvalid,
             Self::Source { .. } => Code::StoreUnavailable,
             Self::Blob(error) => error.code(),
             Self::Unreadable(_) => Code::FileUnreadable,
@@ -143,28 +143,28 @@ impl BundleError {
     }
 }
 
-/// An anchor that cannot be made or read.
+/// An anchor cannot be written or read.
 #[derive(Debug, Error)]
 pub enum AnchorError {
-    /// It is not an anchor, or was changed.
-    #[error("line {line} of the anchor cannot be used: {what}")]
+    /// The file is not a valid anchor.
+    #[error("line {line} of the anchor is not valid: {reason}")]
     Invalid {
         /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
-        what: String,
+        /// The reason.
+        reason: String,
     },
-    /// The traces are not in the order that an anchor needs.
-    #[error("trace `{trace_id}` is not older than the one before it")]
+    /// The source does not list the traces from newest to oldest.
+    #[error("trace `{trace_id}` is not older than the trace before it")]
     Order {
         /// The trace.
         trace_id: TraceId,
     },
-    /// Traces cannot be read from where they are kept.
+    /// The caller's source of traces failed.
     #[error("the traces cannot be read")]
     Source(#[source] SourceError),
-    /// The file is there already.
-    #[error("`{}` exists already", path.display())]
+    /// The file already exists.
+    #[error("`{}` already exists", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
@@ -177,7 +177,7 @@ pub enum AnchorError {
     Unwritable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },

@@ -1,4 +1,4 @@
-//! Whole files only: written beside their place, then moved there.
+//! Atomic file writes: a temporary file in the same folder, then a rename.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -9,102 +9,102 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{CWD, Mode, OFlags, RenameFlags, renameat_with};
 use rustix::io::Errno;
 
-/// Counts temporary files, so that threads do not meet in one.
+/// Counts temporary files, so that threads never share a name.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// What the names of files that are not yet in their place have in them.
-const TEMPORARY: &str = ".tmp-";
+/// The infix in the names of temporary files.
+const TEMPORARY_INFIX: &str = ".tmp-";
 
-/// Whether a name is that of a file that is not yet in its place.
+/// Whether a name is that of a temporary file.
 pub(crate) fn is_temporary(name: &str) -> bool {
-    name.starts_with('.') && name.contains(TEMPORARY)
+    name.starts_with('.') && name.contains(TEMPORARY_INFIX)
 }
 
-/// What becomes of a file that is in the way.
+/// What to do if the target file already exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replace {
-    /// It stays, and nothing is written.
-    Never,
-    /// It is replaced.
-    IfThere,
+pub enum IfExists {
+    /// Fail and leave it unchanged.
+    Fail,
+    /// Replace it.
+    Replace,
 }
 
-/// A file that is not yet in its place. It is removed unless it gets there.
-pub(crate) struct Draft {
+/// A file that is being written under a temporary name; removed on drop unless it was persisted.
+pub(crate) struct TemporaryFile {
     pub(crate) file: File,
     temporary: PathBuf,
     path: PathBuf,
-    placed: bool,
+    persisted: bool,
 }
 
-impl Draft {
-    /// Starts a file for `path`.
+impl TemporaryFile {
+    /// Creates a temporary file for `path`.
     pub(crate) fn new(path: &Path, mode: u32) -> io::Result<Self> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            let name = format!(".{name}{TEMPORARY}{}-{number}", std::process::id());
+            let name = format!(".{name}{TEMPORARY_INFIX}{}-{number}", std::process::id());
             let temporary = path.with_file_name(name);
             let mut options = File::options();
             options.read(true).write(true).create_new(true).mode(mode);
             match options.open(&temporary) {
                 Ok(file) => {
-                    return Ok(Self { file, temporary, path: path.to_owned(), placed: false });
+                    return Ok(Self { file, temporary, path: path.to_owned(), persisted: false });
                 }
-                // A dead process had the same number.
+                // Left by a dead process with the same process id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Makes it durable and moves it to its place.
-    pub(crate) fn place(mut self, replace: Replace) -> io::Result<()> {
+    /// Makes the file durable and renames it to its final path.
+    pub(crate) fn persist(mut self, if_exists: IfExists) -> io::Result<()> {
         self.file.sync_all()?;
-        match replace {
-            Replace::IfThere => std::fs::rename(&self.temporary, &self.path)?,
-            Replace::Never => move_new(&self.temporary, &self.path)?,
+        match if_exists {
+            IfExists::Replace => std::fs::rename(&self.temporary, &self.path)?,
+            IfExists::Fail => rename_new(&self.temporary, &self.path)?,
         }
-        self.placed = true;
+        self.persisted = true;
         sync_parent(&self.path)
     }
 }
 
-impl Drop for Draft {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        if !self.placed {
-            // Nobody can be told, and nobody takes it for the file.
+        if !self.persisted {
+            // Drop cannot report an error, and the name marks the file as temporary.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }
 }
 
-/// Moves a file to where nothing may be.
-fn move_new(from: &Path, to: &Path) -> io::Result<()> {
+/// Renames a file; fails if the target exists.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Not every file system can do that; a second name cannot replace anything either.
+        // Not every file system supports this flag. A hard link never replaces a file either.
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
             std::fs::hard_link(from, to)?;
             std::fs::remove_file(from)
         }
-        moved => Ok(moved?),
+        renamed => Ok(renamed?),
     }
 }
 
-/// Makes what was done to the names in a file's folder durable.
+/// Syncs the parent folder, which makes renames in it durable.
 pub(crate) fn sync_parent(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Writes a small file whole, replacing what is there.
+/// Writes a small file atomically and replaces an existing one.
 pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-    let mut draft = Draft::new(path, mode)?;
-    draft.file.write_all(bytes)?;
-    draft.place(Replace::IfThere)
+    let mut temporary = TemporaryFile::new(path, mode)?;
+    temporary.file.write_all(bytes)?;
+    temporary.persist(IfExists::Replace)
 }
 
-/// Opens a regular file; never a link, and never waiting for what is none. `None` when there is none.
+/// Opens a regular file without following a link or blocking; `None` if it does not exist.
 pub(crate) fn open(path: &Path, flags: OFlags) -> io::Result<Option<File>> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -118,7 +118,7 @@ pub(crate) fn open(path: &Path, flags: OFlags) -> io::Result<Option<File>> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
-/// Reads text of at most so many bytes.
+/// Reads text of at most `bytes_max` bytes.
 pub(crate) fn read_text(file: &File, bytes_max: u64) -> io::Result<String> {
     let mut text = String::new();
     file.take(bytes_max.saturating_add(1)).read_to_string(&mut text)?;

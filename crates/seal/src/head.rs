@@ -1,4 +1,4 @@
-//! The end of a trace, signed.
+//! Signed heads of traces.
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{Digest, Head, State, Timestamp, TraceId};
@@ -8,19 +8,19 @@ use crate::key::{KeyId, PublicKey, Signature, Signer};
 
 const FORMAT: &str = "windlass.head/v1";
 
-/// What somebody with a key has seen a trace end with.
+/// The head of a trace, signed at a certain time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SignedHead {
-    /// The digest of the last entry: it stands for all entries before it too.
+    /// The digest of the last entry, which covers all entries before it.
     pub entry_digest: Digest,
-    /// Who signed.
+    /// The key that signed.
     pub key_id: KeyId,
-    /// The digest of everything that decided, where it is known.
+    /// The digest of the policy set, if known.
     pub policy_hash: Option<Digest>,
     /// The run that the trace belongs to, if any.
     pub run_id: Option<String>,
-    /// The number of the last entry.
+    /// The sequence number of the last entry.
     pub sequence_number: u64,
     /// The signature of all the other fields.
     pub signature: Signature,
@@ -28,7 +28,7 @@ pub struct SignedHead {
     pub state: State,
     /// The trace.
     pub trace_id: TraceId,
-    /// When it was signed.
+    /// The time of signing.
     pub ts: Timestamp,
 }
 
@@ -45,10 +45,10 @@ struct Unsigned<'a> {
 }
 
 impl SignedHead {
-    /// Signs the end of a trace.
+    /// Signs the head of a trace.
     ///
     /// # Errors
-    /// A sentence when the trace has no entries.
+    /// A message if the trace has no entries.
     pub fn sign(
         signer: &Signer,
         head: &Head,
@@ -56,7 +56,7 @@ impl SignedHead {
         policy_hash: Option<Digest>,
         ts: Timestamp,
     ) -> Result<Self, String> {
-        let state = head.state.ok_or("a trace without entries has no end to sign")?;
+        let state = head.state.ok_or("a trace without entries has no head to sign")?;
         let mut signed = Self {
             entry_digest: head.entry_digest,
             key_id: signer.public().id(),
@@ -72,16 +72,16 @@ impl SignedHead {
         Ok(signed)
     }
 
-    /// Whether `key` has signed exactly this.
+    /// Whether the signature is valid and from `key`.
     #[must_use]
-    pub fn verifies(&self, key: &PublicKey) -> bool {
+    pub fn is_signed_by(&self, key: &PublicKey) -> bool {
         self.key_id == key.id()
             && self.to_sign().is_ok_and(|bytes| key.verifies(&bytes, &self.signature))
     }
 
-    /// Whether a trace ends with what was signed.
+    /// Whether this is the signed form of `head`.
     #[must_use]
-    pub fn is_of(&self, head: &Head) -> bool {
+    pub fn matches(&self, head: &Head) -> bool {
         self.trace_id == head.trace_id
             && self.sequence_number == head.sequence_number
             && self.entry_digest == head.entry_digest

@@ -1,4 +1,4 @@
-//! A trace as one line for each entry, and whether it holds.
+//! Traces in a bundle: one line for each entry, verified while they are written or read.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use windlass_kernel::{
     is_call_artifact,
 };
 
-/// The longest line.
+/// The maximum length of a line.
 pub(crate) const LINE_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Deserialize)]
@@ -25,54 +25,54 @@ struct Line<'a> {
     entry: &'a RawValue,
 }
 
-/// Writes one entry with its artifact, or with `null` where that was purged.
+/// Writes one entry with its artifact, or with `null` if that was purged.
 pub(crate) fn write_line(entry: &Entry, body: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let mut rest = Vec::with_capacity(1024);
     entry.write_canonical(&mut rest);
-    // All but the entry's own digest is there; it belongs where the first key after it begins.
-    let after = b",\"from_state\":";
-    let at = rest.windows(after.len()).position(|window| window == after).unwrap_or_default();
+    // The canonical form lacks only the entry's own digest, which sorts before `from_state`.
+    let next_key = b",\"from_state\":";
+    let at = rest.windows(next_key.len()).position(|window| window == next_key).unwrap_or_default();
     let (start, end) = rest.split_at(at);
     let digest = format!(",\"entry_digest\":\"{}\"", entry.entry_digest);
     let body = body.unwrap_or(b"null");
     let parts = [b"{\"body\":", body, b",\"entry\":", start, digest.as_bytes(), end, b"}\n"];
     let line = parts.concat();
     if body.contains(&b'\n') || line.len() > LINE_BYTES_MAX {
-        return Err("an artifact does not fit into a line".to_owned());
+        return Err("an artifact is too long for a line or contains a line break".to_owned());
     }
     Ok(line)
 }
 
-/// Reads what [`write_line`] writes, and nothing else.
+/// Reads a line; accepts only the exact form that [`write_line`] writes.
 pub(crate) fn read_line(line: &[u8]) -> Result<(Entry, Option<&[u8]>), String> {
     let parts: Line<'_> = serde_json::from_slice(line).map_err(|error| error.to_string())?;
     let entry: Entry =
         serde_json::from_str(parts.entry.get()).map_err(|error| error.to_string())?;
     let body = parts.body.map(|body| body.get().as_bytes());
     if write_line(&entry, body)? != line {
-        return Err("it is not in canonical form".to_owned());
+        return Err("it is not canonical JSON".to_owned());
     }
     Ok((entry, body))
 }
 
-/// A tool call as an artifact names it.
+/// A reference to a tool call in an artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Named {
+pub(crate) struct CallReference {
     pub(crate) trace_id: TraceId,
-    /// The entry that it stood at, where that is said.
+    /// The last entry of the call at that time, if the reference has it.
     pub(crate) entry_digest: Option<Digest>,
-    /// And the state, where that is said.
+    /// The state of the call at that time, if the reference has it.
     pub(crate) state: Option<State>,
 }
 
 /// A trace of a bundle that is being verified.
 pub(crate) struct Trace {
     verifier: TraceVerifier,
-    /// The digests of a call's entries: never more than four.
+    /// The digests of a call's entries, at most four.
     pub(crate) digests: Vec<Digest>,
-    /// The calls that it names.
-    pub(crate) calls: Vec<Named>,
-    /// The plan that a call says it belongs to.
+    /// The calls that its artifacts reference.
+    pub(crate) calls: Vec<CallReference>,
+    /// The plan that a call's request names.
     pub(crate) plan_id: Option<PlanId>,
 }
 
@@ -82,22 +82,22 @@ impl Trace {
         Self { verifier, digests: Vec::new(), calls: Vec::new(), plan_id: None }
     }
 
-    /// The end of what was verified.
+    /// The head of the verified entries.
     pub(crate) const fn head(&self) -> &Head {
         self.verifier.head()
     }
 
-    /// How many artifacts were purged.
+    /// The number of purged artifacts.
     pub(crate) const fn purged(&self) -> u64 {
         self.verifier.purged()
     }
 
-    /// The run; `None` when it is a call, or an event was purged.
+    /// The folded run; `None` for a call, or if an event was purged.
     pub(crate) fn run(&self) -> Option<&Run> {
         self.verifier.run()
     }
 
-    /// Verifies that an entry with its artifact comes next.
+    /// Verifies the next entry with its artifact.
     pub(crate) fn push(&mut self, entry: &Entry, body: Option<&[u8]>) -> Result<(), ChainError> {
         self.verifier.push(entry, body)?;
         if is_call_artifact(entry.artifact_type) {
@@ -107,11 +107,12 @@ impl Trace {
         if entry.artifact_type == ArtifactType::ActionRequest {
             self.plan_id = plan_of(body);
         }
-        let named = named(entry.artifact_type, body).map_err(|_| ChainError::Artifact {
-            sequence_number: entry.sequence_number,
-            artifact: entry.artifact_type.as_str(),
-        })?;
-        self.calls.extend(named);
+        let references =
+            references(entry.artifact_type, body).map_err(|_| ChainError::Artifact {
+                sequence_number: entry.sequence_number,
+                artifact: entry.artifact_type.as_str(),
+            })?;
+        self.calls.extend(references);
         Ok(())
     }
 }
@@ -124,10 +125,10 @@ fn plan_of(body: &[u8]) -> Option<PlanId> {
     serde_json::from_slice::<Request>(body).ok().map(|request| request.plan_id)
 }
 
-/// The calls that an artifact names.
-fn named(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<Named>, CanonError> {
+/// Returns the references to calls in an artifact.
+fn references(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<CallReference>, CanonError> {
     match artifact_type {
-        ArtifactType::RunEvent => Ok(named_by_event(&RunEvent::read(body)?.event)),
+        ArtifactType::RunEvent => Ok(references_of_event(&RunEvent::read(body)?.event)),
         ArtifactType::ToolEffect => {
             let Artifact::Effect(effect) = Artifact::read(artifact_type, body)? else {
                 return Ok(Vec::new());
@@ -135,7 +136,7 @@ fn named(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<Named>, CanonEr
             Ok(match effect.settled_by {
                 SettledBy::Probe { entry_digest, trace_id }
                 | SettledBy::Compensation { entry_digest, trace_id } => {
-                    vec![Named { trace_id, entry_digest: Some(entry_digest), state: None }]
+                    vec![CallReference { trace_id, entry_digest: Some(entry_digest), state: None }]
                 }
                 SettledBy::Answer | SettledBy::Person { .. } => Vec::new(),
             })
@@ -146,15 +147,15 @@ fn named(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<Named>, CanonEr
     }
 }
 
-fn named_by_event(event: &Event) -> Vec<Named> {
-    let waits = match event {
+fn references_of_event(event: &Event) -> Vec<CallReference> {
+    let waiting_call = match event {
         Event::PhaseDone { done, .. } => {
             let named = |call: &run::CallRecord| Named {
                 trace_id: call.trace_id,
                 entry_digest: Some(call.entry_digest),
                 state: Some(call.state),
             };
-            return done.calls.iter().map(named).collect();
+            return done.calls.iter().map(reference).collect();
         }
         Event::Waiting { call, .. } => Some(*call),
         Event::Held(held) => held.call,
@@ -182,28 +183,31 @@ fn named_by_event(event: &Event) -> Vec<Named> {
         | Event::Noted { .. }
         | Event::Ended { .. } => None,
     };
-    let named = |trace_id| Named { trace_id, entry_digest: None, state: None };
-    waits.map(named).into_iter().collect()
+    let reference = |trace_id| CallReference { trace_id, entry_digest: None, state: None };
+    waiting_call.map(reference).into_iter().collect()
 }
 
-/// The traces of the tool calls that a stored artifact names: an event of a run the calls that were
-/// made, an effect the call that settled it. They belong into the bundle of the run.
+/// Returns the traces of the tool calls that a stored artifact references: an event of a run references
+/// the calls of a phase, an effect the call that settled it. They belong in the bundle of the run.
 ///
 /// # Errors
-/// [`CanonError`] when the body is not such an artifact.
-pub fn calls_of(artifact_type: ArtifactType, body: &[u8]) -> Result<BTreeSet<TraceId>, CanonError> {
-    Ok(named(artifact_type, body)?.into_iter().map(|named| named.trace_id).collect())
+/// [`CanonError`] if the body is not such an artifact.
+pub fn referenced_calls(
+    artifact_type: ArtifactType,
+    body: &[u8],
+) -> Result<BTreeSet<TraceId>, CanonError> {
+    Ok(references(artifact_type, body)?.into_iter().map(|call| call.trace_id).collect())
 }
 
-/// The contents that the stored event of a run names: what its phase left behind, and what was kept of
-/// it with a checkpoint.
+/// Returns the blobs that a stored event of a run references: the outputs of a phase, or the artifacts
+/// of a checkpoint.
 ///
 /// # Errors
-/// [`CanonError`] when the body is not an event of a run.
-pub fn contents_of(body: &[u8]) -> Result<BTreeSet<Digest>, CanonError> {
+/// [`CanonError`] if the body is not an event of a run.
+pub fn referenced_blobs(body: &[u8]) -> Result<BTreeSet<Digest>, CanonError> {
     let event = RunEvent::read(body)?.event;
     if let Event::Checkpointed(checkpoint) = event {
-        return Ok(checkpoint.artifacts.values().map(|kept| kept.digest).collect());
+        return Ok(checkpoint.artifacts.values().map(|artifact| artifact.digest).collect());
     }
     let Event::PhaseDone { done, .. } = event else { return Ok(BTreeSet::new()) };
     Ok(done.outputs.into_values().collect())

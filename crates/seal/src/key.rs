@@ -1,4 +1,4 @@
-//! Ed25519 keys and signatures, and their forms as text.
+//! Ed25519 keys and signatures and their text formats.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,13 +15,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use windlass_kernel::{Digest, Timestamp};
 use zeroize::Zeroizing;
 
-/// The first 16 hex digits of the SHA-256 of a raw public key. A name, not a proof: what decides is
-/// always the whole key.
+/// The first 16 hex digits of the SHA-256 of a raw public key. It only names a key: signatures are
+/// always verified with the full key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyId([u8; 16]);
 
 impl KeyId {
-    /// The digits.
+    /// The hex digits.
     #[must_use]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
@@ -57,7 +57,7 @@ impl<'de> Deserialize<'de> for KeyId {
     }
 }
 
-/// An Ed25519 signature, written in base64.
+/// An Ed25519 signature, serialised as base64.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Signature([u8; 64]);
 
@@ -89,12 +89,12 @@ impl Serialize for Signature {
 
 impl<'de> Deserialize<'de> for Signature {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        fixed(deserializer, "a signature has 64 bytes in base64").map(Self)
+        decode_fixed(deserializer, "a signature has 64 bytes in base64").map(Self)
     }
 }
 
-/// Reads so many bytes from base64; text with other padding or spare bits is refused.
-fn fixed<'de, D: Deserializer<'de>, const N: usize>(
+/// Decodes exactly `N` bytes of base64; other padding or unused bits that are not zero are refused.
+fn decode_fixed<'de, D: Deserializer<'de>, const N: usize>(
     deserializer: D,
     expected: &str,
 ) -> Result<[u8; N], D::Error> {
@@ -103,7 +103,7 @@ fn fixed<'de, D: Deserializer<'de>, const N: usize>(
     bytes.and_then(|bytes| bytes.try_into().ok()).ok_or_else(|| serde::de::Error::custom(expected))
 }
 
-/// A key to check signatures with.
+/// A key that verifies signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicKey(VerifyingKey);
 
@@ -111,16 +111,16 @@ impl PublicKey {
     /// Wraps the 32 raw bytes.
     ///
     /// # Errors
-    /// A sentence when they are no key, or one with which anything would hold.
+    /// A message if they are not a key, or a weak key, with which forged signatures would verify.
     pub fn from_bytes(bytes: &[u8; 32]) -> Result<Self, &'static str> {
         let key = VerifyingKey::from_bytes(bytes).map_err(|_| "it is not an Ed25519 public key")?;
         if key.is_weak() { Err("it is a weak key") } else { Ok(Self(key)) }
     }
 
-    /// Reads a key in PEM, with or without the lines that a `.pub` file has before it.
+    /// Reads a key in PEM, with or without the header lines of a `.pub` file.
     ///
     /// # Errors
-    /// A sentence when there is no such key in the text.
+    /// A message if the text has no such key.
     pub fn from_pem(text: &str) -> Result<Self, &'static str> {
         let start = text.find("-----BEGIN").ok_or("it is not a key in PEM")?;
         let pem = text.get(start..).unwrap_or_default();
@@ -132,7 +132,7 @@ impl PublicKey {
     /// The key in PEM.
     #[must_use]
     pub fn to_pem(&self) -> String {
-        // 32 bytes always have this form.
+        // Encoding 32 bytes never fails.
         self.0.to_public_key_pem(LineEnding::LF).unwrap_or_default()
     }
 
@@ -142,7 +142,7 @@ impl PublicKey {
         self.0.to_bytes()
     }
 
-    /// The key's name.
+    /// The id of the key.
     #[must_use]
     pub fn id(&self) -> KeyId {
         let digest = Digest::of(self.0.as_bytes());
@@ -153,9 +153,9 @@ impl PublicKey {
         KeyId(digits)
     }
 
-    /// Whether `signature` is this key's, of exactly these bytes.
+    /// Whether `signature` is this key's signature of `bytes`.
     ///
-    /// The strict rules are used: every accepted signature has one form only.
+    /// Verification is strict, so no second encoding of a valid signature is accepted.
     #[must_use]
     pub fn verifies(&self, bytes: &[u8], signature: &Signature) -> bool {
         let signature = ed25519_dalek::Signature::from_bytes(&signature.0);
@@ -171,16 +171,16 @@ impl Serialize for PublicKey {
 
 impl<'de> Deserialize<'de> for PublicKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let bytes = fixed(deserializer, "a public key has 32 bytes in base64")?;
+        let bytes = decode_fixed(deserializer, "a public key has 32 bytes in base64")?;
         Self::from_bytes(&bytes).map_err(serde::de::Error::custom)
     }
 }
 
-/// A key to sign with. Its bytes are wiped when it goes.
+/// A signing key. Its bytes are wiped on drop.
 pub struct Signer(SigningKey);
 
 impl Signer {
-    /// Makes a key from 32 bytes, which must be random.
+    /// Creates a key from 32 random bytes.
     #[must_use]
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self(SigningKey::from_bytes(seed))
@@ -189,26 +189,26 @@ impl Signer {
     /// Reads a key in PEM (PKCS #8).
     ///
     /// # Errors
-    /// A sentence when it is none.
+    /// A message if the text is not such a key.
     pub fn from_pem(text: &str) -> Result<Self, &'static str> {
         SigningKey::from_pkcs8_pem(text)
             .map(Self)
             .map_err(|_| "it is not an Ed25519 signing key in PEM")
     }
 
-    /// The key in PEM (PKCS #8, without the public key: so every program can read it).
+    /// The key in PEM (PKCS #8 without the public key, the form that every program can read).
     pub(crate) fn to_pem(&self) -> Zeroizing<String> {
         let pair = KeypairBytes { secret_key: self.0.to_bytes(), public_key: None };
         pair.to_pkcs8_pem(LineEnding::LF).unwrap_or_default()
     }
 
-    /// The key that checks what this one signs.
+    /// The public key.
     #[must_use]
     pub fn public(&self) -> PublicKey {
         PublicKey(self.0.verifying_key())
     }
 
-    /// Signs bytes. The same bytes always give the same signature.
+    /// Signs bytes deterministically.
     #[must_use]
     pub fn sign(&self, bytes: &[u8]) -> Signature {
         Signature(self.0.sign(bytes).to_bytes())
@@ -221,21 +221,21 @@ impl fmt::Debug for Signer {
     }
 }
 
-/// A public key as it is kept: with when it was made, and when it stopped signing.
+/// A stored public key with its times of creation and retirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyFile {
     /// The key.
     pub key: PublicKey,
-    /// When it was made.
+    /// The time of creation.
     pub created_at: Timestamp,
-    /// When another key took its place.
+    /// The time another key replaced it, if that happened.
     pub retired_at: Option<Timestamp>,
 }
 
 const TITLE: &str = "windlass public key";
 
 impl KeyFile {
-    /// The text of the `.pub` file: four lines for people, then PEM for programs.
+    /// The text of the `.pub` file: four readable lines, then PEM.
     #[must_use]
     pub fn to_text(&self) -> String {
         let retired = self.retired_at.map_or_else(|| "no".to_owned(), |at| at.to_string());
@@ -247,21 +247,21 @@ impl KeyFile {
         )
     }
 
-    /// Reads the text of a `.pub` file, which must be as [`KeyFile::to_text`] writes it.
+    /// Reads the text of a `.pub` file in the exact form of [`KeyFile::to_text`].
     ///
     /// # Errors
-    /// A sentence when it is not.
+    /// A message if it has another form.
     pub fn from_text(text: &str) -> Result<Self, &'static str> {
         let key = PublicKey::from_pem(text)?;
         let after = |word: &str| text.lines().find_map(|line| line.strip_prefix(word));
         let created_at = after("created: ").and_then(|at| at.parse().ok());
-        let created_at = created_at.ok_or("it does not say when the key was made")?;
+        let created_at = created_at.ok_or("it has no valid time of creation")?;
         let retired_at = match after("retired: ") {
             Some("no") => None,
-            Some(at) => Some(at.parse().map_err(|_| "it does not say when the key was retired")?),
-            None => return Err("it does not say whether the key was retired"),
+            Some(at) => Some(at.parse().map_err(|_| "it has no valid time of retirement")?),
+            None => return Err("it has no `retired` line"),
         };
         let file = Self { key, created_at, retired_at };
-        if file.to_text() == text { Ok(file) } else { Err("it is not in the form of a key file") }
+        if file.to_text() == text { Ok(file) } else { Err("it is not a valid key file") }
     }
 }

@@ -1,7 +1,7 @@
-//! The folder of keys: one that signs, and the public half of every one that ever did.
+//! The key folder: one signing key, and the public keys of all present and past signing keys.
 //!
-//! A rotation is done in steps, and the statement of it is the step that counts: what a dead process
-//! left before it is removed, what it left after it is finished.
+//! A rotation takes several steps. Writing its statement commits it: after a crash, a rotation without
+//! a statement is undone, and one with a statement is finished.
 
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
@@ -22,37 +22,37 @@ const SIGNING: &str = "signing.pem";
 const NEXT: &str = "next.pem";
 const ROTATIONS: &str = "rotations.json";
 const LOCK: &str = ".lock";
-/// Keeps the signing key out of the repository that the folder may lie in.
+/// Keeps the signing key out of a git repository that contains the folder.
 const IGNORE: &str = ".gitignore";
 const PUBLIC: &str = "pub";
 const KEY_BYTES_MAX: u64 = 4096;
-/// The longest list of rotations.
+/// The maximum size of the list of rotations.
 pub(crate) const ROTATIONS_BYTES_MAX: usize = 1 << 20;
-/// How many rotations can be listed.
+/// The maximum number of rotations.
 pub(crate) const ROTATIONS_MAX: usize = 1000;
 
 /// The keys of a project.
 #[derive(Debug)]
-pub struct Keys {
+pub struct KeyStore {
     folder: PathBuf,
 }
 
-/// What a rotation has done.
+/// The keys of a completed rotation.
 #[derive(Debug)]
-pub struct Rotated {
-    /// The key that signed before, now retired.
+pub struct RotatedKeys {
+    /// The retired key.
     pub old: KeyFile,
-    /// The key that signs from now on.
+    /// The new signing key.
     pub new: KeyFile,
-    /// What both say of it.
+    /// The statement that both keys signed.
     pub statement: Rotation,
 }
 
-impl Keys {
-    /// Opens a folder of keys. Nothing is made before it is needed.
+impl KeyStore {
+    /// Opens a key folder. The folder is created only when the first key is.
     ///
     /// # Errors
-    /// [`KeyError::Invalid`] when others may write into the folder, or it is none.
+    /// [`KeyError::Invalid`] if the path is not a folder, or other users may write into it.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, KeyError> {
         let folder = folder.into();
         match folder.symlink_metadata() {
@@ -60,7 +60,7 @@ impl Keys {
                 Err(KeyError::invalid(&folder, "it is not a folder"))
             }
             Ok(metadata) if metadata.permissions().mode() & 0o022 != 0 => {
-                Err(KeyError::invalid(&folder, "others than its owner may write into it"))
+                Err(KeyError::invalid(&folder, "other users may write into it"))
             }
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(KeyError::unreadable(&folder, error))
@@ -69,23 +69,23 @@ impl Keys {
         }
     }
 
-    /// The public half of the key that signs; `None` when nothing was ever signed.
+    /// The public key of the signing key; `None` if there is no signing key.
     ///
     /// # Errors
-    /// [`KeyError`] when a key file cannot be used.
+    /// [`KeyError`] if a key file is not usable.
     pub fn current(&self) -> Result<Option<KeyFile>, KeyError> {
         let Some(signer) = self.load(SIGNING)? else { return Ok(None) };
         let id = signer.public().id();
         let file = self.public(&id)?;
-        let what = format!("its public key `{id}.{PUBLIC}` is missing");
-        file.map(Some).ok_or_else(|| KeyError::invalid(&self.path(SIGNING), what))
+        let reason = format!("its public key `{id}.{PUBLIC}` is missing");
+        file.map(Some).ok_or_else(|| KeyError::invalid(&self.path(SIGNING), reason))
     }
 
-    /// The key that signs.
+    /// The signing key.
     ///
     /// # Errors
-    /// [`KeyError::Missing`] when there is none; [`KeyError::Invalid`] when it cannot be used, or
-    /// others than its owner may read it.
+    /// [`KeyError::Missing`] if there is none; [`KeyError::Invalid`] if it is not usable, or other users
+    /// may read it.
     pub fn signer(&self) -> Result<Signer, KeyError> {
         let missing = || KeyError::Missing { path: self.folder.clone() };
         if !self.folder.is_dir() {
@@ -96,25 +96,25 @@ impl Keys {
         self.load(SIGNING)?.ok_or_else(missing)
     }
 
-    /// The key that signs, made now if there is none.
+    /// The signing key; generated if there is none.
     ///
     /// # Errors
-    /// As [`Keys::signer`] and [`Keys::generate`].
+    /// As [`KeyStore::signer`] and [`KeyStore::generate`].
     pub fn signer_or_generate(&self, now: Timestamp) -> Result<Signer, KeyError> {
         match self.signer() {
             Err(KeyError::Missing { .. }) => match self.generate(now) {
-                // Another process was quicker.
+                // Another process generated a key first.
                 Err(KeyError::Exists { .. }) => self.signer(),
-                made => made,
+                generated => generated,
             },
             found => found,
         }
     }
 
-    /// Makes the first key.
+    /// Generates the first key.
     ///
     /// # Errors
-    /// [`KeyError::Exists`] when there is one; [`KeyError`] when it cannot be written.
+    /// [`KeyError::Exists`] if there is one; [`KeyError`] if it cannot be written.
     pub fn generate(&self, now: Timestamp) -> Result<Signer, KeyError> {
         let _lock = self.lock()?;
         self.finish_rotation()?;
@@ -122,17 +122,17 @@ impl Keys {
             return Err(KeyError::Exists { path: self.folder.clone() });
         }
         let signer = random_signer().map_err(|error| KeyError::unwritable(&self.folder, error))?;
-        self.keep(&KeyFile { key: signer.public(), created_at: now, retired_at: None })?;
+        self.save_public(&KeyFile { key: signer.public(), created_at: now, retired_at: None })?;
         self.save(SIGNING, &signer)?;
         Ok(signer)
     }
 
-    /// Puts a new key in the place of the one that signs, which is destroyed. Both sign a statement of
-    /// that, so that those who trust one can trust the other.
+    /// Replaces the signing key by a new one and destroys the old one. Both keys sign a statement of the
+    /// rotation, so that trust in one extends to the other.
     ///
     /// # Errors
-    /// [`KeyError::Missing`] when there is no key; [`KeyError`] when a file cannot be read or written.
-    pub fn rotate(&self, now: Timestamp) -> Result<Rotated, KeyError> {
+    /// [`KeyError::Missing`] if there is no key; [`KeyError`] if a file cannot be read or written.
+    pub fn rotate(&self, now: Timestamp) -> Result<RotatedKeys, KeyError> {
         if !self.folder.is_dir() {
             return Err(KeyError::Missing { path: self.folder.clone() });
         }
@@ -143,25 +143,29 @@ impl Keys {
         let path = self.path(ROTATIONS);
         let mut rotations = self.rotations()?;
         if rotations.len() >= ROTATIONS_MAX {
-            return Err(KeyError::invalid(&path, "there were too many rotations"));
+            return Err(KeyError::invalid(&path, "it already has the maximum number of rotations"));
         }
         let new = random_signer().map_err(|error| KeyError::unwritable(&self.folder, error))?;
         let statement =
-            Rotation::sign(&old, &new, now).map_err(|what| KeyError::invalid(&path, what))?;
+            Rotation::sign(&old, &new, now).map_err(|reason| KeyError::invalid(&path, reason))?;
         self.save(NEXT, &new)?;
-        self.keep(&KeyFile { key: new.public(), created_at: now, retired_at: None })?;
+        self.save_public(&KeyFile { key: new.public(), created_at: now, retired_at: None })?;
         rotations.push(statement.clone());
-        let bytes = document::write(&rotations).map_err(|what| KeyError::invalid(&path, what))?;
+        let bytes =
+            document::write(&rotations).map_err(|reason| KeyError::invalid(&path, reason))?;
         file::write(&path, &bytes, 0o644).map_err(|error| KeyError::unwritable(&path, error))?;
         self.finish_rotation()?;
-        let kept = |id| self.public(&id)?.ok_or_else(|| KeyError::invalid(&path, "a key is gone"));
-        Ok(Rotated { old: kept(old.public().id())?, new: kept(new.public().id())?, statement })
+        let public = |signer: &Signer| {
+            let missing = || KeyError::invalid(&path, "the public key of a rotation is missing");
+            self.public(&signer.public().id())?.ok_or_else(missing)
+        };
+        Ok(RotatedKeys { old: public(&old)?, new: public(&new)?, statement })
     }
 
-    /// A key that signs or once did; `None` when it is not one of these.
+    /// The public key with this id; `None` if there is none.
     ///
     /// # Errors
-    /// [`KeyError`] when its file cannot be used.
+    /// [`KeyError`] if its file is not usable.
     pub fn public(&self, id: &KeyId) -> Result<Option<KeyFile>, KeyError> {
         let path = self.path(&format!("{id}.{PUBLIC}"));
         let opened = file::open(&path, OFlags::RDONLY);
@@ -170,21 +174,22 @@ impl Keys {
         };
         let text = file::read_text(&file, KEY_BYTES_MAX)
             .map_err(|error| KeyError::unreadable(&path, error))?;
-        let kept = KeyFile::from_text(&text).map_err(|what| KeyError::invalid(&path, what))?;
-        if kept.key.id() == *id {
-            return Ok(Some(kept));
+        let stored =
+            KeyFile::from_text(&text).map_err(|reason| KeyError::invalid(&path, reason))?;
+        if stored.key.id() == *id {
+            return Ok(Some(stored));
         }
-        Err(KeyError::invalid(&path, format!("it is the key `{}`", kept.key.id())))
+        Err(KeyError::invalid(&path, format!("it has the key `{}`", stored.key.id())))
     }
 
-    /// All keys that sign or once did, oldest first.
+    /// The public keys of all present and past signing keys, oldest first.
     ///
     /// # Errors
-    /// [`KeyError`] when a file cannot be used.
+    /// [`KeyError`] if a file is not usable.
     pub fn all(&self) -> Result<Vec<KeyFile>, KeyError> {
-        let mut kept = Vec::new();
+        let mut keys = Vec::new();
         let entries = match std::fs::read_dir(&self.folder) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(kept),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(keys),
             entries => entries.map_err(|error| KeyError::unreadable(&self.folder, error))?,
         };
         for entry in entries {
@@ -194,17 +199,18 @@ impl Keys {
                 continue;
             }
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-            let id = stem.parse().map_err(|what: &str| KeyError::invalid(&entry.path(), what))?;
-            kept.extend(self.public(&id)?);
+            let id =
+                stem.parse().map_err(|reason: &str| KeyError::invalid(&entry.path(), reason))?;
+            keys.extend(self.public(&id)?);
         }
-        kept.sort_by_key(|file| (file.created_at, file.key.id()));
-        Ok(kept)
+        keys.sort_by_key(|file| (file.created_at, file.key.id()));
+        Ok(keys)
     }
 
     /// All rotations, oldest first.
     ///
     /// # Errors
-    /// [`KeyError`] when the list cannot be used, or one of them does not hold.
+    /// [`KeyError`] if the list is not usable, or a rotation in it is not valid.
     pub fn rotations(&self) -> Result<Vec<Rotation>, KeyError> {
         let path = self.path(ROTATIONS);
         let opened = file::open(&path, OFlags::RDONLY);
@@ -214,8 +220,8 @@ impl Keys {
         let text = file::read_text(&file, u64::try_from(ROTATIONS_BYTES_MAX).unwrap_or_default())
             .map_err(|error| KeyError::unreadable(&path, error))?;
         let rotations: Vec<Rotation> = document::read(text.as_bytes(), ROTATIONS_BYTES_MAX)
-            .map_err(|what| KeyError::invalid(&path, what))?;
-        if rotations.iter().all(Rotation::holds) {
+            .map_err(|reason| KeyError::invalid(&path, reason))?;
+        if rotations.iter().all(Rotation::is_valid) {
             return Ok(rotations);
         }
         Err(KeyError::invalid(&path, "a rotation is not signed by both keys"))
@@ -224,7 +230,7 @@ impl Keys {
     /// Trust in all keys of the project.
     ///
     /// # Errors
-    /// [`KeyError`] when a file cannot be used.
+    /// [`KeyError`] if a file is not usable.
     pub fn trust(&self) -> Result<Trust, KeyError> {
         Ok(Trust::of_files(&self.all()?).with_rotations(self.rotations()?))
     }
@@ -233,7 +239,7 @@ impl Keys {
         self.folder.join(name)
     }
 
-    /// Waits for the right to change the folder, which is made if it is missing.
+    /// Locks the folder for writing; creates it if it is missing.
     fn lock(&self) -> Result<File, KeyError> {
         let lock = || -> io::Result<File> {
             match std::fs::DirBuilder::new().mode(0o700).create(&self.folder) {
@@ -245,14 +251,14 @@ impl Keys {
             let mode = rustix::fs::Mode::from_raw_mode(0o600);
             let file = File::from(rustix::fs::open(self.path(LOCK), flags, mode)?);
             file.lock()?;
-            // Whoever left these is dead, and there may be a key in them.
+            // The lock is held, so dead processes left these files, which may contain a key.
             for entry in std::fs::read_dir(&self.folder)? {
                 let entry = entry?;
                 if file::is_temporary(&entry.file_name().to_string_lossy()) {
                     remove(&entry.path())?;
                 }
             }
-            // Projects that are older than keys do not ignore them by themselves.
+            // The `.gitignore` of an old project does not list the key folder.
             if !self.path(IGNORE).exists() {
                 file::write(&self.path(IGNORE), b"*\n", 0o600)?;
             }
@@ -261,7 +267,7 @@ impl Keys {
         lock().map_err(|error| KeyError::unwritable(&self.folder, error))
     }
 
-    /// Reads a signing key; `None` when there is none.
+    /// Reads a signing key; `None` if there is none.
     fn load(&self, name: &str) -> Result<Option<Signer>, KeyError> {
         let path = self.path(name);
         let opened = file::open(&path, OFlags::RDONLY);
@@ -270,12 +276,12 @@ impl Keys {
         };
         let metadata = file.metadata().map_err(|error| KeyError::unreadable(&path, error))?;
         if metadata.permissions().mode() & 0o077 != 0 {
-            return Err(KeyError::invalid(&path, "others than its owner may use it"));
+            return Err(KeyError::invalid(&path, "other users may read or write it"));
         }
         let text = file::read_text(&file, KEY_BYTES_MAX)
             .map(Zeroizing::new)
             .map_err(|error| KeyError::unreadable(&path, error))?;
-        Signer::from_pem(&text).map(Some).map_err(|what| KeyError::invalid(&path, what))
+        Signer::from_pem(&text).map(Some).map_err(|reason| KeyError::invalid(&path, reason))
     }
 
     fn save(&self, name: &str, signer: &Signer) -> Result<(), KeyError> {
@@ -284,18 +290,19 @@ impl Keys {
             .map_err(|error| KeyError::unwritable(&path, error))
     }
 
-    fn keep(&self, kept: &KeyFile) -> Result<(), KeyError> {
-        let path = self.path(&format!("{}.{PUBLIC}", kept.key.id()));
-        file::write(&path, kept.to_text().as_bytes(), 0o644)
+    fn save_public(&self, file: &KeyFile) -> Result<(), KeyError> {
+        let path = self.path(&format!("{}.{PUBLIC}", file.key.id()));
+        file::write(&path, file.to_text().as_bytes(), 0o644)
             .map_err(|error| KeyError::unwritable(&path, error))
     }
 
-    /// Brings a rotation that was stated to its end, and forgets one that was not.
+    /// Finishes a rotation whose statement was written; undoes one whose statement was not.
     fn finish_rotation(&self) -> Result<(), KeyError> {
         if let Some(next) = self.load(NEXT)? {
-            let stated = self.rotations()?.iter().any(|rotation| *rotation.to() == next.public());
+            let committed =
+                self.rotations()?.iter().any(|rotation| *rotation.to() == next.public());
             let path = self.path(NEXT);
-            if stated {
+            if committed {
                 replace_key(&path, &self.path(SIGNING))
             } else {
                 let public = self.path(&format!("{}.{PUBLIC}", next.public().id()));
@@ -305,8 +312,8 @@ impl Keys {
         }
         let Some(last) = self.rotations()?.pop() else { return Ok(()) };
         match self.public(&last.from().id())? {
-            Some(kept) if kept.retired_at.is_none() => {
-                self.keep(&KeyFile { retired_at: Some(last.ts()), ..kept })
+            Some(file) if file.retired_at.is_none() => {
+                self.save_public(&KeyFile { retired_at: Some(last.ts()), ..file })
             }
             _ => Ok(()),
         }
@@ -320,16 +327,16 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Moves a new key over an old one, and wipes the old one's bytes as far as the disk lets us.
+/// Replaces an old key file by a new one and overwrites the old bytes, as far as the disk allows.
 fn replace_key(new: &Path, old: &Path) -> io::Result<()> {
-    let gone = file::open(old, OFlags::RDWR)?;
+    let replaced = file::open(old, OFlags::RDWR)?;
     std::fs::rename(new, old)?;
     file::sync_parent(old)?;
-    if let Some(mut gone) = gone {
-        let length = usize::try_from(gone.metadata()?.len()).unwrap_or_default();
-        gone.seek(io::SeekFrom::Start(0))?;
-        gone.write_all(&vec![0; length])?;
-        gone.sync_all()?;
+    if let Some(mut replaced) = replaced {
+        let length = usize::try_from(replaced.metadata()?.len()).unwrap_or_default();
+        replaced.seek(io::SeekFrom::Start(0))?;
+        replaced.write_all(&vec![0; length])?;
+        replaced.sync_all()?;
     }
     Ok(())
 }

@@ -1,11 +1,12 @@
-//! Signs journals: keys, signed heads, bundles that can be checked anywhere, anchors of whole stores.
+//! Signs journals: keys, signed heads, bundles that anyone can verify, and anchors of whole stores.
 //!
-//! Nothing here decides what happens in a run, and nothing reads a clock: times come in as arguments.
-//! What is signed is canonical JSON behind a line that names the kind of document, so no signature of
-//! one kind can serve as one of another.
+//! This crate makes no decision about a run and reads no clock: times are arguments. The signed bytes
+//! are a line that names the kind of document followed by its canonical JSON, so a signature of one
+//! kind of document is never valid for another kind.
 
 mod anchor;
 mod archive;
+mod attestation;
 mod bundle;
 mod document;
 mod error;
@@ -15,23 +16,22 @@ mod journal;
 mod key;
 mod keys;
 mod rotation;
-mod statement;
 mod trust;
 
 pub use anchor::{
-    ANCHOR_FORMAT, AnchorHeader, AnchorOutcome, AnchorReport, Changed, Found, NewAnchor, Written,
-    check_anchor, write_anchor,
+    ANCHOR_FORMAT, AnchorHeader, AnchorOutcome, AnchorReport, AnchorSummary, NewAnchor,
+    StoredTrace, TraceChange, check_anchor, write_anchor,
 };
+pub use attestation::{PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE};
 pub use bundle::{
-    BUNDLE_FORMAT, Bundle, Fault, Limits, Manifest, Member, Page, Recorded, Report, Verdict,
-    verify_bundle, verify_bundle_within, write_bundle,
+    BUNDLE_FORMAT, BundleFault, BundleLimits, BundleReport, BundleVerdict, EntryPage, Manifest,
+    ManifestMember, NewBundle, StoredEntry, verify_bundle, verify_bundle_within, write_bundle,
 };
 pub use error::{AnchorError, BundleError, KeyError};
-pub use file::Replace;
+pub use file::IfExists;
 pub use head::SignedHead;
-pub use journal::{calls_of, contents_of};
+pub use journal::{referenced_blobs, referenced_calls};
 pub use key::{KeyFile, KeyId, PublicKey, Signature, Signer};
-pub use keys::{Keys, Rotated};
+pub use keys::{KeyStore, RotatedKeys};
 pub use rotation::Rotation;
-pub use statement::{PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE};
 pub use trust::Trust;

@@ -1,4 +1,4 @@
-//! One key takes the place of another: both say so.
+//! Key rotations: statements that one key replaced another, signed by both.
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::Timestamp;
@@ -8,11 +8,11 @@ use crate::key::{KeyId, PublicKey, Signature, Signer};
 
 const FORMAT: &str = "windlass.rotation/v1";
 
-/// The statement that one key was followed by another.
+/// The signed statement that one key replaced another.
 ///
-/// The old key's signature lets those who trust it trust the new one. The new key's signature lets
-/// those who trust the new one trust the old one: without it, anybody could claim to have been before.
-// Surplus fields are refused where documents are read: they would be gone when written again.
+/// The old key's signature extends trust in the old key to the new one. The new key's signature extends
+/// trust in the new key to the old one: without it, anyone could claim to be a predecessor.
+// Documents with unknown fields are refused when they are read, since they are not canonical.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rotation {
     #[serde(flatten)]
@@ -32,10 +32,10 @@ struct Body {
 }
 
 impl Rotation {
-    /// States that `to` follows `from`.
+    /// Signs the statement that `to` replaces `from`.
     ///
     /// # Errors
-    /// A sentence when the statement cannot be written.
+    /// A message if the statement cannot be serialised.
     pub fn sign(from: &Signer, to: &Signer, ts: Timestamp) -> Result<Self, String> {
         let (from_key, to_key) = (from.public(), to.public());
         let body = Body {
@@ -51,27 +51,27 @@ impl Rotation {
         Ok(Self { body, signature_by_from, signature_by_to })
     }
 
-    /// The key that was before.
+    /// The replaced key.
     #[must_use]
     pub const fn from(&self) -> &PublicKey {
         &self.body.from
     }
 
-    /// The key that followed.
+    /// The replacing key.
     #[must_use]
     pub const fn to(&self) -> &PublicKey {
         &self.body.to
     }
 
-    /// When.
+    /// The time of the rotation.
     #[must_use]
     pub const fn ts(&self) -> Timestamp {
         self.body.ts
     }
 
-    /// Whether both keys have signed exactly this.
+    /// Whether both signatures are valid.
     #[must_use]
-    pub fn holds(&self) -> bool {
+    pub fn is_valid(&self) -> bool {
         let body = &self.body;
         body.format == FORMAT
             && body.from_id == body.from.id()

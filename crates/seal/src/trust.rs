@@ -1,11 +1,11 @@
-//! Whom a reader trusts, and whom those vouch for.
+//! Trusted keys, and the rotations that extend trust to other keys.
 
 use std::collections::BTreeSet;
 
 use crate::key::{KeyFile, PublicKey};
 use crate::rotation::Rotation;
 
-/// Keys that are trusted, and statements by which trust reaches others.
+/// A set of trusted keys, with rotations that extend trust to other keys.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     keys: Vec<PublicKey>,
@@ -19,50 +19,50 @@ impl Trust {
         Self { keys: keys.into_iter().collect(), rotations: Vec::new() }
     }
 
-    /// Trusts the keys that a project has kept.
+    /// Trusts the keys of these files.
     #[must_use]
     pub fn of_files(files: &[KeyFile]) -> Self {
         Self::new(files.iter().map(|file| file.key))
     }
 
-    /// Also follows these statements; those that do not hold count for nothing.
+    /// Adds rotations; those that are not valid are ignored.
     #[must_use]
     pub fn with_rotations(mut self, rotations: impl IntoIterator<Item = Rotation>) -> Self {
         self.rotations.extend(rotations);
         self
     }
 
-    /// Whether nobody is trusted.
+    /// Whether no key is trusted.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// Whether a key is trusted, or a chain of statements leads to it from one that is; `more` are
-    /// statements that came with what is checked.
+    /// Whether a key is trusted, directly or through a chain of rotations; `more` are the rotations in the
+    /// document that is being verified.
     #[must_use]
-    pub fn reaches(&self, key: &PublicKey, more: &[Rotation]) -> bool {
+    pub fn trusts(&self, key: &PublicKey, more: &[Rotation]) -> bool {
         let wanted = key.to_bytes();
-        let mut reached: BTreeSet<[u8; 32]> = self.keys.iter().map(PublicKey::to_bytes).collect();
-        let mut left: Vec<&Rotation> = self.rotations.iter().chain(more).collect();
-        while !reached.contains(&wanted) {
-            // Each round adds at least one key or ends; a statement is looked at closely only once.
-            let mut found = Vec::new();
-            left.retain(|rotation| {
+        let mut trusted: BTreeSet<[u8; 32]> = self.keys.iter().map(PublicKey::to_bytes).collect();
+        let mut unused: Vec<&Rotation> = self.rotations.iter().chain(more).collect();
+        while !trusted.contains(&wanted) {
+            // Each round adds a key or is the last; each signature is verified at most once.
+            let mut added = Vec::new();
+            unused.retain(|rotation| {
                 let ends = [rotation.from(), rotation.to()].map(PublicKey::to_bytes);
-                let known = ends.map(|end| reached.contains(&end));
+                let known = ends.map(|end| trusted.contains(&end));
                 if !known.contains(&true) {
                     return true;
                 }
-                if known.contains(&false) && rotation.holds() {
-                    found.extend(ends);
+                if known.contains(&false) && rotation.is_valid() {
+                    added.extend(ends);
                 }
                 false
             });
-            if found.is_empty() {
+            if added.is_empty() {
                 return false;
             }
-            reached.extend(found);
+            trusted.extend(added);
         }
         true
     }

@@ -1,14 +1,14 @@
-//! Lists, loads, compares and purges checkpoints. Rolling back to one is in `rollback`.
+//! Lists, loads and compares checkpoints.
 
 mod compare;
 mod document;
 mod tool_invocation;
 
-pub use compare::{Changed, CheckpointDiff, GateChange};
-pub(crate) use document::document;
+pub use compare::{CheckpointDiff, GateChange, ValueChange};
+pub(crate) use document::build_document;
 pub use document::{
-    AgentState, AgentStatus, ArtifactInfo, Document, GovernanceResults, OrchestratorState,
-    TokenUsage,
+    AgentState, AgentStatus, ArtifactInfo, CheckpointDocument, GovernanceResults,
+    OrchestratorState, TokenUsage,
 };
 pub use tool_invocation::ToolInvocation;
 
@@ -26,15 +26,15 @@ use windlass_store::Store;
 /// A checkpoint in a list.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct CheckpointSummary {
-    /// The number of files that the phase leaves behind.
+    /// The number of outputs of the phase.
     pub artifact_count: usize,
     /// Whether it is not an ancestor of the run's present state.
     pub archived: bool,
-    /// When it was made.
+    /// The time of its creation.
     pub created_at: Timestamp,
     /// Its id.
     pub id: CheckpointId,
-    /// Why it was made.
+    /// The reason for its creation.
     pub kind: CheckpointKind,
     /// Its name in its run.
     pub name: String,
@@ -66,7 +66,7 @@ impl Checkpoints {
     /// Lists the checkpoints of a run, oldest first.
     ///
     /// # Errors
-    /// [`EngineError`] when there is no such run, or its trace is corrupt.
+    /// [`EngineError`] if there is no such run, or its trace is corrupt.
     pub fn list(&self, trace_id: TraceId) -> Result<Vec<CheckpointSummary>, EngineError> {
         let mut summaries = Vec::new();
         let mut reader = Reader::<Run>::new(trace_id, Check::Verified);
@@ -99,30 +99,34 @@ impl Checkpoints {
         Ok(summaries)
     }
 
-    /// Loads a checkpoint: the run is folded up to it.
+    /// Loads a checkpoint by folding the run up to it.
     ///
     /// # Errors
-    /// [`EngineError`] when there is no such checkpoint, or its trace is corrupt up to it.
-    pub fn load(&self, trace_id: TraceId, id: CheckpointId) -> Result<Document, EngineError> {
+    /// [`EngineError`] if there is no such checkpoint, or its trace is corrupt up to it.
+    pub fn load(
+        &self,
+        trace_id: TraceId,
+        id: CheckpointId,
+    ) -> Result<CheckpointDocument, EngineError> {
         let mut found = None;
         let store = self.store.as_ref();
-        Reader::<Run>::new(trace_id, Check::Verified).for_each(store, &mut |step| match &step
-            .artifact
-            .event
-        {
-            Event::Checkpointed(checkpoint) if checkpoint.id == id => {
-                found = Some(document(step.state, checkpoint, step.entry.ts, store));
-                ControlFlow::Break(())
+        Reader::<Run>::new(trace_id, Check::Verified).for_each(store, &mut |step| {
+            let Event::Checkpointed(checkpoint) = &step.artifact.event else {
+                return ControlFlow::Continue(());
+            };
+            if checkpoint.id != id {
+                return ControlFlow::Continue(());
             }
-            _ => ControlFlow::Continue(()),
+            found = Some(build_document(step.state, checkpoint, step.entry.ts, store));
+            ControlFlow::Break(())
         })?;
         found.ok_or_else(|| no_such(&id.to_string()))
     }
 
-    /// Finds a checkpoint: `RUN/NAME` (the newest when the name has no version), or its id.
+    /// Finds a checkpoint by `RUN/NAME` (the newest if the name has no version) or by id.
     ///
     /// # Errors
-    /// [`EngineError::NoCheckpoint`] when there is none.
+    /// [`EngineError::NoCheckpoint`] if there is none.
     pub fn find(&self, named: &str) -> Result<(TraceId, CheckpointId), EngineError> {
         let runs = Runs::new(Arc::clone(&self.store));
         if let Ok(id) = named.parse::<CheckpointId>() {

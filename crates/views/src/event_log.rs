@@ -1,4 +1,4 @@
-//! Logs the events of runs: ids, names, counts, codes and times, never what was asked or answered.
+//! Logs the events of runs: ids, names, counts, codes and times, but no questions or answers.
 
 use tracing::{enabled, info};
 use windlass_engine::RunObservers;
@@ -15,9 +15,9 @@ pub struct EventLog;
 struct Fields<'a> {
     phase: Option<&'a str>,
     attempt: Option<u32>,
-    /// A check, an agent, an outcome: what the event is about beside the phase.
+    /// The subject of the event beside the phase: a check, an agent, an outcome.
     what: Option<&'a str>,
-    /// A verdict, a result, a reason in one word.
+    /// A verdict, a result or a reason as one word.
     code: Option<&'a str>,
     duration_ms: Option<u64>,
     calls: Option<usize>,

@@ -1,24 +1,25 @@
-//! The files that show a run, written from the journal alone.
+//! The files of runs, written from the journal alone.
 //!
 //! | file, below the root | shows |
 //! |---|---|
 //! | `checkpoints/CP_<run_id>_<step>.yaml` | a hold and its answers; the step is the phase's index in the plan |
-//! | `steps/<run_id>_<step>.json` | what a phase did; the step is the phase's name |
+//! | `steps/<run_id>_<step>.json` | the result of a phase; the step is the phase's name |
 //! | `loop_state/attempt_ledger.jsonl` | the attempts of all runs |
-//! | `terminal/TP_<run_id>.yaml` | how a run ended |
+//! | `terminal/TP_<run_id>.yaml` | the end of a run |
 //!
-//! Checkpoints lie in a folder of their own: see `checkpoint_files`.
+//! Checkpoints have a folder of their own: see `checkpoint_files`.
 //!
-//! The second hold at index 4 is `4-2`, the third `4-3`. The newest try of a phase has the phase's
-//! name, each earlier try `<step>.attempt-<number>`: no phase has a dot in its name.
+//! The second hold at index 4 is `4-2`, the third `4-3`. The newest attempt of a phase has the phase's
+//! name, each earlier attempt `<step>.attempt-<number>`: no phase has a dot in its name.
 //!
 //! Every file is a function of the run's entries, so writing it again gives the same bytes. When a run is
 //! opened, all of its files are brought up to date with its next commit, so what a dead process did not
-//! write is written then. After that only what is new is written.
+//! write is written then. After that only changes are written.
 
 mod attempts;
 mod checkpoint_files;
 mod folder;
+mod gate_results;
 mod ledger;
 mod packets;
 mod run_view;
@@ -34,14 +35,14 @@ use windlass_kernel::{Code, TraceId};
 use windlass_store::Store;
 
 use self::folder::Folder;
-use self::run_view::{Changed, RunView};
+use self::run_view::{PendingChanges, RunView};
 
-/// Writes the files that show runs below a root folder.
+/// Writes the files of runs below a root folder.
 #[derive(Clone)]
 pub struct Files {
     store: Arc<dyn Store>,
     folder: Arc<Folder>,
-    /// Where checkpoints are shown, if they are.
+    /// The folder of checkpoint files, if they are written.
     checkpoints: Option<Arc<Folder>>,
 }
 
@@ -49,18 +50,18 @@ pub struct Files {
 struct RunFiles {
     files: Files,
     view: RunView,
-    /// Whether a file differs from what it should show.
+    /// Whether a file is out of date.
     stale: bool,
 }
 
 impl Files {
-    /// Files below `root`, which stands for the `artifacts` folder of the layout.
+    /// Writes files below `root`, which replaces the `artifacts` folder of the layout.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, root: PathBuf) -> Self {
         Self { store, folder: Arc::new(Folder::new(root)), checkpoints: None }
     }
 
-    /// Shows checkpoints in a folder of their own.
+    /// Writes checkpoint files to a folder of their own.
     #[must_use]
     pub fn with_checkpoints(mut self, root: PathBuf) -> Self {
         self.checkpoints = Some(Arc::new(Folder::new(root)));
@@ -69,10 +70,10 @@ impl Files {
 
     /// Writes all files of a run again from the journal alone; returns their paths.
     ///
-    /// Files that are correct already are not touched.
+    /// Files that are up to date are not touched.
     ///
     /// # Errors
-    /// [`EngineError`] when there is no such run, it fails verification, or a file cannot be written.
+    /// [`EngineError`] if there is no such run, it fails verification, or a file cannot be written.
     pub fn rebuild(&self, trace_id: TraceId) -> Result<Vec<PathBuf>, EngineError> {
         let mut view = RunView::new(trace_id);
         view.show_all_checkpoints();
@@ -83,7 +84,7 @@ impl Files {
         Ok(paths.iter().map(|path| self.folder.on_disk(path)).chain(checkpoints).collect())
     }
 
-    /// Reads a run and what its files show.
+    /// Reads a run and the contents of its files.
     fn view_of(&self, trace_id: TraceId, check: Check) -> Result<(RunView, Run), EngineError> {
         self.read_into(RunView::new(trace_id), trace_id, check)
     }
@@ -100,8 +101,7 @@ impl Files {
         Ok((view, reader.into_state()))
     }
 
-    /// Writes what has changed in a run; returns the paths of the files that show it, and of the files
-    /// that show its checkpoints.
+    /// Writes the pending changes of a run; returns the paths of its files and of its checkpoint files.
     fn write(
         &self,
         view: &mut RunView,
@@ -111,33 +111,33 @@ impl Files {
             return Err(error);
         }
         let mut paths = Vec::new();
-        let Changed { holds, steps, checkpoints, end } = std::mem::take(&mut view.changed);
-        let kept = match &self.checkpoints {
+        let PendingChanges { holds, steps, checkpoints, end } = std::mem::take(&mut view.pending);
+        let checkpoint_paths = match &self.checkpoints {
             Some(folder) => checkpoint_files::write(folder, &checkpoints)?,
             None => Vec::new(),
         };
         for hold in holds.iter().filter_map(|at| view.holds.get(*at)) {
             let bytes = view.hold_packet(run, hold, hold.hold.votes.len())?;
-            paths.push(self.put(hold.id.path(), &bytes)?);
+            paths.push(self.write_file(hold.id.path(), &bytes)?);
         }
         for phase in &steps {
             for (path, bytes) in step_files(view, phase)? {
-                paths.push(self.put(path, &bytes)?);
+                paths.push(self.write_file(path, &bytes)?);
             }
         }
         self.write_ledger(view)?;
         paths.push(LEDGER_PATH.to_owned());
-        // The end comes last: whoever sees it finds everything else.
+        // The terminal packet is written last: a reader that finds it finds all other files.
         if let (true, Some(identity), Some(bytes)) =
             (end, &view.identity, view.terminal_packet(run)?)
         {
-            paths.push(self.put(identity.name.terminal_path(), &bytes)?);
+            paths.push(self.write_file(identity.name.terminal_path(), &bytes)?);
         }
-        Ok((paths, kept))
+        Ok((paths, checkpoint_paths))
     }
 
-    fn put(&self, path: String, bytes: &[u8]) -> Result<String, EngineError> {
-        self.folder.put(&path, bytes)?;
+    fn write_file(&self, path: String, bytes: &[u8]) -> Result<String, EngineError> {
+        self.folder.write(&path, bytes)?;
         Ok(path)
     }
 
@@ -155,7 +155,7 @@ impl Files {
         let Ok(name) = name.parse() else { return Ok(None) };
         let runs = Runs::new(Arc::clone(&self.store));
         let Some(trace_id) = runs.find_named(&name)? else { return Ok(None) };
-        // A run that cannot be read must not stop this one.
+        // A run that cannot be read must not stop the writing of this one.
         match self.view_of(trace_id, Check::Prefix) {
             Ok((view, _)) => Ok(view.identity.map(|identity| identity.lines.concat())),
             Err(_) => Ok(None),
@@ -198,7 +198,7 @@ impl Observer<Run> for RunFiles {
     fn after(&mut self, step: &Step<'_, Run>) {
         let (event, ts) = (&step.artifact.event, step.entry.ts);
         self.view.after(step.state, event, ts, self.files.store.as_ref());
-        self.stale |= shows(event);
+        self.stale |= changes_files(event);
     }
 
     fn durable(&mut self, run: &Run) -> Result<(), ObserverError> {
@@ -215,9 +215,9 @@ impl HoldPackets for Files {
         let mut removed = Vec::new();
         for hold in &view.holds {
             let path = hold.id.path();
-            let there = self.folder.on_disk(&path).exists();
-            let gone = if dry_run { there } else { self.folder.remove(&path)? };
-            if gone {
+            let exists = self.folder.on_disk(&path).exists();
+            let is_removed = if dry_run { exists } else { self.folder.remove(&path)? };
+            if is_removed {
                 removed.push(path);
             }
         }
@@ -246,32 +246,30 @@ impl HoldPackets for Files {
         if found == view.hold_packet(&run, shown, votes)? {
             return Ok(());
         }
-        // A process that died after an answer was recorded left the packet from before the answer.
+        // A process that died after it recorded an answer left the packet of before the answer.
         for earlier in 0..votes {
             if found == view.hold_packet(&run, shown, earlier)? {
-                return self.folder.put(&path, &view.hold_packet(&run, shown, votes)?);
+                return self.folder.write(&path, &view.hold_packet(&run, shown, votes)?);
             }
         }
         Err(difference(&found, &shown.id, refuse))
     }
 }
 
-/// Says what is wrong with a packet that is not the journal's.
+/// Describes how a packet differs from the journal.
 fn difference(
     found: &[u8],
     id: &CheckpointId,
     refuse: impl Fn(Code, String) -> EngineError,
 ) -> EngineError {
     match read_hold_of(found, id) {
-        Err(error) => refuse(error.code(), format!("is not as it was written: {error}")),
-        Ok(_) => {
-            refuse(Code::PacketEdited, "does not say what the journal says of the hold".to_owned())
-        }
+        Err(error) => refuse(error.code(), format!("is not valid: {error}")),
+        Ok(_) => refuse(Code::PacketEdited, "differs from the journal".to_owned()),
     }
 }
 
 /// Whether an event changes a file.
-const fn shows(event: &Event) -> bool {
+const fn changes_files(event: &Event) -> bool {
     match event {
         Event::Started(_)
         | Event::PhaseStarted { .. }
@@ -302,21 +300,21 @@ const fn shows(event: &Event) -> bool {
     }
 }
 
-/// The summaries of a phase's tries, the newest under the phase's own name.
+/// The files of a phase's attempts, the newest under the phase's own name.
 fn step_files(view: &RunView, phase: &str) -> Result<Vec<(String, Vec<u8>)>, EngineError> {
     let (Some(identity), Some((newest, earlier))) =
-        (&view.identity, view.steps.get(phase).and_then(|tries| tries.split_last()))
+        (&view.identity, view.steps.get(phase).and_then(|attempts| attempts.split_last()))
     else {
         return Ok(Vec::new());
     };
     let mut files = Vec::new();
-    let key = |text: &str| text.parse::<StepKey>().map_err(|error| view.unusable(&error));
+    let key = |text: &str| text.parse::<StepKey>().map_err(|error| view.invalid(&error));
     for step in earlier {
         let name = format!("{phase}.attempt-{}", step.attempt.unwrap_or_default());
-        let bytes = step.to_bytes().map_err(|error| view.unusable(&error))?;
+        let bytes = step.to_bytes().map_err(|error| view.invalid(&error))?;
         files.push((identity.name.step_path(&key(&name)?), bytes));
     }
-    let bytes = newest.to_bytes().map_err(|error| view.unusable(&error))?;
+    let bytes = newest.to_bytes().map_err(|error| view.invalid(&error))?;
     files.push((identity.name.step_path(&key(phase)?), bytes));
     Ok(files)
 }

@@ -1,7 +1,7 @@
-//! What people and programs see of a journal: the files that show runs, spans, metrics, summaries,
-//! checkpoint documents, and what is new since the last look.
+//! Views of a journal for people and programs: the files of runs, spans, metrics, summaries, checkpoint
+//! documents, and new events.
 //!
-//! Views are functions of recorded entries. They decide nothing, and nothing is decided by them.
+//! Views are functions of recorded entries. They decide nothing, and no decision depends on them.
 
 pub mod checkpoints;
 mod event_log;
@@ -15,4 +15,4 @@ pub use event_log::EventLog;
 pub use files::Files;
 pub use metrics::{Metrics, RunKind};
 pub use summary::RunSummary;
-pub use watch::{Follower, Look, Step, Watcher};
+pub use watch::{Follower, PollResult, RecordedEvent, Watcher};

@@ -1,4 +1,4 @@
-//! Metrics: runs, holds, calls and tokens, counted from the journal.
+//! Metrics of runs, holds, calls and tokens, counted from the journal.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -9,54 +9,54 @@ use windlass_kernel::run::{Event, Resolution, Run};
 use windlass_kernel::{State, Timestamp, TraceId};
 use windlass_store::{Counts, Store, TraceFilter};
 
-/// How many traces or entries are read in one go.
+/// The number of traces in one page.
 const PAGE: usize = 1024;
 
-/// Where runs of one kind stand.
+/// A group of runs with the same loop, state and outcome.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunKind {
     /// The loop.
     pub plan: String,
     /// The run's state.
     pub state: &'static str,
-    /// How it ended; empty while it has not.
+    /// The outcome; empty if the run has not ended.
     pub outcome: &'static str,
 }
 
-/// How much there is.
+/// The counts of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metrics {
-    /// Runs by where they stand.
+    /// The number of runs of each kind.
     pub runs: BTreeMap<RunKind, u64>,
-    /// Runs that wait for an answer nobody has given yet.
+    /// The number of runs that wait for an answer.
     pub waiting: u64,
-    /// Since when the oldest of them waits.
+    /// The start of the oldest open hold.
     pub waiting_since: Option<Timestamp>,
-    /// Runs that cannot be read.
+    /// The number of runs that cannot be read.
     pub unreadable: u64,
-    /// Agents and programs that were started.
+    /// The number of agents and programs that were started.
     pub invocations: u64,
-    /// Tokens that were used.
+    /// The number of tokens used.
     pub tokens: u64,
     /// Cost, in millionths.
     pub cost_micros: u64,
-    /// When a run was last taken up after its process died.
+    /// The time of the last recovery of a run.
     pub recovered_at: Option<Timestamp>,
     /// Traces by state, and entries.
     pub counts: Counts,
 }
 
 impl Metrics {
-    /// Counts everything once.
+    /// Counts a store.
     ///
-    /// Runs are folded but not verified, which is the work of `verify`: it takes time in proportion
-    /// to the entries of runs, and next to none for calls.
+    /// Runs are folded but not verified (`verify` does that). The time is proportional to the number of
+    /// entries of runs; calls cost almost nothing.
     ///
     /// # Errors
-    /// [`JournalError`] when the store cannot be read.
+    /// [`JournalError`] if the store cannot be read.
     pub fn of(store: &dyn Store) -> Result<Self, JournalError> {
         let mut metrics = Self { counts: store.count()?, ..Self::default() };
-        // Open traces have an index of their own; of those that ended only runs are asked for.
+        // Open traces have their own index; only runs are listed among the ended ones.
         for (open_only, state) in [(true, None), (false, Some(State::Terminal))] {
             let mut filter = TraceFilter { open_only, state, before: None, limit: PAGE };
             loop {
@@ -98,7 +98,7 @@ fn count_run(
     Ok(())
 }
 
-/// Whether an event tells that a run was taken up after its process died.
+/// Whether an event shows that a run was recovered after its process died.
 fn is_recovery(event: &Event) -> bool {
     matches!(event, Event::Restarted { .. })
         || matches!(event, Event::Held(held) if held.trigger == Trigger::RestartRequested)
@@ -106,12 +106,12 @@ fn is_recovery(event: &Event) -> bool {
 
 impl Metrics {
     fn add(&mut self, run: &Run) {
-        let standing = RunKind {
+        let kind = RunKind {
             plan: run.plan().map(|plan| plan.id.clone()).unwrap_or_default(),
             state: run.head.state.map_or("", State::as_str),
             outcome: run.ended.as_ref().map_or("", |ended| ended.outcome.as_str()),
         };
-        *self.runs.entry(standing).or_default() += 1;
+        *self.runs.entry(kind).or_default() += 1;
         self.invocations = self.invocations.saturating_add(run.invocations);
         self.tokens = self.tokens.saturating_add(run.spent.tokens);
         self.cost_micros = self.cost_micros.saturating_add(run.spent.cost_micros);

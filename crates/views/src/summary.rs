@@ -1,5 +1,5 @@
-//! What a list shows of a run, read from its ends: a list must not take longer because one of its runs
-//! has ten thousand phases.
+//! The summary of a run in a list. It is read from the first and the last entries, so that a run with
+//! ten thousand phases does not slow down a list.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -8,38 +8,38 @@ use windlass_kernel::run::{Ended, Event, Hold, PhaseStatus, Run, RunEvent};
 use windlass_kernel::{Digest, Head, State, Timestamp, TraceId};
 use windlass_store::{Record, Store};
 
-/// How far back from its end a run is read before all of it is.
-const BACK_MAX: u64 = 64;
+/// The maximum number of last entries that are read before the whole run is.
+const TAIL_ENTRIES_MAX: u64 = 64;
 
-/// What a list shows of a run.
+/// The summary of a run in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunSummary {
     /// The run's name.
     pub run_id: String,
     /// The loop.
     pub loop_id: String,
-    /// What is to be done.
+    /// The task.
     pub task: Value,
-    /// When it began.
+    /// The time of its start.
     pub started_at: Option<Timestamp>,
-    /// Where its trace stands.
+    /// The head of its trace.
     pub head: Head,
-    /// How it ended.
+    /// The end, if it has ended.
     pub ended: Option<Ended>,
-    /// What it waits for; one that ended on hold has ended.
+    /// The open hold; `None` if the run has ended.
     pub hold: Option<Hold>,
-    /// The phase that is under way, or was last.
+    /// The running phase, or the last one.
     pub phase: Option<String>,
 }
 
-/// What is read of a run's first event.
+/// The fields of a run's first event that the summary needs.
 #[derive(Deserialize)]
-struct First {
-    event: Opening,
+struct FirstEvent {
+    event: StartedFields,
 }
 
 #[derive(Deserialize)]
-struct Opening {
+struct StartedFields {
     kind: String,
     plan: PlanName,
     run_id: String,
@@ -51,20 +51,20 @@ struct PlanName {
     id: String,
 }
 
-/// Where a run stands, as its last events tell.
+/// The state of a run, as derived from its last events.
 #[derive(Default)]
-struct Standing {
+struct LastState {
     ended: Option<Ended>,
     hold: Option<Hold>,
     phase: Option<String>,
 }
 
 impl RunSummary {
-    /// What a list shows of a run that has been read.
+    /// The summary of a run that has been read.
     #[must_use]
     pub fn of(run: &Run) -> Self {
         let started = run.started.as_deref();
-        let at_work = run.all_phases().find(|(_, state)| state.status == PhaseStatus::Running);
+        let running = run.all_phases().find(|(_, state)| state.status == PhaseStatus::Running);
         Self {
             run_id: started.map(|started| started.run_id.clone()).unwrap_or_default(),
             loop_id: started.map(|started| started.plan.id.clone()).unwrap_or_default(),
@@ -73,17 +73,17 @@ impl RunSummary {
             head: run.head,
             ended: run.ended.clone(),
             hold: run.hold.clone().filter(|_| run.ended.is_none()),
-            phase: at_work.map(|(phase, _)| phase.id.clone()),
+            phase: running.map(|(phase, _)| phase.id.clone()),
         }
     }
 }
 
 impl RunSummary {
-    /// Reads what a list shows of a run: how it began, and how it ended, what it waits for or where
-    /// it is. All of it is read only when its last events do not tell.
+    /// Reads the summary of a run from its first and last entries; reads the whole run only if these are
+    /// not sufficient.
     ///
     /// # Errors
-    /// [`JournalError`] when its trace does not hold together where it is looked at.
+    /// [`JournalError`] if the entries that are read are corrupt.
     pub fn read(store: &dyn Store, head: &Head) -> Result<Self, JournalError> {
         match Self::from_ends(store, head)? {
             Some(summary) => Ok(summary),
@@ -96,9 +96,9 @@ impl RunSummary {
 
     fn from_ends(store: &dyn Store, head: &Head) -> Result<Option<Self>, JournalError> {
         let Some(first) = intact(store, head.trace_id, 1)? else { return Ok(None) };
-        let begun = first.body.as_deref().map(serde_json::from_slice::<First>);
-        let Some(Ok(First { event })) = begun else { return Ok(None) };
-        let Some(standing) = standing(store, head)?.filter(|_| event.kind == "started") else {
+        let begun = first.body.as_deref().map(serde_json::from_slice::<FirstEvent>);
+        let Some(Ok(FirstEvent { event })) = begun else { return Ok(None) };
+        let Some(last_state) = last_state(store, head)?.filter(|_| event.kind == "started") else {
             return Ok(None);
         };
         Ok(Some(Self {
@@ -107,41 +107,41 @@ impl RunSummary {
             task: event.task,
             started_at: Some(first.entry.ts),
             head: *head,
-            ended: standing.ended,
-            hold: standing.hold,
-            phase: standing.phase,
+            ended: last_state.ended,
+            hold: last_state.hold,
+            phase: last_state.phase,
         }))
     }
 }
 
-/// The end of a run; `None` when its last events do not show it, or are damaged.
-fn standing(store: &dyn Store, head: &Head) -> Result<Option<Standing>, JournalError> {
+/// The state of a run; `None` if its last events do not determine it, or are corrupt.
+fn last_state(store: &dyn Store, head: &Head) -> Result<Option<LastState>, JournalError> {
     let last = head.sequence_number;
     let mut number = last;
     let mut expected: Option<Digest> = Some(head.entry_digest);
     let mut votes = Vec::new();
-    while number > 1 && last - number < BACK_MAX {
+    while number > 1 && last - number < TAIL_ENTRIES_MAX {
         let Some(record) = intact(store, head.trace_id, number)? else { return Ok(None) };
         let linked = Some(record.entry.entry_digest) == expected;
         let body = record.body.as_deref().filter(|_| linked);
         let Some(Ok(read)) = body.map(RunEvent::read) else { return Ok(None) };
         let ts = record.entry.ts;
         match (read.event, head.state) {
-            // These come with what happened and change nothing of it.
+            // These accompany other events and do not change the state.
             (Event::Noted { .. } | Event::Checkpointed(_), _) => {}
             (Event::Ended { outcome, reason, detail }, Some(State::Terminal)) => {
                 let ended = Some(Ended { outcome, reason, detail, at: ts });
-                return Ok(Some(Standing { ended, ..Standing::default() }));
+                return Ok(Some(LastState { ended, ..LastState::default() }));
             }
             (Event::Held(held), Some(State::Checkpoint)) => {
                 votes.reverse();
                 let shown = record.entry.artifact_digest;
                 let hold = Some(Hold { held: *held, shown, since: ts, votes });
-                return Ok(Some(Standing { hold, ..Standing::default() }));
+                return Ok(Some(LastState { hold, ..LastState::default() }));
             }
             (Event::Voted(vote), Some(State::Checkpoint)) => votes.push((vote, ts)),
             (Event::PhaseStarted { phase, .. }, Some(State::Running)) => {
-                return Ok(Some(Standing { phase: Some(phase), ..Standing::default() }));
+                return Ok(Some(LastState { phase: Some(phase), ..LastState::default() }));
             }
             (
                 Event::InvocationStarted { .. }
@@ -160,7 +160,8 @@ fn standing(store: &dyn Store, head: &Head) -> Result<Option<Standing>, JournalE
     }
     Ok(None)
 }
-/// An entry that is intact by itself; `None` otherwise.
+
+/// Reads an entry; `None` if it is corrupt.
 fn intact(
     store: &dyn Store,
     trace_id: TraceId,

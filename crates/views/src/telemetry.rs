@@ -1,11 +1,11 @@
-//! Runs as spans, made from the journal: exact, the same whenever they are made, nothing left out.
+//! Runs as OpenTelemetry spans. They are built from the journal, so they are complete and reproducible.
 //!
-//! A span carries names, counts, codes and times. What was asked, answered or found stays in the
-//! journal.
+//! A span has names, counts, codes and times. Questions, answers and findings stay in the journal.
 
 mod call_span;
 mod otlp;
 mod span_builder;
+mod span_event;
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use windlass_store::Store;
 
 pub use otlp::{Service, request};
 
-/// The most spans that go into one request.
+/// The maximum number of spans in one request.
 pub const SPANS_MAX: usize = 500;
 
-/// What a span is of.
+/// The kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum SpanKind {
     /// A run.
     Run,
-    /// One try of a phase.
+    /// One attempt of a phase.
     Phase,
     /// An agent or a program.
     Invocation,
@@ -31,7 +31,7 @@ pub enum Kind {
     Call,
 }
 
-impl Kind {
+impl SpanKind {
     /// The name in ids and attributes.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -44,77 +44,77 @@ impl Kind {
     }
 }
 
-/// The id of a span: what makes it is never made twice.
+/// The id of a span. It is derived from trace, kind and sequence number, so it is unique and stable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpanId([u8; 8]);
 
 impl SpanId {
-    /// The id of what an entry begins: the first bytes of a digest of trace, kind and number.
+    /// The id of the span that an entry begins: the first bytes of a digest.
     #[must_use]
-    pub fn of(trace_id: TraceId, kind: Kind, sequence_number: u64) -> Self {
+    pub fn of(trace_id: TraceId, kind: SpanKind, sequence_number: u64) -> Self {
         let text = format!("windlass span {trace_id} {} {sequence_number}", kind.as_str());
         let [a, b, c, d, e, f, g, h, ..] = *Digest::of(text.as_bytes()).as_bytes();
-        // All zeros mean that there is no span.
+        // OpenTelemetry reserves the id of all zeros.
         Self(match [a, b, c, d, e, f, g, h] {
             [0, 0, 0, 0, 0, 0, 0, 0] => [0, 0, 0, 0, 0, 0, 0, 1],
             bytes => bytes,
         })
     }
 
-    /// The id as it is sent.
+    /// The id in hex, as it is sent.
     #[must_use]
     pub fn hex(self) -> String {
         format!("{:016x}", u64::from_be_bytes(self.0))
     }
 }
 
-/// What is said of a span or an event.
+/// The value of an attribute of a span or an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
+pub enum AttributeValue {
     /// A name, a code, an id.
     Text(String),
     /// A count.
     Count(u64),
-    /// Yes or no.
+    /// A boolean.
     Flag(bool),
 }
 
-impl From<&str> for Fact {
+impl From<&str> for AttributeValue {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
-impl From<u64> for Fact {
+impl From<u64> for AttributeValue {
     fn from(count: u64) -> Self {
         Self::Count(count)
     }
 }
 
-/// What is said, by name.
-pub type Facts = BTreeMap<&'static str, Fact>;
+/// Attributes by name.
+pub type Attributes = BTreeMap<&'static str, AttributeValue>;
 
-/// Something that happened in a span.
+/// An event in a span.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happening {
-    /// What.
+pub struct SpanEvent {
+    /// The name.
     pub name: &'static str,
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// What is said of it.
-    pub facts: Facts,
+    /// The attributes.
+    pub attributes: Attributes,
 }
 
-/// How something ended.
+/// The status of a span.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Ending {
-    /// It has not, or nobody says.
+pub enum SpanStatus {
+    /// The work has not ended, or has no status.
     #[default]
     Unset,
-    /// Well.
-    Good,
-    /// Not well, with the code that says why.
-    Bad(String),
+    /// Success.
+    Ok,
+    /// A failure with its code.
+    Error(String),
 }
 
 /// One span.
@@ -122,28 +122,28 @@ pub enum Ending {
 pub struct Span {
     /// Its id.
     pub id: SpanId,
-    /// The span it is part of; only a run's is part of none.
+    /// The parent span; only the span of a run has none.
     pub parent: Option<SpanId>,
-    /// What it is of.
-    pub kind: Kind,
+    /// The kind.
+    pub kind: SpanKind,
     /// Its name.
     pub name: String,
-    /// When it began.
+    /// The start.
     pub start: Timestamp,
-    /// When it ended, or was last heard of.
+    /// The end, or the time of the last entry.
     pub end: Timestamp,
-    /// What is said of it.
-    pub facts: Facts,
-    /// What happened in it.
-    pub happenings: Vec<Happening>,
-    /// How it ended.
-    pub ending: Ending,
+    /// The attributes.
+    pub attributes: Attributes,
+    /// The events.
+    pub events: Vec<SpanEvent>,
+    /// The status.
+    pub status: SpanStatus,
 }
 
-/// The spans of a run as recorded, the run's own first.
+/// Returns the spans of a run, the run's own first.
 ///
 /// # Errors
-/// [`EngineError`] when its trace cannot be read or does not hold together.
+/// [`EngineError`] if its trace cannot be read or is corrupt.
 pub fn spans(store: &dyn Store, trace_id: TraceId) -> Result<Vec<Span>, EngineError> {
     span_builder::build(store, trace_id)
 }

@@ -8,7 +8,8 @@ use serde_json::json;
 use windlass_kernel::{Digest, Head, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_seal::{
-    AnchorError, AnchorOutcome, AnchorReport, Changed, Found, NewAnchor, check_anchor, write_anchor,
+    AnchorError, AnchorOutcome, AnchorReport, NewAnchor, StoredTrace, TraceChange, check_anchor,
+    write_anchor,
 };
 use windlass_store::{Store, StoreError, TraceFilter};
 
@@ -113,14 +114,14 @@ struct Named {
     trace_id: TraceId,
 }
 
-impl From<Changed> for Named {
-    fn from(changed: Changed) -> Self {
+impl From<TraceChange> for Named {
+    fn from(changed: TraceChange) -> Self {
         let (change, entries_had, entries_has, sequence_number, trace_id) = match changed {
-            Changed::Missing { trace_id } => ("missing", None, None, None, trace_id),
-            Changed::Shortened { trace_id, had, has } => {
+            TraceChange::Missing { trace_id } => ("missing", None, None, None, trace_id),
+            TraceChange::Shortened { trace_id, had, has } => {
                 ("shortened", Some(had), Some(has), None, trace_id)
             }
-            Changed::Rewritten { trace_id, sequence_number } => {
+            TraceChange::Rewritten { trace_id, sequence_number } => {
                 ("rewritten", None, None, Some(sequence_number), trace_id)
             }
         };
@@ -169,10 +170,10 @@ pub fn check(project: &Project, path: &Path, given: &[PathBuf], output: &Output)
 }
 
 /// What the journal has where an anchor saw the end of a trace.
-fn look_up(store: &dyn Store, trace_id: TraceId, number: u64) -> Result<Found, StoreError> {
+fn look_up(store: &dyn Store, trace_id: TraceId, number: u64) -> Result<StoredTrace, StoreError> {
     let before = number.saturating_sub(1);
     // An entry that cannot even be read is not the one that was anchored, whose digest this is not.
-    let unreadable = Found::Entry { digest: Digest::of(&[]), entries: number };
+    let unreadable = StoredTrace::Entry { digest: Digest::of(&[]), entries: number };
     // One more than is compared tells whether the trace has grown.
     let mut page = match store.list_log_entries(trace_id, before, 2) {
         Err(StoreError::CorruptTrace { .. }) => match store.list_log_entries(trace_id, before, 1) {
@@ -180,17 +181,17 @@ fn look_up(store: &dyn Store, trace_id: TraceId, number: u64) -> Result<Found, S
             // It is the next one that is damaged: not what an anchor can tell.
             page => page?,
         },
-        Err(StoreError::NotFound { .. }) => return Ok(Found::Nothing),
+        Err(StoreError::NotFound { .. }) => return Ok(StoredTrace::Missing),
         page => page?,
     }
     .into_iter();
     if let Some(record) = page.next() {
         let grown = page.next().map(|record| record.entry.sequence_number);
-        return Ok(Found::entry(&record.entry, grown.unwrap_or(number)));
+        return Ok(StoredTrace::entry(&record.entry, grown.unwrap_or(number)));
     }
     match store.load_state(trace_id) {
-        Ok(_) => Ok(Found::Shorter { entries: entries_of(store, trace_id)? }),
-        Err(StoreError::NotFound { .. }) => Ok(Found::Nothing),
+        Ok(_) => Ok(StoredTrace::Shorter { entries: entries_of(store, trace_id)? }),
+        Err(StoreError::NotFound { .. }) => Ok(StoredTrace::Missing),
         Err(StoreError::CorruptTrace { .. }) => Ok(unreadable),
         Err(error) => Err(error),
     }
@@ -215,7 +216,7 @@ fn entries_of(store: &dyn Store, trace_id: TraceId) -> Result<u64, StoreError> {
 
 const fn word(outcome: AnchorOutcome) -> (&'static str, Ink) {
     match outcome {
-        AnchorOutcome::Holds => ("holds", Ink::Good),
+        AnchorOutcome::Intact => ("holds", Ink::Good),
         AnchorOutcome::Changed => ("changed", Ink::Bad),
         AnchorOutcome::BadSignature => ("damaged", Ink::Bad),
         AnchorOutcome::UnknownKey => ("not checked", Ink::Warn),
@@ -226,7 +227,7 @@ fn print(report: &AnchorReport, output: &Output) {
     let (word, ink) = word(report.outcome);
     let signer = report.signer;
     let text = match report.outcome {
-        AnchorOutcome::Holds | AnchorOutcome::Changed => format!(
+        AnchorOutcome::Intact | AnchorOutcome::Changed => format!(
             "{} of {}: {} as they were, {} grown, {} missing, {} shortened, {} rewritten",
             count(report.traces, "trace", "traces"),
             report.made_at,

@@ -8,7 +8,9 @@ use serde_json::json;
 use windlass_kernel::run::{Event, RunEvent, RunName};
 use windlass_kernel::{CheckpointId, Code, Digest, Head, Machine, PlanId, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
-use windlass_seal::{Bundle, BundleError, Recorded, Replace, calls_of, write_bundle};
+use windlass_seal::{
+    BundleError, IfExists, NewBundle, StoredEntry, referenced_calls, write_bundle,
+};
 use windlass_store::{Record, Store, StoreError, TraceFilter};
 use windlass_workspace::{BlobStore, HashingStream};
 
@@ -27,10 +29,10 @@ const TRACES_MAX: usize = 40_000;
 const CHECKPOINT_BYTES_MAX: usize = 256 << 20;
 
 /// Refuses a file that is in the way, before anything is made.
-pub fn replace(path: &Path, force: bool) -> Result<Replace, Failure> {
+pub fn replace(path: &Path, force: bool) -> Result<IfExists, Failure> {
     match (force, path.symlink_metadata().is_ok()) {
-        (true, _) => Ok(Replace::IfThere),
-        (false, false) => Ok(Replace::Never),
+        (true, _) => Ok(IfExists::Replace),
+        (false, false) => Ok(IfExists::Fail),
         (false, true) => {
             let message = format!("`{}` exists already", path.display());
             Err(Failure::new(Code::FileUnwritable, message).hint(FORCE))
@@ -61,7 +63,7 @@ pub fn write(
     let traces = gathered.heads.len();
     let entries: u64 = gathered.heads.iter().map(|head| head.sequence_number).sum();
     let counts = (checkpoints.len(), contents.len());
-    let bundle = Bundle {
+    let bundle = NewBundle {
         run_id: &gathered.run_id,
         trace_id,
         policy_hash: gathered.policy_hash,
@@ -71,7 +73,7 @@ pub fn write(
             Err(error) => Err(error.into()),
         },
         checkpoints,
-        contents: blobs.as_ref().map(|blobs| (blobs, contents)),
+        blobs: blobs.as_ref().map(|blobs| (blobs, contents)),
         keys: keys.all()?,
         rotations: keys.rotations()?,
         made_at: SystemClock.now(),
@@ -111,8 +113,8 @@ pub fn write(
     Ok(0)
 }
 
-fn recorded(record: Record) -> Recorded {
-    Recorded { entry: record.entry, body: record.body }
+fn recorded(record: Record) -> StoredEntry {
+    StoredEntry { entry: record.entry, body: record.body }
 }
 
 /// The folder of contents, if there is one.
@@ -135,7 +137,7 @@ fn failed(error: BundleError) -> Failure {
     let failure = Failure::of(error.code(), &error);
     match error {
         BundleError::Exists { .. } => failure.hint(FORCE),
-        BundleError::Chain { .. } | BundleError::Input { .. } => failure.hint(
+        BundleError::CorruptTrace { .. } | BundleError::InvalidInput { .. } => failure.hint(
             "nothing was signed or written; `windlass verify` and `windlass checkpoint check` name \
              what is damaged",
         ),
@@ -205,7 +207,7 @@ impl Gathered {
                     gathered.note(body);
                 }
                 // What is not an artifact at all is named when it is written.
-                let calls = calls_of(record.entry.artifact_type, body).unwrap_or_default();
+                let calls = referenced_calls(record.entry.artifact_type, body).unwrap_or_default();
                 left.extend(calls.into_iter().filter(|call| seen.insert(*call)));
             })?;
         }

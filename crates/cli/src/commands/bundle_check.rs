@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use windlass_kernel::Code;
-use windlass_seal::{ANCHOR_FORMAT, Report, Verdict, verify_bundle};
+use windlass_seal::{ANCHOR_FORMAT, BundleReport, BundleVerdict, verify_bundle};
 
 use crate::commands::keys;
 use crate::commands::verify::count;
@@ -60,15 +60,15 @@ fn refuse_anchor(source: &mut BufReader<File>, path: &Path) -> Result<(), Failur
         .hint("`windlass verify --anchor FILE` checks it"))
 }
 
-const fn word(verdict: Verdict) -> (&'static str, Ink) {
+const fn word(verdict: BundleVerdict) -> (&'static str, Ink) {
     match verdict {
-        Verdict::Intact => ("intact", Ink::Good),
-        Verdict::Damaged => ("damaged", Ink::Bad),
-        Verdict::Unchecked => ("not checked", Ink::Warn),
+        BundleVerdict::Intact => ("intact", Ink::Good),
+        BundleVerdict::Damaged => ("damaged", Ink::Bad),
+        BundleVerdict::Unchecked => ("not checked", Ink::Warn),
     }
 }
 
-fn print_json(path: &Path, report: &Report, output: &Output) -> Result<(), Failure> {
+fn print_json(path: &Path, report: &BundleReport, output: &Output) -> Result<(), Failure> {
     let faults: Vec<String> = report.faults.iter().map(ToString::to_string).collect();
     output.value(&json!({
         "checkpoints": report.checkpoints, "commit": report.commit, "contents": report.blobs,
@@ -80,7 +80,7 @@ fn print_json(path: &Path, report: &Report, output: &Output) -> Result<(), Failu
     }))
 }
 
-fn print(report: &Report, output: &Output) {
+fn print(report: &BundleReport, output: &Output) {
     for fault in &report.faults {
         let mark = output.paint("✗", Ink::Bad);
         output.line(&format!("{mark} {}", plain(&fault.to_string())));

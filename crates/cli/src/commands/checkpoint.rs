@@ -1,10 +1,10 @@
 //! `windlass checkpoint`: a run's earlier states, what differs between them, and the way back.
 
 use serde_json::{Value, json};
-use windlass_engine::{Purged, Retention, RollbackPlan, RollbackRequest};
+use windlass_engine::{PurgeReport, Retention, RollbackPlan, RollbackRequest};
 use windlass_kernel::Code;
 use windlass_kernel::run::CheckpointKind;
-use windlass_views::checkpoints::{CheckpointDiff, CheckpointSummary, Document};
+use windlass_views::checkpoints::{CheckpointDiff, CheckpointDocument, CheckpointSummary};
 use windlass_workspace::{ChangeKind, PathChange, TextDiff};
 
 use crate::args::{CheckpointCommand, CheckpointPurge, CheckpointRollback};
@@ -37,7 +37,7 @@ fn list(project: &Project, name: &str, output: &Output) -> Done {
     let setup = open(project, None, output)?;
     let trace_id = setup.engine.find(name)?;
     let summaries = setup.checkpoints().list(trace_id)?;
-    let kept = setup.engine.kept(&setup.engine.read(trace_id)?)?;
+    let kept = setup.engine.has_snapshots(&setup.engine.read(trace_id)?)?;
     let purged = |one: &CheckpointSummary| kept.get(&one.id) == Some(&false);
     if output.json {
         let mut values = Vec::new();
@@ -86,7 +86,7 @@ const fn ink_of(kind: CheckpointKind) -> Ink {
     }
 }
 
-fn load(setup: &RunSetup, named: &str) -> Result<Document, Failure> {
+fn load(setup: &RunSetup, named: &str) -> Result<CheckpointDocument, Failure> {
     let (trace_id, id) = setup.checkpoints().find(named)?;
     Ok(setup.checkpoints().load(trace_id, id)?)
 }
@@ -345,7 +345,7 @@ fn purge(project: &Project, options: &CheckpointPurge, output: &Output) -> Done 
     Ok(0)
 }
 
-fn print_purged(purged: &Purged, dry_run: bool, output: &Output) {
+fn print_purged(purged: &PurgeReport, dry_run: bool, output: &Output) {
     for one in &purged.checkpoints {
         output.line(&format!("{}/{} of {}", one.run_id, plain(&one.name), one.created_at));
     }

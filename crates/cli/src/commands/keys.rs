@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use windlass_kernel::Code;
 use windlass_runtime::{Clock as _, SystemClock};
-use windlass_seal::{KeyError, KeyFile, Keys, PublicKey, Signer, Trust};
+use windlass_seal::{KeyError, KeyFile, KeyStore, PublicKey, Signer, Trust};
 
 use crate::args::Keys as Command;
 use crate::failure::{Done, Failure};
@@ -28,8 +28,8 @@ pub fn run(project: &Project, command: Command, output: &Output) -> Done {
 }
 
 /// Opens the project's keys.
-pub fn open(project: &Project) -> Result<Keys, Failure> {
-    Ok(Keys::open(project.folder.join(FOLDER))?)
+pub fn open(project: &Project) -> Result<KeyStore, Failure> {
+    Ok(KeyStore::open(project.folder.join(FOLDER))?)
 }
 
 /// Where a public key lies.
@@ -40,7 +40,7 @@ fn path_of(project: &Project, key: &PublicKey) -> PathBuf {
 /// The key that signs, made now if there is none, with where its public half lies.
 pub fn signer(
     project: &Project,
-    keys: &Keys,
+    keys: &KeyStore,
     output: &Output,
 ) -> Result<(Signer, PathBuf), Failure> {
     let fresh = keys.current()?.is_none();
@@ -88,7 +88,7 @@ fn describe(project: &Project, file: &KeyFile) -> Value {
     })
 }
 
-fn show(project: &Project, keys: &Keys, output: &Output) -> Done {
+fn show(project: &Project, keys: &KeyStore, output: &Output) -> Done {
     let missing = || KeyError::Missing { path: project.folder.join(FOLDER) };
     let current = keys.current()?.ok_or_else(missing)?;
     if output.json {
@@ -99,7 +99,7 @@ fn show(project: &Project, keys: &Keys, output: &Output) -> Done {
     Ok(0)
 }
 
-fn list(project: &Project, keys: &Keys, output: &Output) -> Done {
+fn list(project: &Project, keys: &KeyStore, output: &Output) -> Done {
     let all = keys.all()?;
     if output.json {
         let values: Vec<Value> = all.iter().map(|file| describe(project, file)).collect();
@@ -125,7 +125,7 @@ fn list(project: &Project, keys: &Keys, output: &Output) -> Done {
     Ok(0)
 }
 
-fn rotate(project: &Project, keys: &Keys, output: &Output) -> Done {
+fn rotate(project: &Project, keys: &KeyStore, output: &Output) -> Done {
     let rotated = keys.rotate(SystemClock.now())?;
     if output.json {
         let (old, new) = (describe(project, &rotated.old), describe(project, &rotated.new));

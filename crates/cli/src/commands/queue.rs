@@ -48,7 +48,7 @@ fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> Done {
     Ok(damaged.first().map_or(0, |(_, error)| exit_of(error.code())))
 }
 
-fn row(one: &Waiting) -> Vec<(String, Option<Ink>)> {
+fn row(one: &WaitingRun) -> Vec<(String, Option<Ink>)> {
     let id = one.run.started.as_ref().map(|started| started.run_id.clone());
     let votes = match one.hold.held.approvals {
         0 | 1 => String::new(),
@@ -147,7 +147,7 @@ fn decide(project: &Project, answer: &Answer, decision: VoteDecision, output: &O
         })
         .transpose()?;
     let trace_id = setup.engine.find(&answer.run)?;
-    let answered = setup.engine.answer_bound(
+    let answered = setup.engine.answer_with_conditions(
         trace_id,
         decision,
         &answer.by,

@@ -1,7 +1,7 @@
 //! `windlass recover`.
 
 use serde_json::{Value, json};
-use windlass_engine::Recovered as RecoveredRun;
+use windlass_engine::RecoveredRun;
 use windlass_journal::JournalError;
 use windlass_kernel::Code;
 use windlass_kernel::recovery::RecoveryPlan;

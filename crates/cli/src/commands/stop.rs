@@ -1,7 +1,7 @@
 //! `windlass stop`: the switch that stops runs before their next effect.
 
 use serde_json::json;
-use windlass_engine::{EngineError, Stop, StopRequest};
+use windlass_engine::{EngineError, StopRequest, StopSwitch};
 use windlass_journal::JournalError;
 use windlass_kernel::run::RunName;
 
@@ -18,7 +18,7 @@ pub fn run(project: &Project, options: &StopRuns, output: &Output) -> Done {
         Some(name) => Some(name_of(project, name, output)?),
         None => None,
     };
-    let switch = Stop::new(project.stop_folder());
+    let switch = StopSwitch::new(project.stop_folder());
     let what = run.as_deref().unwrap_or("all runs");
     if options.clear {
         let was_on = switch.clear(run.as_deref())?;

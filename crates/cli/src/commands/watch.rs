@@ -10,7 +10,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use windlass_kernel::run::{PhaseStatus, Run, RunName};
 use windlass_kernel::{Code, TraceId};
-use windlass_views::{Follower, Step, Watcher};
+use windlass_views::{Follower, RecordedEvent, Watcher};
 
 use crate::announce::line;
 use crate::args::Watch;
@@ -115,18 +115,18 @@ fn all(setup: &RunSetup, follow: bool, stop: &Interrupt, output: &Output) -> Don
     loop {
         let began = Instant::now();
         let mut failed = Ok(());
-        let look = watcher.look(store, &mut |step| {
+        let polled = watcher.poll(store, &mut |step| {
             if failed.is_ok() {
                 failed = show(step, Prefix::Run, output);
             }
         })?;
         failed?;
-        for (trace_id, error) in &look.broken {
+        for (trace_id, error) in &polled.unreadable {
             let name = RunName::of(*trace_id);
             output.note(&format!("{name} cannot be followed: {error} [{}]", error.code()));
         }
         // One that has just ended may have been followed by another: it gets a second look.
-        rounds = if look.at_work > 0 { 0 } else { rounds + 1 };
+        rounds = if polled.active > 0 { 0 } else { rounds + 1 };
         if !follow && rounds > 1 {
             if !output.json {
                 output.note("no run is at work; --follow waits for the next one");
@@ -146,7 +146,7 @@ enum Prefix {
     Run,
 }
 
-fn show(step: Step<'_>, prefix: Prefix, output: &Output) -> Result<(), Failure> {
+fn show(step: RecordedEvent<'_>, prefix: Prefix, output: &Output) -> Result<(), Failure> {
     let name = RunName::of(step.trace_id).to_string();
     if output.json {
         return output.value(&json!({

@@ -109,7 +109,7 @@ fn a_journal_that_was_put_back_is_found_though_it_is_whole() {
     place
         .run(&["verify", "--anchor", "../monday.anchor"])
         .exit(5)
-        .says(&format!("trace `{gone}` is gone"))
+        .says(&format!("trace `{gone}` is missing"))
         .says(&format!("of trace `{held}` was rewritten"))
         .says("[ANCHOR_INVALID]");
     assert!(!compare(&place).text().contains(&untouched));

@@ -1,4 +1,4 @@
-//! The four checks, and leaving the sandbox.
+//! The four checks, and the exit from the sandbox.
 
 use crate::{
     CONTEXT_INTENT, CheckPoint, CheckResult, Facts, FailureClass, IntentId, Outcome,
@@ -11,10 +11,10 @@ use windlass_kernel::run::NoteKind;
 use super::{Driver, answer, recorded};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 
-/// Makes the check of the point that the loop names.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+/// Performs the check at the point that the loop names.
+pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
     let point = job.with.get("point").and_then(|point| CheckPoint::deserialize(point).ok());
     let Some(point) = point else {
         return Ok(WorkResult::failed("validation_error", "`driver/check` needs a `point`"));
@@ -27,58 +27,62 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
     let opened = recorded::telemetry(&run, "opened").next().is_some();
     let sealed = recorded::telemetry(&run, "sealed").next().is_some();
     facts.telemetry_writable = Some(opened && (!sealed || point == CheckPoint::BeforeSave));
-    let leaves = match leaving(job) {
-        // An intent that is not known is for the check to refuse.
-        Ok(leaving) => facts.intent.as_ref().is_none_or(|intent| leaving.contains(intent)),
+    let exits = match exit_intents(job) {
+        // The check itself refuses an unknown intent.
+        Ok(exit) => facts.intent.as_ref().is_none_or(|intent| exit.contains(intent)),
         Err(reason) => return Ok(WorkResult::failed("validation_error", reason)),
     };
-    if point == CheckPoint::BeforeSandboxExit && !leaves {
+    if point == CheckPoint::BeforeSandboxExit && !exits {
         let more = json!({ "summary": "the sandbox stays on" });
         return Ok(answer(Outcome::Pass, "the sandbox stays on for this intent", more));
     }
     let result = check(driver.config(), point, &facts);
     if point == CheckPoint::BeforeSandboxExit && result.outcome.is_success() {
         let conditions = exit_conditions(driver.config(), &facts);
-        let event = Happening::ExitRequested { conditions };
+        let event = SandboxEvent::ExitRequested { conditions };
         let after = driver.change_sandbox(job, event, |_| {}, "the intent changes files")?;
         if after.is_enabled() {
-            let reason = "the sandbox could not be left: something recorded speaks against it";
+            let reason = "the sandbox stays on: the conditions for leaving it are not met";
             return Ok(answer(Outcome::Halt, reason, json!({})));
         }
     }
-    Ok(told(driver, point, &facts, result))
+    Ok(to_answer(driver, point, &facts, result))
 }
 
-/// The intents whose tasks leave the sandbox, as the loop says.
-fn leaving(job: &Job<'_>) -> Result<Vec<IntentId>, String> {
+/// The intents whose tasks leave the sandbox, from the loop's settings.
+fn exit_intents(job: &BuiltinJob<'_>) -> Result<Vec<IntentId>, String> {
     let Some(list) = job.with.get("intents") else { return Ok(Vec::new()) };
     Vec::deserialize(list).map_err(|error| format!("`intents` of `driver/check`: {error}"))
 }
 
-/// A context file that is not the recorded one puts the sandbox on.
+/// Turns the sandbox on if the context file differs from the recorded one.
 ///
-/// Only the task that makes the file has it recorded as it is now; for any other the difference stays,
-/// and the check finds it.
-fn look_at_context(driver: &Driver, job: &Job<'_>, point: CheckPoint) -> Result<(), EngineError> {
+/// Only the task that creates the file records its new digest; in any other task the difference remains,
+/// and the check reports it.
+fn update_context(
+    driver: &Driver,
+    job: &BuiltinJob<'_>,
+    point: CheckPoint,
+) -> Result<(), EngineError> {
     let run = job.recorder.run();
     let Some(recorded) = recorded::sandbox(&run) else { return Ok(()) };
     let now = driver.context_file(&job.assignment.workspace)?.digest;
     if now == recorded.context {
         return Ok(());
     }
-    let makes = recorded::intent(&run).is_some_and(|intent| intent.as_str() == CONTEXT_INTENT);
-    let keep = makes && point == CheckPoint::AfterModel;
+    let creates = recorded::intent(&run).is_some_and(|intent| intent.as_str() == CONTEXT_INTENT);
+    let record = creates && point == CheckPoint::AfterModel;
     let why = "the context file is not what it was";
     let about = |recorded: &mut crate::RecordedState| {
         if keep {
             recorded.context = now;
         }
     };
-    driver.change_sandbox(job, Happening::ContextChanged, about, why)?;
+    driver.change_sandbox(job, SandboxEvent::ContextChanged, update, why)?;
     Ok(())
 }
 
-fn told(driver: &Driver, point: CheckPoint, facts: &Facts, result: CheckResult) -> WorkResult {
+fn to_answer(driver: &Driver, point: CheckPoint, facts: &Facts, result: CheckResult) -> WorkResult {
     let CheckResult { outcome, class, reason, response } = result;
     let reason = reason.unwrap_or_default();
     let code = code_of(driver, facts, &reason);
@@ -87,15 +91,15 @@ fn told(driver: &Driver, point: CheckPoint, facts: &Facts, result: CheckResult) 
         (Some(response), None) => format!("{response} {reason}"),
         (None, _) => reason,
     };
-    // After the model, an intervention can mend the form of the output and nothing else.
-    let mendable = class == Some(FailureClass::StructuralOrFormattingError);
-    let lost =
-        point == CheckPoint::AfterModel && outcome == Outcome::InterventionRequired && !mendable;
-    let outcome = if lost { Outcome::Halt } else { outcome };
+    // After the model, an intervention can only fix the form of the output.
+    let fixable = class == Some(FailureClass::StructuralOrFormattingError);
+    let unfixable =
+        point == CheckPoint::AfterModel && outcome == Outcome::InterventionRequired && !fixable;
+    let outcome = if unfixable { Outcome::Halt } else { outcome };
     answer(outcome, reason, json!({ "findings": { "class": class, "point": point } }))
 }
 
-/// The stable code of what a check found, where it has one of its own.
+/// The stable code of the reason, if it has one.
 fn code_of(driver: &Driver, facts: &Facts, reason: &str) -> Option<windlass_kernel::Code> {
     let sandbox = facts.sandbox.as_ref();
     let broken =

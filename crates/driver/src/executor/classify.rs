@@ -1,4 +1,4 @@
-//! Phase 1: what the request is about.
+//! Phase 1: determines the intent of the request.
 
 use crate::{Classification, SandboxEvent as Happening, classify};
 use serde_json::{Value, json};
@@ -6,24 +6,24 @@ use serde_json::{Value, json};
 use super::{Driver, answer};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 
-/// Classifies the task's words; what is not clear is asked.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+/// Classifies the task's text; asks the person if it is ambiguous.
+pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
     let request = job.task().get("task").and_then(Value::as_str).unwrap_or_default();
-    let found = classify(driver.config(), request);
-    let outcome = found.outcome();
-    match found {
+    let classification = classify(driver.config(), request);
+    let outcome = classification.outcome();
+    match classification {
         Classification::Resolved { intent, trigger } => {
             let now = Some(intent.clone());
             driver.change_sandbox(
                 job,
-                Happening::IntentChanged,
+                SandboxEvent::IntentChanged,
                 |recorded| recorded.intent = now,
                 "the intent is known",
             )?;
             let more = json!({
-                "summary": format!("the task is about `{intent}`"),
+                "summary": format!("the intent is `{intent}`"),
                 "intent": intent,
                 "trigger": trigger,
                 "facts": { "intent": intent.as_str() },
@@ -33,7 +33,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
         Classification::Ambiguous { candidates, question } => {
             driver.change_sandbox(
                 job,
-                Happening::IntentUnresolved,
+                SandboxEvent::IntentUnresolved,
                 |recorded| recorded.intent = None,
                 "the intent is not known",
             )?;

@@ -1,4 +1,4 @@
-//! Phase 2: what the task needs to know: the project's context file and its memory.
+//! Phase 2: assembles the context: the project's context file and its memory.
 
 use crate::{CONTEXT_INTENT, FailureClass, Outcome, Response, SandboxEvent as Happening};
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use super::observe::ContextFile;
 use super::{Driver, answer, memory, recorded};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 
-/// Looks at the context file, and restores the memory for the intents that need it.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+/// Checks the context file, and restores the memory if the intent needs it.
+pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
     let config = driver.config();
     let run = job.recorder.run();
     let Some(intent) = recorded::intent(&run) else {
@@ -22,11 +22,11 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
         return Ok(answer(Outcome::Halt, reason, json!({})));
     };
     let file = driver.context_file(&job.assignment.workspace)?;
-    note(driver, job, &file)?;
+    record_context(driver, job, &file)?;
     let name = config.context_file();
     let usable = file.digest.is_some() && file.is_valid;
     if declared.project_bound && !usable {
-        let what = if file.digest.is_some() { "is not valid" } else { "is missing" };
+        let state = if file.digest.is_some() { "is not valid" } else { "is missing" };
         let response = config.response(Response::InsufficientContext);
         let (outcome, more) = if driver.was_asked(run.head.trace_id)? {
             (Outcome::Halt, ", and the person was asked before")
@@ -34,8 +34,8 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
             (config.outcome(FailureClass::MissingInformation), "")
         };
         let reason = format!(
-            "{response} the context file `{name}` {what}{more}; a task of the intent \
-             `{CONTEXT_INTENT}` makes one"
+            "{response} the context file `{name}` {state}{more}; a task of the intent \
+             `{CONTEXT_INTENT}` creates one"
         );
         return Ok(answer(outcome, reason, json!({ "asked": true })));
     }
@@ -45,13 +45,13 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
         "bytes": file.bytes,
         "context_file": name,
     });
-    let mut keep = |key: &str, value: Value| {
+    let mut add = |key: &str, value: Value| {
         if let Some(object) = more.as_object_mut() {
             object.insert(key.to_owned(), value);
         }
     };
     if usable {
-        keep("asked", json!(false));
+        add("asked", json!(false));
     }
     if declared.restore_required {
         let memory = match memory::load(driver, &run)? {
@@ -71,13 +71,17 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
     Ok(answer(Outcome::Pass, "", more))
 }
 
-fn note(driver: &Driver, job: &Job<'_>, file: &ContextFile) -> Result<(), EngineError> {
-    let (happening, why) = match (file.digest, file.is_valid) {
-        (None, _) => (Happening::ContextMissing, "there is no context file"),
-        (Some(_), true) => (Happening::ContextValidated, "the context file is valid"),
-        (Some(_), false) => (Happening::ContextChanged, "the context file is not valid"),
+fn record_context(
+    driver: &Driver,
+    job: &BuiltinJob<'_>,
+    file: &ContextFile,
+) -> Result<(), EngineError> {
+    let (event, why) = match (file.digest, file.is_valid) {
+        (None, _) => (SandboxEvent::ContextMissing, "there is no context file"),
+        (Some(_), true) => (SandboxEvent::ContextValidated, "the context file is valid"),
+        (Some(_), false) => (SandboxEvent::ContextChanged, "the context file is not valid"),
     };
     let digest = file.digest;
-    driver.change_sandbox(job, happening, |recorded| recorded.context = digest, why)?;
+    driver.change_sandbox(job, event, |recorded| recorded.context = digest, why)?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Phase 4: what the model is told, and what its output must hold.
+//! Phase 4: defines the model's assignment and the required keys of its output.
 
 use crate::Outcome;
 use serde_json::{Value, json};
@@ -8,15 +8,15 @@ use super::facts::{allowed, denied};
 use super::{Driver, answer, recorded};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 
-/// How many bytes a token is taken to have.
+/// The assumed size of a token.
 const TOKEN_BYTES: u64 = 4;
-/// What every output must hold.
+/// The keys that every output must have.
 const KEYS: [&str; 4] = ["claims", "intent", "questions", "summary"];
 
-/// Writes the order: role, model, scope, the keys of the output, and an estimate of its size.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+/// Returns the assignment: role, model, scope, the keys of the output, and an estimate of its size.
+pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
     let run = job.recorder.run();
     let halt = |reason: &str| Ok(answer(Outcome::Halt, reason, json!({})));
     let Some(intent) = recorded::intent(&run) else { return halt("the intent is not known") };
@@ -26,16 +26,16 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
     if saves {
         declares.push("memory");
     }
-    let told = json!({
+    let input = json!({
         "task": job.task(),
         "context": recorded::answer_of(&run, "context"),
     });
-    let bytes = canon::value_to_bytes(&told).map_or(0, |bytes| bytes.len());
+    let bytes = canon::value_to_bytes(&input).map_or(0, |bytes| bytes.len());
     let file = recorded::answer_of(&run, "context").and_then(|context| context.get("bytes"));
     let file = file.and_then(Value::as_u64).unwrap_or_default();
     let bytes = u64::try_from(bytes).unwrap_or(u64::MAX).saturating_add(file);
     let more = json!({
-        "summary": format!("`{}` is told to work on `{intent}`", selection.resolved),
+        "summary": format!("`{}` is assigned to `{intent}`", selection.resolved),
         "declares": declares,
         "intent": intent,
         "model": selection.resolved,

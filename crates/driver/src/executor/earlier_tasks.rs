@@ -1,4 +1,4 @@
-//! The project's earlier tasks, as the journal has them.
+//! Reads the project's earlier tasks from the journal.
 
 use crate::{Memory, MemoryError};
 use serde_json::Value;
@@ -7,19 +7,19 @@ use windlass_kernel::run::{Event, NoteKind, Run, RunEvent};
 use windlass_kernel::{Machine, State, TraceId, canon};
 use windlass_store::{TraceFilter, TraceState};
 
-use super::{Driver, is_ours, recorded};
+use super::{Driver, is_driver_builtin, recorded};
 use windlass_engine::EngineError;
 
-/// How many traces are looked at in one go.
+/// The number of traces in one page.
 const PAGE: usize = 512;
 
 impl Driver {
-    /// The tasks of the project other than this one, newest first, as long as `more` wants one more.
-    fn visit(
+    /// Calls `visit` with the tasks of the project except one, newest first, until it returns `false`.
+    fn for_each_task(
         &self,
-        but: TraceId,
+        except: TraceId,
         open_only: bool,
-        mut more: impl FnMut(&TraceState) -> Result<bool, EngineError>,
+        mut visit: impl FnMut(&TraceState) -> Result<bool, EngineError>,
     ) -> Result<(), EngineError> {
         let mut before = None;
         loop {
@@ -28,9 +28,9 @@ impl Driver {
             for trace in &page {
                 let is_run = trace.head.state.is_some_and(|state| state.machine() == Machine::Run);
                 if is_run
-                    && trace.head.trace_id != but
+                    && trace.head.trace_id != except
                     && self.is_task(trace.head.trace_id)?
-                    && !more(trace)?
+                    && !visit(trace)?
                 {
                     return Ok(());
                 }
@@ -42,43 +42,43 @@ impl Driver {
         }
     }
 
-    /// Whether a run is a task of the driver, by its first entry alone.
+    /// Whether a run is a task of the driver; reads only its first entry.
     fn is_task(&self, trace_id: TraceId) -> Result<bool, EngineError> {
         let first = read_entry(self.settings.store.as_ref(), trace_id, 1)?;
         let body = first.and_then(|record| record.body);
         let event = body.and_then(|body| RunEvent::read(&body).ok()).map(|event| event.event);
         let Some(Event::Started(started)) = event else { return Ok(false) };
-        Ok(started.plan.builtins().any(is_ours))
+        Ok(started.plan.builtins().any(is_driver_builtin))
     }
 
     fn read(&self, trace_id: TraceId) -> Result<Run, EngineError> {
         Ok(Reader::state_of(self.settings.store.as_ref(), trace_id, Check::Verified)?)
     }
 
-    /// Whether no task of the project has ended before this one.
-    pub(super) fn is_first(&self, but: TraceId) -> Result<bool, EngineError> {
+    /// Whether no other task of the project has ended.
+    pub(super) fn is_first(&self, except: TraceId) -> Result<bool, EngineError> {
         let mut is_first = true;
-        self.visit(but, false, |trace| {
+        self.for_each_task(except, false, |trace| {
             is_first &= trace.head.state != Some(State::Terminal);
             Ok(is_first)
         })?;
         Ok(is_first)
     }
 
-    /// A task of the project that has not ended.
-    pub(super) fn unfinished(&self, but: TraceId) -> Result<Option<TraceId>, EngineError> {
+    /// Returns another task of the project that has not ended.
+    pub(super) fn unfinished(&self, except: TraceId) -> Result<Option<TraceId>, EngineError> {
         let mut found = None;
-        self.visit(but, true, |trace| {
+        self.for_each_task(except, true, |trace| {
             found = Some(trace.head.trace_id);
             Ok(false)
         })?;
         Ok(found)
     }
 
-    /// Whether the person was asked for the context file, and nobody has seen it since.
-    pub(super) fn was_asked(&self, but: TraceId) -> Result<bool, EngineError> {
+    /// Whether the newest task that looked for the context file asked the person for it.
+    pub(super) fn was_asked(&self, except: TraceId) -> Result<bool, EngineError> {
         let mut was_asked = false;
-        self.visit(but, false, |trace| {
+        self.for_each_task(except, false, |trace| {
             let run = self.read(trace.head.trace_id)?;
             let context = recorded::answer_of(&run, "context");
             match context.and_then(|context| context.get("asked")).and_then(Value::as_bool) {
@@ -92,11 +92,14 @@ impl Driver {
         Ok(was_asked)
     }
 
-    /// The project's memory: every version that tasks have saved, in their order, checked.
-    pub(super) fn remembered(&self, own: &Run) -> Result<Result<Memory, MemoryError>, EngineError> {
+    /// The project's memory: all versions that tasks have saved, in order, verified.
+    pub(super) fn recorded_memory(
+        &self,
+        own: &Run,
+    ) -> Result<Result<Memory, MemoryError>, EngineError> {
         let mut versions = Vec::new();
         collect(own, &self.settings.project_id, &mut versions)?;
-        self.visit(own.head.trace_id, false, |trace| {
+        self.for_each_task(own.head.trace_id, false, |trace| {
             let run = self.read(trace.head.trace_id)?;
             collect(&run, &self.settings.project_id, &mut versions)?;
             Ok(true)
@@ -113,7 +116,7 @@ impl Driver {
     }
 }
 
-/// The versions that a task has saved, each with its number, as they are written.
+/// Collects the versions that a task has saved: their numbers and canonical bytes.
 fn collect(
     run: &Run,
     project: &str,

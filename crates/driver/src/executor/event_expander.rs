@@ -1,4 +1,4 @@
-//! What goes on record together with the events of a task: telemetry, and what becomes of the sandbox.
+//! Adds telemetry and sandbox notes to the events of a task.
 
 use crate::{Outcome, Phase, RecordedState, SandboxEvent as Happening, TaskResult};
 use serde_json::{Value, json};
@@ -6,7 +6,9 @@ use windlass_kernel::run::plan::{Doer, RunOutcome, Trigger};
 use windlass_kernel::run::{Event, InvocationResult, Run};
 use windlass_kernel::{State, Timestamp};
 
-use super::report::{Report, TEXT_CHARS_MAX, result_named, result_of, seal, telemetry_note};
+use super::report::{
+    RecordInput, TEXT_CHARS_MAX, result_of, result_of_verdict, seal, telemetry_note,
+};
 use super::{Driver, invalid, is_driven, phase_of, recorded, sandbox_note, task_id, to_value};
 use windlass_engine::EngineError;
 use windlass_engine::EventExpander;
@@ -51,10 +53,10 @@ impl EventExpander for Driver {
 }
 
 impl Driver {
-    /// Telemetry and the sandbox stand on record before phase 0.
+    /// Records telemetry and the sandbox before phase 0.
     fn begun(&self, run: &Run) -> Result<Vec<Event>, EngineError> {
         let task = run.head.trace_id;
-        self.confinement.confine(task, true);
+        self.confinement.set_confined(task, true);
         let opened = json!({
             "kind": "opened",
             "project_id": self.settings.project_id,
@@ -63,18 +65,18 @@ impl Driver {
             "config": self.config().digest(),
         });
         let mut events = vec![Event::Begun {}, telemetry_note(opened)];
-        let mut recorded = recorded::unknown();
-        recorded.sandbox = recorded.sandbox.apply(Happening::TaskBoundary);
-        events.push(sandbox_note(Happening::TaskBoundary, &recorded, "the task begins")?);
+        let mut recorded = recorded::initial_sandbox();
+        recorded.sandbox = recorded.sandbox.apply(SandboxEvent::TaskBoundary);
+        events.push(sandbox_note(SandboxEvent::TaskBoundary, &recorded, "the task begins")?);
         if self.is_first(task)? {
-            recorded.sandbox = recorded.sandbox.apply(Happening::FirstRunInProject);
+            recorded.sandbox = recorded.sandbox.apply(SandboxEvent::FirstRunInProject);
             let why = "no task of the project has ended before";
-            events.push(sandbox_note(Happening::FirstRunInProject, &recorded, why)?);
+            events.push(sandbox_note(SandboxEvent::FirstRunInProject, &recorded, why)?);
         }
         Ok(events)
     }
 
-    /// A call of a model is counted before it is made.
+    /// Counts a model call before it is made.
     fn admitted(
         &self,
         run: &Run,
@@ -83,18 +85,18 @@ impl Driver {
         invocation: u64,
         model: Option<&str>,
     ) -> Result<Event, EngineError> {
-        let refuse = |why: String| invalid(run.head.trace_id, why);
+        let refuse = |reason: String| invalid(run.head.trace_id, reason);
         let next = recorded::next_call(run, attempt);
         let next =
             next.ok_or_else(|| refuse(format!("nothing was delegated to phase `{phase}`")))?;
         let usage = recorded::usage(run);
-        let mut usage = usage.ok_or_else(|| refuse("what it has spent is not known".to_owned()))?;
+        let mut usage = usage.ok_or_else(|| refuse("its usage is not known".to_owned()))?;
         usage.begin(self.config(), next).map_err(|error| EngineError::Invalid {
             code: error.code(),
             message: error.to_string(),
             hint: None,
         })?;
-        let sandbox = recorded::sandbox(run).unwrap_or_else(recorded::unknown);
+        let sandbox = recorded::sandbox(run).unwrap_or_else(recorded::initial_sandbox);
         Ok(telemetry_note(json!({
             "kind": "invocation",
             "invocation": invocation,
@@ -126,13 +128,13 @@ impl Driver {
         let record = self.record(
             run,
             now,
-            Report {
+            RecordInput {
                 result,
                 reason: note,
                 notes: format!("invocation {invocation}, {} tokens", used.tokens()),
                 call: Some((*invocation, admitted.call.token_estimate)),
                 model: admitted.model,
-                ..Report::of(run, Phase::Execution)
+                ..RecordInput::new(run, Phase::Execution)
             },
         )?;
         let mut events = vec![record];
@@ -158,19 +160,19 @@ impl Driver {
         let Event::PhaseDone { phase, attempt, done } = &event else { return Ok(vec![event]) };
         let Some(stage) = doer_of(run, phase).and_then(phase_of) else { return Ok(vec![event]) };
         let (result, reason) = result_of(done);
-        let report = Report {
+        let input = RecordInput {
             result,
             reason: &reason,
-            notes: format!("phase `{phase}`, try {attempt}"),
+            notes: format!("phase `{phase}`, attempt {attempt}"),
             escalated: done.answer.get("escalate").and_then(Value::as_bool) == Some(true),
-            ..Report::of(run, stage)
+            ..RecordInput::new(run, stage)
         };
-        // What the phase itself has found is not yet part of the run.
-        let stated = |key| recorded::part(&done.answer, key);
+        // The phase's own result is not part of the run yet.
+        let stated = |key| recorded::field(&done.answer, key);
         let intent = if stage == Phase::IntentClassification { stated("intent") } else { None };
-        let report = Report { intent: intent.or(report.intent), ..report };
+        let input = RecordInput { intent: intent.or(input.intent), ..input };
         let selected = match stage {
-            Phase::ModelSelection => recorded::part(&done.answer, "selection"),
+            Phase::ModelSelection => recorded::field(&done.answer, "selection"),
             Phase::StateValidation
             | Phase::IntentClassification
             | Phase::ContextAssembly
@@ -183,8 +185,8 @@ impl Driver {
             | Phase::MemorySync
             | Phase::TaskTermination => None,
         };
-        let report = Report { selection: selected.or(report.selection), ..report };
-        let record = self.record(run, now, report)?;
+        let input = RecordInput { selection: selected.or(input.selection), ..input };
+        let record = self.record(run, now, input)?;
         let mut events = vec![record];
         if result != TaskResult::Success {
             events.push(self.failure(run, &reason)?);
@@ -199,19 +201,19 @@ impl Driver {
         };
         let Some(doer) = doer_of(run, phase) else { return Ok(vec![event]) };
         let Some(stage) = phase_of(doer) else { return Ok(vec![event]) };
-        let result = result_named(verdict);
-        // A phase that a person does has no end but its check.
+        let result = result_of_verdict(verdict);
+        // A phase that a person performs ends only with its check.
         if result == TaskResult::Success && !matches!(doer, Doer::Person { .. }) {
             return Ok(vec![event]);
         }
         let record = self.record(
             run,
             now,
-            Report {
+            RecordInput {
                 result,
                 reason,
-                notes: format!("check `{check}` of phase `{phase}`, try {attempt}"),
-                ..Report::of(run, stage)
+                notes: format!("check `{check}` of phase `{phase}`, attempt {attempt}"),
+                ..RecordInput::new(run, stage)
             },
         )?;
         let mut events = vec![record];
@@ -240,42 +242,42 @@ impl Driver {
         let record = self.record(
             run,
             now,
-            Report {
+            RecordInput {
                 result,
                 reason: &held.question,
                 notes: format!("phase `{}` waits for a person", held.phase),
-                ..Report::of(run, stage)
+                ..RecordInput::new(run, stage)
             },
         )?;
         Ok(vec![record, event])
     }
 
-    /// Every end is a task boundary, and closes what was recorded.
+    /// Records the end of a task: a task boundary, and a seal over its telemetry.
     fn ended(&self, run: &Run, event: Event) -> Result<Vec<Event>, EngineError> {
         let Event::Ended { outcome, reason, detail } = &event else { return Ok(vec![event]) };
         let mut events = match run.head.state {
-            // It was started and never begun: it is opened, so that it can be closed.
+            // The run never began: its telemetry is opened here, so that it can be closed.
             Some(State::Init) | None => self.begun(run)?,
             Some(State::Resumed) => vec![Event::Continued {}],
             Some(_) => Vec::new(),
         };
         let begun = recorded::sandbox(run);
-        if begun.is_none() || !recorded::is_over(run) {
-            let mut recorded = begun.unwrap_or_else(recorded::unknown);
-            self.confinement.confine(run.head.trace_id, true);
-            recorded.sandbox = recorded.sandbox.apply(Happening::TaskBoundary);
+        if begun.is_none() || !recorded::has_ended(run) {
+            let mut recorded = begun.unwrap_or_else(recorded::initial_sandbox);
+            self.confinement.set_confined(run.head.trace_id, true);
+            recorded.sandbox = recorded.sandbox.apply(SandboxEvent::TaskBoundary);
             let (context, intent) = (recorded.context, None);
             let recorded = RecordedState { sandbox: recorded.sandbox, context, intent };
             events.push(sandbox_note(Happening::TaskBoundary, &recorded, recorded::TASK_ENDS)?);
         }
-        let came_to = match (outcome, Outcome::ALL.iter().find(|one| one.as_str() == reason)) {
+        let task_outcome = match (outcome, Outcome::ALL.iter().find(|one| one.as_str() == reason)) {
             (RunOutcome::Pass, _) => Outcome::Pass,
             (_, Some(named)) if !named.is_success() => *named,
             (_, _) => Outcome::Halt,
         };
         let mut seal = seal(run, "closed")?;
         if let Some(object) = seal.as_object_mut() {
-            object.insert("outcome".to_owned(), json!(came_to.as_str()));
+            object.insert("outcome".to_owned(), json!(task_outcome.as_str()));
             object.insert("reason".to_owned(), json!(reason));
             object.insert("detail".to_owned(), json!(detail));
         }
@@ -284,13 +286,13 @@ impl Driver {
         Ok(events)
     }
 
-    /// The sandbox is on again after a failure.
+    /// Turns the sandbox on after a failure.
     fn failure(&self, run: &Run, why: &str) -> Result<Event, EngineError> {
-        self.confinement.confine(run.head.trace_id, true);
-        let mut recorded = recorded::sandbox(run).unwrap_or_else(recorded::unknown);
-        recorded.sandbox = recorded.sandbox.apply(Happening::Failure);
+        self.confinement.set_confined(run.head.trace_id, true);
+        let mut recorded = recorded::sandbox(run).unwrap_or_else(recorded::initial_sandbox);
+        recorded.sandbox = recorded.sandbox.apply(SandboxEvent::Failure);
         let why: String = why.chars().take(TEXT_CHARS_MAX).collect();
-        sandbox_note(Happening::Failure, &recorded, &why)
+        sandbox_note(SandboxEvent::Failure, &recorded, &why)
     }
 }
 

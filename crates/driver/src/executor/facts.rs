@@ -1,4 +1,4 @@
-//! What is known of a task: from the record, and from what can be seen.
+//! Gathers the facts of a task from the journal and the workspace.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +12,20 @@ use windlass_kernel::run::NoteKind;
 
 use super::{Driver, observe, output, recorded};
 use windlass_engine::EngineError;
-use windlass_engine::executors::{Job, texts};
+use windlass_engine::executors::{BuiltinJob, task_strings};
 
-/// What the driver's own files and git's are kept under.
+/// The folders of the driver's own files and of git.
 const ALWAYS_DENIED: [&str; 2] = [".windlass/", ".git/"];
 
 impl Driver {
-    /// Gathers the facts; what is not known stays `None`.
-    pub(super) fn facts(&self, job: &Job<'_>) -> Result<Facts, EngineError> {
+    /// Gathers the facts; unknown facts are `None`.
+    pub(super) fn facts(&self, job: &BuiltinJob<'_>) -> Result<Facts, EngineError> {
         let run = job.recorder.run();
         let workspace = &job.assignment.workspace;
         let intent = recorded::intent(&run);
         let file = self.context_file(workspace)?;
         let assembled: Option<Digest> = recorded::answer_of(&run, "context")
-            .and_then(|context| recorded::part(context, "digest"));
+            .and_then(|context| recorded::field(context, "digest"));
         let task = run.head.trace_id;
         let context = ContextFacts {
             is_present: file.digest.is_some(),
@@ -54,7 +54,7 @@ impl Driver {
             output.and_then(|output| find(output, workspace))
         };
         Ok(Facts {
-            output_intent: output.and_then(|output| recorded::part::<IntentId>(output, "intent")),
+            output_intent: output.and_then(|output| recorded::field::<IntentId>(output, "intent")),
             questions_open: match output {
                 Some(output) => output::list(output, "/questions"),
                 None => Some(Vec::new()),
@@ -65,8 +65,8 @@ impl Driver {
             memory_restored: Some(restored),
             sandbox,
             is_bootstrap,
-            is_first_run: Some(recorded::happened(&run, Happening::FirstRunInProject)),
-            has_failed: Some(recorded::happened(&run, Happening::Failure)),
+            is_first_run: Some(recorded::has_event(&run, SandboxEvent::FirstRunInProject)),
+            has_failed: Some(recorded::has_event(&run, SandboxEvent::Failure)),
             paths_changed: changed.map(|changed| changed.into_keys().collect()),
             paths_allowed: allowed(job),
             paths_denied: denied(job),
@@ -89,20 +89,20 @@ impl Driver {
     }
 }
 
-/// Where the task may change files, in the driver's form: everywhere when it does not say.
-pub(super) fn allowed(job: &Job<'_>) -> Option<BTreeSet<String>> {
-    let paths = texts(job.task(), "/constraints/allowed_paths").ok()?;
+/// The paths that the task may change, in the driver's form; all paths if it has no list.
+pub(super) fn allowed(job: &BuiltinJob<'_>) -> Option<BTreeSet<String>> {
+    let paths = task_strings(job.task(), "/constraints/allowed_paths").ok()?;
     if paths.is_empty() {
         return Some(BTreeSet::from([".".to_owned()]));
     }
-    // A folder stands for all that is in it; a pattern stands for nothing here, and so allows nothing.
+    // A folder allows all files in it. A pattern matches nothing here, and so allows nothing.
     let both = |path: &str| [path.to_owned(), format!("{}/", path.trim_end_matches('/'))];
     Some(paths.into_iter().flat_map(both).collect())
 }
 
-/// Where it may not in any case; not known where that is a pattern.
-pub(super) fn denied(job: &Job<'_>) -> Option<BTreeSet<String>> {
-    let paths = texts(job.task(), "/constraints/denied_paths").ok()?;
+/// The paths that the task must not change; `None` if one of them is a pattern.
+pub(super) fn denied(job: &BuiltinJob<'_>) -> Option<BTreeSet<String>> {
+    let paths = task_strings(job.task(), "/constraints/denied_paths").ok()?;
     if paths.iter().any(|path| path.contains(['*', '?', '[', '{'])) {
         return None;
     }

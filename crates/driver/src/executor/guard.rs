@@ -1,6 +1,6 @@
-//! What agents may do in a task: nothing without a selected model, and inside the sandbox no change.
+//! The guard of agents: no agent without a selected model, and no changes while the sandbox is on.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::{Phase as Stage, may_write};
@@ -12,78 +12,79 @@ use windlass_policy::{Judgement, Verdict};
 
 use super::{Driver, is_driven, phase_of, recorded};
 use windlass_engine::Assignment;
-use windlass_engine::executors::Guard;
+use windlass_engine::executors::AgentGuard;
 
-/// Commands that change nothing but what their output is redirected to.
+/// Commands that change nothing except the targets of redirections.
 const HARMLESS: [&str; 3] = ["cat", "echo", "printf"];
 
-/// Confines what runs for a task, and tells whether it does.
-pub trait Confinement: Send + Sync {
-    /// Confines, or lets go.
-    fn confine(&self, task: TraceId, on: bool);
+/// Enforces the sandbox of tasks.
+pub trait TaskConfinement: Send + Sync {
+    /// Turns the confinement of a task on or off.
+    fn set_confined(&self, task: TraceId, on: bool);
 
-    /// Whether what runs now would be confined; `None` when that cannot be found out.
+    /// Whether a task is confined; `None` if that is not known.
     fn is_confined(&self, task: TraceId) -> Option<bool>;
 }
 
-/// The engine's own confinement: its tool_caller refuses calls. A task that nobody let go is confined.
+/// Keeps the confinement of tasks in memory; the guard refuses the calls of confined tasks. A task is
+/// confined by default.
 #[derive(Debug, Default)]
-pub struct InMemory {
-    off: Mutex<BTreeMap<TraceId, ()>>,
+pub struct InMemoryConfinement {
+    unconfined: Mutex<BTreeSet<TraceId>>,
 }
 
-impl Confinement for InMemory {
-    fn confine(&self, task: TraceId, on: bool) {
-        let mut off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
+impl TaskConfinement for InMemoryConfinement {
+    fn set_confined(&self, task: TraceId, on: bool) {
+        let mut unconfined = self.unconfined.lock().unwrap_or_else(PoisonError::into_inner);
         if on {
-            off.remove(&task);
+            unconfined.remove(&task);
         } else {
-            off.insert(task, ());
+            unconfined.insert(task);
         }
     }
 
     fn is_confined(&self, task: TraceId) -> Option<bool> {
-        let off = self.off.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(!off.contains_key(&task))
+        let unconfined = self.unconfined.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(!unconfined.contains(&task))
     }
 }
 
-impl Guard for Driver {
-    fn minds(&self, run: &Run) -> bool {
+impl AgentGuard for Driver {
+    fn applies_to(&self, run: &Run) -> bool {
         is_driven(run)
     }
 
-    fn admits(&self, run: &Run, phase: &Phase) -> Result<String, String> {
+    fn model_for(&self, run: &Run, phase: &Phase) -> Result<String, String> {
         if phase_of(&phase.doer) != Some(Stage::Execution) {
-            return Err("a model works in the phase of execution and in no other".to_owned());
+            return Err("a model runs only in the execution phase".to_owned());
         }
         if recorded::telemetry(run, "sealed").next().is_some() {
-            return Err("telemetry is sealed: no model is called any more".to_owned());
+            return Err("telemetry is sealed: no model may be called any more".to_owned());
         }
         let selection = recorded::selection(run).ok_or("no model was selected")?;
         let attempt = run.position(&phase.id).and_then(|at| run.phase(at));
         let attempt = attempt.map_or(1, |(_, state)| state.attempt);
         let next = recorded::next_call(run, attempt).ok_or("nothing was delegated")?;
-        let usage = recorded::usage(run).ok_or("what the task has spent is not known")?;
+        let usage = recorded::usage(run).ok_or("the usage of the task is not known")?;
         usage.admit(self.config(), next).map_err(|error| format!("[{}] {error}", error.code()))?;
         Ok(selection.resolved)
     }
 
-    fn takes(&self, answer: &Value) -> Result<(), String> {
+    fn check_answer(&self, answer: &Value) -> Result<(), String> {
         if answer.get("facts").is_some() {
-            return Err("a model's answer states facts, which are the driver's to state".to_owned());
+            return Err("the model's answer has `facts`, which only the driver may set".to_owned());
         }
         Ok(())
     }
 
-    fn permits(
+    fn check_call(
         &self,
         assignment: &Assignment,
         class: RiskLevel,
         judgement: Option<&Judgement>,
     ) -> Result<(), String> {
-        let judgement = judgement.ok_or("what policy says to it cannot be told beforehand")?;
-        // Policy says why itself, and the refusal is its own.
+        let judgement = judgement.ok_or("the policy's judgement of the call is not known")?;
+        // The policy refuses the call itself, with its own reason.
         if judgement.verdict == Verdict::Deny {
             return Ok(());
         }
@@ -97,7 +98,7 @@ impl Guard for Driver {
             return Ok(());
         }
         let run = &assignment.run;
-        let sandbox = recorded::sandbox(run).unwrap_or_else(recorded::unknown);
+        let sandbox = recorded::sandbox(run).unwrap_or_else(recorded::initial_sandbox);
         let confined = self.confinement.is_confined(run.head.trace_id);
         if !sandbox.sandbox.is_enabled() && confined == Some(false) {
             return Ok(());
@@ -113,14 +114,14 @@ impl Guard for Driver {
             command.split_whitespace().next().is_some_and(|word| HARMLESS.contains(&word))
         };
         if !judgement.commands.iter().all(harmless) || !judgement.findings.is_empty() {
-            return Err("the sandbox is on: the command could change more than it names".to_owned());
+            return Err("the sandbox is on: the command could change other files".to_owned());
         }
         let file = assignment.workspace.join(self.config().context_file());
         match std::fs::symlink_metadata(&file) {
             Ok(metadata) if metadata.is_file() => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            Ok(_) => Err("the sandbox is on: the context file is no plain file".to_owned()),
-            Err(error) => Err(format!("the context file cannot be looked at: {error}")),
+            Ok(_) => Err("the sandbox is on: the context file is not a regular file".to_owned()),
+            Err(error) => Err(format!("the context file cannot be inspected: {error}")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Phase 7: what a person has made of the output is looked at, and put on record.
+//! Phase 7: checks and records the output that a person has edited.
 
 use std::path::PathBuf;
 
@@ -10,42 +10,42 @@ use windlass_kernel::{Code, canon};
 use super::{Driver, answer, observe, recorded, task_id};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 
-/// The largest output that is read back.
+/// The maximum size of an edited output.
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 fn path(driver: &Driver, task_id: &str) -> PathBuf {
     driver.settings.edits.join(format!("{task_id}.json"))
 }
 
-/// Writes the output where a person can edit it; returns where.
-pub(super) fn lay_out(
+/// Writes the output to a file that a person can edit; returns the path.
+pub(super) fn write_editable_output(
     driver: &Driver,
     task_id: &str,
     output: Option<&Value>,
 ) -> Result<String, EngineError> {
     let path = path(driver, task_id);
-    let shown = path.display().to_string();
-    let unwritable = |source| EngineError::Unwritable { path: shown.clone(), source };
+    let path_text = path.display().to_string();
+    let unwritable = |source| EngineError::Unwritable { path: path_text.clone(), source };
     let text = serde_json::to_string_pretty(output.unwrap_or(&Value::Null)).unwrap_or_default();
     std::fs::create_dir_all(&driver.settings.edits).map_err(unwritable)?;
     std::fs::write(&path, format!("{text}\n")).map_err(unwritable)?;
-    Ok(shown)
+    Ok(path_text)
 }
 
-/// Checks that only the output was edited, and records what it is now.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+/// Checks that only the output was edited, and records the edited output.
+pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
     let run = job.recorder.run();
     let verified = recorded::answer_of(&run, "verify");
     let before: Option<std::collections::BTreeMap<String, windlass_kernel::Digest>> =
-        verified.and_then(|answer| recorded::part(answer, "changed"));
+        verified.and_then(|answer| recorded::field(answer, "changed"));
     let output_paths = before.as_ref().map(|before| before.keys().cloned().collect());
     let facts = InterventionFacts {
         output_paths,
         changed_before: before,
         changed_after: observe::changed(job)?,
-        usage_before: verified.and_then(|answer| recorded::part(answer, "usage")),
+        usage_before: verified.and_then(|answer| recorded::field(answer, "usage")),
         usage_after: recorded::usage(&run),
         sandbox: recorded::sandbox(&run).map(|recorded| recorded.sandbox),
     };

@@ -1,4 +1,4 @@
-//! Phase 9: what the task has learned is saved, and the file that shows it is written.
+//! Phase 9: saves the memory of the task and writes the memory file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use windlass_kernel::{Code, Digest};
 use super::{Driver, answer, recorded, task_id, to_value};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 use windlass_journal::JournalError;
 
-/// Saves the output's `memory`: on record first, then in the file.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+/// Saves the output's `memory`: first in the journal, then in the file.
+pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
     let run = job.recorder.run();
     let halt = |reason: String| Ok(answer(Outcome::Halt, reason, json!({})));
     let Some(intent) = recorded::intent(&run) else {
@@ -27,7 +27,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
         Some(Value::Object(entries)) => {
             entries.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
         }
-        Some(_) => return halt("the output's `memory` is no object".to_owned()),
+        Some(_) => return halt("the output's `memory` is not an object".to_owned()),
     };
     if entries.is_empty() {
         return Ok(answer(Outcome::Pass, "", json!({ "summary": "there is nothing to save" })));
@@ -66,7 +66,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
             "version": to_value(&version)?,
         }),
     )?;
-    show(driver, &memory)?;
+    write_file(driver, &memory)?;
     let more = json!({ "summary": format!("version {number} is saved"), "version": number });
     Ok(answer(Outcome::Pass, "", more))
 }
@@ -75,15 +75,15 @@ fn path(driver: &Driver) -> PathBuf {
     driver.settings.memory.join(format!("{}.jsonl", driver.settings.project_id))
 }
 
-/// The project's memory, from the journal. A file that is behind is completed; one that says
-/// something else is refused, since somebody has changed it.
+/// Loads the project's memory from the journal. A file that is behind is completed; a file that differs
+/// is an error, since someone has changed it.
 pub(super) fn load(driver: &Driver, run: &Run) -> Result<Result<Memory, String>, EngineError> {
-    let memory = match driver.remembered(run)? {
+    let memory = match driver.recorded_memory(run)? {
         Ok(memory) => memory,
         Err(error) => return Ok(Err(format!("[{}] {error}", error.code()))),
     };
     let path = path(driver);
-    let shown = match std::fs::read(&path) {
+    let file = match std::fs::read(&path) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => {
@@ -93,15 +93,15 @@ pub(super) fn load(driver: &Driver, run: &Run) -> Result<Result<Memory, String>,
         }
     };
     let bytes = bytes(&memory, run)?;
-    if shown == bytes {
+    if file == bytes {
         return Ok(Ok(memory));
     }
-    if bytes.starts_with(&shown) {
-        show(driver, &memory)?;
+    if bytes.starts_with(&file) {
+        write_file(driver, &memory)?;
         return Ok(Ok(memory));
     }
     Ok(Err(format!(
-        "[{}] `{}` is not what was recorded; move it away, and it is written anew",
+        "[{}] `{}` differs from the journal; move it away, and it is written again",
         Code::StateChecksumMismatch,
         path.display()
     )))
@@ -114,10 +114,10 @@ fn bytes(memory: &Memory, run: &Run) -> Result<Vec<u8>, EngineError> {
         .map_err(|source| EngineError::Journal(JournalError::NotCanonical { trace_id, source }))
 }
 
-/// Writes the file whole, so that it is never half of one.
-fn show(driver: &Driver, memory: &Memory) -> Result<(), EngineError> {
+/// Writes the file atomically.
+fn write_file(driver: &Driver, memory: &Memory) -> Result<(), EngineError> {
     let path = path(driver);
-    let draft = path.with_extension("jsonl.new");
+    let temporary = path.with_extension("jsonl.new");
     let unwritable = |source| EngineError::Unwritable { path: path.display().to_string(), source };
     let bytes = memory.to_bytes().map_err(|error| EngineError::Invalid {
         code: error.code(),
@@ -125,6 +125,6 @@ fn show(driver: &Driver, memory: &Memory) -> Result<(), EngineError> {
         hint: None,
     })?;
     std::fs::create_dir_all(&driver.settings.memory).map_err(unwritable)?;
-    std::fs::write(&draft, bytes).map_err(unwritable)?;
-    std::fs::rename(&draft, &path).map_err(unwritable)
+    std::fs::write(&temporary, bytes).map_err(unwritable)?;
+    std::fs::rename(&temporary, &path).map_err(unwritable)
 }

@@ -1,4 +1,4 @@
-//! What is so in the workspace.
+//! Reads the state of the workspace.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,17 +9,17 @@ use windlass_kernel::{Digest, canon};
 
 use super::{Driver, recorded};
 use windlass_engine::EngineError;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 
-/// The largest context file.
+/// The maximum size of the context file.
 const CONTEXT_BYTES_MAX: usize = 1 << 20;
-/// The most files that are compared, and the largest of them.
+/// The maximum number of compared files, and the maximum size of one.
 const FILES_MAX: usize = 5000;
 const FILE_BYTES_MAX: u64 = 64 << 20;
-/// The digest that stands for a file that is gone.
-const GONE: Digest = Digest::GENESIS;
+/// The digest that stands for a removed file.
+const REMOVED: Digest = Digest::GENESIS;
 
-/// The context file as it is.
+/// The state of the context file.
 pub(super) struct ContextFile {
     pub digest: Option<Digest>,
     pub is_valid: bool,
@@ -27,12 +27,12 @@ pub(super) struct ContextFile {
 }
 
 impl Driver {
-    /// Looks at the project's context file: a JSON object that is not empty is valid.
+    /// Reads the project's context file; a JSON object that is not empty is valid.
     pub(super) fn context_file(&self, workspace: &Path) -> Result<ContextFile, EngineError> {
         let path = workspace.join(self.config().context_file());
         let read = std::fs::symlink_metadata(&path).and_then(|metadata| {
             if !metadata.is_file() {
-                return Err(std::io::Error::other("it is no plain file"));
+                return Err(std::io::Error::other("it is not a regular file"));
             }
             std::fs::read(&path)
         });
@@ -58,9 +58,9 @@ impl Driver {
     }
 }
 
-/// The files that differ from where the run started, with their digests; `None` when that cannot be
-/// told, as with too many of them.
-pub(super) fn files(job: &Job<'_>) -> Result<Option<BTreeMap<String, Digest>>, EngineError> {
+/// The files that differ from the run's base, with their digests; `None` if they are not known, for
+/// example because there are too many.
+pub(super) fn files(job: &BuiltinJob<'_>) -> Result<Option<BTreeMap<String, Digest>>, EngineError> {
     let run = job.recorder.run();
     let workspace = &job.assignment.workspace;
     let names = match job.repository.change(workspace, &run)? {
@@ -82,7 +82,7 @@ pub(super) fn files(job: &Job<'_>) -> Result<Option<BTreeMap<String, Digest>>, E
 
 fn digest(path: &Path) -> Option<Digest> {
     match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(GONE),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(REMOVED),
         Ok(metadata) if metadata.is_symlink() => {
             let target = std::fs::read_link(path).ok()?;
             Some(Digest::of(target.to_string_lossy().as_bytes()))
@@ -94,7 +94,7 @@ fn digest(path: &Path) -> Option<Digest> {
     }
 }
 
-/// All files of a folder that is no repository; `None` when there are too many.
+/// All files of a folder that is not a repository; `None` if there are too many.
 fn walk(root: &Path) -> Option<Vec<String>> {
     let mut names = Vec::new();
     let mut open = vec![String::new()];
@@ -119,8 +119,10 @@ fn walk(root: &Path) -> Option<Vec<String>> {
     Some(names)
 }
 
-/// What has changed since the task began, by path; `None` when that is not known.
-pub(super) fn changed(job: &Job<'_>) -> Result<Option<BTreeMap<String, Digest>>, EngineError> {
+/// The files that have changed since the task began, with their digests; `None` if they are not known.
+pub(super) fn changed(
+    job: &BuiltinJob<'_>,
+) -> Result<Option<BTreeMap<String, Digest>>, EngineError> {
     let Some(before) = baseline(&job.recorder.run()) else { return Ok(None) };
     let Some(now) = files(job)? else { return Ok(None) };
     let mut changed: BTreeMap<String, Digest> = BTreeMap::new();
@@ -129,10 +131,10 @@ pub(super) fn changed(job: &Job<'_>) -> Result<Option<BTreeMap<String, Digest>>,
             changed.insert(path.clone(), *digest);
         }
     }
-    // What differed before and does no more was changed too.
+    // A file that differed from the base before and does not any more has changed too.
     for path in before.keys().filter(|path| !now.contains_key(*path)) {
         let digest = digest(&job.assignment.workspace.join(path));
-        changed.insert(path.clone(), digest.unwrap_or(GONE));
+        changed.insert(path.clone(), digest.unwrap_or(REMOVED));
     }
     Ok(Some(changed))
 }

@@ -1,34 +1,34 @@
-//! What an output says, and whether what it names exists.
+//! Checks the form of an output, and whether the paths, symbols and sources that it claims exist.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
 use serde_json::Value;
 
-/// The largest file that is searched for a symbol.
+/// The maximum size of a file that is searched for a symbol.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// The texts of a list; `None` when it is not there or is no list of texts.
+/// Returns a list of strings; `None` if it is absent or not a list of strings.
 pub(super) fn list(output: &Value, pointer: &str) -> Option<Vec<String>> {
     let items = output.pointer(pointer)?.as_array()?;
     items.iter().map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-/// Whether all that is there has its form.
+/// Whether all fields that are present have their required form.
 pub(super) fn is_well_formed(output: &Value) -> bool {
     let absent_or =
         |pointer: &str, fits: fn(&Value) -> bool| output.pointer(pointer).is_none_or(fits);
-    let texts =
+    let strings =
         |value: &Value| value.as_array().is_some_and(|items| items.iter().all(Value::is_string));
     let filled = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
     output.is_object()
         && absent_or("/summary", filled)
         && absent_or("/intent", filled)
-        && absent_or("/questions", texts)
+        && absent_or("/questions", strings)
         && absent_or("/claims", Value::is_object)
-        && absent_or("/claims/paths", texts)
-        && absent_or("/claims/symbols", texts)
-        && absent_or("/claims/citations", texts)
+        && absent_or("/claims/paths", strings)
+        && absent_or("/claims/symbols", strings)
+        && absent_or("/claims/citations", strings)
         && absent_or("/memory", Value::is_object)
 }
 
@@ -38,14 +38,14 @@ pub(super) fn paths_missing(output: &Value, workspace: &Path) -> Option<BTreeSet
     Some(claimed.filter(|path| !exists(workspace, path)).collect())
 }
 
-/// The claimed symbols, `path#name`, that do not stand in their files.
+/// The claimed symbols, `path#name`, that do not occur in their files.
 pub(super) fn symbols_missing(output: &Value, workspace: &Path) -> Option<BTreeSet<String>> {
     let claimed = list(output, "/claims/symbols")?.into_iter();
     Some(claimed.filter(|symbol| !has_symbol(workspace, symbol)).collect())
 }
 
-/// The cited sources, `path` or `path:line`, that do not exist; `None` when one of them lies where
-/// nobody can look.
+/// The cited sources, `path` or `path:line`, that do not exist; `None` if one is a URL, which cannot be
+/// checked.
 pub(super) fn citations_missing(output: &Value, workspace: &Path) -> Option<BTreeSet<String>> {
     let cited = list(output, "/claims/citations")?;
     if cited.iter().any(|source| source.contains("://")) {

@@ -1,4 +1,4 @@
-//! What the journal says of a task.
+//! Reads the recorded data of a task.
 
 use crate::{
     IntentId, NextCall, Outcome, RecordedState, Sandbox, SandboxEvent as Happening, Selection,
@@ -26,12 +26,12 @@ pub(super) fn telemetry<'a>(run: &'a Run, kind: &'a str) -> impl Iterator<Item =
     notes(run, NoteKind::Telemetry).filter(move |body| text(body, "kind") == Some(kind))
 }
 
-pub(super) fn text<'a>(body: &'a Value, key: &str) -> Option<&'a str> {
+pub(super) fn str_field<'a>(body: &'a Value, key: &str) -> Option<&'a str> {
     body.get(key).and_then(Value::as_str)
 }
 
-/// A part of a body, if it is what it must be.
-pub(super) fn part<T: for<'de> Deserialize<'de>>(body: &Value, key: &str) -> Option<T> {
+/// A field of a body, if it has the required type.
+pub(super) fn field<T: for<'de> Deserialize<'de>>(body: &Value, key: &str) -> Option<T> {
     T::deserialize(body.get(key)?).ok()
 }
 
@@ -55,10 +55,10 @@ pub(super) fn is_over(run: &Run) -> bool {
     notes(run, NoteKind::Sandbox).next().and_then(|body| text(body, "why")) == Some(TASK_ENDS)
 }
 
-/// Why the sandbox is on at the end.
+/// The recorded reason of the sandbox note at the end of a task. Never change it: journals contain it.
 pub(super) const TASK_ENDS: &str = "the task ends";
 
-/// The answer of the phase that is done by one of the driver's builtins.
+/// The answer of the phase that one of the driver's builtins performed.
 pub(super) fn answer_of<'a>(run: &'a Run, builtin: &str) -> Option<&'a Value> {
     run.all_phases().find_map(|(phase, state)| match &phase.doer {
         Doer::Builtin { name, .. } if name.strip_prefix(PREFIX) == Some(builtin) => {
@@ -72,29 +72,29 @@ pub(super) fn answer_of<'a>(run: &'a Run, builtin: &str) -> Option<&'a Value> {
     })
 }
 
-/// What the task is about, once phase 1 has found it.
+/// The intent that phase 1 determined.
 pub(super) fn intent(run: &Run) -> Option<IntentId> {
-    part(answer_of(run, "classify")?, "intent")
+    field(answer_of(run, "classify")?, "intent")
 }
 
-/// The model that phase 3 has selected.
+/// The model that phase 3 selected.
 pub(super) fn selection(run: &Run) -> Option<Selection> {
-    part(answer_of(run, "select")?, "selection")
+    field(answer_of(run, "select")?, "selection")
 }
 
-/// How phase 6 has ended.
+/// The outcome of phase 6.
 pub(super) fn verification(run: &Run) -> Option<Outcome> {
-    part(answer_of(run, "verify")?, "verdict")
+    field(answer_of(run, "verify")?, "verdict")
 }
 
-/// The call that phase 4 has prepared, in a try of phase 5.
+/// The call that phase 4 prepared, for an attempt of phase 5.
 pub(super) fn next_call(run: &Run, attempt: u32) -> Option<NextCall> {
     let token_estimate = answer_of(run, "delegate")?.get("token_estimate")?.as_u64()?;
     let kind = if attempt > 1 { crate::CallKind::Retry } else { crate::CallKind::First };
     Some(NextCall { kind, token_estimate })
 }
 
-/// One invocation, as it was admitted.
+/// An admitted invocation.
 pub(super) struct Invocation {
     pub number: u64,
     pub model: Option<String>,
@@ -107,13 +107,13 @@ pub(super) fn invocation(run: &Run) -> Option<Invocation> {
     let body = telemetry(run, "invocation").next()?;
     Some(Invocation {
         number: body.get("invocation")?.as_u64()?,
-        model: text(body, "model").map(str::to_owned),
-        call: part(body, "call")?,
-        sandbox: part(body, "sandbox")?,
+        model: str_field(body, "model").map(str::to_owned),
+        call: field(body, "call")?,
+        sandbox: field(body, "sandbox")?,
     })
 }
 
-/// What the task has spent; `None` when it was not counted.
+/// The usage of the task; `None` if it is not known.
 pub(super) fn usage(run: &Run) -> Option<Usage> {
     if run.spent.unaccounted {
         return None;
@@ -125,7 +125,7 @@ pub(super) fn usage(run: &Run) -> Option<Usage> {
     }
 }
 
-/// The output of the task: what the model answered, or what a person made of it.
+/// The output of the task: the model's answer, or a person's edit of it.
 pub(super) fn output(run: &Run) -> Option<&Value> {
     let edited = telemetry(run, "edited").find_map(|body| body.get("output"));
     edited.or_else(|| {

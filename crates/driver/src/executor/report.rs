@@ -1,4 +1,4 @@
-//! Records of telemetry, and the seal over them.
+//! Telemetry records, and the seal over them.
 
 use crate::{IntentId, Outcome, Phase, Selection, TaskResult, TelemetryFields, TelemetryRecord};
 use serde_json::{Value, json};
@@ -9,16 +9,16 @@ use super::{Driver, recorded, task_id, to_value};
 use windlass_engine::EngineError;
 use windlass_journal::JournalError;
 
-/// The longest text of a record, in characters: a quarter of its bytes.
+/// The maximum length of a text in a record; in bytes it may be four times as long.
 pub(super) const TEXT_CHARS_MAX: usize = 2000;
 
-/// One record to be made.
-pub(super) struct Report<'a> {
+/// The variable fields of a telemetry record.
+pub(super) struct RecordInput<'a> {
     pub phase: Phase,
     pub result: TaskResult,
     pub reason: &'a str,
     pub notes: String,
-    /// The call and its estimate, where a model was called.
+    /// The number of the model call and its token estimate, if there was one.
     pub call: Option<(u64, u64)>,
     pub model: Option<String>,
     pub intent: Option<IntentId>,
@@ -26,8 +26,8 @@ pub(super) struct Report<'a> {
     pub escalated: bool,
 }
 
-impl Report<'_> {
-    pub(super) fn of(run: &Run, phase: Phase) -> Self {
+impl RecordInput<'_> {
+    pub(super) fn new(run: &Run, phase: Phase) -> Self {
         Self {
             phase,
             result: TaskResult::Success,
@@ -43,43 +43,43 @@ impl Report<'_> {
 }
 
 impl Driver {
-    /// Makes a record.
+    /// Creates a telemetry record.
     pub(super) fn record(
         &self,
         run: &Run,
         now: Timestamp,
-        report: Report<'_>,
+        input: RecordInput<'_>,
     ) -> Result<Event, EngineError> {
         let short = |text: &str| text.chars().take(TEXT_CHARS_MAX).collect::<String>();
-        let is_success = report.result == TaskResult::Success;
-        let reason = short(report.reason);
+        let is_success = input.result == TaskResult::Success;
+        let reason = short(input.reason);
         let reason =
             if reason.trim().is_empty() { "no reason was given".to_owned() } else { reason };
-        let (call_index, token_estimate) = report.call.unwrap_or_default();
+        let (call_index, token_estimate) = input.call.unwrap_or_default();
         let fields = TelemetryFields {
             call_index,
             capability_profile: None,
-            escalation_attempted: report.escalated,
+            escalation_attempted: input.escalated,
             failure_reason: (!is_success).then_some(reason),
-            intent: report.intent,
-            lifecycle_phase: report.phase,
+            intent: input.intent,
+            lifecycle_phase: input.phase,
             model_logical_id: None,
             model_resolved_id: None,
             model_tier: None,
-            notes: short(&report.notes),
+            notes: short(&input.notes),
             project_id: self.settings.project_id.clone(),
-            result: report.result,
+            result: input.result,
             role: None,
             session_id: self.settings.session_id.clone(),
             task_id: task_id(run),
             timestamp: now,
             token_estimate,
         };
-        let mut fields = match &report.selection {
+        let mut fields = match &input.selection {
             Some(selection) => fields.with_selection(selection),
             None => fields,
         };
-        if let (Some(model), true) = (report.model, fields.model_resolved_id.is_some()) {
+        if let (Some(model), true) = (input.model, fields.model_resolved_id.is_some()) {
             fields.model_resolved_id = Some(short(&model));
         }
         let record = TelemetryRecord::new(fields).map_err(|error| EngineError::Invalid {
@@ -91,7 +91,7 @@ impl Driver {
     }
 }
 
-/// A note of telemetry.
+/// Creates a telemetry note.
 pub(super) const fn telemetry_note(body: Value) -> Event {
     Event::Noted { what: NoteKind::Telemetry, body }
 }
@@ -101,12 +101,12 @@ pub(super) fn result_of(done: &PhaseResult) -> (TaskResult, String) {
     if let Some(failure) = &done.failure {
         return (TaskResult::Halt, format!("{}: {}", failure.class, failure.reason));
     }
-    let text = |key| recorded::text(&done.answer, key).unwrap_or_default();
-    (result_named(text("verdict")), text("reason").to_owned())
+    let text = |key| recorded::str_field(&done.answer, key).unwrap_or_default();
+    (result_of_verdict(text("verdict")), text("reason").to_owned())
 }
 
-/// What a verdict is in telemetry; what is none of the four outcomes is the worst of them.
-pub(super) fn result_named(verdict: &str) -> TaskResult {
+/// The telemetry result of a verdict; anything but the four outcomes counts as the worst of them.
+pub(super) fn result_of_verdict(verdict: &str) -> TaskResult {
     match Outcome::ALL.iter().find(|outcome| outcome.as_str() == verdict) {
         Some(Outcome::Pass) => TaskResult::Success,
         Some(Outcome::AskUser) => TaskResult::AskUser,
@@ -115,7 +115,7 @@ pub(super) fn result_named(verdict: &str) -> TaskResult {
     }
 }
 
-/// A seal over all records so far: how many there are, and the digest of their bytes.
+/// Creates a seal over all records so far: their number and the digest of their bytes.
 pub(super) fn seal(run: &Run, kind: &str) -> Result<Value, EngineError> {
     let mut bytes = Vec::new();
     let mut records = 0u64;
@@ -136,15 +136,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_outcome_is_a_halt() {
-        assert_eq!(result_named("PASS"), TaskResult::Success);
+    fn an_unknown_verdict_is_a_halt() {
+        assert_eq!(result_of_verdict("PASS"), TaskResult::Success);
         for verdict in ["", "pass", "Pass", "OK", "HALT", "PASS "] {
-            assert_eq!(result_named(verdict), TaskResult::Halt, "{verdict}");
+            assert_eq!(result_of_verdict(verdict), TaskResult::Halt, "{verdict}");
         }
     }
 
     #[test]
     fn a_sandbox_that_is_not_recorded_is_on() {
-        assert!(recorded::unknown().sandbox.is_enabled());
+        assert!(recorded::initial_sandbox().sandbox.is_enabled());
     }
 }

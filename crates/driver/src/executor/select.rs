@@ -1,4 +1,4 @@
-//! Phase 3: which model takes the task.
+//! Phase 3: selects the model.
 
 use crate::{Outcome, select};
 use serde_json::json;
@@ -6,10 +6,10 @@ use serde_json::json;
 use super::{Driver, answer, recorded, to_value};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 
-/// Selects the first model of the intent's route that can be reached.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+/// Selects the first available model of the intent's route.
+pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
     let Some(intent) = recorded::intent(&job.recorder.run()) else {
         return Ok(answer(Outcome::Halt, "the intent is not known", json!({})));
     };
@@ -17,7 +17,7 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
         Ok(selection) => {
             let more = json!({
                 "summary": format!(
-                    "`{}` takes it as {}, tier {}", selection.resolved, selection.role, selection.tier
+                    "`{}` is selected as {}, tier {}", selection.resolved, selection.role, selection.tier
                 ),
                 "selection": to_value(&selection)?,
             });

@@ -1,4 +1,4 @@
-//! Phase 8: telemetry is checked and sealed.
+//! Phase 8: verifies and seals the telemetry.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use windlass_kernel::run::{NoteKind, PhaseStatus, Run};
 use super::{Driver, answer, phase_of, recorded, report};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 
-/// Reads every record back, looks that none is missing, and seals them: no model is called after it.
-pub(super) fn perform(_: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+/// Reads every record back, checks that none is missing, and seals them. No model is called afterwards.
+pub(super) fn perform(_: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
     let run = job.recorder.run();
     let halt = |reason: String| Ok(answer(Outcome::Halt, reason, json!({})));
     if recorded::telemetry(&run, "sealed").next().is_some() {
-        return halt("telemetry is sealed already".to_owned());
+        return halt("telemetry is already sealed".to_owned());
     }
     let records = match read_back(&run) {
         Ok(records) => records,
@@ -45,7 +45,7 @@ fn read_back(run: &Run) -> Result<Vec<TelemetryRecord>, String> {
     bodies.map(read).collect()
 }
 
-/// What has no record: a phase that was done, or a call of a model.
+/// Describes the first model call or complete phase that has no record.
 fn missing(run: &Run, records: &[TelemetryRecord]) -> Option<String> {
     let calls: BTreeSet<u64> = records.iter().map(|record| record.fields().call_index).collect();
     if let Some(call) = (1..=run.invocations).find(|call| !calls.contains(call)) {

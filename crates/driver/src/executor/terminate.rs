@@ -1,4 +1,4 @@
-//! Phase 10: the task ends.
+//! Phase 10: ends the task.
 
 use crate::{CONTEXT_INTENT, Outcome, SandboxEvent as Happening};
 use serde_json::json;
@@ -6,10 +6,10 @@ use serde_json::json;
 use super::{Driver, answer, recorded};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 
-/// Ends what the task had under way: the bootstrap, and the time outside the sandbox.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+/// Ends the bootstrap, if the task is one, and turns the sandbox on.
+pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
     let run = job.recorder.run();
     if recorded::verification(&run) != Some(Outcome::Pass) {
         let reason = "the task did not pass verification";
@@ -20,11 +20,11 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
     }
     if recorded::intent(&run).is_some_and(|intent| intent.as_str() == CONTEXT_INTENT) {
         let why = "the context file has been made";
-        driver.change_sandbox(job, Happening::BootstrapEnded, |_| {}, why)?;
+        driver.change_sandbox(job, SandboxEvent::BootstrapEnded, |_| {}, why)?;
     }
     driver.change_sandbox(
         job,
-        Happening::TaskBoundary,
+        SandboxEvent::TaskBoundary,
         |recorded| recorded.intent = None,
         recorded::TASK_ENDS,
     )?;

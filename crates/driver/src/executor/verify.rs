@@ -1,4 +1,4 @@
-//! Phase 6: the output is verified, step by step.
+//! Phase 6: verifies the output in steps.
 
 use crate::{ObservedState, Outcome, SandboxFacts, after_intervention, verify};
 use serde_json::{Value, json};
@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use super::{Driver, answer, intervene, observe, recorded, task_id, to_value};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
-use windlass_engine::executors::Job;
+use windlass_engine::executors::BuiltinJob;
 
-/// Verifies the output; an output that a person is to edit is laid out for them.
-pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+/// Verifies the output; writes an output that a person must edit to a file.
+pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
     let run = job.recorder.run();
     let mut facts = driver.facts(job)?;
-    // What was changed was changed under the sandbox that the model worked in.
+    // The changes were made under the sandbox in which the model ran.
     facts.sandbox = recorded::invocation(&run).map(|invocation| {
         let recorded = invocation.sandbox;
         let observed = ObservedState {
@@ -45,7 +45,8 @@ pub(super) fn perform(driver: &Driver, job: &Job<'_>) -> Result<WorkResult, Engi
         },
     });
     if outcome == Outcome::InterventionRequired {
-        let path = intervene::lay_out(driver, &task_id(&run), recorded::output(&run))?;
+        let path =
+            intervene::write_editable_output(driver, &task_id(&run), recorded::output(&run))?;
         if let Some(object) = more.as_object_mut() {
             object.insert("edit".to_owned(), json!(path));
         }

@@ -1,4 +1,4 @@
-//! Agents, and what performs them.
+//! Agents and their runners.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use windlass_kernel::Digest;
 use windlass_kernel::run::Usage;
 
 use super::Executors;
-use super::brief::brief;
+use super::input::phase_input;
 use super::script::Script;
 use super::tool_caller::ToolCaller;
 use crate::error::EngineError;
 use crate::phase_executor::{Answer, Assignment, PhaseRecorder, WorkResult};
 
-/// An agent as its file describes it.
+/// An agent, as defined by its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agent {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// What it is for.
+    /// The purpose.
     pub description: String,
-    /// The model it asks for.
+    /// The requested model.
     pub model: Option<String>,
-    /// The tools it may use; all that policy allows when absent.
+    /// The tools it may use; `None` means all that the policy allows.
     pub tools: Option<Vec<String>>,
-    /// What it is told to be.
+    /// The system prompt.
     pub prompt: String,
     /// The digest of its file.
     pub digest: Digest,
@@ -36,39 +36,39 @@ pub struct Agent {
 pub struct AgentJob<'a> {
     /// The agent.
     pub agent: &'a Agent,
-    /// What it is told: task, phase, findings, answers before it.
-    pub brief: Value,
+    /// The input: task, phase, findings, earlier answers.
+    pub input: Value,
     /// The phase.
     pub phase: &'a str,
-    /// The try.
+    /// The number of the attempt.
     pub attempt: u32,
-    /// Where it works.
+    /// The folder to work in.
     pub workspace: &'a std::path::Path,
-    /// How long it may take, if that is limited.
+    /// The remaining working time, if it is limited.
     pub time_left: Option<Duration>,
 }
 
-/// Performs agents: a recorded script, a coding agent's client, a model.
+/// Runs agents: a recorded script, the client of a coding agent, a model.
 pub trait Runner: Send + Sync {
-    /// Its name, for the record.
+    /// The name, as it is recorded.
     fn name(&self) -> &str;
 
-    /// The model that it would use for an agent, for the record.
+    /// The model that it uses for an agent, as it is recorded.
     fn model(&self, agent: &Agent) -> Option<String>;
 
-    /// Performs one invocation. Whatever goes wrong is a result.
+    /// Runs one invocation; a failure of the agent is a result too.
     ///
     /// # Errors
-    /// [`EngineError`] only when something could not be recorded.
+    /// [`EngineError`] only if an event cannot be recorded.
     fn run(&self, job: &AgentJob<'_>, tools: &ToolCaller<'_>) -> Result<WorkResult, EngineError>;
 }
 
-/// Which runner performs which agent.
+/// The runners of agents.
 #[derive(Clone, Default)]
 pub struct RunnerChoice {
-    /// By the agent's name.
+    /// Runners by agent.
     pub by_agent: BTreeMap<String, Arc<dyn Runner>>,
-    /// For all others.
+    /// The runner of all other agents.
     pub default: Option<Arc<dyn Runner>>,
 }
 
@@ -79,7 +79,7 @@ impl RunnerChoice {
 }
 
 impl Executors {
-    /// Performs an agent: on record before it starts and after it ends.
+    /// Runs an agent; records the start before it and the end after it.
     pub(super) fn run_agent(
         &self,
         name: &str,
@@ -98,22 +98,22 @@ impl Executors {
         };
         let Some(runner) = script.as_ref().or_else(|| self.runners.of(name)) else {
             let reason = format!(
-                "nothing performs the agent `{name}`: set a runner in config.toml, or give --answers"
+                "no runner is set for the agent `{name}`: set one in config.toml, or give --answers"
             );
             return Ok(WorkResult::failed("unknown_step", reason));
         };
-        let guard = self.guard.as_deref().filter(|guard| guard.minds(&assignment.run));
-        // It works with the model that the loop's rules have selected, not with one of its own.
+        let guard = self.guard.as_deref().filter(|guard| guard.applies_to(&assignment.run));
+        // The guard's model replaces the one that the agent requests.
         let mut agent = agent.clone();
         if let Some(guard) = guard {
-            match guard.admits(&recorder.run(), &assignment.phase) {
+            match guard.model_for(&recorder.run(), &assignment.phase) {
                 Ok(model) => agent.model = Some(model),
                 Err(reason) => return Ok(WorkResult::failed("not_admitted", reason)),
             }
         }
         let agent = &agent;
-        let mut brief = brief(assignment);
-        if let (Some(prompt), Some(object)) = (prompt, brief.as_object_mut()) {
+        let mut input = phase_input(assignment);
+        if let (Some(prompt), Some(object)) = (prompt, input.as_object_mut()) {
             object.insert("prompt".to_owned(), Value::String(prompt.to_owned()));
         }
         let model = runner.model(agent);
@@ -123,7 +123,7 @@ impl Executors {
         let result = runner.run(
             &AgentJob {
                 agent,
-                brief,
+                input,
                 phase: &assignment.phase.id,
                 attempt: assignment.attempt,
                 workspace: &assignment.workspace,
@@ -137,11 +137,11 @@ impl Executors {
         recorder.invocation_ended(invocation, ended, usage, duration_ms, &note);
         if let (Some(guard), WorkResult::Finished(Answer { answer, failure: None, .. })) =
             (guard, &result)
-            && let Err(reason) = guard.takes(answer)
+            && let Err(reason) = guard.check_answer(answer)
         {
             return Ok(WorkResult::failed("validation_error", reason));
         }
-        // What it used is recorded with the invocation; the phase must not count it again.
-        Ok(result.using(Usage::default()))
+        // The usage is recorded with the invocation; the phase must not count it again.
+        Ok(result.with_usage(Usage::default()))
     }
 }

@@ -1,4 +1,4 @@
-//! What the engine itself can do in a phase.
+//! Builtins: phases that the engine performs itself.
 
 mod call;
 mod commit;
@@ -13,44 +13,44 @@ use windlass_runtime::Clock;
 
 use super::agent::Agent;
 use super::tool_caller::ToolCaller;
-use crate::engine::GatewayProvider;
 use crate::error::EngineError;
+use crate::gateway_provider::GatewayProvider;
 use crate::phase_executor::{Assignment, PhaseRecorder, WorkResult};
 use crate::repository::Repository;
 
 /// The names of the builtins that every loop can use.
 pub const BUILTINS: [&str; 5] = ["call", "commit", "hydrate", "policy", "scope"];
 
-/// One builtin.
+/// A builtin.
 pub trait Builtin: Send + Sync {
-    /// Does it.
+    /// Performs the builtin.
     ///
     /// # Errors
-    /// [`EngineError`] only when something could not be recorded or told at all.
-    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError>;
+    /// [`EngineError`] only if an event cannot be recorded, or the repository cannot be read.
+    fn perform(&self, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError>;
 }
 
-/// What a builtin works with.
-pub struct Job<'a> {
-    /// What is to be done.
+/// One invocation of a builtin.
+pub struct BuiltinJob<'a> {
+    /// The work to perform.
     pub assignment: &'a Assignment,
-    /// The plan's settings for it.
+    /// The settings in the plan.
     pub with: &'a BTreeMap<String, Value>,
-    /// Tools.
+    /// The tools.
     pub tools: &'a ToolCaller<'a>,
-    /// Where things are put on record.
+    /// Records events.
     pub recorder: &'a PhaseRecorder<'a>,
     /// The repository.
     pub repository: &'a dyn Repository,
-    /// The policy's sizes and classes.
+    /// The tool registry and the policy.
     pub gateways: &'a dyn GatewayProvider,
-    /// The time.
+    /// The clock.
     pub clock: &'a dyn Clock,
     /// The agents.
     pub agents: &'a BTreeMap<String, Agent>,
 }
 
-impl Job<'_> {
+impl BuiltinJob<'_> {
     /// The task of the run.
     #[must_use]
     pub fn task(&self) -> &Value {
@@ -70,17 +70,19 @@ pub(super) fn shipped() -> BTreeMap<String, Box<dyn Builtin>> {
     list.into_iter().map(|(name, builtin)| (name.to_owned(), builtin)).collect()
 }
 
-/// A list of texts in a task; an absent list is empty.
+/// Returns a list of strings in a task; an absent list is empty.
 ///
 /// # Errors
-/// A message when the value is something else.
-pub fn texts<'a>(task: &'a Value, pointer: &str) -> Result<Vec<&'a str>, String> {
-    let fault = || format!("the task's `{}` is not a list of texts", pointer.trim_matches('/'));
+/// A message if the value is not a list of strings.
+pub fn task_strings<'a>(task: &'a Value, pointer: &str) -> Result<Vec<&'a str>, String> {
+    let invalid = || format!("the task's `{}` is not a list of strings", pointer.trim_matches('/'));
     match task.pointer(pointer) {
         None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::Array(list)) => list.iter().map(|one| one.as_str().ok_or_else(fault)).collect(),
+        Some(Value::Array(list)) => {
+            list.iter().map(|one| one.as_str().ok_or_else(invalid)).collect()
+        }
         Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
-            Err(fault())
+            Err(invalid())
         }
     }
 }

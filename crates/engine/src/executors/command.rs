@@ -9,16 +9,16 @@ use windlass_kernel::run::plan::{Check, Effect};
 use windlass_kernel::run::{Failure, Usage};
 use windlass_kernel::{Code, RiskLevel, ToolCallId, canon};
 
-use super::brief::brief;
+use super::input::phase_input;
 use super::{ANSWER_BYTES_MAX, Executors};
 use crate::error::EngineError;
 use crate::phase_executor::{Answer, Assignment, PhaseRecorder, Subject, WorkResult};
 
-/// How much of a program's output is kept as a reason.
+/// The maximum length of a program's output in a reason.
 const REASON_CHARS_MAX: usize = 1500;
 
 impl Executors {
-    /// Runs a program: on record before it starts and after it ends.
+    /// Runs a program; records the start before it and the end after it.
     pub(super) fn run_command(
         &self,
         argv: &[String],
@@ -32,11 +32,11 @@ impl Executors {
         let timeout = assignment.time_left.map_or(timeout, |left| timeout.min(left));
         let target = Target::Command {
             argv: argv.to_vec(),
-            stdin: Some(format!("{}\n", brief(assignment))),
+            stdin: Some(format!("{}\n", phase_input(assignment))),
             env: BTreeMap::new(),
             cwd: assignment.workspace.clone(),
         };
-        // What it runs may be the work of an agent.
+        // The program may run code that an agent wrote.
         let confinement = self.gateways.confinement(&assignment.workspace);
         let reply = self.connect.perform(&Job {
             confinement: confinement.as_ref(),
@@ -49,14 +49,14 @@ impl Executors {
             limits: Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX },
         });
         let result = match (&assignment.subject, reply) {
-            (Subject::Work, reply) => worked(reply),
-            (Subject::Check(check), reply) => checked(reply, check),
+            (Subject::Work, reply) => phase_result(reply),
+            (Subject::Check(check), reply) => check_result(reply, check),
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (ended, usage, note) = result.invocation();
         recorder.invocation_ended(invocation, ended, usage, duration_ms, &note);
-        // What it used is recorded with the invocation; the phase must not count it again.
-        Ok(result.using(Usage::default()))
+        // The usage is recorded with the invocation; the phase must not count it again.
+        Ok(result.with_usage(Usage::default()))
     }
 }
 
@@ -64,18 +64,18 @@ fn stdout(result: &Value) -> &str {
     result.get("stdout").and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The one JSON object that a program has printed, if it has.
+/// The JSON object that a program printed, if it printed exactly one.
 fn object(text: &str) -> Option<Value> {
     let value = canon::parse(text.trim().as_bytes(), ANSWER_BYTES_MAX).ok()?;
     value.is_object().then_some(value)
 }
 
-/// The answer of a phase's program.
-fn worked(reply: Reply) -> WorkResult {
+/// Converts the reply of a phase's program.
+fn phase_result(reply: Reply) -> WorkResult {
     match reply {
         Reply::Success { result } => match object(stdout(&result)) {
             Some(answer) => match usage(&answer) {
-                Ok(usage) => WorkResult::answer(answer).using(usage),
+                Ok(usage) => WorkResult::answer(answer).with_usage(usage),
                 Err(reason) => WorkResult::failed("validation_error", reason),
             },
             None => WorkResult::failed(
@@ -97,28 +97,28 @@ fn worked(reply: Reply) -> WorkResult {
     }
 }
 
-/// The verdict of a check's program: the one it prints, or what its exit says.
-fn checked(reply: Reply, check: &Check) -> WorkResult {
+/// Converts the reply of a check's program: the printed verdict, or else the exit status.
+fn check_result(reply: Reply, check: &Check) -> WorkResult {
     let plain = |verdict: &str, result: &Value| {
         let reason = tail(result);
         let findings = if verdict == "pass" { json!([]) } else { json!([reason]) };
         json!({"verdict": verdict, "reason": reason, "findings": findings})
     };
     match reply {
-        Reply::Success { result } => match said(&result) {
+        Reply::Success { result } => match printed_verdict(&result) {
             Ok(Some(answer)) => WorkResult::answer(answer),
             Ok(None) => WorkResult::answer(plain("pass", &result)),
             Err(reason) => WorkResult::failed("validation_error", reason),
         },
         Reply::Failure { code: Code::ToolFailed, result: Some(result), .. } => {
-            let answer = match said(&result) {
+            let answer = match printed_verdict(&result) {
                 Ok(answer) => answer.unwrap_or_else(|| plain("fail", &result)),
                 Err(reason) => return WorkResult::failed("validation_error", reason),
             };
-            // A program that failed cannot have passed, whatever it printed.
+            // A program that failed has not passed, whatever it printed.
             let verdict = answer.get("verdict").and_then(Value::as_str).unwrap_or_default();
             if verdict == "pass" || check.verdicts.get(verdict) == Some(&Effect::Continue) {
-                let reason = format!("it says `{verdict}` and failed");
+                let reason = format!("the program printed `{verdict}` but failed");
                 return WorkResult::failed("validation_error", reason);
             }
             WorkResult::answer(answer)
@@ -130,27 +130,27 @@ fn checked(reply: Reply, check: &Check) -> WorkResult {
     }
 }
 
-/// The answer that a check's program has printed, if it meant to give one.
-fn said(result: &Value) -> Result<Option<Value>, String> {
+/// The answer with a verdict that a check's program printed, if it printed one.
+fn printed_verdict(result: &Value) -> Result<Option<Value>, String> {
     let text = stdout(result);
     match object(text) {
         Some(answer) => Ok(answer.get("verdict").is_some().then_some(answer)),
-        // What was meant as a verdict must not turn into what its exit says.
+        // A malformed verdict must not fall back to the exit status.
         None if text.contains("\"verdict\"") => {
-            Err("it printed a verdict that is not one JSON object by itself".to_owned())
+            Err("the program printed a verdict, but not as one JSON object".to_owned())
         }
         None => Ok(None),
     }
 }
 
-/// The usage that an answer states.
+/// The usage in an answer.
 fn usage(answer: &Value) -> Result<Usage, String> {
     match answer.get("usage") {
         None => Ok(Usage::default()),
         Some(stated) => {
             let number = |key: &str| match stated.get(key) {
                 None => Ok(0),
-                Some(value) => value.as_u64().ok_or(format!("`usage.{key}` is no count")),
+                Some(value) => value.as_u64().ok_or(format!("`usage.{key}` is not a whole number")),
             };
             Ok(Usage {
                 cost_micros: number("cost_micros")?,
@@ -162,10 +162,10 @@ fn usage(answer: &Value) -> Result<Usage, String> {
     }
 }
 
-/// The end of what a program has said.
+/// The end of a program's output.
 fn tail(result: &Value) -> String {
     let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default().trim();
-    let said = if text("stderr").is_empty() { text("stdout") } else { text("stderr") };
-    let skip = said.chars().count().saturating_sub(REASON_CHARS_MAX);
-    said.chars().skip(skip).collect()
+    let output = if text("stderr").is_empty() { text("stdout") } else { text("stderr") };
+    let skip = output.chars().count().saturating_sub(REASON_CHARS_MAX);
+    output.chars().skip(skip).collect()
 }

@@ -1,4 +1,4 @@
-//! Measures the work of a phase by the rules of its plan.
+//! Evaluates the governance rules of a plan for a phase.
 
 mod files;
 
@@ -22,16 +22,16 @@ use crate::error::EngineError;
 use crate::phase_executor::{Assignment, PhaseRecorder};
 use crate::repository::FILES_MAX;
 
-/// The class of a failure by rules.
+/// The failure class of a phase that a rule blocks.
 const BLOCKED: &str = "governance_blocked";
-/// The most that a program may print.
-const PRINTED_BYTES_MAX: usize = 8 << 20;
-/// How much of what a program said is kept.
+/// The maximum size of a program's output.
+const OUTPUT_BYTES_MAX: usize = 8 << 20;
+/// The maximum length of a program's output in a finding.
 const WORDS_CHARS_MAX: usize = 500;
-/// How much of why a phase is blocked is told.
+/// The maximum length of the reason of a failure.
 const REASON_CHARS_MAX: usize = 1800;
 
-/// What was found for each rule that applies to a phase.
+/// The evidence for each rule that applies to a phase.
 #[derive(Default)]
 pub(super) struct Measured {
     compliance: Vec<(Rule, Option<Observation>)>,
@@ -52,23 +52,25 @@ fn applying(rules: &[Rule], phase: &str) -> Vec<(Rule, Option<Observation>)> {
 }
 
 impl Executors {
-    /// Runs the programs of every rule that applies, also when one is not met.
-    pub(super) fn measure(
+    /// Runs the programs of every rule that applies, even if one is not met.
+    pub(super) fn gather_evidence(
         &self,
         assignment: &Assignment,
         recorder: &PhaseRecorder<'_>,
         spent: Duration,
-    ) -> Result<Measured, EngineError> {
+    ) -> Result<GatheredEvidence, EngineError> {
         let began = Instant::now();
-        let Some(started) = assignment.run.started.as_ref() else { return Ok(Measured::default()) };
+        let Some(started) = assignment.run.started.as_ref() else {
+            return Ok(GatheredEvidence::default());
+        };
         let governance = &started.plan.governance;
-        let mut measured = Measured {
+        let mut evidence = GatheredEvidence {
             compliance: applying(&governance.compliance, &assignment.phase.id),
             gates: applying(&governance.gates, &assignment.phase.id),
             ran: false,
         };
         let mut ran = false;
-        for (rule, found) in measured.all() {
+        for (rule, found) in evidence.all() {
             let (argv, timeout_ms) = match &rule.evidence {
                 Evidence::Metric { argv, timeout_ms, .. } | Evidence::Tool { argv, timeout_ms } => {
                     (argv, *timeout_ms)
@@ -85,14 +87,14 @@ impl Executors {
             let timeout = Duration::from_millis(timeout_ms);
             let timeout = left.map_or(timeout, |left| timeout.min(left));
             ran = true;
-            *found = Some(self.ask(argv, timeout, assignment, recorder)?);
+            *found = Some(self.run_rule_program(argv, timeout, assignment, recorder)?);
         }
-        measured.ran = ran;
-        Ok(measured)
+        evidence.ran = ran;
+        Ok(evidence)
     }
 
-    /// Runs one program: on record before it starts and after it ends.
-    fn ask(
+    /// Runs the program of a rule; records the start before it and the end after it.
+    fn run_rule_program(
         &self,
         argv: &[String],
         timeout: Duration,
@@ -108,9 +110,9 @@ impl Executors {
             env: BTreeMap::new(),
             cwd: assignment.workspace.clone(),
         };
-        // What it runs may be the work of an agent.
+        // The program may run code that an agent wrote.
         let confinement = self.gateways.confinement(&assignment.workspace);
-        let found = found(self.connect.perform(&Job {
+        let found = program_result(self.connect.perform(&Job {
             confinement: confinement.as_ref(),
             target: &target,
             tool: "",
@@ -118,7 +120,7 @@ impl Executors {
             class: RiskLevel::Write,
             tool_call_id: ToolCallId(self.clock.new_id()),
             idempotency_key: None,
-            limits: Limits { timeout, output_bytes_max: PRINTED_BYTES_MAX },
+            limits: Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX },
         }));
         let (result, note) = match &found {
             Observation::Exited { exit_code: Some(0), .. } => {
@@ -142,8 +144,8 @@ impl Executors {
 pub(crate) struct Inspectors(Mutex<Vec<(Evidence, FileValidator)>>);
 
 impl Inspectors {
-    /// So many are kept; a project has a handful.
-    const KEPT_MAX: usize = 256;
+    /// The maximum number of cached validators; a project has a handful.
+    const CACHED_MAX: usize = 256;
 
     fn of(&self, evidence: &Evidence) -> Result<Option<FileValidator>, RuleError> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,22 +156,22 @@ impl Inspectors {
         if let Some(validator) = made.as_ref().filter(|_| kept.len() < Self::KEPT_MAX) {
             kept.push((evidence.clone(), validator.clone()));
         }
-        Ok(made)
+        Ok(created)
     }
 }
 
-/// Looks at files and judges everything; `None` when no rule applies.
+/// Inspects files and evaluates all rules; `None` if no rule applies.
 pub(super) fn judge(
     inspectors: &Inspectors,
-    mut measured: Measured,
+    mut evidence: GatheredEvidence,
     assignment: &Assignment,
     change: Option<&Change>,
 ) -> Option<GovernanceResult> {
     if measured.gates.is_empty() && measured.compliance.is_empty() {
         return None;
     }
-    for (rule, found) in measured.all() {
-        match inspectors.of(&rule.evidence) {
+    for (rule, found) in evidence.all() {
+        match inspectors.get(&rule.evidence) {
             Ok(None) => {}
             Ok(Some(validator)) => {
                 let changed = changed(&assignment.run, change).filter(|_| validator.only_forbids());
@@ -189,11 +191,11 @@ pub(super) fn judge(
     ))
 }
 
-/// The files that the run has changed; `None` when that is not known.
+/// The files that the run has changed; `None` if they are not known.
 fn changed<'a>(run: &'a Run, change: Option<&'a Change>) -> Option<&'a [String]> {
     run.started.as_ref()?.base.as_ref()?;
     match change.or(run.change.as_ref()) {
-        // There may be more than are listed.
+        // The list may be incomplete.
         Some(change) if change.files.len() >= FILES_MAX => None,
         Some(change) => Some(&change.files),
         None => Some(&[]),

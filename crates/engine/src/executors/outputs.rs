@@ -1,4 +1,4 @@
-//! The files that a phase must leave behind.
+//! The output files of a phase.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -8,12 +8,12 @@ use windlass_kernel::Digest;
 use windlass_text::{Glob, GlobKind};
 use windlass_workspace::walk_files;
 
-/// How many files the patterns may match.
+/// The maximum number of matching files.
 const FILES_MAX: usize = 10_000;
-/// The largest file that is digested.
+/// The maximum size of an output.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Digests what the patterns match; a pattern that matches nothing, or only empty files, is a fault.
+/// Digests the files that the patterns match; fails if a pattern matches no file or only empty ones.
 pub(super) fn collect(
     workspace: &Path,
     patterns: &[String],
@@ -32,13 +32,13 @@ pub(super) fn collect(
         if !file.is_utf8 || !file.kind.is_file() {
             return Ok(());
         }
-        found.look_at(&workspace.join(file.path), file.path)
+        collector.add(&workspace.join(file.path), file.path)
     })?;
-    match patterns.iter().zip(&found.full).find(|(_, full)| !**full) {
+    match patterns.iter().zip(&collector.matched).find(|(_, matched)| !**matched) {
         Some((pattern, _)) => {
             Err(format!("the output `{pattern}` matches no file, or only empty ones"))
         }
-        None => Ok(found.outputs),
+        None => Ok(collector.outputs),
     }
 }
 
@@ -58,11 +58,11 @@ impl Found {
         if matching.is_empty() {
             return Ok(());
         }
-        let fault = |error: std::io::Error| format!("`{path}` cannot be read: {error}");
+        let unreadable = |error: std::io::Error| format!("`{path}` cannot be read: {error}");
         let bytes = match std::fs::symlink_metadata(file) {
             Ok(metadata) => metadata.len(),
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(fault(error)),
+            Err(error) => return Err(unreadable(error)),
         };
         if bytes > BYTES_MAX {
             return Err(format!("`{path}` is larger than {BYTES_MAX} bytes"));
@@ -70,10 +70,10 @@ impl Found {
         if self.outputs.len() >= FILES_MAX {
             return Err(format!("the outputs match more than {FILES_MAX} files"));
         }
-        let digest = Digest::of(&std::fs::read(file).map_err(fault)?);
+        let digest = Digest::of(&std::fs::read(file).map_err(unreadable)?);
         for at in matching {
-            if let Some(full) = self.full.get_mut(at) {
-                *full |= bytes > 0;
+            if let Some(matched) = self.matched.get_mut(at) {
+                *matched |= bytes > 0;
             }
         }
         self.outputs.insert(path.to_owned(), digest);

@@ -1,4 +1,4 @@
-//! The `script` runner: answers from a file, tool calls for real.
+//! The `script` runner: answers come from a file; tool calls are real.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use windlass_kernel::run::Usage;
 use windlass_kernel::{Digest, Machine, State, canon};
 
 use super::agent::{Agent, AgentJob, Runner};
-use super::tool_caller::{ToolCaller, ToolRequest, complaint};
+use super::tool_caller::{ToolCaller, ToolRequest, failure_reason};
 use crate::error::EngineError;
 use crate::phase_executor::WorkResult;
 
-/// The largest file of answers.
+/// The maximum size of a file of answers.
 const BYTES_MAX: usize = 4 << 20;
 
-/// The option of a run that holds its answers.
+/// The option of a run that has its answers.
 pub const OPTION: &str = "answers";
 
-/// A file of answers that cannot be used.
+/// A file of answers is not valid.
 #[derive(Debug, Error)]
-#[error("the answers cannot be used: {reason}")]
+#[error("the answers are not valid: {reason}")]
 pub struct ScriptError {
     reason: String,
 }
 
-/// Recorded answers, by phase and try.
+/// Recorded answers by phase and attempt.
 #[derive(Clone, Debug)]
 pub struct Script {
-    phases: BTreeMap<String, Vec<Take>>,
+    phases: BTreeMap<String, Vec<ScriptedAttempt>>,
     model: Option<String>,
     digest: Digest,
 }
@@ -37,16 +37,16 @@ pub struct Script {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
-    /// The model that the answers stand for; the one that is asked for when absent.
+    /// The recorded model; the requested model if absent.
     #[serde(default)]
     model: Option<String>,
-    phases: BTreeMap<String, Vec<Take>>,
+    phases: BTreeMap<String, Vec<ScriptedAttempt>>,
 }
 
-/// One try.
+/// One attempt.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Take {
+struct ScriptedAttempt {
     #[serde(default)]
     calls: Vec<ScriptedCall>,
     #[serde(default)]
@@ -65,7 +65,7 @@ struct ScriptedCall {
     args: Value,
     #[serde(default)]
     intent: String,
-    /// The state it must end in.
+    /// The state that the call must end in.
     #[serde(default = "completed")]
     expect: State,
 }
@@ -91,32 +91,32 @@ struct ScriptedUsage {
 }
 
 impl Script {
-    /// Reads a file of answers: JSON, strictly.
+    /// Parses a file of answers; unknown fields are refused.
     ///
     /// # Errors
-    /// [`ScriptError`] when it is not one.
+    /// [`ScriptError`] if it is not valid.
     pub fn parse(bytes: &[u8]) -> Result<Self, ScriptError> {
         let fault = |reason: String| ScriptError { reason };
         let value = canon::parse(bytes, BYTES_MAX).map_err(|error| fault(error.to_string()))?;
         if !has_objects(&value) {
-            return Err(fault("a list stands where an object must".to_owned()));
+            return Err(fault("a list is used instead of an object".to_owned()));
         }
         let file: File = serde_json::from_value(value).map_err(|error| fault(error.to_string()))?;
-        for (phase, takes) in &file.phases {
-            for (at, take) in takes.iter().enumerate() {
-                let place = format!("phase `{phase}`, try {}", at + 1);
-                match (&take.answer, &take.fail) {
+        for (phase, attempts) in &file.phases {
+            for (at, scripted) in attempts.iter().enumerate() {
+                let place = format!("phase `{phase}`, attempt {}", at + 1);
+                match (&scripted.answer, &scripted.fail) {
                     (Some(Value::Object(_)), None) | (None, Some(_)) => {}
                     (Some(_), None) => {
                         return Err(fault(format!("{place}: the answer is not an object")));
                     }
                     (Some(_), Some(_)) | (None, None) => {
                         return Err(fault(format!(
-                            "{place} needs `answer` or `fail`, one of them"
+                            "{place} needs exactly one of `answer` and `fail`"
                         )));
                     }
                 }
-                for call in &take.calls {
+                for call in &scripted.calls {
                     if call.tool.split_once('/').is_none_or(|(server, tool)| {
                         server.is_empty() || tool.is_empty() || tool.contains('/')
                     }) {
@@ -140,7 +140,7 @@ impl Script {
         Ok(Self { phases: file.phases, model: file.model, digest: Digest::of(bytes) })
     }
 
-    /// The answers that a run was started with, if it was. They lie in the journal, so that the run
+    /// The answers that a run was started with, if any. They are recorded in the journal, so that the run
     /// does not depend on a file that may change.
     pub fn recorded(options: &Value) -> Option<Result<Self, ScriptError>> {
         let answers = options.get(OPTION)?;
@@ -156,20 +156,21 @@ impl Script {
     }
 }
 
-/// Whether objects stand where they must: a list of their fields would be read as one, too.
+/// Whether no list is used instead of an object: serde would accept a list of the fields.
 fn has_objects(file: &Value) -> bool {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let phases = file.get("phases").and_then(Value::as_object);
     let no_list = |value: Option<&Value>| !value.is_some_and(Value::is_array);
-    let sound = |take: &Value| {
-        no_list(Some(take))
-            && no_list(take.get("fail"))
-            && no_list(take.get("usage"))
-            && list(take.get("calls")).iter().all(|call| no_list(Some(call)))
+    let sound = |scripted: &Value| {
+        no_list(Some(scripted))
+            && no_list(scripted.get("fail"))
+            && no_list(scripted.get("usage"))
+            && list(scripted.get("calls")).iter().all(|call| no_list(Some(call)))
     };
     no_list(Some(file))
-        && phases
-            .is_none_or(|phases| phases.values().all(|takes| list(Some(takes)).iter().all(sound)))
+        && phases.is_none_or(|phases| {
+            phases.values().all(|attempts| list(Some(attempts)).iter().all(sound))
+        })
 }
 
 impl Runner for Script {
@@ -183,24 +184,24 @@ impl Runner for Script {
 
     fn run(&self, job: &AgentJob<'_>, tools: &ToolCaller<'_>) -> Result<WorkResult, EngineError> {
         let at = usize::try_from(job.attempt).unwrap_or(usize::MAX).saturating_sub(1);
-        // Of several agents in one phase each may have answers of its own.
+        // Each of several agents in one phase may have its own answers.
         let own = self.phases.get(&format!("{}/{}", job.phase, job.agent.name));
-        let takes = own.or_else(|| self.phases.get(job.phase));
-        let take = takes.and_then(|takes| takes.get(at));
-        let Some(take) = take else {
+        let attempts = own.or_else(|| self.phases.get(job.phase));
+        let scripted = attempts.and_then(|attempts| attempts.get(at));
+        let Some(scripted) = scripted else {
             let reason = format!(
-                "the answers have nothing for attempt {} of phase `{}`",
+                "the answers have no entry for attempt {} of phase `{}`",
                 job.attempt, job.phase
             );
             return Ok(WorkResult::failed("validation_error", reason));
         };
         let usage = Usage {
-            cost_micros: take.usage.cost_micros,
-            input_tokens: take.usage.input_tokens,
-            output_tokens: take.usage.output_tokens,
-            unaccounted: take.usage.unaccounted,
+            cost_micros: scripted.usage.cost_micros,
+            input_tokens: scripted.usage.input_tokens,
+            output_tokens: scripted.usage.output_tokens,
+            unaccounted: scripted.usage.unaccounted,
         };
-        for call in &take.calls {
+        for call in &scripted.calls {
             let reply = tools.call(ToolRequest {
                 tool: call.tool.clone(),
                 args: if call.args.is_null() { serde_json::json!({}) } else { call.args.clone() },
@@ -210,26 +211,28 @@ impl Runner for Script {
             match reply {
                 WorkResult::Finished(Ok(report)) if report.state == call.expect => {}
                 WorkResult::Finished(Ok(report)) => {
-                    let reason = complaint(&report).unwrap_or_else(|| {
+                    let reason = failure_reason(&report).unwrap_or_else(|| {
                         format!("{} ended {}, not {}", report.tool, report.state, call.expect)
                     });
-                    return Ok(WorkResult::failed("tool_failure", reason).using(usage));
+                    return Ok(WorkResult::failed("tool_failure", reason).with_usage(usage));
                 }
                 WorkResult::Finished(Err(reason)) => {
-                    return Ok(WorkResult::failed("validation_error", reason).using(usage));
+                    return Ok(WorkResult::failed("validation_error", reason).with_usage(usage));
                 }
-                // It will be performed again: what it used is counted when it ends.
+                // The attempt runs again later; its usage is counted when it ends.
                 WorkResult::Waiting { call, question, usage } => {
                     return Ok(WorkResult::Waiting { call, question, usage });
                 }
                 WorkResult::Stopped => return Ok(WorkResult::Stopped),
             }
         }
-        let result = match (&take.answer, &take.fail) {
+        let result = match (&scripted.answer, &scripted.fail) {
             (Some(answer), _) => WorkResult::answer(answer.clone()),
             (None, Some(fail)) => WorkResult::failed(&fail.class, fail.reason.clone()),
-            (None, None) => WorkResult::failed("unknown", "the answers say nothing"),
+            (None, None) => {
+                WorkResult::failed("unknown", "the answers have neither an answer nor a failure")
+            }
         };
-        Ok(result.using(usage))
+        Ok(result.with_usage(usage))
     }
 }

@@ -1,4 +1,4 @@
-//! The tools of those at work: every call goes through the gateway, under a key of its own.
+//! Tool calls of phases: every call goes through the gateway under its own idempotency key.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,52 +10,52 @@ use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{CallReport, CallRequest, Gateway, GatewayError};
 
-use crate::engine::GatewayProvider;
 use crate::error::EngineError;
+use crate::gateway_provider::GatewayProvider;
 use crate::phase_executor::{Assignment, Subject, WorkResult};
-use crate::stop::Stop;
+use crate::stop::StopSwitch;
 
-/// The most calls of one try.
+/// The maximum number of calls of one attempt.
 const CALLS_MAX: usize = 10_000;
 
-/// A call that someone at work wants made.
+/// A request for a tool call.
 #[derive(Clone, Debug)]
 pub struct ToolRequest {
     /// The tool, as `server/tool`.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments.
     pub args: Value,
-    /// What it is for.
+    /// The purpose of the call.
     pub intent: String,
-    /// Who asks.
+    /// The agent that requests it.
     pub agent: Option<String>,
 }
 
-/// The result of a call: its report, or why it could not be recorded as a call at all.
+/// The result of a call: its report, or the reason why the request is not a valid call.
 pub type CallResult = WorkResult<Result<Box<CallReport>, String>>;
 
-/// Stands before everything that agents do in the runs of a loop with rules of its own.
-pub trait Guard: Send + Sync {
-    /// Whether the run is one of its loop's.
-    fn minds(&self, run: &Run) -> bool;
+/// The loop-specific rules for agents: which model they use, which answers and calls are allowed.
+pub trait AgentGuard: Send + Sync {
+    /// Whether the guard applies to this run.
+    fn applies_to(&self, run: &Run) -> bool;
 
-    /// The model that an agent of this phase works with; a refusal is why it may not work at all.
+    /// The model for an agent of this phase.
     ///
     /// # Errors
-    /// Why not, for a person.
-    fn admits(&self, run: &Run, phase: &Phase) -> Result<String, String>;
+    /// The reason, for a person, why the agent must not run.
+    fn model_for(&self, run: &Run, phase: &Phase) -> Result<String, String>;
 
-    /// Whether an agent's answer may be taken at all.
+    /// Checks the answer of an agent.
     ///
     /// # Errors
-    /// Why not, for a person.
-    fn takes(&self, answer: &Value) -> Result<(), String>;
+    /// The reason, for a person, why the answer is refused.
+    fn check_answer(&self, answer: &Value) -> Result<(), String>;
 
-    /// Whether a call may be made; policy judges it too.
+    /// Checks a call of an agent, in addition to the policy.
     ///
     /// # Errors
-    /// Why not, for a person.
-    fn permits(
+    /// The reason, for a person, why the call is refused.
+    fn check_call(
         &self,
         assignment: &Assignment,
         class: RiskLevel,
@@ -63,16 +63,16 @@ pub trait Guard: Send + Sync {
     ) -> Result<(), String>;
 }
 
-/// Makes the calls of one try.
+/// Makes the calls of one attempt.
 ///
-/// The key of a call is made of run, phase, try and the call's place in it. So a try that is done
-/// again after a crash gets the recorded effects of the calls it made before, and makes the others.
+/// The key of a call consists of run, phase, attempt and the number of the call. So an attempt that is
+/// repeated after a crash gets the recorded effects of its earlier calls and makes only the others.
 pub struct ToolCaller<'a> {
     gateway: Arc<Gateway>,
     gateways: &'a dyn GatewayProvider,
-    stop: &'a Stop,
+    stop: &'a StopSwitch,
     assignment: &'a Assignment,
-    guard: Option<&'a dyn Guard>,
+    guard: Option<&'a dyn AgentGuard>,
     prefix: String,
     run_id: String,
     /// How many calls were asked for.
@@ -84,9 +84,9 @@ impl<'a> ToolCaller<'a> {
     pub(crate) fn new(
         gateway: Arc<Gateway>,
         gateways: &'a dyn GatewayProvider,
-        stop: &'a Stop,
+        stop: &'a StopSwitch,
         assignment: &'a Assignment,
-        guard: Option<&'a dyn Guard>,
+        guard: Option<&'a dyn AgentGuard>,
     ) -> Self {
         let run = assignment.run.started.as_ref();
         let run_id = run.map(|started| started.run_id.clone()).unwrap_or_default();
@@ -95,23 +95,23 @@ impl<'a> ToolCaller<'a> {
             Subject::Check(check) => format!("/{}", check.id),
         };
         let prefix = format!("{run_id}/{}{subject}/{}", assignment.phase.id, assignment.attempt);
-        let (asked, calls) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-        let guard = guard.filter(|guard| guard.minds(&assignment.run));
-        Self { gateway, gateways, stop, assignment, guard, prefix, run_id, asked, calls }
+        let (requested, calls) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+        let guard = guard.filter(|guard| guard.applies_to(&assignment.run));
+        Self { gateway, gateways, stop, assignment, guard, prefix, run_id, requested, calls }
     }
 
     /// Makes a call.
     ///
     /// # Errors
-    /// [`EngineError`] when it cannot be recorded.
+    /// [`EngineError`] if it cannot be recorded.
     pub fn call(&self, request: ToolRequest) -> Result<CallResult, EngineError> {
         if self.stop.requested(Some(&self.run_id)).is_some() {
             return Ok(WorkResult::Stopped);
         }
-        // Counted when it is asked for, so that no two calls ever get one key.
-        let number = self.asked.fetch_add(1, Ordering::SeqCst) + 1;
+        // Counted on request, so that no two calls share a key.
+        let number = self.requested.fetch_add(1, Ordering::SeqCst) + 1;
         if number > CALLS_MAX {
-            let reason = format!("a try makes at most {CALLS_MAX} calls");
+            let reason = format!("an attempt may make at most {CALLS_MAX} calls");
             return Ok(WorkResult::Finished(Err(reason)));
         }
         let (server, tool) = request.tool.split_once('/').unwrap_or((&request.tool, ""));
@@ -128,13 +128,13 @@ impl<'a> ToolCaller<'a> {
             agent: request.agent,
             phase: Some(self.assignment.phase.id.clone()),
         };
-        let report = match self.objection(&request) {
+        let report = match self.refusal_by_guard(&request) {
             None => self.gateway.call(request),
             Some(reason) => self.gateway.refuse(request, Code::PolicyDenied, reason),
         };
         let report = match report {
             Ok(report) => report,
-            // Whoever asks for what is no call has made a mistake; the run can go on from that.
+            // An invalid request is a mistake of the agent; the run can continue.
             Err(GatewayError::Request(error)) => {
                 let reason = match std::error::Error::source(&error) {
                     Some(cause) => format!("{error}: {cause}"),
@@ -158,8 +158,8 @@ impl<'a> ToolCaller<'a> {
         Ok(WorkResult::Finished(Ok(Box::new(report))))
     }
 
-    /// Why the loop's guard does not permit a call, if it does not.
-    fn objection(&self, request: &CallRequest) -> Option<String> {
+    /// The reason why the guard refuses a call, if it does.
+    fn refusal_by_guard(&self, request: &CallRequest) -> Option<String> {
         let guard = self.guard?;
         let question = Question {
             server: request.server.clone(),
@@ -171,7 +171,7 @@ impl<'a> ToolCaller<'a> {
             agent: request.agent.clone(),
         };
         let judgement = self.gateways.judgement(&self.assignment.workspace, &question);
-        guard.permits(self.assignment, request.declared_class, judgement.as_ref()).err()
+        guard.check_call(self.assignment, request.declared_class, judgement.as_ref()).err()
     }
 
     /// The calls that have ended.
@@ -181,15 +181,15 @@ impl<'a> ToolCaller<'a> {
     }
 }
 
-/// An intent that the gateway takes.
+/// Returns an intent of a length that the gateway accepts.
 fn intent(text: &str, tool: &str) -> String {
     let text: String = text.trim().chars().take(1000).collect();
     if text.chars().count() >= 10 { text } else { format!("call {tool} as the phase asks: {text}") }
 }
 
-/// What went wrong with a call that has ended, for a person; `None` when it did well.
+/// Describes the failure of an ended call for a person; `None` if it completed.
 #[must_use]
-pub fn complaint(report: &CallReport) -> Option<String> {
+pub fn failure_reason(report: &CallReport) -> Option<String> {
     if report.state == State::Completed {
         return None;
     }
@@ -197,10 +197,10 @@ pub fn complaint(report: &CallReport) -> Option<String> {
         report.refusal.as_ref().map(|refusal| format!("[{}] {}", refusal.code, refusal.reason));
     let error = report.error.as_ref().map(|error| format!("[{}] {}", error.code, error.message));
     let text = |key: &str| report.result.get(key).and_then(Value::as_str).unwrap_or_default();
-    let said = if text("stderr").trim().is_empty() { text("stdout") } else { text("stderr") };
-    let mut last: Vec<&str> = said.trim().lines().rev().take(5).collect();
+    let output = if text("stderr").trim().is_empty() { text("stdout") } else { text("stderr") };
+    let mut last: Vec<&str> = output.trim().lines().rev().take(5).collect();
     last.reverse();
-    let why = refusal.or(error).unwrap_or_else(|| report.state.to_string());
-    let said = if last.is_empty() { String::new() } else { format!(": {}", last.join(" | ")) };
-    Some(format!("{} {}: {why}{said}", report.tool, report.state))
+    let reason = refusal.or(error).unwrap_or_else(|| report.state.to_string());
+    let output = if last.is_empty() { String::new() } else { format!(": {}", last.join(" | ")) };
+    Some(format!("{} {}: {reason}{output}", report.tool, report.state))
 }

@@ -1,4 +1,4 @@
-//! Making an anchor.
+//! Writes anchors.
 
 use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
@@ -6,49 +6,49 @@ use std::path::Path;
 use windlass_kernel::{Digest, Head, Timestamp, TraceId};
 use windlass_workspace::HashingStream;
 
-use super::{ANCHOR_FORMAT, AnchorHeader, Anchored, Seal};
+use super::{ANCHOR_FORMAT, AnchorHeader, AnchorSignature, AnchoredHead};
 use crate::document;
 use crate::error::{AnchorError, SourceError};
-use crate::file::{Draft, Replace};
+use crate::file::{IfExists, TemporaryFile};
 use crate::key::{KeyFile, Signer};
 use crate::rotation::Rotation;
 
-/// What goes into an anchor, beside the traces.
+/// The contents of a new anchor, except the traces.
 #[derive(Clone, Debug)]
 pub struct NewAnchor {
-    /// All public keys of the project, the signer's among them.
+    /// All public keys of the project, including the signer's.
     pub keys: Vec<KeyFile>,
     /// All rotations of the project.
     pub rotations: Vec<Rotation>,
-    /// Which store it is of, where stores have names.
+    /// The name of the store, if it has one.
     pub store: Option<String>,
-    /// When it is made.
+    /// The time of creation.
     pub made_at: Timestamp,
 }
 
-/// What an anchor holds.
+/// The summary of a written anchor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// How many traces.
+pub struct AnchorSummary {
+    /// The number of anchored traces.
     pub traces: u64,
-    /// The digest that is signed: it stands for all of them.
+    /// The signed digest, which covers all of them.
     pub digest: Digest,
 }
 
-/// Writes an anchor of the traces that `heads` gives, newest first as stores list them; whole or not
-/// at all. Traces without entries are left out.
+/// Writes an anchor of the traces in `heads`, which must come newest first, as stores list them. The
+/// file is written atomically. Traces without entries are skipped.
 ///
 /// # Errors
-/// [`AnchorError`], and then there is no new file.
+/// [`AnchorError`]; no file is written then.
 pub fn write_anchor(
     path: &Path,
-    replace: Replace,
+    if_exists: IfExists,
     signer: &Signer,
     anchor: &NewAnchor,
     heads: impl IntoIterator<Item = Result<Head, SourceError>>,
-) -> Result<Written, AnchorError> {
+) -> Result<AnchorSummary, AnchorError> {
     let unwritable = |source| AnchorError::Unwritable { path: path.to_owned(), source };
-    let draft = Draft::new(path, 0o600).map_err(unwritable)?;
+    let temporary = TemporaryFile::new(path, 0o600).map_err(unwritable)?;
     let header = AnchorHeader {
         format: ANCHOR_FORMAT.to_owned(),
         keys: anchor.keys.iter().map(|file| file.key).collect(),
@@ -56,17 +56,17 @@ pub fn write_anchor(
         rotations: anchor.rotations.clone(),
         store: anchor.store.clone(),
     };
-    let unfit = |what| AnchorError::Invalid { line: 1, what };
+    let invalid = |reason| AnchorError::Invalid { line: 1, reason };
     if !header.keys.contains(&signer.public()) {
-        return Err(unfit("the signer's public key is not given".to_owned()));
+        return Err(invalid("the signer's public key is not among the keys".to_owned()));
     }
-    let mut target = HashingStream::new(BufWriter::new(&draft.file));
-    target.write_all(&document::write(&header).map_err(unfit)?).map_err(unwritable)?;
+    let mut target = HashingStream::new(BufWriter::new(&temporary.file));
+    target.write_all(&document::write(&header).map_err(invalid)?).map_err(unwritable)?;
     target.write_all(b"\n").map_err(unwritable)?;
     let (mut traces, mut last): (u64, Option<TraceId>) = (0, None);
     for head in heads {
         let head = head.map_err(AnchorError::Source)?;
-        let Some(anchored) = Anchored::of(&head) else { continue };
+        let Some(anchored) = AnchoredHead::new(&head) else { continue };
         if last.is_some_and(|last| anchored.trace_id >= last) {
             return Err(AnchorError::Order { trace_id: anchored.trace_id });
         }
@@ -75,14 +75,15 @@ pub fn write_anchor(
         traces += 1;
     }
     let digest = target.digest();
-    let seal = Seal::sign(signer, digest, traces).and_then(|seal| document::write(&seal));
-    target.write_all(&seal.map_err(unfit)?).map_err(unwritable)?;
+    let signature = AnchorSignature::sign(signer, digest, traces);
+    let signature = signature.and_then(|signature| document::write(&signature));
+    target.write_all(&signature.map_err(invalid)?).map_err(unwritable)?;
     target.write_all(b"\n").and_then(|()| target.flush()).map_err(unwritable)?;
     drop(target);
-    match draft.place(replace) {
+    match temporary.persist(if_exists) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             Err(AnchorError::Exists { path: path.to_owned() })
         }
-        placed => placed.map(|()| Written { traces, digest }).map_err(unwritable),
+        persisted => persisted.map(|()| AnchorSummary { traces, digest }).map_err(unwritable),
     }
 }

@@ -1,4 +1,4 @@
-//! What checking a bundle has found.
+//! The result of verifying a bundle.
 
 use std::fmt;
 
@@ -8,116 +8,116 @@ use windlass_kernel::{ChainError, Code, Digest, TraceId};
 
 use crate::key::KeyId;
 
-/// Something in a bundle that is not as it must be.
+/// A fault in a bundle.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-pub enum Fault {
-    /// The file is not an archive of ours.
-    #[error("the file is not a bundle to its end: {what}")]
-    Archive {
-        /// Where, and what.
-        what: String,
+pub enum BundleFault {
+    /// The file is not a valid archive.
+    #[error("the file is not a valid bundle: {reason}")]
+    NotAnArchive {
+        /// The offset and the reason.
+        reason: String,
     },
-    /// A member is not there.
+    /// A member is missing.
     #[error("`{name}` is missing")]
-    MemberMissing {
+    MissingMember {
         /// The member.
         name: String,
     },
-    /// A member is there that the manifest does not have.
-    #[error("`{name}` does not belong here")]
-    MemberExtra {
+    /// The manifest does not list a member of the archive.
+    #[error("`{name}` is not listed in the manifest")]
+    UnexpectedMember {
         /// The member.
         name: String,
     },
-    /// A member has another size or digest than the manifest says.
+    /// A member has another size or digest than the manifest lists.
     #[error("`{name}` is not the one that was signed")]
-    MemberChanged {
+    ChangedMember {
         /// The member.
         name: String,
     },
-    /// A member cannot be read.
-    #[error("`{name}` cannot be used: {what}")]
-    Member {
+    /// The contents of a member are not valid.
+    #[error("`{name}` is not valid: {reason}")]
+    InvalidMember {
         /// The member.
         name: String,
-        /// What is wrong with it.
-        what: String,
+        /// The reason.
+        reason: String,
     },
-    /// Something is not signed as it must be.
+    /// A signature is missing or not valid.
     #[error("`{name}` is not signed by the key `{key}`")]
-    Signature {
-        /// What is signed.
+    BadSignature {
+        /// The signed document.
         name: String,
-        /// Who should have signed.
+        /// The key that must have signed it.
         key: KeyId,
     },
-    /// A trace does not hold together.
-    #[error("trace `{trace_id}` does not hold together: {error}")]
-    Chain {
+    /// A trace is corrupt.
+    #[error("trace `{trace_id}` is corrupt: {error}")]
+    CorruptTrace {
         /// The trace.
         trace_id: TraceId,
-        /// What is wrong with it.
+        /// The first error.
         error: ChainError,
     },
-    /// A trace does not end with its signed head, or only one of the two is there.
-    #[error("trace `{trace_id}` does not end as its signed head says")]
-    Head {
+    /// A trace does not end with its signed head, or one of the two is missing.
+    #[error("trace `{trace_id}` does not match its signed head")]
+    HeadMismatch {
         /// The trace.
         trace_id: TraceId,
     },
-    /// A call that the run names is not there.
-    #[error("the call `{trace_id}`, which the run names, is missing")]
-    CallMissing {
+    /// A call that the run references is missing.
+    #[error("the call `{trace_id}`, which the run references, is missing")]
+    MissingCall {
         /// The call's trace.
         trace_id: TraceId,
     },
-    /// A call is not the one that the run names.
-    #[error("the call `{trace_id}` is not as the run names it")]
-    CallDiffers {
+    /// A call differs from the reference to it.
+    #[error("the call `{trace_id}` does not match the run's reference to it")]
+    CallMismatch {
         /// The call's trace.
         trace_id: TraceId,
     },
-    /// A trace has nothing to do with the run.
+    /// A trace is neither the run nor one of its calls.
     #[error("trace `{trace_id}` does not belong to the run")]
-    TraceForeign {
+    UnrelatedTrace {
         /// The trace.
         trace_id: TraceId,
     },
-    /// A content is not what its name says.
-    #[error("the content `{digest}` is damaged: {what}")]
-    Blob {
-        /// Its name.
+    /// A blob does not match its digest.
+    #[error("the blob `{digest}` is corrupt: {reason}")]
+    CorruptBlob {
+        /// Its digest.
         digest: Digest,
-        /// What is wrong with it.
-        what: String,
+        /// The reason.
+        reason: String,
     },
-    /// What is said of the run is not what its journal says.
+    /// A document contradicts the journal of the run.
     #[error("`{name}` does not say what the journal says")]
-    Disagrees {
-        /// The member that says it.
+    JournalMismatch {
+        /// The document.
         name: String,
     },
-    /// There is more than may be.
-    #[error("the bundle holds more than {what}")]
-    TooMuch {
+    /// The bundle exceeds a limit.
+    #[error("the bundle has more than {limit}")]
+    LimitExceeded {
         /// The limit.
-        what: String,
+        limit: String,
     },
 }
 
-/// What a bundle is worth.
+/// The verdict on a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    /// All of it holds, and somebody who is trusted has signed it.
+pub enum BundleVerdict {
+    /// The bundle has no fault and a trusted key has signed it.
     Intact,
-    /// Something in it does not hold.
+    /// The bundle has a fault.
     Damaged,
-    /// All of it holds, but nobody who is trusted has signed it.
+    /// The bundle has no fault, but no trusted key has signed it.
     Unchecked,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for BundleVerdict {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::Intact => "intact",
@@ -127,53 +127,53 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What checking a bundle has found.
+/// The report of verifying a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// All that is wrong.
-    pub faults: Vec<Fault>,
-    /// The key that has signed, if the signature is its.
+pub struct BundleReport {
+    /// All faults.
+    pub faults: Vec<BundleFault>,
+    /// The key that has signed the bundle, if the signature is valid.
     pub signer: Option<KeyId>,
-    /// Whether that key is trusted, by itself or by rotations.
+    /// Whether that key is trusted, directly or through rotations.
     pub trusted: bool,
     /// The run's name.
     pub run_id: String,
     /// The run's trace.
     pub trace_id: Option<TraceId>,
-    /// How many traces there are.
+    /// The number of traces.
     pub traces: u64,
-    /// How many entries they have.
+    /// The number of entries of all traces.
     pub entries: u64,
-    /// How many artifacts of these were purged before the bundle was made.
+    /// The number of artifacts that were purged before the bundle was written.
     pub purged: u64,
-    /// How many checkpoints there are.
+    /// The number of checkpoints.
     pub checkpoints: u64,
-    /// How many contents there are.
+    /// The number of blobs.
     pub blobs: u64,
-    /// How the run ended; `None` while it goes on, or where that was purged.
+    /// The outcome of the run; `None` if it had not ended or the event was purged.
     pub outcome: Option<&'static str>,
-    /// The commit that the run made, if any.
+    /// The commit that the run created, if any.
     pub commit: Option<String>,
 }
 
-impl Report {
-    /// What the bundle is worth.
+impl BundleReport {
+    /// The verdict on the bundle.
     #[must_use]
-    pub const fn verdict(&self) -> Verdict {
+    pub const fn verdict(&self) -> BundleVerdict {
         match (self.faults.is_empty(), self.trusted) {
-            (false, _) => Verdict::Damaged,
-            (true, true) => Verdict::Intact,
-            (true, false) => Verdict::Unchecked,
+            (false, _) => BundleVerdict::Damaged,
+            (true, true) => BundleVerdict::Intact,
+            (true, false) => BundleVerdict::Unchecked,
         }
     }
 
-    /// The stable code of what was found; `None` when it is intact.
+    /// The stable error code; `None` if the bundle is intact.
     #[must_use]
     pub const fn code(&self) -> Option<Code> {
         match self.verdict() {
-            Verdict::Intact => None,
-            Verdict::Damaged => Some(Code::BundleInvalid),
-            Verdict::Unchecked => Some(Code::BundleUntrusted),
+            BundleVerdict::Intact => None,
+            BundleVerdict::Damaged => Some(Code::BundleInvalid),
+            BundleVerdict::Unchecked => Some(Code::BundleUntrusted),
         }
     }
 }

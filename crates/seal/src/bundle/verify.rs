@@ -1,4 +1,4 @@
-//! Checking a bundle: offline, in bounded memory, to the end whatever is found on the way.
+//! Verifies a bundle offline and in bounded memory; continues after a fault to report all of them.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
@@ -7,10 +7,11 @@ use windlass_kernel::{Digest, TraceId};
 use windlass_workspace::HashingStream;
 
 use super::{
-    ALWAYS, BUNDLE_FORMAT, DOCUMENT_BYTES_MAX, Fault, KEY_BYTES_MAX, Kind, Limits, MANIFEST,
-    Manifest, Member, ROTATIONS, Report, SIGNATURE, Seal, key_name,
+    BUNDLE_FORMAT, BundleFault, BundleLimits, BundleReport, BundleSignature, DOCUMENT_BYTES_MAX,
+    KEY_BYTES_MAX, MANIFEST, Manifest, ManifestMember, MemberKind, REQUIRED, ROTATIONS, SIGNATURE,
+    key_name,
 };
-use crate::archive::{self, Place};
+use crate::archive::{self, ArchiveMember};
 use crate::document;
 use crate::error::BundleError;
 use crate::journal::Trace;
@@ -19,69 +20,74 @@ use crate::keys::ROTATIONS_MAX;
 use crate::rotation::Rotation;
 use crate::trust::Trust;
 
-/// Checks a bundle against the keys that are trusted, within the usual limits.
+/// Verifies a bundle against the trusted keys, with the default limits.
 ///
-/// Every fault is reported; only what follows from one may be reported with it.
+/// Every fault is reported, possibly together with further faults that follow from it.
 ///
 /// # Errors
-/// [`BundleError::Unreadable`] when the file itself cannot be read.
-pub fn verify_bundle<R: Read + Seek>(source: &mut R, trust: &Trust) -> Result<Report, BundleError> {
-    verify_bundle_within(source, trust, Limits::default())
+/// [`BundleError::Unreadable`] if the file itself cannot be read.
+pub fn verify_bundle<R: Read + Seek>(
+    source: &mut R,
+    trust: &Trust,
+) -> Result<BundleReport, BundleError> {
+    verify_bundle_within(source, trust, BundleLimits::default())
 }
 
-/// Checks a bundle as [`verify_bundle`] does, within other limits.
+/// Verifies a bundle as [`verify_bundle`] does, with other limits.
 ///
 /// # Errors
 /// As [`verify_bundle`].
 pub fn verify_bundle_within<R: Read + Seek>(
     source: &mut R,
     trust: &Trust,
-    limits: Limits,
-) -> Result<Report, BundleError> {
-    Checker::new(source, limits)
-        .and_then(|checker| checker.check(trust))
+    limits: BundleLimits,
+) -> Result<BundleReport, BundleError> {
+    BundleVerifier::new(source, limits)
+        .and_then(|verifier| verifier.verify(trust))
         .map_err(BundleError::Unreadable)
 }
 
-/// A bundle that is being checked.
-pub(super) struct Checker<'a, R> {
+/// A bundle that is being verified.
+pub(super) struct BundleVerifier<'a, R> {
     source: &'a mut R,
-    places: BTreeMap<String, Place>,
-    pub(super) report: Report,
-    /// The documents that could be read whole.
+    members: BTreeMap<String, ArchiveMember>,
+    pub(super) report: BundleReport,
+    /// The documents that could be read.
     pub(super) documents: BTreeMap<String, Vec<u8>>,
     pub(super) traces: BTreeMap<TraceId, Trace>,
-    /// How many bytes may still be unpacked.
+    /// The number of bytes that may still be decompressed.
     pub(super) plain_left: u64,
-    pub(super) limits: Limits,
+    pub(super) limits: BundleLimits,
 }
 
-impl<'a, R: Read + Seek> Checker<'a, R> {
-    fn new(source: &'a mut R, limits: Limits) -> io::Result<Self> {
-        let (places, error) = archive::index(source, limits.members_max)?;
-        let mut report = Report::default();
+impl<'a, R: Read + Seek> BundleVerifier<'a, R> {
+    fn new(source: &'a mut R, limits: BundleLimits) -> io::Result<Self> {
+        let (members, error) = archive::index(source, limits.members_max)?;
+        let mut report = BundleReport::default();
         if let Some(error) = error {
-            report.faults.push(Fault::Archive { what: error.to_string() });
+            report.faults.push(BundleFault::NotAnArchive { reason: error.to_string() });
         }
-        let places = places.into_iter().map(|place| (place.name.clone(), place)).collect();
+        let members = members.into_iter().map(|member| (member.name.clone(), member)).collect();
         let (documents, traces) = (BTreeMap::new(), BTreeMap::new());
         let plain_left = limits.plain_bytes_max;
-        Ok(Self { source, places, report, documents, traces, plain_left, limits })
+        Ok(Self { source, members, report, documents, traces, plain_left, limits })
     }
 
-    fn check(mut self, trust: &Trust) -> io::Result<Report> {
-        for name in ALWAYS {
-            self.load(name)?;
+    fn verify(mut self, trust: &Trust) -> io::Result<BundleReport> {
+        for name in REQUIRED {
+            self.load_document(name)?;
         }
         let manifest = self.manifest();
-        let listed = manifest.as_ref().map(|manifest| self.listed(manifest)).unwrap_or_default();
+        let listed =
+            manifest.as_ref().map(|manifest| self.listed_members(manifest)).unwrap_or_default();
         let signer = self.signer(trust)?;
-        let places: Vec<Place> = self.places.values().cloned().collect();
-        for place in &places {
-            self.member(place, listed.get(place.name.as_str()).copied(), manifest.is_some())?;
+        let members: Vec<ArchiveMember> = self.members.values().cloned().collect();
+        for member in &members {
+            let listed = listed.get(member.name.as_str()).copied();
+            self.check_member(member, listed, manifest.is_some())?;
         }
         if let Some(manifest) = &manifest {
-            self.agree(manifest, signer.as_ref());
+            self.check_consistency(manifest, signer.as_ref());
         }
         self.report.traces = u64::try_from(self.traces.len()).unwrap_or(u64::MAX);
         self.report.entries = self.traces.values().map(|trace| trace.head().sequence_number).sum();
@@ -89,44 +95,44 @@ impl<'a, R: Read + Seek> Checker<'a, R> {
         Ok(self.report)
     }
 
-    pub(super) fn fault(&mut self, fault: Fault) {
+    pub(super) fn fault(&mut self, fault: BundleFault) {
         self.report.faults.push(fault);
     }
 
-    pub(super) fn unusable(&mut self, name: &str, what: impl Into<String>) {
-        self.fault(Fault::Member { name: name.to_owned(), what: what.into() });
+    pub(super) fn invalid(&mut self, name: &str, reason: impl Into<String>) {
+        self.fault(BundleFault::InvalidMember { name: name.to_owned(), reason: reason.into() });
     }
 
-    /// Reads a document that must be there.
-    fn load(&mut self, name: &str) -> io::Result<()> {
-        let Some(place) = self.places.get(name).cloned() else {
-            self.fault(Fault::MemberMissing { name: name.to_owned() });
+    /// Reads a required document.
+    fn load_document(&mut self, name: &str) -> io::Result<()> {
+        let Some(member) = self.members.get(name).cloned() else {
+            self.fault(BundleFault::MissingMember { name: name.to_owned() });
             return Ok(());
         };
-        if let Some(bytes) = self.bytes(&place, DOCUMENT_BYTES_MAX)? {
+        if let Some(bytes) = self.read_member(&member, DOCUMENT_BYTES_MAX)? {
             self.documents.insert(name.to_owned(), bytes);
         }
         Ok(())
     }
 
-    /// Reads a member into memory; `None` when it is too large for that.
-    fn bytes(&mut self, place: &Place, bytes_max: u64) -> io::Result<Option<Vec<u8>>> {
-        if place.size > bytes_max {
-            self.fault(Fault::TooMuch { what: format!("{bytes_max} bytes in `{}`", place.name) });
+    /// Reads a member into memory; `None` if it is larger than `bytes_max`.
+    fn read_member(
+        &mut self,
+        member: &ArchiveMember,
+        bytes_max: u64,
+    ) -> io::Result<Option<Vec<u8>>> {
+        if member.size > bytes_max {
+            let limit = format!("{bytes_max} bytes in `{}`", member.name);
+            self.fault(BundleFault::LimitExceeded { limit });
             return Ok(None);
         }
         let mut bytes = Vec::new();
-        self.open(place)?.read_to_end(&mut bytes)?;
+        self.source.seek(SeekFrom::Start(member.offset))?;
+        self.source.by_ref().take(member.size).read_to_end(&mut bytes)?;
         Ok(Some(bytes))
     }
 
-    /// The bytes of a member, as they are in the bundle.
-    fn open(&mut self, place: &Place) -> io::Result<io::Take<&mut R>> {
-        self.source.seek(SeekFrom::Start(place.offset))?;
-        Ok(self.source.by_ref().take(place.size))
-    }
-
-    /// A document in its only form.
+    /// Parses a document, which must be canonical.
     pub(super) fn read<T>(&mut self, name: &str) -> Option<T>
     where
         T: serde::de::DeserializeOwned + serde::Serialize,
@@ -134,8 +140,8 @@ impl<'a, R: Read + Seek> Checker<'a, R> {
         let bytes_max = usize::try_from(DOCUMENT_BYTES_MAX).unwrap_or(usize::MAX);
         match document::read(self.documents.get(name)?, bytes_max) {
             Ok(document) => Some(document),
-            Err(what) => {
-                self.unusable(name, what);
+            Err(reason) => {
+                self.invalid(name, reason);
                 None
             }
         }
@@ -144,7 +150,10 @@ impl<'a, R: Read + Seek> Checker<'a, R> {
     fn manifest(&mut self) -> Option<Manifest> {
         let manifest: Manifest = self.read(MANIFEST)?;
         if manifest.format != BUNDLE_FORMAT {
-            self.unusable(MANIFEST, format!("its format is `{}`", manifest.format));
+            self.invalid(
+                MANIFEST,
+                format!("its format is `{}`, which is not supported", manifest.format),
+            );
             return None;
         }
         self.report.run_id.clone_from(&manifest.run_id);
@@ -152,107 +161,111 @@ impl<'a, R: Read + Seek> Checker<'a, R> {
         Some(manifest)
     }
 
-    /// The manifest's members by their names. What is listed and not there is missing.
-    fn listed<'m>(&mut self, manifest: &'m Manifest) -> BTreeMap<&'m str, &'m Member> {
+    /// Returns the members of the manifest by name; reports those that are missing in the archive.
+    fn listed_members<'m>(
+        &mut self,
+        manifest: &'m Manifest,
+    ) -> BTreeMap<&'m str, &'m ManifestMember> {
         let members = &manifest.members;
         if !members.is_sorted_by(|one, next| one.name < next.name) {
-            self.unusable(MANIFEST, "its members are not in order");
+            self.invalid(MANIFEST, "its members are not sorted");
         }
         for member in members {
-            if !self.places.contains_key(&member.name) {
-                self.fault(Fault::MemberMissing { name: member.name.clone() });
+            if !self.members.contains_key(&member.name) {
+                self.fault(BundleFault::MissingMember { name: member.name.clone() });
             }
         }
         members.iter().map(|member| (member.name.as_str(), member)).collect()
     }
 
-    /// The key that has signed the bundle: it must be in it, and the signature must be its.
+    /// Returns the key that the signature names, which must be in the bundle, and checks the signature.
     fn signer(&mut self, trust: &Trust) -> io::Result<Option<PublicKey>> {
-        let Some(seal) = self.read::<Seal>(SIGNATURE) else { return Ok(None) };
-        let Some(key) = self.key(seal.key_id)? else { return Ok(None) };
+        let Some(signature) = self.read::<BundleSignature>(SIGNATURE) else { return Ok(None) };
+        let Some(key) = self.key(signature.key_id)? else { return Ok(None) };
         let manifest = self.documents.get(MANIFEST).map(|bytes| Digest::of(bytes));
-        if manifest != Some(seal.manifest) || !seal.verifies(&key) {
-            self.fault(Fault::Signature { name: MANIFEST.to_owned(), key: seal.key_id });
+        if manifest != Some(signature.manifest) || !signature.is_signed_by(&key) {
+            let fault = BundleFault::BadSignature { name: MANIFEST.to_owned(), key: key.id() };
+            self.fault(fault);
             return Ok(Some(key));
         }
         let rotations: Vec<Rotation> = self.read(ROTATIONS).unwrap_or_default();
         if rotations.len() > ROTATIONS_MAX {
-            self.fault(Fault::TooMuch { what: format!("{ROTATIONS_MAX} rotations") });
+            self.fault(BundleFault::LimitExceeded { limit: format!("{ROTATIONS_MAX} rotations") });
             return Ok(Some(key));
         }
-        if !rotations.iter().all(Rotation::holds) {
-            self.unusable(ROTATIONS, "a rotation is not signed by both keys");
+        if !rotations.iter().all(Rotation::is_valid) {
+            self.invalid(ROTATIONS, "a rotation is not signed by both keys");
             return Ok(Some(key));
         }
-        self.report.signer = Some(seal.key_id);
-        self.report.trusted = trust.reaches(&key, &rotations);
+        self.report.signer = Some(signature.key_id);
+        self.report.trusted = trust.trusts(&key, &rotations);
         Ok(Some(key))
     }
 
     fn key(&mut self, id: KeyId) -> io::Result<Option<PublicKey>> {
         let name = key_name(id);
-        let Some(place) = self.places.get(&name).cloned() else {
-            self.fault(Fault::MemberMissing { name });
+        let Some(member) = self.members.get(&name).cloned() else {
+            self.fault(BundleFault::MissingMember { name });
             return Ok(None);
         };
-        let bytes = self.bytes(&place, KEY_BYTES_MAX)?;
+        let bytes = self.read_member(&member, KEY_BYTES_MAX)?;
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        // What is wrong with it is said when all members are gone through.
+        // The check of all members reports why a key file is not valid.
         Ok(text
             .and_then(|text| KeyFile::from_text(&text).ok())
             .map(|file| file.key)
             .filter(|key| key.id() == id))
     }
 
-    /// Checks one member: what it holds, and that it is the one that was listed.
-    fn member(
+    /// Checks the contents of one member, and that it is the listed one.
+    fn check_member(
         &mut self,
-        place: &Place,
-        listed: Option<&Member>,
-        is_listing: bool,
+        member: &ArchiveMember,
+        listed: Option<&ManifestMember>,
+        has_manifest: bool,
     ) -> io::Result<()> {
-        let name = &place.name;
-        let kind = Kind::of(name);
-        // The manifest cannot list itself, nor what is made of it.
+        let name = &member.name;
+        let kind = MemberKind::from_name(name);
+        // The manifest cannot list itself or its signature.
         let unlisted = name == MANIFEST || name == SIGNATURE;
-        if kind.is_none() || (is_listing && unlisted == listed.is_some()) {
-            self.fault(Fault::MemberExtra { name: name.clone() });
+        if kind.is_none() || (has_manifest && unlisted == listed.is_some()) {
+            self.fault(BundleFault::UnexpectedMember { name: name.clone() });
         }
-        self.source.seek(SeekFrom::Start(place.offset))?;
-        // The source is borrowed by itself, so that faults can be noted while it is read.
-        let mut findings = Vec::new();
-        let mut hashed = HashingStream::new(self.source.by_ref().take(place.size));
+        self.source.seek(SeekFrom::Start(member.offset))?;
+        // `hashed` borrows the source, so faults are collected separately.
+        let mut faults = Vec::new();
+        let mut hashed = HashingStream::new(self.source.by_ref().take(member.size));
         let plain_max = listed.map_or(self.plain_left, |member| member.plain_size);
         let plain_max = plain_max.min(self.plain_left);
         let plain = match kind {
-            Some(kind) => super::contents::check(
+            Some(kind) => super::members::check(
                 kind,
-                place,
+                member,
                 &mut hashed,
                 plain_max,
-                &mut super::contents::Found { faults: &mut findings, traces: &mut self.traces },
+                &mut super::members::Findings { faults: &mut faults, traces: &mut self.traces },
             )?,
             None => None,
         };
         io::copy(&mut hashed, &mut io::sink())?;
         let (digest, size) = (hashed.digest(), hashed.length());
-        self.report.faults.extend(findings);
+        self.report.faults.extend(faults);
         let plain_size = plain.unwrap_or(size);
         if plain_size > self.plain_left {
-            let what = format!("{} bytes", self.limits.plain_bytes_max);
-            self.fault(Fault::TooMuch { what });
+            let limit = format!("{} bytes", self.limits.plain_bytes_max);
+            self.fault(BundleFault::LimitExceeded { limit });
         }
         self.plain_left = self.plain_left.saturating_sub(plain_size);
         if let Some(listed) = listed {
-            let found = Member { name: name.clone(), plain_size, sha256: digest, size };
+            let found = ManifestMember { name: name.clone(), plain_size, sha256: digest, size };
             if found != *listed {
-                self.fault(Fault::MemberChanged { name: name.clone() });
+                self.fault(BundleFault::ChangedMember { name: name.clone() });
             }
         }
         match kind {
-            Some(Kind::Blob(_)) => self.report.blobs += 1,
-            Some(Kind::Checkpoint) => self.report.checkpoints += 1,
-            Some(Kind::Document | Kind::Journal(_) | Kind::Key(_)) | None => {}
+            Some(MemberKind::Blob(_)) => self.report.blobs += 1,
+            Some(MemberKind::Checkpoint) => self.report.checkpoints += 1,
+            Some(MemberKind::Document | MemberKind::Journal(_) | MemberKind::Key(_)) | None => {}
         }
         Ok(())
     }

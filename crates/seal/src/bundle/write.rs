@@ -1,4 +1,5 @@
-//! Making a bundle: read once, checked while it is read, and checked as a whole before it is there.
+//! Writes bundles: entries are read once and verified on the way, and the finished bundle is verified
+//! before it gets its name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -9,169 +10,180 @@ use windlass_kernel::{Digest, Entry, Head, Timestamp, TraceId};
 use windlass_workspace::{BlobStore, HashingStream, encoder};
 
 use super::{
-    BUNDLE_FORMAT, ENVELOPE, HEADS, MANIFEST, Manifest, Member, ROTATIONS, SIGNATURE, STATEMENT,
-    Seal, Verdict, blob_name, journal_name, key_name, verify_bundle,
+    BUNDLE_FORMAT, BundleSignature, BundleVerdict, ENVELOPE, HEADS, MANIFEST, Manifest,
+    ManifestMember, ROTATIONS, SIGNATURE, STATEMENT, blob_name, journal_name, key_name,
+    verify_bundle,
 };
-use crate::archive::Writer;
+use crate::archive::ArchiveWriter;
+use crate::attestation::{self, Envelope};
 use crate::document;
 use crate::error::{BundleError, SourceError};
-use crate::file::{Draft, Replace};
+use crate::file::{IfExists, TemporaryFile};
 use crate::head::SignedHead;
 use crate::journal::{Trace, write_line};
 use crate::key::{KeyFile, Signer};
 use crate::rotation::Rotation;
-use crate::statement::{self, Envelope};
 use crate::trust::Trust;
 
-/// How many faults are named when no bundle can be made.
+/// The maximum number of faults in an error message.
 const FAULTS_MAX: usize = 5;
 
-/// An entry as it is kept, with its artifact unless that was purged.
+/// A stored entry with its artifact, unless that was purged.
 #[derive(Clone, Debug)]
-pub struct Recorded {
+pub struct StoredEntry {
     /// The entry.
     pub entry: Entry,
     /// The artifact's canonical bytes.
     pub body: Option<Vec<u8>>,
 }
 
-/// Some entries of a trace, in order; none means that there are no more.
-pub type Page = Result<Vec<Recorded>, SourceError>;
+/// Consecutive entries of a trace; empty at the end of the trace.
+pub type EntryPage = Result<Vec<StoredEntry>, SourceError>;
 
-/// What goes into a bundle.
-pub struct Bundle<'a> {
+/// The contents of a new bundle.
+pub struct NewBundle<'a> {
     /// The run's name.
     pub run_id: &'a str,
     /// The run's trace.
     pub trace_id: TraceId,
-    /// The digest of everything that decided.
+    /// The digest of the policy set.
     pub policy_hash: Option<Digest>,
-    /// The ends of the run's trace and of those of all its calls. What a trace has beyond is left out.
+    /// The heads of the run's trace and of the traces of its calls. Later entries are left out.
     pub heads: Vec<Head>,
-    /// Gives the entries of a trace after a sequence number.
-    pub entries: &'a mut dyn FnMut(TraceId, u64) -> Page,
-    /// Checkpoints: a name of letters, digits, `.`, `_` and `-`, and a JSON document.
+    /// Returns the entries of a trace after a sequence number.
+    pub entries: &'a mut dyn FnMut(TraceId, u64) -> EntryPage,
+    /// Checkpoints: JSON documents by name (letters, digits, `.`, `_` and `-`).
     pub checkpoints: BTreeMap<String, Vec<u8>>,
-    /// The contents to put in, and where they are kept.
-    pub contents: Option<(&'a BlobStore, BTreeSet<Digest>)>,
-    /// All public keys of the project, the signer's among them.
+    /// The digests of the blobs to add, and the store that has them.
+    pub blobs: Option<(&'a BlobStore, BTreeSet<Digest>)>,
+    /// All public keys of the project, including the signer's.
     pub keys: Vec<KeyFile>,
     /// All rotations of the project.
     pub rotations: Vec<Rotation>,
-    /// When it is made.
+    /// The time of creation.
     pub made_at: Timestamp,
 }
 
-/// Writes a bundle, whole or not at all, and returns what it holds.
+/// Writes a bundle atomically and returns its manifest.
 ///
 /// The same input gives the same bytes.
 ///
 /// # Errors
-/// [`BundleError`], and then there is no new file: what does not hold together is never signed.
+/// [`BundleError`]; no file is written then. A corrupt journal is never signed.
 pub fn write_bundle(
     path: &Path,
-    replace: Replace,
+    if_exists: IfExists,
     signer: &Signer,
-    bundle: Bundle<'_>,
+    bundle: NewBundle<'_>,
 ) -> Result<Manifest, BundleError> {
     let unwritable = |source| BundleError::Unwritable { path: path.to_owned(), source };
     let exists = || BundleError::Exists { path: path.to_owned() };
-    if replace == Replace::Never && path.symlink_metadata().is_ok() {
+    if if_exists == IfExists::Fail && path.symlink_metadata().is_ok() {
         return Err(exists());
     }
-    let draft = Draft::new(path, 0o600).map_err(unwritable)?;
-    let file = draft.file.try_clone().map_err(unwritable)?;
-    let writing =
-        Writing { archive: Writer::new(BufWriter::new(file)), members: Vec::new(), signer, path };
-    let manifest = writing.write(bundle)?;
-    let mut file = &draft.file;
+    let temporary = TemporaryFile::new(path, 0o600).map_err(unwritable)?;
+    let file = temporary.file.try_clone().map_err(unwritable)?;
+    let writer = BundleWriter {
+        archive: ArchiveWriter::new(BufWriter::new(file)),
+        members: Vec::new(),
+        signer,
+        path,
+    };
+    let manifest = writer.write(bundle)?;
+    let mut file = &temporary.file;
     file.rewind().map_err(unwritable)?;
     let report = verify_bundle(&mut io::BufReader::new(file), &Trust::new([signer.public()]))?;
-    if report.verdict() != Verdict::Intact {
+    if report.verdict() != BundleVerdict::Intact {
         let faults: Vec<String> =
             report.faults.iter().take(FAULTS_MAX).map(ToString::to_string).collect();
-        return Err(BundleError::Input { what: faults.join("; ") });
+        return Err(BundleError::InvalidInput { reason: faults.join("; ") });
     }
-    match draft.place(replace) {
+    match temporary.persist(if_exists) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists()),
-        placed => placed.map(|()| manifest).map_err(unwritable),
+        persisted => persisted.map(|()| manifest).map_err(unwritable),
     }
 }
 
 type Target = BufWriter<File>;
 
-struct Writing<'a> {
-    archive: Writer<Target>,
-    members: Vec<Member>,
+struct BundleWriter<'a> {
+    archive: ArchiveWriter<Target>,
+    members: Vec<ManifestMember>,
     signer: &'a Signer,
     path: &'a Path,
 }
 
-/// What filling a member can fail with.
-enum Trouble {
+/// The error of writing the contents of a member.
+enum WriteError {
     Io(io::Error),
     Bundle(BundleError),
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for WriteError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-impl From<BundleError> for Trouble {
+impl From<BundleError> for WriteError {
     fn from(error: BundleError) -> Self {
         Self::Bundle(error)
     }
 }
 
-fn input(what: impl Into<String>) -> BundleError {
-    BundleError::Input { what: what.into() }
+fn invalid_input(reason: impl Into<String>) -> BundleError {
+    BundleError::InvalidInput { reason: reason.into() }
 }
 
-impl Writing<'_> {
+impl BundleWriter<'_> {
     /// Writes all members in the order of their names.
-    fn write(mut self, mut bundle: Bundle<'_>) -> Result<Manifest, BundleError> {
+    fn write(mut self, mut bundle: NewBundle<'_>) -> Result<Manifest, BundleError> {
         bundle.heads.sort_by_key(|head| head.trace_id);
         bundle.keys.sort_by_key(|file| file.key.id());
-        if let Some((blobs, digests)) = &bundle.contents {
+        if let Some((blobs, digests)) = &bundle.blobs {
             for digest in digests {
-                self.blob(blobs, digest)?;
+                self.write_blob(blobs, digest)?;
             }
         }
-        // Two names can sort otherwise once they have their ends.
+        // The suffix can change the order of two names.
         let checkpoints: BTreeMap<String, &Vec<u8>> = bundle
             .checkpoints
             .iter()
             .map(|(name, bytes)| (format!("checkpoints/{name}.json"), bytes))
             .collect();
         for (name, bytes) in checkpoints {
-            self.plain(&name, bytes)?;
+            self.write_plain(&name, bytes)?;
         }
-        let heads = self.heads(&bundle)?;
-        self.plain(HEADS, &heads)?;
+        let heads = self.signed_heads(&bundle)?;
+        self.write_plain(HEADS, &heads)?;
         let mut run = None;
         for head in &bundle.heads {
-            let trace = self.journal(head, bundle.entries)?;
+            let trace = self.write_trace(head, bundle.entries)?;
             if head.trace_id == bundle.trace_id {
                 run = Some(trace);
             }
         }
-        let run = run.ok_or_else(|| input("the run's own trace is not given"))?;
-        for kept in &bundle.keys {
-            self.plain(&key_name(kept.key.id()), kept.to_text().as_bytes())?;
+        let run = run.ok_or_else(|| invalid_input("the head of the run's own trace is missing"))?;
+        for file in &bundle.keys {
+            self.write_plain(&key_name(file.key.id()), file.to_text().as_bytes())?;
         }
-        self.documents(&bundle, &run)
+        self.write_documents(&bundle, &run)
     }
 
-    /// Writes what comes after the journals, the manifest among it.
-    fn documents(mut self, bundle: &Bundle<'_>, run: &Trace) -> Result<Manifest, BundleError> {
-        let rotations = document::write(&bundle.rotations).map_err(input)?;
-        let statement = statement::write(bundle.run_id, bundle.policy_hash, &run.head(), run.run())
-            .map_err(input)?;
-        let envelope = document::write(&Envelope::sign(self.signer, &statement)).map_err(input)?;
-        let later = [(ROTATIONS, &rotations), (ENVELOPE, &envelope), (STATEMENT, &statement)];
-        let members = later.map(|(name, bytes)| plain_member(name, bytes));
+    /// Writes the members after the traces, including the manifest.
+    fn write_documents(
+        mut self,
+        bundle: &NewBundle<'_>,
+        run: &Trace,
+    ) -> Result<Manifest, BundleError> {
+        let rotations = document::write(&bundle.rotations).map_err(invalid_input)?;
+        let statement =
+            attestation::write(bundle.run_id, bundle.policy_hash, run.head(), run.run())
+                .map_err(invalid_input)?;
+        let envelope =
+            document::write(&Envelope::sign(self.signer, &statement)).map_err(invalid_input)?;
+        let listed = [(ROTATIONS, &rotations), (ENVELOPE, &envelope), (STATEMENT, &statement)];
+        let members = listed.map(|(name, bytes)| plain_member(name, bytes));
         self.members.extend(members);
         let manifest = Manifest {
             format: BUNDLE_FORMAT.to_owned(),
@@ -182,40 +194,41 @@ impl Writing<'_> {
             trace_id: bundle.trace_id,
             trace_ids: bundle.heads.iter().map(|head| head.trace_id).collect(),
         };
-        let bytes = document::write(&manifest).map_err(input)?;
-        let seal = Seal::sign(self.signer, Digest::of(&bytes)).map_err(input)?;
-        let seal = document::write(&seal).map_err(input)?;
+        let bytes = document::write(&manifest).map_err(invalid_input)?;
+        let signature =
+            BundleSignature::sign(self.signer, Digest::of(&bytes)).map_err(invalid_input)?;
+        let signature = document::write(&signature).map_err(invalid_input)?;
         for (name, bytes) in [
             (MANIFEST, &bytes),
             (ROTATIONS, &rotations),
-            (SIGNATURE, &seal),
+            (SIGNATURE, &signature),
             (ENVELOPE, &envelope),
             (STATEMENT, &statement),
         ] {
-            self.bytes(name, bytes)?;
+            self.write_bytes(name, bytes)?;
         }
         let unwritable = |source| BundleError::Unwritable { path: self.path.to_owned(), source };
         self.archive.finish().map_err(unwritable)?;
         Ok(manifest)
     }
 
-    fn heads(&self, bundle: &Bundle<'_>) -> Result<Vec<u8>, BundleError> {
+    fn signed_heads(&self, bundle: &NewBundle<'_>) -> Result<Vec<u8>, BundleError> {
         let sign = |head| {
             let (run_id, hash) = (Some(bundle.run_id), bundle.policy_hash);
             SignedHead::sign(self.signer, head, run_id, hash, bundle.made_at)
         };
         let heads: Result<Vec<SignedHead>, String> = bundle.heads.iter().map(sign).collect();
-        heads.and_then(|heads| document::write(&heads)).map_err(input)
+        heads.and_then(|heads| document::write(&heads)).map_err(invalid_input)
     }
 
-    /// Writes a trace up to its head, checking it on the way.
-    fn journal(
+    /// Writes a trace up to its head and verifies it on the way.
+    fn write_trace(
         &mut self,
         head: &Head,
-        entries: &mut dyn FnMut(TraceId, u64) -> Page,
+        entries: &mut dyn FnMut(TraceId, u64) -> EntryPage,
     ) -> Result<Trace, BundleError> {
         let trace_id = head.trace_id;
-        self.packed(&journal_name(trace_id), |target| {
+        self.write_compressed(&journal_name(trace_id), |target| {
             let mut plain = HashingStream::new(encoder(target)?);
             let mut trace = Trace::new(trace_id);
             while trace.head().sequence_number < head.sequence_number {
@@ -225,75 +238,81 @@ impl Writing<'_> {
                 if page.is_empty() {
                     let expected = head.sequence_number;
                     let source = windlass_kernel::ChainError::Truncated { expected, found: after };
-                    return Err(BundleError::Chain { trace_id, source }.into());
+                    return Err(BundleError::CorruptTrace { trace_id, source }.into());
                 }
-                for Recorded { entry, body } in page {
+                for StoredEntry { entry, body } in page {
                     if trace.head().sequence_number >= head.sequence_number {
                         break;
                     }
                     trace
                         .push(&entry, body.as_deref())
-                        .map_err(|source| BundleError::Chain { trace_id, source })?;
-                    plain.write_all(&write_line(&entry, body.as_deref()).map_err(input)?)?;
+                        .map_err(|source| BundleError::CorruptTrace { trace_id, source })?;
+                    plain
+                        .write_all(&write_line(&entry, body.as_deref()).map_err(invalid_input)?)?;
                 }
             }
-            trace.head().matches(head).map_err(|source| BundleError::Chain { trace_id, source })?;
+            trace
+                .head()
+                .matches(head)
+                .map_err(|source| BundleError::CorruptTrace { trace_id, source })?;
             let length = plain.length();
             plain.into_inner().finish()?;
             Ok((trace, length))
         })
     }
 
-    /// Copies a content as it is stored. That it holds is seen when the bundle is checked.
-    fn blob(&mut self, blobs: &BlobStore, digest: &Digest) -> Result<(), BundleError> {
+    /// Copies a blob as it is stored; the check of the finished bundle verifies it.
+    fn write_blob(&mut self, blobs: &BlobStore, digest: &Digest) -> Result<(), BundleError> {
         let mut file = blobs.open_stored(digest)?;
         let length = blobs.len(digest)?;
-        self.packed(&blob_name(digest), |target| {
+        self.write_compressed(&blob_name(digest), |target| {
             io::copy(&mut file, target)?;
             Ok(((), length))
         })
     }
 
-    fn plain(&mut self, name: &str, bytes: &[u8]) -> Result<(), BundleError> {
+    fn write_plain(&mut self, name: &str, bytes: &[u8]) -> Result<(), BundleError> {
         self.members.push(plain_member(name, bytes));
-        self.bytes(name, bytes)
+        self.write_bytes(name, bytes)
     }
 
-    fn bytes(&mut self, name: &str, bytes: &[u8]) -> Result<(), BundleError> {
+    fn write_bytes(&mut self, name: &str, bytes: &[u8]) -> Result<(), BundleError> {
         let written = self.archive.member(name, |target| target.write_all(bytes));
         written.map_err(|source| self.error(source.into()))
     }
 
-    /// Writes a member whose size and digest are known once it is written.
-    fn packed<T>(
+    /// Writes a member whose size and digest are known only after it is written.
+    fn write_compressed<T>(
         &mut self,
         name: &str,
-        fill: impl FnOnce(&mut HashingStream<&mut Target>) -> Result<(T, u64), Trouble>,
+        fill: impl FnOnce(&mut HashingStream<&mut Target>) -> Result<(T, u64), WriteError>,
     ) -> Result<T, BundleError> {
         let filled = self.archive.member(name, |target| {
             let mut hashed = HashingStream::new(target);
             let (value, plain_size) = fill(&mut hashed)?;
             let (sha256, size) = (hashed.digest(), hashed.length());
             let name = name.to_owned();
-            Ok((value, Member { name, plain_size, sha256, size }))
+            Ok((value, ManifestMember { name, plain_size, sha256, size }))
         });
-        let (value, member) = filled.map_err(|trouble| self.error(trouble))?;
+        let (value, member) = filled.map_err(|error| self.error(error))?;
         self.members.push(member);
         Ok(value)
     }
 
-    fn error(&self, trouble: Trouble) -> BundleError {
-        match trouble {
-            Trouble::Bundle(error) => error,
-            Trouble::Io(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                input(error.to_string())
+    fn error(&self, error: WriteError) -> BundleError {
+        match error {
+            WriteError::Bundle(error) => error,
+            WriteError::Io(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                invalid_input(error.to_string())
             }
-            Trouble::Io(source) => BundleError::Unwritable { path: self.path.to_owned(), source },
+            WriteError::Io(source) => {
+                BundleError::Unwritable { path: self.path.to_owned(), source }
+            }
         }
     }
 }
 
-fn plain_member(name: &str, bytes: &[u8]) -> Member {
+fn plain_member(name: &str, bytes: &[u8]) -> ManifestMember {
     let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    Member { name: name.to_owned(), plain_size: size, sha256: Digest::of(bytes), size }
+    ManifestMember { name: name.to_owned(), plain_size: size, sha256: Digest::of(bytes), size }
 }

@@ -1,4 +1,4 @@
-//! Anchors: what a store was, compared with what it is.
+//! Anchors: comparing a store with its anchored state.
 
 use std::collections::BTreeMap;
 use std::io::{BufReader, Cursor, Read, Seek, SeekFrom};
@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 use windlass_kernel::{Code, Digest, Entry, Head, State, TraceId, Uuid7};
 use windlass_seal::{
-    AnchorError, AnchorOutcome, AnchorReport, Changed, Found, NewAnchor, Replace, Rotation, Signer,
-    Trust, check_anchor, write_anchor,
+    AnchorError, AnchorOutcome, AnchorReport, IfExists, NewAnchor, Rotation, Signer, StoredTrace,
+    TraceChange, Trust, check_anchor, write_anchor,
 };
 use windlass_store::conformance::fixture::{Ending, Fixture};
 
@@ -54,7 +54,7 @@ fn anchor(store: &Store, signer: &Signer) -> Vec<u8> {
     let heads = heads(store);
     let written = write_anchor(
         &path,
-        Replace::Never,
+        IfExists::Fail,
         signer,
         &new_anchor(signer, Vec::new()),
         heads.into_iter().map(Ok),
@@ -64,12 +64,12 @@ fn anchor(store: &Store, signer: &Signer) -> Vec<u8> {
     std::fs::read(path).unwrap()
 }
 
-fn look_up(store: &Store, trace_id: TraceId, sequence_number: u64) -> Found {
-    let Some(entries) = store.get(&trace_id) else { return Found::Nothing };
+fn look_up(store: &Store, trace_id: TraceId, sequence_number: u64) -> StoredTrace {
+    let Some(entries) = store.get(&trace_id) else { return StoredTrace::Missing };
     let count = u64::try_from(entries.len()).unwrap();
     match entries.get(usize::try_from(sequence_number - 1).unwrap()) {
-        Some(entry) => Found::entry(entry, count),
-        None => Found::Shorter { entries: count },
+        Some(entry) => StoredTrace::entry(entry, count),
+        None => StoredTrace::Shorter { entries: count },
     }
 }
 
@@ -77,7 +77,7 @@ fn compare(
     bytes: &[u8],
     store: &Store,
     trust: &Trust,
-) -> Result<(AnchorReport, Vec<Changed>), AnchorError> {
+) -> Result<(AnchorReport, Vec<TraceChange>), AnchorError> {
     let mut changed = Vec::new();
     let report = check_anchor(
         &mut Cursor::new(bytes),
@@ -93,11 +93,11 @@ fn trust() -> Trust {
 }
 
 #[test]
-fn a_store_that_only_grew_holds() {
+fn a_store_that_only_grew_is_intact() {
     let before = store();
     let bytes = anchor(&before, &signer(0));
     let expected = AnchorReport {
-        outcome: AnchorOutcome::Holds,
+        outcome: AnchorOutcome::Intact,
         signer: signer(0).public().id(),
         made_at: at(100),
         store: Some("here".into()),
@@ -110,7 +110,7 @@ fn a_store_that_only_grew_holds() {
     };
     assert_eq!(compare(&bytes, &before, &trust()).unwrap(), (expected.clone(), Vec::new()));
     assert_eq!(expected.code(), None);
-    // What was anchored when it had fewer entries has grown since; a new trace is nobody's business.
+    // Traces anchored with fewer entries have grown since; a trace created later is ignored.
     let mut young = before.clone();
     for entries in young.values_mut() {
         entries.truncate(1);
@@ -121,14 +121,14 @@ fn a_store_that_only_grew_holds() {
 }
 
 #[test]
-fn what_is_missing_shortened_or_rewritten_is_named() {
+fn missing_shortened_and_rewritten_traces_are_reported() {
     let before = store();
     let bytes = anchor(&before, &signer(0));
     let ids: Vec<TraceId> = before.keys().copied().collect();
     let mut now = before.clone();
     now.remove(&ids[0]);
     now.get_mut(&ids[1]).unwrap().pop();
-    // One that is forged with a digest of its own, and one that keeps the digest it had.
+    // One forged entry has a recomputed digest, the other keeps its old digest.
     let forged = now.get_mut(&ids[2]).unwrap().last_mut().unwrap();
     forged.ts = at(7);
     forged.entry_digest = forged.compute_digest(&mut Vec::new());
@@ -137,10 +137,10 @@ fn what_is_missing_shortened_or_rewritten_is_named() {
     let had = u64::try_from(before[&ids[1]].len()).unwrap();
     let number = |at: usize| u64::try_from(before[&ids[at]].len()).unwrap();
     let expected = [
-        Changed::Rewritten { trace_id: ids[3], sequence_number: number(3) },
-        Changed::Rewritten { trace_id: ids[2], sequence_number: number(2) },
-        Changed::Shortened { trace_id: ids[1], had, has: had - 1 },
-        Changed::Missing { trace_id: ids[0] },
+        TraceChange::Rewritten { trace_id: ids[3], sequence_number: number(3) },
+        TraceChange::Rewritten { trace_id: ids[2], sequence_number: number(2) },
+        TraceChange::Shortened { trace_id: ids[1], had, has: had - 1 },
+        TraceChange::Missing { trace_id: ids[0] },
     ];
     assert_eq!(changed, expected);
     assert_eq!((report.intact, report.missing, report.shortened, report.rewritten), (2, 1, 1, 2));
@@ -152,7 +152,7 @@ fn what_is_missing_shortened_or_rewritten_is_named() {
 }
 
 #[test]
-fn an_anchor_of_an_unknown_key_is_not_checked() {
+fn an_anchor_of_an_untrusted_key_is_not_compared() {
     let store = store();
     let bytes = anchor(&store, &signer(1));
     let never = |trust: &Trust| {
@@ -170,8 +170,8 @@ fn an_anchor_of_an_unknown_key_is_not_checked() {
         assert_eq!(report.code(), Some(Code::BundleUntrusted));
     }
     let rotation = Rotation::sign(&signer(0), &signer(1), at(1)).unwrap();
-    let kept = trust().with_rotations([rotation]);
-    assert_eq!(compare(&bytes, &store, &kept).unwrap().0.outcome, AnchorOutcome::Holds);
+    let extended = trust().with_rotations([rotation]);
+    assert_eq!(compare(&bytes, &store, &extended).unwrap().0.outcome, AnchorOutcome::Intact);
 }
 
 #[test]
@@ -182,16 +182,16 @@ fn an_anchor_carries_the_rotations_that_lead_to_its_key() {
     let new = new_anchor(&signer(1), vec![rotation]);
     let store = store();
     let all = heads(&store);
-    write_anchor(&path, Replace::Never, &signer(1), &new, all.iter().copied().map(Ok)).unwrap();
+    write_anchor(&path, IfExists::Fail, &signer(1), &new, all.iter().copied().map(Ok)).unwrap();
     let bytes = std::fs::read(&path).unwrap();
-    assert_eq!(compare(&bytes, &store, &trust()).unwrap().0.outcome, AnchorOutcome::Holds);
-    let again = write_anchor(&path, Replace::Never, &signer(1), &new, all.into_iter().map(Ok));
+    assert_eq!(compare(&bytes, &store, &trust()).unwrap().0.outcome, AnchorOutcome::Intact);
+    let again = write_anchor(&path, IfExists::Fail, &signer(1), &new, all.into_iter().map(Ok));
     assert!(matches!(again, Err(AnchorError::Exists { .. })));
     assert_eq!(std::fs::read(&path).unwrap(), bytes);
 }
 
 #[test]
-fn every_changed_byte_is_found() {
+fn every_changed_byte_is_detected() {
     let store = store();
     let good = anchor(&store, &signer(0));
     for at in 0..good.len() {
@@ -211,7 +211,7 @@ fn every_changed_byte_is_found() {
 }
 
 #[test]
-fn lines_that_are_removed_added_or_moved_are_found() {
+fn removed_added_and_moved_lines_are_detected() {
     let store = store();
     let good = String::from_utf8(anchor(&store, &signer(0))).unwrap();
     let lines: Vec<&str> = good.split_inclusive('\n').collect();
@@ -243,11 +243,11 @@ proptest! {
 }
 
 #[test]
-fn an_endless_line_does_not_fill_the_memory() {
+fn an_endless_line_is_refused_in_bounded_memory() {
     struct Endless(u64);
     impl Read for Endless {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            assert!(self.0 < 16 << 20, "somebody read on");
+            assert!(self.0 < 16 << 20, "read beyond the limit");
             buffer.fill(b'{');
             self.0 += u64::try_from(buffer.len()).unwrap();
             Ok(buffer.len())
@@ -258,8 +258,9 @@ fn an_endless_line_does_not_fill_the_memory() {
             Ok(0)
         }
     }
-    let found = |_, _| Ok(Found::Nothing);
-    let error = check_anchor(&mut BufReader::new(Endless(0)), &trust(), found, |_| {}).unwrap_err();
+    let lookup = |_, _| Ok(StoredTrace::Missing);
+    let error =
+        check_anchor(&mut BufReader::new(Endless(0)), &trust(), lookup, |_| {}).unwrap_err();
     assert!(error.to_string().contains("too long"), "{error}");
 }
 
@@ -269,7 +270,7 @@ fn traces_must_come_newest_first_and_once() {
     let path = folder.path().join("anchor");
     let write = |heads: Vec<Head>| {
         let new = new_anchor(&signer(0), Vec::new());
-        write_anchor(&path, Replace::Never, &signer(0), &new, heads.into_iter().map(Ok))
+        write_anchor(&path, IfExists::Fail, &signer(0), &new, heads.into_iter().map(Ok))
     };
     let all = heads(&store());
     let mut oldest_first = all.clone();
@@ -279,7 +280,7 @@ fn traces_must_come_newest_first_and_once() {
     }
     let failing = [Ok(all[0]), Err("the disk broke".into())];
     let new = new_anchor(&signer(0), Vec::new());
-    let error = write_anchor(&path, Replace::Never, &signer(0), &new, failing).unwrap_err();
+    let error = write_anchor(&path, IfExists::Fail, &signer(0), &new, failing).unwrap_err();
     assert_eq!(error.code(), Code::StoreUnavailable);
     let left: Vec<PathBuf> =
         std::fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -288,7 +289,7 @@ fn traces_must_come_newest_first_and_once() {
 }
 
 #[test]
-fn many_traces_pass_one_at_a_time() {
+fn many_traces_are_anchored_one_at_a_time() {
     let count = 100_000_u64;
     let head = |number: u64| Head {
         trace_id: TraceId(Uuid7::from_parts(number, [0; 10])),
@@ -301,10 +302,10 @@ fn many_traces_pass_one_at_a_time() {
     let path = folder.path().join("anchor");
     let new = new_anchor(&signer(0), Vec::new());
     let heads = (0..count).rev().map(|number| Ok(head(number)));
-    let written = write_anchor(&path, Replace::Never, &signer(0), &new, heads).unwrap();
+    let written = write_anchor(&path, IfExists::Fail, &signer(0), &new, heads).unwrap();
     assert_eq!(written.traces, count);
     let mut file = BufReader::new(std::fs::File::open(&path).unwrap());
-    let mut gone = 0;
+    let mut changes = 0;
     let report = check_anchor(
         &mut file,
         &trust(),
@@ -312,10 +313,14 @@ fn many_traces_pass_one_at_a_time() {
             let [a, b, c, d, e, f, ..] = *trace_id.0.as_bytes();
             let number = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
             let digest = head(number).entry_digest;
-            Ok(if number == 17 { Found::Nothing } else { Found::Entry { digest, entries: 4 } })
+            Ok(if number == 17 {
+                StoredTrace::Missing
+            } else {
+                StoredTrace::Entry { digest, entries: 4 }
+            })
         },
-        |_| gone += 1,
+        |_| changes += 1,
     )
     .unwrap();
-    assert_eq!((report.intact, report.missing, gone), (count - 1, 1, 1));
+    assert_eq!((report.intact, report.missing, changes), (count - 1, 1, 1));
 }

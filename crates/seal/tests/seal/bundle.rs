@@ -1,4 +1,4 @@
-//! Bundles that hold, and runs of which no bundle is made.
+//! Valid bundles, and runs of which no bundle is written.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
@@ -7,7 +7,9 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use windlass_kernel::run::Event;
 use windlass_kernel::{Code, Digest, TraceId};
-use windlass_seal::{BundleError, Replace, Report, Verdict, calls_of, contents_of};
+use windlass_seal::{
+    BundleError, BundleReport, BundleVerdict, IfExists, referenced_blobs, referenced_calls,
+};
 use windlass_store::conformance::fixture::{Ending, Fixture};
 
 use crate::world::{
@@ -16,10 +18,10 @@ use crate::world::{
 };
 
 #[test]
-fn a_bundle_holds_all_of_a_run() {
+fn a_bundle_contains_a_whole_run() {
     let world = World::new();
     let report = check(&world.bytes(), &trusting(&[&signer(0)]));
-    let expected = Report {
+    let expected = BundleReport {
         faults: Vec::new(),
         signer: Some(signer(0).public().id()),
         trusted: true,
@@ -34,15 +36,15 @@ fn a_bundle_holds_all_of_a_run() {
         commit: Some(COMMIT.into()),
     };
     assert_eq!(report, expected);
-    assert_eq!((report.verdict(), report.code()), (Verdict::Intact, None));
+    assert_eq!((report.verdict(), report.code()), (BundleVerdict::Intact, None));
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes_in_the_form_that_others_write() {
+fn the_same_input_gives_the_bytes_of_another_tar_writer() {
     let (one, other) = (World::new().bytes(), World::new().bytes());
     assert!(one == other);
     let members = members(&one);
-    assert!(archive(&members) == one, "another writer of tar gives the same bytes");
+    assert!(archive(&members) == one, "another tar writer gives the same bytes");
     let names: Vec<&str> = members.iter().map(|(name, _)| name.as_str()).collect();
     assert!(names.is_sorted());
     let kinds: Vec<&str> = names.iter().map(|name| name.split('/').next().unwrap()).collect();
@@ -54,7 +56,7 @@ fn the_same_input_gives_the_same_bytes_in_the_form_that_others_write() {
 }
 
 #[test]
-fn the_statement_is_one_that_others_can_read() {
+fn the_statement_is_an_in_toto_statement() {
     let world = World::new();
     let mut members = members(&world.bytes());
     let statement = member(&mut members, "statement.json").clone();
@@ -96,7 +98,7 @@ fn the_statement_is_one_that_others_can_read() {
 }
 
 #[test]
-fn a_run_without_a_commit_is_stated_by_its_head() {
+fn the_subject_of_a_run_without_a_commit_is_its_head() {
     let run = TraceId(Fixture::new().uuid());
     let mut plain = started();
     plain.base = None;
@@ -104,7 +106,10 @@ fn a_run_without_a_commit_is_stated_by_its_head() {
     let world = World::of(run, events, &[]);
     let bytes = world.bytes();
     let report = check(&bytes, &trusting(&[&signer(0)]));
-    assert_eq!((report.verdict(), report.outcome, report.commit), (Verdict::Intact, None, None));
+    assert_eq!(
+        (report.verdict(), report.outcome, report.commit),
+        (BundleVerdict::Intact, None, None)
+    );
     let statement: Value =
         serde_json::from_slice(member(&mut members(&bytes), "statement.json")).unwrap();
     let digest = world.heads[0].entry_digest;
@@ -123,33 +128,42 @@ fn purged_artifacts_are_counted() {
             }
         }
         let report = check(&world.bytes(), &trusting(&[&signer(0)]));
-        assert_eq!(report.verdict(), Verdict::Intact, "{:?}", report.faults);
+        assert_eq!(report.verdict(), BundleVerdict::Intact, "{:?}", report.faults);
         assert_eq!(report.purged, if purge_run { 1 } else { 3 });
-        assert_eq!(report.outcome.is_some(), !purge_run, "a run that cannot be folded says little");
+        assert_eq!(
+            report.outcome.is_some(),
+            !purge_run,
+            "a run that cannot be folded has no outcome"
+        );
     }
 }
 
 #[test]
-fn what_a_trace_has_beyond_its_head_is_left_out() {
+fn entries_after_the_given_head_are_left_out() {
     let mut world = World::new();
     let (head, _) = run_of(world.run, vec![Event::Started(Box::new(started())), Event::Begun {}]);
     world.heads = vec![head];
     let report = check(&world.bytes(), &trusting(&[&signer(0)]));
-    assert_eq!((report.verdict(), report.entries), (Verdict::Intact, 2), "{:?}", report.faults);
+    assert_eq!(
+        (report.verdict(), report.entries),
+        (BundleVerdict::Intact, 2),
+        "{:?}",
+        report.faults
+    );
 }
 
 #[test]
-fn nothing_is_overwritten_unless_told() {
+fn a_file_is_replaced_only_on_request() {
     let world = World::new();
     std::fs::write(world.path(), b"precious").unwrap();
-    let error = world.write(&signer(0), Replace::Never).unwrap_err();
+    let error = world.write(&signer(0), IfExists::Fail).unwrap_err();
     assert!(matches!(error, BundleError::Exists { .. }), "{error}");
     assert_eq!(std::fs::read(world.path()).unwrap(), b"precious");
-    world.write(&signer(0), Replace::IfThere).unwrap();
+    world.write(&signer(0), IfExists::Replace).unwrap();
     let bytes = std::fs::read(world.path()).unwrap();
-    assert_eq!(check(&bytes, &trusting(&[&signer(0)])).verdict(), Verdict::Intact);
+    assert_eq!(check(&bytes, &trusting(&[&signer(0)])).verdict(), BundleVerdict::Intact);
     let mode = world.path().metadata().unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "a journal is nobody else's to read");
+    assert_eq!(mode & 0o777, 0o600, "only the owner may read a journal");
 }
 
 #[track_caller]
@@ -160,7 +174,7 @@ fn refused(world: &World, code: Code, words: &str) {
 }
 
 #[test]
-fn what_does_not_hold_together_is_not_signed() {
+fn a_corrupt_journal_is_not_signed() {
     let mut world = World::new();
     let run = world.run;
     world.records.get_mut(&run).unwrap()[2].body = Some(b"{}".to_vec());
@@ -180,14 +194,14 @@ fn what_does_not_hold_together_is_not_signed() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_not_signed() {
+fn inconsistent_parts_are_not_signed() {
     let mut world = World::new();
     let call = world.heads.pop().unwrap();
-    refused(&world, Code::BundleInvalid, &format!("`{}`, which the run names", call.trace_id));
+    refused(&world, Code::BundleInvalid, &format!("`{}`, which the run references", call.trace_id));
 
     let mut world = World::new();
     world.heads.remove(0);
-    refused(&world, Code::BundleInvalid, "the run's own trace");
+    refused(&world, Code::BundleInvalid, "the run's own trace is missing");
 
     let mut world = World::new();
     world.run = world.heads[1].trace_id;
@@ -203,7 +217,7 @@ fn what_does_not_fit_together_is_not_signed() {
 
     let mut world = World::new();
     world.heads.push(world.heads[1]);
-    refused(&world, Code::BundleInvalid, "cannot be the next member");
+    refused(&world, Code::BundleInvalid, "is not valid as the name of the next member");
 }
 
 #[test]
@@ -211,7 +225,7 @@ fn bad_names_and_missing_parts_are_refused() {
     for name in ["../up", "a/b", "", "näh", &"long".repeat(30)] {
         let mut world = World::new();
         world.checkpoints.insert(name.to_owned(), b"{}".to_vec());
-        refused(&world, Code::BundleInvalid, "cannot be the next member");
+        refused(&world, Code::BundleInvalid, "is not valid as the name of the next member");
     }
     let mut world = World::new();
     world.checkpoints.insert("x".into(), b"{\"a\":1,\"a\":2}".to_vec());
@@ -222,12 +236,12 @@ fn bad_names_and_missing_parts_are_refused() {
     refused(&world, Code::BundleInvalid, "keys/");
 
     let mut world = World::new();
-    world.contents.insert(Digest::of(b"never kept"));
-    refused(&world, Code::BlobMissing, "content");
+    world.blob_digests.insert(Digest::of(b"never stored"));
+    refused(&world, Code::BlobMissing, "blob");
 }
 
 #[test]
-fn a_damaged_content_is_not_signed() {
+fn a_corrupt_blob_is_not_signed() {
     let world = World::new();
     let hex = Digest::of(CONTENT).to_string();
     let path = world.blobs().path().join(&hex[..2]).join(format!("{}.zst", &hex[2..]));
@@ -238,21 +252,26 @@ fn a_damaged_content_is_not_signed() {
 }
 
 #[test]
-fn a_call_that_the_run_does_not_name_must_name_the_run() {
-    // The fixture's call belongs to a plan; that plan's number is the run's.
+fn a_call_that_the_run_does_not_reference_must_reference_the_run() {
+    // The plan id of the fixture's call is the trace id of the run.
     let fixture = Fixture::new();
     let call = fixture.call(Ending::Executing);
     let events = || vec![Event::Started(Box::new(started())), Event::Begun {}];
     let world = World::of(TraceId(call.plan_id.0), events(), std::slice::from_ref(&call));
     let report = check(&world.bytes(), &trusting(&[&signer(0)]));
-    assert_eq!((report.verdict(), report.traces), (Verdict::Intact, 2), "{:?}", report.faults);
+    assert_eq!(
+        (report.verdict(), report.traces),
+        (BundleVerdict::Intact, 2),
+        "{:?}",
+        report.faults
+    );
     let world = World::of(TraceId(fixture.uuid()), events(), std::slice::from_ref(&call));
     let foreign = format!("trace `{}` does not belong", call.trace_id);
     refused(&world, Code::BundleInvalid, &foreign);
 }
 
 #[test]
-fn a_named_call_must_be_as_it_is_named() {
+fn a_referenced_call_must_match_the_reference() {
     let fixture = Fixture::new();
     let (ended_call, pending) = (fixture.call(Ending::Completed), fixture.call(Ending::Completed));
     let run = TraceId(fixture.uuid());
@@ -263,13 +282,13 @@ fn a_named_call_must_be_as_it_is_named() {
         events.extend([done(calls, BTreeMap::new()), committed(), ended()]);
         World::of(run, events, &[ended_call.clone(), pending.clone()])
     };
-    // A call that had not ended when it was named may have gone on since.
+    // A call that had not ended when it was referenced may have more entries now.
     let mut early = call_of(&pending);
     (early.entry_digest, early.state) =
         (pending.head_after(1).entry_digest, windlass_kernel::State::Pending);
     let report = check(&with(vec![call_of(&ended_call), early]).bytes(), &trusting(&[&signer(0)]));
-    assert_eq!(report.verdict(), Verdict::Intact, "{:?}", report.faults);
-    // One that had ended may not.
+    assert_eq!(report.verdict(), BundleVerdict::Intact, "{:?}", report.faults);
+    // A call that had ended may not.
     for change in [1, 2] {
         let mut wrong = call_of(&pending);
         match change {
@@ -277,20 +296,20 @@ fn a_named_call_must_be_as_it_is_named() {
             _ => wrong.state = windlass_kernel::State::Failed,
         }
         let world = with(vec![call_of(&ended_call), wrong]);
-        refused(&world, Code::BundleInvalid, "is not as the run names it");
+        refused(&world, Code::BundleInvalid, "does not match the run's reference to it");
     }
 }
 
 #[test]
-fn what_belongs_into_a_bundle_can_be_asked_of_each_artifact() {
+fn references_to_calls_and_blobs_are_read_from_each_artifact() {
     let world = World::new();
-    let (mut calls, mut contents) = (Vec::new(), Vec::new());
+    let (mut calls, mut blobs) = (Vec::new(), Vec::new());
     for record in &world.records[&world.run] {
         let body = record.body.as_deref().unwrap();
-        calls.extend(calls_of(record.entry.artifact_type, body).unwrap());
-        contents.extend(contents_of(body).unwrap());
+        calls.extend(referenced_calls(record.entry.artifact_type, body).unwrap());
+        blobs.extend(referenced_blobs(body).unwrap());
     }
     let expected: Vec<TraceId> = world.heads[1..].iter().map(|head| head.trace_id).collect();
-    assert_eq!((calls, contents), (expected, vec![Digest::of(CONTENT)]));
-    assert!(contents_of(b"{}").is_err());
+    assert_eq!((calls, blobs), (expected, vec![Digest::of(CONTENT)]));
+    assert!(referenced_blobs(b"{}").is_err());
 }

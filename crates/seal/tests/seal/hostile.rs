@@ -1,15 +1,15 @@
-//! Files that are made to harm whoever checks them.
+//! Files crafted to attack the verifier.
 
 use std::io::Cursor;
 
 use proptest::prelude::*;
-use windlass_seal::{Fault, Limits, Verdict, verify_bundle_within};
+use windlass_seal::{BundleFault, BundleLimits, BundleVerdict, verify_bundle_within};
 
 use crate::world::{
-    GOOD, World, archive, check, faults, header, member, members, reseal, signer, trusting,
+    GOOD, World, archive, check, faults, header, member, members, resign, signer, trusting,
 };
 
-/// An archive with one more member at the beginning, whose header is made by hand.
+/// A valid archive after one more member with a crafted header.
 fn with_first(change: impl FnOnce(&mut [u8; 512]), content: &[u8]) -> Vec<u8> {
     let mut block: [u8; 512] = *header("a", u64::try_from(content.len()).unwrap()).as_bytes();
     change(&mut block);
@@ -23,14 +23,14 @@ fn with_first(change: impl FnOnce(&mut [u8; 512]), content: &[u8]) -> Vec<u8> {
 #[track_caller]
 fn refused_at_start(bytes: &[u8], what: &str) {
     let report = check(bytes, &trusting(&[&signer(0)]));
-    assert_eq!(report.verdict(), Verdict::Damaged, "{what}");
-    let archive = Fault::Archive { what: "at byte 0: it is not a header of ours".into() };
+    assert_eq!(report.verdict(), BundleVerdict::Damaged, "{what}");
+    let archive = BundleFault::NotAnArchive { reason: "at byte 0: the header is not valid".into() };
     assert_eq!(report.faults[0], archive, "{what}");
     assert_eq!((report.traces, report.entries), (0, 0), "{what}");
 }
 
 #[test]
-fn names_that_lead_elsewhere_are_refused() {
+fn unsafe_names_are_refused() {
     for name in [
         "/etc/passwd",
         "../up",
@@ -61,7 +61,7 @@ fn names_that_lead_elsewhere_are_refused() {
 }
 
 #[test]
-fn nothing_but_regular_files_is_taken() {
+fn only_regular_files_are_accepted() {
     for kind in *b"1234567gxLKSVD\0" {
         let set = |block: &mut [u8; 512]| block[156] = kind;
         refused_at_start(&with_first(set, b""), &format!("type {kind}"));
@@ -90,7 +90,7 @@ fn other_owners_times_and_modes_are_refused() {
 }
 
 #[test]
-fn sizes_that_lie_are_refused() {
+fn invalid_sizes_are_refused() {
     for size in [
         &b"77777777777\0"[..],
         b"\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff",
@@ -100,8 +100,12 @@ fn sizes_that_lie_are_refused() {
     ] {
         let set = |block: &mut [u8; 512]| block[124..136].copy_from_slice(size);
         let report = check(&with_first(set, b"x"), &trusting(&[&signer(0)]));
-        assert_eq!(report.verdict(), Verdict::Damaged, "{size:?}");
-        assert!(matches!(report.faults[0], Fault::Archive { .. }), "{:?}", report.faults);
+        assert_eq!(report.verdict(), BundleVerdict::Damaged, "{size:?}");
+        assert!(
+            matches!(report.faults[0], BundleFault::NotAnArchive { .. }),
+            "{:?}",
+            report.faults
+        );
     }
 }
 
@@ -109,21 +113,21 @@ fn sizes_that_lie_are_refused() {
 fn two_archives_in_one_file_are_refused() {
     let good = GOOD.clone();
     let twice = [&good[..], &good[..]].concat();
-    let what = |bytes: &[u8]| match &faults(bytes)[..] {
-        [Fault::Archive { what }] => what.clone(),
+    let reason = |bytes: &[u8]| match &faults(bytes)[..] {
+        [BundleFault::NotAnArchive { reason }] => reason.clone(),
         other => panic!("{other:?}"),
     };
-    assert!(what(&twice).contains("follows the end"));
-    assert!(what(&[&good[..], &[0; 512]].concat()).contains("follows the end"));
-    assert!(what(&good[..good.len() - 512]).contains("ends too early"));
-    assert!(what(&good[..good.len() - 1024]).contains("ends too early"));
+    assert!(reason(&twice).contains("follows the end"));
+    assert!(reason(&[&good[..], &[0; 512]].concat()).contains("follows the end"));
+    assert!(reason(&good[..good.len() - 512]).contains("ends too early"));
+    assert!(reason(&good[..good.len() - 1024]).contains("ends too early"));
 }
 
 #[test]
-fn what_is_no_bundle_at_all_is_damaged() {
+fn files_that_are_not_bundles_are_damaged() {
     for bytes in [&b""[..], b"hello", &[0; 1024], &[0xff; 4096], &archive(&[])] {
         let report = check(bytes, &trusting(&[&signer(0)]));
-        assert_eq!(report.verdict(), Verdict::Damaged);
+        assert_eq!(report.verdict(), BundleVerdict::Damaged);
         assert_eq!(report.signer, None);
     }
 }
@@ -137,14 +141,14 @@ proptest! {
         noise in proptest::collection::vec(any::<u8>(), 1..3000),
     ) {
         let trust = trusting(&[&signer(0)]);
-        prop_assert_eq!(check(&noise, &trust).verdict(), Verdict::Damaged);
+        prop_assert_eq!(check(&noise, &trust).verdict(), BundleVerdict::Damaged);
         let mut bytes = GOOD.clone();
         let at = start.index(bytes.len());
         let end = bytes.len().min(at + noise.len());
         let before = bytes.clone();
         bytes[at..end].copy_from_slice(&noise[..end - at]);
         if bytes != before {
-            prop_assert_eq!(check(&bytes, &trust).verdict(), Verdict::Damaged);
+            prop_assert_eq!(check(&bytes, &trust).verdict(), BundleVerdict::Damaged);
         }
     }
 }
@@ -156,38 +160,40 @@ fn too_many_members_or_bytes_are_refused() {
         let trust = trusting(&[&signer(0)]);
         verify_bundle_within(&mut Cursor::new(&good), &trust, limits).unwrap().faults
     };
-    let usual = Limits::default();
-    assert_eq!(within(usual), []);
-    let few = within(Limits { members_max: 5, ..usual });
-    assert!(matches!(&few[0], Fault::Archive { what } if what.contains("too many members")));
-    let little = within(Limits { plain_bytes_max: 2000, ..usual });
-    let too_much = Fault::TooMuch { what: "2000 bytes".into() };
-    assert!(little.contains(&too_much), "{little:?}");
+    let default = BundleLimits::default();
+    assert_eq!(within(default), []);
+    let few = within(BundleLimits { members_max: 5, ..default });
+    assert!(
+        matches!(&few[0], BundleFault::NotAnArchive { reason } if reason.contains("too many members"))
+    );
+    let little = within(BundleLimits { plain_bytes_max: 2000, ..default });
+    let exceeded = BundleFault::LimitExceeded { limit: "2000 bytes".into() };
+    assert!(little.contains(&exceeded), "{little:?}");
 }
 
-/// Signs a journal that unpacks to far more than its manifest says; only the unpacked size is a lie.
+/// The manifest lists a wrong decompressed size for a journal that decompresses to far more.
 #[test]
-fn a_bomb_is_not_unpacked_beyond_what_was_signed() {
+fn a_decompression_bomb_stops_at_the_listed_size() {
     let world = World::new();
     let mut all = members(&world.bytes());
     let name = format!("journal/{}.jsonl.zst", world.run);
     let plain = zstd::stream::decode_all(&**member(&mut all, &name)).unwrap();
     let bomb = [&plain[..], &vec![b' '; 64 << 20]].concat();
     *member(&mut all, &name) = zstd::stream::encode_all(&*bomb, 3).unwrap();
-    let bytes = reseal(&mut all, &signer(0));
+    let bytes = resign(&mut all, &signer(0));
     let mut all = members(&bytes);
-    // The manifest that is signed admits only the size of the true journal.
+    // The manifest lists the size of the original journal.
     let manifest = String::from_utf8(member(&mut all, "manifest.json").clone()).unwrap();
     let lie = manifest.replace(&bomb.len().to_string(), &plain.len().to_string());
     assert_ne!(lie, manifest);
     *member(&mut all, "manifest.json") = lie.into_bytes();
     let faults = faults(&archive(&all));
-    let cut = |fault: &Fault| matches!(fault, Fault::Member { what, .. } if what.contains("more than was signed"));
+    let cut = |fault: &BundleFault| matches!(fault, BundleFault::InvalidMember { reason, .. } if reason.contains("more than was signed"));
     assert!(faults.iter().any(cut), "{faults:?}");
 }
 
 #[test]
-fn documents_have_one_form_only() {
+fn documents_must_be_canonical() {
     for name in
         ["manifest.json", "signature.json", "heads.json", "rotations.json", "statement.dsse.json"]
     {
@@ -202,11 +208,10 @@ fn documents_have_one_form_only() {
             *bytes = change(std::str::from_utf8(bytes).unwrap()).into_bytes();
             let bytes = match name {
                 "manifest.json" | "signature.json" => archive(&all),
-                _ => reseal(&mut all, &signer(0)),
+                _ => resign(&mut all, &signer(0)),
             };
             let faults = faults(&bytes);
-            let unusable =
-                |fault: &Fault| matches!(fault, Fault::Member { name: found, .. } if found == name);
+            let unusable = |fault: &BundleFault| matches!(fault, BundleFault::InvalidMember { name: found, .. } if found == name);
             assert!(faults.iter().any(unusable), "{name}: {faults:?}");
         }
     }

@@ -1,11 +1,11 @@
-//! The folder of keys.
+//! The key folder.
 
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use windlass_kernel::Code;
-use windlass_seal::{KeyFile, Keys, PublicKey, Rotation, Signer};
+use windlass_seal::{KeyFile, KeyStore, PublicKey, Rotation, Signer};
 
 use crate::world::{at, key_file, signer};
 
@@ -32,9 +32,9 @@ fn names(path: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_key_is_made_when_it_is_needed_and_not_before() {
+fn a_key_is_generated_on_first_use() {
     let (_folder, path) = folder();
-    let keys = Keys::open(&path).unwrap();
+    let keys = KeyStore::open(&path).unwrap();
     assert_eq!(keys.current().unwrap(), None);
     assert_eq!(keys.signer().unwrap_err().code(), Code::KeyMissing);
     assert_eq!(keys.rotate(at(1)).unwrap_err().code(), Code::KeyMissing);
@@ -55,22 +55,22 @@ fn a_key_is_made_when_it_is_needed_and_not_before() {
 }
 
 #[test]
-fn no_two_keys_are_the_same() {
-    let made = || {
+fn generated_keys_are_random() {
+    let generate = || {
         let (_folder, path) = folder();
-        Keys::open(path).unwrap().generate(at(0)).unwrap().public().to_bytes()
+        KeyStore::open(path).unwrap().generate(at(0)).unwrap().public().to_bytes()
     };
-    assert_ne!(made(), made());
+    assert_ne!(generate(), generate());
 }
 
 #[test]
-fn many_at_once_make_one_key() {
+fn concurrent_callers_generate_one_key() {
     let (_folder, path) = folder();
     let keys: Vec<[u8; 32]> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
             .map(|_| {
                 scope.spawn(|| {
-                    let keys = Keys::open(&path).unwrap();
+                    let keys = KeyStore::open(&path).unwrap();
                     keys.signer_or_generate(at(0)).unwrap().public().to_bytes()
                 })
             })
@@ -81,9 +81,9 @@ fn many_at_once_make_one_key() {
 }
 
 #[test]
-fn a_key_that_others_may_use_is_refused() {
+fn a_key_that_other_users_may_access_is_refused() {
     let (_folder, path) = folder();
-    let keys = Keys::open(&path).unwrap();
+    let keys = KeyStore::open(&path).unwrap();
     keys.generate(at(0)).unwrap();
     let file = path.join("signing.pem");
     for mode in [0o640, 0o604, 0o660, 0o610, 0o644] {
@@ -96,7 +96,7 @@ fn a_key_that_others_may_use_is_refused() {
     keys.signer().unwrap();
     for mode in [0o770, 0o702] {
         set_mode(&path, mode);
-        assert_eq!(Keys::open(&path).unwrap_err().code(), Code::KeyInvalid, "{mode:o}");
+        assert_eq!(KeyStore::open(&path).unwrap_err().code(), Code::KeyInvalid, "{mode:o}");
     }
     set_mode(&path, 0o700);
 }
@@ -104,7 +104,7 @@ fn a_key_that_others_may_use_is_refused() {
 #[test]
 fn a_damaged_key_is_refused() {
     let (_folder, path) = folder();
-    let keys = Keys::open(&path).unwrap();
+    let keys = KeyStore::open(&path).unwrap();
     let id = keys.generate(at(0)).unwrap().public().id();
     let (private, public) = (path.join("signing.pem"), path.join(format!("{id}.pub")));
     let good = std::fs::read_to_string(&public).unwrap();
@@ -121,7 +121,7 @@ fn a_damaged_key_is_refused() {
         assert_eq!(keys.all().unwrap_err().code(), Code::KeyInvalid);
     }
     std::fs::remove_file(&public).unwrap();
-    assert_eq!(keys.current().unwrap_err().code(), Code::KeyInvalid, "its public half is gone");
+    assert_eq!(keys.current().unwrap_err().code(), Code::KeyInvalid, "its public key is missing");
     std::fs::write(&private, "-----BEGIN PRIVATE KEY-----\n").unwrap();
     assert_eq!(keys.signer().unwrap_err().code(), Code::KeyInvalid);
     std::fs::write(&private, vec![b'x'; 1 << 20]).unwrap();
@@ -134,9 +134,9 @@ fn a_damaged_key_is_refused() {
 #[test]
 fn a_rotation_keeps_the_public_key_and_destroys_the_private_one() {
     let (_folder, path) = folder();
-    let keys = Keys::open(&path).unwrap();
+    let keys = KeyStore::open(&path).unwrap();
     let old = keys.generate(at(0)).unwrap();
-    let held = std::fs::File::open(path.join("signing.pem")).unwrap();
+    let open_file = std::fs::File::open(path.join("signing.pem")).unwrap();
     let rotated = keys.rotate(at(5)).unwrap();
     assert_eq!(
         rotated.old,
@@ -146,10 +146,10 @@ fn a_rotation_keeps_the_public_key_and_destroys_the_private_one() {
     assert_eq!(keys.signer().unwrap().public(), rotated.new.key);
     assert_eq!(keys.current().unwrap(), Some(rotated.new));
     assert_eq!(keys.all().unwrap(), [rotated.old, rotated.new]);
-    assert!(rotated.statement.holds());
+    assert!(rotated.statement.is_valid());
     assert_eq!(keys.rotations().unwrap(), std::slice::from_ref(&rotated.statement));
-    // Even whoever still has the old file open finds nothing in it.
-    let left = std::io::read_to_string(held).unwrap();
+    // The old file is overwritten, even for a process that still has it open.
+    let left = std::io::read_to_string(open_file).unwrap();
     assert!(!left.is_empty() && left.bytes().all(|byte| byte == 0));
     let third = keys.rotate(at(9)).unwrap();
     assert_eq!(keys.all().unwrap().len(), 3);
@@ -158,9 +158,9 @@ fn a_rotation_keeps_the_public_key_and_destroys_the_private_one() {
 }
 
 #[test]
-fn a_rotation_that_was_not_stated_is_forgotten() {
+fn a_rotation_without_a_statement_is_undone() {
     let (_folder, path) = folder();
-    let keys = Keys::open(&path).unwrap();
+    let keys = KeyStore::open(&path).unwrap();
     let old = keys.generate(at(0)).unwrap();
     let (half, half_path) = folder_with(&signer(3));
     let id = signer(3).public().id();
@@ -168,7 +168,7 @@ fn a_rotation_that_was_not_stated_is_forgotten() {
         let target = if name == "signing.pem" { "next.pem" } else { &name };
         std::fs::copy(half_path.join(&name), path.join(target)).unwrap();
     }
-    std::fs::write(path.join(".next.pem.tmp-1-1"), "a key that nobody knows").unwrap();
+    std::fs::write(path.join(".next.pem.tmp-1-1"), "an unknown key").unwrap();
     drop(half);
     assert_eq!(keys.signer().unwrap().public(), old.public());
     assert_eq!(keys.all().unwrap().len(), 1);
@@ -176,9 +176,9 @@ fn a_rotation_that_was_not_stated_is_forgotten() {
 }
 
 #[test]
-fn a_rotation_that_was_stated_is_finished() {
+fn a_rotation_with_a_statement_is_finished() {
     let (_folder, path) = folder_with(&signer(0));
-    let keys = Keys::open(&path).unwrap();
+    let keys = KeyStore::open(&path).unwrap();
     let (old, new) = (signer(0), signer(3));
     let (_other, other_path) = folder_with(&new);
     std::fs::copy(other_path.join("signing.pem"), path.join("next.pem")).unwrap();
@@ -188,16 +188,16 @@ fn a_rotation_that_was_stated_is_finished() {
     let list = windlass_kernel::canon::to_bytes(&vec![&statement]).unwrap();
     std::fs::write(path.join("rotations.json"), list).unwrap();
     assert_eq!(keys.signer().unwrap().public(), new.public());
-    let kept = keys.public(&old.public().id()).unwrap().unwrap();
-    assert_eq!(kept.retired_at, Some(at(7)));
+    let retired = keys.public(&old.public().id()).unwrap().unwrap();
+    assert_eq!(retired.retired_at, Some(at(7)));
     assert!(!path.join("next.pem").exists());
 }
 
-/// A folder in which this key signs: its files are written as any program could write them.
+/// A folder with this signing key, whose files are written without the library.
 fn folder_with(signer: &Signer) -> (tempfile::TempDir, PathBuf) {
     use base64::Engine as _;
     let (folder, path) = folder();
-    let keys = Keys::open(&path).unwrap();
+    let keys = KeyStore::open(&path).unwrap();
     let random = keys.generate(at(0)).unwrap().public().id();
     std::fs::remove_file(path.join(format!("{random}.pub"))).unwrap();
     std::fs::write(path.join(format!("{}.pub", signer.public().id())), key_file(signer).to_text())
@@ -217,7 +217,7 @@ fn folder_with(signer: &Signer) -> (tempfile::TempDir, PathBuf) {
 #[test]
 fn a_forged_rotation_is_refused() {
     let (_folder, path) = folder_with(&signer(0));
-    let keys = Keys::open(&path).unwrap();
+    let keys = KeyStore::open(&path).unwrap();
     let statement = Rotation::sign(&signer(0), &signer(1), at(1)).unwrap();
     let good =
         String::from_utf8(windlass_kernel::canon::to_bytes(&vec![statement]).unwrap()).unwrap();
@@ -238,13 +238,13 @@ fn a_forged_rotation_is_refused() {
 }
 
 #[test]
-fn keys_are_those_of_other_programs() {
+fn openssl_reads_our_keys_and_signatures() {
     if Command::new("openssl").arg("version").output().is_err() {
-        eprintln!("no openssl here: its reading of our keys is not tested");
+        eprintln!("openssl is not installed: its reading of our keys is not tested");
         return;
     }
     let (_folder, path) = folder();
-    let keys = Keys::open(&path).unwrap();
+    let keys = KeyStore::open(&path).unwrap();
     let signer = keys.generate(at(0)).unwrap();
     let public = path.join(format!("{}.pub", signer.public().id()));
     let message = path.join("message");

@@ -1,4 +1,4 @@
-//! What is signed can be checked by anybody, and nothing else passes.
+//! Signed documents verify with a public key, and every change to them is detected.
 
 #![expect(
     clippy::unwrap_used,

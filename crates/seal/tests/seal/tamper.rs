@@ -1,32 +1,32 @@
-//! Whatever is done to a bundle is found.
+//! Every change to a bundle is detected.
 
 use proptest::prelude::*;
 use windlass_kernel::run::Event;
 use windlass_kernel::{Digest, TraceId};
-use windlass_seal::{Fault, Verdict};
+use windlass_seal::{BundleFault, BundleVerdict};
 use windlass_store::conformance::fixture::Fixture;
 
 use crate::world::{
-    GOOD, World, archive, check, faults, member, members, reseal, signer, started, trusting,
+    GOOD, World, archive, check, faults, member, members, resign, signer, started, trusting,
 };
 
-/// Changes one byte after the other, all of these that `is_tried` picks.
-fn change_bytes(good: &[u8], is_tried: impl Fn(usize, u8) -> bool) {
+/// Changes one byte at a time, at each offset that `is_selected` accepts.
+fn change_bytes(good: &[u8], is_selected: impl Fn(usize, u8) -> bool) {
     let trust = trusting(&[&signer(0)]);
     let mut bad = good.to_vec();
-    for at in (0..good.len()).filter(|at| is_tried(*at, good[*at])) {
+    for at in (0..good.len()).filter(|at| is_selected(*at, good[*at])) {
         let bit = 1 << ((at + at / 512) % 8);
         bad[at] ^= bit;
-        assert_eq!(check(&bad, &trust).verdict(), Verdict::Damaged, "byte {at} bit {bit}");
+        assert_eq!(check(&bad, &trust).verdict(), BundleVerdict::Damaged, "byte {at} bit {bit}");
         bad[at] ^= bit;
     }
 }
 
 #[test]
-fn every_changed_byte_is_found() {
+fn every_changed_byte_is_detected() {
     let run = TraceId(Fixture::new().uuid());
     let small = World::of(run, vec![Event::Started(Box::new(started()))], &[]).bytes();
-    // Padding is all alike, and there is much of it.
+    // Most bytes are padding: a sample of it is enough.
     change_bytes(&small, |at, byte| byte != 0 || at.is_multiple_of(31));
     change_bytes(&GOOD, |at, _| at.is_multiple_of(23));
 }
@@ -35,7 +35,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases * 2 / 5))]
 
     #[test]
-    fn any_cut_or_splice_is_found(
+    fn every_cut_and_splice_is_detected(
         at in any::<proptest::sample::Index>(),
         to in any::<proptest::sample::Index>(),
         noise in proptest::collection::vec(any::<u8>(), 0..600),
@@ -45,34 +45,34 @@ proptest! {
         let (start, end) = (start.min(end), start.max(end));
         let trust = trusting(&[&signer(0)]);
         let cut = good[..start].to_vec();
-        prop_assert_eq!(check(&cut, &trust).verdict(), Verdict::Damaged);
+        prop_assert_eq!(check(&cut, &trust).verdict(), BundleVerdict::Damaged);
         let spliced = [&good[..start], &noise, &good[end..]].concat();
         if spliced != *good {
-            prop_assert_eq!(check(&spliced, &trust).verdict(), Verdict::Damaged);
+            prop_assert_eq!(check(&spliced, &trust).verdict(), BundleVerdict::Damaged);
         }
         let longer = [&good[..], &noise[..]].concat();
         if !noise.is_empty() {
-            prop_assert_eq!(check(&longer, &trust).verdict(), Verdict::Damaged);
+            prop_assert_eq!(check(&longer, &trust).verdict(), BundleVerdict::Damaged);
         }
     }
 }
 
 #[test]
-fn every_member_that_is_removed_is_named() {
+fn every_removed_member_is_reported() {
     let all = members(&GOOD);
     for at in 0..all.len() {
         let mut left = all.clone();
         let (name, _) = left.remove(at);
         let faults = faults(&archive(&left));
         assert!(
-            faults.contains(&Fault::MemberMissing { name: name.clone() }),
+            faults.contains(&BundleFault::MissingMember { name: name.clone() }),
             "{name}: {faults:?}"
         );
     }
 }
 
 #[test]
-fn a_member_that_is_added_is_named() {
+fn an_added_member_is_reported() {
     let bytes = &*GOOD;
     for (name, content) in [
         ("checkpoints/zzz.json", &b"{}"[..]),
@@ -84,13 +84,13 @@ fn a_member_that_is_added_is_named() {
         more.push((name.to_owned(), content.to_vec()));
         more.sort();
         let faults = faults(&archive(&more));
-        let extra = Fault::MemberExtra { name: name.to_owned() };
+        let extra = BundleFault::UnexpectedMember { name: name.to_owned() };
         assert!(faults.contains(&extra), "{name}: {faults:?}");
     }
 }
 
 #[test]
-fn members_that_are_swapped_or_renamed_are_named() {
+fn swapped_members_are_detected() {
     let all = members(&GOOD);
     for at in 1..all.len() {
         let mut swapped = all.clone();
@@ -98,26 +98,25 @@ fn members_that_are_swapped_or_renamed_are_named() {
         let content = swapped[one].1.clone();
         swapped[one].1 = std::mem::replace(&mut swapped[other].1, content);
         let report = check(&archive(&swapped), &trusting(&[&signer(0)]));
-        assert_eq!(report.verdict(), Verdict::Damaged, "{} and {}", all[one].0, all[other].0);
+        assert_eq!(report.verdict(), BundleVerdict::Damaged, "{} and {}", all[one].0, all[other].0);
     }
 }
 
 #[test]
-fn a_member_that_is_there_twice_ends_the_archive() {
+fn a_duplicate_member_is_refused() {
     let all = members(&GOOD);
     for at in 0..all.len() {
         let mut twice = all.clone();
         twice.insert(at, all[at].clone());
         let faults = faults(&archive(&twice));
-        let found =
-            |fault: &Fault| matches!(fault, Fault::Archive { what } if what.contains("order"));
+        let found = |fault: &BundleFault| matches!(fault, BundleFault::NotAnArchive { reason } if reason.contains("order"));
         assert!(faults.iter().any(found), "{faults:?}");
     }
 }
 
 #[test]
-fn a_bundle_of_another_run_is_not_taken_for_this_one() {
-    // Everything but the signature and the manifest from another run that the same key has signed.
+fn members_of_another_bundle_do_not_match_the_manifest() {
+    // All members except manifest and signature come from another bundle that the same key signed.
     let mut world = World::new();
     let ours = members(&world.bytes());
     world.checkpoints.insert("0002-build-post".into(), b"{}".to_vec());
@@ -126,20 +125,20 @@ fn a_bundle_of_another_run_is_not_taken_for_this_one() {
         *member(&mut theirs, name) = member(&mut ours.clone(), name).clone();
     }
     let report = check(&archive(&theirs), &trusting(&[&signer(0)]));
-    assert_eq!(report.verdict(), Verdict::Damaged);
+    assert_eq!(report.verdict(), BundleVerdict::Damaged);
 }
 
-/// Changes a member and signs all anew with the right key: only what the parts say of each other can
-/// show it.
-fn resealed(start: &str, change: impl FnOnce(&mut Vec<u8>)) -> Vec<Fault> {
+/// Changes a member and signs the bundle again with the right key, so that only the consistency checks
+/// can detect the change.
+fn resigned(start: &str, change: impl FnOnce(&mut Vec<u8>)) -> Vec<BundleFault> {
     let mut all = members(&GOOD);
     change(member(&mut all, start));
-    faults(&reseal(&mut all, &signer(0)))
+    faults(&resign(&mut all, &signer(0)))
 }
 
 #[test]
-fn sealing_anew_what_is_whole_is_no_fault() {
-    assert_eq!(resealed("manifest.json", |_| {}), []);
+fn signing_an_unchanged_bundle_again_is_no_fault() {
+    assert_eq!(resigned("manifest.json", |_| {}), []);
 }
 
 fn replace(bytes: &mut Vec<u8>, from: &str, to: &str) {
@@ -149,30 +148,33 @@ fn replace(bytes: &mut Vec<u8>, from: &str, to: &str) {
 }
 
 #[test]
-fn a_statement_must_say_what_the_journal_says() {
+fn a_statement_must_match_the_journal() {
     for (from, to) in [("PASS", "BLOCKED"), ("\"main\"", "\"prod\""), ("run-1", "run-2")] {
-        let faults = resealed("statement.json", |bytes| replace(bytes, from, to));
-        assert!(faults.contains(&Fault::Disagrees { name: "statement.json".into() }), "{faults:?}");
-        let envelope = |fault: &Fault| matches!(fault, Fault::Member { name, .. } if name == "statement.dsse.json");
-        assert!(faults.iter().any(envelope), "the envelope holds another one: {faults:?}");
+        let faults = resigned("statement.json", |bytes| replace(bytes, from, to));
+        assert!(
+            faults.contains(&BundleFault::JournalMismatch { name: "statement.json".into() }),
+            "{faults:?}"
+        );
+        let envelope = |fault: &BundleFault| matches!(fault, BundleFault::InvalidMember { name, .. } if name == "statement.dsse.json");
+        assert!(faults.iter().any(envelope), "the envelope has the old statement: {faults:?}");
     }
 }
 
 #[test]
-fn heads_must_be_those_of_the_traces_and_signed() {
+fn heads_must_match_the_traces_and_be_signed() {
     let world = World::new();
     let digest = world.heads[0].entry_digest.to_string();
     let other = Digest::of(b"other").to_string();
-    let faults = resealed("heads.json", |bytes| replace(bytes, &digest, &other));
-    assert!(faults.contains(&Fault::Head { trace_id: world.run }), "{faults:?}");
-    let signed = |fault: &Fault| matches!(fault, Fault::Signature { .. });
+    let faults = resigned("heads.json", |bytes| replace(bytes, &digest, &other));
+    assert!(faults.contains(&BundleFault::HeadMismatch { trace_id: world.run }), "{faults:?}");
+    let signed = |fault: &BundleFault| matches!(fault, BundleFault::BadSignature { .. });
     assert!(faults.iter().any(signed), "{faults:?}");
-    let faults = resealed("heads.json", |bytes| *bytes = b"[]".to_vec());
+    let faults = resigned("heads.json", |bytes| *bytes = b"[]".to_vec());
     assert_eq!(faults.len(), 4, "{faults:?}");
 }
 
 #[test]
-fn a_journal_must_hold_together() {
+fn a_journal_must_be_intact() {
     let repack = |bytes: &mut Vec<u8>, from: &str, to: &str| {
         let mut plain = zstd::stream::decode_all(&**bytes).unwrap();
         replace(&mut plain, from, to);
@@ -187,14 +189,14 @@ fn a_journal_must_hold_together() {
         ("\"body\":{", "\"body\":null,\"bodi\":{"),
         ("\n", "\n\n"),
     ] {
-        let faults = resealed(&run, |bytes| repack(bytes, from, to));
-        let broken = |fault: &Fault| matches!(fault, Fault::Chain { trace_id, .. } if *trace_id == world.run);
-        assert!(faults.iter().any(broken), "{from}: {faults:?}");
+        let faults = resigned(&run, |bytes| repack(bytes, from, to));
+        let corrupt = |fault: &BundleFault| matches!(fault, BundleFault::CorruptTrace { trace_id, .. } if *trace_id == world.run);
+        assert!(faults.iter().any(corrupt), "{from}: {faults:?}");
     }
 }
 
 #[test]
-fn all_faults_are_found_at_once() {
+fn all_faults_are_reported_together() {
     let mut all = members(&GOOD);
     for start in ["blobs/", "checkpoints/", "journal/", "statement.json"] {
         member(&mut all, start).push(b' ');
@@ -204,5 +206,5 @@ fn all_faults_are_found_at_once() {
         let changed = |line: &&String| line.starts_with(start) && line.contains("was signed");
         assert_eq!(names.iter().filter(changed).count(), 1, "{names:?}");
     }
-    assert!(names.iter().any(|line| line.contains("is damaged")), "{names:?}");
+    assert!(names.iter().any(|line| line.contains("is corrupt")), "{names:?}");
 }

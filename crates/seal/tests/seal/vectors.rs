@@ -1,4 +1,4 @@
-//! Bytes that must never change, and those of the standard.
+//! Pinned bytes of our formats, and test vectors of RFC 8032.
 
 use windlass_kernel::{Digest, Head, State, TraceId, Uuid7, canon};
 use windlass_seal::{KeyFile, PublicKey, SignedHead, Signer};
@@ -70,15 +70,15 @@ fn the_signed_head_is_pinned() {
     let signed = SignedHead::sign(&signer(0), &head(), Some("run-1"), policy, at(0)).unwrap();
     let text = String::from_utf8(canon::to_bytes(&signed).unwrap()).unwrap();
     assert_eq!(text, include_str!("signed_head.json").trim_end());
-    assert!(signed.verifies(&signer(0).public()) && signed.is_of(&head()));
-    assert!(!signed.verifies(&signer(1).public()));
+    assert!(signed.is_signed_by(&signer(0).public()) && signed.matches(&head()));
+    assert!(!signed.is_signed_by(&signer(1).public()));
 }
 
 #[test]
 fn every_field_of_a_signed_head_is_signed() {
     let good = SignedHead::sign(&signer(0), &head(), None, None, at(0)).unwrap();
     let key = signer(0).public();
-    assert!(good.verifies(&key));
+    assert!(good.is_signed_by(&key));
     for change in [
         (|head: &mut SignedHead| head.entry_digest = Digest::of(b"x")) as fn(&mut SignedHead),
         |head| head.key_id = signer(1).public().id(),
@@ -92,7 +92,7 @@ fn every_field_of_a_signed_head_is_signed() {
         let mut bad = good.clone();
         change(&mut bad);
         assert_ne!(bad, good);
-        assert!(!bad.verifies(&key), "{bad:?}");
+        assert!(!bad.is_signed_by(&key), "{bad:?}");
     }
     let empty = Head { state: None, ..head() };
     assert!(SignedHead::sign(&signer(0), &empty, None, None, at(0)).is_err());

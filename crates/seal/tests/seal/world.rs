@@ -1,4 +1,4 @@
-//! A run with its calls, contents and checkpoints, and a bundle of it to be taken apart.
+//! A run with its calls, blobs and checkpoints, and helpers that take a bundle of it apart.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Cursor, Read as _};
@@ -15,8 +15,8 @@ use windlass_kernel::{
     canon,
 };
 use windlass_seal::{
-    Bundle, BundleError, Fault, KeyFile, Manifest, Recorded, Replace, Report, Rotation, Signer,
-    Trust, verify_bundle, write_bundle,
+    BundleError, BundleFault, BundleReport, IfExists, KeyFile, Manifest, NewBundle, Rotation,
+    Signer, StoredEntry, Trust, verify_bundle, write_bundle,
 };
 use windlass_store::conformance::fixture::{Ending, Fixture, Trace};
 use windlass_workspace::BlobStore;
@@ -51,16 +51,16 @@ pub fn trusting(signers: &[&Signer]) -> Trust {
     Trust::new(signers.iter().map(|signer| signer.public()))
 }
 
-/// Everything that a bundle is made of, to be meddled with.
+/// The parts of a bundle, which tests modify.
 pub struct World {
     pub folder: tempfile::TempDir,
     pub run: TraceId,
     pub run_id: String,
     pub policy_hash: Option<Digest>,
     pub heads: Vec<Head>,
-    pub records: BTreeMap<TraceId, Vec<Recorded>>,
+    pub records: BTreeMap<TraceId, Vec<StoredEntry>>,
     pub checkpoints: BTreeMap<String, Vec<u8>>,
-    pub contents: BTreeSet<Digest>,
+    pub blob_digests: BTreeSet<Digest>,
     pub keys: Vec<KeyFile>,
     pub rotations: Vec<Rotation>,
 }
@@ -141,7 +141,7 @@ pub fn ended() -> Event {
 }
 
 /// The entries of a run with these events.
-pub fn run_of(trace_id: TraceId, events: Vec<Event>) -> (Head, Vec<Recorded>) {
+pub fn run_of(trace_id: TraceId, events: Vec<Event>) -> (Head, Vec<StoredEntry>) {
     let mut head = Head::empty(trace_id);
     let mut records = Vec::new();
     for (number, event) in (0_i64..).zip(events) {
@@ -160,14 +160,14 @@ pub fn run_of(trace_id: TraceId, events: Vec<Event>) -> (Head, Vec<Recorded>) {
             idempotency_key: None,
         };
         let (entry, next) = head.append(draft).unwrap();
-        records.push(Recorded { entry, body: Some(body) });
+        records.push(StoredEntry { entry, body: Some(body) });
         head = next;
     }
     (head, records)
 }
 
 impl World {
-    /// A run that made three calls, left a file and committed.
+    /// A run with three calls, one output and a commit.
     pub fn new() -> Self {
         let fixture = Fixture::new();
         let calls: Vec<Trace> = [Ending::Completed, Ending::Denied, Ending::Failed]
@@ -199,14 +199,14 @@ impl World {
             heads: vec![head],
             records: [(run, records)].into(),
             checkpoints: [("0001-build-post".to_owned(), b"{\"phase\":\"build\"}".to_vec())].into(),
-            contents: BTreeSet::new(),
+            blob_digests: BTreeSet::new(),
             keys: vec![key_file(&signer(0))],
             rotations: Vec::new(),
         };
         for call in calls {
             world.add(call);
         }
-        world.contents.insert(world.blobs().put_bytes(CONTENT).unwrap().digest);
+        world.blob_digests.insert(world.blobs().put_bytes(CONTENT).unwrap().digest);
         world
     }
 
@@ -215,7 +215,7 @@ impl World {
         self.heads.push(call.head_after(call.len()));
         let recorded = call.records(call.len()).into_iter();
         let recorded =
-            recorded.map(|record| Recorded { entry: record.entry, body: record.body }).collect();
+            recorded.map(|record| StoredEntry { entry: record.entry, body: record.body }).collect();
         self.records.insert(call.trace_id, recorded);
     }
 
@@ -227,20 +227,20 @@ impl World {
         self.folder.path().join("run.bundle")
     }
 
-    pub fn write(&self, signer: &Signer, replace: Replace) -> Result<Manifest, BundleError> {
+    pub fn write(&self, signer: &Signer, replace: IfExists) -> Result<Manifest, BundleError> {
         let blobs = self.blobs();
-        let bundle = Bundle {
+        let bundle = NewBundle {
             run_id: &self.run_id,
             trace_id: self.run,
             policy_hash: self.policy_hash,
             heads: self.heads.clone(),
-            // Two at a time, as a store would page.
+            // Pages of two entries, as a store would return them.
             entries: &mut |trace_id, after| {
                 let all = self.records.get(&trace_id).into_iter().flatten();
                 Ok(all.skip(usize::try_from(after).unwrap()).take(2).cloned().collect())
             },
             checkpoints: self.checkpoints.clone(),
-            contents: Some((&blobs, self.contents.clone())),
+            blobs: Some((&blobs, self.blob_digests.clone())),
             keys: self.keys.clone(),
             rotations: self.rotations.clone(),
             made_at: at(100),
@@ -250,34 +250,34 @@ impl World {
 
     /// The bytes of a bundle signed by the first key.
     pub fn bytes(&self) -> Vec<u8> {
-        self.write(&signer(0), Replace::IfThere).unwrap();
+        self.write(&signer(0), IfExists::Replace).unwrap();
         std::fs::read(self.path()).unwrap()
     }
 
-    /// Why no bundle is made of this.
+    /// The error of writing the bundle; checks that no file is left.
     pub fn refusal(&self) -> BundleError {
-        let error = self.write(&signer(0), Replace::Never).unwrap_err();
+        let error = self.write(&signer(0), IfExists::Fail).unwrap_err();
         assert!(!self.path().exists());
         let left = std::fs::read_dir(self.folder.path()).unwrap().count();
-        assert_eq!(left, 1, "only the contents' folder stays");
+        assert_eq!(left, 1, "only the folder of blobs remains");
         error
     }
 }
 
-/// The bytes of a bundle of the usual run, made once.
+/// The bytes of a bundle of the default run, written once.
 pub static GOOD: LazyLock<Vec<u8>> = LazyLock::new(|| World::new().bytes());
 
 pub const CONTENT: &[u8] = b"# Plan\n\nWrite it, then stop.\n";
 
-pub fn check(bytes: &[u8], trust: &Trust) -> Report {
+pub fn check(bytes: &[u8], trust: &Trust) -> BundleReport {
     verify_bundle(&mut Cursor::new(bytes), trust).unwrap()
 }
 
-pub fn faults(bytes: &[u8]) -> Vec<Fault> {
+pub fn faults(bytes: &[u8]) -> Vec<BundleFault> {
     check(bytes, &trusting(&[&signer(0)])).faults
 }
 
-/// The members of a bundle, as another program reads them.
+/// The members of a bundle, read by another tar library.
 pub fn members(bytes: &[u8]) -> Vec<(String, Vec<u8>)> {
     let mut archive = tar::Archive::new(bytes);
     archive
@@ -305,14 +305,14 @@ pub fn header(name: &str, size: u64) -> tar::Header {
     header.set_device_major(0).unwrap();
     header.set_device_minor(0).unwrap();
     header.set_cksum();
-    // The library ends the sum with seven digits and a zero; the standard, and GNU tar, with six, a
-    // zero and a space.
+    // The library writes the checksum as seven digits and a NUL; the standard and GNU tar write six
+    // digits, a NUL and a space.
     let sum = header.cksum().unwrap();
     header.as_mut_bytes()[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
     header
 }
 
-/// Puts members together again, as another program does.
+/// Writes members into an archive with another tar library.
 pub fn archive(members: &[(String, Vec<u8>)]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, bytes) in members {
@@ -327,8 +327,8 @@ pub fn member<'a>(members: &'a mut [(String, Vec<u8>)], start: &str) -> &'a mut 
     &mut found.unwrap_or_else(|| panic!("no member {start}")).1
 }
 
-/// Signs members anew, whatever they hold: a second writer, made from the documents alone.
-pub fn reseal(members: &mut [(String, Vec<u8>)], signer: &Signer) -> Vec<u8> {
+/// Signs members again, whatever they contain: a second, independent implementation of the format.
+pub fn resign(members: &mut [(String, Vec<u8>)], signer: &Signer) -> Vec<u8> {
     members.sort();
     let listed: Vec<Value> = members
         .iter()
@@ -346,10 +346,10 @@ pub fn reseal(members: &mut [(String, Vec<u8>)], signer: &Signer) -> Vec<u8> {
     let mut value: Value = serde_json::from_slice(manifest).unwrap();
     value["members"] = listed.into();
     *manifest = canon::to_bytes(&value).unwrap();
-    let mut seal = json!({ "format": "windlass.bundle/v1", "key_id": signer.public().id(),
+    let mut signature = json!({ "format": "windlass.bundle/v1", "key_id": signer.public().id(),
         "manifest": Digest::of(manifest) });
-    let signed = [b"windlass.bundle/v1\n", &*canon::to_bytes(&seal).unwrap()].concat();
-    seal["signature"] = serde_json::to_value(signer.sign(&signed)).unwrap();
-    *member(members, "signature.json") = canon::to_bytes(&seal).unwrap();
+    let signed = [b"windlass.bundle/v1\n", &*canon::to_bytes(&signature).unwrap()].concat();
+    signature["signature"] = serde_json::to_value(signer.sign(&signed)).unwrap();
+    *member(members, "signature.json") = canon::to_bytes(&signature).unwrap();
     archive(members)
 }

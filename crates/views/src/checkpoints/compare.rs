@@ -10,7 +10,7 @@ use windlass_kernel::{CheckpointId, TraceId};
 use windlass_workspace::{PathChange, TreeId};
 
 use super::Checkpoints;
-use super::document::{ArtifactInfo, Document};
+use super::document::{ArtifactInfo, CheckpointDocument};
 
 /// The differences between two checkpoints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,11 +20,11 @@ pub struct CheckpointDiff {
     /// The second checkpoint.
     pub to: CheckpointId,
     /// The fields of the run's state that differ, by name.
-    pub state: BTreeMap<String, Changed>,
+    pub state: BTreeMap<String, ValueChange>,
     /// The fields of the agents that differ, by agent and name.
-    pub agents: BTreeMap<String, BTreeMap<String, Changed>>,
+    pub agents: BTreeMap<String, BTreeMap<String, ValueChange>>,
     /// Tokens and time.
-    pub usage: BTreeMap<String, Changed>,
+    pub usage: BTreeMap<String, ValueChange>,
     /// Gates and compliance checks with another status.
     pub governance: Vec<GateChange>,
     /// Declared files that only the second has.
@@ -41,10 +41,10 @@ pub struct CheckpointDiff {
 
 /// A value before and after.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Changed {
-    /// Before.
+pub struct ValueChange {
+    /// The value before.
     pub from: Value,
-    /// After.
+    /// The value after.
     pub to: Value,
 }
 
@@ -53,14 +53,14 @@ pub struct Changed {
 pub struct GateChange {
     /// Its id.
     pub id: String,
-    /// Before; `None` when it was not evaluated.
+    /// The status before; `None` if it was not evaluated.
     pub from: Option<GateStatus>,
-    /// After.
+    /// The status after.
     pub to: Option<GateStatus>,
 }
 
 impl CheckpointDiff {
-    /// Whether nothing but the ids differs.
+    /// Whether only the ids differ.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.state.is_empty()
@@ -78,7 +78,7 @@ impl Checkpoints {
     /// Compares two checkpoints, of one run or of two.
     ///
     /// # Errors
-    /// [`EngineError`] when one does not exist, or its snapshot is damaged.
+    /// [`EngineError`] if one does not exist, or its snapshot is corrupt.
     pub fn compare(
         &self,
         snapshots: &dyn SnapshotStore,
@@ -97,14 +97,14 @@ impl Checkpoints {
 }
 
 /// The tree of the workspace in which a checkpoint's phase worked.
-fn tree(document: &Document) -> Result<Option<TreeId>, EngineError> {
+fn tree(document: &CheckpointDocument) -> Result<Option<TreeId>, EngineError> {
     let workspace = document.metadata.get("workspace");
     let text = |key: &str| workspace.and_then(|workspace| workspace.get(key)?.as_str());
     text("branch").or_else(|| text("tree")).map(recorded_tree).transpose()
 }
 
-/// Compares everything but the workspaces.
-fn compare(before: &Document, after: &Document) -> CheckpointDiff {
+/// Compares everything except the workspaces.
+fn compare(before: &CheckpointDocument, after: &CheckpointDocument) -> CheckpointDiff {
     let paths: BTreeSet<&String> = before.artifacts.keys().chain(after.artifacts.keys()).collect();
     let (mut added, mut removed, mut modified) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
@@ -131,15 +131,16 @@ fn compare(before: &Document, after: &Document) -> CheckpointDiff {
 }
 
 /// Returns the rows that differ.
-fn differing(rows: Vec<(&str, Value, Value)>) -> BTreeMap<String, Changed> {
+fn differing(rows: Vec<(&str, Value, Value)>) -> BTreeMap<String, ValueChange> {
     let rows = rows.into_iter().filter(|(_, from, to)| from != to);
-    rows.map(|(name, from, to)| (name.to_owned(), Changed { from, to })).collect()
+    rows.map(|(name, from, to)| (name.to_owned(), ValueChange { from, to })).collect()
 }
 
-fn state(before: &Document, after: &Document) -> BTreeMap<String, Changed> {
+fn state(before: &CheckpointDocument, after: &CheckpointDocument) -> BTreeMap<String, ValueChange> {
     let (old, new) = (&before.orchestrator_state, &after.orchestrator_state);
-    let meta =
-        |document: &Document, key: &str| document.metadata.get(key).cloned().unwrap_or(Value::Null);
+    let meta = |document: &CheckpointDocument, key: &str| {
+        document.metadata.get(key).cloned().unwrap_or(Value::Null)
+    };
     differing(vec![
         ("run_id", json!(old.run_id), json!(new.run_id)),
         ("current_phase", json!(old.current_phase), json!(new.current_phase)),
@@ -152,12 +153,15 @@ fn state(before: &Document, after: &Document) -> BTreeMap<String, Changed> {
     ])
 }
 
-fn agents(before: &Document, after: &Document) -> BTreeMap<String, BTreeMap<String, Changed>> {
+fn agents(
+    before: &CheckpointDocument,
+    after: &CheckpointDocument,
+) -> BTreeMap<String, BTreeMap<String, ValueChange>> {
     let names: BTreeSet<&String> =
         before.agent_states.keys().chain(after.agent_states.keys()).collect();
     let mut changed = BTreeMap::new();
     for name in names {
-        let of = |document: &Document| {
+        let of = |document: &CheckpointDocument| {
             document.agent_states.get(name).map(|state| {
                 let calls = state.tool_invocations.len();
                 (state.status.as_str(), state.token_usage, calls, state.summary.clone())
@@ -183,10 +187,11 @@ fn agents(before: &Document, after: &Document) -> BTreeMap<String, BTreeMap<Stri
     changed
 }
 
-fn usage(before: &Document, after: &Document) -> BTreeMap<String, Changed> {
+fn usage(before: &CheckpointDocument, after: &CheckpointDocument) -> BTreeMap<String, ValueChange> {
     let (old, new) = (before.tokens(), after.tokens());
-    let wall =
-        |document: &Document| document.metadata.get("wall_ms").cloned().unwrap_or(Value::Null);
+    let wall = |document: &CheckpointDocument| {
+        document.metadata.get("wall_ms").cloned().unwrap_or(Value::Null)
+    };
     differing(vec![
         ("input_tokens", json!(old.input), json!(new.input)),
         ("output_tokens", json!(old.output), json!(new.output)),
@@ -195,8 +200,8 @@ fn usage(before: &Document, after: &Document) -> BTreeMap<String, Changed> {
     ])
 }
 
-fn governance(before: &Document, after: &Document) -> Vec<GateChange> {
-    let of = |document: &Document| {
+fn governance(before: &CheckpointDocument, after: &CheckpointDocument) -> Vec<GateChange> {
+    let of = |document: &CheckpointDocument| {
         let results = &document.governance_results;
         let gates = results.quality_gates.iter().map(|gate| (gate.gate_id.clone(), gate.status));
         let checks = results.compliance_checks.iter();

@@ -18,20 +18,20 @@ use super::tool_invocation::{ToolInvocation, invocations};
 // INVARIANT: the fields are declared in the order of their names, which is the order in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Document {
+pub struct CheckpointDocument {
     /// The work of each agent so far, by its name.
     pub agent_states: BTreeMap<String, AgentState>,
-    /// The files that the phase leaves behind, by path.
+    /// The outputs of the phase, by path.
     pub artifacts: BTreeMap<String, ArtifactInfo>,
-    /// When it was made.
+    /// The time of its creation.
     pub created_at: Timestamp,
-    /// How long the phase took.
+    /// The duration of the phase.
     pub duration_ms: u64,
     /// The governance results of the phase.
     pub governance_results: GovernanceResults,
     /// Its id.
     pub id: CheckpointId,
-    /// Additional facts.
+    /// Additional data.
     pub metadata: Value,
     /// The state of the run.
     pub orchestrator_state: OrchestratorState,
@@ -66,7 +66,7 @@ pub struct OrchestratorState {
 pub struct AgentState {
     /// The status of its newest work.
     pub status: AgentStatus,
-    /// In a sentence or two.
+    /// A short summary.
     pub summary: String,
     /// The tokens it used.
     pub token_usage: TokenUsage,
@@ -105,13 +105,13 @@ impl AgentStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TokenUsage {
-    /// Tokens in.
+    /// Input tokens.
     pub input: u64,
-    /// Tokens out.
+    /// Output tokens.
     pub output: u64,
 }
 
-/// A file that a phase leaves behind.
+/// An output of a phase.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArtifactInfo {
@@ -137,8 +137,8 @@ pub struct GovernanceResults {
     pub quality_gates: Vec<GateResult>,
 }
 
-impl Document {
-    /// The checkpoint's name in its run, as its file is called.
+impl CheckpointDocument {
+    /// The checkpoint's name in its run, which is also the name of its file.
     #[must_use]
     pub fn name(&self) -> String {
         checkpoint_name(self.side, &self.phase, self.version)
@@ -164,13 +164,13 @@ impl Document {
     }
 }
 
-/// Makes the document of a checkpoint from its entry and the run just after it.
-pub(crate) fn document(
+/// Builds the document of a checkpoint from its entry and the run just after it.
+pub(crate) fn build_document(
     run: &Run,
     checkpoint: &Checkpoint,
     created_at: Timestamp,
     store: &dyn Store,
-) -> Document {
+) -> CheckpointDocument {
     let started = run.started.as_deref();
     let done = run.position(&checkpoint.phase).and_then(|at| run.phase(at)?.1.done.clone());
     let governed = done
@@ -189,17 +189,17 @@ pub(crate) fn document(
             quality_gates: Vec::new(),
         },
     };
-    let artifacts = checkpoint.artifacts.iter().map(|(path, kept)| {
+    let artifacts = checkpoint.artifacts.iter().map(|(path, artifact)| {
         let info = ArtifactInfo {
-            artifact_type: kept.artifact_type.clone(),
-            hash: kept.digest,
+            artifact_type: artifact.artifact_type.clone(),
+            hash: artifact.digest,
             path: path.clone(),
-            size_bytes: kept.size_bytes,
+            size_bytes: artifact.size_bytes,
         };
         (path.clone(), info)
     });
     let complete = |state: &PhaseState| state.status == PhaseStatus::Complete;
-    Document {
+    CheckpointDocument {
         agent_states: agent_states(run, store),
         artifacts: artifacts.collect(),
         created_at,
@@ -272,8 +272,8 @@ fn agent_states(run: &Run, store: &dyn Store) -> BTreeMap<String, AgentState> {
             known.status = status;
             if let Some(done) = &state.done {
                 known.summary.clone_from(&done.summary);
-                let made = invocations(store, &done.calls, Some(&name));
-                known.tool_invocations.extend(made);
+                let calls = invocations(store, &done.calls, Some(&name));
+                known.tool_invocations.extend(calls);
                 let more = known.tool_invocations.len().saturating_sub(INVOCATIONS_MAX);
                 known.tool_invocations.drain(..more);
             }
@@ -282,7 +282,7 @@ fn agent_states(run: &Run, store: &dyn Store) -> BTreeMap<String, AgentState> {
     states
 }
 
-/// How many calls of one agent are listed: the newest.
+/// The maximum number of listed calls of one agent; the newest are listed.
 const INVOCATIONS_MAX: usize = 100;
 
 fn agents_of(phase: &Phase) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The tool calls of a phase, as a checkpoint lists them.
+//! The tool calls in a checkpoint document.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use windlass_journal::{Check, Reader};
 use windlass_kernel::{Call, Digest, State, Timestamp, run};
 use windlass_store::Store;
 
-/// A larger value is replaced by its digest.
+/// The maximum size of a value; a larger one is replaced by its digest.
 const VALUE_BYTES_MAX: usize = 2048;
 
 /// One tool call.
@@ -15,9 +15,9 @@ const VALUE_BYTES_MAX: usize = 2048;
 pub struct ToolInvocation {
     /// Its purpose.
     pub action: String,
-    /// How long it took.
+    /// The duration.
     pub duration_ms: u64,
-    /// Why it failed.
+    /// The error, if it failed.
     pub error_message: Option<String>,
     /// Its arguments, or their digest.
     pub parameters: Value,
@@ -25,13 +25,13 @@ pub struct ToolInvocation {
     pub result: Value,
     /// Whether the tool reported success.
     pub success: bool,
-    /// When it was requested.
+    /// The time of the request.
     pub timestamp: Option<Timestamp>,
     /// The tool.
     pub tool_id: String,
 }
 
-/// The calls of one agent, or of any.
+/// The calls of one agent, or of all agents.
 pub(super) fn invocations(
     store: &dyn Store,
     calls: &[run::CallRecord],
@@ -59,7 +59,7 @@ fn invocation(store: &dyn Store, call: &run::CallRecord) -> (ToolInvocation, Opt
     };
     let mut by = None;
     let mut reader = Reader::<Call>::new(call.trace_id, Check::Skim);
-    // What can be read of a damaged call is shown.
+    // The readable part of a corrupt trace is used.
     let _ = reader.read(store, &mut []);
     let read = reader.into_state();
     if let Some((request, _)) = read.request {

@@ -1,9 +1,10 @@
-//! The attempts of a run: one for each try of a phase that an agent, a program or a builtin did.
+//! The attempts of a run in the ledger: one for each attempt of a phase by an agent, a program or a
+//! builtin.
 //!
-//! An attempt's line says what follows from it, so it is written when that is known: with the first
-//! of these events that concerns it. `SentBack` and the start or skipping of a later phase mean
-//! `retry` (another attempt follows, of this phase or another), `Held` means `escalate`, or `waiver`
-//! where a rule is to be waived, `Ended` means `terminate`, for the last attempt.
+//! The line of an attempt contains its next action, so it is written with the first event that
+//! determines it. `SentBack` and the start or skipping of a later phase mean `retry` (another attempt
+//! follows, of this phase or another), `Held` means `escalate`, or `waiver` if a rule is to be waived,
+//! `Ended` means `terminate` for the last attempt.
 
 use std::collections::BTreeMap;
 
@@ -17,37 +18,36 @@ use windlass_kernel::{Digest, Timestamp, canon};
 
 use super::run_view::shortened;
 
-/// How much a list of names may take up in a file.
+/// The maximum size of a list of names in a file.
 const LIST_BYTES_MAX: usize = 200 << 10;
-/// The most calls whose entries are named as evidence: the first.
+/// The maximum number of calls that are listed as evidence; the first are listed.
 const CALLS_MAX: usize = 1000;
 
-/// The tries of a run that are under way, or of which is not known what follows.
+/// The attempts of a run that are running, or whose next action is not known yet.
 #[derive(Default)]
 pub(super) struct Attempts {
-    /// What each phase's newest try was given.
+    /// The digest of the input of each phase's newest attempt.
     inputs: BTreeMap<String, Digest>,
-    /// A digest over all answers so far: one that grows with them, so that no try costs more than
-    /// the one before it.
+    /// A rolling digest of all answers so far: its cost per attempt is constant.
     answers: Option<Digest>,
-    /// Those that have ended, in order.
-    open: Vec<Open>,
+    /// The ended attempts whose next action is not known, in order.
+    open: Vec<OpenAttempt>,
 }
 
-struct Open {
+struct OpenAttempt {
     phase: String,
-    /// What follows is filled in later.
+    /// The next action is filled in later.
     attempt: Attempt,
 }
 
-/// What was known of an open attempt's phase just before an event.
-pub(super) struct Fate {
+/// The state of an open attempt's phase just before an event.
+pub(super) struct PhaseSnapshot {
     status: PhaseStatus,
     judged: Option<JudgedBy>,
 }
 
 impl Attempts {
-    /// A try begins: it is given the task, what was found wanting, and the answers so far.
+    /// Starts an attempt: its input is the task, the findings and the answers so far.
     pub(super) fn begin(&mut self, run: &Run, phase: &str) -> Result<(), EngineError> {
         let state = run.position(phase).and_then(|at| run.phases.get(at));
         let findings = state.map_or(&Value::Null, |state| &state.findings);
@@ -57,7 +57,7 @@ impl Attempts {
         Ok(())
     }
 
-    /// A try has ended.
+    /// Ends an attempt.
     pub(super) fn end(
         &mut self,
         run: &Run,
@@ -89,38 +89,43 @@ impl Attempts {
             next_action: NextAction::Retry,
             rationale: String::new(),
         };
-        self.open.push(Open { phase: phase.to_owned(), attempt });
+        self.open.push(OpenAttempt { phase: phase.to_owned(), attempt });
         Ok(())
     }
 
-    /// Looks at the phases of open attempts before an event that may say what follows.
-    pub(super) fn fates(&self, run: &Run, event: &Event) -> Vec<Fate> {
+    /// Captures the phases of open attempts before an event that may determine their next action.
+    pub(super) fn snapshots(&self, run: &Run, event: &Event) -> Vec<PhaseSnapshot> {
         if consequence(event).is_none() {
             return Vec::new();
         }
-        let fate = |open: &Open| {
+        let snapshot = |open: &OpenAttempt| {
             let state = run.position(&open.phase).and_then(|at| run.phases.get(at));
-            Fate {
+            PhaseSnapshot {
                 status: state.map_or(PhaseStatus::Pending, |state| state.status),
                 judged: state
                     .and_then(|state| state.pending_verdict.as_ref())
                     .map(|judged| judged.judged_by),
             }
         };
-        self.open.iter().map(fate).collect()
+        self.open.iter().map(snapshot).collect()
     }
 
-    /// Takes out the attempts of which an event, applied by now, says what follows.
-    pub(super) fn settle(&mut self, run: &Run, event: &Event, fates: Vec<Fate>) -> Vec<Attempt> {
+    /// Removes and returns the attempts whose next action an event, already folded, determines.
+    pub(super) fn complete(
+        &mut self,
+        run: &Run,
+        event: &Event,
+        snapshots: Vec<PhaseSnapshot>,
+    ) -> Vec<Attempt> {
         let Some((subject, action, rationale)) = consequence(event) else { return Vec::new() };
         let ends = matches!(event, Event::Ended { .. });
-        let mut settled = Vec::new();
+        let mut completed = Vec::new();
         let mut still_open = Vec::new();
-        for (open, fate) in std::mem::take(&mut self.open).into_iter().zip(fates) {
+        for (open, snapshot) in std::mem::take(&mut self.open).into_iter().zip(snapshots) {
             let state = run.position(&open.phase).and_then(|at| run.phases.get(at));
             let reset = state.is_some_and(is_reset);
             let concerns = ends
-                || fate.status == PhaseStatus::Complete
+                || snapshot.status == PhaseStatus::Complete
                 || reset
                 || subject == Some(open.phase.as_str());
             if !concerns {
@@ -130,25 +135,25 @@ impl Attempts {
             let mut attempt = open.attempt;
             attempt.rationale.clone_from(&rationale);
             attempt.next_action = if ends { NextAction::Retry } else { action };
-            attempt.result = judged(attempt.result, fate.judged);
-            settled.push(attempt);
+            attempt.result = judged(attempt.result, snapshot.judged);
+            completed.push(attempt);
         }
         self.open = still_open;
         // A run ends with its last attempt.
-        if let (Some(last), Event::Ended { outcome, reason, .. }) = (settled.last_mut(), event) {
+        if let (Some(last), Event::Ended { outcome, reason, .. }) = (completed.last_mut(), event) {
             last.next_action = NextAction::Terminate;
             last.terminal_reason = Some(terminal_reason(*outcome, reason));
         }
-        settled
+        completed
     }
 }
 
-/// Whether a phase is to be done again.
+/// Whether a phase was reset.
 fn is_reset(state: &PhaseState) -> bool {
     state.status == PhaseStatus::Pending
 }
 
-/// What follows from the attempts that an event concerns: those of its phase, and what is complete.
+/// The phase of the event, the next action and its rationale; `None` if the event determines no action.
 fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
     match event {
         Event::PhaseStarted { phase, .. } => {
@@ -222,12 +227,12 @@ fn judged(result: AttemptResult, judged: Option<JudgedBy>) -> AttemptResult {
     }
 }
 
-/// A class of failures as the ledger names it.
+/// The name of a failure class in the ledger.
 fn class(class: &str) -> FailureClass {
     class.parse().unwrap_or(FailureClass::Unknown)
 }
 
-/// The reason of an end as the ledger names it.
+/// The name of the reason of an end in the ledger.
 fn terminal_reason(outcome: RunOutcome, reason: &str) -> TerminalReason {
     match reason.to_lowercase().as_str() {
         "checkpoint_expired" => TerminalReason::CheckpointRejected,
@@ -247,7 +252,7 @@ fn digest(run: &Run, value: &Value) -> Result<Digest, EngineError> {
         .map_err(|source| EngineError::Journal(JournalError::NotCanonical { trace_id, source }))
 }
 
-/// A list as far as it fits into a file; how many more there were is its last item.
+/// Limits the size of a list; the last item then says how many items are left out.
 pub(super) fn capped<'a>(items: impl IntoIterator<Item = &'a String>) -> Vec<String> {
     let mut items = items.into_iter();
     let mut list = Vec::new();

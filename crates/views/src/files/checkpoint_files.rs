@@ -1,4 +1,4 @@
-//! The files that show checkpoints: one for each, and the index of them all.
+//! The checkpoint files: one for each checkpoint, and an index.
 //!
 //! | file, below the folder of checkpoints | shows |
 //! |---|---|
@@ -13,22 +13,22 @@ use windlass_kernel::run::{CheckpointKind, CheckpointSide};
 use windlass_kernel::{CheckpointId, Timestamp};
 
 use super::folder::Folder;
-use crate::checkpoints::Document;
+use crate::checkpoints::CheckpointDocument;
 
 const INDEX: &str = "index.json";
-/// The largest index that is read.
+/// The maximum size of the index.
 const INDEX_BYTES_MAX: usize = 16 << 20;
-/// The most checkpoints that the index lists: the newest. The journal has all of them.
-const LISTED_MAX: usize = 5000;
-/// Of a run with more phases than this, checkpoints are only written when they are asked for: each
-/// of them names all phases that are complete.
+/// The maximum number of checkpoints in the index; the newest are listed.
+const INDEXED_MAX: usize = 5000;
+/// The checkpoint files of a run with more phases are written only on request: each of them lists all
+/// complete phases.
 pub(super) const PHASES_MAX: usize = 500;
 
 /// A checkpoint in the index.
 // INVARIANT: the fields are declared in the order of their names, which is the order in the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Listed {
+struct IndexedCheckpoint {
     artifact_count: usize,
     created_at: Timestamp,
     id: CheckpointId,
@@ -46,36 +46,39 @@ struct Listed {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Index {
-    checkpoints: Vec<Listed>,
+    checkpoints: Vec<IndexedCheckpoint>,
     omitted: usize,
     schema_id: String,
 }
 
-/// Writes checkpoints, and lists them in the index; returns the files.
-pub(super) fn write(folder: &Folder, documents: &[Document]) -> Result<Vec<String>, EngineError> {
+/// Writes checkpoints and adds them to the index; returns the paths.
+pub(super) fn write(
+    folder: &Folder,
+    documents: &[CheckpointDocument],
+) -> Result<Vec<String>, EngineError> {
     let mut paths = Vec::new();
     let mut listed = BTreeMap::new();
     for document in documents {
         let path = path_of(document);
-        folder.put(&path, &document.to_bytes())?;
-        listed.insert(document.id, entry(document, path.clone()));
+        folder.write(&path, &document.to_bytes())?;
+        listed.insert(document.id, indexed(document, path.clone()));
         paths.push(path);
     }
     if !listed.is_empty() {
-        list(folder, listed)?;
+        update_index(folder, listed)?;
         paths.push(INDEX.to_owned());
     }
     Ok(paths)
 }
 
-fn path_of(document: &Document) -> String {
+fn path_of(document: &CheckpointDocument) -> String {
     format!("run-{}/{}.json", document.orchestrator_state.run_id, document.name())
 }
 
-fn entry(document: &Document, path: String) -> Listed {
+fn indexed(document: &CheckpointDocument, path: String) -> IndexedCheckpoint {
     let kind = document.metadata.get("kind").cloned().unwrap_or_default();
     let kind = serde_json::from_value(kind).unwrap_or(CheckpointKind::Started);
-    Listed {
+    IndexedCheckpoint {
         artifact_count: document.artifacts.len(),
         created_at: document.created_at,
         id: document.id,
@@ -90,18 +93,21 @@ fn entry(document: &Document, path: String) -> Listed {
     }
 }
 
-/// Brings the index up to date; one that cannot be read is begun anew.
-fn list(folder: &Folder, new: BTreeMap<CheckpointId, Listed>) -> Result<(), EngineError> {
+/// Updates the index; an index that cannot be read is replaced.
+fn update_index(
+    folder: &Folder,
+    new: BTreeMap<CheckpointId, IndexedCheckpoint>,
+) -> Result<(), EngineError> {
     let locked = folder.lock()?;
     folder.sweep(INDEX, false, &locked)?;
     let found = folder.read(INDEX, INDEX_BYTES_MAX).ok().flatten();
     let index = found.and_then(|bytes| serde_json::from_slice::<Index>(&bytes).ok());
     let mut index = index.unwrap_or_default();
-    // Their names rise with time.
-    let mut all: BTreeMap<CheckpointId, Listed> =
+    // Ids are ordered by time.
+    let mut all: BTreeMap<CheckpointId, IndexedCheckpoint> =
         index.checkpoints.into_iter().map(|one| (one.id, one)).collect();
     all.extend(new);
-    let more = all.len().saturating_sub(LISTED_MAX);
+    let more = all.len().saturating_sub(INDEXED_MAX);
     index.omitted = index.omitted.saturating_add(more);
     index.checkpoints = all.into_values().skip(more).collect();
     index.schema_id = "windlass.checkpoint_index".to_owned();

@@ -1,8 +1,8 @@
-//! The folder of the files that show runs: whole files only, and nothing outside of it.
+//! The folder of the files of runs: files are written atomically, and nothing outside is touched.
 //!
-//! Every file is reached from a handle of its folder, and no symbolic link inside the root is
-//! followed, so what somebody plants there cannot lead a write elsewhere. One lock file serves all
-//! processes: whoever writes has it, so a temporary file that is seen under it is a leftover.
+//! Every file is opened relative to a handle of its folder, and no symbolic link inside the root is
+//! followed, so a planted link cannot redirect a write. All processes share one lock file: every writer
+//! holds the lock, so a temporary file that is found under it is a leftover.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,30 +16,30 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, statat, 
 use rustix::io::Errno;
 use windlass_engine::EngineError;
 
-/// What the paths of `windlass-formats` start with; the root stands in its place.
+/// The prefix of the paths of `windlass-formats`, which the root replaces.
 const ARTIFACTS: &str = "artifacts/";
 const LOCK: &str = ".lock";
-/// Keeps our files out of the repository that they may lie in: they would make it dirty, or be
-/// committed by the very run that they show. Whoever wants them there empties it.
+/// Keeps the files out of a git repository that contains the folder: they would make it dirty, or be
+/// committed by the run that they show. A user who wants to track them empties this file.
 const IGNORE: &str = ".gitignore";
 const TEMPORARY: (&str, &str) = (".windlass-", ".tmp");
 
-/// Tells the temporary files of one process apart.
+/// Numbers the temporary files of this process.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// The root, and which of its folders have been swept.
+/// The root folder, and the subfolders that have been swept.
 pub(super) struct Folder {
     root: PathBuf,
     swept: Mutex<BTreeSet<String>>,
 }
 
-/// The right to write, which lasts as long as this value.
+/// The lock for writing; released on drop.
 pub(super) struct Locked {
     _file: File,
 }
 
-/// A path taken apart: the folder below the root, and the file in it.
-struct Place<'a> {
+/// A path, split into the folder below the root and the file name.
+struct FilePath<'a> {
     folder: &'a str,
     file: &'a str,
 }
@@ -49,7 +49,7 @@ impl Folder {
         Self { root, swept: Mutex::new(BTreeSet::new()) }
     }
 
-    /// Where a file of the formats lies on disk.
+    /// The path of a file on disk.
     pub(super) fn on_disk(&self, path: &str) -> PathBuf {
         self.root.join(path.strip_prefix(ARTIFACTS).unwrap_or(path))
     }
@@ -58,10 +58,10 @@ impl Folder {
         EngineError::Unwritable { path: self.on_disk(path).display().to_string(), source }
     }
 
-    /// Waits for the right to write.
+    /// Waits for the lock for writing.
     pub(super) fn lock(&self) -> Result<Locked, EngineError> {
         let lock = || {
-            make_folders(&self.root)?;
+            create_folders(&self.root)?;
             let root = File::open(&self.root)?;
             let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = File::from(openat(&root, LOCK, flags, Mode::from_raw_mode(0o644))?);
@@ -75,9 +75,9 @@ impl Folder {
         Ok(locked)
     }
 
-    /// Removes what dead processes have left in the folders; each is looked at once, or again.
+    /// Removes the temporary files of dead processes in the folder of `path`, once or `again`.
     pub(super) fn sweep(&self, path: &str, again: bool, _: &Locked) -> Result<(), EngineError> {
-        let Place { folder, .. } = place(path);
+        let FilePath { folder, .. } = split_path(path);
         let fresh = {
             let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
             swept.insert(folder.to_owned())
@@ -100,14 +100,14 @@ impl Folder {
         sweep().map_err(|source| self.unwritable(path, source))
     }
 
-    /// Reads a file of at most so many bytes; `None` when there is none.
+    /// Reads a file of at most `bytes_max` bytes; `None` if it does not exist.
     ///
-    /// A link, a folder or a device in its place is an error, and so is a longer file.
+    /// A link, a folder, a device or a longer file is an error.
     pub(super) fn read(&self, path: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         let absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         let opened = self
-            .open_existing(place(path).folder)
-            .and_then(|folder| open_file(&folder, place(path).file, OFlags::RDONLY));
+            .open_existing(split_path(path).folder)
+            .and_then(|folder| open_file(&folder, split_path(path).file, OFlags::RDONLY));
         let file = match opened {
             Err(error) if absent(&error) => return Ok(None),
             opened => opened?,
@@ -121,8 +121,8 @@ impl Folder {
         Ok(Some(bytes))
     }
 
-    /// Makes a file's content this, whole or not at all; one that has it already is left alone.
-    pub(super) fn put(&self, path: &str, bytes: &[u8]) -> Result<(), EngineError> {
+    /// Writes a file atomically; a file that already has this content is not touched.
+    pub(super) fn write(&self, path: &str, bytes: &[u8]) -> Result<(), EngineError> {
         if self.has(path, bytes) {
             return Ok(());
         }
@@ -131,15 +131,15 @@ impl Folder {
         self.replace(path, bytes, &locked)
     }
 
-    /// Removes a file; says whether it was there.
+    /// Removes a file; returns whether it existed.
     pub(super) fn remove(&self, path: &str) -> Result<bool, EngineError> {
         let _locked = self.lock()?;
         let drop = || -> io::Result<bool> {
-            let folder = match self.open_existing(place(path).folder) {
+            let folder = match self.open_existing(split_path(path).folder) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
                 opened => opened?,
             };
-            match unlinkat(&folder, place(path).file, AtFlags::empty()) {
+            match unlinkat(&folder, split_path(path).file, AtFlags::empty()) {
                 Ok(()) => Ok(true),
                 Err(Errno::NOENT) => Ok(false),
                 Err(error) => Err(error.into()),
@@ -152,27 +152,27 @@ impl Folder {
         matches!(self.read(path, bytes.len()), Ok(Some(now)) if now == bytes)
     }
 
-    /// Replaces a file in one step.
+    /// Replaces a file atomically.
     pub(super) fn replace(&self, path: &str, bytes: &[u8], _: &Locked) -> Result<(), EngineError> {
-        let Place { folder, file } = place(path);
+        let FilePath { folder, file } = split_path(path);
         let replace = || -> io::Result<()> {
             let handle = self.open(folder)?;
-            let lasting = is_lasting(place(path).folder);
-            let (name, mut temporary) = make_temporary(&handle)?;
+            let durable = must_be_durable(split_path(path).folder);
+            let (name, mut temporary) = create_temporary(&handle)?;
             let written = temporary
                 .write_all(bytes)
-                .and_then(|()| if lasting { temporary.sync_all() } else { Ok(()) })
+                .and_then(|()| if durable { temporary.sync_all() } else { Ok(()) })
                 .and_then(|()| Ok(renameat(&handle, name.as_str(), &handle, file)?));
             if written.is_err() {
-                // What cannot be removed now is swept later.
+                // A leftover is swept later.
                 let _ = unlinkat(&handle, name.as_str(), AtFlags::empty());
             }
-            written.and_then(|()| if lasting { handle.sync_all() } else { Ok(()) })
+            written.and_then(|()| if durable { handle.sync_all() } else { Ok(()) })
         };
         replace().map_err(|source| self.unwritable(path, source))
     }
 
-    /// Adds to the end of a file if it ends with `tail`; says whether it did.
+    /// Appends to a file if it ends with `tail`; returns whether it did.
     pub(super) fn append_after(
         &self,
         path: &str,
@@ -181,15 +181,15 @@ impl Folder {
         _: &Locked,
     ) -> Result<bool, EngineError> {
         let append = || -> io::Result<bool> {
-            let folder = self.open(place(path).folder)?;
+            let folder = self.open(split_path(path).folder)?;
             let flags = OFlags::RDWR | OFlags::APPEND;
-            let mut file = match open_file(&folder, place(path).file, flags) {
+            let mut file = match open_file(&folder, split_path(path).file, flags) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
                 opened => opened?,
             };
             let metadata = file.metadata()?;
             let length = u64::try_from(tail.len()).unwrap_or(u64::MAX);
-            // A second name of the file may lie outside; then it is replaced, not written to.
+            // A second hard link may lie outside the folder; then the file is replaced, not appended to.
             if metadata.nlink() != 1 || metadata.len() < length {
                 return Ok(false);
             }
@@ -199,20 +199,20 @@ impl Folder {
             if end != tail {
                 return Ok(false);
             }
-            // A torn end is mended from the journal: not worth a sync for every phase.
+            // A torn end is repaired from the journal, so a sync for every phase is not needed.
             file.write_all(bytes)?;
             Ok(true)
         };
         append().map_err(|source| self.unwritable(path, source))
     }
 
-    /// Opens a folder below the root, making it where it is missing.
+    /// Opens a folder below the root; creates it if it is missing.
     fn open(&self, folder: &str) -> io::Result<File> {
         match self.open_existing(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             opened => return opened,
         }
-        make_folders(&self.root)?;
+        create_folders(&self.root)?;
         let root = File::open(&self.root)?;
         match mkdirat(&root, folder, Mode::from_raw_mode(0o755)) {
             Ok(()) => root.sync_all()?,
@@ -229,7 +229,7 @@ impl Folder {
     }
 }
 
-/// Opens a regular file; never a link, and never waiting for what is none.
+/// Opens a regular file without following a link or blocking.
 fn open_file(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(folder, name, flags, Mode::empty())?);
@@ -239,7 +239,7 @@ fn open_file(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
-fn make_temporary(folder: &File) -> io::Result<(String, File)> {
+fn create_temporary(folder: &File) -> io::Result<(String, File)> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     loop {
         let (start, end) = TEMPORARY;
@@ -247,24 +247,24 @@ fn make_temporary(folder: &File) -> io::Result<(String, File)> {
         let name = format!("{start}{}-{number}{end}", std::process::id());
         match openat(folder, name.as_str(), flags, Mode::from_raw_mode(0o644)) {
             Ok(file) => return Ok((name, File::from(file))),
-            // A dead process had the same number.
+            // Left by a dead process with the same process id.
             Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
-/// Makes a folder and those above it, so that they outlast a power failure.
-fn make_folders(path: &Path) -> io::Result<()> {
+/// Creates a folder and its parents durably.
+fn create_folders(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        make_folders(parent)?;
+        create_folders(parent)?;
     }
     match std::fs::create_dir(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
-        made => made?,
+        created => created?,
     }
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => File::open(parent)?.sync_all(),
@@ -272,14 +272,14 @@ fn make_folders(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether the files of a folder must survive a loss of power: packets, which people and programs
-/// wait for. All others are written again from the journal when they are missed.
-fn is_lasting(folder: &str) -> bool {
+/// Whether the files of a folder must be durable: packets, for which people and programs wait. All other
+/// files are written again from the journal if they are lost.
+fn must_be_durable(folder: &str) -> bool {
     matches!(folder, "checkpoints" | "terminal")
 }
 
-fn place(path: &str) -> Place<'_> {
+fn split_path(path: &str) -> FilePath<'_> {
     let path = path.strip_prefix(ARTIFACTS).unwrap_or(path);
     let (folder, file) = path.rsplit_once('/').unwrap_or((".", path));
-    Place { folder, file }
+    FilePath { folder, file }
 }

@@ -1,4 +1,4 @@
-//! The attempt ledger's file: one run's lines put in, all others left as they are.
+//! The file of the attempt ledger: updates the lines of one run and preserves all others.
 
 use windlass_engine::EngineError;
 use windlass_formats::{LEDGER_BYTES_MAX, LEDGER_PATH};
@@ -6,12 +6,12 @@ use windlass_kernel::run::RunName;
 
 use super::folder::Folder;
 
-/// Brings the lines of a run into the ledger; the first `written` of them are known to be there.
+/// Writes the lines of a run to the ledger; the first `written` of them were written before.
 ///
-/// When the file ends with them, the others are added to its end, whatever its size. Otherwise the
-/// run's lines are written anew in their place.
+/// If the file ends with them, the others are appended, whatever its size. Otherwise the run's lines
+/// are replaced in their place.
 ///
-/// `block_of` gives the lines of another run from the journal, for one whose last line is torn.
+/// `block_of` returns the lines of another run from the journal, for a run whose last line is torn.
 pub(super) fn sync(
     folder: &Folder,
     run: &str,
@@ -34,29 +34,29 @@ pub(super) fn sync(
     let existing = existing.map_err(|source| folder.unwritable(LEDGER_PATH, source))?;
     let missing = existing.is_none();
     let existing = existing.unwrap_or_default();
-    let mut whole = existing.clone();
+    let mut merged = existing.clone();
     if let Some(other) = torn_run(&existing).filter(|other| other != run)
         && let Some(block) = block_of(&other)?
     {
-        whole = merge(&whole, &other, &block);
+        merged = merge(&merged, &other, &block);
     }
-    whole = merge(&whole, run, &lines.concat());
-    if whole == existing && !missing {
+    merged = merge(&merged, run, &lines.concat());
+    if merged == existing && !missing {
         return Ok(());
     }
-    if whole.len() > LEDGER_BYTES_MAX {
+    if merged.len() > LEDGER_BYTES_MAX {
         let source = std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it would be too large");
         return Err(folder.unwritable(LEDGER_PATH, source));
     }
-    match whole.strip_prefix(existing.as_slice()) {
+    match merged.strip_prefix(existing.as_slice()) {
         Some(added) if folder.append_after(LEDGER_PATH, &[], added, &locked)? => Ok(()),
-        Some(_) | None => folder.replace(LEDGER_PATH, &whole, &locked),
+        Some(_) | None => folder.replace(LEDGER_PATH, &merged, &locked),
     }
 }
 
-/// The ledger with one run's lines replaced by `block`, in their place, or at the end.
+/// Returns the ledger with one run's lines replaced by `block`, in their place or at the end.
 ///
-/// A last line that was not written to its end is no line, and is left out.
+/// A torn last line is dropped.
 fn merge(existing: &[u8], run: &str, block: &[u8]) -> Vec<u8> {
     let mut whole = Vec::with_capacity(existing.len() + block.len());
     let mut placed = false;
@@ -69,7 +69,7 @@ fn merge(existing: &[u8], run: &str, block: &[u8]) -> Vec<u8> {
         } else if line.ends_with(b"\n") {
             whole.extend_from_slice(line);
         } else if is_json(line) {
-            // Only its line feed is missing: an editor took it away.
+            // Only the line feed is missing: an editor removed it.
             whole.extend_from_slice(line);
             whole.push(b'\n');
         }
@@ -80,7 +80,7 @@ fn merge(existing: &[u8], run: &str, block: &[u8]) -> Vec<u8> {
     whole
 }
 
-/// The run whose record was not written to its end: that of the line before it.
+/// The run whose last line is torn: the run of the line before it.
 fn torn_run(existing: &[u8]) -> Option<String> {
     let mut lines = existing.split_inclusive(|byte| *byte == b'\n').rev();
     let torn = lines.next().filter(|line| !line.ends_with(b"\n") && !is_json(line))?;
@@ -97,9 +97,9 @@ fn is_json(line: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
 }
 
-/// Whether a line is of this run, as far as that can be told.
+/// Whether a line belongs to this run, as far as it can be read.
 fn is_of(line: &[u8], run: &str) -> bool {
-    // Most lines are of other runs and never name this one.
+    // A fast check: most lines belong to other runs and do not contain its name.
     if !contains(line, run.as_bytes()) {
         return false;
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_stay_in_their_place_and_others_stay_as_they_are() {
+    fn lines_are_replaced_in_their_place_and_others_are_preserved() {
         let (a, b) = (line(A, "1"), line(B, "1"));
         let tampered = "{\"run_id\": \"".to_owned() + B + "\", garbage\n";
         let existing = [a.as_str(), &tampered, &b].concat();
@@ -138,13 +138,13 @@ mod tests {
         let stray = [existing.as_str(), &line(A, "9")].concat();
         assert_eq!(merged(&stray, A, &block), [block.as_str(), &tampered, &b].concat());
         assert_eq!(merged("", A, &block), block);
-        // Naming a run in a text does not make a line its own.
+        // A line that mentions a run in a text does not belong to it.
         let quoting = line(B, A);
         assert_eq!(merged(&quoting, A, &block), [quoting.as_str(), &block].concat());
     }
 
     #[test]
-    fn a_torn_end_is_left_out_and_named() {
+    fn a_torn_end_is_dropped_and_its_run_is_found() {
         let (a, b) = (line(A, "1"), line(B, "1"));
         let whole = [a.as_str(), &b].concat();
         for cut in a.len() + 1..whole.len() - 1 {

@@ -1,4 +1,4 @@
-//! The packets of a run: of its holds, and of its end.
+//! The hold packets and the terminal packet of a run.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +19,16 @@ impl RunView {
     pub(super) fn hold_packet(
         &self,
         run: &Run,
-        shown: &HoldView,
+        view: &HoldView,
         votes: usize,
     ) -> Result<Vec<u8>, EngineError> {
         let Some(started) = run.started.as_deref() else {
-            return Err(self.unusable(&"it has not started"));
+            return Err(self.invalid(&"it has not started"));
         };
-        let mut hold = shown.hold.clone();
+        let mut hold = view.hold.clone();
         hold.votes.truncate(votes);
         let mut packet = HoldPacket {
-            checkpoint_id: shown.id.clone(),
+            checkpoint_id: view.id.clone(),
             timestamp: hold.since.into(),
             trigger: hold.held.trigger.as_str().to_owned(),
             step_index: hold.held.step_index,
@@ -43,12 +43,12 @@ impl RunView {
         };
         match packet.to_bytes() {
             Err(PacketError::TooLarge { .. } | PacketError::Unwritable(_)) => {}
-            written => return written.map_err(|error| self.unusable(&error)),
+            written => return written.map_err(|error| self.invalid(&error)),
         }
-        // The journal has the whole task; a person can still see which one it is.
-        let digest = canon::digest(&started.task).map_err(|error| self.unusable(&error))?;
+        // The journal has the whole task; its digest still identifies it.
+        let digest = canon::digest(&started.task).map_err(|error| self.invalid(&error))?;
         packet.task_spec = Map::from_iter([("task_digest".to_owned(), json!(digest))]);
-        packet.to_bytes().map_err(|error| self.unusable(&error))
+        packet.to_bytes().map_err(|error| self.invalid(&error))
     }
 
     /// The bytes of the terminal packet of a run that has ended.
@@ -61,7 +61,7 @@ impl RunView {
         let passed = ended.outcome == RunOutcome::Pass;
         let mut phase_outcomes = BTreeMap::new();
         for (phase, state) in run.all_phases() {
-            let key: StepKey = phase.id.parse().map_err(|error| self.unusable(&error))?;
+            let key: StepKey = phase.id.parse().map_err(|error| self.invalid(&error))?;
             phase_outcomes.insert(key, status(state.status));
         }
         let requires_clean = started.plan.require.contains(&Requirement::CleanRepo);
@@ -69,7 +69,7 @@ impl RunView {
         let end = end_of(run).into();
         let packet = TerminalPacket {
             steps_executed: self.completed.clone(),
-            // A commit that was prepared in a run which failed may be part of no branch.
+            // The prepared commit of a failed run may not be part of any branch.
             commit_hash: commit.map(|commit| commit.commit.clone()),
             status: Some(if passed { RunStatus::Success } else { RunStatus::CleanFail }),
             start_ts: run.started_at.map(Into::into),
@@ -85,7 +85,7 @@ impl RunView {
             ledger_attempt_count: Some(identity.chain.attempts()),
             ..TerminalPacket::new(identity.name.clone(), end, outcome(ended.outcome), &ended.reason)
         };
-        Some(packet.to_bytes().map_err(|error| self.unusable(&error))).transpose()
+        Some(packet.to_bytes().map_err(|error| self.invalid(&error))).transpose()
     }
 }
 
@@ -100,19 +100,19 @@ fn task_spec(started: &Started) -> Map<String, Value> {
     }
 }
 
-/// What the answers come to: said by the person whose answer settled it.
+/// The resolution of a hold, with the person whose answer decided it.
 fn resolution(hold: &Hold) -> Option<Resolution> {
     let (decision, kind) = match hold.resolution() {
         run::Resolution::Open => return None,
         run::Resolution::Approved => (Decision::Approved, run::VoteDecision::Approved),
         run::Resolution::Rejected => (Decision::Rejected, run::VoteDecision::Rejected),
     };
-    let settled = hold.votes.iter().rfind(|(vote, _)| vote.decision == kind);
+    let deciding = hold.votes.iter().rfind(|(vote, _)| vote.decision == kind);
     Some(Resolution {
         decision,
-        by: settled.map(|(vote, _)| vote.by.clone()),
-        at: settled.map(|(_, at)| (*at).into()),
-        reason: settled.map(|(vote, _)| vote.reason.clone()),
+        by: deciding.map(|(vote, _)| vote.by.clone()),
+        at: deciding.map(|(_, at)| (*at).into()),
+        reason: deciding.map(|(vote, _)| vote.reason.clone()),
     })
 }
 

@@ -1,4 +1,4 @@
-//! What the files of a run show beyond the run's state: earlier attempts, answered holds, what gates said.
+//! The contents of a run's files beyond the run's state: earlier attempts, answered holds, gate results.
 
 use std::collections::BTreeMap;
 
@@ -13,38 +13,39 @@ use windlass_kernel::run::{
 use windlass_kernel::{Timestamp, TraceId};
 use windlass_store::Store;
 
-use super::attempts::{Attempts, Fate};
+use super::attempts::{Attempts, PhaseSnapshot};
 use super::checkpoint_files::PHASES_MAX;
-use crate::checkpoints::{Document, document};
+use super::gate_results::{gate_result, reason_text, waived_result};
+use crate::checkpoints::{CheckpointDocument, build_document};
 
-/// The longest text that is taken over into a file, in characters.
+/// The maximum length of a text in a file.
 const TEXT_CHARS_MAX: usize = 1000;
-/// The most judgements that a terminal packet shows: the newest.
+/// The maximum number of gate results in a terminal packet; the newest are listed.
 const GATES_MAX: usize = 1000;
 
-/// What the files of a run show.
+/// The contents of a run's files.
 pub(super) struct RunView {
     trace_id: TraceId,
-    /// The run's name and its lines in the ledger; none before it has started.
+    /// The run's name and its lines in the ledger; `None` before it has started.
     pub(super) identity: Option<Identity>,
     /// Its holds, in order.
     pub(super) holds: Vec<HoldView>,
-    /// What its phases did, try by try.
+    /// The attempts of its phases.
     pub(super) steps: BTreeMap<String, Vec<StepSummary>>,
     /// The phases that were completed, in order.
     pub(super) completed: Vec<String>,
-    /// What gates and checks said, in order.
+    /// The results of gates and checks, in order.
     pub(super) gates: Vec<GateResult>,
     attempts: Attempts,
-    /// Whether every checkpoint is shown, however large the run is.
-    shows_all: bool,
-    /// What the event that is being folded changes.
-    before: Option<Before>,
-    fates: Vec<Fate>,
-    /// The first event that cannot be shown in files.
+    /// Whether every checkpoint is written, even for a large run.
+    all_checkpoints: bool,
+    /// The state before the event that is being folded.
+    before: Option<BeforeEvent>,
+    snapshots: Vec<PhaseSnapshot>,
+    /// The error of the first event that files cannot represent.
     pub(super) error: Option<EngineError>,
-    /// What has changed since the files were written.
-    pub(super) changed: Changed,
+    /// The changes since the files were written.
+    pub(super) pending: PendingChanges,
 }
 
 /// A run's name, and its part of the ledger.
@@ -53,27 +54,27 @@ pub(super) struct Identity {
     pub(super) chain: LedgerChain,
     /// Header and records, each with its line feed.
     pub(super) lines: Vec<Vec<u8>>,
-    /// How many of them are in the file.
+    /// The number of lines in the file.
     pub(super) written: usize,
 }
 
-/// A hold and its packet's name.
+/// A hold and the id of its packet.
 pub(super) struct HoldView {
     pub(super) id: CheckpointId,
     pub(super) hold: Hold,
 }
 
-/// What has changed since the files were written.
+/// The changes since the files were written.
 #[derive(Default)]
-pub(super) struct Changed {
+pub(super) struct PendingChanges {
     pub(super) holds: Vec<usize>,
     pub(super) steps: Vec<String>,
-    pub(super) checkpoints: Vec<Document>,
+    pub(super) checkpoints: Vec<CheckpointDocument>,
     pub(super) end: bool,
 }
 
-/// What must be known of a phase before an event is applied.
-struct Before {
+/// The state of an event's phase before the event is folded.
+struct BeforeEvent {
     at: usize,
     status: PhaseStatus,
     judged: Option<PendingVerdict>,
@@ -91,26 +92,26 @@ impl RunView {
             completed: Vec::new(),
             gates: Vec::new(),
             attempts: Attempts::default(),
-            shows_all: false,
+            all_checkpoints: false,
             before: None,
-            fates: Vec::new(),
+            snapshots: Vec::new(),
             error: None,
-            changed: Changed::default(),
+            pending: PendingChanges::default(),
         }
     }
 
-    /// Shows every checkpoint, however large the run is.
+    /// Writes every checkpoint, even for a large run.
     pub(super) const fn show_all_checkpoints(&mut self) {
-        self.shows_all = true;
+        self.all_checkpoints = true;
     }
 
-    /// Notes what the next event changes, before it is folded.
+    /// Captures the state before an event is folded.
     pub(super) fn before(&mut self, run: &Run, event: &Event) {
         self.before = before(run, event);
-        self.fates = self.attempts.fates(run, event);
+        self.snapshots = self.attempts.snapshots(run, event);
     }
 
-    /// Adds an event that was folded into `run`. An error is kept until the files are written.
+    /// Adds an event that was folded into `run`. An error is reported when the files are written.
     pub(super) fn after(&mut self, run: &Run, event: &Event, ts: Timestamp, store: &dyn Store) {
         if let Err(error) = self.add(run, event, ts, store) {
             self.error.get_or_insert(error);
@@ -124,23 +125,22 @@ impl RunView {
         ts: Timestamp,
         store: &dyn Store,
     ) -> Result<(), EngineError> {
-        let (before, fates) = (self.before.take(), std::mem::take(&mut self.fates));
-        self.settle(run, event, fates)?;
+        let (before, snapshots) = (self.before.take(), std::mem::take(&mut self.snapshots));
+        self.add_completed_attempts(run, event, snapshots)?;
         match event {
             Event::Started(started) => {
-                let name: RunName =
-                    started.run_id.parse().map_err(|error| self.unusable(&error))?;
+                let name: RunName = started.run_id.parse().map_err(|error| self.invalid(&error))?;
                 let begun = LedgerChain::begin(&name, started.policy_hash);
-                let (chain, header) = begun.map_err(|error| self.unusable(&error))?;
+                let (chain, header) = begun.map_err(|error| self.invalid(&error))?;
                 self.identity = Some(Identity { name, chain, lines: vec![header], written: 0 });
             }
             Event::PhaseStarted { phase, .. } => self.attempts.begin(run, phase)?,
             Event::Checkpointed(checkpoint) => {
-                if self.shows_all || run.phases.len() <= PHASES_MAX {
-                    self.changed.checkpoints.push(document(run, checkpoint, ts, store));
+                if self.all_checkpoints || run.phases.len() <= PHASES_MAX {
+                    self.pending.checkpoints.push(build_document(run, checkpoint, ts, store));
                 }
             }
-            // What was done again has its end ahead.
+            // Phases that run again are no longer complete.
             Event::RolledBack { .. } => {
                 self.completed.retain(|name| {
                     let at = run.position(name).and_then(|at| run.phases.get(at));
@@ -163,11 +163,11 @@ impl RunView {
                 self.attempts.end(run, phase, done, ts)?;
             }
             Event::Checked { phase, check, verdict, reason, .. } => {
-                self.check_said(run, phase, check, verdict, reason);
+                self.add_check_result(run, phase, check, verdict, reason);
             }
             Event::Held(_) => self.held(run)?,
             Event::Voted(_) => self.voted(run),
-            Event::Ended { .. } => self.changed.end = true,
+            Event::Ended { .. } => self.pending.end = true,
             Event::Begun {}
             | Event::InvocationStarted { .. }
             | Event::InvocationEnded { .. }
@@ -186,28 +186,28 @@ impl RunView {
             | Event::Noted { .. } => {}
         }
         if let Some(before) = before {
-            self.follow(run, &before);
+            self.update_phase(run, &before);
         }
         Ok(())
     }
 
-    /// What a journal tells that no file can show.
-    pub(super) fn unusable(&self, why: &dyn std::fmt::Display) -> EngineError {
+    /// The error of a run that files cannot represent.
+    pub(super) fn invalid(&self, reason: &dyn std::fmt::Display) -> EngineError {
         let trace_id = self.trace_id;
         EngineError::Packet {
             code: windlass_kernel::Code::PacketInvalid,
             path: format!("run {trace_id}"),
-            what: format!("cannot be shown in files: {why}"),
+            what: format!("cannot be written to files: {reason}"),
         }
     }
 
-    /// Sees what an event has made of its phase.
-    fn follow(&mut self, run: &Run, before: &Before) {
+    /// Adds gate results and the completion of the phase that an event has changed.
+    fn update_phase(&mut self, run: &Run, before: &BeforeEvent) {
         let Some((phase, state)) = run.phase(before.at) else { return };
         let complete =
             state.status == PhaseStatus::Complete && before.status != PhaseStatus::Complete;
-        let mut said = Vec::new();
-        let mut person_did = None;
+        let mut results = Vec::new();
+        let mut person_step = None;
         let mut waived_gate = false;
         if let Some(hold) = &before.hold {
             match hold.held.trigger {
@@ -219,7 +219,7 @@ impl RunView {
                 }
                 Trigger::PersonRequested => {
                     let done = state.done.as_ref();
-                    person_did = done
+                    person_step = done
                         .map(|done| (phase.id.clone(), summary(&phase.id, state.attempt, done)));
                 }
                 Trigger::BudgetExhausted
@@ -232,45 +232,57 @@ impl RunView {
             }
         }
         if !waived_gate {
-            said.extend(gate_said(phase, state, complete));
+            results.extend(gate_result(phase, state, complete));
         }
         if complete {
             self.completed.push(phase.id.clone());
         }
-        for one in said {
-            self.said(one);
+        for one in results {
+            self.add_gate_result(one);
         }
-        if let Some((phase, step)) = person_did {
+        if let Some((phase, step)) = person_step {
             self.add_step(&phase, step);
         }
     }
 
-    fn check_said(&mut self, run: &Run, phase: &str, check: &str, verdict: &str, reason: &str) {
+    fn add_check_result(
+        &mut self,
+        run: &Run,
+        phase: &str,
+        check: &str,
+        verdict: &str,
+        reason: &str,
+    ) {
         let planned = run.position(phase).and_then(|at| run.phase(at));
         let pass = planned
             .and_then(|(phase, _)| phase.checks.iter().find(|other| other.id == check))
             .and_then(|check| check.verdicts.get(verdict))
             == Some(&Effect::Continue);
         let (name, phase) = (check.to_owned(), phase.to_owned());
-        self.said(GateResult { name, pass, phase, reason: because(verdict, reason) });
+        self.add_gate_result(GateResult {
+            name,
+            pass,
+            phase,
+            reason: reason_text(verdict, reason),
+        });
     }
 
-    fn said(&mut self, said: GateResult) {
+    fn add_gate_result(&mut self, results: GateResult) {
         if self.gates.len() == GATES_MAX {
             self.gates.remove(0);
         }
-        self.gates.push(said);
+        self.gates.push(results);
     }
 
     fn add_step(&mut self, phase: &str, step: StepSummary) {
-        let tries = self.steps.entry(phase.to_owned()).or_default();
-        // What was left out and is done after all has left nothing to keep.
-        if tries.last().is_some_and(|last| last.attempt.is_none()) {
-            tries.pop();
+        let attempts = self.steps.entry(phase.to_owned()).or_default();
+        // A phase that was skipped and runs after all replaces the record of the skipping.
+        if attempts.last().is_some_and(|last| last.attempt.is_none()) {
+            attempts.pop();
         }
-        tries.push(step);
-        if !self.changed.steps.iter().any(|other| other == phase) {
-            self.changed.steps.push(phase.to_owned());
+        attempts.push(step);
+        if !self.pending.steps.iter().any(|other| other == phase) {
+            self.pending.steps.push(phase.to_owned());
         }
     }
 
@@ -282,40 +294,45 @@ impl RunView {
         let earlier = self.holds.iter().filter(|other| other.hold.held.step_index == index).count();
         let step = match earlier {
             0 => StepKey::index(index),
-            _ => format!("{index}-{}", earlier + 1).parse().map_err(|e| self.unusable(&e))?,
+            _ => format!("{index}-{}", earlier + 1).parse().map_err(|e| self.invalid(&e))?,
         };
-        self.changed.holds.push(self.holds.len());
+        self.pending.holds.push(self.holds.len());
         self.holds.push(HoldView { id: identity.name.checkpoint(&step), hold });
         Ok(())
     }
 
     fn voted(&mut self, run: &Run) {
-        let (Some(hold), Some(shown)) = (run.hold.clone(), self.holds.last_mut()) else {
+        let (Some(hold), Some(view)) = (run.hold.clone(), self.holds.last_mut()) else {
             return;
         };
-        shown.hold = hold;
+        view.hold = hold;
         let last = self.holds.len().saturating_sub(1);
-        if !self.changed.holds.contains(&last) {
-            self.changed.holds.push(last);
+        if !self.pending.holds.contains(&last) {
+            self.pending.holds.push(last);
         }
     }
 
-    /// Puts the attempts into the ledger of which is known what follows from them.
-    fn settle(&mut self, run: &Run, event: &Event, fates: Vec<Fate>) -> Result<(), EngineError> {
-        let settled = self.attempts.settle(run, event, fates);
+    /// Adds the attempts whose next action is now known to the ledger.
+    fn add_completed_attempts(
+        &mut self,
+        run: &Run,
+        event: &Event,
+        snapshots: Vec<PhaseSnapshot>,
+    ) -> Result<(), EngineError> {
+        let completed = self.attempts.complete(run, event, snapshots);
         let Some(identity) = &mut self.identity else { return Ok(()) };
         let mut failure = None;
-        for attempt in settled {
+        for attempt in completed {
             match identity.chain.add(&attempt) {
                 Ok(line) => identity.lines.push(line),
                 Err(error) => failure = Some(error),
             }
         }
-        failure.map_or(Ok(()), |error| Err(self.unusable(&error)))
+        failure.map_or(Ok(()), |error| Err(self.invalid(&error)))
     }
 }
 
-fn before(run: &Run, event: &Event) -> Option<Before> {
+fn before(run: &Run, event: &Event) -> Option<BeforeEvent> {
     let (phase, hold) = if let Event::PhaseDone { phase, .. } | Event::Checked { phase, .. } = event
     {
         (phase, None)
@@ -379,16 +396,7 @@ fn summary(phase: &str, attempt: u32, done: &PhaseResult) -> StepSummary {
     }
 }
 
-/// A verdict and its reason as one text.
-fn because(verdict: &str, reason: &str) -> String {
-    match (verdict, reason) {
-        ("", reason) => shortened(reason),
-        (verdict, "") => shortened(verdict),
-        (verdict, reason) => shortened(&format!("{verdict}: {reason}")),
-    }
-}
-
-/// The beginning of a text that may be too long for a file.
+/// Shortens a text that is too long for a file.
 pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(TEXT_CHARS_MAX) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -396,7 +404,7 @@ pub(super) fn shortened(text: &str) -> String {
     }
 }
 
-/// When a run ended, or when it was last heard of.
+/// The end of a run, or the time of its last entry.
 pub(super) fn end_of(run: &Run) -> Timestamp {
     let ended = run.ended.as_ref().map(|ended| ended.at);
     ended.or(run.last_at).unwrap_or(Timestamp::EPOCH)

@@ -1,4 +1,4 @@
-//! A tool call as a span.
+//! The span of a tool call.
 
 use std::ops::ControlFlow;
 
@@ -6,9 +6,9 @@ use windlass_journal::{Check, Reader};
 use windlass_kernel::{Call, State, Timestamp, TraceId};
 use windlass_store::Store;
 
-use super::{Ending, Fact, Facts, Kind, Span, SpanId};
+use super::{AttributeValue, Attributes, Span, SpanId, SpanKind, SpanStatus};
 
-/// A call as its run mentions it.
+/// A call, as recorded in its run.
 pub(super) struct CallMention {
     pub(super) trace_id: TraceId,
     pub(super) tool: String,
@@ -16,12 +16,12 @@ pub(super) struct CallMention {
     pub(super) at: Timestamp,
 }
 
-/// The span of a call, with the times of its own trace. A call that cannot be read has the times of its run.
+/// Builds the span of a call with the times of its own trace, or of its run if the trace cannot be read.
 pub(super) fn call_span(store: &dyn Store, call: CallMention, parent: SpanId) -> Span {
     let CallMention { trace_id, tool, state, at } = call;
     let mut reader = Reader::<Call>::new(trace_id, Check::Skim);
     let (mut first, mut last) = (None, None);
-    // A trace that cannot be read to its end tells what it tells.
+    // The readable part of a corrupt trace is used.
     let _ = reader.for_each(store, &mut |step| {
         first = first.or(Some(step.entry.ts));
         last = Some((step.entry.to_state, step.entry.ts));
@@ -39,18 +39,18 @@ pub(super) fn call_span(store: &dyn Store, call: CallMention, parent: SpanId) ->
     let decided = read.decision.as_ref().and_then(|(decision, _)| decision.code);
     let code = failed.map(|error| error.code).or(decided);
     let state = last.map(|(state, _)| state).or(state);
-    let mut facts = Facts::from([
+    let mut attributes = Attributes::from([
         ("windlass.tool", tool.as_str().into()),
         ("windlass.state", state.map_or("", State::as_str).into()),
-        ("windlass.trace_id", Fact::Text(trace_id.to_string())),
+        ("windlass.trace_id", AttributeValue::Text(trace_id.to_string())),
     ]);
     if let Some(code) = code {
-        facts.insert("windlass.code", code.as_str().into());
+        attributes.insert("windlass.code", code.as_str().into());
     }
-    let ending = match state {
-        Some(State::Completed) => Ending::Good,
+    let status = match state {
+        Some(State::Completed) => SpanStatus::Ok,
         Some(ended @ (State::Failed | State::Denied)) => {
-            Ending::Bad(code.map_or(ended.as_str(), |code| code.as_str()).to_owned())
+            SpanStatus::Error(code.map_or(ended.as_str(), |code| code.as_str()).to_owned())
         }
         Some(
             State::Pending
@@ -62,17 +62,17 @@ pub(super) fn call_span(store: &dyn Store, call: CallMention, parent: SpanId) ->
             | State::Resumed
             | State::Terminal,
         )
-        | None => Ending::Unset,
+        | None => SpanStatus::Unset,
     };
     Span {
-        id: SpanId::of(trace_id, Kind::Call, 1),
+        id: SpanId::of(trace_id, SpanKind::Call, 1),
         parent: Some(parent),
-        kind: Kind::Call,
+        kind: SpanKind::Call,
         name: format!("call {tool}"),
         start: first.unwrap_or(at),
         end: last.map_or(at, |(_, ts)| ts),
-        facts,
-        happenings: Vec::new(),
-        ending,
+        attributes,
+        events: Vec::new(),
+        status,
     }
 }

@@ -3,18 +3,18 @@
 use serde_json::{Value, json};
 use windlass_kernel::{Timestamp, TraceId};
 
-use super::{Ending, Fact, Facts, Happening, Kind, Span};
+use super::{AttributeValue, Attributes, Span, SpanEvent, SpanKind, SpanStatus};
 
-/// Who sends.
+/// The service that sends the spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// The name under which it is shown.
+    /// The service name.
     pub name: String,
     /// The version of Windlass.
     pub version: &'static str,
 }
 
-/// The body of one request with spans of one run.
+/// Builds the body of a request with spans of one run.
 #[must_use]
 pub fn request(service: &Service, trace_id: TraceId, spans: &[Span]) -> Value {
     let trace: String = trace_id.0.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -29,16 +29,16 @@ pub fn request(service: &Service, trace_id: TraceId, spans: &[Span]) -> Value {
 }
 
 fn span(trace: &str, span: &Span) -> Value {
-    let happenings: Vec<Value> = span.happenings.iter().map(happening).collect();
-    // Internal, or a client of something outside.
+    let events: Vec<Value> = span.events.iter().map(event).collect();
+    // 1: internal; 3: client.
     let kind = match span.kind {
-        Kind::Run | Kind::Phase => 1,
-        Kind::Invocation | Kind::Call => 3,
+        SpanKind::Run | SpanKind::Phase => 1,
+        SpanKind::Invocation | SpanKind::Call => 3,
     };
-    let status = match &span.ending {
-        Ending::Unset => json!({ "code": 0 }),
-        Ending::Good => json!({ "code": 1 }),
-        Ending::Bad(code) => json!({ "code": 2, "message": code }),
+    let status = match &span.status {
+        SpanStatus::Unset => json!({ "code": 0 }),
+        SpanStatus::Ok => json!({ "code": 1 }),
+        SpanStatus::Error(code) => json!({ "code": 2, "message": code }),
     };
     let mut value = json!({
         "traceId": trace,
@@ -46,10 +46,10 @@ fn span(trace: &str, span: &Span) -> Value {
         "name": span.name,
         "kind": kind,
         "startTimeUnixNano": nanos(span.start),
-        // A clock that was set back makes no span of less than nothing.
+        // If the clock was set back, the span must not end before its start.
         "endTimeUnixNano": nanos(span.end.max(span.start)),
-        "attributes": attributes(&span.facts),
-        "events": happenings,
+        "attributes": attributes(&span.attributes),
+        "events": events,
         "status": status,
     });
     if let (Some(object), Some(parent)) = (value.as_object_mut(), span.parent) {
@@ -58,29 +58,29 @@ fn span(trace: &str, span: &Span) -> Value {
     value
 }
 
-fn happening(happening: &Happening) -> Value {
+fn event(event: &SpanEvent) -> Value {
     json!({
-        "timeUnixNano": nanos(happening.at),
-        "name": happening.name,
-        "attributes": attributes(&happening.facts),
+        "timeUnixNano": nanos(event.at),
+        "name": event.name,
+        "attributes": attributes(&event.attributes),
     })
 }
 
-/// 64-bit numbers are texts in this encoding.
+/// 64-bit numbers are strings in this encoding.
 fn nanos(ts: Timestamp) -> String {
     let ms = u64::try_from(ts.unix_ms()).unwrap_or_default();
     (u128::from(ms) * 1_000_000).to_string()
 }
 
-fn attributes(facts: &Facts) -> Vec<Value> {
-    let attribute = |(key, fact): (&&'static str, &Fact)| match fact {
-        Fact::Text(value) => text(key, value),
-        Fact::Count(value) => {
+fn attributes(attributes: &Attributes) -> Vec<Value> {
+    let attribute = |(key, fact): (&&'static str, &AttributeValue)| match fact {
+        AttributeValue::Text(value) => text(key, value),
+        AttributeValue::Count(value) => {
             json!({ "key": key, "value": { "intValue": value.to_string() } })
         }
-        Fact::Flag(value) => json!({ "key": key, "value": { "boolValue": value } }),
+        AttributeValue::Flag(value) => json!({ "key": key, "value": { "boolValue": value } }),
     };
-    facts.iter().map(attribute).collect()
+    attributes.iter().map(attribute).collect()
 }
 
 fn text(key: &str, value: &str) -> Value {

@@ -13,26 +13,27 @@ use windlass_kernel::{Entry, State, Timestamp, TraceId};
 use windlass_store::Store;
 
 use super::call_span::{CallMention, call_span};
-use super::{Ending, Fact, Facts, Happening, Kind, Span, SpanId};
+use super::span_event;
+use super::{AttributeValue, Attributes, Span, SpanEvent, SpanId, SpanKind, SpanStatus};
 
 /// Builds the spans of a run while the run is read.
 struct SpanBuilder {
     trace_id: TraceId,
-    /// The run's own first.
+    /// The spans; the run's own is the first.
     spans: Vec<Span>,
-    /// The newest attempt of each phase.
+    /// The span of the newest attempt of each phase.
     attempts: BTreeMap<String, usize>,
     /// Phases whose newest attempt has not ended.
     open: BTreeSet<String>,
     /// Invocations that have not ended.
     invocations: BTreeMap<u64, usize>,
-    /// The calls' positions in `calls`.
+    /// The positions of calls in `calls`.
     positions: BTreeMap<TraceId, usize>,
-    /// Calls with the spans that they are part of.
+    /// Calls with their parent spans.
     calls: Vec<(CallMention, SpanId)>,
 }
 
-/// The spans of a run as recorded.
+/// Builds the spans of a run.
 pub(super) fn build(store: &dyn Store, trace_id: TraceId) -> Result<Vec<Span>, EngineError> {
     let mut builder = SpanBuilder {
         trace_id,
@@ -51,40 +52,42 @@ pub(super) fn build(store: &dyn Store, trace_id: TraceId) -> Result<Vec<Span>, E
     Ok(builder.finish(reader.state(), store))
 }
 
-fn facts<const N: usize>(all: [(&'static str, Fact); N]) -> Facts {
-    BTreeMap::from(all)
-}
-
 impl SpanBuilder {
     fn add(&mut self, run: &Run, entry: &Entry, event: &Event) {
         let (ts, number) = (entry.ts, entry.sequence_number);
         if let Some(root) = self.spans.first_mut() {
             root.end = ts;
         }
-        self.happen(event, ts);
+        self.add_event(event, ts);
         match event {
             Event::Started(started) => self.begin(started, ts, number),
             Event::PhaseStarted { phase, attempt } => {
                 self.begin_attempt(phase, *attempt, ts, number)
             }
             Event::InvocationStarted { phase, invocation, agent, runner, model, .. } => {
-                let mut said = facts([
+                let mut attributes = Attributes::from([
                     ("windlass.phase", phase.as_str().into()),
                     ("windlass.agent", agent.as_str().into()),
                     ("windlass.runner", runner.as_str().into()),
                 ]);
                 if let Some(model) = model {
-                    said.insert("gen_ai.request.model", model.as_str().into());
+                    attributes.insert("gen_ai.request.model", model.as_str().into());
                 }
                 let parent = self.attempt_of(phase).map(|(_, span)| span.id);
-                let at = self.push(Kind::Invocation, number, format!("invoke {agent}"), ts, said);
-                self.adopt(at, parent);
+                let at = self.push(
+                    SpanKind::Invocation,
+                    number,
+                    format!("invoke {agent}"),
+                    ts,
+                    attributes,
+                );
+                self.set_parent(at, parent);
                 self.invocations.insert(*invocation, at);
             }
             Event::InvocationEnded { invocation, result, usage, .. } => {
                 self.end_invocation(*invocation, Some(*result), *usage, ts);
             }
-            // What was under way then has no end that anybody saw.
+            // The ends of the open invocations were never recorded.
             Event::Restarted { .. } => {
                 let open: Vec<u64> = self.invocations.keys().copied().collect();
                 for invocation in open {
@@ -93,19 +96,19 @@ impl SpanBuilder {
             }
             Event::PhaseDone { phase, done, .. } => self.end_work(run, phase, done, ts),
             Event::Waiting { phase, call, .. } => {
-                let told =
+                let waiting =
                     CallMention { trace_id: *call, tool: String::new(), state: None, at: ts };
-                self.call(phase, told);
+                self.add_call(phase, waiting);
             }
             Event::Ended { outcome, reason, .. } => {
                 if let Some(root) = self.spans.first_mut() {
-                    root.facts.insert("windlass.outcome", outcome.as_str().into());
-                    root.facts.insert("windlass.reason", reason.as_str().into());
-                    root.ending = match outcome {
-                        RunOutcome::Pass => Ending::Good,
+                    root.attributes.insert("windlass.outcome", outcome.as_str().into());
+                    root.attributes.insert("windlass.reason", reason.as_str().into());
+                    root.status = match outcome {
+                        RunOutcome::Pass => SpanStatus::Ok,
                         RunOutcome::Blocked
                         | RunOutcome::EscalationRequested
-                        | RunOutcome::WaiverRequested => Ending::Bad(reason.clone()),
+                        | RunOutcome::WaiverRequested => SpanStatus::Error(reason.clone()),
                     };
                 }
             }
@@ -131,106 +134,30 @@ impl SpanBuilder {
         self.close_attempts(run, ts);
     }
 
-    /// What happened, told in the span of the phase or of the run.
-    fn happen(&mut self, event: &Event, at: Timestamp) {
-        let (phase, name, facts) = match event {
-            Event::Checked { phase, check, verdict, .. } => (
-                Some(phase),
-                "check",
-                facts([
-                    ("windlass.check", check.as_str().into()),
-                    ("windlass.verdict", verdict.as_str().into()),
-                ]),
-            ),
-            Event::SentBack { phase, source, verdict, to, count, .. } => (
-                Some(phase),
-                "redo",
-                facts([
-                    ("windlass.source", source.as_str().into()),
-                    ("windlass.verdict", verdict.as_str().into()),
-                    ("windlass.to", to.as_str().into()),
-                    ("windlass.count", u64::from(*count).into()),
-                ]),
-            ),
-            Event::Held(held) => (
-                None,
-                "hold",
-                facts([
-                    ("windlass.phase", held.phase.as_str().into()),
-                    ("windlass.trigger", held.trigger.as_str().into()),
-                    ("windlass.number", u64::from(held.number).into()),
-                ]),
-            ),
-            Event::Voted(vote) => {
-                (None, "vote", facts([("windlass.decision", vote.decision.as_str().into())]))
-            }
-            Event::PhaseSkipped { phase, .. } => {
-                (None, "skip", facts([("windlass.phase", phase.as_str().into())]))
-            }
-            Event::Warned { resource, used, limit } => (
-                None,
-                "budget",
-                facts([
-                    ("windlass.resource", resource.as_str().into()),
-                    ("windlass.used", (*used).into()),
-                    ("windlass.limit", (*limit).into()),
-                ]),
-            ),
-            Event::Reviewed { phase, reviewer, verdict, .. } => (
-                Some(phase),
-                "review",
-                facts([
-                    ("windlass.reviewer", reviewer.as_str().into()),
-                    ("windlass.verdict", verdict.as_str().into()),
-                ]),
-            ),
-            Event::Conflicted { phase, .. } => (Some(phase), "conflict", Facts::new()),
-            Event::Merged { phase, .. } => (Some(phase), "merge", Facts::new()),
-            Event::RollbackBegun(rollback) => (
-                None,
-                "rollback",
-                facts([("windlass.checkpoint", Fact::Text(rollback.checkpoint.to_string()))]),
-            ),
-            Event::Resumed { .. } => (None, "resume", Facts::new()),
-            Event::Restarted { .. } => (None, "restart", Facts::new()),
-            Event::Waiting { phase, call, .. } => {
-                (Some(phase), "wait", facts([("windlass.call", Fact::Text(call.to_string()))]))
-            }
-            Event::Started(_)
-            | Event::Begun {}
-            | Event::PhaseStarted { .. }
-            | Event::InvocationStarted { .. }
-            | Event::InvocationEnded { .. }
-            | Event::PhaseDone { .. }
-            | Event::Checkpointed(_)
-            | Event::MergePrepared { .. }
-            | Event::RolledBack { .. }
-            | Event::Continued {}
-            | Event::CommitPrepared { .. }
-            | Event::Noted { .. }
-            | Event::Ended { .. } => return,
-        };
-        let at_phase = phase.and_then(|phase| self.attempt_of(phase)).map(|(at, _)| at);
-        if let Some(span) = self.spans.get_mut(at_phase.unwrap_or_default()) {
-            span.happenings.push(Happening { name, at, facts });
+    /// Adds an event to the span of its phase or of the run.
+    fn add_event(&mut self, event: &Event, at: Timestamp) {
+        let Some((phase, name, attributes)) = span_event::describe(event) else { return };
+        let phase_span = phase.and_then(|phase| self.attempt_of(phase)).map(|(at, _)| at);
+        if let Some(span) = self.spans.get_mut(phase_span.unwrap_or_default()) {
+            span.events.push(SpanEvent { name, at, attributes });
         }
     }
 
     fn begin(&mut self, started: &Started, ts: Timestamp, number: u64) {
-        let said = facts([
+        let attributes = Attributes::from([
             ("windlass.run_id", started.run_id.as_str().into()),
             ("windlass.loop", started.plan.id.as_str().into()),
-            ("windlass.policy_hash", Fact::Text(started.policy_hash.to_string())),
+            ("windlass.policy_hash", AttributeValue::Text(started.policy_hash.to_string())),
         ]);
-        self.push(Kind::Run, number, format!("run {}", started.plan.id), ts, said);
+        self.push(SpanKind::Run, number, format!("run {}", started.plan.id), ts, attributes);
     }
 
     fn begin_attempt(&mut self, phase: &str, attempt: u32, ts: Timestamp, number: u64) {
-        let said = facts([
+        let attributes = Attributes::from([
             ("windlass.phase", phase.into()),
             ("windlass.attempt", u64::from(attempt).into()),
         ]);
-        let at = self.push(Kind::Phase, number, format!("phase {phase}"), ts, said);
+        let at = self.push(SpanKind::Phase, number, format!("phase {phase}"), ts, attributes);
         self.attempts.insert(phase.to_owned(), at);
         self.open.insert(phase.to_owned());
     }
@@ -245,42 +172,42 @@ impl SpanBuilder {
         let at = self.invocations.remove(&invocation);
         let Some(span) = at.and_then(|at| self.spans.get_mut(at)) else { return };
         span.end = ts;
-        let (outcome, ending) = match result {
-            Some(InvocationResult::Success) => ("success", Ending::Good),
-            Some(InvocationResult::Failure) => ("failure", Ending::Bad("failure".to_owned())),
-            Some(InvocationResult::OnHold) => ("on_hold", Ending::Unset),
-            None => ("interrupted", Ending::Bad("interrupted".to_owned())),
+        let (outcome, status) = match result {
+            Some(InvocationResult::Success) => ("success", SpanStatus::Ok),
+            Some(InvocationResult::Failure) => ("failure", SpanStatus::Error("failure".to_owned())),
+            Some(InvocationResult::OnHold) => ("on_hold", SpanStatus::Unset),
+            None => ("interrupted", SpanStatus::Error("interrupted".to_owned())),
         };
-        span.facts.insert("windlass.outcome", outcome.into());
-        span.ending = ending;
-        used(span, usage);
+        span.attributes.insert("windlass.outcome", outcome.into());
+        span.status = status;
+        add_usage(span, usage);
     }
 
     fn end_work(&mut self, run: &Run, phase: &str, done: &PhaseResult, ts: Timestamp) {
         let verdict = run.position(phase).and_then(|at| {
             let gate = run.phase(at)?.0.gate.as_ref()?;
             let verdict = done.answer.get("verdict")?.as_str()?;
-            // Only what the loop has a word for: an answer may say anything.
+            // Only verdicts of the gate: an answer may contain any text.
             gate.verdicts.contains_key(verdict).then(|| verdict.to_owned())
         });
         let at = self.attempt_of(phase).map(|(at, _)| at);
         if let Some(span) = at.and_then(|at| self.spans.get_mut(at)) {
-            used(span, done.usage);
+            add_usage(span, done.usage);
             if let Some(verdict) = verdict {
-                span.facts.insert("windlass.verdict", Fact::Text(verdict));
+                span.attributes.insert("windlass.verdict", AttributeValue::Text(verdict));
             }
             if let Some(failure) = &done.failure {
-                span.facts.insert("windlass.failure", failure.class.as_str().into());
+                span.attributes.insert("windlass.failure", failure.class.as_str().into());
             }
         }
         for CallRecord { trace_id, tool, state, .. } in &done.calls {
             let (trace_id, tool, state) = (*trace_id, tool.clone(), Some(*state));
-            self.call(phase, CallMention { trace_id, tool, state, at: ts });
+            self.add_call(phase, CallMention { trace_id, tool, state, at: ts });
         }
     }
 
-    /// Remembers a call; one that waited and then ended is told once, as it ended.
-    fn call(&mut self, phase: &str, call: CallMention) {
+    /// Adds a call; a call that waited and then ended is added once, with its end.
+    fn add_call(&mut self, phase: &str, call: CallMention) {
         if let Some(at) = self.positions.get(&call.trace_id) {
             let known = self.calls.get_mut(*at).filter(|(known, _)| known.state.is_none());
             if let Some((known, _)) = known {
@@ -308,21 +235,23 @@ impl SpanBuilder {
         let Some(span) = at.and_then(|at| self.spans.get_mut(at)) else { return };
         let Some(status) = status else { return };
         span.end = ts;
-        let failure = match span.facts.get("windlass.failure") {
-            Some(Fact::Text(class)) => Some(class.clone()),
-            Some(Fact::Count(_) | Fact::Flag(_)) | None => None,
+        let failure = match span.attributes.get("windlass.failure") {
+            Some(AttributeValue::Text(class)) => Some(class.clone()),
+            Some(AttributeValue::Count(_) | AttributeValue::Flag(_)) | None => None,
         };
-        let (outcome, ending) = match (status, failure) {
-            (_, Some(class)) => ("failed", Ending::Bad(class)),
-            (PhaseStatus::Failed, None) => ("failed", Ending::Bad("failed".to_owned())),
-            (PhaseStatus::Complete, None) => ("complete", Ending::Good),
-            // To be done again: it was done, and found wanting.
-            (PhaseStatus::Pending, None) => ("sent_back", Ending::Bad("sent_back".to_owned())),
-            (PhaseStatus::Skipped, None) => ("skipped", Ending::Unset),
-            (PhaseStatus::Running, None) => ("running", Ending::Unset),
+        let (outcome, status) = match (status, failure) {
+            (_, Some(class)) => ("failed", SpanStatus::Error(class)),
+            (PhaseStatus::Failed, None) => ("failed", SpanStatus::Error("failed".to_owned())),
+            (PhaseStatus::Complete, None) => ("complete", SpanStatus::Ok),
+            // The phase was sent back and runs again.
+            (PhaseStatus::Pending, None) => {
+                ("sent_back", SpanStatus::Error("sent_back".to_owned()))
+            }
+            (PhaseStatus::Skipped, None) => ("skipped", SpanStatus::Unset),
+            (PhaseStatus::Running, None) => ("running", SpanStatus::Unset),
         };
-        span.facts.insert("windlass.outcome", outcome.into());
-        span.ending = ending;
+        span.attributes.insert("windlass.outcome", outcome.into());
+        span.status = status;
     }
 
     fn attempt_of(&self, phase: &str) -> Option<(usize, &Span)> {
@@ -332,15 +261,15 @@ impl SpanBuilder {
 
     fn push(
         &mut self,
-        kind: Kind,
+        kind: SpanKind,
         number: u64,
         name: String,
         start: Timestamp,
-        facts: Facts,
+        attributes: Attributes,
     ) -> usize {
         let id = SpanId::of(self.trace_id, kind, number);
         let parent = self.spans.first().map(|root| root.id);
-        let (happenings, ending) = (Vec::new(), Ending::Unset);
+        let (events, status) = (Vec::new(), SpanStatus::Unset);
         self.spans.push(Span {
             id,
             parent,
@@ -348,20 +277,20 @@ impl SpanBuilder {
             name,
             start,
             end: start,
-            facts,
-            happenings,
-            ending,
+            attributes,
+            events,
+            status,
         });
         self.spans.len() - 1
     }
 
-    fn adopt(&mut self, at: usize, parent: Option<SpanId>) {
+    fn set_parent(&mut self, at: usize, parent: Option<SpanId>) {
         if let (Some(span), Some(parent)) = (self.spans.get_mut(at), parent) {
             span.parent = Some(parent);
         }
     }
 
-    /// Ends the open spans at the journal's end and adds the spans of calls.
+    /// Ends the open spans at the end of the journal and adds the spans of calls.
     fn finish(mut self, run: &Run, store: &dyn Store) -> Vec<Span> {
         let end = run.last_at.unwrap_or(Timestamp::EPOCH);
         for phase in std::mem::take(&mut self.open) {
@@ -375,10 +304,11 @@ impl SpanBuilder {
         let state = run.head.state.map_or("", State::as_str);
         let (tokens, cost) = (run.spent.tokens, run.spent.cost_micros);
         if let Some(root) = self.spans.first_mut() {
-            root.facts.insert("windlass.state", state.into());
-            root.facts.insert("windlass.tokens", tokens.into());
-            root.facts.insert("windlass.cost_micros", cost.into());
-            root.facts.insert("windlass.accounted", Fact::Flag(!run.spent.unaccounted));
+            root.attributes.insert("windlass.state", state.into());
+            root.attributes.insert("windlass.tokens", tokens.into());
+            root.attributes.insert("windlass.cost_micros", cost.into());
+            root.attributes
+                .insert("windlass.accounted", AttributeValue::Flag(!run.spent.unaccounted));
         }
         for (call, parent) in std::mem::take(&mut self.calls) {
             self.spans.push(call_span(store, call, parent));
@@ -391,12 +321,12 @@ fn status(run: &Run, phase: &str) -> Option<PhaseStatus> {
     run.phases.get(run.position(phase)?).map(|state| state.status)
 }
 
-/// Adds tokens and cost where they were counted.
-fn used(span: &mut Span, usage: Usage) {
+/// Adds tokens and cost if they were counted.
+fn add_usage(span: &mut Span, usage: Usage) {
     if usage == Usage::default() {
         return;
     }
-    span.facts.insert("gen_ai.usage.input_tokens", usage.input_tokens.into());
-    span.facts.insert("gen_ai.usage.output_tokens", usage.output_tokens.into());
-    span.facts.insert("windlass.cost_micros", usage.cost_micros.into());
+    span.attributes.insert("gen_ai.usage.input_tokens", usage.input_tokens.into());
+    span.attributes.insert("gen_ai.usage.output_tokens", usage.output_tokens.into());
+    span.attributes.insert("windlass.cost_micros", usage.cost_micros.into());
 }

@@ -1,17 +1,17 @@
-//! `call`: one tool call of the loop's own.
+//! `call`: one tool call that the loop defines.
 
 use serde_json::{Value, json};
 
-use super::{Builtin, Job};
+use super::{Builtin, BuiltinJob};
 use crate::error::EngineError;
-use crate::executors::tool_caller::{ToolRequest, complaint};
+use crate::executors::tool_caller::{ToolRequest, failure_reason};
 use crate::phase_executor::WorkResult;
 
-/// Makes the call that its settings name: `tool`, `args`, `intent`.
+/// Makes the call of its settings `tool`, `args` and `intent`.
 pub(super) struct Call;
 
 impl Builtin for Call {
-    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    fn perform(&self, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
         let Some(tool) = job.with.get("tool").and_then(Value::as_str) else {
             return Ok(WorkResult::failed("validation_error", "the builtin `call` needs `tool`"));
         };
@@ -23,7 +23,7 @@ impl Builtin for Call {
             agent: None,
         })?;
         Ok(match reply {
-            WorkResult::Finished(Ok(report)) => match complaint(&report) {
+            WorkResult::Finished(Ok(report)) => match failure_reason(&report) {
                 None => WorkResult::answer(json!({
                     "verdict": "pass",
                     "reason": "",

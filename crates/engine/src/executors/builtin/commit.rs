@@ -1,28 +1,28 @@
-//! `commit`: makes what was changed the newest commit of the branch, once.
+//! `commit`: commits the changes of the run to the branch, exactly once.
 
 use serde_json::{Value, json};
 use windlass_kernel::Code;
 use windlass_kernel::run::{Event, Run};
 
 use super::scope::violations;
-use super::{Builtin, Job};
+use super::{Builtin, BuiltinJob};
 use crate::error::EngineError;
 use crate::phase_executor::WorkResult;
-use crate::repository::Prepared;
+use crate::repository::PreparedCommit;
 
-/// The longest first line of a commit's message.
+/// The maximum length of the first line of a commit message.
 const TITLE_CHARS_MAX: usize = 72;
 
-/// Commits the workspace. The commit is on record before the branch moves to it, so that after a crash
-/// the very same one is published, not a second one made.
+/// Commits the workspace. The commit is recorded before the branch moves to it, so that after a crash
+/// the same commit is published and no second one is created.
 pub(super) struct Commit;
 
 impl Builtin for Commit {
-    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    fn perform(&self, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
         let workspace = &job.assignment.workspace;
         let run = job.recorder.run();
-        if let (Some(commit), true) = (&run.commit, again(job)) {
-            return unless_moved(publish(job, commit));
+        if let (Some(commit), true) = (&run.commit, is_prepared(job)) {
+            return fail_if_moved(publish(job, commit));
         }
         let change = job.repository.change(workspace, &run)?;
         let Some(change) = change else {
@@ -36,18 +36,18 @@ impl Builtin for Commit {
             Ok(findings) => return Ok(WorkResult::failed("validation_error", findings.join("; "))),
             Err(reason) => return Ok(WorkResult::failed("validation_error", reason)),
         }
-        unless_moved(commit(job, &run))
+        fail_if_moved(commit(job, &run))
     }
 }
 
-fn commit(job: &Job<'_>, run: &Run) -> Result<WorkResult, EngineError> {
+fn commit(job: &BuiltinJob<'_>, run: &Run) -> Result<WorkResult, EngineError> {
     let (workspace, now) = (&job.assignment.workspace, job.clock.now());
     match job.repository.prepare_commit(workspace, run, &message(job), now)? {
-        Prepared::Nothing => Ok(WorkResult::answer(json!({
+        PreparedCommit::Nothing => Ok(WorkResult::answer(json!({
             "summary": "nothing was changed, so nothing was committed",
             "commit": Value::Null,
         }))),
-        Prepared::Commit(commit) => {
+        PreparedCommit::Commit(commit) => {
             job.recorder.record(Event::CommitPrepared {
                 branch: commit.branch.clone(),
                 commit: commit.commit.clone(),
@@ -60,15 +60,15 @@ fn commit(job: &Job<'_>, run: &Run) -> Result<WorkResult, EngineError> {
 }
 
 fn publish(
-    job: &Job<'_>,
+    job: &BuiltinJob<'_>,
     commit: &windlass_kernel::run::Commit,
 ) -> Result<WorkResult, EngineError> {
     job.repository.publish_commit(&job.assignment.workspace, commit)?;
     Ok(answer(&commit.commit, &commit.branch))
 }
 
-/// Somebody else's commit is no fault of the record: the phase has failed, and the run can end.
-fn unless_moved(result: Result<WorkResult, EngineError>) -> Result<WorkResult, EngineError> {
+/// A branch that someone else moved is a failure of the phase, not an error of the engine.
+fn fail_if_moved(result: Result<WorkResult, EngineError>) -> Result<WorkResult, EngineError> {
     match result {
         Err(EngineError::Requirement { code: Code::RepoMoved, message }) => {
             Ok(WorkResult::failed("critical_failure", format!("[{}] {message}", Code::RepoMoved)))
@@ -77,8 +77,8 @@ fn unless_moved(result: Result<WorkResult, EngineError>) -> Result<WorkResult, E
     }
 }
 
-/// Whether the run's commit was prepared in this very try.
-fn again(job: &Job<'_>) -> bool {
+/// Whether the run's commit was prepared in this attempt.
+fn is_prepared(job: &BuiltinJob<'_>) -> bool {
     let started =
         job.assignment.run.phase(job.assignment.at).and_then(|(_, state)| state.started_at);
     let prepared = job.recorder.run().commit_at;
@@ -94,8 +94,8 @@ fn answer(commit: &str, branch: &str) -> WorkResult {
     }))
 }
 
-/// The message: what an earlier phase proposed, or the task.
-fn message(job: &Job<'_>) -> String {
+/// The commit message: proposed by an earlier phase, or the task.
+fn message(job: &BuiltinJob<'_>) -> String {
     let run = &job.assignment.run;
     let proposed = run.all_phases().filter_map(|(_, state)| {
         state.done.as_ref()?.answer.get("commit_message")?.as_str().map(str::to_owned)

@@ -1,24 +1,24 @@
-//! `hydrate`: reads what the task refers to.
+//! `hydrate`: reads the files that the task refers to.
 
 use std::path::{Component, Path};
 
 use serde_json::json;
 use windlass_kernel::Digest;
 
-use super::{Builtin, Job, WorkResult, texts};
+use super::{Builtin, BuiltinJob, WorkResult, task_strings};
 use crate::error::EngineError;
 
-/// The largest file that a task may refer to.
+/// The maximum size of a file that a task may refer to.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Reads every `context_refs` of the task and says what it found.
+/// Reads every file in `context_refs` of the task and returns their sizes and digests.
 pub(super) struct Hydrate;
 
 impl Builtin for Hydrate {
-    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    fn perform(&self, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
         let workspace = &job.assignment.workspace;
         let mut context = Vec::new();
-        let references = match texts(job.task(), "/context_refs") {
+        let references = match task_strings(job.task(), "/context_refs") {
             Ok(references) => references,
             Err(reason) => return Ok(WorkResult::failed("validation_error", reason)),
         };
@@ -32,7 +32,7 @@ impl Builtin for Hydrate {
         }
         let base = job.assignment.run.started.as_ref().and_then(|started| started.base.as_ref());
         Ok(WorkResult::answer(json!({
-            "summary": format!("{} of the task's references were read", context.len()),
+            "summary": format!("{} references of the task were read", context.len()),
             "base": base.map(|base| base.commit.clone()),
             "context": context,
         })))
@@ -46,20 +46,20 @@ fn read(workspace: &Path, reference: &str) -> Result<(u64, Digest), String> {
     if !inside || reference.is_empty() {
         return Err(format!("the reference `{reference}` is not a path inside the workspace"));
     }
-    let fault =
+    let unreadable =
         |error: std::io::Error| format!("the reference `{reference}` cannot be read: {error}");
-    let real = workspace.join(path).canonicalize().map_err(fault)?;
-    let root = workspace.canonicalize().map_err(fault)?;
+    let real = workspace.join(path).canonicalize().map_err(unreadable)?;
+    let root = workspace.canonicalize().map_err(unreadable)?;
     if !real.starts_with(&root) {
-        return Err(format!("the reference `{reference}` leads out of the workspace"));
+        return Err(format!("the reference `{reference}` is outside the workspace"));
     }
-    let metadata = std::fs::metadata(&real).map_err(fault)?;
+    let metadata = std::fs::metadata(&real).map_err(unreadable)?;
     if !metadata.is_file() {
         return Err(format!("the reference `{reference}` is not a file"));
     }
     if metadata.len() > BYTES_MAX {
         return Err(format!("the reference `{reference}` is larger than {BYTES_MAX} bytes"));
     }
-    let bytes = std::fs::read(&real).map_err(fault)?;
+    let bytes = std::fs::read(&real).map_err(unreadable)?;
     Ok((u64::try_from(bytes.len()).unwrap_or(u64::MAX), Digest::of(&bytes)))
 }

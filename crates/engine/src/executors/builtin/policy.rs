@@ -1,18 +1,18 @@
-//! `policy`: checks that the run can be judged at all before anything is done.
+//! `policy`: checks the agents and the constraints of a run before any work.
 
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::Doer;
 
 use super::scope::constraints;
-use super::{Builtin, Job};
+use super::{Builtin, BuiltinJob};
 use crate::error::EngineError;
 use crate::phase_executor::WorkResult;
 
-/// Checks agents and constraints against what decides, and says by which policy the run is judged.
+/// Checks agents and constraints against the tool registry, and returns the policy of the run.
 pub(super) struct Policy;
 
 impl Builtin for Policy {
-    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    fn perform(&self, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
         let run = &job.assignment.run;
         let Some(started) = &run.started else {
             return Ok(WorkResult::failed("validation_error", "the run has not started"));
@@ -25,7 +25,7 @@ impl Builtin for Policy {
             let Doer::Agent { agent, .. } = doer else { continue };
             let Some(agent) = job.agents.get(agent) else {
                 let reason =
-                    format!("phase `{}` needs the agent `{agent}`, which is gone", phase.id);
+                    format!("phase `{}` needs the agent `{agent}`, which does not exist", phase.id);
                 return Ok(WorkResult::failed("validation_error", reason));
             };
             for tool in agent.tools.iter().flatten() {
@@ -33,7 +33,7 @@ impl Builtin for Policy {
                 let Some((server, name)) = tool.split_once('/') else { continue };
                 if job.gateways.class_of(server, name).is_none() {
                     let reason = format!(
-                        "the agent `{}` wants `{tool}`, which is not registered",
+                        "the agent `{}` uses `{tool}`, which is not registered",
                         agent.name
                     );
                     return Ok(WorkResult::failed("validation_error", reason));

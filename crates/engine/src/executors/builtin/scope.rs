@@ -1,17 +1,18 @@
-//! `scope`: judges what was changed against the task's constraints.
+//! `scope`: checks the changes of a run against the constraints of its task.
 
 use serde_json::{Value, json};
 use windlass_text::{Glob, GlobKind};
 
-use super::{Builtin, Job, WorkResult, texts};
+use super::{Builtin, BuiltinJob, WorkResult, task_strings};
 use crate::error::EngineError;
 use crate::repository::FILES_MAX;
 
-/// Says `pass` or `violation`: changed paths must be allowed and not denied, and not too many lines.
+/// Returns the verdict `pass` or `violation`: every changed path must be allowed and not denied, and the
+/// number of changed lines must not exceed the limit.
 pub(super) struct Scope;
 
 impl Builtin for Scope {
-    fn perform(&self, job: &Job<'_>) -> Result<WorkResult, EngineError> {
+    fn perform(&self, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
         let change = job.repository.change(&job.assignment.workspace, &job.assignment.run)?;
         let Some(change) = change else {
             return Ok(WorkResult::failed(
@@ -33,7 +34,7 @@ impl Builtin for Scope {
     }
 }
 
-/// What of a change the task does not allow.
+/// Lists the violations of the task's constraints.
 pub(super) fn violations(
     task: &Value,
     files: &[String],
@@ -43,7 +44,7 @@ pub(super) fn violations(
     let (allowed, denied) = (set(&allowed)?, set(&denied)?);
     let mut findings = Vec::new();
     if files.len() >= FILES_MAX {
-        // The others are not named, so nobody could say whether they are allowed.
+        // Further files are not listed, so they cannot be checked.
         findings.push(format!("{FILES_MAX} files or more are changed"));
     }
     for file in files {
@@ -56,9 +57,9 @@ pub(super) fn violations(
     match task.pointer("/constraints/max_diff_lines") {
         None | Some(Value::Null) => {}
         Some(value) => {
-            let max = value.as_u64().ok_or("the task's `max_diff_lines` is not a count")?;
+            let max = value.as_u64().ok_or("the task's `max_diff_lines` is not a whole number")?;
             if lines > max {
-                findings.push(format!("{lines} lines are changed, and the task allows {max}"));
+                findings.push(format!("{lines} lines are changed, but the task allows {max}"));
             }
         }
     }
@@ -70,11 +71,11 @@ pub(super) fn constraints(task: &Value) -> Result<(Vec<&str>, Vec<&str>), String
     match task.get("constraints") {
         None | Some(Value::Null | Value::Object(_)) => {}
         Some(Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
-            return Err("the task's `constraints` are not an object".to_owned());
+            return Err("the task's `constraints` is not an object".to_owned());
         }
     }
-    let allowed = texts(task, "/constraints/allowed_paths")?;
-    Ok((allowed, texts(task, "/constraints/denied_paths")?))
+    let allowed = task_strings(task, "/constraints/allowed_paths")?;
+    Ok((allowed, task_strings(task, "/constraints/denied_paths")?))
 }
 
 /// Parses paths and patterns; a folder stands for everything in it.

@@ -1,4 +1,4 @@
-//! Shows the files of a workspace to a validator: nothing outside of it, and nothing without limits.
+//! Feeds the files of a workspace to a validator, within limits and never a file outside the workspace.
 
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read as _};
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use windlass_governance::{Content, FileValidator, Observation};
 use windlass_workspace::{WalkedFile, is_private, walk_files};
 
-/// How many files the patterns may match.
+/// The maximum number of matching files.
 const FILES_MAX: usize = 10_000;
-/// The largest file that is read, and the most that is read for one rule.
+/// The maximum size of one file, and of all files of one rule.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const ALL_BYTES_MAX: u64 = 1 << 30;
 
@@ -28,8 +28,8 @@ pub(super) fn look(
     };
     let mut eyes = Eyes { root, validator, looked: 0, bytes: 0 };
     let end = match changed {
-        Some(paths) => paths.iter().try_for_each(|path| eyes.changed(path)),
-        None => walk_files(&eyes.root.clone(), &mut |file| eyes.walked(file)),
+        Some(paths) => paths.iter().try_for_each(|path| files.inspect_changed(path)),
+        None => walk_files(&files.root.clone(), &mut |file| files.inspect_walked(file)),
     };
     match end {
         Ok(()) => eyes.validator.finish(),
@@ -37,7 +37,7 @@ pub(super) fn look(
     }
 }
 
-struct Eyes {
+struct FileInspection {
     root: PathBuf,
     validator: FileValidator,
     looked: usize,
@@ -49,42 +49,42 @@ impl Eyes {
         if path.split('/').next().is_some_and(is_private) || !self.validator.matches(path) {
             return Ok(());
         }
-        // Not the name that the file has: it was not UTF-8.
+        // The replacement character: the real name of the file is not UTF-8.
         if path.contains('\u{fffd}') {
             self.validator.check(path, 1, Content::Unreadable("its name is not UTF-8"));
             return Ok(());
         }
         match std::fs::symlink_metadata(self.root.join(path)) {
-            // It was removed, or a file has become a folder.
+            // The file was removed, or one of its parents is no longer a folder.
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
                 Ok(())
             }
             Ok(metadata) if metadata.is_dir() => Ok(()),
-            Ok(_) | Err(_) => self.show(path),
+            Ok(_) | Err(_) => self.inspect_file(path),
         }
     }
 
-    fn walked(&mut self, file: WalkedFile<'_>) -> Result<(), String> {
+    fn inspect_walked(&mut self, file: WalkedFile<'_>) -> Result<(), String> {
         let WalkedFile { path, kind, is_utf8 } = file;
         if kind.is_dir() {
             self.validator.add_violation(&format!("`{path}` has a name that is not UTF-8"));
         } else if self.validator.matches(path) {
             if is_utf8 {
-                return self.show(path);
+                return self.inspect_file(path);
             }
             self.validator.check(path, 1, Content::Unreadable("its name is not UTF-8"));
         }
         Ok(())
     }
 
-    /// Shows one file that the validator wants.
-    fn show(&mut self, path: &str) -> Result<(), String> {
-        if self.looked >= FILES_MAX {
+    /// Inspects one file that the validator wants.
+    fn inspect_file(&mut self, path: &str) -> Result<(), String> {
+        if self.inspected >= FILES_MAX {
             return Err(format!("the patterns match more than {FILES_MAX} files"));
         }
-        self.looked += 1;
+        self.inspected += 1;
         match self.read(path) {
             Ok(None) => {}
             Ok(Some((bytes, text))) => {
@@ -99,20 +99,20 @@ impl Eyes {
         Ok(())
     }
 
-    /// A file's size and content, as far as it is needed; `None` when it is a folder in the workspace,
-    /// whose files are looked at where they lie.
+    /// Returns the size and, if needed, the content of a file; `None` for a link to a folder in the
+    /// workspace, whose files are inspected under their own paths.
     fn read(&self, path: &str) -> Result<Option<(u64, Vec<u8>)>, String> {
-        let nowhere = |error: std::io::Error| {
-            let gone = error.kind() == ErrorKind::NotFound;
-            if gone { "it leads nowhere".to_owned() } else { error.to_string() }
+        let unresolved = |error: std::io::Error| {
+            let missing = error.kind() == ErrorKind::NotFound;
+            if missing { "it leads nowhere".to_owned() } else { error.to_string() }
         };
-        let real = self.root.join(path).canonicalize().map_err(nowhere)?;
+        let real = self.root.join(path).canonicalize().map_err(unresolved)?;
         let inside = real.strip_prefix(&self.root).map_err(|_| "it leads outside the workspace")?;
         let top = inside.components().next();
         if top.is_some_and(|top| top.as_os_str().to_str().is_some_and(is_private)) {
             return Err("it leads outside the work".to_owned());
         }
-        // Never waits for another end, and follows nothing that has come in between.
+        // Does not block on a pipe, and does not follow a link created since.
         let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
         let flags = i32::try_from(flags.bits()).map_err(|error| error.to_string())?;
         let fault = |error: std::io::Error| error.to_string();

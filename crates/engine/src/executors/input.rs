@@ -1,12 +1,12 @@
-//! What a program or an agent is told.
+//! The JSON input of programs and agents.
 
 use serde_json::{Map, Value, json};
 use windlass_kernel::run::plan::Doer;
 
 use crate::phase_executor::{Assignment, Subject};
 
-/// Tells what is to be done, from the recorded run alone.
-pub(crate) fn brief(assignment: &Assignment) -> Value {
+/// Builds the input of a piece of work; it depends on the recorded run alone.
+pub(crate) fn phase_input(assignment: &Assignment) -> Value {
     let run = &assignment.run;
     let started = run.started.as_deref();
     let answers: Map<String, Value> = run

@@ -1,6 +1,6 @@
-//! What a run came to, as a statement that other tools know: in-toto, in a DSSE envelope.
+//! The attestation of a run: an in-toto statement in a DSSE envelope.
 //!
-//! The statement is a function of the journal: whoever has the entries can write it again and compare.
+//! The statement follows from the journal, so a verifier writes it again and compares.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,15 +12,15 @@ use windlass_kernel::{Digest, Head};
 use crate::document;
 use crate::key::{KeyId, PublicKey, Signature, Signer};
 
-/// The kind of document.
+/// The type of an in-toto statement.
 pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";
-/// The kind of what it says.
+/// The type of the predicate.
 pub const PREDICATE_TYPE: &str = "https://windlass.dev/run/v1";
-/// What the envelope says it holds.
+/// The type of the envelope's payload.
 pub const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 
-/// Writes the statement of a run. Where an event was purged, `run` is `None`: then only the end of the
-/// trace can be stated.
+/// Writes the statement of a run. If an event was purged, `run` is `None` and the statement has only the
+/// head of the trace.
 pub(crate) fn write(
     run_id: &str,
     policy_hash: Option<Digest>,
@@ -74,7 +74,7 @@ pub(crate) fn write(
     document::write(&statement)
 }
 
-/// The files that the newest try of each phase left behind.
+/// The outputs of the newest attempt of each phase.
 fn byproducts(run: &Run) -> Vec<Value> {
     run.all_phases()
         .filter_map(|(phase, state)| Some((phase, state.done.as_ref()?)))
@@ -115,19 +115,21 @@ impl Envelope {
         }
     }
 
-    /// Checks that `key`, and nobody else, has signed exactly this statement.
+    /// Checks that the envelope contains `statement`, signed by `key` and no other key.
     pub(crate) fn check(&self, key: &PublicKey, statement: &[u8]) -> Result<(), &'static str> {
         if self.payload_type != PAYLOAD_TYPE || self.payload != STANDARD.encode(statement) {
-            return Err("it does not hold the statement");
+            return Err("its payload is not the statement");
         }
-        let [signature] = &self.signatures[..] else { return Err("it has not one signature") };
+        let [signature] = &self.signatures[..] else {
+            return Err("it does not have exactly one signature");
+        };
         let signed = signature.keyid == key.id()
             && key.verifies(&to_sign(PAYLOAD_TYPE, statement), &signature.sig);
         if signed { Ok(()) } else { Err("it is not signed by the bundle's key") }
     }
 }
 
-/// The bytes that DSSE signs.
+/// Returns the bytes that DSSE signs.
 fn to_sign(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let start = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
     [start.as_bytes(), payload].concat()

@@ -1,0 +1,32 @@
+//! Access to the gateway and the policy of a workspace.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use windlass_connect::Confinement;
+use windlass_kernel::RiskLevel;
+use windlass_policy::{Judgement, Question};
+use windlass_runtime::Gateway;
+
+use crate::error::EngineError;
+
+/// Provides the gateway of a workspace.
+pub trait GatewayProvider: Send + Sync {
+    /// The gateway whose tools work in this workspace.
+    ///
+    /// # Errors
+    /// [`EngineError`] if it cannot be created.
+    fn gateway(&self, workspace: &Path) -> Result<Arc<Gateway>, EngineError>;
+
+    /// The confinement of the programs of loops in this workspace, if they are confined.
+    fn confinement(&self, workspace: &Path) -> Option<Confinement>;
+
+    /// The class of a tool in the tool registry.
+    fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel>;
+
+    /// The judgement of the policy on a call that is not made; `None` if it cannot be judged.
+    fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement>;
+
+    /// The number of rules and the number of tools.
+    fn sizes(&self) -> (usize, usize);
+}

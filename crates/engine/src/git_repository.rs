@@ -1,0 +1,234 @@
+//! The repository of a project through the git program.
+
+use std::path::{Path, PathBuf};
+
+use windlass_kernel::run::{Base, Change, Commit, Run};
+use windlass_kernel::{Code, Digest, Timestamp};
+use windlass_workspace::{
+    CommitId, Git, GitCause, GitError, LineChange, OnChanges, RefUpdate, Treeish, WorktreeStatus,
+};
+
+use crate::checkpointer::WORKTREES;
+use crate::error::EngineError;
+use crate::repository::{FILES_MAX, PreparedCommit, Repository};
+use crate::snapshot_store::recorded_tree;
+
+/// The repository of a project; the project need not be in one.
+#[derive(Clone, Debug)]
+pub struct GitRepository {
+    root: PathBuf,
+}
+
+impl GitRepository {
+    /// Uses the repository of this folder.
+    #[must_use]
+    pub const fn new(root: PathBuf) -> Self {
+        Self { root }
+    }
+
+    /// Commits everything on the current branch.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] if git fails, or the branch moves meanwhile.
+    pub fn commit_all(&self, message: &str, at: Timestamp) -> Result<(), EngineError> {
+        let git = Git::new(&self.root);
+        let Some(head) = git.head()? else { return Ok(()) };
+        if let Some(commit) = commit_on(&git, head, message, at)? {
+            self.publish_commit(&self.root, &commit)?;
+        }
+        Ok(())
+    }
+}
+
+/// Parses a commit id from the journal.
+fn recorded_commit(text: &str) -> Result<CommitId, EngineError> {
+    text.parse().map_err(|_| EngineError::Requirement {
+        code: Code::StateRecoveryFailed,
+        message: format!("`{text}` is recorded as a git commit but is not one"),
+    })
+}
+
+fn dirty(message: String) -> EngineError {
+    EngineError::Requirement { code: Code::RepoDirty, message }
+}
+
+/// The commit at which a run left its branch.
+fn expected(run: &Run) -> Option<&str> {
+    let base = run.started.as_ref().and_then(|started| started.base.as_ref());
+    run.commit
+        .as_ref()
+        .map(|commit| commit.commit.as_str())
+        .or(base.map(|base| base.commit.as_str()))
+}
+
+/// Fails if the current commit is not the one at which the run left its branch.
+fn require_head(git: &Git, run: &Run) -> Result<CommitId, EngineError> {
+    let head = git.head()?;
+    match (head, expected(run)) {
+        (Some(head), Some(expected)) if head.as_str() == expected => Ok(head),
+        (head, expected) => Err(EngineError::Requirement {
+            code: Code::RepoMoved,
+            message: format!(
+                "the branch is at {}, but the run left it at {}",
+                head.as_ref().map_or("nothing", CommitId::as_str),
+                expected.unwrap_or("nothing")
+            ),
+        }),
+    }
+}
+
+/// Creates a commit of the work tree on top of `head`; `None` if nothing has changed.
+fn commit_on(
+    git: &Git,
+    head: CommitId,
+    message: &str,
+    at: Timestamp,
+) -> Result<Option<Commit>, EngineError> {
+    let tree = git.tree_of_worktree()?;
+    let stat = git.diff_to(&Treeish::Commit(head.clone()), &tree)?;
+    if stat.files.is_empty() {
+        return Ok(None);
+    }
+    let who = git.identity()?;
+    let seconds = u64::try_from(at.unix_ms() / 1000).unwrap_or_default();
+    let parents = std::slice::from_ref(&head);
+    let commit = git.commit_tree(&tree, parents, message, &who, &who, seconds)?;
+    let branch = git.branch()?;
+    Ok(Some(Commit {
+        branch: branch.unwrap_or_else(|| "HEAD".to_owned()),
+        commit: commit.as_str().to_owned(),
+        parent: head.as_str().to_owned(),
+        tree: tree.as_str().to_owned(),
+    }))
+}
+
+impl Repository for GitRepository {
+    fn base(&self, workspace: &Path) -> Result<Option<Base>, EngineError> {
+        let git = Git::new(workspace);
+        let head = match git.head() {
+            Ok(head) => head,
+            Err(GitError { cause: GitCause::NotARepository(_), .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let Some(head) = head else { return Ok(None) };
+        let branch = git.branch()?;
+        Ok(Some(Base { branch, commit: head.as_str().to_owned() }))
+    }
+
+    fn require_clean(&self, workspace: &Path) -> Result<(), EngineError> {
+        match Git::new(workspace).status()? {
+            WorktreeStatus::Clean => Ok(()),
+            WorktreeStatus::Dirty { paths, count } => {
+                let names: Vec<String> =
+                    paths.iter().take(5).map(|path| format!("`{}`", path.display())).collect();
+                let more = if count > names.len() { ", …" } else { "" };
+                Err(dirty(format!(
+                    "the repository has {count} changed or untracked {}: {}{more}",
+                    if count == 1 { "file" } else { "files" },
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+
+    fn require_unchanged(&self, workspace: &Path, run: &Run) -> Result<(), EngineError> {
+        let git = Git::new(workspace);
+        // A commit may be recorded to which the branch has not been moved yet.
+        let parent = run.commit.as_ref().map(|commit| commit.parent.as_str());
+        let head = git.head()?;
+        if parent.is_none() || head.as_ref().map(CommitId::as_str) != parent {
+            require_head(&git, run)?;
+        }
+        let Some(change) = &run.change else { return self.require_clean(workspace) };
+        let tree = git.tree_of_worktree()?;
+        if tree.as_str() == change.tree {
+            return Ok(());
+        }
+        let left = recorded_tree(&change.tree)?;
+        let stat = git.diff_to(&Treeish::Tree(left), &tree)?;
+        let names: Vec<String> =
+            stat.files.iter().take(5).map(|file| format!("`{}`", file.path.display())).collect();
+        Err(dirty(format!("files have changed since the run stopped: {}", names.join(", "))))
+    }
+
+    fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError> {
+        let started = run.started.as_ref();
+        let Some(base) = started.and_then(|started| started.base.as_ref()) else {
+            return Ok(None);
+        };
+        let git = Git::new(workspace);
+        let tree = git.tree_of_worktree()?;
+        let stat = git.diff_to(&Treeish::Commit(recorded_commit(&base.commit)?), &tree)?;
+        let files = stat.files.iter().take(FILES_MAX);
+        // A binary file counts as one changed line.
+        let binary = stat.files.iter().filter(|file| file.lines == LineChange::Binary).count();
+        let lines = stat.added.saturating_add(stat.removed);
+        Ok(Some(Change {
+            // Equal trees change the base in the same way.
+            diff_digest: Digest::of(format!("{} {}", base.commit, tree.as_str()).as_bytes()),
+            files: files.map(|file| file.path.to_string_lossy().into_owned()).collect(),
+            lines: lines.saturating_add(u64::try_from(binary).unwrap_or_default()),
+            tree: tree.as_str().to_owned(),
+        }))
+    }
+
+    fn prepare_commit(
+        &self,
+        workspace: &Path,
+        run: &Run,
+        message: &str,
+        at: Timestamp,
+    ) -> Result<PreparedCommit, EngineError> {
+        let git = Git::new(workspace);
+        let head = require_head(&git, run)?;
+        let commit = commit_on(&git, head, message, at)?;
+        Ok(commit.map_or(PreparedCommit::Nothing, PreparedCommit::Commit))
+    }
+
+    fn publish_commit(&self, workspace: &Path, commit: &Commit) -> Result<(), EngineError> {
+        let git = Git::new(workspace);
+        let name = match commit.branch.as_str() {
+            "HEAD" => "HEAD".to_owned(),
+            branch => format!("refs/heads/{branch}"),
+        };
+        let new = recorded_commit(&commit.commit)?;
+        let parent = recorded_commit(&commit.parent)?;
+        match git.update_ref(&name, &new, Some(&parent))? {
+            RefUpdate::Updated | RefUpdate::AlreadyThere => {
+                // If the user has switched to another branch meanwhile, the index is not ours.
+                if git.head()?.as_ref() == Some(&new) {
+                    git.reset_index(&new)?;
+                }
+                Ok(())
+            }
+            RefUpdate::Moved { actual } => Err(EngineError::Requirement {
+                code: Code::RepoMoved,
+                message: format!(
+                    "`{}` has moved to {} while the run was committing; its commit is {}",
+                    commit.branch,
+                    actual.as_ref().map_or("nothing", CommitId::as_str),
+                    commit.commit
+                ),
+            }),
+        }
+    }
+
+    fn make_worktree(&self, run_id: &str, base: &Base) -> Result<String, EngineError> {
+        let path = format!("{WORKTREES}/{run_id}");
+        let branch = format!("windlass/{run_id}");
+        let git = Git::new(&self.root);
+        git.worktree_add(&self.root.join(&path), &branch, &recorded_commit(&base.commit)?)?;
+        Ok(path)
+    }
+
+    fn add_phase_worktree(&self, path: &str, base: &Base) -> Result<(), EngineError> {
+        let git = Git::new(&self.root);
+        let base = recorded_commit(&base.commit)?;
+        Ok(git.worktree_add_detached(&self.root.join(path), &base)?)
+    }
+
+    fn remove_phase_worktree(&self, path: &str) -> Result<(), EngineError> {
+        let git = Git::new(&self.root);
+        Ok(git.worktree_remove(&self.root.join(path), OnChanges::Discard)?)
+    }
+}

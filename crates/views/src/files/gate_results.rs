@@ -1,0 +1,48 @@
+//! The results of gates in a terminal packet.
+
+use windlass_formats::GateResult;
+use windlass_kernel::run::plan::Phase;
+use windlass_kernel::run::{Hold, Judged, PhaseState, Source};
+
+use super::run_view::shortened;
+
+/// The result of a phase's gate, if it has one now.
+pub(super) fn gate_result(phase: &Phase, state: &PhaseState, complete: bool) -> Option<GateResult> {
+    let gate = phase.gate.as_ref()?;
+    let refused = state.judged.as_ref().filter(|judged| judged.source == Source::Gate);
+    let reason = match (refused, complete) {
+        (Some(judged), _) => reason_text(&judged.verdict, &judged.reason),
+        (None, true) => {
+            let answer = state.done.as_ref().map(|done| &done.answer);
+            let text =
+                |key: &str| answer.and_then(|answer| answer.get(key)?.as_str()).unwrap_or_default();
+            reason_text(text("verdict"), text("reason"))
+        }
+        (None, false) => return None,
+    };
+    let (name, phase) = (gate.id.clone(), phase.id.clone());
+    Some(GateResult { name, pass: refused.is_none(), phase, reason })
+}
+
+/// The result of a judgement that people waived.
+pub(super) fn waived_result(phase: &Phase, judged: &Judged, hold: &Hold) -> Option<GateResult> {
+    let name = match judged.source {
+        Source::Check(at) => phase.checks.get(at)?.id.clone(),
+        Source::Gate => phase.gate.as_ref()?.id.clone(),
+        // A failure is not waived; the phase runs again.
+        Source::Failure => return None,
+    };
+    let people: Vec<String> =
+        hold.votes.iter().map(|(vote, _)| format!("{}: {}", vote.by, vote.reason)).collect();
+    let reason = shortened(&format!("let pass by {}", people.join("; ")));
+    Some(GateResult { name, pass: true, phase: phase.id.clone(), reason })
+}
+
+/// A verdict and its reason as one text.
+pub(super) fn reason_text(verdict: &str, reason: &str) -> String {
+    match (verdict, reason) {
+        ("", reason) => shortened(reason),
+        (verdict, "") => shortened(verdict),
+        (verdict, reason) => shortened(&format!("{verdict}: {reason}")),
+    }
+}
