@@ -154,7 +154,7 @@ impl Driver {
     /// than the journal says.
     fn change_sandbox(
         &self,
-        job: &Job<'_>,
+        job: &BuiltinJob<'_>,
         happening: Happening,
         about: impl FnOnce(&mut RecordedState),
         why: &str,

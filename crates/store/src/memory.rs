@@ -44,7 +44,7 @@ impl Tables {
     }
 
     /// Whether there is a record that matches the key of an entry.
-    fn has_record(&self, key: &Reserved<'_>, entry: &Entry) -> bool {
+    fn has_record(&self, key: &ReservedKey<'_>, entry: &Entry) -> bool {
         self.keys.get(&Slot::from(key)).is_some_and(|record| record.is_for(key, entry))
     }
 }

@@ -293,7 +293,7 @@ pub trait Visitor {
         &mut self,
         entry: Result<Entry, ChainError>,
         body: Option<&[u8]>,
-    ) -> Option<Reserved<'_>>;
+    ) -> Option<ReservedKey<'_>>;
     /// Reports that the idempotency records and the entries of a trace do not match.
     fn key_mismatch(&mut self, mismatch: KeyMismatch);
 }

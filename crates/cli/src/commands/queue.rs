@@ -1,7 +1,7 @@
 //! `windlass queue`: what waits for people, and their answers.
 
 use serde_json::{Value, json};
-use windlass_engine::{Queue as Holds, Waiting};
+use windlass_engine::{HoldQueue as Holds, WaitingRun};
 use windlass_kernel::run::{Resolution, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_views::RunSummary;

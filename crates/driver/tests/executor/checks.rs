@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use windlass_driver::executor::{Confinement, InMemory};
+use windlass_driver::executor::{InMemoryConfinement, TaskConfinement};
 use windlass_kernel::TraceId;
 use windlass_kernel::run::Event;
 
@@ -11,7 +11,7 @@ use crate::world::{World, answer, detail, one, outcome, phases};
 
 /// Tells the truth about the sandbox but for one time.
 pub struct Liar {
-    truth: InMemory,
+    truth: InMemoryConfinement,
     asked: AtomicU64,
     lies_at: u64,
     /// What it says then: the opposite, or nothing.
@@ -20,13 +20,18 @@ pub struct Liar {
 
 impl Liar {
     pub fn at(lies_at: u64, knows: bool) -> Arc<Self> {
-        Arc::new(Self { truth: InMemory::default(), asked: AtomicU64::new(0), lies_at, knows })
+        Arc::new(Self {
+            truth: InMemoryConfinement::default(),
+            asked: AtomicU64::new(0),
+            lies_at,
+            knows,
+        })
     }
 }
 
-impl Confinement for Liar {
-    fn confine(&self, task: TraceId, on: bool) {
-        self.truth.confine(task, on);
+impl TaskConfinement for Liar {
+    fn set_confined(&self, task: TraceId, on: bool) {
+        self.truth.set_confined(task, on);
     }
     fn is_confined(&self, task: TraceId) -> Option<bool> {
         let truth = self.truth.is_confined(task);

@@ -155,7 +155,7 @@ fn a_task_that_others_hold_open_elsewhere_keeps_the_next_one_from_working() {
         let work = json!({ "task": "greetings" });
         let run = other.start(&world, work, one(answer("chat"), &[])).unwrap();
         assert_eq!(outcome(&run), "BLOCKED HALT");
-        assert!(detail(&run).contains("one is done at a time"), "{}", detail(&run));
+        assert!(detail(&run).contains("only one task may run at a time"), "{}", detail(&run));
         assert_eq!(outcome(&first.join().unwrap()), "PASS pass");
     });
 }

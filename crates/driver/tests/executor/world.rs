@@ -6,13 +6,15 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use windlass_connect::{Confinement as Sandbox, Connect, Connectors};
+use windlass_connect::{Connect, Connectors, TaskConfinement as Sandbox};
 use windlass_driver::DriverConfig;
-use windlass_driver::executor::{Confinement, DRIVER_BUILTINS, Driver, DriverSettings, InMemory};
+use windlass_driver::executor::{
+    DRIVER_BUILTINS, Driver, DriverSettings, InMemoryConfinement, TaskConfinement,
+};
 use windlass_engine::executors::{ANSWERS_OPTION, Agent, Executors, RunnerChoice};
 use windlass_engine::{
     Engine, EngineError, GatewayProvider, GitRepository, HoldPackets, NewRun, Parts, Repository,
-    Settings, Stop,
+    Settings, StopSwitch,
 };
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Event, NoteKind, Run, RunEvent};
@@ -70,7 +72,7 @@ pub struct World {
     pub clock: Arc<TestClock>,
     pub files: BTreeMap<String, Vec<u8>>,
     pub available: Option<BTreeSet<String>>,
-    pub confinement: Mutex<Option<Arc<dyn Confinement>>>,
+    pub confinement: Mutex<Option<Arc<dyn TaskConfinement>>>,
     pub plan: Plan,
     locks: PathBuf,
 }
@@ -150,8 +152,8 @@ impl World {
         std::fs::read_to_string(self.root().join(path)).ok()
     }
 
-    pub fn stop(&self) -> Stop {
-        Stop::new(self.root().join(".windlass/stop"))
+    pub fn stop(&self) -> StopSwitch {
+        StopSwitch::new(self.root().join(".windlass/stop"))
     }
 
     pub fn process(&self, fault: Fault) -> Process {
@@ -190,8 +192,8 @@ impl World {
             store: Arc::clone(&dynamic),
         };
         let confinement = self.confinement.lock().unwrap().clone();
-        let confinement = confinement.unwrap_or_else(|| Arc::new(InMemory::default()));
-        let driver = Arc::new(Driver::confined_by(settings, confinement));
+        let confinement = confinement.unwrap_or_else(|| Arc::new(InMemoryConfinement::default()));
+        let driver = Arc::new(Driver::with_confinement(settings, confinement));
         let file = AgentFile::parse("executor.md", EXECUTOR).unwrap();
         let agent = Agent {
             name: file.name.clone(),

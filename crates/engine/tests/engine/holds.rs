@@ -1,7 +1,7 @@
 //! People's answers.
 
 use serde_json::json;
-use windlass_engine::{Engine, EngineError, Queue};
+use windlass_engine::{Engine, EngineError, HoldQueue};
 use windlass_journal::RunFilter;
 use windlass_kernel::run::plan::{Effect, HoldRule, Plan};
 use windlass_kernel::run::{Resolution, Run, VoteDecision};
@@ -204,13 +204,13 @@ fn the_queue_shows_what_waits_oldest_first() {
     plan.phases[0].needs.clear();
     let engine = world.engine(&[]);
     let runs: Vec<Run> = (0..3).map(|_| engine.start(new_run(plan.clone())).unwrap()).collect();
-    let Queue { waiting, count, .. } = Queue::read(&engine.runs(), 2).unwrap();
+    let HoldQueue { waiting, count, .. } = HoldQueue::read(&engine.runs(), 2).unwrap();
     assert_eq!(count, 3);
     let ids: Vec<_> = waiting.iter().map(|one| one.trace_id).collect();
     assert_eq!(ids, [trace(&runs[0]), trace(&runs[1])]);
     approve(&engine, &runs[0], "ann");
     engine.resume(trace(&runs[0])).unwrap();
-    assert_eq!(Queue::read(&engine.runs(), 10).unwrap().count, 2);
+    assert_eq!(HoldQueue::read(&engine.runs(), 10).unwrap().count, 2);
     for run in &runs {
         let name = &run.started.as_ref().unwrap().run_id;
         assert_eq!(engine.find(name).unwrap(), trace(run));

@@ -10,8 +10,8 @@ use tempfile::TempDir;
 use windlass_connect::Confinement;
 use windlass_connect::Connect;
 use windlass_engine::{
-    Engine, EngineError, GatewayProvider, HoldPackets, NewRun, Parts, PhaseExecutor, Prepared,
-    Repository, RunObservers, Settings, Stop,
+    Engine, EngineError, GatewayProvider, HoldPackets, NewRun, Parts, PhaseExecutor,
+    PreparedCommit, Repository, RunObservers, Settings, StopSwitch,
 };
 use windlass_journal::{Observer, ObserverError, Origin, RunFilter, Runs, Step};
 use windlass_kernel::run::plan::Plan;
@@ -127,7 +127,7 @@ impl Repository for FakeRepository {
         self.clean()
     }
 
-    fn require_as_left(&self, _: &Path, _: &Run) -> Result<(), EngineError> {
+    fn require_unchanged(&self, _: &Path, _: &Run) -> Result<(), EngineError> {
         self.clean()
     }
 
@@ -141,8 +141,8 @@ impl Repository for FakeRepository {
         _: &Run,
         _: &str,
         _: Timestamp,
-    ) -> Result<Prepared, EngineError> {
-        Ok(Prepared::Nothing)
+    ) -> Result<PreparedCommit, EngineError> {
+        Ok(PreparedCommit::Nothing)
     }
 
     fn publish_commit(&self, _: &Path, _: &Commit) -> Result<(), EngineError> {
@@ -243,8 +243,8 @@ impl World {
         self.root().join("stop")
     }
 
-    pub fn stop(&self) -> Stop {
-        Stop::new(self.stop_folder())
+    pub fn stop(&self) -> StopSwitch {
+        StopSwitch::new(self.stop_folder())
     }
 
     /// Begins a process.

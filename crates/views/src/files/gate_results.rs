@@ -2,14 +2,15 @@
 
 use windlass_formats::GateResult;
 use windlass_kernel::run::plan::Phase;
-use windlass_kernel::run::{Hold, Judged, PhaseState, Source};
+use windlass_kernel::run::{Hold, JudgedBy, PendingVerdict, PhaseState};
 
 use super::run_view::shortened;
 
 /// The result of a phase's gate, if it has one now.
 pub(super) fn gate_result(phase: &Phase, state: &PhaseState, complete: bool) -> Option<GateResult> {
     let gate = phase.gate.as_ref()?;
-    let refused = state.judged.as_ref().filter(|judged| judged.source == Source::Gate);
+    let refused =
+        state.pending_verdict.as_ref().filter(|judged| judged.judged_by == JudgedBy::Gate);
     let reason = match (refused, complete) {
         (Some(judged), _) => reason_text(&judged.verdict, &judged.reason),
         (None, true) => {
@@ -25,12 +26,16 @@ pub(super) fn gate_result(phase: &Phase, state: &PhaseState, complete: bool) -> 
 }
 
 /// The result of a judgement that people waived.
-pub(super) fn waived_result(phase: &Phase, judged: &Judged, hold: &Hold) -> Option<GateResult> {
-    let name = match judged.source {
-        Source::Check(at) => phase.checks.get(at)?.id.clone(),
-        Source::Gate => phase.gate.as_ref()?.id.clone(),
+pub(super) fn waived_result(
+    phase: &Phase,
+    judged: &PendingVerdict,
+    hold: &Hold,
+) -> Option<GateResult> {
+    let name = match judged.judged_by {
+        JudgedBy::Check(at) => phase.checks.get(at)?.id.clone(),
+        JudgedBy::Gate => phase.gate.as_ref()?.id.clone(),
         // A failure is not waived; the phase runs again.
-        Source::Failure => return None,
+        JudgedBy::Failure => return None,
     };
     let people: Vec<String> =
         hold.votes.iter().map(|(vote, _)| format!("{}: {}", vote.by, vote.reason)).collect();

@@ -53,7 +53,9 @@ fn agents_and_people_agree_with_conditions() {
     let code = engine.answer(id, VoteDecision::Approved, "eve", "me too", None).unwrap_err().code();
     assert_eq!(code, Code::RequestInvalid);
     let conditions = ["add a test".to_owned()];
-    engine.answer_bound(id, VoteDecision::Approved, "bob", "nearly", None, &conditions).unwrap();
+    engine
+        .answer_with_conditions(id, VoteDecision::Approved, "bob", "nearly", None, &conditions)
+        .unwrap();
     let run = engine.resume(id).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
     let answer = &run.phases[1].done.as_ref().unwrap().answer;

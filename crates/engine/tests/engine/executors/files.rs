@@ -103,14 +103,14 @@ fn references_are_read_inside_the_workspace_only() {
         (json!([absolute]), "not a path inside"),
         (json!(["notes/../notes/a.md"]), "not a path inside"),
         (json!([""]), "not a path inside"),
-        (json!(["out"]), "leads out of"),
-        (json!(["folder/secret"]), "leads out of"),
+        (json!(["out"]), "is outside"),
+        (json!(["folder/secret"]), "is outside"),
         (json!(["notes"]), "is not a file"),
         (json!(["huge"]), "is larger than"),
         (json!(["missing.md"]), "cannot be read"),
-        (json!("notes/a.md"), "not a list of texts"),
-        (json!([7]), "not a list of texts"),
-        (json!({"a": 1}), "not a list of texts"),
+        (json!("notes/a.md"), "not a list of strings"),
+        (json!([7]), "not a list of strings"),
+        (json!({"a": 1}), "not a list of strings"),
     ] {
         let run = hydrated(&world, &reference);
         assert!(detail(&run).contains(why), "{reference}: {}", detail(&run));
@@ -121,9 +121,9 @@ fn references_are_read_inside_the_workspace_only() {
 #[test]
 fn a_task_with_constraints_of_the_wrong_kind_is_refused_at_the_policy_phase() {
     for (constraints, why) in [
-        (json!({"allowed_paths": "src/**"}), "not a list of texts"),
-        (json!({"denied_paths": [1]}), "not a list of texts"),
-        (json!("src/**"), "are not an object"),
+        (json!({"allowed_paths": "src/**"}), "not a list of strings"),
+        (json!({"denied_paths": [1]}), "not a list of strings"),
+        (json!("src/**"), "is not an object"),
         (json!({"allowed_paths": ["a"], "denied_paths": ["a"]}), "both allows and denies"),
     ] {
         let world = World::new();

@@ -139,7 +139,7 @@ fn what_is_out_of_scope_comes_before_a_person_and_is_never_committed() {
     }
     for (constraints, why) in [
         (json!({"max_diff_lines": "1"}), "not a count"),
-        (json!({"allowed_paths": "docs"}), "not a list of texts"),
+        (json!({"allowed_paths": "docs"}), "not a list of strings"),
         (json!({"allowed_paths": [""]}), "is empty"),
         (json!({"denied_paths": ["[a"]}), "the path"),
     ] {

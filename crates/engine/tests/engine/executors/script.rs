@@ -55,11 +55,11 @@ fn what_the_answers_do_not_have_fails_the_phase() {
 fn answers_of_the_wrong_kind_fail_the_phase_and_are_not_recorded_as_done() {
     let big = "x".repeat((1 << 20) + 1);
     for (answer, why) in [
-        (json!({"summary": 7}), "`summary` is not a text"),
-        (json!({"verdict": true}), "`verdict` is not a text"),
-        (json!({"facts": []}), "`facts` are not an object"),
-        (json!({"facts": {"a": 1}}), "`a` is not a text"),
-        (json!({"facts": {"a": "x".repeat(300)}}), "`a` is not a text"),
+        (json!({"summary": 7}), "`summary` is not a string"),
+        (json!({"verdict": true}), "`verdict` is not a string"),
+        (json!({"facts": []}), "`facts` is not an object"),
+        (json!({"facts": {"a": 1}}), "`a` is not a string"),
+        (json!({"facts": {"a": "x".repeat(300)}}), "`a` is not a string"),
         (json!({"text": big}), "larger than"),
     ] {
         let world = World::new();
@@ -97,7 +97,7 @@ fn a_scripted_failure_fails_and_its_usage_counts() {
 fn an_agent_that_nobody_knows_or_performs_fails_the_phase() {
     let world = World::new();
     let run = calm(&world).start(crate::world::new_run(plan(vec![phase("work", &[], agent())])));
-    assert!(detail(&run.unwrap()).contains("nothing performs the agent `someone`"));
+    assert!(detail(&run.unwrap()).contains("no runner is set for the agent `someone`"));
     let world = World::new();
     let mut plan = plan(vec![phase("work", &[], agent())]);
     plan.phases[0].doer =
