@@ -33,7 +33,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::{DriverConfig, Outcome, Phase, RecordedState, Sandbox, SandboxEvent as Happening};
+use crate::{
+    DriverConfig, Outcome, Phase, RecordedState as RecordedSandbox, Sandbox, SandboxEvent,
+};
 use serde_json::{Map, Value, json};
 use windlass_kernel::run::plan::Doer;
 use windlass_kernel::run::{Event, NoteKind, Run};
@@ -155,8 +157,8 @@ impl Driver {
     fn change_sandbox(
         &self,
         job: &BuiltinJob<'_>,
-        happening: Happening,
-        about: impl FnOnce(&mut RecordedState),
+        event: SandboxEvent,
+        update: impl FnOnce(&mut RecordedSandbox),
         why: &str,
     ) -> Result<Sandbox, EngineError> {
         let run = job.recorder.run();
@@ -177,8 +179,8 @@ impl Driver {
 
 /// The note of a change of the sandbox.
 fn sandbox_note(
-    happening: Happening,
-    recorded: &RecordedState,
+    event: SandboxEvent,
+    recorded: &RecordedSandbox,
     why: &str,
 ) -> Result<Event, EngineError> {
     let body = json!({

@@ -134,7 +134,12 @@ impl Engine {
     }
 
     /// The files of a conflict that still have conflict markers.
-    fn unmended(&self, run: &Run, at: usize, own: &Path) -> Result<Vec<String>, EngineError> {
+    fn unresolved_files(
+        &self,
+        run: &Run,
+        at: usize,
+        own: &Path,
+    ) -> Result<Vec<String>, EngineError> {
         let Some(paths) = run.resolved_paths(at) else { return Ok(Vec::new()) };
         let marked = |path: &&String| {
             let file = own.join(path.as_str());

@@ -350,7 +350,7 @@ fn assign(engine: &Engine, recorder: &Mutex<RunRecorder>, work: Work) -> Option<
     })
 }
 
-/// A try that failed without having done anything.
+/// The result of an attempt that failed without doing anything.
 pub(crate) fn failed(class: &str, reason: &str) -> PhaseResult {
     PhaseResult {
         answer: json!({}),

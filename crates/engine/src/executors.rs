@@ -24,7 +24,7 @@ pub use builtin::{BUILTINS, Builtin, BuiltinJob, task_strings};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
 pub use tool_caller::{AgentGuard, CallResult, ToolCaller, ToolRequest};
 
-use self::governance::Inspectors;
+use self::governance::Validators;
 use crate::error::EngineError;
 use crate::gateway_provider::GatewayProvider;
 use crate::phase_executor::{
@@ -50,7 +50,7 @@ pub struct Executors {
     pub(crate) runners: RunnerChoice,
     pub(crate) builtins: BTreeMap<String, Box<dyn Builtin>>,
     pub(crate) guard: Option<Arc<dyn AgentGuard>>,
-    inspectors: Inspectors,
+    validators: Validators,
 }
 
 impl Executors {
@@ -66,7 +66,7 @@ impl Executors {
         runners: RunnerChoice,
     ) -> Self {
         let builtins = builtin::shipped();
-        let (guard, inspectors) = (None, Inspectors::default());
+        let (guard, validators) = (None, Validators::default());
         Self {
             gateways,
             repository,
@@ -77,7 +77,7 @@ impl Executors {
             runners,
             builtins,
             guard,
-            inspectors,
+            validators,
         }
     }
 
@@ -174,7 +174,7 @@ impl Executors {
             None
         };
         let governance = evidence.and_then(|evidence| {
-            governance::judge(&self.inspectors, evidence, assignment, change.as_ref())
+            governance::judge(&self.validators, evidence, assignment, change.as_ref())
         });
         if let Some(governed) = &governance {
             failure = governance::failure(governed, &assignment.run);

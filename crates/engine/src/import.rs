@@ -128,7 +128,8 @@ fn completed(state: &V1State, plan: &Plan) -> Result<(BTreeSet<String>, Vec<Stri
 }
 
 fn inherited(stated: bool, outputs: BTreeMap<String, Digest>) -> PhaseResult {
-    let summary = if stated { "done under version 1" } else { "taken as done: later phases were" };
+    let summary =
+        if stated { "completed under version 1" } else { "presumed complete: later phases are" };
     let answer: Value = json!({"imported": "v1", "stated": stated, "summary": summary});
     PhaseResult {
         answer,

@@ -89,7 +89,7 @@ pub struct Answer {
 pub enum Completion {
     /// The work has ended.
     Done(Box<PhaseResult>),
-    /// A check has judged.
+    /// The check has a verdict.
     Judged(Verdict),
 }
 
@@ -225,7 +225,7 @@ impl<'a> PhaseRecorder<'a> {
     /// Records a note.
     ///
     /// # Errors
-    /// [`EngineError`] when it cannot be recorded.
+    /// [`EngineError`] if it cannot be recorded.
     pub fn note(&self, what: NoteKind, body: Value) -> Result<(), EngineError> {
         self.record(Event::Noted { what, body })
     }

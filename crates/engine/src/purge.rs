@@ -85,7 +85,7 @@ impl Engine {
         let mut deleted: Vec<String> = Vec::new();
         for found in self.list(&filter)? {
             let trace_id = found.trace.head.trace_id;
-            let (run, candidates) = match self.purge_candidates(trace_id) {
+            let (run, candidates) = match self.candidates(trace_id) {
                 Ok(both) => both,
                 Err(error) => {
                     // Its files are not known, so no file is deleted.
@@ -141,7 +141,7 @@ impl Engine {
     }
 
     /// The checkpoints of a run, oldest first.
-    fn purge_candidates(&self, trace_id: TraceId) -> Result<(Run, Vec<Candidate>), EngineError> {
+    fn candidates(&self, trace_id: TraceId) -> Result<(Run, Vec<Candidate>), EngineError> {
         let mut candidates = Vec::new();
         let mut reader = Reader::<Run>::new(trace_id, Check::Verified);
         reader.for_each(self.store(), &mut |step| {

@@ -37,7 +37,7 @@ impl Engine {
         let mut recorder = self.open(trace_id)?;
         refuse_ended(recorder.run())?;
         if recorder.run().is_rolling_back() && recorder.run().head.state == Some(State::Running) {
-            // A person has asked for it: it comes to its end whatever else is to be said.
+            // A person requested the rollback: it is completed before any other check.
             let run = self.finish_rollback(recorder)?;
             if run.hold.is_some() {
                 return Ok(run);
@@ -108,7 +108,7 @@ impl Engine {
         reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
         let attribution = Attribution { by: &by, reason: &reason };
         match gateway.decide(*call, answer, attribution) {
-            // What policy does not allow even so is told to the phase that makes the call.
+            // The phase that makes the call gets the refusal if the policy denies it nevertheless.
             Ok(_) | Err(GatewayError::AlreadyDecided { .. } | GatewayError::Refused { .. }) => {
                 Ok(())
             }

@@ -90,7 +90,7 @@ impl Engine {
         };
         let mut recorder = self.open(trace_id)?;
         if recorder.run().pending_rollback().is_some() {
-            // A rollback that was interrupted is completed first.
+            // An interrupted rollback is completed first.
             let run = self.finish_rollback(recorder)?;
             drop(run);
             recorder = self.open(trace_id)?;
@@ -164,7 +164,7 @@ impl Engine {
         now: &TreeId,
     ) -> Result<(RollbackPlan, TreeId), EngineError> {
         let store = self.checkpointer()?.store();
-        // Changes since the start of an interrupted phase count as the run's own: who made them is not known.
+        // The changes of an interrupted phase cannot be distinguished from those of people.
         let interrupted = run.phases.iter().any(|state| state.status == PhaseStatus::Running)
             && run.head.state == Some(State::Running);
         let since = match &run.tree {
@@ -237,8 +237,8 @@ impl Engine {
 }
 
 fn target(run: &Run, checkpoint: CheckpointId) -> Result<&CheckpointRecord, EngineError> {
-    run.rollback_target(checkpoint).map_err(|why| EngineError::NoCheckpoint {
-        what: format!("run `{}` cannot be rolled back to {checkpoint}: {why}", name(run)),
+    run.rollback_target(checkpoint).map_err(|reason| EngineError::NoCheckpoint {
+        what: format!("run `{}` cannot be rolled back to {checkpoint}: {reason}", run_name(run)),
     })
 }
 

@@ -25,9 +25,9 @@ pub struct NewRun {
     pub worktree: bool,
     /// Further options, which are recorded.
     pub options: Value,
-    /// What came of phases that were done elsewhere.
+    /// The results of phases that were completed elsewhere.
     pub inherited: BTreeMap<String, PhaseResult>,
-    /// Why it waits for a person before anything is done, if it does.
+    /// The reason to wait for a person before the first phase, if any.
     pub wait: Option<String>,
     /// Outcome, reason and detail with which the run ends before the first phase, if it does.
     pub end: Option<(RunOutcome, String, String)>,

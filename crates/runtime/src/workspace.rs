@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use windlass_policy::{Place, Workspace};
+use windlass_policy::{ResolvedPath, Workspace};
 
 /// The maximum number of symlinks in one path.
 const LINKS_MAX: u32 = 40;
@@ -31,7 +31,7 @@ impl FileWorkspace {
         &self.root
     }
 
-    fn resolve(&self, path: &str) -> Result<PathBuf, String> {
+    fn real_path(&self, path: &str) -> Result<PathBuf, String> {
         let mut resolved = PathBuf::from("/");
         let mut links = 0;
         let full = self.root.join(path);
@@ -91,27 +91,27 @@ fn folds_case(root: &Path) -> bool {
 }
 
 impl Workspace for FileWorkspace {
-    fn place(&self, path: &str) -> Place {
+    fn resolve(&self, path: &str) -> ResolvedPath {
         if path.is_empty() {
-            return Place::Unresolvable("the path is empty".to_owned());
+            return ResolvedPath::Unresolvable("the path is empty".to_owned());
         }
         if path.contains('\0') {
-            return Place::Unresolvable("the path contains a NUL character".to_owned());
+            return ResolvedPath::Unresolvable("the path contains a NUL character".to_owned());
         }
         if path.starts_with('~') {
-            return Place::Outside(path.to_owned());
+            return ResolvedPath::Outside(path.to_owned());
         }
-        let resolved = match self.resolve(path) {
+        let resolved = match self.real_path(path) {
             Ok(resolved) => resolved,
-            Err(reason) => return Place::Unresolvable(reason),
+            Err(reason) => return ResolvedPath::Unresolvable(reason),
         };
         match resolved.strip_prefix(&self.root) {
             Ok(relative) => match relative.to_str() {
-                Some("") => Place::Inside(".".to_owned()),
-                Some(relative) => Place::Inside(relative.to_owned()),
-                None => Place::Unresolvable("the path is not UTF-8".to_owned()),
+                Some("") => ResolvedPath::Inside(".".to_owned()),
+                Some(relative) => ResolvedPath::Inside(relative.to_owned()),
+                None => ResolvedPath::Unresolvable("the path is not UTF-8".to_owned()),
             },
-            Err(_) => Place::Outside(resolved.to_string_lossy().into_owned()),
+            Err(_) => ResolvedPath::Outside(resolved.to_string_lossy().into_owned()),
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         symlink("../../secret", root.join("src/dangling")).unwrap();
         symlink("loop", root.join("loop")).unwrap();
         let workspace = FileWorkspace::new(&root).unwrap();
-        let inside = |path: &str| Place::Inside(path.to_owned());
+        let inside = |path: &str| ResolvedPath::Inside(path.to_owned());
         for (path, place) in [
             ("src/main.rs", inside("src/main.rs")),
             ("./src/../src//main.rs", inside("src/main.rs")),
@@ -146,10 +146,10 @@ mod tests {
             (".", inside(".")),
             ("in/../in/new", inside("src/new")),
         ] {
-            assert_eq!(workspace.place(path), place, "{path}");
+            assert_eq!(workspace.resolve(path), place, "{path}");
         }
         let absolute = workspace.root().join("src/main.rs");
-        assert_eq!(workspace.place(absolute.to_str().unwrap()), inside("src/main.rs"));
+        assert_eq!(workspace.resolve(absolute.to_str().unwrap()), inside("src/main.rs"));
         for path in [
             "out/passwd",
             "../x",
@@ -159,10 +159,10 @@ mod tests {
             "src/dangling",
             "in/../../x",
         ] {
-            assert!(matches!(workspace.place(path), Place::Outside(_)), "{path}");
+            assert!(matches!(workspace.resolve(path), ResolvedPath::Outside(_)), "{path}");
         }
         for path in ["", "a\0b", "loop", "loop/x"] {
-            assert!(matches!(workspace.place(path), Place::Unresolvable(_)), "{path:?}");
+            assert!(matches!(workspace.resolve(path), ResolvedPath::Unresolvable(_)), "{path:?}");
         }
     }
 }

@@ -150,7 +150,7 @@ fn references(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<CallRefere
 fn references_of_event(event: &Event) -> Vec<CallReference> {
     let waiting_call = match event {
         Event::PhaseDone { done, .. } => {
-            let named = |call: &run::CallRecord| Named {
+            let reference = |call: &run::CallRecord| CallReference {
                 trace_id: call.trace_id,
                 entry_digest: Some(call.entry_digest),
                 state: Some(call.state),

@@ -27,16 +27,15 @@ pub fn append(
     let trace_id = append.claim.trace_id();
     let connection = transaction.connection;
     let unindexed = transaction.unindexed();
-    let (mut current, mut is_indexed) = (None, false);
-    if let Some((number, trace)) = unindexed.get(trace_id) {
+    let (current, is_indexed) = if let Some((number, trace)) = unindexed.get(trace_id) {
         if let Some(damage) = &trace.damage {
             return Ok(Err(AppendError::Chain { trace_id, source: damage.clone() }));
         }
-        current = Some(TraceRow { state: trace.state, number });
+        (Some(TraceRow { state: trace.state, number }), false)
     } else {
-        current = trace_rows::load(connection, trace_id)?;
-        is_indexed = current.is_some();
-    }
+        let indexed = trace_rows::load(connection, trace_id)?;
+        (indexed, indexed.is_some())
+    };
     let number = current.map_or(unindexed.next_number(), |row| row.number);
     let numbers = batch.key.map(|hash| unindexed.key_numbers(hash));
     drop(unindexed);

@@ -1,6 +1,6 @@
 //! Phase 2a: prepares the creation of the context file.
 
-use crate::{CONTEXT_INTENT, Outcome, SandboxEvent as Happening};
+use crate::{CONTEXT_INTENT, Outcome, SandboxEvent};
 use serde_json::json;
 
 use super::{Driver, answer, recorded};

@@ -1,8 +1,8 @@
 //! The four checks, and the exit from the sandbox.
 
 use crate::{
-    CONTEXT_INTENT, CheckPoint, CheckResult, Facts, FailureClass, IntentId, Outcome,
-    SandboxEvent as Happening, check, check_consistency, exit_conditions,
+    CONTEXT_INTENT, CheckPoint, CheckResult, Facts, FailureClass, IntentId, Outcome, SandboxEvent,
+    check, check_consistency, exit_conditions,
 };
 use serde::Deserialize as _;
 use serde_json::json;
@@ -20,9 +20,9 @@ pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResul
         return Ok(WorkResult::failed("validation_error", "`driver/check` needs a `point`"));
     };
     let run = job.recorder.run();
-    // The only way to know that telemetry can be written is to write it.
+    // Writing telemetry is the only way to know that it can be written.
     job.recorder.note(NoteKind::Telemetry, json!({ "kind": "checking", "point": point }))?;
-    look_at_context(driver, job, point)?;
+    update_context(driver, job, point)?;
     let mut facts = driver.facts(job)?;
     let opened = recorded::telemetry(&run, "opened").next().is_some();
     let sealed = recorded::telemetry(&run, "sealed").next().is_some();
@@ -73,8 +73,8 @@ fn update_context(
     let creates = recorded::intent(&run).is_some_and(|intent| intent.as_str() == CONTEXT_INTENT);
     let record = creates && point == CheckPoint::AfterModel;
     let why = "the context file is not what it was";
-    let about = |recorded: &mut crate::RecordedState| {
-        if keep {
+    let update = |recorded: &mut crate::RecordedState| {
+        if record {
             recorded.context = now;
         }
     };
@@ -102,9 +102,9 @@ fn to_answer(driver: &Driver, point: CheckPoint, facts: &Facts, result: CheckRes
 /// The stable code of the reason, if it has one.
 fn code_of(driver: &Driver, facts: &Facts, reason: &str) -> Option<windlass_kernel::Code> {
     let sandbox = facts.sandbox.as_ref();
-    let broken =
+    let inconsistent =
         sandbox.and_then(|state| check_consistency(&state.recorded, &state.observed).err());
-    if let Some(error) = broken.filter(|error| error.to_string() == reason) {
+    if let Some(error) = inconsistent.filter(|error| error.to_string() == reason) {
         return Some(error.code());
     }
     let usage = facts.usage.as_ref()?;

@@ -1,6 +1,6 @@
 //! Phase 1: determines the intent of the request.
 
-use crate::{Classification, SandboxEvent as Happening, classify};
+use crate::{Classification, SandboxEvent, classify};
 use serde_json::{Value, json};
 
 use super::{Driver, answer};

@@ -1,6 +1,6 @@
 //! Phase 2: assembles the context: the project's context file and its memory.
 
-use crate::{CONTEXT_INTENT, FailureClass, Outcome, Response, SandboxEvent as Happening};
+use crate::{CONTEXT_INTENT, FailureClass, Outcome, Response, SandboxEvent};
 use serde_json::{Value, json};
 use windlass_kernel::run::NoteKind;
 
@@ -66,7 +66,7 @@ pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResul
             "digest": view.digest,
         });
         job.recorder.note(NoteKind::Memory, body)?;
-        keep("memory", json!({ "version": view.version, "entries": view.entries }));
+        add("memory", json!({ "version": view.version, "entries": view.entries }));
     }
     Ok(answer(Outcome::Pass, "", more))
 }

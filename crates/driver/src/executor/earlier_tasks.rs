@@ -124,8 +124,8 @@ fn collect(
 ) -> Result<(), EngineError> {
     let trace_id = run.head.trace_id;
     for body in recorded::notes(run, NoteKind::Memory) {
-        let saved = recorded::text(body, "kind") == Some("saved")
-            && recorded::text(body, "project") == Some(project);
+        let saved = recorded::str_field(body, "kind") == Some("saved")
+            && recorded::str_field(body, "project") == Some(project);
         let Some(version) = body.get("version").filter(|_| saved) else { continue };
         let number = version.get("version").and_then(Value::as_u64).unwrap_or_default();
         let line = canon::value_to_bytes(version)

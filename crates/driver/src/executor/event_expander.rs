@@ -1,6 +1,6 @@
 //! Adds telemetry and sandbox notes to the events of a task.
 
-use crate::{Outcome, Phase, RecordedState, SandboxEvent as Happening, TaskResult};
+use crate::{Outcome, Phase, RecordedState as RecordedSandbox, SandboxEvent, TaskResult};
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::{Doer, RunOutcome, Trigger};
 use windlass_kernel::run::{Event, InvocationResult, Run};
@@ -267,8 +267,8 @@ impl Driver {
             self.confinement.set_confined(run.head.trace_id, true);
             recorded.sandbox = recorded.sandbox.apply(SandboxEvent::TaskBoundary);
             let (context, intent) = (recorded.context, None);
-            let recorded = RecordedState { sandbox: recorded.sandbox, context, intent };
-            events.push(sandbox_note(Happening::TaskBoundary, &recorded, recorded::TASK_ENDS)?);
+            let recorded = RecordedSandbox { sandbox: recorded.sandbox, context, intent };
+            events.push(sandbox_note(SandboxEvent::TaskBoundary, &recorded, recorded::TASK_ENDS)?);
         }
         let task_outcome = match (outcome, Outcome::ALL.iter().find(|one| one.as_str() == reason)) {
             (RunOutcome::Pass, _) => Outcome::Pass,

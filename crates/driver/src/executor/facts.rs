@@ -3,8 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    CONTEXT_INTENT, ContextFacts, Facts, IntentId, ObservedState, SandboxEvent as Happening,
-    SandboxFacts,
+    CONTEXT_INTENT, ContextFacts, Facts, IntentId, ObservedState, SandboxEvent, SandboxFacts,
 };
 use serde_json::Value;
 use windlass_kernel::Digest;
@@ -48,7 +47,7 @@ impl Driver {
             output::is_well_formed(output) && (is_bootstrap != Some(true) || file.is_valid)
         });
         let restored = recorded::notes(&run, NoteKind::Memory)
-            .any(|body| recorded::text(body, "kind") == Some("restored"));
+            .any(|body| recorded::str_field(body, "kind") == Some("restored"));
         let changed = observe::changed(job)?;
         let missing = |find: fn(&Value, &std::path::Path) -> Option<BTreeSet<String>>| {
             output.and_then(|output| find(output, workspace))

@@ -33,8 +33,8 @@ pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResul
         return Ok(answer(Outcome::Pass, "", json!({ "summary": "there is nothing to save" })));
     }
     let restored: Option<Digest> = recorded::notes(&run, NoteKind::Memory)
-        .find(|body| recorded::text(body, "kind") == Some("restored"))
-        .and_then(|body| recorded::part(body, "digest"));
+        .find(|body| recorded::str_field(body, "kind") == Some("restored"))
+        .and_then(|body| recorded::field(body, "digest"));
     let Some(restored) = restored else {
         return halt("the memory was not restored in this task".to_owned());
     };

@@ -1,8 +1,8 @@
 //! Reads the recorded data of a task.
 
 use crate::{
-    IntentId, NextCall, Outcome, RecordedState, Sandbox, SandboxEvent as Happening, Selection,
-    Usage,
+    IntentId, NextCall, Outcome, RecordedState as RecordedSandbox, Sandbox, SandboxEvent,
+    Selection, Usage,
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,9 +11,9 @@ use windlass_kernel::run::{NoteKind, Run};
 
 use super::PREFIX;
 
-/// Before anything is recorded the sandbox is on, for nobody knows what.
-pub(super) fn unknown() -> RecordedState {
-    RecordedState { sandbox: Sandbox::default(), context: None, intent: None }
+/// The sandbox before its first entry: on, without a context file or an intent.
+pub(super) fn initial_sandbox() -> RecordedSandbox {
+    RecordedSandbox { sandbox: Sandbox::default(), context: None, intent: None }
 }
 
 /// The bodies of one kind of note, newest first.
@@ -23,7 +23,7 @@ pub(super) fn notes(run: &Run, what: NoteKind) -> impl Iterator<Item = &Value> {
 
 /// The bodies of telemetry notes of one kind, newest first.
 pub(super) fn telemetry<'a>(run: &'a Run, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-    notes(run, NoteKind::Telemetry).filter(move |body| text(body, "kind") == Some(kind))
+    notes(run, NoteKind::Telemetry).filter(move |body| str_field(body, "kind") == Some(kind))
 }
 
 pub(super) fn str_field<'a>(body: &'a Value, key: &str) -> Option<&'a str> {
@@ -35,24 +35,24 @@ pub(super) fn field<T: for<'de> Deserialize<'de>>(body: &Value, key: &str) -> Op
     T::deserialize(body.get(key)?).ok()
 }
 
-/// The sandbox as its newest entry has it; `None` when there is none that can be read.
-pub(super) fn sandbox(run: &Run) -> Option<RecordedState> {
-    let body = notes(run, Note::Sandbox).next()?;
-    Some(RecordedState {
-        sandbox: part(body, "sandbox")?,
-        context: part(body, "context").unwrap_or_default(),
-        intent: part(body, "intent").unwrap_or_default(),
+/// The sandbox in its newest entry; `None` if there is none or it is not valid.
+pub(super) fn sandbox(run: &Run) -> Option<RecordedSandbox> {
+    let body = notes(run, NoteKind::Sandbox).next()?;
+    Some(RecordedSandbox {
+        sandbox: field(body, "sandbox")?,
+        context: field(body, "context").unwrap_or_default(),
+        intent: field(body, "intent").unwrap_or_default(),
     })
 }
 
-/// Whether something has happened to the sandbox in this task.
-pub(super) fn happened(run: &Run, happening: Happening) -> bool {
-    notes(run, NoteKind::Sandbox).any(|body| part(body, "event") == Some(happening))
+/// Whether this task has recorded this event of the sandbox.
+pub(super) fn has_event(run: &Run, event: SandboxEvent) -> bool {
+    notes(run, NoteKind::Sandbox).any(|body| field(body, "event") == Some(event))
 }
 
 /// Whether the newest entry of the sandbox says that the task has ended.
-pub(super) fn is_over(run: &Run) -> bool {
-    notes(run, NoteKind::Sandbox).next().and_then(|body| text(body, "why")) == Some(TASK_ENDS)
+pub(super) fn has_ended(run: &Run) -> bool {
+    notes(run, NoteKind::Sandbox).next().and_then(|body| str_field(body, "why")) == Some(TASK_ENDS)
 }
 
 /// The recorded reason of the sandbox note at the end of a task. Never change it: journals contain it.
@@ -99,7 +99,7 @@ pub(super) struct Invocation {
     pub number: u64,
     pub model: Option<String>,
     pub call: NextCall,
-    pub sandbox: RecordedState,
+    pub sandbox: RecordedSandbox,
 }
 
 /// The newest invocation.

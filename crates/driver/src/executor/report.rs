@@ -96,7 +96,7 @@ pub(super) const fn telemetry_note(body: Value) -> Event {
     Event::Noted { what: NoteKind::Telemetry, body }
 }
 
-/// How a try ended, and why it is no success.
+/// The result of an attempt, and the reason if it is not a success.
 pub(super) fn result_of(done: &PhaseResult) -> (TaskResult, String) {
     if let Some(failure) = &done.failure {
         return (TaskResult::Halt, format!("{}: {}", failure.class, failure.reason));

@@ -1,6 +1,6 @@
 //! Phase 10: ends the task.
 
-use crate::{CONTEXT_INTENT, Outcome, SandboxEvent as Happening};
+use crate::{CONTEXT_INTENT, Outcome, SandboxEvent};
 use serde_json::json;
 
 use super::{Driver, answer, recorded};

@@ -33,22 +33,23 @@ const REASON_CHARS_MAX: usize = 1800;
 
 /// The evidence for each rule that applies to a phase.
 #[derive(Default)]
-pub(super) struct Measured {
+pub(super) struct GatheredEvidence {
     compliance: Vec<(Rule, Option<Observation>)>,
     gates: Vec<(Rule, Option<Observation>)>,
     /// Whether a program was started, which may have changed files.
     pub ran: bool,
 }
 
-impl Measured {
+impl GatheredEvidence {
     fn all(&mut self) -> impl Iterator<Item = &mut (Rule, Option<Observation>)> {
         self.gates.iter_mut().chain(&mut self.compliance)
     }
 }
 
 fn applying(rules: &[Rule], phase: &str) -> Vec<(Rule, Option<Observation>)> {
-    let about = |rule: &&Rule| rule.phases.is_empty() || rule.phases.iter().any(|one| one == phase);
-    rules.iter().filter(about).map(|rule| (rule.clone(), None)).collect()
+    let applies =
+        |rule: &&Rule| rule.phases.is_empty() || rule.phases.iter().any(|one| one == phase);
+    rules.iter().filter(applies).map(|rule| (rule.clone(), None)).collect()
 }
 
 impl Executors {
@@ -138,23 +139,23 @@ impl Executors {
     }
 }
 
-/// Inspectors that have not looked at anything yet, by what they are made from: to make one takes
-/// longer than most phases that it is used in.
+/// A cache of unused validators by their evidence: creating one takes longer than most phases that use
+/// it.
 #[derive(Default)]
-pub(crate) struct Inspectors(Mutex<Vec<(Evidence, FileValidator)>>);
+pub(crate) struct Validators(Mutex<Vec<(Evidence, FileValidator)>>);
 
-impl Inspectors {
+impl Validators {
     /// The maximum number of cached validators; a project has a handful.
     const CACHED_MAX: usize = 256;
 
-    fn of(&self, evidence: &Evidence) -> Result<Option<FileValidator>, RuleError> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, validator)) = kept.iter().find(|(of, _)| of == evidence) {
+    fn get(&self, evidence: &Evidence) -> Result<Option<FileValidator>, RuleError> {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, validator)) = cached.iter().find(|(of, _)| of == evidence) {
             return Ok(Some(validator.clone()));
         }
-        let made = FileValidator::new(evidence)?;
-        if let Some(validator) = made.as_ref().filter(|_| kept.len() < Self::KEPT_MAX) {
-            kept.push((evidence.clone(), validator.clone()));
+        let created = FileValidator::new(evidence)?;
+        if let Some(validator) = created.as_ref().filter(|_| cached.len() < Self::CACHED_MAX) {
+            cached.push((evidence.clone(), validator.clone()));
         }
         Ok(created)
     }
@@ -162,27 +163,27 @@ impl Inspectors {
 
 /// Inspects files and evaluates all rules; `None` if no rule applies.
 pub(super) fn judge(
-    inspectors: &Inspectors,
+    validators: &Validators,
     mut evidence: GatheredEvidence,
     assignment: &Assignment,
     change: Option<&Change>,
 ) -> Option<GovernanceResult> {
-    if measured.gates.is_empty() && measured.compliance.is_empty() {
+    if evidence.gates.is_empty() && evidence.compliance.is_empty() {
         return None;
     }
     for (rule, found) in evidence.all() {
-        match inspectors.get(&rule.evidence) {
+        match validators.get(&rule.evidence) {
             Ok(None) => {}
             Ok(Some(validator)) => {
                 let changed = changed(&assignment.run, change).filter(|_| validator.only_forbids());
-                *found = Some(files::look(&assignment.workspace, validator, changed));
+                *found = Some(files::inspect(&assignment.workspace, validator, changed));
             }
             Err(flaw) => *found = Some(Observation::Unavailable(flaw.message)),
         }
     }
-    let missing = || Observation::Unavailable("it was not looked at".to_owned());
-    let gates = measured.gates.into_iter();
-    let checks = measured.compliance.into_iter();
+    let missing = || Observation::Unavailable("it was not inspected".to_owned());
+    let gates = evidence.gates.into_iter();
+    let checks = evidence.compliance.into_iter();
     Some(governed(
         gates.map(|(rule, found)| judge_gate(&rule, &found.unwrap_or_else(missing))).collect(),
         checks
@@ -202,7 +203,7 @@ fn changed<'a>(run: &'a Run, change: Option<&'a Change>) -> Option<&'a [String]>
     }
 }
 
-/// Why a phase has failed, where something blocks.
+/// The failure of a phase that a rule blocks.
 pub(super) fn failure(governed: &GovernanceResult, run: &Run) -> Option<Failure> {
     if governed.passed {
         return None;
@@ -229,24 +230,24 @@ pub(super) fn failure(governed: &GovernanceResult, run: &Run) -> Option<Failure>
     Some(Failure { class: BLOCKED.to_owned(), reason })
 }
 
-/// What came of a program.
-fn found(reply: Reply) -> Observation {
+/// Converts the reply of a rule's program.
+fn program_result(reply: Reply) -> Observation {
     let ended = |result: &Value| {
         let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default();
-        let said = if text("stderr").trim().is_empty() { text("stdout") } else { text("stderr") };
-        let said = said.trim();
-        let skip = said.chars().count().saturating_sub(WORDS_CHARS_MAX);
+        let output = if text("stderr").trim().is_empty() { text("stdout") } else { text("stderr") };
+        let output = output.trim();
+        let skip = output.chars().count().saturating_sub(WORDS_CHARS_MAX);
         Observation::Exited {
             exit_code: result.get("exit_code").and_then(Value::as_i64),
             stdout: text("stdout").to_owned(),
-            output_tail: said.chars().skip(skip).collect(),
+            output_tail: output.chars().skip(skip).collect(),
         }
     };
     match reply {
         Reply::Success { result } => ended(&result),
         Reply::Failure { code: Code::ToolFailed, result: Some(result), .. } => {
             match ended(&result) {
-                // It says that it ended well, and was taken for a failure.
+                // The connector reports a failure although the program exited with 0.
                 Observation::Exited { exit_code: Some(0), output_tail, .. } => {
                     Observation::Unavailable(output_tail)
                 }

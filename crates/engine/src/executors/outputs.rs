@@ -26,7 +26,8 @@ pub(super) fn collect(
             .map_err(|error| format!("the output `{pattern}`: {error}"))
     });
     let globs = globs.collect::<Result<_, _>>()?;
-    let mut found = Found { globs, full: vec![false; patterns.len()], outputs: BTreeMap::new() };
+    let matched = vec![false; patterns.len()];
+    let mut collector = OutputCollector { globs, matched, outputs: BTreeMap::new() };
     walk_files(workspace, &mut |file| {
         // A name that is not UTF-8 cannot be matched by a pattern.
         if !file.is_utf8 || !file.kind.is_file() {
@@ -42,15 +43,15 @@ pub(super) fn collect(
     }
 }
 
-struct Found {
+struct OutputCollector {
     globs: Vec<Glob>,
-    /// Which pattern has matched a file that is not empty.
-    full: Vec<bool>,
+    /// For each pattern, whether it has matched a file that is not empty.
+    matched: Vec<bool>,
     outputs: BTreeMap<String, Digest>,
 }
 
-impl Found {
-    fn look_at(&mut self, file: &Path, path: &str) -> Result<(), String> {
+impl OutputCollector {
+    fn add(&mut self, file: &Path, path: &str) -> Result<(), String> {
         let name: Vec<char> = path.chars().collect();
         let globs = self.globs.iter().enumerate();
         let matching: Vec<usize> =

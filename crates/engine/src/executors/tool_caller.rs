@@ -75,8 +75,8 @@ pub struct ToolCaller<'a> {
     guard: Option<&'a dyn AgentGuard>,
     prefix: String,
     run_id: String,
-    /// How many calls were asked for.
-    asked: AtomicUsize,
+    /// The number of requested calls.
+    requested: AtomicUsize,
     calls: Mutex<Vec<CallRecord>>,
 }
 

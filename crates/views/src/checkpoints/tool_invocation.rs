@@ -45,7 +45,7 @@ pub(super) fn invocations(
     listed.collect()
 }
 
-/// One call, and the agent that made it. Of a call that can no longer be read, only what the run has.
+/// One call and the agent that made it. A call that cannot be read has only the data of its run.
 fn invocation(store: &dyn Store, call: &run::CallRecord) -> (ToolInvocation, Option<String>) {
     let mut invocation = ToolInvocation {
         action: String::new(),

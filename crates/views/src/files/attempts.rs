@@ -214,7 +214,7 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
     }
 }
 
-/// Work that did not fail by itself has failed when it was judged so.
+/// Successful work that a gate or a check rejected counts as failed.
 fn judged(result: AttemptResult, judged: Option<JudgedBy>) -> AttemptResult {
     match (result, judged) {
         (AttemptResult::Success, Some(JudgedBy::Gate)) => {

@@ -6,10 +6,8 @@ use windlass_engine::EngineError;
 use windlass_formats::{
     CheckpointId, GateResult, LedgerChain, RunName, StepKey, StepOutcome, StepSummary,
 };
-use windlass_kernel::run::plan::{Effect, Phase, Trigger};
-use windlass_kernel::run::{
-    Event, Hold, JudgedBy, PendingVerdict, PhaseResult, PhaseState, PhaseStatus, Run,
-};
+use windlass_kernel::run::plan::{Effect, Trigger};
+use windlass_kernel::run::{Event, Hold, JudgedBy, PendingVerdict, PhaseResult, PhaseStatus, Run};
 use windlass_kernel::{Timestamp, TraceId};
 use windlass_store::Store;
 
@@ -78,7 +76,7 @@ struct BeforeEvent {
     at: usize,
     status: PhaseStatus,
     judged: Option<PendingVerdict>,
-    /// The hold that is taken up.
+    /// The hold that is resumed.
     hold: Option<Hold>,
 }
 
@@ -214,7 +212,7 @@ impl RunView {
                 Trigger::EscalationRequested | Trigger::WaiverRequested => {
                     if let Some(judged) = &before.judged {
                         waived_gate = judged.judged_by == JudgedBy::Gate;
-                        said.extend(waived(phase, judged, hold));
+                        results.extend(waived_result(phase, judged, hold));
                     }
                 }
                 Trigger::PersonRequested => {
@@ -344,40 +342,7 @@ fn before(run: &Run, event: &Event) -> Option<BeforeEvent> {
     };
     let at = run.position(phase)?;
     let (_, state) = run.phase(at)?;
-    Some(Before { at, status: state.status, judged: state.pending_verdict.clone(), hold })
-}
-
-/// What the gate of a phase has just said, if it has.
-fn gate_said(phase: &Phase, state: &PhaseState, complete: bool) -> Option<GateResult> {
-    let gate = phase.gate.as_ref()?;
-    let refused =
-        state.pending_verdict.as_ref().filter(|judged| judged.judged_by == JudgedBy::Gate);
-    let reason = match (refused, complete) {
-        (Some(judged), _) => because(&judged.verdict, &judged.reason),
-        (None, true) => {
-            let answer = state.done.as_ref().map(|done| &done.answer);
-            let text =
-                |key: &str| answer.and_then(|answer| answer.get(key)?.as_str()).unwrap_or_default();
-            because(text("verdict"), text("reason"))
-        }
-        (None, false) => return None,
-    };
-    let (name, phase) = (gate.id.clone(), phase.id.clone());
-    Some(GateResult { name, pass: refused.is_none(), phase, reason })
-}
-
-/// A judgement that people have let pass.
-fn waived(phase: &Phase, judged: &PendingVerdict, hold: &Hold) -> Option<GateResult> {
-    let name = match judged.judged_by {
-        JudgedBy::Check(at) => phase.checks.get(at)?.id.clone(),
-        JudgedBy::Gate => phase.gate.as_ref()?.id.clone(),
-        // What failed is not let pass; it is tried again.
-        JudgedBy::Failure => return None,
-    };
-    let people: Vec<String> =
-        hold.votes.iter().map(|(vote, _)| format!("{}: {}", vote.by, vote.reason)).collect();
-    let reason = shortened(&format!("let pass by {}", people.join("; ")));
-    Some(GateResult { name, pass: true, phase: phase.id.clone(), reason })
+    Some(BeforeEvent { at, status: state.status, judged: state.pending_verdict.clone(), hold })
 }
 
 fn summary(phase: &str, attempt: u32, done: &PhaseResult) -> StepSummary {

@@ -14,8 +14,8 @@ const FILES_MAX: usize = 10_000;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 const ALL_BYTES_MAX: u64 = 1 << 30;
 
-/// Looks at what has changed, or at all that there is.
-pub(super) fn look(
+/// Inspects the changed files, or all files.
+pub(super) fn inspect(
     workspace: &Path,
     validator: FileValidator,
     changed: Option<&[String]>,
@@ -26,13 +26,13 @@ pub(super) fn look(
             return Observation::Unavailable(format!("the workspace cannot be read: {error}"));
         }
     };
-    let mut eyes = Eyes { root, validator, looked: 0, bytes: 0 };
+    let mut files = FileInspection { root, validator, inspected: 0, bytes: 0 };
     let end = match changed {
         Some(paths) => paths.iter().try_for_each(|path| files.inspect_changed(path)),
         None => walk_files(&files.root.clone(), &mut |file| files.inspect_walked(file)),
     };
     match end {
-        Ok(()) => eyes.validator.finish(),
+        Ok(()) => files.validator.finish(),
         Err(why) => Observation::Unavailable(why),
     }
 }
@@ -40,12 +40,12 @@ pub(super) fn look(
 struct FileInspection {
     root: PathBuf,
     validator: FileValidator,
-    looked: usize,
+    inspected: usize,
     bytes: u64,
 }
 
-impl Eyes {
-    fn changed(&mut self, path: &str) -> Result<(), String> {
+impl FileInspection {
+    fn inspect_changed(&mut self, path: &str) -> Result<(), String> {
         if path.split('/').next().is_some_and(is_private) || !self.validator.matches(path) {
             return Ok(());
         }
