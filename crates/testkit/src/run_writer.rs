@@ -59,7 +59,7 @@ impl RunWriter {
     pub fn append(&mut self, events: impl IntoIterator<Item = Event>) -> Result<(), JournalError> {
         let trace_id = self.run().head.trace_id;
         for event in events {
-            let (artifact_id, ts) = (ArtifactId(self.clock.new_id()), self.clock.now());
+            let (ts, artifact_id) = (self.clock.now(), ArtifactId(self.clock.new_id()));
             self.recorder.add(&RunEvent::new(trace_id, artifact_id, ts, event))?;
         }
         let ended = self.run().head.state.is_some_and(State::is_terminal);
