@@ -19,7 +19,7 @@ pub use seal::{Anchor, Keys, Verify};
 const GLOBAL_OPTIONS: &str = "Global options";
 
 /// Takes a task through a loop of phases done by AI agents. Tool calls run only if policy allows them,
-/// every step is recorded before it acts, and after a crash the run continues from the journal.
+/// every step is recorded before it takes effect, and after a crash the run continues from the journal.
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = "First steps:\n  windlass init\n  windlass call run shell/read --args \
@@ -27,7 +27,7 @@ const GLOBAL_OPTIONS: &str = "Global options";
     usage or input, 3 refused by policy, 4 waits for a person,\n  5 journal corrupt, 70 bug in \
     Windlass. Every error code has a page in docs/errors.")]
 pub struct Cli {
-    /// The project's folder [default: the nearest parent folder that contains `.windlass`].
+    /// The project's folder [default: the nearest folder upwards that contains `.windlass`].
     #[arg(long, short = 'C', global = true, value_name = "DIR", env = "WINDLASS_PROJECT")]
     #[arg(hide_env_values = true, help_heading = GLOBAL_OPTIONS)]
     pub project: Option<PathBuf>,

@@ -23,7 +23,7 @@ pub enum CheckpointCommand {
     Diff(CheckpointDiff),
     /// Roll a run back to a checkpoint: its state and its files together.
     #[command(
-        after_help = "The present state is saved in a checkpoint first, files that no checkpoint contains \
+        after_help = "The present files are saved in a snapshot first, files that no checkpoint contains \
         are not deleted, and a rollback can itself be rolled back. It is refused if people have changed \
         files that the run left, unless --force is given."
     )]

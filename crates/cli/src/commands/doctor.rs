@@ -128,7 +128,9 @@ fn check_store(store: &dyn Store, findings: &mut Findings) {
         (0, 0) => (Health::Good, "none".to_owned()),
         (0, waiting) => (
             Health::Warn,
-            format!("{waiting} waiting for a person; list them with `windlass call list --held`"),
+            format!(
+                "{waiting} waiting for a person; see `windlass call list --held`, `windlass queue list`"
+            ),
         ),
         (interrupted, _) => {
             (Health::Warn, format!("{interrupted} interrupted; run `windlass recover`"))

@@ -9,6 +9,7 @@ use windlass_views::RunSummary;
 use crate::args::{Answer, Queue};
 use crate::commands::run::{open, report};
 use crate::commands::status;
+use crate::commands::verify::count;
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
@@ -115,8 +116,8 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
     }
     if let Some(change) = &hold.held.change {
         output.line(&format!(
-            "  changed  {} lines in {}",
-            change.lines,
+            "  changed  {} in {}",
+            count(change.lines, "line", "lines"),
             sanitize(&change.files.join(", "))
         ));
     }

@@ -43,7 +43,7 @@ pub struct LoopSelection<'a> {
     pub name: &'a str,
     /// Its variant.
     pub variant: Option<&'a str>,
-    /// Optional phases to include.
+    /// Phases to include that are optional or excluded by the variant.
     pub with: &'a [String],
 }
 

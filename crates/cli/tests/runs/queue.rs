@@ -43,13 +43,9 @@ fn the_queue_shows_what_a_person_needs_to_decide() {
     let id = id_of(&held);
     let shown = held.json()["hold"]["shown"].as_str().unwrap().to_owned();
     let page = repo.windlass(&["queue", "show", &id]).exit(0).quiet();
-    for part in [
-        "raise the price",
-        "ESCALATION_REQUESTED",
-        "it is escalate",
-        "1 lines in built.txt",
-        &shown,
-    ] {
+    for part in
+        ["raise the price", "ESCALATION_REQUESTED", "it is escalate", "1 line in built.txt", &shown]
+    {
         assert!(page.text().contains(part), "no `{part}`\n{page}");
     }
     assert!(!page.text().contains("\\n"), "{page}");
