@@ -1,4 +1,4 @@
-//! The command line, and the help that teaches it.
+//! The command line and its help texts.
 
 mod checkpoint;
 mod runs;
@@ -16,37 +16,37 @@ pub use runs::{
 pub use seal::{Anchor, Keys, Verify};
 
 /// The heading of the options that every command has.
-const EVERYWHERE: &str = "Options everywhere";
+const GLOBAL_OPTIONS: &str = "Global options";
 
-/// Lets agents' tool calls act only under policy, records every step before it acts, and after any
-/// crash goes on from the record alone.
+/// Takes a task through a loop of phases done by AI agents. Tool calls run only if policy allows them,
+/// every step is recorded before it takes effect, and after a crash the run continues from the journal.
 #[derive(Debug, Parser)]
 #[command(name = "windlass", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = "First steps:\n  windlass init\n  windlass call run shell/read --args \
-    '{\"line\":\"git status\"}'\n  windlass verify\n\nExit codes:\n  0 done, 1 failed, 2 wrong \
-    usage or input, 3 refused by policy, 4 waits for a person,\n  5 journal corrupt, 70 a fault of \
+    '{\"line\":\"git status\"}'\n  windlass verify\n\nExit codes:\n  0 success, 1 failed, 2 wrong \
+    usage or input, 3 refused by policy, 4 waits for a person,\n  5 journal corrupt, 70 bug in \
     Windlass. Every error code has a page in docs/errors.")]
 pub struct Cli {
-    /// The project's folder; otherwise the nearest folder upwards that has a `.windlass`.
+    /// The project's folder [default: the nearest folder upwards that contains `.windlass`].
     #[arg(long, short = 'C', global = true, value_name = "DIR", env = "WINDLASS_PROJECT")]
-    #[arg(hide_env_values = true, help_heading = EVERYWHERE)]
+    #[arg(hide_env_values = true, help_heading = GLOBAL_OPTIONS)]
     pub project: Option<PathBuf>,
     /// Print JSON instead of text.
-    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
     pub json: bool,
     /// When to use colour.
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
-    #[arg(help_heading = EVERYWHERE)]
+    #[arg(help_heading = GLOBAL_OPTIONS)]
     pub color: Color,
-    /// Log to standard error: ids, names, codes and times of every step.
+    /// Log each step to standard error: ids, names, codes and durations, never contents.
     #[arg(long, global = true, value_name = "LEVEL", default_value = "off", env = "WINDLASS_LOG")]
-    #[arg(hide_env_values = true, help_heading = EVERYWHERE)]
+    #[arg(hide_env_values = true, help_heading = GLOBAL_OPTIONS)]
     pub log: LogLevel,
     /// How log lines are written.
     #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
-    #[arg(help_heading = EVERYWHERE)]
+    #[arg(help_heading = GLOBAL_OPTIONS)]
     pub log_format: LogFormat,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -56,24 +56,24 @@ pub struct Cli {
 pub enum LogLevel {
     /// Nothing.
     Off,
-    /// What went wrong inside.
+    /// Internal errors.
     Error,
-    /// And what was refused.
+    /// Also refusals and failed calls.
     Warn,
-    /// And every step of runs, and every call.
+    /// Also every run event and every call.
     Info,
-    /// And every append.
+    /// Also every append to the journal.
     Debug,
-    /// And whatever else there is.
+    /// Everything.
     Trace,
 }
 
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Plain text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -88,83 +88,83 @@ pub enum Color {
     Never,
 }
 
-/// What Windlass can do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Make a project here: settings, policy, tool registry and an empty journal.
+    /// Create a project here: settings, policy, tool registry and an empty journal.
     Init(Init),
-    /// Take a task through a loop, until it ends or waits for you.
+    /// Run a task through a loop until it ends or waits for a decision.
     #[command(
         after_help = "Examples:\n  windlass run \"fix the rounding in src/price.rs\"\n  windlass \
         run task.yaml --worktree\n  windlass run '{\"task\":\"…\",\"constraints\":{\"allowed_paths\":\
         [\"src\"]}}' --answers answers.json\n\nExit codes: 0 passed, 3 blocked, 4 waits for a person."
     )]
     Run(RunTask),
-    /// Take a run up again: after an answer, or after its process died.
+    /// Resume a run after it was answered, or after its process died.
     Resume(Resume),
-    /// Say where runs stand.
+    /// Show the state of runs.
     Status(Status),
-    /// Follow runs live, until they end or wait for you.
+    /// Follow runs live until they end or wait for a decision.
     #[command(
         after_help = "Examples:\n  windlass watch\n  windlass watch run_20260202_120000_1a2b3c4d\n  \
-        windlass watch --follow --json\n\nExit codes with a RUN: 0 passed, 1 interrupted, 3 blocked, 4 \
+        windlass watch --follow --json\n\nExit codes with RUN: 0 passed, 1 interrupted, 3 blocked, 4 \
         waits for a person."
     )]
     Watch(Watch),
     /// Send runs to an OpenTelemetry collector.
     #[command(subcommand)]
     Telemetry(Telemetry),
-    /// Look at what waits for you, and decide it.
+    /// List the runs that wait for a decision, and answer them.
     #[command(subcommand)]
     Queue(Queue),
-    /// Stop runs before their next effect.
+    /// Stop one run or all runs before their next effect.
     Stop(StopRuns),
-    /// Look at a run's earlier states, compare them, and go back to one.
+    /// List and compare a run's checkpoints, and roll back to one.
     #[command(
         subcommand,
         after_help = "Examples:\n  windlass checkpoint list RUN\n  windlass checkpoint diff \
         RUN/POST_design_v1 RUN/POST_build_v1\n  windlass checkpoint rollback RUN/POST_design --dry-run\n  \
-        windlass checkpoint rollback RUN/POST_design --reason \"the build went astray\" --resume"
+        windlass checkpoint rollback RUN/POST_design --reason \"the build took the wrong approach\" --resume"
     )]
     Checkpoint(CheckpointCommand),
-    /// Go on where another program has stopped.
+    /// Continue a run that another program began.
     #[command(subcommand)]
     Import(Import),
-    /// Take tasks from a Markdown check-list.
+    /// Run tasks from a Markdown checklist.
     #[command(subcommand)]
     Backlog(BacklogCommand),
-    /// Look at loops and check them.
+    /// List, draw and check loops.
     #[command(subcommand)]
     Loop(Loop),
-    /// Remove the work tree of a run that has ended; its branch stays.
+    /// Remove the work tree of an ended run; its branch stays.
     Close(Close),
-    /// Write the files that show a run again from the journal, or all of it as a signed bundle.
+    /// Rewrite a run's files from the journal, or export the whole run as a signed bundle.
     Export(Export),
-    /// Show it all on a scratch repository: a failing test, a crash, a decision, a commit.
+    /// Demonstrate Windlass in a temporary repository: failing test, crash, decision, commit.
     Demo(Demo),
-    /// Make a tool call, look at calls, decide those that wait for you.
+    /// Make a tool call, list calls, approve or deny waiting ones.
     #[command(subcommand)]
     Call(Call),
-    /// Look at traces and their entries.
+    /// List traces and print their entries.
     #[command(subcommand)]
     Trace(Trace),
-    /// Take up what a crashed process left behind.
+    /// Recover the calls and runs that a crashed process left unfinished.
     #[command(
-        after_help = "A call that was handed over and never answered is asked about, handed \
-        over again with the same id and key, undone, or left to you, as the tool registry says \
-        (`on_uncertain`). A call whose effect is recorded is never handed over again."
+        after_help = "A call that was dispatched without a recorded result is probed, dispatched \
+        again with the same id and key, compensated, or held for a decision, as the tool registry \
+        says (`on_uncertain`). A call with a recorded effect is never dispatched again."
     )]
     Recover(Recover),
-    /// Check that the journal is whole: every digest, every link, every recorded head.
+    /// Verify the journal: every digest, every link, every recorded head.
     #[command(
         after_help = "Examples:\n  windlass verify\n  windlass verify run.bundle --key windlass.pub\n  \
-        windlass verify --anchor monday.anchor\n\nExit codes: 0 all of it holds, 5 something does not; \
-        for bundles and anchors\nalso 3: not checked, since nobody you trust has signed it."
+        windlass verify --anchor monday.anchor\n\nExit codes: 0 intact, 5 corrupt; for bundles and \
+        anchors\nalso 3: not checked, because the signer's key is not trusted."
     )]
     Verify(Verify),
-    /// Sign the ends of all traces, to find out later whether history was rewritten.
+    /// Sign the heads of all traces, to detect later whether history was rewritten.
     Anchor(Anchor),
-    /// Look at the keys that sign bundles and anchors, and change the one that does.
+    /// Show, list and rotate the keys that sign bundles and anchors.
     #[command(subcommand)]
     Keys(Keys),
     /// Check, explain and test the policy.
@@ -172,9 +172,9 @@ pub enum Command {
     Policy(Policy),
     /// Print the canonical bytes (RFC 8785) of the JSON on standard input.
     Canon(Canon),
-    /// Check this machine and project, and say what to do about what is wrong.
+    /// Check this machine and project for problems, and suggest fixes.
     Doctor(Doctor),
-    /// Confine this process and become a command.
+    /// Confine this process, then execute a command.
     #[command(hide = true)]
     Confined(Confined),
     /// Print a completion script for a shell.
@@ -187,7 +187,7 @@ pub enum Command {
 /// Options of `init`.
 #[derive(Debug, Args)]
 pub struct Init {
-    /// Make it in your own data folder, for use outside of any project.
+    /// Create it in your user data folder, for use outside any project.
     #[arg(long)]
     pub user: bool,
 }
@@ -195,9 +195,9 @@ pub struct Init {
 /// Subcommands of `call`.
 #[derive(Debug, Subcommand)]
 pub enum Call {
-    /// Make one call, under policy, recorded before and after.
+    /// Make one call under policy, recorded in the journal.
     Run(CallRun),
-    /// Show one call: where it stands, what was asked, decided and answered.
+    /// Show one call: its state, request, decision and result.
     Show {
         /// The call's trace.
         #[arg(value_name = "ID")]
@@ -205,40 +205,40 @@ pub enum Call {
     },
     /// List calls, newest first.
     List(CallList),
-    /// Let a waiting call be made; or, if it may have run, hand it over again.
+    /// Approve a waiting call; if it may already have run, dispatch it again.
     Approve(Decide),
-    /// Refuse a waiting call; or, if it may have run, give it up.
+    /// Deny a waiting call; if it may already have run, close it as failed.
     Deny(Decide),
 }
 
 /// Options of `call run`.
 #[derive(Debug, Args)]
 pub struct CallRun {
-    /// The tool, as the registry names it.
+    /// The tool's name in the registry.
     #[arg(value_name = "SERVER/TOOL")]
     pub tool: String,
-    /// Its arguments: JSON, `@FILE`, or `-` for standard input.
+    /// The arguments: JSON, `@FILE`, or `-` for standard input.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub args: String,
-    /// The key under which it may take effect once; a write needs one.
+    /// The idempotency key; calls with the same key take effect once. Required for writes.
     #[arg(long, value_name = "KEY", conflicts_with = "new_key")]
     pub key: Option<String>,
-    /// Use a fresh key: this call is meant to take effect whatever was done before.
+    /// Generate a new key: the call takes effect whatever was done before.
     #[arg(long)]
     pub new_key: bool,
-    /// What it is for, in 10 to 1000 characters.
+    /// The purpose of the call, 10 to 1000 characters.
     #[arg(long, value_name = "TEXT")]
     pub intent: Option<String>,
-    /// The class you take the tool to have; the call is refused if the registry says otherwise.
+    /// The class you expect; the call is denied if the registry has another.
     #[arg(long, value_name = "CLASS")]
     pub class: Option<Class>,
-    /// The plan it belongs to.
+    /// The plan that the call belongs to.
     #[arg(long, value_name = "ID")]
     pub plan: Option<String>,
-    /// The agent that asks, as the policy names it.
+    /// The calling agent, for policy rules.
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// The phase it belongs to, as the policy names it.
+    /// The phase of the call, for policy rules.
     #[arg(long, value_name = "NAME")]
     pub phase: Option<String>,
 }
@@ -257,7 +257,7 @@ pub enum Class {
 /// Options of `call list`.
 #[derive(Debug, Args)]
 pub struct CallList {
-    /// Only those that have not ended.
+    /// Only open ones.
     #[arg(long)]
     pub open: bool,
     /// Only those that wait for a person.
@@ -266,13 +266,13 @@ pub struct CallList {
     /// Only those in this state.
     #[arg(long, value_name = "STATE")]
     pub state: Option<String>,
-    /// Only those older than this trace: where the page before ended.
+    /// Only those older than this trace; for paging.
     #[arg(long, value_name = "ID")]
     pub before: Option<String>,
-    /// At most so many.
+    /// The maximum number to list.
     #[arg(long, value_name = "N", default_value_t = 50)]
     pub limit: usize,
-    /// Print only the ids, one a line.
+    /// Print only the ids, one per line.
     #[arg(long)]
     pub ids: bool,
 }
@@ -283,10 +283,10 @@ pub struct Decide {
     /// The call's trace.
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Who decides.
+    /// Your name, recorded with the decision.
     #[arg(long, value_name = "NAME")]
     pub by: String,
-    /// Why.
+    /// The reason, recorded with the decision.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
 }
@@ -296,13 +296,13 @@ pub struct Decide {
 pub enum Trace {
     /// List traces, newest first.
     List(CallList),
-    /// Show where one trace stands.
+    /// Show the state of one trace.
     Show {
         /// The trace.
         #[arg(value_name = "ID")]
         id: String,
     },
-    /// Print a trace's entries, one JSON object a line with --json.
+    /// Print a trace's entries; with --json, one JSON object per line.
     Log {
         /// The trace.
         #[arg(value_name = "ID")]
@@ -310,7 +310,7 @@ pub enum Trace {
         /// Print the artifacts too.
         #[arg(long)]
         artifacts: bool,
-        /// Only entries after this number.
+        /// Only entries after this sequence number.
         #[arg(long, value_name = "N", default_value_t = 0)]
         after: u64,
     },
@@ -319,7 +319,7 @@ pub enum Trace {
 /// Options of `recover`.
 #[derive(Debug, Args)]
 pub struct Recover {
-    /// Only this trace, or the run with this name.
+    /// Only this trace or run.
     #[arg(value_name = "TRACE")]
     pub trace: Option<String>,
 }
@@ -329,43 +329,43 @@ pub struct Recover {
 pub enum Policy {
     /// Load the policy and run its examples and cases.
     Check,
-    /// Say what the policy makes of a call, and by which rules.
+    /// Show the verdict on a call and the rules behind it.
     Explain(Explain),
-    /// Run the cases of a file against the policy.
+    /// Run test cases against the policy.
     Test {
-        /// A TOML file of `[[case]]`; the policy's own cases when absent.
+        /// A TOML file of `[[case]]` [default: the policy's own cases].
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// List the rules that work is measured by, composed of all levels.
+    /// List the governance rules of all levels.
     Gates {
-        /// With the rules of this loop.
+        /// Include the rules of this loop.
         #[arg(long = "loop", value_name = "LOOP")]
         name: Option<String>,
     },
-    /// Print the policy hash: the digest of every file that decides.
+    /// Print the policy hash: the digest of all configuration files.
     Hash,
 }
 
 /// Options of `policy explain`.
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// The tool, as the registry names it.
+    /// The tool's name in the registry.
     #[arg(value_name = "SERVER/TOOL")]
     pub tool: String,
-    /// Its arguments: JSON, `@FILE`, or `-` for standard input.
+    /// The arguments: JSON, `@FILE`, or `-` for standard input.
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub args: String,
-    /// Judge it as if it came without an idempotency key.
+    /// Evaluate the call as if it had no idempotency key.
     #[arg(long)]
     pub no_key: bool,
-    /// The class the caller declares.
+    /// The class that the caller declares.
     #[arg(long, value_name = "CLASS")]
     pub class: Option<Class>,
-    /// The agent that asks.
+    /// The calling agent.
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// The phase it belongs to.
+    /// The phase of the call.
     #[arg(long, value_name = "NAME")]
     pub phase: Option<String>,
 }
@@ -381,7 +381,7 @@ pub struct Canon {
 /// Options of `doctor`.
 #[derive(Debug, Args)]
 pub struct Doctor {
-    /// Also start or reach every MCP server of the registry and compare its tools.
+    /// Also connect to every registered MCP server and compare its tools.
     #[arg(long)]
     pub servers: bool,
 }

@@ -14,36 +14,36 @@ use crate::failure::Failure;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Where the files that show runs lie, relative to the project; `.windlass/artifacts` when absent.
+    /// The folder for run files, relative to the project; `.windlass/artifacts` by default.
     pub artifacts_root: Option<PathBuf>,
-    /// What the driver loop can reach.
+    /// Settings of the driver loop.
     pub driver: Driver,
     /// How the journal is written.
     pub journal: Journal,
     /// How the store is opened.
     pub store: Store,
-    /// What commands are confined to.
+    /// How commands are confined.
     pub sandbox: Sandbox,
-    /// Where runs are sent.
+    /// Where telemetry is sent.
     pub telemetry: Telemetry,
 }
 
-/// Where runs are sent.
+/// Where telemetry is sent.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Telemetry {
-    /// The base address of an OpenTelemetry collector; nothing is sent without one.
+    /// The base URL of an OpenTelemetry collector; nothing is sent without one.
     pub endpoint: Option<String>,
 }
 
-/// What the driver loop can reach, and what it calls the project.
+/// Settings of the driver loop.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Driver {
-    /// The models that can be reached, as their providers call them; all of `loops/driver/models.toml`
-    /// when absent.
+    /// The available models, by their providers' names; all of `loops/driver/models.toml` by
+    /// default.
     pub available: Option<BTreeSet<String>>,
-    /// The project's name, for telemetry and memory; the folder's when absent.
+    /// The project's name, for telemetry and memory; the folder's name by default.
     pub project: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub struct Driver {
 const PROJECT_BYTES_MAX: usize = 64;
 
 impl Driver {
-    /// The project's name, which is the name of a file too.
+    /// The project's name, reduced to characters that are safe in a file name.
     pub fn project(&self, root: &Path) -> String {
         let named = self.project.clone();
         let folder = || root.file_name().map(|name| name.to_string_lossy().into_owned());
@@ -78,7 +78,7 @@ pub struct Journal {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReadsName {
-    /// Before it is handed over.
+    /// Before it is dispatched.
     #[default]
     WriteAhead,
     /// Together with its effect.
@@ -89,7 +89,7 @@ pub enum ReadsName {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Store {
-    /// How long to wait for another process's transaction.
+    /// How long to wait for another process's transaction, in milliseconds.
     pub busy_timeout_ms: u64,
 }
 
@@ -99,17 +99,17 @@ impl Default for Store {
     }
 }
 
-/// What commands are confined to.
+/// How commands are confined.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Sandbox {
-    /// Whether they are.
+    /// Whether commands are confined.
     pub enabled: bool,
-    /// Whether they may use the network.
+    /// Whether commands may use the network.
     pub network: bool,
-    /// Folders they may change beside the project's, absolute or relative to it.
+    /// Folders that commands may write to besides the project, absolute or relative to it.
     pub writable: Vec<PathBuf>,
-    /// Whether `bwrap` keeps `.windlass` and git's settings in the project from being changed.
+    /// Whether `bwrap` makes `.windlass` and the project's git settings read-only.
     pub protect: Protect,
 }
 
@@ -123,31 +123,31 @@ impl Default for Sandbox {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protect {
-    /// Where it is installed.
+    /// If it is installed.
     #[default]
     Auto,
-    /// Always: without it no command starts.
+    /// Always: without it no command runs.
     Always,
     /// Never.
     Never,
 }
 
-/// The most folders that make sense.
+/// The maximum length of `sandbox.writable`.
 const WRITABLE_MAX: usize = 64;
-/// The longest wait that makes sense.
+/// The maximum of `store.busy_timeout_ms`.
 const BUSY_MS_MAX: u64 = 600_000;
 
 impl Config {
-    /// Reads the file's text.
+    /// Parses and checks the file.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let config: Self = toml::from_str(text).map_err(|error| {
-            // The reader's words for types are Rust's.
+            // The TOML parser names Rust types; translate them.
             let message = error
                 .message()
                 .replace("expected u64", "expected a whole number")
-                .replace("wanted string or table", "expected a text in quotes")
+                .replace("wanted string or table", "expected a string")
                 .replace("expected a sequence", "expected a list")
-                .replace("expected path string", "expected a text in quotes")
+                .replace("expected path string", "expected a string")
                 .replace(" as i128", "");
             let line = error.span().map_or(1, |span| {
                 text.get(..span.start).unwrap_or_default().matches('\n').count() + 1
@@ -156,20 +156,21 @@ impl Config {
         })?;
         if config.sandbox.writable.len() > WRITABLE_MAX {
             let message =
-                format!("config.toml: `sandbox.writable` has at most {WRITABLE_MAX} folders");
+                format!("config.toml: `sandbox.writable` may list at most {WRITABLE_MAX} folders");
             return Err(Failure::new(Code::ConfigInvalid, message));
         }
         if config.sandbox.writable.iter().any(|path| path.as_os_str().is_empty()) {
-            let message = "config.toml: `sandbox.writable` has an empty name";
+            let message = "config.toml: `sandbox.writable` contains an empty path";
             return Err(Failure::new(Code::ConfigInvalid, message));
         }
         let endpoint = config.telemetry.endpoint.as_deref();
         if endpoint.is_some_and(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
-            let message = "config.toml: `telemetry.endpoint` must begin with http:// or https://";
+            let message = "config.toml: `telemetry.endpoint` must start with http:// or https://";
             return Err(Failure::new(Code::ConfigInvalid, message));
         }
         if config.store.busy_timeout_ms > BUSY_MS_MAX {
-            let message = format!("config.toml: `store.busy_timeout_ms` is at most {BUSY_MS_MAX}");
+            let message =
+                format!("config.toml: `store.busy_timeout_ms` must be at most {BUSY_MS_MAX}");
             return Err(Failure::new(Code::ConfigInvalid, message));
         }
         let named = config.driver.project.as_deref();

@@ -1,13 +1,13 @@
-//! What a person is told when something did not work: code, causes, hint, exit code.
+//! Errors of the command line: code, message, causes, hint, exit code.
 
 use std::error::Error;
 
 use serde_json::json;
 use windlass_kernel::Code;
 
-use crate::output::{Output, plain};
+use crate::output::{Output, sanitize};
 
-/// An error on its way out.
+/// An error that ends a command.
 #[derive(Debug)]
 pub struct Failure {
     code: Code,
@@ -17,15 +17,15 @@ pub struct Failure {
 }
 
 /// The result of a command: its exit code.
-pub type Done = Result<u8, Failure>;
+pub type CommandResult = Result<u8, Failure>;
 
 impl Failure {
-    /// Makes one from a message.
+    /// Creates a failure from a message.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), causes: Vec::new(), hint: None }
     }
 
-    /// Makes one from an error and all that caused it.
+    /// Creates a failure from an error and its chain of causes.
     pub fn of(code: Code, error: &dyn Error) -> Self {
         let mut causes = Vec::new();
         let mut cause = error.source();
@@ -36,13 +36,13 @@ impl Failure {
         Self { code, message: error.to_string(), causes, hint: None }
     }
 
-    /// Adds what to do about it, where that is more than the code's own hint.
+    /// Replaces the code's default hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// All of it in one line.
+    /// The failure in one line.
     pub fn summary(&self) -> String {
         let mut text = self.message.clone();
         for cause in &self.causes {
@@ -64,7 +64,7 @@ impl Failure {
         exit_of(self.code)
     }
 
-    /// Prints it to standard error.
+    /// Prints the failure to standard error.
     pub fn print(&self, output: &Output) {
         let hint = self.hint.as_deref().or_else(|| hint_of(self.code));
         if output.json {
@@ -81,16 +81,16 @@ impl Failure {
         }
         output.note(&format!(
             "{} {} [{}]",
-            output.paint_note("error:", crate::output::Ink::Bad),
-            plain(&self.message),
+            output.paint_note("error:", crate::output::Style::Bad),
+            sanitize(&self.message),
             self.code
         ));
         for cause in &self.causes {
-            output.note(&format!("caused by: {}", plain(cause)));
+            output.note(&format!("caused by: {}", sanitize(cause)));
         }
         if let Some(hint) = hint {
-            let word = output.paint_note("hint:", crate::output::Ink::Good);
-            output.note(&format!("\n{word} {}", plain(hint)));
+            let word = output.paint_note("hint:", crate::output::Style::Good);
+            output.note(&format!("\n{word} {}", sanitize(hint)));
         }
     }
 }
@@ -158,7 +158,7 @@ impl From<windlass_policy::FileError> for Failure {
     }
 }
 
-/// The exit code that goes with an error code.
+/// The exit code of an error code.
 pub const fn exit_of(code: Code) -> u8 {
     match code {
         Code::StateInvalidTransition
@@ -251,125 +251,147 @@ pub const fn exit_of(code: Code) -> u8 {
     }
 }
 
-/// What to do about a code, where one sentence can say it.
+/// The default hint for a code: what to do about it.
 pub const fn hint_of(code: Code) -> Option<&'static str> {
     Some(match code {
         Code::StateInvalidTransition | Code::StateSequenceGap | Code::StateChecksumMismatch => {
-            "the trace is left as it is and the others still work; `windlass verify` names every \
-             broken trace, a backup of the store has the last good state"
+            "the trace is left unchanged and other traces still work; `windlass verify` lists every \
+             corrupt trace; restore `.windlass/windlass.db` from a backup to get its last good state"
         }
-        Code::StateRecoveryFailed => "`windlass call show ID` says what is recorded",
+        Code::StateRecoveryFailed => "`windlass call show ID` shows what is recorded",
         Code::StateLockAcquireFailed => {
-            "a live process is at work on it; wait for it to end, then try again"
+            "another live process is using it; wait for that process to end, then try again"
         }
         Code::StateConcurrentExecution => {
-            "another process took the trace over; `windlass call show ID` says where it stands"
+            "another process took over the trace; `windlass call show ID` shows its state"
         }
         Code::ToolUnclassifiedDenied => "add the tool to `.windlass/tools.toml`",
         Code::ToolClassDeclarationMismatch => {
-            "leave `--class` out, or correct the class in `.windlass/tools.toml`"
+            "omit `--class`, or correct the class in `.windlass/tools.toml`"
         }
         Code::ToolClassMismatch => "correct the class in `.windlass/tools.toml`",
         Code::IdempotencyKeyRequired => {
-            "give `--key NAME`, the same for the same intended effect, or `--new-key`"
+            "pass `--key NAME`, the same name for the same intended effect, or `--new-key`"
         }
-        Code::IdempotencyConflict => "use another key for another request",
-        Code::DocSizeExceeded => "make it smaller, or raise the tool's limit in the registry",
-        Code::PolicyDenied => "`windlass policy explain SERVER/TOOL --args …` names the rules",
+        Code::IdempotencyConflict => "use a different key for a different request",
+        Code::DocSizeExceeded => {
+            "make the input smaller, or raise the tool's limit in `.windlass/tools.toml`"
+        }
+        Code::PolicyDenied => {
+            "`windlass policy explain SERVER/TOOL --args …` shows the rules that apply"
+        }
         Code::PolicyInvalid | Code::GovernanceInvalid => {
             "correct the file, then run `windlass policy check`"
         }
-        Code::PathOutsideWorkspace => "only paths inside the project's folder are open to tools",
-        Code::SecretInRequest => "let the registry pass it to the server by `env`",
-        Code::DeniedByPerson => "`windlass call show ID` says who refused it and why",
+        Code::PathOutsideWorkspace => "tools may only use paths inside the project's folder",
+        Code::SecretInRequest => {
+            "pass the secret to the server through `env` in `.windlass/tools.toml`"
+        }
+        Code::DeniedByPerson => "`windlass call show ID` shows who denied it and why",
         Code::CallOnHold | Code::ToolOutcomeUnknown => {
-            "`windlass call approve|deny ID --by NAME --reason TEXT` decides it"
+            "decide with `windlass call approve|deny ID --by NAME --reason TEXT`"
         }
-        Code::DecisionAlreadyMade => "`windlass call show ID` says who decided, and what",
-        Code::JsonInvalid => "check the JSON; in a shell put it in single quotes",
-        Code::JsonDuplicateKey => "leave one of the two keys out",
-        Code::JsonNumberUnsafe => "write it as a string",
-        Code::IdInvalid => "`windlass trace list` prints the ids",
-        Code::TraceNotFound => "`windlass trace list` shows which there are",
+        Code::DecisionAlreadyMade => "`windlass call show ID` shows who decided and how",
+        Code::JsonInvalid => "check the JSON; in a shell, put it in single quotes",
+        Code::JsonDuplicateKey => "remove one of the two keys",
+        Code::JsonNumberUnsafe => "write the number as a string",
+        Code::IdInvalid => "`windlass trace list` lists the ids",
+        Code::TraceNotFound => "`windlass trace list` lists the traces",
         Code::RunNotFound => "`windlass status` lists the runs",
-        Code::RunEnded => "`windlass status RUN` says how; start a new run to try again",
-        Code::RunOnHold => "`windlass queue show RUN`, then `windlass queue approve|reject RUN`",
-        Code::RunNotOnHold => "`windlass status RUN` says where it stands",
-        Code::RunStopped => "`windlass stop --clear` lets runs start again",
-        Code::RunConcurrent => "wait for it to end, or use `--worktree` for a workspace of its own",
-        Code::HoldAlreadyResolved => "`windlass queue show RUN` says who decided, and what",
-        Code::HoldExpired => {
-            "start a new run; the loop's `hold.expires_hours` says how long one has"
+        Code::RunEnded => "`windlass status RUN` shows how it ended; start a new run to try again",
+        Code::RunOnHold => {
+            "run `windlass queue show RUN`, then `windlass queue approve|reject RUN`"
         }
-        Code::HoldStale => "look again with `windlass queue show RUN`, then decide",
+        Code::RunNotOnHold => "`windlass status RUN` shows its state",
+        Code::RunStopped => "run `windlass stop --clear` to let runs start again",
+        Code::RunConcurrent => {
+            "wait for that run to end, or use `--worktree` for a separate workspace"
+        }
+        Code::HoldAlreadyResolved => "`windlass queue show RUN` shows who decided and how",
+        Code::HoldExpired => {
+            "start a new run; `hold.expires_hours` in the loop file sets how long a hold stays open"
+        }
+        Code::HoldStale => "run `windlass queue show RUN` again, then decide",
         Code::PolicyChangedMidRun => "start a new run under the new policy",
-        Code::RepoDirty => "commit, stash or remove what `git status` shows, then try again",
+        Code::RepoDirty => {
+            "commit, stash or remove the changes that `git status` lists, then try again"
+        }
         Code::WorkspaceChanged => {
-            "look with --dry-run; --force goes back all the same and keeps what is there now"
+            "--dry-run lists the changed files; --force rolls back anyway and saves the present files first"
         }
         Code::SnapshotCorrupt => {
-            "`windlass checkpoint check` names all that is damaged; all else can be used"
+            "`windlass checkpoint check` lists what is corrupt; other checkpoints remain usable"
         }
         Code::SnapshotFailed => {
-            "`windlass doctor` checks git; what was captured before is still there"
+            "run `windlass doctor` to check git; earlier snapshots are unaffected"
         }
         Code::ImportInvalid => "`windlass loop show NAME` lists the phases of a loop",
-        Code::CheckpointUnavailable => "`windlass checkpoint list RUN` lists what there is",
-        Code::RepoMoved => "bring the branch back to where the run left it, or start a new run",
-        Code::RepoMissing => "run `git init` and make a first commit",
-        Code::LoopNotFound => "`windlass loop list` shows which there are",
-        Code::AnswersInvalid => "see `docs/guides/loops.md` for the form of an answer file",
-        Code::FileUnwritable => "see whether the disk has room and the folder can be written",
+        Code::CheckpointUnavailable => "`windlass checkpoint list RUN` lists the checkpoints",
+        Code::RepoMoved => {
+            "reset the branch to the commit where the run left it, or start a new run"
+        }
+        Code::RepoMissing => "run `git init` and create a first commit",
+        Code::LoopNotFound => "`windlass loop list` lists the loops",
+        Code::AnswersInvalid => "see `docs/guides/loops.md` for the format of an answer file",
+        Code::FileUnwritable => "check that the disk has free space and the folder is writable",
         Code::TelemetryUnavailable => {
-            "nothing is lost: `windlass telemetry push` sends it again from the journal"
+            "nothing is lost: `windlass telemetry push` sends the runs again from the journal"
         }
-        Code::LoopInvalid => "correct the loop file at the named place",
-        Code::AgentInvalid => "correct the agent file at the named place",
+        Code::LoopInvalid => "correct the loop file at the given position",
+        Code::AgentInvalid => "correct the agent file at the given position",
         Code::PacketInvalid | Code::PacketEdited => {
-            "leave the packet as it is written; what was decided is read from the journal"
+            "do not edit the packet; decisions are read from the journal"
         }
-        Code::TaskInvalid => "a task is a sentence, or an object with at least the key `task`",
-        Code::BacklogInvalid => "correct the line that is named",
-        Code::BacklogLineChanged => "mark the item by hand, or take it up again as it stands now",
+        Code::TaskInvalid => {
+            "write the task as a sentence, or as an object with at least the key `task`"
+        }
+        Code::BacklogInvalid => "correct the line given in the message",
+        Code::BacklogLineChanged => "mark the item by hand, or run it again in its present wording",
         Code::LedgerCorrupt => {
-            "the ledger is written anew from the journal; keep the old one apart"
+            "move the old ledger away; `windlass export RUN` writes a new one from the journal"
         }
         Code::ProjectMissing => "run `windlass init` in the folder that your agents work in",
-        Code::ProjectExists => "use it as it is; `windlass doctor` checks it",
+        Code::ProjectExists => "use the existing project; `windlass doctor` checks it",
         Code::ConfigInvalid => "correct the file, then run `windlass doctor`",
         Code::SandboxUnavailable => {
-            "`windlass doctor` says what is missing; `[sandbox]` in `.windlass/config.toml` changes or \
-             ends it"
+            "`windlass doctor` shows what is missing; `[sandbox]` in `.windlass/config.toml` changes or \
+             disables the sandbox"
         }
         Code::StoreReadOnly => "make the project's `.windlass` folder writable",
         Code::StoreFull => "free some space, then run `windlass recover`",
-        Code::StoreTooNew => "use the version of Windlass that wrote it, or a newer one",
+        Code::StoreTooNew => "use the Windlass version that wrote the store, or a newer one",
         Code::StoreCorrupt => "restore `.windlass/windlass.db` from a backup",
         Code::StoreUnavailable => {
-            "see whether its disk has room and its folder can be written, then run `windlass doctor`"
+            "check that the disk has free space and the folder is writable, then run `windlass doctor`"
         }
-        Code::DriverConfigInvalid => "correct the file that the message names",
+        Code::DriverConfigInvalid => "correct the file named in the message",
         Code::DriverModelUnavailable => {
-            "make one of the intent's models available, or route the intent to another one"
+            "add one of the intent's models to `driver.available`, or route the intent to another model"
         }
         Code::DriverCapabilityExceeded => {
             "make the task smaller, or raise the profile's limit in `driver/profiles.toml`"
         }
-        Code::DriverSandboxInconsistent => "start the task anew; the sandbox starts enabled",
+        Code::DriverSandboxInconsistent => {
+            "start the task again; the sandbox is enabled at the start"
+        }
         Code::DriverSaveRefused => {
             "only intents with `save_allowed` save, and only after their verification passed"
         }
-        Code::DriverMemoryConflict => "restore the memory again and decide which entries hold",
-        Code::BlobMissing => "it was purged, or never kept; the journal still has its digest",
-        Code::BlobCorrupt => "restore `.windlass/blobs` from a backup, or put the content anew",
+        Code::DriverMemoryConflict => "restore the memory again and decide which entries are valid",
+        Code::BlobMissing => "it was purged, or never stored; the journal still has its digest",
+        Code::BlobCorrupt => "restore `.windlass/blobs` from a backup, or store the content again",
         Code::KeyMissing => {
-            "one is made with the first bundle or anchor: `windlass export RUN --bundle FILE`"
+            "the first bundle or anchor creates one: `windlass export RUN --bundle FILE`"
         }
-        Code::KeyInvalid => "see whether it is a key of Windlass, and readable by you alone",
-        Code::BundleInvalid => "ask for the bundle again: what it holds proves nothing",
-        Code::BundleUntrusted => "give the signer's public key with `--key PUB` if you trust it",
-        Code::AnchorInvalid => "keep both and find out who changed which; a backup may help",
-        Code::Internal => "please report it with the command that caused it",
+        Code::KeyInvalid => "check that the file is a Windlass key and readable only by you",
+        Code::BundleInvalid => "ask for the bundle again; do not trust the contents of this one",
+        Code::BundleUntrusted => "if you trust the signer, pass its public key with `--key PUB`",
+        Code::AnchorInvalid => {
+            "keep both the anchor and the journal, and find out which was changed; compare with a backup"
+        }
+        Code::Internal => {
+            "this is a bug in Windlass; please report it with the command that caused it"
+        }
         Code::ToolTimeout
         | Code::ToolOutputTooLarge
         | Code::ToolServerUnavailable
@@ -377,6 +399,6 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         | Code::ToolFailed
         | Code::ToolCompensated
         | Code::FileUnreadable => return None,
-        Code::RequestInvalid => "`windlass COMMAND --help` says what it may be",
+        Code::RequestInvalid => "`windlass COMMAND --help` lists the valid arguments",
     })
 }

@@ -1,4 +1,4 @@
-//! The log: our own events only, to standard error only.
+//! Logging of Windlass's own events to standard error.
 
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -7,10 +7,11 @@ use tracing_subscriber::{Layer as _, fmt};
 
 use crate::args::{LogFormat, LogLevel};
 
-/// What our crates' names begin with. What other crates log may hold what a tool was told.
+/// The prefix of our crates' names. Other crates are not logged: their messages may contain tool
+/// arguments.
 const OURS: &str = "windlass";
 
-/// Starts the log, if one is wanted.
+/// Starts logging, unless it is off.
 pub fn start(level: LogLevel, format: LogFormat) {
     let level = match level {
         LogLevel::Off => return,
@@ -20,13 +21,13 @@ pub fn start(level: LogLevel, format: LogFormat) {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    // A standard error that nobody reads must not end the process.
+    // A closed standard error must not end the process.
     let layer = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     let layer = match format {
         LogFormat::Text => layer.with_ansi(false).boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
     };
     let ours = Targets::new().with_target(OURS, level);
-    // Fails only when there is one already, which is as good.
+    // Fails only if a subscriber is installed already, which is fine.
     drop(tracing_subscriber::registry().with(layer.with_filter(ours)).try_init());
 }

@@ -1,12 +1,13 @@
-//! The `windlass` command: arguments, wiring, output, exit codes. It decides nothing.
+//! The `windlass` command: parses arguments, builds the engine and gateway, prints results, sets exit
+//! codes. It makes no policy or state decisions itself.
 
-mod announce;
 mod args;
 mod commands;
 mod config;
 mod failure;
 mod logging;
 mod output;
+mod progress;
 mod project;
 mod sandbox;
 mod setup;
@@ -18,24 +19,24 @@ use clap::{CommandFactory as _, Parser as _};
 use windlass_kernel::Code;
 
 use crate::args::{Cli, Command};
-use crate::failure::{Done, Failure};
+use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::project::Project;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => return misused(&error),
+        Err(error) => return usage_error(&error),
     };
     let output = Output::new(cli.json, cli.color);
     logging::start(cli.log, cli.log_format);
-    let done = windlass_store::fault::check()
+    let result = windlass_store::fault::check()
         .map_err(|message| {
             Failure::new(Code::RequestInvalid, message)
-                .hint("the variable is for crash drills; unset it")
+                .hint("the variable is for crash tests; unset it")
         })
         .and_then(|()| run(&cli, &output));
-    match done {
+    match result {
         Ok(code) => ExitCode::from(output.exit(code)),
         Err(failure) => {
             failure.print(&output);
@@ -44,11 +45,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints help to standard output and mistakes to standard error; clap knows which it is.
-fn misused(error: &clap::Error) -> ExitCode {
+/// Prints help to standard output and usage errors to standard error; clap says which it is.
+fn usage_error(error: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind as Kind;
     if !error.use_stderr() {
-        // Nobody may be reading.
+        // A closed standard output is not an error here.
         drop(error.print());
         return ExitCode::SUCCESS;
     }
@@ -71,7 +72,7 @@ fn misused(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn run(cli: &Cli, output: &Output) -> Done {
+fn run(cli: &Cli, output: &Output) -> CommandResult {
     let find = || Project::find(cli.project.as_deref());
     match &cli.command {
         Command::Init(options) => commands::init::run(cli.project.as_deref(), options, output),

@@ -1,45 +1,45 @@
-//! The only place that talks to the terminal: data to standard output, the rest to standard error.
+//! All terminal output: data to standard output, everything else to standard error.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anstyle::{AnsiColor, Style};
+use anstyle::AnsiColor;
 use serde::Serialize;
 
 use crate::args::Color;
 use crate::failure::Failure;
 
-/// How to print.
+/// The output settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Output {
-    /// JSON instead of text.
+    /// Print JSON instead of text.
     pub json: bool,
     color: bool,
     note_color: bool,
 }
 
-/// Whether nobody reads standard output any more.
+/// Whether standard output was closed by its reader.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-/// Whether standard output could not be written although somebody may be reading.
+/// Whether a write to standard output failed for another reason than a closed pipe.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// What a word means, for its colour.
+/// The style of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ink {
-    /// All is well.
+pub enum Style {
+    /// Success.
     Good,
-    /// Someone must look.
+    /// Needs attention.
     Warn,
-    /// Something is wrong.
+    /// An error.
     Bad,
-    /// Of less interest.
+    /// Secondary text.
     Faint,
     /// A heading.
     Bold,
 }
 
 impl Output {
-    /// Decides how to print.
+    /// Chooses colours by the option, the terminal and `NO_COLOR`.
     pub fn new(json: bool, color: Color) -> Self {
         let wanted = |terminal: bool| match color {
             Color::Always => true,
@@ -60,10 +60,10 @@ impl Output {
         self.bytes(format!("{text}\n").as_bytes());
     }
 
-    /// Prints bytes of data as they are.
+    /// Prints bytes of data unchanged.
     ///
-    /// When nobody reads them any more the rest is dropped and the command goes on: its exit code
-    /// says what became of the call, not of the pipe.
+    /// After the reader has closed the pipe, output is dropped and the command continues: its exit code
+    /// reports the result of the command, not the state of the pipe.
     pub fn bytes(&self, bytes: &[u8]) {
         if CLOSED.load(Ordering::Relaxed) {
             return;
@@ -78,12 +78,12 @@ impl Output {
         }
     }
 
-    /// The exit code of a command whose data may have been lost.
+    /// The exit code, at least 1 if output was lost.
     pub fn exit(&self, code: u8) -> u8 {
         if LOST.load(Ordering::Relaxed) { code.max(1) } else { code }
     }
 
-    /// Whether nobody reads the data any more.
+    /// Whether standard output is closed.
     pub fn is_closed(&self) -> bool {
         CLOSED.load(Ordering::Relaxed)
     }
@@ -96,39 +96,39 @@ impl Output {
         Ok(())
     }
 
-    /// Says something to the person, beside the data.
+    /// Prints a line to standard error.
     pub fn note(&self, text: &str) {
-        // Where even this cannot be written there is nobody left to tell.
+        // A failed write to standard error cannot be reported anywhere.
         drop(std::io::stderr().lock().write_all(format!("{text}\n").as_bytes()));
     }
 
-    /// Colours a word of a note, if colours are wanted there.
-    pub fn paint_note(&self, text: &str, ink: Ink) -> String {
-        Self { color: self.note_color, ..*self }.paint(text, ink)
+    /// Styles text for standard error, if colour is on there.
+    pub fn paint_note(&self, text: &str, style: Style) -> String {
+        Self { color: self.note_color, ..*self }.paint(text, style)
     }
 
-    /// Whether data is coloured.
+    /// Whether standard output is coloured.
     pub const fn is_coloured(&self) -> bool {
         self.color
     }
 
-    /// Colours a word, if colours are wanted.
-    pub fn paint(&self, text: &str, ink: Ink) -> String {
+    /// Styles text for standard output, if colour is on there.
+    pub fn paint(&self, text: &str, style: Style) -> String {
         if !self.color {
             return text.to_owned();
         }
-        let style = match ink {
-            Ink::Good => Style::new().fg_color(Some(AnsiColor::Green.into())),
-            Ink::Warn => Style::new().fg_color(Some(AnsiColor::Yellow.into())),
-            Ink::Bad => Style::new().fg_color(Some(AnsiColor::Red.into())).bold(),
-            Ink::Faint => Style::new().dimmed(),
-            Ink::Bold => Style::new().bold(),
+        let ansi = match style {
+            Style::Good => anstyle::Style::new().fg_color(Some(AnsiColor::Green.into())),
+            Style::Warn => anstyle::Style::new().fg_color(Some(AnsiColor::Yellow.into())),
+            Style::Bad => anstyle::Style::new().fg_color(Some(AnsiColor::Red.into())).bold(),
+            Style::Faint => anstyle::Style::new().dimmed(),
+            Style::Bold => anstyle::Style::new().bold(),
         };
-        format!("{}{text}{}", style.render(), style.render_reset())
+        format!("{}{text}{}", ansi.render(), ansi.render_reset())
     }
 
-    /// Prints rows under a heading, in columns as wide as their contents.
-    pub fn table(&self, heading: &[&str], rows: &[Vec<(String, Option<Ink>)>]) {
+    /// Prints a table with aligned columns.
+    pub fn table(&self, heading: &[&str], rows: &[Vec<(String, Option<Style>)>]) {
         let mut widths: Vec<usize> = heading.iter().map(|word| word.chars().count()).collect();
         for row in rows {
             for (width, (text, _)) in widths.iter_mut().zip(row) {
@@ -136,12 +136,12 @@ impl Output {
             }
         }
         let heading: Vec<_> =
-            heading.iter().map(|word| ((*word).to_owned(), Some(Ink::Bold))).collect();
+            heading.iter().map(|word| ((*word).to_owned(), Some(Style::Bold))).collect();
         for row in std::iter::once(&heading).chain(rows) {
             let mut line = String::new();
-            for (width, (text, ink)) in widths.iter().zip(row) {
+            for (width, (text, style)) in widths.iter().zip(row) {
                 let padding = " ".repeat(width - text.chars().count());
-                line.push_str(&ink.map_or_else(|| text.clone(), |ink| self.paint(text, ink)));
+                line.push_str(&style.map_or_else(|| text.clone(), |style| self.paint(text, style)));
                 line.push_str(&padding);
                 line.push_str("  ");
             }
@@ -149,7 +149,7 @@ impl Output {
         }
     }
 
-    /// A progress bar that counts `things`, on a terminal only.
+    /// Returns a progress spinner that counts `things`; hidden unless standard error is a terminal.
     pub fn progress(&self, message: &'static str, things: &str) -> indicatif::ProgressBar {
         if self.json || !std::io::stderr().is_terminal() {
             return indicatif::ProgressBar::hidden();
@@ -164,8 +164,8 @@ impl Output {
     }
 }
 
-/// Shows text from elsewhere without letting it command the terminal.
-pub fn plain(text: &str) -> String {
+/// Escapes control characters, so that text from elsewhere cannot control the terminal.
+pub fn sanitize(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {
         if char.is_control() && char != '\t' {

@@ -1,4 +1,4 @@
-//! Finding a project, reading what decides in it, and putting a gateway together.
+//! Finds a project, reads its configuration files, and builds its store and gateway.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,26 +15,26 @@ use windlass_views::Files;
 use crate::config::Config;
 use crate::failure::Failure;
 
-/// The folder that makes a folder a project.
+/// The folder that marks a project.
 pub const FOLDER: &str = ".windlass";
-/// The journal's file in it.
+/// The journal's file in that folder.
 pub const DATABASE: &str = "windlass.db";
-/// The largest file that decides.
+/// The maximum size of a configuration file.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
-/// The most files that decide.
+/// The maximum number of configuration files.
 const FILES_MAX: usize = 10_000;
 
-/// A project: where it is and what decides in it.
+/// The location of a project.
 #[derive(Debug)]
 pub struct Project {
     /// The folder that agents work in.
     pub root: PathBuf,
-    /// The folder with what decides and what was recorded.
+    /// The `.windlass` folder: configuration and journal.
     pub folder: PathBuf,
 }
 
 impl Project {
-    /// Finds the project: the one named, the nearest upwards, or the user's own.
+    /// Finds the project: the given one, the nearest in a parent folder, or the user's own.
     pub fn find(named: Option<&Path>) -> Result<Self, Failure> {
         if let Some(root) = named {
             return Self::at(root).ok_or_else(|| {
@@ -52,7 +52,10 @@ impl Project {
             folder = root.parent();
         }
         user_root().and_then(|root| Self::at(&root)).ok_or_else(|| {
-            Failure::new(Code::ProjectMissing, "there is no project here or in a folder above")
+            Failure::new(
+                Code::ProjectMissing,
+                "there is no project in this folder or a parent folder",
+            )
         })
     }
 
@@ -61,7 +64,8 @@ impl Project {
         folder.is_dir().then(|| Self { root: root.to_owned(), folder })
     }
 
-    /// Reads every file that decides, by its path in the project's folder.
+    /// Reads all configuration files, keyed by path in the `.windlass` folder. The policy hash covers
+    /// exactly these.
     pub fn files(&self) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
         let mut files = BTreeMap::new();
         for name in ["config.toml", "tools.toml"] {
@@ -100,43 +104,43 @@ impl Project {
                 files.insert(name, read_file(&path)?);
             }
             if files.len() > FILES_MAX {
-                let message = format!("the project has more than {FILES_MAX} files that decide");
+                let message = format!("the project has more than {FILES_MAX} configuration files");
                 return Err(Failure::new(Code::PolicyInvalid, message));
             }
         }
         Ok(())
     }
 
-    /// Reads the settings alone, for what asks nothing but the journal.
+    /// Reads only the settings, for commands that need nothing but the journal.
     pub fn settings(&self) -> Result<Config, Failure> {
         let path = self.folder.join("config.toml");
         if path.exists() { parse_config(&read_file(&path)?) } else { Ok(Config::default()) }
     }
 
-    /// Reads the settings out of the files that decide.
+    /// Parses the settings among the configuration files.
     pub fn config(files: &BTreeMap<String, Vec<u8>>) -> Result<Config, Failure> {
         files.get("config.toml").map_or_else(|| Ok(Config::default()), |bytes| parse_config(bytes))
     }
 
-    /// Opens the journal, which `init` has made.
+    /// Opens the journal that `init` created.
     pub fn store(&self, config: &Config) -> Result<SqliteStore, Failure> {
         let path = self.folder.join(DATABASE);
         if !path.exists() {
-            let message = format!("the journal `{}` is gone", path.display());
+            let message = format!("the journal `{}` is missing", path.display());
             return Err(Failure::new(Code::StoreUnavailable, message).hint(
-                "if this is a fresh clone, or to begin with an empty one, run `windlass init`; \
-                 otherwise restore it from a backup, since it knows what has been done",
+                "in a fresh clone, run `windlass init` to create an empty journal; otherwise restore it from a \
+                 backup: it records which effects have happened",
             ));
         }
         Ok(SqliteStore::open(&path, config.store())?)
     }
 
-    /// Runs as the journal has them: what decides need not even be readable.
+    /// The runs in the journal; works even if policy or loop files are invalid.
     pub fn runs(&self) -> Result<Runs, Failure> {
         Ok(Runs::new(Arc::new(self.store(&self.settings()?)?)))
     }
 
-    /// Where the files that show runs lie.
+    /// The folder of run files.
     pub fn artifacts(&self, config: &Config) -> PathBuf {
         match &config.artifacts_root {
             Some(root) => self.root.join(root),
@@ -144,18 +148,18 @@ impl Project {
         }
     }
 
-    /// Writes the files that show runs and their checkpoints.
-    pub fn shown(&self, store: &Arc<dyn Store>, config: &Config) -> Files {
+    /// The writer of run and checkpoint files.
+    pub fn run_files(&self, store: &Arc<dyn Store>, config: &Config) -> Files {
         let files = Files::new(Arc::clone(store), self.artifacts(config));
         files.with_checkpoints(self.folder.join("checkpoints"))
     }
 
-    /// Where requests to stop lie.
+    /// The folder of stop requests.
     pub fn stop_folder(&self) -> PathBuf {
         self.folder.join("stop")
     }
 
-    /// Reads the policy.
+    /// Loads the policy and builds its supervisor.
     pub fn supervisor(
         &self,
         files: &BTreeMap<String, Vec<u8>>,
@@ -166,7 +170,7 @@ impl Project {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        // As the kernel will see it: a rule names a file, not a path.
+        // The resolved root: Landlock rules refer to files, not to paths.
         let confinement = Self::config(files)?.sandbox.confinement(workspace.root());
         let supervisor = PolicySupervisor::new(set, workspace, environment);
         Ok(match confinement {
@@ -175,14 +179,14 @@ impl Project {
         })
     }
 
-    /// Puts the gateway together.
+    /// Builds the gateway.
     pub fn gateway(&self) -> Result<Gateway, Failure> {
         let files = self.files()?;
         let supervisor = self.supervisor(&files)?;
         self.gateway_with(&files, supervisor)
     }
 
-    /// Puts the gateway together around a policy that has been read.
+    /// Builds the gateway with a loaded policy.
     pub fn gateway_with(
         &self,
         files: &BTreeMap<String, Vec<u8>>,
@@ -209,7 +213,6 @@ pub fn user_root() -> Option<PathBuf> {
     Some(data.join("windlass"))
 }
 
-/// Reads a file that decides, within its limit.
 fn parse_config(bytes: &[u8]) -> Result<Config, Failure> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         Failure::new(Code::ConfigInvalid, format!("config.toml is not UTF-8: {error}"))
@@ -217,6 +220,7 @@ fn parse_config(bytes: &[u8]) -> Result<Config, Failure> {
     Config::parse(text)
 }
 
+/// Reads a configuration file, within the size limit.
 fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
     if bytes > FILE_BYTES_MAX {
@@ -229,7 +233,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(path).map_err(|error| unreadable(path, &error))
 }
 
-/// Reads a file that a person names, within a limit.
+/// Reads a file named on the command line, within a size limit.
 pub fn read_limited(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
     let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
     if bytes > bytes_max {

@@ -9,12 +9,12 @@ use crate::config::{Protect, Sandbox};
 use crate::failure::Failure;
 use crate::project::FOLDER;
 
-/// What a command may not change inside the project: what decides and what was recorded, and what
-/// would make git start programs for somebody who is not confined.
+/// Paths in the project that commands must not change: configuration and journal, and git files through
+/// which an unconfined git would later start programs.
 const PROTECTED: [&str; 4] = [FOLDER, ".git/hooks", ".git/config", ".git/info"];
 
 impl Sandbox {
-    /// What commands are confined to; nothing when the sandbox is off.
+    /// The confinement of commands; `None` if the sandbox is off.
     pub fn confinement(&self, root: &Path) -> Option<Confinement> {
         if !self.enabled {
             return None;
@@ -29,7 +29,7 @@ impl Sandbox {
         Some(Confinement { writable, protected, network })
     }
 
-    /// The program that protects parts of the project, if it is wanted and there.
+    /// The path of `bwrap`, if it is enabled and installed.
     pub fn bwrap(&self) -> Option<PathBuf> {
         if self.protect == Protect::Never { None } else { find_program("bwrap") }
     }
@@ -40,20 +40,20 @@ impl Sandbox {
             return Ok(Connectors::new());
         }
         let program = std::env::current_exe().map_err(|error| {
-            let message = format!("this program cannot find itself: {error}");
+            let message = format!("the path of the windlass binary is unknown: {error}");
             Failure::new(Code::SandboxUnavailable, message)
         })?;
         let launcher = Launcher::new(program);
         match (self.bwrap(), self.protect) {
             (Some(bwrap), _) => Ok(Connectors::new().with_launcher(launcher.with_bwrap(bwrap))),
-            // Without a launcher nothing that must be confined is started.
+            // Without a launcher, connectors refuse to start anything that must be confined.
             (None, Protect::Always) => Ok(Connectors::new()),
             (None, Protect::Auto | Protect::Never) => Ok(Connectors::new().with_launcher(launcher)),
         }
     }
 }
 
-/// Finds a program as a shell would.
+/// Finds a program on the `PATH`.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())

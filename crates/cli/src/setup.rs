@@ -1,4 +1,4 @@
-//! Puts the engine together for a project.
+//! Builds the engine for a project.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,46 +22,46 @@ use windlass_store::Store;
 use windlass_views::EventLog;
 use windlass_views::checkpoints::Checkpoints;
 
-use crate::announce::Announcer;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::progress::ProgressPrinter;
 use crate::project::{Project, unreadable};
-use crate::telemetry::{Collector, Courier, Outbox};
+use crate::telemetry::{Collector, ExportQueue, RunExporter};
 
-/// Everything of a project that runs need.
+/// The engine of a project and what commands need besides it.
 pub struct RunSetup {
-    /// Takes runs through their loops.
+    /// The engine.
     pub engine: Engine,
     /// The journal.
     pub store: Arc<dyn Store>,
     /// The loops, by name.
     pub loops: BTreeMap<String, LoopFile>,
-    /// What work is measured by, beside a loop's own rules.
+    /// The governance rules, without those of loops.
     pub rules: Vec<LocatedRule>,
-    /// Sends runs away when all is done.
-    _courier: Courier,
+    /// Sends telemetry when dropped.
+    _exporter: RunExporter,
 }
 
-/// Brings gateways, one for each folder that runs work in.
-struct Gateways {
+/// Creates and caches one gateway per workspace.
+struct GatewayPool {
     set: PolicySet,
     settings: windlass_runtime::Settings,
     sandbox: crate::config::Sandbox,
     store: Arc<dyn Store>,
     connectors: Arc<Connectors>,
-    made: Mutex<BTreeMap<PathBuf, Arc<Gateway>>>,
+    gateways: Mutex<BTreeMap<PathBuf, Arc<Gateway>>>,
 }
 
-impl GatewayProvider for Gateways {
+impl GatewayProvider for GatewayPool {
     fn gateway(&self, workspace: &Path) -> Result<Arc<Gateway>, EngineError> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(gateway) = made.get(workspace) {
+        let mut gateways = self.gateways.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gateway) = gateways.get(workspace) {
             return Ok(Arc::clone(gateway));
         }
         let files = FileWorkspace::new(workspace).map_err(|error| EngineError::Invalid {
             code: Code::FileUnreadable,
-            message: format!("`{}` cannot be worked in: {error}", workspace.display()),
+            message: format!("`{}` cannot be used as a workspace: {error}", workspace.display()),
             hint: None,
         })?;
         let environment = std::env::vars_os().filter_map(|(name, value)| {
@@ -80,7 +80,7 @@ impl GatewayProvider for Gateways {
             Arc::new(SystemClock),
             self.settings,
         ));
-        made.insert(workspace.to_owned(), Arc::clone(&gateway));
+        gateways.insert(workspace.to_owned(), Arc::clone(&gateway));
         Ok(gateway)
     }
 
@@ -102,8 +102,8 @@ impl GatewayProvider for Gateways {
     }
 }
 
-/// Who acts, where nobody says.
-pub fn whoami(named: Option<&str>) -> String {
+/// The name to record for the person: the given one, `$USER`, or `unknown`.
+pub fn actor_name(named: Option<&str>) -> String {
     let user = || std::env::var("USER").ok().filter(|name| !name.trim().is_empty());
     named.map(str::to_owned).or_else(user).unwrap_or_else(|| "unknown".to_owned())
 }
@@ -113,7 +113,7 @@ pub fn builtins() -> BTreeSet<String> {
     BUILTINS.iter().chain(&DRIVER_BUILTINS).map(|name| (*name).to_owned()).collect()
 }
 
-/// Puts the driver together, if the project has a loop that needs it.
+/// Builds the driver, if the project has a loop that needs it.
 fn driver(
     project: &Project,
     config: &Config,
@@ -145,12 +145,12 @@ fn driver(
     Ok(Some(Arc::new(Driver::new(settings))))
 }
 
-/// Whether a loop has phases of the driver's.
+/// Whether a loop uses the driver's builtins.
 fn is_driven(plan: &Plan) -> bool {
     plan.builtins().any(|name| DRIVER_BUILTINS.contains(&name))
 }
 
-/// Reads the agents among the files that decide.
+/// Parses the agents among the configuration files.
 pub fn agents(files: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<String, Agent>, Failure> {
     let mut agents = BTreeMap::new();
     for (path, bytes) in files_in(files, "agents/") {
@@ -170,7 +170,7 @@ pub fn agents(files: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<String, Agen
     Ok(agents)
 }
 
-/// Reads the loops among the files that decide.
+/// Parses the loops among the configuration files.
 pub fn loops(
     files: &BTreeMap<String, Vec<u8>>,
     agents: &BTreeMap<String, Agent>,
@@ -185,7 +185,7 @@ pub fn loops(
     Ok(loops)
 }
 
-/// Reads what work is measured by among the files that decide.
+/// Parses the governance rules among the configuration files.
 pub fn rules(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<LocatedRule>, Failure> {
     let mut rules = Vec::new();
     for (path, bytes) in files.iter().filter(|(path, _)| path.starts_with("policy/governance/")) {
@@ -196,13 +196,13 @@ pub fn rules(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<LocatedRule>, Fail
     Ok(rules)
 }
 
-/// The rules of all levels, with those of a loop.
-pub fn composed(rules: &[LocatedRule], file: Option<&LoopFile>) -> Result<Composed, Failure> {
+/// Composes the rules of all levels with those of a loop.
+pub fn compose_rules(rules: &[LocatedRule], file: Option<&LoopFile>) -> Result<Composed, Failure> {
     let own = file.into_iter().flat_map(|file| file.governance.iter().cloned());
     Ok(compose(rules.iter().cloned().chain(own))?)
 }
 
-/// The Markdown files of a folder, folders in it included.
+/// The Markdown files of a folder and its subfolders.
 fn files_in<'a>(
     files: &'a BTreeMap<String, Vec<u8>>,
     folder: &'a str,
@@ -218,7 +218,7 @@ impl RunSetup {
         Checkpoints::new(Arc::clone(&self.store))
     }
 
-    /// Puts everything together; every step is announced.
+    /// Builds everything; run events are printed to `output`.
     pub fn open(project: &Project, by: &str, output: Output) -> Result<Self, Failure> {
         let files = project.files()?;
         let config = Project::config(&files)?;
@@ -231,13 +231,13 @@ impl RunSetup {
         let root =
             project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
         let connectors = Arc::new(config.sandbox.connectors()?);
-        let gateways: Arc<dyn GatewayProvider> = Arc::new(Gateways {
+        let gateways: Arc<dyn GatewayProvider> = Arc::new(GatewayPool {
             set,
             settings: config.gateway(),
             sandbox: config.sandbox.clone(),
             store: Arc::clone(&store),
             connectors: Arc::clone(&connectors),
-            made: Mutex::default(),
+            gateways: Mutex::default(),
         });
         let (snapshot_root, checkpoint_root) = (root.clone(), root.clone());
         let repository: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
@@ -257,8 +257,8 @@ impl RunSetup {
             let guard = Arc::clone(driver) as Arc<dyn AgentGuard>;
             executor = executor.with(Driver::builtins(driver)).with_guard(guard);
         }
-        let files = Arc::new(project.shown(&store, &config));
-        let outbox = Outbox::default();
+        let files = Arc::new(project.run_files(&store, &config));
+        let queue = ExportQueue::default();
         let collector = Collector::find(&config);
         let mut engine = Engine::new(
             Parts {
@@ -268,8 +268,8 @@ impl RunSetup {
                 observers: vec![
                     Arc::clone(&files) as Arc<dyn RunObservers>,
                     Arc::new(EventLog),
-                    Arc::new(Announcer { output }),
-                    Arc::new(outbox.clone()),
+                    Arc::new(ProgressPrinter { output }),
+                    Arc::new(queue.clone()),
                 ],
                 packets: files,
                 repository,
@@ -289,7 +289,7 @@ impl RunSetup {
         if let Some(driver) = driver {
             engine = engine.with_expander(driver);
         }
-        let courier = Courier { outbox, collector, store: Arc::clone(&store), output };
-        Ok(Self { engine, store, loops, rules, _courier: courier })
+        let exporter = RunExporter { queue, collector, store: Arc::clone(&store), output };
+        Ok(Self { engine, store, loops, rules, _exporter: exporter })
     }
 }

@@ -1,4 +1,4 @@
-//! Sends runs to an OpenTelemetry collector when they end or wait, if one is configured.
+//! Sends runs to an OpenTelemetry collector when they end or go on hold, if one is configured.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +15,16 @@ use windlass_views::telemetry::{SPANS_MAX, Service, Span, request, spans};
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::output::{Ink, Output, plain};
+use crate::output::{Output, Style, sanitize};
 
-/// How long a command may take longer because of it.
-const COURTESY: Duration = Duration::from_secs(2);
-/// How long one request may take when a person waits for just that.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest list of headers.
+/// The time limit for sending at the end of a command.
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(2);
+/// The time limit of one request of `telemetry push`.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// The maximum size of the header list.
 const HEADERS_BYTES_MAX: usize = 16 << 10;
 
-/// Where runs are sent.
+/// An OpenTelemetry collector.
 #[derive(Clone, Debug)]
 pub struct Collector {
     url: String,
@@ -33,7 +33,7 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// The one that the environment or the project names; the environment is asked first.
+    /// The collector from the environment or else from the project's settings.
     pub fn find(config: &Config) -> Result<Option<Self>, Failure> {
         let named = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
         if named("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
@@ -54,7 +54,7 @@ impl Collector {
         Ok(Some(Self { url, headers: read_headers(&headers)?, service }))
     }
 
-    /// Sends a run as recorded; returns how many spans it has.
+    /// Sends a run's spans; returns their number.
     pub fn send(
         &self,
         store: &dyn Store,
@@ -64,7 +64,7 @@ impl Collector {
         let spans = spans(store, trace_id)?;
         for part in spans.chunks(SPANS_MAX) {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            self.post(trace_id, part, left.unwrap_or(PATIENCE))?;
+            self.post(trace_id, part, left.unwrap_or(REQUEST_TIMEOUT))?;
         }
         Ok(spans.len())
     }
@@ -72,10 +72,10 @@ impl Collector {
     fn post(&self, trace_id: TraceId, spans: &[Span], timeout: Duration) -> Result<(), Failure> {
         let body = serde_json::to_vec(&request(&self.service, trace_id, spans))
             .map_err(|error| Failure::of(Code::Internal, &error))?;
-        let answer = post_json(Post { url: &self.url, headers: &self.headers, body, timeout })
+        let response = post_json(Post { url: &self.url, headers: &self.headers, body, timeout })
             .map_err(|error| Failure::new(Code::TelemetryUnavailable, error.to_string()))?;
-        let answer: Answer = serde_json::from_slice(&answer).unwrap_or_default();
-        match answer.partial_success.rejected_spans.to_string().trim_matches('"') {
+        let response: ExportResponse = serde_json::from_slice(&response).unwrap_or_default();
+        match response.partial_success.rejected_spans.to_string().trim_matches('"') {
             "" | "0" | "null" => Ok(()),
             rejected => {
                 let rejected: String = rejected.chars().take(20).collect();
@@ -86,25 +86,25 @@ impl Collector {
     }
 }
 
-/// What a collector says to spans that it took in part.
+/// The collector's response to a partly accepted request.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Answer {
+struct ExportResponse {
     partial_success: PartialSuccess,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct PartialSuccess {
-    /// A text or a number.
+    /// A string or a number.
     rejected_spans: serde_json::Value,
 }
 
-/// Reads `name=value,name=value`, with what the values need encoded by `%`.
+/// Parses `name=value,name=value` with percent-encoded values.
 fn read_headers(text: &str) -> Result<Vec<(String, String)>, Failure> {
     let invalid = || {
         Failure::new(Code::ConfigInvalid, "OTEL_EXPORTER_OTLP_HEADERS is not a list of headers")
-            .hint("write it as name=value,name=value, with special characters encoded by %")
+            .hint("write it as name=value,name=value, with special characters percent-encoded")
     };
     if text.len() > HEADERS_BYTES_MAX {
         return Err(invalid());
@@ -134,25 +134,25 @@ fn decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The runs that have ended or begun to wait in this process.
+/// The runs that ended or went on hold in this process and are not sent yet.
 #[derive(Clone, Default)]
-pub struct Outbox {
+pub struct ExportQueue {
     waiting: Arc<Mutex<BTreeSet<TraceId>>>,
 }
 
-impl RunObservers for Outbox {
+impl RunObservers for ExportQueue {
     fn observe(&self, _: TraceId) -> Box<dyn Observer<Run>> {
-        Box::new(Pending { outbox: self.clone(), ready: false })
+        Box::new(ExportObserver { queue: self.clone(), ready: false })
     }
 }
 
-/// Whether a run has ended or begun to wait with an entry that is not durable yet.
-struct Pending {
-    outbox: Outbox,
+/// Queues a run once the entry of its end or hold is durable.
+struct ExportObserver {
+    queue: ExportQueue,
     ready: bool,
 }
 
-impl Observer<Run> for Pending {
+impl Observer<Run> for ExportObserver {
     fn before(&mut self, _: &Run, _: &RunEvent) {}
 
     fn after(&mut self, step: &Step<'_, Run>) {
@@ -163,33 +163,32 @@ impl Observer<Run> for Pending {
 
     fn durable(&mut self, run: &Run) -> Result<(), ObserverError> {
         if std::mem::take(&mut self.ready) {
-            let mut waiting = self.outbox.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut waiting = self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner);
             waiting.insert(run.head.trace_id);
         }
         Ok(())
     }
 }
 
-/// Sends what is in an outbox when the command is through with it: no run waits for a collector.
-pub struct Courier {
-    /// What there is to send.
-    pub outbox: Outbox,
-    /// Where to; what is wrong with the settings is said when there is something to send.
+/// Sends the queued runs when dropped, at the end of the command, so that no run waits for a collector.
+pub struct RunExporter {
+    /// The runs to send.
+    pub queue: ExportQueue,
+    /// The collector; an invalid setting is reported only if there is something to send.
     pub collector: Result<Option<Collector>, Failure>,
     /// The journal.
     pub store: Arc<dyn Store>,
-    /// Where to speak.
+    /// The output for warnings.
     pub output: Output,
 }
 
-impl Drop for Courier {
+impl Drop for RunExporter {
     fn drop(&mut self) {
-        let mut waiting =
-            self.outbox.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut waiting = self.queue.waiting.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if waiting.is_empty() {
             return;
         }
-        let until = Instant::now() + COURTESY;
+        let until = Instant::now() + EXPORT_TIMEOUT;
         while let Some(trace_id) = waiting.pop_first() {
             let why = match &self.collector {
                 Ok(None) => return,
@@ -205,8 +204,11 @@ impl Drop for Courier {
                 0 => String::new(),
                 more => format!(", nor {more} more"),
             };
-            let word = self.output.paint_note("warning:", Ink::Warn);
-            self.output.note(&format!("{word} the run was not sent{more}: {}", plain(&why)));
+            let word = self.output.paint_note("warning:", Style::Warn);
+            self.output.note(&format!(
+                "{word} telemetry of the run was not sent{more}: {}",
+                sanitize(&why)
+            ));
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! The command line of checkpoints.
+//! Arguments of `checkpoint` and `import`.
 
 use std::path::PathBuf;
 
@@ -13,37 +13,38 @@ pub enum CheckpointCommand {
         #[arg(value_name = "RUN")]
         run: String,
     },
-    /// Show one in full.
+    /// Show one checkpoint in full.
     Show {
-        /// RUN/NAME as in RUN/POST_planning_v1 (without the version: the newest), or its id.
+        /// RUN/NAME, for example RUN/POST_planning_v1 (without version: the newest), or an id.
         #[arg(value_name = "CHECKPOINT")]
         checkpoint: String,
     },
-    /// Show what differs between two.
+    /// Compare two checkpoints.
     Diff(CheckpointDiff),
-    /// Take a run back to one: its state and its files together.
+    /// Roll a run back to a checkpoint: its state and its files together.
     #[command(
-        after_help = "What is there now is kept first, nothing is deleted that no checkpoint has, and a \
-        rollback can be taken back like anything else. It is refused when people have changed files since \
-        the run left them, unless --force is given."
+        after_help = "The present files are saved in a snapshot first, files that no checkpoint contains \
+        are not deleted, and a rollback can itself be rolled back. It is refused if people have changed \
+        files that the run left, unless --force is given."
     )]
     Rollback(CheckpointRollback),
-    /// Give up what old checkpoints of ended runs keep; the journal stays whole and says that they were.
+    /// Delete the stored files of old checkpoints of ended runs; the journal stays intact and still lists
+    /// them.
     Purge(CheckpointPurge),
-    /// Check that everything that is kept is whole, and name what is not.
+    /// Verify all stored snapshots and files, and list what is corrupt.
     Check,
 }
 
 /// Options of `checkpoint diff`.
 #[derive(Debug, Args)]
 pub struct CheckpointDiff {
-    /// The first.
+    /// The first checkpoint.
     #[arg(value_name = "A")]
     pub from: String,
-    /// The other.
+    /// The second checkpoint.
     #[arg(value_name = "B")]
     pub to: String,
-    /// Only the names of files, not what is in them.
+    /// Only the names of changed files, without their contents.
     #[arg(long)]
     pub names: bool,
 }
@@ -51,22 +52,22 @@ pub struct CheckpointDiff {
 /// Options of `checkpoint rollback`.
 #[derive(Debug, Args)]
 pub struct CheckpointRollback {
-    /// RUN/NAME as in RUN/POST_planning_v1 (without the version: the newest), or its id.
+    /// RUN/NAME, for example RUN/POST_planning_v1 (without version: the newest), or an id.
     #[arg(value_name = "CHECKPOINT")]
     pub checkpoint: String,
-    /// Only say what would change.
+    /// Only show what would change.
     #[arg(long)]
     pub dry_run: bool,
-    /// Go back though people have changed files since; they are kept.
+    /// Roll back even if people have changed files since; their version is saved first.
     #[arg(long)]
     pub force: bool,
-    /// Go on from there at once; otherwise the run waits for a person.
+    /// Resume at once; otherwise the run waits for a person.
     #[arg(long)]
     pub resume: bool,
-    /// Who takes it back.
+    /// Your name, recorded with the rollback.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
-    /// Why.
+    /// The reason, recorded with the rollback.
     #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
     pub reason: Option<String>,
 }
@@ -74,19 +75,19 @@ pub struct CheckpointRollback {
 /// Options of `checkpoint purge`.
 #[derive(Debug, Args)]
 pub struct CheckpointPurge {
-    /// Only of this run.
+    /// Only this run.
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// Only what is older than so many days.
+    /// Only checkpoints older than this many days.
     #[arg(long, value_name = "DAYS", default_value_t = 30)]
     pub days: u32,
-    /// The newest so many of each run are kept whatever their age.
+    /// Keep the newest N of each run, whatever their age.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub keep: usize,
-    /// Approved ones too.
+    /// Include approved checkpoints.
     #[arg(long)]
     pub approved: bool,
-    /// Only say what would go.
+    /// Only show what would be deleted.
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -94,21 +95,21 @@ pub struct CheckpointPurge {
 /// Subcommands of `import`.
 #[derive(Debug, Subcommand)]
 pub enum Import {
-    /// Begin a run where a state of version 1 (`phase_artifacts`) ends.
+    /// Start a run from a version 1 state file (`phase_artifacts`).
     V1 {
         /// The state file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// The loop that goes on from it.
+        /// The loop to continue with.
         #[arg(long = "loop", value_name = "LOOP", default_value = "phases")]
         name: String,
         /// The variant of the loop.
         #[arg(long, value_name = "VARIANT")]
         variant: Option<String>,
-        /// What is to be done, where the state does not say.
+        /// The task, if the state file does not name one.
         #[arg(long, value_name = "TASK")]
         task: Option<String>,
-        /// Who takes it over.
+        /// Your name, recorded with the run.
         #[arg(long, value_name = "NAME")]
         by: Option<String>,
     },

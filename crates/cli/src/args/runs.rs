@@ -1,4 +1,4 @@
-//! The command line of everything about runs.
+//! Arguments of the commands about runs.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -8,25 +8,25 @@ use clap::{Args, Subcommand, ValueEnum};
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct RunTask {
-    /// What is to be done: a sentence, JSON, or a `.json` or `.yaml` file.
+    /// The task: a sentence, JSON, or a `.json` or `.yaml` file.
     #[arg(value_name = "TASK")]
     pub task: String,
-    /// The loop to take it through.
+    /// The loop to run.
     #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
     pub name: String,
     /// The variant of the loop.
     #[arg(long, value_name = "VARIANT")]
     pub variant: Option<String>,
-    /// A phase that would be left out; may be given several times.
+    /// Include a phase that is optional or excluded by the variant; may be repeated.
     #[arg(long, value_name = "PHASE")]
     pub with: Vec<String>,
-    /// Work in a git work tree and on a branch of its own.
+    /// Work in a separate git work tree and branch.
     #[arg(long)]
     pub worktree: bool,
-    /// Answers to perform agents by, from a file; their tool calls are made for real.
+    /// Take the agents' answers from this file instead of running agents; tool calls are real.
     #[arg(long, value_name = "FILE")]
     pub answers: Option<PathBuf>,
-    /// Who starts it.
+    /// Your name, recorded with the run.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
 }
@@ -37,7 +37,7 @@ pub struct Resume {
     /// The run.
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// Who takes it up.
+    /// Your name, recorded with the run.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
 }
@@ -48,16 +48,16 @@ pub struct Status {
     /// Only this run, in full.
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// Only those that have not ended.
+    /// Only open runs.
     #[arg(long)]
     pub open: bool,
-    /// Only those that wait for a person.
+    /// Only runs that wait for a person.
     #[arg(long)]
     pub held: bool,
-    /// At most so many, newest first.
+    /// The maximum number to list, newest first.
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub limit: usize,
-    /// Print counts of everything as Prometheus text.
+    /// Print metrics in the Prometheus text format.
     #[arg(long, conflicts_with_all = ["run", "open", "held", "limit", "json"])]
     pub metrics: bool,
 }
@@ -65,10 +65,10 @@ pub struct Status {
 /// Options of `watch`.
 #[derive(Debug, Args)]
 pub struct Watch {
-    /// Only this run, from its beginning; otherwise all, from now on.
+    /// Only this run, from its first event [default: all runs, from now on].
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// Keep going while runs wait, or none is at work.
+    /// Keep following while runs wait or none is active.
     #[arg(long, short)]
     pub follow: bool,
 }
@@ -76,9 +76,9 @@ pub struct Watch {
 /// Subcommands of `telemetry`.
 #[derive(Debug, Subcommand)]
 pub enum Telemetry {
-    /// Send runs again, from the journal; the ids of their spans stay the same.
+    /// Send runs again from the journal; span ids stay the same.
     Push {
-        /// Only this run; otherwise all.
+        /// Only this run [default: all].
         #[arg(value_name = "RUN")]
         run: Option<String>,
     },
@@ -87,24 +87,24 @@ pub enum Telemetry {
 /// Subcommands of `queue`.
 #[derive(Debug, Subcommand)]
 pub enum Queue {
-    /// List what waits, oldest first.
+    /// List waiting runs, oldest first.
     List {
-        /// At most so many.
+        /// The maximum number to list.
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
-        /// Print only the runs' names, one a line.
+        /// Print only the run ids, one per line.
         #[arg(long)]
         ids: bool,
     },
-    /// Show what one run waits for.
+    /// Show what a run waits for.
     Show {
         /// The run.
         #[arg(value_name = "RUN")]
         run: String,
     },
-    /// Let a run go on.
+    /// Approve: the run may continue.
     Approve(Answer),
-    /// Refuse it: the run ends, or goes back where its loop says so.
+    /// Reject: the run ends, or returns to an earlier phase if its loop says so.
     Reject(Answer),
 }
 
@@ -114,19 +114,19 @@ pub struct Answer {
     /// The run.
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// Who decides.
+    /// Your name, recorded with the answer.
     #[arg(long, value_name = "NAME")]
     pub by: String,
-    /// Why.
+    /// The reason, recorded with the answer.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
-    /// The digest of what you were shown; the answer is refused if something else waits now.
+    /// The digest that `queue show` printed; the answer is refused if the hold has changed since.
     #[arg(long, value_name = "DIGEST")]
     pub shown: Option<String>,
-    /// What the approval is bound to; may be given more than once.
+    /// A condition of the approval; may be repeated.
     #[arg(long = "condition", value_name = "TEXT")]
     pub conditions: Vec<String>,
-    /// Take the run up at once.
+    /// Resume the run at once.
     #[arg(long)]
     pub resume: bool,
 }
@@ -134,16 +134,16 @@ pub struct Answer {
 /// Options of `stop`.
 #[derive(Debug, Args)]
 pub struct StopRuns {
-    /// Only this run; otherwise all, and none can start.
+    /// Only this run [default: all runs; no new run can start until --clear].
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// Let them go on.
+    /// Clear the stop request.
     #[arg(long)]
     pub clear: bool,
-    /// Why.
+    /// The reason, recorded with the stop.
     #[arg(long, value_name = "TEXT", default_value = "no reason given")]
     pub reason: String,
-    /// Who stops.
+    /// Your name, recorded with the stop.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
 }
@@ -153,31 +153,31 @@ pub struct StopRuns {
 pub enum BacklogCommand {
     /// List the tasks.
     List {
-        /// The check-list; `BACKLOG.md` in the project when absent.
+        /// The checklist [default: `BACKLOG.md` in the project].
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Show the task that would be taken next.
+    /// Show the task that would run next.
     Next {
-        /// The check-list; `BACKLOG.md` in the project when absent.
+        /// The checklist [default: `BACKLOG.md` in the project].
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
     },
-    /// Take the next task through a loop, and mark it done when it has passed.
+    /// Run the next task through a loop, and mark it done if the run passes.
     Run {
-        /// The check-list; `BACKLOG.md` in the project when absent.
+        /// The checklist [default: `BACKLOG.md` in the project].
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
-        /// The loop to take it through.
+        /// The loop to run.
         #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
         name: String,
-        /// Work in a git work tree and on a branch of its own.
+        /// Work in a separate git work tree and branch.
         #[arg(long)]
         worktree: bool,
-        /// Answers to perform agents by, from a file.
+        /// Take the agents' answers from this file instead of running agents; tool calls are real.
         #[arg(long, value_name = "FILE")]
         answers: Option<PathBuf>,
-        /// Who starts it.
+        /// Your name, recorded with the run.
         #[arg(long, value_name = "NAME")]
         by: Option<String>,
     },
@@ -196,36 +196,36 @@ pub enum Loop {
         /// The variant of the loop.
         #[arg(long, value_name = "VARIANT")]
         variant: Option<String>,
-        /// A phase that would be left out; may be given several times.
+        /// Include a phase that is optional or excluded by the variant; may be repeated.
         #[arg(long, value_name = "PHASE")]
         with: Vec<String>,
-        /// How to draw it.
+        /// The output format.
         #[arg(long = "as", value_name = "FORM", default_value = "text")]
         draw: Draw,
     },
-    /// Check loop files; the project's own when none is named.
+    /// Check loop files.
     Check {
-        /// The files.
+        /// The files [default: the project's loops].
         #[arg(value_name = "FILE")]
         files: Vec<PathBuf>,
     },
 }
 
-/// How to draw a loop.
+/// The format of a drawn loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Draw {
-    /// For a terminal.
+    /// Plain text.
     Text,
-    /// As a Mermaid flowchart.
+    /// A Mermaid flowchart.
     Mermaid,
-    /// As an SVG picture.
+    /// An SVG image.
     Svg,
 }
 
 /// Options of `demo`.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// Where to make it; a fresh folder among the temporary files when absent.
+    /// The folder to create [default: a new temporary folder].
     #[arg(value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
 }
@@ -233,10 +233,10 @@ pub struct Demo {
 /// Options of `confined`.
 #[derive(Debug, Args)]
 pub struct Confined {
-    /// A folder that the command may change.
+    /// A folder that the command may write to.
     #[arg(long, value_name = "DIR")]
     pub write: Vec<PathBuf>,
-    /// Let it use the network.
+    /// Allow network access.
     #[arg(long)]
     pub network: bool,
     /// The command.
@@ -250,10 +250,10 @@ pub struct Export {
     /// The run.
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// Write all of the run into one signed file instead, which anybody can check anywhere.
+    /// Write the whole run to one signed file, which can be verified without this project.
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
-    /// Replace a bundle that is there.
+    /// Overwrite an existing bundle.
     #[arg(long, requires = "bundle")]
     pub force: bool,
 }
@@ -264,7 +264,7 @@ pub struct Close {
     /// The run.
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// Lose what is there and not committed.
+    /// Discard uncommitted changes.
     #[arg(long)]
     pub discard: bool,
 }

@@ -1,4 +1,4 @@
-//! The command line of checking, and of what is signed: bundles, anchors, keys.
+//! Arguments of `verify`, `anchor` and `keys`.
 
 use std::path::PathBuf;
 
@@ -7,21 +7,21 @@ use clap::{Args, Subcommand};
 /// Options of `verify`.
 #[derive(Debug, Args)]
 pub struct Verify {
-    /// Only this trace; or a bundle's file, which needs no project.
+    /// Only this trace, or a bundle file (needs no project).
     #[arg(value_name = "TRACE|BUNDLE", conflicts_with_all = ["all", "file", "anchor"])]
     pub what: Option<String>,
-    /// Everything: what happens without any of these.
+    /// Verify the whole journal (the default).
     #[arg(long, conflicts_with_all = ["file", "anchor"])]
     pub all: bool,
-    /// A chain in a file, `-` for standard input: a JSON array, `{"entries": […]}`, or one entry a
-    /// line. It needs no project, and always prints JSON.
+    /// Verify a chain in a file, `-` for standard input: a JSON array, `{"entries": […]}`, or one
+    /// entry per line. Needs no project; always prints JSON.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["anchor", "key"])]
     pub file: Option<PathBuf>,
-    /// Compare the journal with an anchor: name every trace that is gone, cut or rewritten.
+    /// Compare the journal with an anchor: list traces that are missing, truncated or rewritten.
     #[arg(long, value_name = "FILE")]
     pub anchor: Option<PathBuf>,
-    /// A public key to trust in place of the project's own, for a bundle or an anchor; may be given
-    /// several times.
+    /// A public key to trust instead of the project's own, for a bundle or an anchor; may be
+    /// repeated.
     #[arg(long, value_name = "PUB", conflicts_with = "all")]
     pub key: Vec<PathBuf>,
 }
@@ -32,7 +32,7 @@ pub struct Anchor {
     /// The file to write.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Replace a file that is there.
+    /// Overwrite an existing file.
     #[arg(long)]
     pub force: bool,
 }
@@ -40,10 +40,10 @@ pub struct Anchor {
 /// Subcommands of `keys`.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub enum Keys {
-    /// Print the public key that signs now, as a file to give away.
+    /// Print the current public key, in the file format to publish.
     Show,
-    /// List all keys that sign or once did, oldest first.
+    /// List current and retired keys, oldest first.
     List,
-    /// Put a new key in the place of the one that signs, which is destroyed.
+    /// Replace the signing key by a new one and destroy the old private key.
     Rotate,
 }

@@ -1,4 +1,4 @@
-//! `windlass anchor` and `windlass verify --anchor`: the ends of all traces, signed and compared.
+//! `windlass anchor` and `windlass verify --anchor`: signs the heads of all traces, and compares them.
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ use windlass_store::{Store, StoreError, TraceFilter};
 use crate::args::Anchor;
 use crate::commands::verify::count;
 use crate::commands::{bundle, bundle_check, keys};
-use crate::failure::{Done, Failure, exit_of, hint_of};
-use crate::output::{Ink, Output};
+use crate::failure::{CommandResult, Failure, exit_of, hint_of};
+use crate::output::{Output, Style};
 use crate::project::Project;
 
-/// How many traces or entries are read in one go.
+/// The page size for traces and entries.
 const PAGE: usize = 4096;
 
 /// Writes an anchor of all traces.
-pub fn write(project: &Project, options: &Anchor, output: &Output) -> Done {
+pub fn write(project: &Project, options: &Anchor, output: &Output) -> CommandResult {
     let file = &options.file;
     let replace = bundle::replace(file, options.force)?;
     let store = project.store(&project.settings()?)?;
@@ -56,7 +56,7 @@ pub fn write(project: &Project, options: &Anchor, output: &Output) -> Done {
     Ok(0)
 }
 
-/// The ends of all traces, newest first, read page by page.
+/// The heads of all traces, newest first, read page by page.
 fn heads(
     store: &dyn Store,
 ) -> impl Iterator<Item = Result<Head, Box<dyn std::error::Error + Send + Sync>>> {
@@ -91,8 +91,8 @@ fn failed(error: AnchorError) -> Failure {
     let code = error.code();
     let failure = Failure::of(code, &error);
     match error {
-        AnchorError::Exists { .. } => failure.hint(bundle::FORCE),
-        // The journal's own error says more.
+        AnchorError::Exists { .. } => failure.hint(bundle::FORCE_HINT),
+        // The store's own error is more precise.
         AnchorError::Source(source) => match source.downcast::<StoreError>() {
             Ok(error) => Failure::from(*error),
             Err(_) => failure,
@@ -104,9 +104,9 @@ fn failed(error: AnchorError) -> Failure {
     }
 }
 
-/// A trace that is not what it was, for programs.
+/// A changed trace, for `--json`.
 #[derive(Serialize)]
-struct Named {
+struct ChangedTrace {
     change: &'static str,
     entries_had: Option<u64>,
     entries_has: Option<u64>,
@@ -114,7 +114,7 @@ struct Named {
     trace_id: TraceId,
 }
 
-impl From<TraceChange> for Named {
+impl From<TraceChange> for ChangedTrace {
     fn from(changed: TraceChange) -> Self {
         let (change, entries_had, entries_has, sequence_number, trace_id) = match changed {
             TraceChange::Missing { trace_id } => ("missing", None, None, None, trace_id),
@@ -129,25 +129,25 @@ impl From<TraceChange> for Named {
     }
 }
 
-/// Compares the journal with an anchor and names every trace that is not what it was.
-pub fn check(project: &Project, path: &Path, given: &[PathBuf], output: &Output) -> Done {
+/// Compares the journal with an anchor and lists every changed trace.
+pub fn check(project: &Project, path: &Path, given: &[PathBuf], output: &Output) -> CommandResult {
     let trust = keys::trust(Some(project), given)?;
     let mut source = BufReader::new(bundle_check::open(path)?);
     let store = project.store(&project.settings()?)?;
     let bar = output.progress("comparing", "traces");
-    let mut named = Vec::new();
+    let mut changed_traces = Vec::new();
     let report = check_anchor(
         &mut source,
         &trust,
         |trace_id, number| {
             bar.inc(1);
-            Ok(look_up(&store, trace_id, number)?)
+            Ok(find_entry(&store, trace_id, number)?)
         },
         |changed| {
             if output.json {
-                named.push(Named::from(changed));
+                changed_traces.push(ChangedTrace::from(changed));
             } else {
-                let mark = output.paint("✗", Ink::Bad);
+                let mark = output.paint("✗", Style::Bad);
                 bar.suspend(|| output.line(&format!("{mark} {changed}")));
             }
         },
@@ -156,9 +156,9 @@ pub fn check(project: &Project, path: &Path, given: &[PathBuf], output: &Output)
     let report = report.map_err(failed)?;
     let code = report.code();
     if output.json {
-        let (result, ..) = word(report.outcome);
+        let (result, ..) = label(report.outcome);
         output.value(&json!({
-            "changed": named, "error_code": code, "file": path, "grown": report.grown,
+            "changed": changed_traces, "error_code": code, "file": path, "grown": report.grown,
             "intact": report.intact, "made_at": report.made_at, "missing": report.missing,
             "result": result.replace(' ', "_"), "rewritten": report.rewritten,
             "shortened": report.shortened, "signer": report.signer, "traces": report.traces,
@@ -169,16 +169,20 @@ pub fn check(project: &Project, path: &Path, given: &[PathBuf], output: &Output)
     Ok(code.map_or(0, exit_of))
 }
 
-/// What the journal has where an anchor saw the end of a trace.
-fn look_up(store: &dyn Store, trace_id: TraceId, number: u64) -> Result<StoredTrace, StoreError> {
+/// The journal's entry at the position that an anchor recorded as a trace's head.
+fn find_entry(
+    store: &dyn Store,
+    trace_id: TraceId,
+    number: u64,
+) -> Result<StoredTrace, StoreError> {
     let before = number.saturating_sub(1);
-    // An entry that cannot even be read is not the one that was anchored, whose digest this is not.
+    // An unreadable entry is not the anchored one: report a digest that matches nothing.
     let unreadable = StoredTrace::Entry { digest: Digest::of(&[]), entries: number };
-    // One more than is compared tells whether the trace has grown.
+    // The second entry shows whether the trace has grown.
     let mut page = match store.list_log_entries(trace_id, before, 2) {
         Err(StoreError::CorruptTrace { .. }) => match store.list_log_entries(trace_id, before, 1) {
             Err(StoreError::CorruptTrace { .. }) => return Ok(unreadable),
-            // It is the next one that is damaged: not what an anchor can tell.
+            // Only the next entry is corrupt, which the anchor does not cover.
             page => page?,
         },
         Err(StoreError::NotFound { .. }) => return Ok(StoredTrace::Missing),
@@ -197,12 +201,12 @@ fn look_up(store: &dyn Store, trace_id: TraceId, number: u64) -> Result<StoredTr
     }
 }
 
-/// How many entries a trace really has, whatever is recorded of that.
+/// Counts the entries that a trace really has, whatever its head says.
 fn entries_of(store: &dyn Store, trace_id: TraceId) -> Result<u64, StoreError> {
     let (mut after, mut entries) = (0, 0);
     loop {
         let page = match store.list_log_entries(trace_id, after, PAGE) {
-            // What follows cannot be told.
+            // The entries after this one cannot be read.
             Err(StoreError::CorruptTrace { .. }) => return Ok(entries),
             page => page?,
         };
@@ -214,21 +218,22 @@ fn entries_of(store: &dyn Store, trace_id: TraceId) -> Result<u64, StoreError> {
     }
 }
 
-const fn word(outcome: AnchorOutcome) -> (&'static str, Ink) {
+const fn label(outcome: AnchorOutcome) -> (&'static str, Style) {
     match outcome {
-        AnchorOutcome::Intact => ("holds", Ink::Good),
-        AnchorOutcome::Changed => ("changed", Ink::Bad),
-        AnchorOutcome::BadSignature => ("damaged", Ink::Bad),
-        AnchorOutcome::UnknownKey => ("not checked", Ink::Warn),
+        AnchorOutcome::Intact => ("holds", Style::Good),
+        AnchorOutcome::Changed => ("changed", Style::Bad),
+        AnchorOutcome::BadSignature => ("damaged", Style::Bad),
+        AnchorOutcome::UnknownKey => ("not checked", Style::Warn),
     }
 }
 
 fn print(report: &AnchorReport, output: &Output) {
-    let (word, ink) = word(report.outcome);
+    let (result, style) = label(report.outcome);
+    let label = if report.outcome == AnchorOutcome::Intact { "intact" } else { result };
     let signer = report.signer;
     let text = match report.outcome {
         AnchorOutcome::Intact | AnchorOutcome::Changed => format!(
-            "{} of {}: {} as they were, {} grown, {} missing, {} shortened, {} rewritten",
+            "{}, anchored {}: {} unchanged, {} grown, {} missing, {} shortened, {} rewritten",
             count(report.traces, "trace", "traces"),
             report.made_at,
             report.intact,
@@ -238,15 +243,15 @@ fn print(report: &AnchorReport, output: &Output) {
             report.rewritten,
         ),
         AnchorOutcome::BadSignature => {
-            format!("the anchor is not signed by the key `{signer}` that it names")
+            format!("the signature does not match the key `{signer}` that the anchor names")
         }
         AnchorOutcome::UnknownKey => {
-            format!("the anchor is signed by `{signer}`, for whom nobody you trust vouches")
+            format!("the anchor is signed by `{signer}`, which is not a trusted key")
         }
     };
     let code = report.code().map(|code| format!(" [{code}]")).unwrap_or_default();
-    output.line(&format!("{}: {text}{code}", output.paint(word, ink)));
+    output.line(&format!("{}: {text}{code}", output.paint(label, style)));
     if let Some(hint) = report.code().and_then(hint_of) {
-        output.note(&format!("{} {hint}", output.paint_note("hint:", Ink::Good)));
+        output.note(&format!("{} {hint}", output.paint_note("hint:", Style::Good)));
     }
 }

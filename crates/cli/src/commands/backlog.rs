@@ -1,4 +1,4 @@
-//! `windlass backlog`: tasks from a Markdown check-list.
+//! `windlass backlog`: tasks from a Markdown checklist.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,27 +12,27 @@ use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Code, Digest, Timestamp};
 
 use crate::args::BacklogCommand;
-use crate::commands::run::{Chosen, open, report, start};
-use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output, plain};
+use crate::commands::run::{LoopSelection, open, report, start};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style, sanitize};
 use crate::project::{Project, read_limited};
 use crate::setup::RunSetup;
 
-/// The option of a run that says which item it came from.
+/// The run option that names the backlog item.
 const OPTION: &str = "backlog";
-/// How many of the newest runs are looked at for one that passed and did not mark its item.
-const LATELY: usize = 20;
-/// The largest backlog.
+/// How many of the newest runs are checked for one that passed without marking its item.
+const RECENT_RUNS: usize = 20;
+/// The maximum size of a backlog file.
 const BYTES_MAX: u64 = 4 << 20;
 
 /// Runs a subcommand of `backlog`.
-pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Done {
+pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> CommandResult {
     match command {
         BacklogCommand::List { file } => list(&path(project, file.as_deref()), output),
         BacklogCommand::Next { file } => {
             let setup = open(project, None, output)?;
-            let backlog = untaken(&setup, &path(project, file.as_deref()), output)?;
-            let Some(item) = backlog::next(&backlog) else { return none(output) };
+            let backlog = available_items(&setup, &path(project, file.as_deref()), output)?;
+            let Some(item) = backlog::next(&backlog) else { return report_no_task(output) };
             if output.json {
                 output.value(&describe(item))?;
             } else {
@@ -43,13 +43,13 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Done
         BacklogCommand::Run { file, name, worktree, answers, by } => {
             let path = path(project, file.as_deref());
             let setup = open(project, by.as_deref(), output)?;
-            let backlog = untaken(&setup, &path, output)?;
-            let Some(item) = backlog::next(&backlog) else { return none(output) };
+            let backlog = available_items(&setup, &path, output)?;
+            let Some(item) = backlog::next(&backlog) else { return report_no_task(output) };
             let task = Value::Object(item.to_task()?.to_object());
             let origin = json!({ "file": path, "line": item.line, "digest": item.digest });
             let options = vec![(OPTION.to_owned(), origin)];
-            let chosen = Chosen { name, variant: None, with: &[] };
-            let run = start(&setup, &chosen, task, *worktree, answers.as_deref(), options)?;
+            let selection = LoopSelection { name, variant: None, with: &[] };
+            let run = start(&setup, &selection, task, *worktree, answers.as_deref(), options)?;
             report(&run, output)
         }
     }
@@ -67,7 +67,7 @@ fn read(path: &Path) -> Result<(String, Backlog), Failure> {
     Ok((String::from_utf8_lossy(&bytes).into_owned(), backlog))
 }
 
-/// Where an item came from that a run was started for.
+/// The backlog item that a run was started for.
 struct Origin {
     file: PathBuf,
     line: usize,
@@ -88,13 +88,13 @@ impl Origin {
     }
 }
 
-/// The list without the items that runs are under way for. One whose run has passed, and died before
-/// it could mark the item, is marked now.
-fn untaken(setup: &RunSetup, path: &Path, output: &Output) -> Result<Backlog, Failure> {
+/// Reads the backlog without the items of open runs. If a run passed but its process died before it
+/// marked the item, the item is marked now.
+fn available_items(setup: &RunSetup, path: &Path, output: &Output) -> Result<Backlog, Failure> {
     let (_, mut backlog) = read(path)?;
     let mut seen = BTreeSet::new();
     for open_only in [true, false] {
-        let limit = if open_only { usize::MAX } else { LATELY };
+        let limit = if open_only { usize::MAX } else { RECENT_RUNS };
         let found = setup.engine.list(&RunFilter { open_only, state: None, limit })?;
         for trace_id in found.iter().map(|one| one.trace.head.trace_id) {
             if !seen.insert(trace_id) {
@@ -102,15 +102,15 @@ fn untaken(setup: &RunSetup, path: &Path, output: &Output) -> Result<Backlog, Fa
             }
             let run = setup.engine.read(trace_id)?;
             let Some(origin) = Origin::of(&run)? else { continue };
-            let is_it = |item: &Item| item.digest == origin.digest && !item.done;
-            if origin.file != path || !backlog.items.iter().any(is_it) {
+            let is_origin = |item: &Item| item.digest == origin.digest && !item.done;
+            if origin.file != path || !backlog.items.iter().any(is_origin) {
                 continue;
             }
             match &run.ended {
-                None => backlog.items.retain(|item| !is_it(item)),
+                None => backlog.items.retain(|item| !is_origin(item)),
                 Some(ended) if ended.outcome == RunOutcome::Pass => {
-                    settle(&run, output)?;
-                    backlog.items.retain(|item| !is_it(item));
+                    complete_item(&run, output)?;
+                    backlog.items.retain(|item| !is_origin(item));
                 }
                 Some(_) => {}
             }
@@ -119,8 +119,8 @@ fn untaken(setup: &RunSetup, path: &Path, output: &Output) -> Result<Backlog, Fa
     Ok(backlog)
 }
 
-/// Marks the item that a run came from, once the run has passed.
-pub fn settle(run: &Run, output: &Output) -> Result<(), Failure> {
+/// Marks the run's backlog item as done, if the run has passed.
+pub fn complete_item(run: &Run, output: &Output) -> Result<(), Failure> {
     let (Some(started), Some(ended)) = (&run.started, &run.ended) else { return Ok(()) };
     let Some(Origin { file, line, digest }) = Origin::of(run)? else { return Ok(()) };
     if ended.outcome != RunOutcome::Pass {
@@ -129,11 +129,11 @@ pub fn settle(run: &Run, output: &Output) -> Result<(), Failure> {
     let commit = run.commit.as_ref().map(|commit| format!(", commit {}", commit.commit));
     let evidence = format!("{}{}", started.run_id, commit.unwrap_or_default());
     mark(&file, line, digest, &evidence, ended.at)?;
-    output.note(&format!("marked done in {}, line {line}", plain(&file.display().to_string())));
+    output.note(&format!("marked done in {}, line {line}", sanitize(&file.display().to_string())));
     Ok(())
 }
 
-/// Marks an item in the file as it is now, all of it or nothing; a repository that was clean stays so.
+/// Marks an item in the present file by an atomic replace; commits the file if the repository was clean.
 fn mark(
     path: &Path,
     line: usize,
@@ -160,17 +160,17 @@ fn mark(
     Ok(())
 }
 
-/// No task is left: an outcome of its own, and no failure.
-fn none(output: &Output) -> Done {
+/// Reports that no task is eligible, which is not a failure.
+fn report_no_task(output: &Output) -> CommandResult {
     if output.json {
         output.value(&json!({ "outcome": "NO_ELIGIBLE_TASK" }))?;
     } else {
-        output.line("no eligible task: every open P0 and P1 is done, blocked or waiting");
+        output.line("no eligible task: every P0 and P1 task is done, blocked or waiting");
     }
     Ok(0)
 }
 
-fn list(path: &Path, output: &Output) -> Done {
+fn list(path: &Path, output: &Output) -> CommandResult {
     let (_, backlog) = read(path)?;
     let next = backlog::next(&backlog).map(|item| item.line);
     if output.json {
@@ -182,17 +182,17 @@ fn list(path: &Path, output: &Output) -> Done {
         .items
         .iter()
         .map(|item| {
-            let (mark, ink) = match (item.done, next == Some(item.line)) {
-                (true, _) => ("done", Ink::Good),
-                (false, true) => ("next", Ink::Bold),
-                (false, false) => ("open", Ink::Faint),
+            let (mark, style) = match (item.done, next == Some(item.line)) {
+                (true, _) => ("done", Style::Good),
+                (false, true) => ("next", Style::Bold),
+                (false, false) => ("open", Style::Faint),
             };
             vec![
                 (item.priority.to_string(), None),
-                (mark.to_owned(), Some(ink)),
-                (item.line.to_string(), Some(Ink::Faint)),
-                (plain(&item.title), None),
-                (plain(item.owner.as_deref().unwrap_or_default()), Some(Ink::Faint)),
+                (mark.to_owned(), Some(style)),
+                (item.line.to_string(), Some(Style::Faint)),
+                (sanitize(&item.title), None),
+                (sanitize(item.owner.as_deref().unwrap_or_default()), Some(Style::Faint)),
             ]
         })
         .collect();
@@ -203,14 +203,14 @@ fn list(path: &Path, output: &Output) -> Done {
 fn print(item: &Item, output: &Output) {
     output.line(&format!(
         "{} {}",
-        output.paint(&item.priority.to_string(), Ink::Bold),
-        plain(&item.title)
+        output.paint(&item.priority.to_string(), Style::Bold),
+        sanitize(&item.title)
     ));
     for (name, value) in
         [("done when", &item.dod), ("owner", &item.owner), ("context", &item.context)]
     {
         if let Some(value) = value {
-            output.line(&format!("  {name}  {}", plain(value)));
+            output.line(&format!("  {name}  {}", sanitize(value)));
         }
     }
     output.line(&format!("  line  {}", item.line));

@@ -1,4 +1,4 @@
-//! `windlass export --bundle`: all of a run in one signed file.
+//! `windlass export --bundle`: exports a run as one signed file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -16,34 +16,34 @@ use windlass_workspace::{BlobStore, HashingStream};
 
 use crate::commands::keys;
 use crate::commands::verify::count;
-use crate::failure::{Done, Failure};
+use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::project::{Project, unreadable};
 use crate::setup::RunSetup;
 
-/// How many entries or traces are read in one go.
+/// The page size for entries and traces.
 const PAGE: usize = 1024;
-/// The most traces that one bundle takes.
+/// The maximum number of traces in a bundle.
 const TRACES_MAX: usize = 40_000;
-/// The most that the checkpoints' documents may have together.
+/// The maximum total size of the checkpoint documents.
 const CHECKPOINT_BYTES_MAX: usize = 256 << 20;
 
-/// Refuses a file that is in the way, before anything is made.
+/// Refuses an existing file before any work is done, unless `force` is set.
 pub fn replace(path: &Path, force: bool) -> Result<IfExists, Failure> {
     match (force, path.symlink_metadata().is_ok()) {
         (true, _) => Ok(IfExists::Replace),
         (false, false) => Ok(IfExists::Fail),
         (false, true) => {
-            let message = format!("`{}` exists already", path.display());
-            Err(Failure::new(Code::FileUnwritable, message).hint(FORCE))
+            let message = format!("`{}` already exists", path.display());
+            Err(Failure::new(Code::FileUnwritable, message).hint(FORCE_HINT))
         }
     }
 }
 
-/// What to do about a file that is in the way.
-pub const FORCE: &str = "name another file; --force replaces the one that is there";
+/// The hint for an existing file.
+pub const FORCE_HINT: &str = "choose another file name, or use --force to overwrite the file";
 
-/// Writes the bundle of a run, and says what it holds.
+/// Writes the bundle of a run and reports its contents.
 pub fn write(
     project: &Project,
     setup: &RunSetup,
@@ -51,23 +51,23 @@ pub fn write(
     file: &Path,
     force: bool,
     output: &Output,
-) -> Done {
+) -> CommandResult {
     let replace = replace(file, force)?;
     let store = setup.store.as_ref();
-    let gathered = Gathered::of(store, trace_id)?;
-    let (checkpoints, checkpoints_left_out) = gathered.documents(setup, trace_id)?;
+    let collected = RunContents::of(store, trace_id)?;
+    let (checkpoints, checkpoints_left_out) = collected.documents(setup, trace_id)?;
     let blobs = open_blobs(project)?;
-    let (contents, contents_left_out) = gathered.contents(blobs.as_ref())?;
+    let (contents, contents_left_out) = collected.contents(blobs.as_ref())?;
     let keys = keys::open(project)?;
     let (signer, public) = keys::signer(project, &keys, output)?;
-    let traces = gathered.heads.len();
-    let entries: u64 = gathered.heads.iter().map(|head| head.sequence_number).sum();
+    let traces = collected.heads.len();
+    let entries: u64 = collected.heads.iter().map(|head| head.sequence_number).sum();
     let counts = (checkpoints.len(), contents.len());
     let bundle = NewBundle {
-        run_id: &gathered.run_id,
+        run_id: &collected.run_id,
         trace_id,
-        policy_hash: gathered.policy_hash,
-        heads: gathered.heads,
+        policy_hash: collected.policy_hash,
+        heads: collected.heads,
         entries: &mut |trace_id, after| match store.list_log_entries(trace_id, after, PAGE) {
             Ok(page) => Ok(page.into_iter().map(recorded).collect()),
             Err(error) => Err(error.into()),
@@ -81,13 +81,13 @@ pub fn write(
     write_bundle(file, replace, &signer, bundle).map_err(failed)?;
     let (bytes, digest) = measure(file)?;
     let key_id = signer.public().id();
-    let run_id = gathered.run_id;
+    let run_id = collected.run_id;
     if output.json {
         output.value(&json!({
             "bytes": bytes, "checkpoints": counts.0, "checkpoints_left_out": checkpoints_left_out,
             "contents": counts.1, "contents_left_out": contents_left_out, "digest": digest,
             "entries": entries, "file": file, "key_id": key_id, "public_key_file": public,
-            "purged": gathered.purged, "run_id": run_id, "trace_id": trace_id, "traces": traces,
+            "purged": collected.purged, "run_id": run_id, "trace_id": trace_id, "traces": traces,
         }))?;
         return Ok(0);
     }
@@ -107,7 +107,7 @@ pub fn write(
     ] {
         if left_out > 0 {
             let what = count(number(left_out), one, many);
-            output.note(&format!("left out, since purged or missing: {what}"));
+            output.note(&format!("not included because purged or missing: {what}"));
         }
     }
     Ok(0)
@@ -117,13 +117,13 @@ fn recorded(record: Record) -> StoredEntry {
     StoredEntry { entry: record.entry, body: record.body }
 }
 
-/// The folder of contents, if there is one.
+/// The blob store, if there is one.
 fn open_blobs(project: &Project) -> Result<Option<BlobStore>, Failure> {
     let folder = project.folder.join("blobs");
     Ok(if folder.exists() { Some(BlobStore::open(folder)?) } else { None })
 }
 
-/// How large a file is, and its digest.
+/// The size and digest of a file.
 pub fn measure(path: &Path) -> Result<(u64, Digest), Failure> {
     let read = || -> std::io::Result<(u64, Digest)> {
         let mut hashed = HashingStream::new(File::open(path)?);
@@ -136,10 +136,10 @@ pub fn measure(path: &Path) -> Result<(u64, Digest), Failure> {
 fn failed(error: BundleError) -> Failure {
     let failure = Failure::of(error.code(), &error);
     match error {
-        BundleError::Exists { .. } => failure.hint(FORCE),
+        BundleError::Exists { .. } => failure.hint(FORCE_HINT),
         BundleError::CorruptTrace { .. } | BundleError::InvalidInput { .. } => failure.hint(
-            "nothing was signed or written; `windlass verify` and `windlass checkpoint check` name \
-             what is damaged",
+            "nothing was signed or written; `windlass verify` and `windlass checkpoint check` list \
+             what is corrupt",
         ),
         BundleError::Source { .. }
         | BundleError::Blob(_)
@@ -148,30 +148,30 @@ fn failed(error: BundleError) -> Failure {
     }
 }
 
-/// What belongs to a run.
-struct Gathered {
+/// Everything that belongs to a run.
+struct RunContents {
     run_id: String,
     policy_hash: Option<Digest>,
-    /// The ends of the run's trace and of all its calls', as they were when they were looked at.
+    /// The heads of the run's trace and of all its calls, as read.
     heads: Vec<Head>,
-    cuts: Vec<CheckpointId>,
-    /// What its checkpoints keep.
-    kept: BTreeSet<Digest>,
-    /// What its phases left behind, which may be kept.
+    checkpoints: Vec<CheckpointId>,
+    /// The digests of the files that its checkpoints store.
+    stored: BTreeSet<Digest>,
+    /// The digests of its phases' outputs, which may be stored.
     outputs: BTreeSet<Digest>,
-    /// How many events of the run are gone.
+    /// How many of the run's artifacts are purged.
     purged: u64,
 }
 
-impl Gathered {
-    /// Reads the run and its calls once. Whether they hold together is seen when they are written.
+impl RunContents {
+    /// Reads the run and its calls once. They are verified when the bundle is written.
     fn of(store: &dyn Store, trace_id: TraceId) -> Result<Self, Failure> {
-        let mut gathered = Self {
+        let mut collected = Self {
             run_id: RunName::of(trace_id).to_string(),
             policy_hash: None,
             heads: Vec::new(),
-            cuts: Vec::new(),
-            kept: BTreeSet::new(),
+            checkpoints: Vec::new(),
+            stored: BTreeSet::new(),
             outputs: BTreeSet::new(),
             purged: 0,
         };
@@ -180,54 +180,54 @@ impl Gathered {
         let mut unnamed = Some(PlanId(trace_id.0));
         loop {
             let Some(next) = left.pop() else {
-                // Calls that were under way when a process died are named by nobody, but name the run.
-                let Some(plan_id) = unnamed.take() else { return Ok(gathered) };
+                // No event names the calls that were open when a process died, but they name the run.
+                let Some(plan_id) = unnamed.take() else { return Ok(collected) };
                 let more = calls_for(store, trace_id, plan_id)?;
                 left.extend(more.into_iter().filter(|call| seen.insert(*call)));
                 continue;
             };
             let head = match store.load_state(next) {
                 Ok(state) => state.head,
-                // Found to be missing when the bundle is checked, and named then.
+                // Reported as missing when the bundle is verified.
                 Err(StoreError::NotFound { .. }) if next != trace_id => continue,
                 Err(error) => return Err(error.into()),
             };
-            gathered.heads.push(head);
-            if gathered.heads.len() > TRACES_MAX {
+            collected.heads.push(head);
+            if collected.heads.len() > TRACES_MAX {
                 let message = format!("the run has more than {TRACES_MAX} calls");
                 return Err(Failure::new(Code::DocSizeExceeded, message)
-                    .hint("no bundle takes so many; `windlass anchor` signs the ends of all"));
+                    .hint("a bundle cannot hold that many; `windlass anchor` signs the heads of all traces"));
             }
             read_trace(store, &head, |record| {
                 let Some(body) = &record.body else {
-                    gathered.purged += u64::from(next == trace_id);
+                    collected.purged += u64::from(next == trace_id);
                     return;
                 };
                 if next == trace_id {
-                    gathered.note(body);
+                    collected.scan_event(body);
                 }
-                // What is not an artifact at all is named when it is written.
+                // An invalid artifact is reported when the bundle is written.
                 let calls = referenced_calls(record.entry.artifact_type, body).unwrap_or_default();
                 left.extend(calls.into_iter().filter(|call| seen.insert(*call)));
             })?;
         }
     }
 
-    /// Notes what an event of the run says.
-    fn note(&mut self, body: &[u8]) {
+    /// Collects the digests and ids in an event of the run.
+    fn scan_event(&mut self, body: &[u8]) {
         let Ok(RunEvent { event, .. }) = RunEvent::read(body) else { return };
         if let Event::Started(started) = event {
             self.run_id.clone_from(&started.run_id);
             self.policy_hash = Some(started.policy_hash);
-        } else if let Event::Checkpointed(cut) = event {
-            self.cuts.push(cut.id);
-            self.kept.extend(cut.artifacts.values().map(|kept| kept.digest));
+        } else if let Event::Checkpointed(checkpoint) = event {
+            self.checkpoints.push(checkpoint.id);
+            self.stored.extend(checkpoint.artifacts.values().map(|file| file.digest));
         } else if let Event::PhaseDone { done, .. } = event {
             self.outputs.extend(done.outputs.into_values());
         }
     }
 
-    /// The documents of the run's checkpoints, and how many cannot be told any more.
+    /// The documents of the run's checkpoints, and how many can no longer be built.
     fn documents(
         &self,
         setup: &RunSetup,
@@ -235,10 +235,10 @@ impl Gathered {
     ) -> Result<(BTreeMap<String, Vec<u8>>, usize), Failure> {
         let mut documents = BTreeMap::new();
         if self.purged > 0 {
-            return Ok((documents, self.cuts.len()));
+            return Ok((documents, self.checkpoints.len()));
         }
         let mut bytes = 0;
-        for id in &self.cuts {
+        for id in &self.checkpoints {
             let document = setup.checkpoints().load(trace_id, *id)?;
             let text = document.to_bytes();
             bytes += text.len();
@@ -246,29 +246,33 @@ impl Gathered {
                 let message =
                     format!("the run's checkpoints have more than {CHECKPOINT_BYTES_MAX} bytes");
                 return Err(Failure::new(Code::DocSizeExceeded, message)
-                    .hint("no bundle takes so much; `windlass checkpoint show` prints each"));
+                    .hint("a bundle cannot hold that much; `windlass checkpoint show` prints single checkpoints"));
             }
             documents.insert(document.name(), text);
         }
         Ok((documents, 0))
     }
 
-    /// The contents that are there, and how many of those that checkpoints keep are not.
+    /// The stored contents, and how many contents of checkpoints are missing.
     fn contents(&self, blobs: Option<&BlobStore>) -> Result<(BTreeSet<Digest>, usize), Failure> {
-        let Some(blobs) = blobs else { return Ok((BTreeSet::new(), self.kept.len())) };
+        let Some(blobs) = blobs else { return Ok((BTreeSet::new(), self.stored.len())) };
         let mut there = BTreeSet::new();
-        for digest in self.kept.union(&self.outputs) {
+        for digest in self.stored.union(&self.outputs) {
             if blobs.exists(digest)? {
                 there.insert(*digest);
             }
         }
-        let left_out = self.kept.difference(&there).count();
+        let left_out = self.stored.difference(&there).count();
         Ok((there, left_out))
     }
 }
 
-/// Shows a trace up to its head, page by page.
-fn read_trace(store: &dyn Store, head: &Head, mut see: impl FnMut(&Record)) -> Result<(), Failure> {
+/// Visits a trace's entries up to its head, page by page.
+fn read_trace(
+    store: &dyn Store,
+    head: &Head,
+    mut visit: impl FnMut(&Record),
+) -> Result<(), Failure> {
     let mut after = 0;
     while after < head.sequence_number {
         let page = store.list_log_entries(head.trace_id, after, PAGE)?;
@@ -276,13 +280,13 @@ fn read_trace(store: &dyn Store, head: &Head, mut see: impl FnMut(&Record)) -> R
         let next = last.entry.sequence_number;
         page.iter()
             .filter(|record| record.entry.sequence_number <= head.sequence_number)
-            .for_each(&mut see);
+            .for_each(&mut visit);
         after = next.max(after.saturating_add(1));
     }
     Ok(())
 }
 
-/// The calls that say they belong to a run: none is older than it.
+/// The calls whose plan id is the run's. None of them is older than the run.
 fn calls_for(
     store: &dyn Store,
     trace_id: TraceId,

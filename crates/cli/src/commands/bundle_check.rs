@@ -1,4 +1,4 @@
-//! `windlass verify BUNDLE`: whether a bundle holds, with nothing but public keys.
+//! `windlass verify BUNDLE`: verifies a bundle with nothing but public keys.
 
 use std::fs::File;
 use std::io::{BufReader, Read as _, Seek as _};
@@ -10,12 +10,12 @@ use windlass_seal::{ANCHOR_FORMAT, BundleReport, BundleVerdict, verify_bundle};
 
 use crate::commands::keys;
 use crate::commands::verify::count;
-use crate::failure::{Done, Failure, exit_of, hint_of};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, Failure, exit_of, hint_of};
+use crate::output::{Output, Style, sanitize};
 use crate::project::{Project, unreadable};
 
-/// Checks a bundle and names every fault.
-pub fn run(named: Option<&Path>, path: &Path, given: &[PathBuf], output: &Output) -> Done {
+/// Verifies a bundle and lists every fault.
+pub fn run(named: Option<&Path>, path: &Path, given: &[PathBuf], output: &Output) -> CommandResult {
     let project = match named {
         Some(_) => Some(Project::find(named)?),
         None => Project::find(None).ok(),
@@ -36,7 +36,7 @@ pub fn run(named: Option<&Path>, path: &Path, given: &[PathBuf], output: &Output
 /// Opens a regular file.
 pub fn open(path: &Path) -> Result<File, Failure> {
     let opened = || {
-        // Asked first: opening a pipe would wait for somebody to write.
+        // Checked first: opening a named pipe would block until a writer opens it.
         if std::fs::metadata(path)?.is_file() {
             return File::open(path);
         }
@@ -45,7 +45,7 @@ pub fn open(path: &Path) -> Result<File, Failure> {
     opened().map_err(|error| unreadable(path, &error))
 }
 
-/// An anchor is told from a damaged bundle, so that nobody throws it away.
+/// Refuses an anchor with a clear message, so that nobody takes it for a corrupt bundle.
 fn refuse_anchor(source: &mut BufReader<File>, path: &Path) -> Result<(), Failure> {
     let start = format!("{{\"format\":\"{ANCHOR_FORMAT}\"");
     let mut found = Vec::new();
@@ -56,15 +56,14 @@ fn refuse_anchor(source: &mut BufReader<File>, path: &Path) -> Result<(), Failur
         return Ok(());
     }
     let message = format!("`{}` is an anchor, not a bundle", path.display());
-    Err(Failure::new(Code::RequestInvalid, message)
-        .hint("`windlass verify --anchor FILE` checks it"))
+    Err(Failure::new(Code::RequestInvalid, message).hint("use `windlass verify --anchor FILE`"))
 }
 
-const fn word(verdict: BundleVerdict) -> (&'static str, Ink) {
+const fn label(verdict: BundleVerdict) -> (&'static str, Style) {
     match verdict {
-        BundleVerdict::Intact => ("intact", Ink::Good),
-        BundleVerdict::Damaged => ("damaged", Ink::Bad),
-        BundleVerdict::Unchecked => ("not checked", Ink::Warn),
+        BundleVerdict::Intact => ("intact", Style::Good),
+        BundleVerdict::Damaged => ("damaged", Style::Bad),
+        BundleVerdict::Unchecked => ("not checked", Style::Warn),
     }
 }
 
@@ -74,7 +73,7 @@ fn print_json(path: &Path, report: &BundleReport, output: &Output) -> Result<(),
         "checkpoints": report.checkpoints, "commit": report.commit, "contents": report.blobs,
         "entries": report.entries, "error_code": report.code(), "faults": faults, "file": path,
         "outcome": report.outcome, "purged": report.purged,
-        "result": word(report.verdict()).0.replace(' ', "_"), "run_id": report.run_id,
+        "result": label(report.verdict()).0.replace(' ', "_"), "run_id": report.run_id,
         "signer": report.signer, "trace_id": report.trace_id, "traces": report.traces,
         "trusted": report.trusted,
     }))
@@ -82,10 +81,10 @@ fn print_json(path: &Path, report: &BundleReport, output: &Output) -> Result<(),
 
 fn print(report: &BundleReport, output: &Output) {
     for fault in &report.faults {
-        let mark = output.paint("✗", Ink::Bad);
-        output.line(&format!("{mark} {}", plain(&fault.to_string())));
+        let mark = output.paint("✗", Style::Bad);
+        output.line(&format!("{mark} {}", sanitize(&fault.to_string())));
     }
-    let (word, ink) = word(report.verdict());
+    let (label, style) = label(report.verdict());
     let mut parts = vec![
         count(report.traces, "trace", "traces"),
         count(report.entries, "entry", "entries"),
@@ -99,22 +98,25 @@ fn print(report: &BundleReport, output: &Output) {
     let run = if report.run_id.is_empty() { "no run" } else { &report.run_id };
     output.line(&format!(
         "{}: {}, {}{code}",
-        output.paint(word, ink),
-        plain(run),
+        output.paint(label, style),
+        sanitize(run),
         parts.join(", ")
     ));
     if let Some(signer) = report.signer {
         let trusted = if report.trusted { "trusted" } else { "not trusted" };
         output.line(&format!("  signer   {signer}, {trusted}"));
     }
-    // What a damaged bundle says is worth nothing.
+    // The contents of a corrupt bundle are not trustworthy.
     if report.faults.is_empty() {
-        output.line(&format!("  outcome  {}", report.outcome.unwrap_or("none: it had not ended")));
+        output.line(&format!(
+            "  outcome  {}",
+            report.outcome.unwrap_or("none: the run had not ended")
+        ));
         if let Some(commit) = &report.commit {
-            output.line(&format!("  commit   {}", plain(commit)));
+            output.line(&format!("  commit   {}", sanitize(commit)));
         }
     }
     if let Some(hint) = report.code().and_then(hint_of) {
-        output.note(&format!("{} {hint}", output.paint_note("hint:", Ink::Good)));
+        output.note(&format!("{} {hint}", output.paint_note("hint:", Style::Good)));
     }
 }

@@ -8,12 +8,12 @@ use windlass_runtime::{
 
 use crate::args::{Call, CallRun, Decide};
 use crate::commands::{read_args, recover, risk, tool_name, trace, trace_id};
-use crate::failure::{Done, Failure, exit_of, hint_of};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, Failure, exit_of, hint_of};
+use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 
 /// Runs a subcommand of `call`.
-pub fn run(project: &Project, command: &Call, output: &Output) -> Done {
+pub fn run(project: &Project, command: &Call, output: &Output) -> CommandResult {
     match command {
         Call::Run(options) => make(project, options, output),
         Call::Show { id } => {
@@ -28,7 +28,7 @@ pub fn run(project: &Project, command: &Call, output: &Output) -> Done {
     }
 }
 
-fn make(project: &Project, options: &CallRun, output: &Output) -> Done {
+fn make(project: &Project, options: &CallRun, output: &Output) -> CommandResult {
     let (server, tool) = tool_name(&options.tool)?;
     let args = read_args(&options.args)?;
     let plan_id: Option<PlanId> = match &options.plan {
@@ -37,7 +37,7 @@ fn make(project: &Project, options: &CallRun, output: &Output) -> Done {
     };
     let files = project.files()?;
     let supervisor = project.supervisor(&files)?;
-    // Without a word from the caller the registry's class is the declared one.
+    // Without `--class` the registry's class is declared.
     let registered = supervisor.set().registry().find(&server, &tool).map(|(_, tool)| tool.class);
     let declared_class = options.class.map(risk).or(registered).unwrap_or(RiskLevel::Read);
     let gateway = project.gateway_with(&files, supervisor)?;
@@ -65,25 +65,25 @@ fn make(project: &Project, options: &CallRun, output: &Output) -> Done {
     print(&report, output)?;
     let code = report.refusal.as_ref().map(|refused| refused.code);
     if let (false, Some(hint)) = (output.json, code.and_then(hint_of)) {
-        output.note(&format!("{} {hint}", output.paint_note("hint:", Ink::Good)));
+        output.note(&format!("{} {hint}", output.paint_note("hint:", Style::Good)));
     }
     Ok(exit(&report))
 }
 
-fn decide(project: &Project, answer: Answer, options: &Decide, output: &Output) -> Done {
+fn decide(project: &Project, answer: Answer, options: &Decide, output: &Output) -> CommandResult {
     let id = trace_id(&options.id)?;
     let gateway: Gateway = project.gateway()?;
     let attribution = Attribution { by: &options.by, reason: &options.reason };
     let report = gateway.decide(id, answer, attribution)?;
     print(&report, output)?;
-    // A refusal that was asked for is no failure of the command.
+    // Denying as requested is a success of the command.
     Ok(match answer {
         Answer::Approve => exit(&report),
         Answer::Deny => 0,
     })
 }
 
-/// The exit code that tells how a call stands.
+/// The exit code for a call's state.
 pub fn exit(report: &CallReport) -> u8 {
     if report.hold.is_some() {
         return exit_of(Code::CallOnHold);
@@ -94,7 +94,7 @@ pub fn exit(report: &CallReport) -> u8 {
             .refusal
             .as_ref()
             .map_or(exit_of(Code::PolicyDenied), |refused| exit_of(refused.code).max(3)),
-        // A call that was refused on the server's word never ran.
+        // A call refused because of the server's annotations never ran.
         State::Failed => match report.error.as_ref().map(|error| exit_of(error.code)) {
             Some(3) => 3,
             _ => 1,
@@ -110,7 +110,7 @@ pub fn exit(report: &CallReport) -> u8 {
     }
 }
 
-/// Prints a call with what was asked and decided: what a person needs to judge it.
+/// Prints a call with its request and decision: what a person needs to decide it.
 fn show(gateway: &Gateway, report: &CallReport, output: &Output) -> Result<(), Failure> {
     let records = gateway.store().list_log_entries(report.trace_id, 0, 2)?;
     let mut bodies = records.iter().map(|record| -> Value {
@@ -128,13 +128,14 @@ fn show(gateway: &Gateway, report: &CallReport, output: &Output) -> Result<(), F
         return output.value(&value);
     }
     let mut asked = Vec::new();
-    let text = |value: &Value, name: &str| value.pointer(name).and_then(Value::as_str).map(plain);
+    let text =
+        |value: &Value, name: &str| value.pointer(name).and_then(Value::as_str).map(sanitize);
     for name in ["intent", "agent", "phase"] {
         let value = text(&request, &format!("/{name}"));
         asked.extend(value.map(|value| format!("  {name:<8} {value}")));
     }
     if let Some(args) = request.pointer("/proposal/args") {
-        asked.push(format!("  args     {}", plain(&args.to_string())));
+        asked.push(format!("  args     {}", sanitize(&args.to_string())));
     }
     if let (Some(verdict), Some(reason)) =
         (text(&decision, "/decision"), text(&decision, "/rationale"))
@@ -156,9 +157,10 @@ pub fn print(report: &CallReport, output: &Output) -> Result<(), Failure> {
 }
 
 fn print_with(report: &CallReport, asked: &[String], output: &Output) {
-    let (word, ink) = headline(report);
-    let replayed = if report.replayed { ", recorded before: the tool was not called" } else { "" };
-    output.line(&format!("{} {}{replayed}", output.paint(&word, ink), report.tool));
+    let (word, style) = headline(report);
+    let replayed =
+        if report.replayed { " (recorded result; the tool was not called again)" } else { "" };
+    output.line(&format!("{} {}{replayed}", output.paint(&word, style), report.tool));
     output.line(&format!("  trace    {}", report.trace_id));
     if let Some(key) = &report.idempotency_key {
         output.line(&format!("  key      {}", key.escape_debug()));
@@ -167,25 +169,25 @@ fn print_with(report: &CallReport, asked: &[String], output: &Output) {
         output.line(line);
     }
     if let Some(refused) = &report.refusal {
-        output.line(&format!("  refused  {} [{}]", plain(&refused.reason), refused.code));
+        output.line(&format!("  refused  {} [{}]", sanitize(&refused.reason), refused.code));
     }
     if let Some(error) = &report.error {
-        output.line(&format!("  error    {} [{}]", plain(&error.message), error.code));
+        output.line(&format!("  error    {} [{}]", sanitize(&error.message), error.code));
         if error.may_have_run && error.code != Code::ToolFailed {
-            output.line("           it may have taken effect all the same");
+            output.line("           it may have taken effect anyway");
         }
     }
     for again in &report.redispatches {
-        let by = again.by.as_deref().unwrap_or("its rule");
-        let (by, reason) = (plain(by), plain(&again.reason));
+        let by = again.by.as_deref().unwrap_or("on_uncertain");
+        let (by, reason) = (sanitize(by), sanitize(&again.reason));
         output.line(&format!("  again    dispatch {} by {by}: {reason}", again.attempt));
     }
     print_result(&report.result, output);
     if let Some(hold) = &report.hold {
-        output.line(&format!("  waits    {} [{}]", plain(&hold.reason), Code::CallOnHold));
+        output.line(&format!("  waits    {} [{}]", sanitize(&hold.reason), Code::CallOnHold));
         let (yes, no) = match hold.question {
-            HoldQuestion::MayItRun => ("to make it", "to refuse it"),
-            HoldQuestion::RunItAgain => ("to hand it over again", "to give it up"),
+            HoldQuestion::MayItRun => ("to approve it", "to deny it"),
+            HoldQuestion::RunItAgain => ("to dispatch it again", "to close it as failed"),
         };
         let id = report.trace_id;
         output.line(&format!("\n{yes}:\n  windlass call approve {id} --by NAME --reason TEXT"));
@@ -193,12 +195,12 @@ fn print_with(report: &CallReport, asked: &[String], output: &Output) {
     }
 }
 
-fn headline(report: &CallReport) -> (String, Ink) {
+fn headline(report: &CallReport) -> (String, Style) {
     let state = report.state.as_str().to_owned();
     match (report.state, &report.hold) {
-        (_, Some(_)) => (format!("{state}, waits for a person:"), Ink::Warn),
-        (State::Completed, None) => (state, Ink::Good),
-        (State::Failed | State::Denied, None) => (state, Ink::Bad),
+        (_, Some(_)) => (format!("{state}, waits for a person:"), Style::Warn),
+        (State::Completed, None) => (state, Style::Good),
+        (State::Failed | State::Denied, None) => (state, Style::Bad),
         (
             State::Pending
             | State::Authorized
@@ -209,11 +211,11 @@ fn headline(report: &CallReport) -> (String, Ink) {
             | State::Resumed
             | State::Terminal,
             None,
-        ) => (state, Ink::Warn),
+        ) => (state, Style::Warn),
     }
 }
 
-/// Prints what a tool answered: a command's output as it is, everything else as JSON.
+/// Prints a tool's result: a command's output as text, everything else as JSON.
 fn print_result(result: &Value, output: &Output) {
     if result.is_null() {
         return;
@@ -224,10 +226,10 @@ fn print_result(result: &Value, output: &Output) {
             output.line(&format!("  exit     {code}"));
             for (name, text) in [("stdout", stdout), ("stderr", stderr)] {
                 for line in text.lines() {
-                    output.line(&format!("  {name}   {}", plain(line)));
+                    output.line(&format!("  {name}   {}", sanitize(line)));
                 }
             }
         }
-        _ => output.line(&format!("  result   {}", plain(&result.to_string()))),
+        _ => output.line(&format!("  result   {}", sanitize(&result.to_string()))),
     }
 }

@@ -1,4 +1,4 @@
-//! `windlass checkpoint`: a run's earlier states, what differs between them, and the way back.
+//! `windlass checkpoint`: lists, compares, restores and purges a run's checkpoints.
 
 use serde_json::{Value, json};
 use windlass_engine::{PurgeReport, Retention, RollbackPlan, RollbackRequest};
@@ -9,18 +9,18 @@ use windlass_workspace::{ChangeKind, PathChange, TextDiff};
 
 use crate::args::{CheckpointCommand, CheckpointPurge, CheckpointRollback};
 use crate::commands::run::{open, report};
-use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
-use crate::setup::{RunSetup, whoami};
+use crate::setup::{RunSetup, actor_name};
 
-/// The longest difference that is printed.
+/// The maximum size of a printed diff.
 const DIFF_BYTES_MAX: usize = 4 << 20;
-/// The most files that are named.
+/// The maximum number of listed files.
 const NAMED_MAX: usize = 200;
 
 /// Runs a subcommand of `checkpoint`.
-pub fn run(project: &Project, command: &CheckpointCommand, output: &Output) -> Done {
+pub fn run(project: &Project, command: &CheckpointCommand, output: &Output) -> CommandResult {
     match command {
         CheckpointCommand::List { run } => list(project, run, output),
         CheckpointCommand::Show { checkpoint } => show(project, checkpoint, output),
@@ -33,7 +33,7 @@ pub fn run(project: &Project, command: &CheckpointCommand, output: &Output) -> D
     }
 }
 
-fn list(project: &Project, name: &str, output: &Output) -> Done {
+fn list(project: &Project, name: &str, output: &Output) -> CommandResult {
     let setup = open(project, None, output)?;
     let trace_id = setup.engine.find(name)?;
     let summaries = setup.checkpoints().list(trace_id)?;
@@ -58,31 +58,31 @@ fn list(project: &Project, name: &str, output: &Output) -> Done {
     let rows: Vec<_> = summaries
         .iter()
         .map(|one| {
-            let (state, ink) = match (purged(one), one.archived, one.passed) {
-                (true, _, _) => ("purged", Ink::Faint),
-                (_, true, _) => ("archived", Ink::Faint),
-                (_, _, false) => (one.kind.as_str(), Ink::Bad),
-                _ => (one.kind.as_str(), ink_of(one.kind)),
+            let (state, style) = match (purged(one), one.archived, one.passed) {
+                (true, _, _) => ("purged", Style::Faint),
+                (_, true, _) => ("archived", Style::Faint),
+                (_, _, false) => (one.kind.as_str(), Style::Bad),
+                _ => (one.kind.as_str(), style_of(one.kind)),
             };
             vec![
-                (plain(&one.name), None),
-                (state.to_owned(), Some(ink)),
-                (one.created_at.to_string(), Some(Ink::Faint)),
+                (sanitize(&one.name), None),
+                (state.to_owned(), Some(style)),
+                (one.created_at.to_string(), Some(Style::Faint)),
                 (one.artifact_count.to_string(), None),
-                (one.id.to_string(), Some(Ink::Faint)),
+                (one.id.to_string(), Some(Style::Faint)),
             ]
         })
         .collect();
-    output.table(&["CHECKPOINT", "STATE", "MADE", "FILES", "ID"], &rows);
+    output.table(&["CHECKPOINT", "STATE", "CREATED", "FILES", "ID"], &rows);
     Ok(0)
 }
 
-const fn ink_of(kind: CheckpointKind) -> Ink {
+const fn style_of(kind: CheckpointKind) -> Style {
     match kind {
-        CheckpointKind::Started => Ink::Faint,
-        CheckpointKind::Succeeded | CheckpointKind::Approved => Ink::Good,
-        CheckpointKind::Failed => Ink::Bad,
-        CheckpointKind::Rollback => Ink::Warn,
+        CheckpointKind::Started => Style::Faint,
+        CheckpointKind::Succeeded | CheckpointKind::Approved => Style::Good,
+        CheckpointKind::Failed => Style::Bad,
+        CheckpointKind::Rollback => Style::Warn,
     }
 }
 
@@ -91,7 +91,7 @@ fn load(setup: &RunSetup, named: &str) -> Result<CheckpointDocument, Failure> {
     Ok(setup.checkpoints().load(trace_id, id)?)
 }
 
-fn show(project: &Project, named: &str, output: &Output) -> Done {
+fn show(project: &Project, named: &str, output: &Output) -> CommandResult {
     let setup = open(project, None, output)?;
     let one = load(&setup, named)?;
     if output.json {
@@ -100,20 +100,20 @@ fn show(project: &Project, named: &str, output: &Output) -> Done {
     }
     let state = &one.orchestrator_state;
     let title = format!("{}/{}", state.run_id, one.name());
-    output.line(&output.paint(&plain(&title), Ink::Bold));
+    output.line(&output.paint(&sanitize(&title), Style::Bold));
     let kind = one.metadata.get("kind").and_then(Value::as_str).unwrap_or_default();
     output.line(&format!("  id       {}", one.id));
     output.line(&format!("  kind     {kind}"));
-    output.line(&format!("  made     {}", one.created_at));
+    output.line(&format!("  created  {}", one.created_at));
     if let Some(parent) = one.parent_checkpoint_id {
         output.line(&format!("  after    {parent}"));
     }
     output.line(&format!("  took     {} ms", one.duration_ms));
-    output.line(&format!("  complete {}", plain(&state.completed_phases.join(", "))));
+    output.line(&format!("  complete {}", sanitize(&state.completed_phases.join(", "))));
     for (name, agent) in &one.agent_states {
         output.line(&format!(
             "  agent    {}: {}, {} tokens in, {} out, {} calls",
-            plain(name),
+            sanitize(name),
             agent.status.as_str(),
             agent.token_usage.input,
             agent.token_usage.output,
@@ -123,20 +123,20 @@ fn show(project: &Project, named: &str, output: &Output) -> Done {
     for (path, artifact) in &one.artifacts {
         output.line(&format!(
             "  file     {} ({} bytes, {})",
-            plain(path),
+            sanitize(path),
             artifact.size_bytes,
             artifact.hash
         ));
     }
     let governance = &one.governance_results;
     for gate in &governance.quality_gates {
-        let message = plain(&gate.message);
+        let message = sanitize(&gate.message);
         let status = gate.status.as_str();
-        output.line(&format!("  gate     {}: {status}; {message}", plain(&gate.gate_id)));
+        output.line(&format!("  gate     {}: {status}; {message}", sanitize(&gate.gate_id)));
     }
     for check in &governance.compliance_checks {
-        let violations = plain(&check.violations.join("; "));
-        let name = plain(&check.compliance_type);
+        let violations = sanitize(&check.violations.join("; "));
+        let name = sanitize(&check.compliance_type);
         output
             .line(format!("  check    {name}: {} {violations}", check.status.as_str()).trim_end());
     }
@@ -144,11 +144,11 @@ fn show(project: &Project, named: &str, output: &Output) -> Done {
     if let Some(tree) = workspace.get("tree").and_then(Value::as_str) {
         output.line(&format!("  tree     {tree}"));
     }
-    output.line(&format!("\ngo back: windlass checkpoint rollback {title} --reason TEXT"));
+    output.line(&format!("\nroll back: windlass checkpoint rollback {title} --reason TEXT"));
     Ok(0)
 }
 
-fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -> Done {
+fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -> CommandResult {
     let setup = open(project, None, output)?;
     let (from, to) = (setup.checkpoints().find(from)?, setup.checkpoints().find(to)?);
     let found = setup.checkpoints().compare(setup.engine.snapshots()?, from, to)?;
@@ -167,45 +167,45 @@ fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -
     }
     print_diff(&found, output);
     for line in String::from_utf8_lossy(&text.bytes).lines() {
-        let ink = match line.as_bytes() {
+        let style = match line.as_bytes() {
             [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'd', b'i', b'f', b'f', ..] => {
-                Some(Ink::Bold)
+                Some(Style::Bold)
             }
-            [b'+', ..] => Some(Ink::Good),
-            [b'-', ..] => Some(Ink::Bad),
-            [b'@', ..] => Some(Ink::Faint),
+            [b'+', ..] => Some(Style::Good),
+            [b'-', ..] => Some(Style::Bad),
+            [b'@', ..] => Some(Style::Faint),
             _ => None,
         };
-        let line = plain(line);
-        output.line(&ink.map_or_else(|| line.clone(), |ink| output.paint(&line, ink)));
+        let line = sanitize(line);
+        output.line(&style.map_or_else(|| line.clone(), |style| output.paint(&line, style)));
     }
     if text.truncated {
-        output.note("the difference goes on; --names lists the files");
+        output.note("the diff is truncated; --names lists all changed files");
     }
     Ok(0)
 }
 
 fn print_diff(found: &CheckpointDiff, output: &Output) {
     if found.is_empty() {
-        output.line("nothing differs");
+        output.line("no differences");
         return;
     }
-    let head = |text: &str| output.line(&output.paint(text, Ink::Bold));
+    let head = |text: &str| output.line(&output.paint(text, Style::Bold));
     if !found.state.is_empty() {
         head("state");
         for (name, one) in &found.state {
-            output.line(&format!("  {name}: {} → {}", brief(&one.from), brief(&one.to)));
+            output.line(&format!("  {name}: {} → {}", shorten(&one.from), shorten(&one.to)));
         }
     }
     if !found.usage.is_empty() || !found.agents.is_empty() {
         head("agents, tokens and time");
         for (name, one) in &found.usage {
-            output.line(&format!("  {name}: {} → {}", brief(&one.from), brief(&one.to)));
+            output.line(&format!("  {name}: {} → {}", shorten(&one.from), shorten(&one.to)));
         }
         for (agent, rows) in &found.agents {
             for (name, one) in rows {
-                let (from, to) = (brief(&one.from), brief(&one.to));
-                output.line(&format!("  {} {name}: {from} → {to}", plain(agent)));
+                let (from, to) = (shorten(&one.from), shorten(&one.to));
+                output.line(&format!("  {} {name}: {from} → {to}", sanitize(agent)));
             }
         }
     }
@@ -215,20 +215,22 @@ fn print_diff(found: &CheckpointDiff, output: &Output) {
             let status =
                 |status: &Option<_>| status.map_or("-", windlass_kernel::run::GateStatus::as_str);
             let (from, to) = (status(&one.from), status(&one.to));
-            output.line(&format!("  {}: {from} → {to}", plain(&one.id)));
+            output.line(&format!("  {}: {from} → {to}", sanitize(&one.id)));
         }
     }
     if !(found.added.is_empty() && found.removed.is_empty() && found.modified.is_empty()) {
         head("declared files");
         for one in &found.added {
-            output.line(&output.paint(&format!("  + {}", plain(&one.path)), Ink::Good));
+            output.line(&output.paint(&format!("  + {}", sanitize(&one.path)), Style::Good));
         }
         for one in &found.removed {
-            output.line(&output.paint(&format!("  - {}", plain(&one.path)), Ink::Bad));
+            output.line(&output.paint(&format!("  - {}", sanitize(&one.path)), Style::Bad));
         }
         for (old, new) in &found.modified {
             let sizes = format!("{} → {} bytes", old.size_bytes, new.size_bytes);
-            output.line(&output.paint(&format!("  ~ {} ({sizes})", plain(&new.path)), Ink::Warn));
+            output.line(
+                &output.paint(&format!("  ~ {} ({sizes})", sanitize(&new.path)), Style::Warn),
+            );
         }
     }
     if !found.files.is_empty() {
@@ -239,28 +241,28 @@ fn print_diff(found: &CheckpointDiff, output: &Output) {
 
 fn print_files(files: &[PathChange], output: &Output) {
     for one in files.iter().take(NAMED_MAX) {
-        let (mark, ink) = match one.kind {
-            ChangeKind::Added => ("+", Ink::Good),
-            ChangeKind::Removed => ("-", Ink::Bad),
+        let (mark, style) = match one.kind {
+            ChangeKind::Added => ("+", Style::Good),
+            ChangeKind::Removed => ("-", Style::Bad),
             ChangeKind::Modified | ChangeKind::TypeChanged | ChangeKind::ModeChanged => {
-                ("~", Ink::Warn)
+                ("~", Style::Warn)
             }
         };
-        let path = plain(&one.path.to_string_lossy());
-        output.line(&output.paint(&format!("  {mark} {path}"), ink));
+        let path = sanitize(&one.path.to_string_lossy());
+        output.line(&output.paint(&format!("  {mark} {path}"), style));
     }
     if files.len() > NAMED_MAX {
         output.line(&format!("  … and {} more", files.len() - NAMED_MAX));
     }
 }
 
-fn brief(value: &Value) -> String {
+fn shorten(value: &Value) -> String {
     let text = match value.as_str() {
         Some(text) => text.to_owned(),
         None if value.is_null() => "-".to_owned(),
         None => value.to_string(),
     };
-    let text = plain(&text);
+    let text = sanitize(&text);
     if text.chars().count() > 100 {
         format!("{}…", text.chars().take(100).collect::<String>())
     } else {
@@ -268,14 +270,14 @@ fn brief(value: &Value) -> String {
     }
 }
 
-fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) -> Done {
-    let by = whoami(options.by.as_deref());
+fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) -> CommandResult {
+    let by = actor_name(options.by.as_deref());
     let setup = open(project, Some(&by), output)?;
     let (trace_id, checkpoint) = setup.checkpoints().find(&options.checkpoint)?;
     if options.dry_run {
         let plan = setup.engine.plan_rollback(trace_id, checkpoint)?;
         if output.json {
-            output.value(&planned(&plan))?;
+            output.value(&plan_json(&plan))?;
         } else {
             print_plan(&plan, output);
         }
@@ -290,11 +292,11 @@ fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) ->
     };
     let run = setup.engine.roll_back(trace_id, &request)?;
     let code = report(&run, output)?;
-    // It waits because it was told to.
+    // Without --resume the run is meant to wait, so that is a success.
     Ok(if options.resume { code } else { 0 })
 }
 
-fn planned(plan: &RollbackPlan) -> Value {
+fn plan_json(plan: &RollbackPlan) -> Value {
     let names = |paths: &[std::path::PathBuf]| {
         paths.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>()
     };
@@ -308,7 +310,7 @@ fn planned(plan: &RollbackPlan) -> Value {
 }
 
 fn print_plan(plan: &RollbackPlan, output: &Output) {
-    output.line(&format!("phases to be done again: {}", plain(&plan.archived.join(", "))));
+    output.line(&format!("phases to run again: {}", sanitize(&plan.archived.join(", "))));
     if plan.changes.is_empty() {
         output.line("no file would change");
     } else {
@@ -316,18 +318,20 @@ fn print_plan(plan: &RollbackPlan, output: &Output) {
         print_files(&plan.changes, output);
     }
     if !plan.changed.is_empty() {
-        output.line(&output.paint("changed since the run left them:", Ink::Warn));
+        output.line(&output.paint("changed since the run left them:", Style::Warn));
         for path in plan.changed.iter().take(NAMED_MAX) {
-            output.line(&format!("  {}", plain(&path.to_string_lossy())));
+            output.line(&format!("  {}", sanitize(&path.to_string_lossy())));
         }
-        output.note("a rollback is refused unless --force is given; what is there is kept first");
+        output.note(
+            "the rollback is refused unless --force is given; the present files are saved first",
+        );
     }
     for path in &plan.left {
-        output.line(&format!("left alone: {}", plain(&path.to_string_lossy())));
+        output.line(&format!("not changed: {}", sanitize(&path.to_string_lossy())));
     }
 }
 
-fn purge(project: &Project, options: &CheckpointPurge, output: &Output) -> Done {
+fn purge(project: &Project, options: &CheckpointPurge, output: &Output) -> CommandResult {
     let setup = open(project, None, output)?;
     let run = options.run.as_deref().map(|name| setup.engine.find(name)).transpose()?;
     let purged = setup.engine.purge(&Retention {
@@ -347,17 +351,17 @@ fn purge(project: &Project, options: &CheckpointPurge, output: &Output) -> Done 
 
 fn print_purged(purged: &PurgeReport, dry_run: bool, output: &Output) {
     for one in &purged.checkpoints {
-        output.line(&format!("{}/{} of {}", one.run_id, plain(&one.name), one.created_at));
+        output.line(&format!("{}/{} of {}", one.run_id, sanitize(&one.name), one.created_at));
     }
     for path in &purged.holds {
-        output.line(&plain(path));
+        output.line(&sanitize(path));
     }
     for (run, why) in &purged.left {
-        output.note(&format!("left alone: {run}: {}", plain(why)));
+        output.note(&format!("skipped {run}: {}", sanitize(why)));
     }
     output.line(&format!(
-        "{} {} checkpoints, {} packets of holds, {} files{}",
-        if dry_run { "would give up" } else { "gave up" },
+        "{} {} checkpoints, {} hold packets, {} files{}",
+        if dry_run { "would delete" } else { "deleted" },
         purged.checkpoints.len(),
         purged.holds.len(),
         purged.files,
@@ -365,22 +369,22 @@ fn print_purged(purged: &PurgeReport, dry_run: bool, output: &Output) {
     ));
 }
 
-fn check(project: &Project, output: &Output) -> Done {
+fn check(project: &Project, output: &Output) -> CommandResult {
     let setup = open(project, None, output)?;
     let faults = setup.engine.check_checkpoints()?;
     if output.json {
         output.value(&json!({ "faults": faults, "intact": faults.is_empty() }))?;
     } else {
         for fault in &faults {
-            output.line(&format!("{} {}", output.paint("✗", Ink::Bad), plain(fault)));
+            output.line(&format!("{} {}", output.paint("✗", Style::Bad), sanitize(fault)));
         }
         if faults.is_empty() {
-            output.line("everything that is kept is whole");
+            output.line("all stored snapshots and files are intact");
         }
     }
     if faults.is_empty() {
         return Ok(0);
     }
-    let message = format!("{} of what is kept is damaged; all else can be used", faults.len());
+    let message = format!("{} stored objects are corrupt; the others can be used", faults.len());
     Err(Failure::new(Code::SnapshotCorrupt, message))
 }

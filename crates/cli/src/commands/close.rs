@@ -6,22 +6,24 @@ use windlass_workspace::{Git, OnChanges};
 
 use crate::args::Close;
 use crate::commands::run::open;
-use crate::failure::{Done, Failure};
-use crate::output::{Output, plain};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, sanitize};
 use crate::project::Project;
 
-/// Removes it; the branch and what was committed to it stay.
-pub fn run(project: &Project, options: &Close, output: &Output) -> Done {
+/// Removes the work tree; its branch and commits stay.
+pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult {
     let setup = open(project, None, output)?;
     let run = setup.engine.read(setup.engine.find(&options.run)?)?;
     let Some(started) = &run.started else {
         return Err(Failure::new(Code::RunNotFound, "the run has not started"));
     };
     if run.ended.is_none() {
-        let message =
-            format!("run `{}` has not ended; its work tree is kept until then", started.run_id);
+        let message = format!(
+            "run `{}` has not ended; its work tree cannot be removed before that",
+            started.run_id
+        );
         return Err(Failure::new(Code::RunConcurrent, message)
-            .hint("`windlass stop RUN` ends it, or let it go on"));
+            .hint("let the run end, or stop it with `windlass stop RUN`"));
     }
     let branches = drop_branches(project, &started.run_id)?;
     let Some(worktree) = &started.worktree else {
@@ -30,14 +32,15 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> Done {
         } else if branches.is_empty() {
             output.line(&format!("{} has no work tree of its own", started.run_id));
         } else {
-            output.line(&format!("removed {}", plain(&branches.join(", "))));
+            output.line(&format!("removed {}", sanitize(&branches.join(", "))));
         }
         return Ok(0);
     };
     let on_changes = if options.discard { OnChanges::Discard } else { OnChanges::Refuse };
     let path = project.root.join(worktree);
     Git::new(&project.root).worktree_remove(&path, on_changes).map_err(|error| {
-        Failure::of(error.code(), &error).hint("commit what is there, or lose it with `--discard`")
+        Failure::of(error.code(), &error)
+            .hint("commit the changes, or discard them with `--discard`")
     })?;
     if output.json {
         output.value(&json!({
@@ -48,15 +51,14 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> Done {
     } else {
         output.line(&format!(
             "removed {}; the branch windlass/{} stays",
-            plain(worktree),
+            sanitize(worktree),
             started.run_id
         ));
     }
     Ok(0)
 }
 
-/// Removes the work trees that phases of the run have left behind; what was in them lies in their
-/// checkpoints.
+/// Removes the work trees that branches of the run left; their files are stored in checkpoints.
 fn drop_branches(project: &Project, run_id: &str) -> Result<Vec<String>, Failure> {
     let folder = project.folder.join("worktrees");
     let start = format!("{run_id}.");
@@ -73,7 +75,7 @@ fn drop_branches(project: &Project, run_id: &str) -> Result<Vec<String>, Failure
                 .map_err(|error| Failure::of(error.code(), &error))?;
             dropped.push(name);
         } else {
-            // The mark of one that was made.
+            // The marker file of a created work tree.
             drop(std::fs::remove_file(entry.path()));
         }
     }

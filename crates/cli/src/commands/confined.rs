@@ -1,13 +1,13 @@
-//! `windlass confined`: becomes a command that is confined. The gateway starts commands by it.
+//! `windlass confined`: confines itself, then executes a command. The gateway starts commands through it.
 
 use windlass_connect::{Confinement, LaunchError, Network};
 use windlass_kernel::Code;
 
 use crate::args::Confined;
-use crate::failure::{Done, Failure};
+use crate::failure::{CommandResult, Failure};
 
-/// Confines this process and replaces it; returns only if that fails.
-pub fn run(options: &Confined) -> Done {
+/// Confines this process and replaces it by the command; returns only on failure.
+pub fn run(options: &Confined) -> CommandResult {
     let confinement = Confinement {
         writable: options.write.clone(),
         protected: Vec::new(),

@@ -1,4 +1,5 @@
-//! `windlass demo`: a change from a failing test to a commit, with a crash and a decision on the way.
+//! `windlass demo`: takes a sample repository from a failing test to a commit, with a crash and a
+//! decision on the way.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,16 +9,16 @@ use serde_json::{Value, json};
 use windlass_kernel::Code;
 
 use crate::args::Demo;
-use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style, sanitize};
 use crate::project::unreadable;
 
-/// Where the process is made to die: after the edit is on record, before its test is run.
+/// Where the process is killed: after the edit is recorded, before the test runs.
 const CRASH_AT: &str = "append.after:15";
 const TASK: &str = "make add() add";
 
-/// A small project with a failing test, in a language whose tools are here.
-struct Scratch {
+/// A small project with a failing test.
+struct SampleProject {
     tool: &'static str,
     files: &'static [(&'static str, &'static str)],
     edit: &'static str,
@@ -25,7 +26,7 @@ struct Scratch {
     changed: &'static str,
 }
 
-const RUST: Scratch = Scratch {
+const RUST: SampleProject = SampleProject {
     tool: "cargo",
     files: &[
         (
@@ -43,7 +44,7 @@ const RUST: Scratch = Scratch {
     changed: "src/lib.rs",
 };
 
-const PYTHON: Scratch = Scratch {
+const PYTHON: SampleProject = SampleProject {
     tool: "python3",
     files: &[
         ("sums.py", "def add(a, b):\n    return a - b\n"),
@@ -53,104 +54,104 @@ const PYTHON: Scratch = Scratch {
         ),
         (".gitignore", "__pycache__\n"),
     ],
-    // Of another length: Python takes a file of the same second and size for unchanged.
+    // The new text has another length: Python treats a file of the same second and size as unchanged.
     edit: "sed -i 's/a - b/sum((a, b))/' sums.py",
     test: "python3 -m unittest -q",
     changed: "sums.py",
 };
 
-/// The whole of it.
-pub fn run(options: &Demo, output: &Output) -> Done {
-    let scratch = [RUST, PYTHON].into_iter().find(|scratch| is_there(scratch.tool));
-    let Some(scratch) = scratch.filter(|_| is_there("git")) else {
+/// Runs the demonstration.
+pub fn run(options: &Demo, output: &Output) -> CommandResult {
+    let sample = [RUST, PYTHON].into_iter().find(|sample| is_installed(sample.tool));
+    let Some(sample) = sample.filter(|_| is_installed("git")) else {
         let message = "the demonstration needs git, and cargo or python3, on the PATH";
-        return Err(Failure::new(Code::ToolServerUnavailable, message).hint("install them first"));
+        return Err(
+            Failure::new(Code::ToolServerUnavailable, message).hint("install them, then try again")
+        );
     };
-    let stage = Stage::new(options, *output)?;
-    stage.say("A scratch repository with a failing test");
-    stage.build(&scratch)?;
-    let test = stage.shell(scratch.test)?;
+    let demo = DemoRunner::new(options, *output)?;
+    demo.heading("A sample repository with a failing test");
+    demo.build(&sample)?;
+    let test = demo.run_shell(sample.test)?;
     if test {
-        return Err(Failure::new(Code::Internal, "the scratch test passes before it was mended"));
+        return Err(Failure::new(Code::Internal, "the sample test passes before the fix"));
     }
-    stage.say(
-        "A run takes it through the spine loop. Its process is killed after the edit is on record",
-    );
-    stage.windlass(
+    demo.heading("A run of the spine loop. Its process is killed after the edit is recorded");
+    demo.run_windlass(
         &["run", TASK, "--answers", "../answers.json", "--by", "demo"],
         Some(CRASH_AT),
         None,
     )?;
-    let id = stage.run_id()?;
-    stage.say("Nothing is lost: the journal knows every step");
-    stage.windlass(&["status"], None, Some(0))?;
-    stage.say("A person takes it up. The edit is not made a second time: its effect is recorded");
-    stage.windlass(&["resume", &id, "--by", "ann"], None, Some(4))?;
-    stage.say("The reviewer wants a person to decide. What did the build change?");
-    stage.windlass(&["queue", "list"], None, Some(0))?;
+    let id = demo.run_id()?;
+    demo.heading("Nothing is lost: the journal has every step");
+    demo.run_windlass(&["status"], None, Some(0))?;
+    demo.heading("A person resumes the run. The edit is not repeated: its effect is recorded");
+    demo.run_windlass(&["resume", &id, "--by", "ann"], None, Some(4))?;
+    demo.heading("The reviewer asks for a person's decision. What did the build phase change?");
+    demo.run_windlass(&["queue", "list"], None, Some(0))?;
     let (planned, built) = (format!("{id}/POST_design_v1"), format!("{id}/POST_build_v1"));
-    stage.windlass(&["checkpoint", "diff", &planned, &built], None, Some(0))?;
-    stage.say("Back to the plan, files and state together: the test fails as it did then");
+    demo.run_windlass(&["checkpoint", "diff", &planned, &built], None, Some(0))?;
+    demo.heading("Roll back to the plan, files and state together: the test fails again");
     let reason = "look at the plan again";
-    stage.windlass(
+    demo.run_windlass(
         &["checkpoint", "rollback", &planned, "--by", "ann", "--reason", reason],
         None,
         Some(0),
     )?;
-    if stage.shell(scratch.test)? {
-        return Err(Failure::new(Code::Internal, "the rollback has left the change in place"));
+    if demo.run_shell(sample.test)? {
+        return Err(Failure::new(Code::Internal, "the rollback did not undo the change"));
     }
-    stage.say("And forward again: nothing that was ever kept is lost");
+    demo.heading("And forward again: earlier checkpoints are never lost");
     let reviewed = format!("{id}/POST_review_v1");
     let reason = "the build was right";
-    stage.windlass(
+    demo.run_windlass(
         &["checkpoint", "rollback", &reviewed, "--by", "ann", "--reason", reason, "--resume"],
         None,
         Some(4),
     )?;
-    stage.windlass(&["checkpoint", "list", &id], None, Some(0))?;
-    stage.say("The person decides");
-    stage.windlass(
+    demo.run_windlass(&["checkpoint", "list", &id], None, Some(0))?;
+    demo.heading("The person decides");
+    demo.run_windlass(
         &["queue", "approve", &id, "--by", "ann", "--reason", "the tests pass", "--resume"],
         None,
         Some(0),
     )?;
-    stage.say("The test passes, the work is committed, and every link of the record holds");
-    if !stage.shell(scratch.test)? {
-        return Err(Failure::new(Code::Internal, "the scratch test fails after it was mended"));
+    demo.heading("The test passes, the work is committed, and the journal verifies");
+    if !demo.run_shell(sample.test)? {
+        return Err(Failure::new(Code::Internal, "the sample test fails after the fix"));
     }
-    stage.shell(&format!("git log --oneline --stat -1 -- {}", scratch.changed))?;
-    stage.windlass(&["verify"], None, Some(0))?;
-    stage.finish(&id)
+    demo.run_shell(&format!("git log --oneline --stat -1 -- {}", sample.changed))?;
+    demo.run_windlass(&["verify"], None, Some(0))?;
+    demo.finish(&id)
 }
 
-fn is_there(program: &str) -> bool {
+fn is_installed(program: &str) -> bool {
     let mut check = Command::new(program);
     check.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     check.status().is_ok_and(|status| status.success())
 }
 
-/// The scratch folder, and how things are shown.
-struct Stage {
+/// Runs commands in the sample repository and prints them.
+struct DemoRunner {
     folder: PathBuf,
     repository: PathBuf,
     binary: PathBuf,
     output: Output,
 }
 
-impl Stage {
+impl DemoRunner {
     fn new(options: &Demo, output: Output) -> Result<Self, Failure> {
         let folder = match &options.folder {
             Some(folder) => folder.clone(),
             None => std::env::temp_dir().join(format!("windlass-demo-{}", std::process::id())),
         };
         if folder.exists() {
-            let message = format!("`{}` is there already", folder.display());
+            let message = format!("`{}` already exists", folder.display());
             return Err(Failure::new(Code::ProjectExists, message).hint("name another folder"));
         }
         let repository = folder.join("sums");
         std::fs::create_dir_all(&repository).map_err(|error| unreadable(&repository, &error))?;
-        // What is named at the end is found from anywhere.
+        // Absolute, so that the printed paths work from anywhere.
         let folder = folder.canonicalize().map_err(|error| unreadable(&folder, &error))?;
         let repository = folder.join("sums");
         let binary =
@@ -158,65 +159,65 @@ impl Stage {
         Ok(Self { folder, repository, binary, output })
     }
 
-    fn say(&self, text: &str) {
-        self.output.note(&format!("\n{}", self.output.paint_note(text, Ink::Bold)));
+    fn heading(&self, text: &str) {
+        self.output.note(&format!("\n{}", self.output.paint_note(text, Style::Bold)));
     }
 
-    fn build(&self, scratch: &Scratch) -> Result<(), Failure> {
-        for (name, text) in scratch.files {
+    fn build(&self, sample: &SampleProject) -> Result<(), Failure> {
+        for (name, text) in sample.files {
             write(&self.repository.join(name), text.as_bytes())?;
         }
-        let answers = serde_json::to_vec_pretty(&answers(scratch)).unwrap_or_default();
+        let answers = serde_json::to_vec_pretty(&answers(sample)).unwrap_or_default();
         write(&self.folder.join("answers.json"), &answers)?;
-        self.quiet("git", &["init", "--quiet", "--initial-branch=main"])?;
-        self.quiet("git", &["config", "user.name", "Windlass demo"])?;
-        self.quiet("git", &["config", "user.email", "demo@localhost"])?;
+        self.run_silently("git", &["init", "--quiet", "--initial-branch=main"])?;
+        self.run_silently("git", &["config", "user.name", "Windlass demo"])?;
+        self.run_silently("git", &["config", "user.email", "demo@localhost"])?;
         let binary = self.binary.display().to_string();
-        self.quiet(&binary, &["init"])?;
-        self.quiet("git", &["add", "--all"])?;
-        self.quiet("git", &["commit", "--quiet", "--message", "a small project"])?;
+        self.run_silently(&binary, &["init"])?;
+        self.run_silently("git", &["add", "--all"])?;
+        self.run_silently("git", &["commit", "--quiet", "--message", "a small project"])?;
         self.output.note(&format!("in {}", self.repository.display()));
         Ok(())
     }
 
-    /// Runs something that must work and that nobody needs to see.
-    fn quiet(&self, program: &str, arguments: &[&str]) -> Result<(), Failure> {
+    /// Runs a program that must succeed, without printing it.
+    fn run_silently(&self, program: &str, arguments: &[&str]) -> Result<(), Failure> {
         let done = Command::new(program).args(arguments).current_dir(&self.repository).output();
         let done = done.map_err(|error| Failure::of(Code::ToolServerUnavailable, &error))?;
         if done.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&done.stderr);
-        let message = format!("`{program} {}` failed: {}", arguments.join(" "), said.trim());
+        let stderr = String::from_utf8_lossy(&done.stderr);
+        let message = format!("`{program} {}` failed: {}", arguments.join(" "), stderr.trim());
         Err(Failure::new(Code::ToolFailed, message))
     }
 
-    /// Runs a shell line of ours in the repository and shows it; tells whether it did well.
-    fn shell(&self, line: &str) -> Result<bool, Failure> {
+    /// Runs a command line in the repository and prints it; returns whether it succeeded.
+    fn run_shell(&self, line: &str) -> Result<bool, Failure> {
         self.show(line);
         let words: Vec<&str> = line.split_whitespace().collect();
         let Some((program, arguments)) = words.split_first() else { return Ok(true) };
         let done = Command::new(program).args(arguments).current_dir(&self.repository).output();
         let done = done.map_err(|error| Failure::of(Code::ToolServerUnavailable, &error))?;
-        let said = String::from_utf8_lossy(&done.stdout);
+        let stdout = String::from_utf8_lossy(&done.stdout);
         let word = if done.status.success() {
-            self.output.paint_note("ok", Ink::Good)
+            self.output.paint_note("ok", Style::Good)
         } else {
-            self.output.paint_note("failed", Ink::Bad)
+            self.output.paint_note("failed", Style::Bad)
         };
-        for line in said.lines().filter(|line| !line.trim().is_empty()).take(4) {
-            self.output.note(&plain(line));
+        for line in stdout.lines().filter(|line| !line.trim().is_empty()).take(4) {
+            self.output.note(&sanitize(line));
         }
         self.output.note(&word);
         Ok(done.status.success())
     }
 
     fn show(&self, line: &str) {
-        self.output.note(&format!("{} {line}", self.output.paint_note("$", Ink::Faint)));
+        self.output.note(&format!("{} {line}", self.output.paint_note("$", Style::Faint)));
     }
 
-    /// Runs Windlass as a person would, and shows all that it says.
-    fn windlass(
+    /// Runs Windlass and prints its output.
+    fn run_windlass(
         &self,
         arguments: &[&str],
         crash_at: Option<&str>,
@@ -226,8 +227,8 @@ impl Stage {
             .iter()
             .map(|word| if word.contains(' ') { format!("\"{word}\"") } else { (*word).to_owned() })
             .collect();
-        let drill = crash_at.map(|at| format!("WINDLASS_CRASH_AT={at} ")).unwrap_or_default();
-        self.show(&format!("{drill}windlass {}", words.join(" ")));
+        let crash = crash_at.map(|at| format!("WINDLASS_CRASH_AT={at} ")).unwrap_or_default();
+        self.show(&format!("{crash}windlass {}", words.join(" ")));
         let mut command = Command::new(&self.binary);
         command.args(arguments).current_dir(&self.repository).stdin(Stdio::null());
         command.env_remove("WINDLASS_PROJECT").env_remove("WINDLASS_CRASH_AT");
@@ -235,7 +236,7 @@ impl Stage {
             command.env("WINDLASS_CRASH_AT", at);
         }
         let done = command.output().map_err(|error| Failure::of(Code::Internal, &error))?;
-        // What it says in its own colours and words, both streams.
+        // Both streams, unchanged.
         let mut stderr = std::io::stderr().lock();
         drop(stderr.write_all(&done.stderr));
         drop(stderr.write_all(&done.stdout));
@@ -245,7 +246,7 @@ impl Stage {
                 let message = "the run ended before it could be killed";
                 return Err(Failure::new(Code::Internal, message));
             }
-            self.output.note(&self.output.paint_note("killed", Ink::Bad));
+            self.output.note(&self.output.paint_note("killed", Style::Bad));
             return Ok(());
         }
         match (done.status.code(), expected) {
@@ -257,7 +258,7 @@ impl Stage {
         }
     }
 
-    /// The name of the only run.
+    /// The id of the only run.
     fn run_id(&self) -> Result<String, Failure> {
         let done = Command::new(&self.binary)
             .args(["status", "--json"])
@@ -266,10 +267,10 @@ impl Stage {
             .map_err(|error| Failure::of(Code::Internal, &error))?;
         let runs: Value = serde_json::from_slice(&done.stdout).unwrap_or(Value::Null);
         let id = runs.pointer("/0/run_id").and_then(Value::as_str).map(str::to_owned);
-        id.ok_or_else(|| Failure::new(Code::Internal, "the run was lost"))
+        id.ok_or_else(|| Failure::new(Code::Internal, "the run is not listed"))
     }
 
-    fn finish(&self, id: &str) -> Done {
+    fn finish(&self, id: &str) -> CommandResult {
         let artifacts = self.repository.join(".windlass/artifacts");
         let packets = [
             artifacts.join(format!("terminal/TP_{id}.yaml")),
@@ -289,7 +290,7 @@ impl Stage {
             }))?;
             return Ok(0);
         }
-        self.say("Where things lie");
+        self.heading("Files");
         self.output.line(&format!("repository       {}", self.repository.display()));
         let names =
             ["terminal packet  ", "holds            ", "steps            ", "ledger           "];
@@ -297,7 +298,7 @@ impl Stage {
             self.output.line(&format!("{name}{}", path.display()));
         }
         self.output.line(&format!(
-            "look around      cd {} && windlass status {id}",
+            "explore          cd {} && windlass status {id}",
             self.repository.display()
         ));
         Ok(0)
@@ -316,26 +317,26 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     })
 }
 
-/// What the agents answer; their calls are real.
-fn answers(scratch: &Scratch) -> Value {
+/// The recorded answers of the agents; their tool calls are real.
+fn answers(sample: &SampleProject) -> Value {
     json!({ "phases": {
         "design": [{
             "calls": [{
                 "tool": "shell/read",
-                "args": { "line": format!("cat {}", scratch.changed) },
+                "args": { "line": format!("cat {}", sample.changed) },
                 "intent": "read the code before planning",
             }],
             "answer": {
                 "summary": "add() subtracts; make it add",
-                "steps": [format!("{}: let it add", scratch.changed)],
-                "checks": [scratch.test],
+                "steps": [format!("{}: let it add", sample.changed)],
+                "checks": [sample.test],
             },
             "usage": { "input_tokens": 1200, "output_tokens": 150, "cost_micros": 5200 },
         }],
         "build": [{
             "calls": [
-                { "tool": "shell/run", "args": { "line": scratch.edit }, "intent": "make add() add" },
-                { "tool": "shell/run", "args": { "line": scratch.test }, "intent": "run the tests" },
+                { "tool": "shell/run", "args": { "line": sample.edit }, "intent": "make add() add" },
+                { "tool": "shell/run", "args": { "line": sample.test }, "intent": "run the tests" },
             ],
             "answer": {
                 "summary": "add() adds; the test passes",

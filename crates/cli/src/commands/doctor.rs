@@ -12,12 +12,12 @@ use windlass_store::{Store, TraceFilter};
 
 use crate::args::Doctor;
 use crate::config::{Protect, Sandbox};
-use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 use crate::sandbox::find_program;
 
-/// What one look found.
+/// The result of one check.
 struct Check {
     name: String,
     verdict: Health,
@@ -32,7 +32,7 @@ enum Health {
 }
 
 impl Health {
-    const fn word(self) -> &'static str {
+    const fn label(self) -> &'static str {
         match self {
             Self::Good => "good",
             Self::Warn => "warn",
@@ -53,12 +53,10 @@ impl Findings {
     }
 }
 
-/// Looks at everything, and says what is wrong and what to do.
-pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> Done {
+/// Checks the machine and the project, and prints what is wrong and how to fix it.
+pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> CommandResult {
     let mut findings = Findings(Vec::new());
-    for (program, need) in
-        [("bash", "the shell tools run by it"), ("git", "runs keep their work with it")]
-    {
+    for (program, need) in [("bash", "the shell tools need it"), ("git", "runs need it")] {
         if find_program(program).is_some() {
             findings.add(program, Health::Good, "found");
         } else {
@@ -66,7 +64,7 @@ pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> Done {
         }
     }
     match Project::find(named) {
-        Ok(project) => look_at(&project, options, &mut findings),
+        Ok(project) => check_project(&project, options, &mut findings),
         Err(failure) => findings.fail("project", &failure),
     }
     print(&findings, output)?;
@@ -74,7 +72,7 @@ pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> Done {
     Ok(u8::from(bad))
 }
 
-fn look_at(project: &Project, options: &Doctor, findings: &mut Findings) {
+fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
     findings.add("project", Health::Good, project.root.display().to_string());
     let files = match project.files() {
         Ok(files) => files,
@@ -87,31 +85,31 @@ fn look_at(project: &Project, options: &Doctor, findings: &mut Findings) {
         }
         Err(failure) => return findings.fail("settings", &failure),
     };
-    look_at_sandbox(&config.sandbox, findings);
+    check_sandbox(&config.sandbox, findings);
     match project.supervisor(&files) {
         Ok(supervisor) => {
             let set = supervisor.set();
             let message = format!(
-                "{} rules, {} tools, {} cases hold; hash {}",
+                "{} rules, {} tools, {} cases pass; hash {}",
                 set.rules().len(),
                 set.registry().tools().count(),
                 set.cases(),
                 set.hash()
             );
             findings.add("policy", Health::Good, message);
-            look_at_servers(&supervisor, options.servers, findings);
+            check_servers(&supervisor, options.servers, findings);
         }
         Err(failure) => findings.fail("policy", &failure),
     }
     match project.store(&config) {
-        Ok(store) => look_at_store(&store, findings),
+        Ok(store) => check_store(&store, findings),
         Err(failure) => findings.fail("journal", &failure),
     }
 }
 
-fn look_at_store(store: &dyn Store, findings: &mut Findings) {
+fn check_store(store: &dyn Store, findings: &mut Findings) {
     let version = windlass_store_sqlite::FORMAT;
-    findings.add("journal", Health::Good, format!("opens, format {version}"));
+    findings.add("journal", Health::Good, format!("readable, format {version}"));
     let open = match store.list_traces(&TraceFilter::open(10_000)) {
         Ok(open) => open,
         Err(error) => return findings.fail("open calls", &error.into()),
@@ -130,16 +128,18 @@ fn look_at_store(store: &dyn Store, findings: &mut Findings) {
         (0, 0) => (Health::Good, "none".to_owned()),
         (0, waiting) => (
             Health::Warn,
-            format!("waiting for a person: {waiting}; `windlass call list --held` shows them"),
+            format!(
+                "{waiting} waiting for a person; see `windlass call list --held`, `windlass queue list`"
+            ),
         ),
         (interrupted, _) => {
-            (Health::Warn, format!("interrupted: {interrupted}; `windlass recover` takes them up"))
+            (Health::Warn, format!("{interrupted} interrupted; run `windlass recover`"))
         }
     };
     findings.add("open calls", verdict, message);
 }
 
-fn look_at_servers(supervisor: &PolicySupervisor, reach: bool, findings: &mut Findings) {
+fn check_servers(supervisor: &PolicySupervisor, reach: bool, findings: &mut Findings) {
     let connectors = Connectors::new();
     for server in supervisor.set().registry().servers() {
         let name = format!("server {}", server.name);
@@ -156,7 +156,7 @@ fn look_at_servers(supervisor: &PolicySupervisor, reach: bool, findings: &mut Fi
                 .iter()
                 .any(|local| url.starts_with(local))
         {
-            findings.add(&name, Health::Warn, "its token travels in the clear; use https");
+            findings.add(&name, Health::Warn, "its token is sent unencrypted; use https");
         }
         if server.connector == Connector::Command {
             findings.add(name, Health::Good, format!("{} commands", server.tools.len()));
@@ -169,12 +169,12 @@ fn look_at_servers(supervisor: &PolicySupervisor, reach: bool, findings: &mut Fi
                 }
             }
         } else {
-            findings.add(name, Health::Good, "not reached; `--servers` does");
+            findings.add(name, Health::Good, "not checked; use `--servers`");
         }
     }
 }
 
-/// Compares the registry's word on a server's tools with the server's own.
+/// Compares the registry's tools of a server with the server's own list.
 fn compare(server: &Server, description: &ServerDescription, findings: &mut Findings) {
     let name = format!("server {}", server.name);
     let message = format!(
@@ -189,27 +189,30 @@ fn compare(server: &Server, description: &ServerDescription, findings: &mut Find
         let Some(theirs) = description.tools.iter().find(|theirs| theirs.name == tool.remote_name)
         else {
             let message =
-                format!("it has no tool `{}`, which the registry names", tool.remote_name);
+                format!("the server has no tool `{}`, which the registry lists", tool.remote_name);
             findings.add(&name, Health::Bad, message);
             continue;
         };
         let riskier = theirs.read_only == Some(false) || theirs.destructive == Some(true);
         if tool.class == RiskLevel::Read && riskier {
-            let message = format!("`{}` is registered as a read, but it says it writes", tool.name);
+            let message = format!(
+                "`{}` is registered as a read, but the server says that it writes",
+                tool.name
+            );
             findings.add(&name, Health::Bad, message);
         }
     }
 }
 
-fn look_at_sandbox(sandbox: &Sandbox, findings: &mut Findings) {
+fn check_sandbox(sandbox: &Sandbox, findings: &mut Findings) {
     let name = "sandbox";
     if !sandbox.enabled {
-        let message = "off: commands can change all that you can; `[sandbox]` in config.toml";
+        let message = "off: commands can change everything that you can; enable it in `[sandbox]` of config.toml";
         return findings.add(name, Health::Warn, message);
     }
     let support = SandboxSupport::detect();
     if let Some(problem) = support.problem() {
-        let message = format!("{problem}; no command is run [{}]", Code::SandboxUnavailable);
+        let message = format!("{problem}; commands are not run [{}]", Code::SandboxUnavailable);
         return findings.add(name, Health::Bad, message);
     }
     let network = if sandbox.network { "open" } else { "closed" };
@@ -222,16 +225,18 @@ fn look_at_sandbox(sandbox: &Sandbox, findings: &mut Findings) {
             Ok(()) => message.push_str("; bwrap protects .windlass"),
             Err(why) => {
                 let message = format!(
-                    "bwrap does not work here: {why}; no command is run [{}]; \
-                     `sandbox.protect = \"never\"` does without",
+                    "bwrap does not work here: {why}; commands are not run [{}]; \
+                     `sandbox.protect = \"never\"` disables it",
                     Code::SandboxUnavailable
                 );
                 return findings.add(name, Health::Bad, message);
             }
         },
         (None, Protect::Always) => {
-            let message =
-                format!("bwrap is not installed; no command is run [{}]", Code::SandboxUnavailable);
+            let message = format!(
+                "bwrap is not installed; commands are not run [{}]",
+                Code::SandboxUnavailable
+            );
             return findings.add(name, Health::Bad, message);
         }
         (None, Protect::Auto | Protect::Never) => {
@@ -241,7 +246,7 @@ fn look_at_sandbox(sandbox: &Sandbox, findings: &mut Findings) {
     findings.add(name, Health::Good, message);
 }
 
-/// Tries whether `bwrap` may do what commands need of it.
+/// Tests whether `bwrap` can create the mounts that commands need.
 fn try_bwrap(bwrap: &Path) -> Result<(), String> {
     let output = std::process::Command::new(bwrap)
         .args(["--dev-bind", "/", "/", "--ro-bind", "/", "/", "--", "true"])
@@ -251,7 +256,7 @@ fn try_bwrap(bwrap: &Path) -> Result<(), String> {
         return Ok(());
     }
     let text = String::from_utf8_lossy(&output.stderr);
-    Err(text.lines().next().unwrap_or("it gives no reason").to_owned())
+    Err(text.lines().next().unwrap_or("no reason given").to_owned())
 }
 
 fn print(findings: &Findings, output: &Output) -> Result<(), Failure> {
@@ -260,7 +265,7 @@ fn print(findings: &Findings, output: &Output) -> Result<(), Failure> {
             .0
             .iter()
             .map(|check| {
-                json!({ "name": check.name, "verdict": check.verdict.word(), "message": check.message })
+                json!({ "name": check.name, "verdict": check.verdict.label(), "message": check.message })
             })
             .collect();
         return output.value(&checks);
@@ -269,18 +274,18 @@ fn print(findings: &Findings, output: &Output) -> Result<(), Failure> {
         .0
         .iter()
         .map(|check| {
-            let ink = match check.verdict {
-                Health::Good => Ink::Good,
-                Health::Warn => Ink::Warn,
-                Health::Bad => Ink::Bad,
+            let style = match check.verdict {
+                Health::Good => Style::Good,
+                Health::Warn => Style::Warn,
+                Health::Bad => Style::Bad,
             };
             vec![
-                (check.verdict.word().to_owned(), Some(ink)),
+                (check.verdict.label().to_owned(), Some(style)),
                 (check.name.clone(), None),
-                (plain(&check.message), None),
+                (sanitize(&check.message), None),
             ]
         })
         .collect();
-    output.table(&["", "WHAT", "FOUND"], &rows);
+    output.table(&["", "CHECK", "RESULT"], &rows);
     Ok(())
 }

@@ -9,11 +9,11 @@ use windlass_policy::PolicySet;
 use windlass_store_sqlite::SqliteStore;
 
 use crate::args::Init;
-use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style};
 use crate::project::{DATABASE, FOLDER, user_root};
 
-/// What a new project consists of.
+/// The files of a new project.
 const FILES: &[(&str, &str)] = &[
     ("config.toml", include_str!("../../../../policies/config.toml")),
     ("tools.toml", include_str!("../../../../policies/tools.toml")),
@@ -46,76 +46,79 @@ const FILES: &[(&str, &str)] = &[
     (".gitignore", include_str!("../../../../policies/gitignore")),
 ];
 
-/// How the name of a project that is being made begins.
+/// The name prefix of a project folder under construction.
 const DRAFT: &str = ".windlass.new-";
 
-/// Makes a project: in a folder beside its place first, so that nothing half-made ever stands there.
-pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> Done {
+/// Creates a project. The folder is built under a temporary name and renamed, so that an incomplete one
+/// never appears.
+pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> CommandResult {
     let root = root(named, options)?;
     let folder = root.join(FOLDER);
-    // An empty folder is in nobody's way; only such a one can be removed like this.
+    // An empty folder may be replaced; `remove_dir` removes nothing else.
     if folder.is_dir() && std::fs::remove_dir(&folder).is_err() {
-        return complete(&root, &folder, output);
+        return create_missing_journal(&root, &folder, output);
     }
     if folder.exists() {
-        let message = format!("`{}` is in the way: it is not a folder", folder.display());
+        let message = format!("`{}` exists and is not a folder", folder.display());
         return Err(Failure::new(Code::FileUnreadable, message)
             .hint("move it away, then run `windlass init` again"));
     }
     let draft = root.join(format!("{DRAFT}{}", std::process::id()));
-    let made = fill(&draft).and_then(|()| {
+    let made = write_files(&draft).and_then(|()| {
         std::fs::rename(&draft, &folder).map_err(|error| cannot_write(&folder, &error))
     });
     if let Err(failure) = made {
-        // Whatever was begun goes; if even that fails there is nothing more to say.
+        // Best effort: the original failure is reported.
         drop(std::fs::remove_dir_all(&draft));
-        // Another process may have been faster, and have swept this one's draft away.
+        // Another process may have been faster and have removed this draft.
         return Err(if folder.is_dir() { exists(&root) } else { failure });
     }
-    sweep(&root);
+    remove_stale_drafts(&root);
     if output.json {
         output.value(&json!({ "root": root, "folder": folder }))?;
     } else {
-        output.line(&format!("{} {}", output.paint("made", Ink::Good), folder.display()));
-        output.line("  tools.toml           which tools there are and what they can do");
-        output.line("  policy/default.toml  what they may do, with examples that are run");
-        output.line("  policy/governance/   what the work of phases is measured by");
-        output.line("  loops/, agents/      what runs follow, and who does the work");
+        output.line(&format!("{} {}", output.paint("created", Style::Good), folder.display()));
+        output.line("  tools.toml           the tool registry");
+        output.line("  policy/default.toml  the policy rules, with tested examples");
+        output.line("  policy/governance/   the governance rules for the work of phases");
+        output.line("  loops/, agents/      the loops, and the agents that do the work");
         output.line("  config.toml          settings");
         output.line("  windlass.db          the journal");
-        output.line("\nCommit the folder: what was recorded is ignored by its own .gitignore.");
+        output.line(
+            "\nCommit the folder; its .gitignore excludes the journal and other recorded data.",
+        );
         output.line("Next: windlass call run shell/read --args '{\"line\":\"ls\"}'");
     }
     Ok(0)
 }
 
 fn exists(root: &Path) -> Failure {
-    let message = format!("there is a project in `{}` already", root.display());
+    let message = format!("`{}` already has a project", root.display());
     Failure::new(Code::ProjectExists, message)
 }
 
-/// Gives a project that came without a journal, as a clone does, one of its own.
-fn complete(root: &Path, folder: &Path, output: &Output) -> Done {
+/// Creates the journal of a project that has none, such as a fresh clone.
+fn create_missing_journal(root: &Path, folder: &Path, output: &Output) -> CommandResult {
     let parts = ["", "-wal", "-shm"].map(|end| folder.join(format!("{DATABASE}{end}")));
     if parts.iter().any(|path| path.exists()) {
         return Err(exists(root));
     }
     let path = folder.join(DATABASE);
-    make_journal(&path)?;
+    create_journal(&path)?;
     if output.json {
         output.value(&json!({ "root": root, "folder": folder }))?;
     } else {
-        output.line(&format!("{} {}", output.paint("made", Ink::Good), path.display()));
-        output.line("  an empty journal; what decides in this project is left as it is");
+        output.line(&format!("{} {}", output.paint("created", Style::Good), path.display()));
+        output.line("  an empty journal; the project's configuration is unchanged");
     }
     Ok(0)
 }
 
-/// Removes the drafts of processes that died. A living one's goes too: it has lost anyway.
-fn sweep(root: &Path) {
+/// Removes the drafts of processes that died. A live process's draft goes too: this one has won.
+fn remove_stale_drafts(root: &Path) {
     for file in std::fs::read_dir(root).into_iter().flatten().flatten() {
         if file.file_name().to_string_lossy().starts_with(DRAFT) {
-            // One that cannot be removed does no harm.
+            // A draft that cannot be removed does no harm.
             drop(std::fs::remove_dir_all(file.path()));
         }
     }
@@ -136,7 +139,7 @@ fn root(named: Option<&Path>, options: &Init) -> Result<PathBuf, Failure> {
     root.canonicalize().map_err(|error| cannot_write(&root, &error))
 }
 
-fn fill(draft: &Path) -> Result<(), Failure> {
+fn write_files(draft: &Path) -> Result<(), Failure> {
     let mut files = std::collections::BTreeMap::new();
     for (name, text) in FILES {
         let path = draft.join(name);
@@ -147,12 +150,12 @@ fn fill(draft: &Path) -> Result<(), Failure> {
     }
     files.remove(".gitignore");
     PolicySet::load(&files)?;
-    make_journal(&draft.join(DATABASE))
+    create_journal(&draft.join(DATABASE))
 }
 
-/// Makes an empty journal that only its owner can read: it has what tools were given and said.
-fn make_journal(path: &Path) -> Result<(), Failure> {
-    // SQLite's other files get the rights of this one.
+/// Creates an empty journal readable only by its owner: it will contain tool inputs and outputs.
+fn create_journal(path: &Path) -> Result<(), Failure> {
+    // SQLite gives its other files the permissions of this one.
     std::fs::OpenOptions::new()
         .write(true)
         .create(true)
@@ -174,5 +177,5 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     } else {
         Code::FileUnreadable
     };
-    Failure::new(code, format!("`{}` cannot be made: {error}", path.display()))
+    Failure::new(code, format!("`{}` cannot be created: {error}", path.display()))
 }

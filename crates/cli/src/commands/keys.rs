@@ -1,4 +1,4 @@
-//! `windlass keys`: the keys that sign bundles and anchors, and whom to trust.
+//! `windlass keys`: the keys that sign bundles and anchors, and the trusted public keys.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,17 @@ use windlass_runtime::{Clock as _, SystemClock};
 use windlass_seal::{KeyError, KeyFile, KeyStore, PublicKey, Signer, Trust};
 
 use crate::args::Keys as Command;
-use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style};
 use crate::project::{Project, read_limited};
 
-/// The folder of keys in the project's.
+/// The key folder in the `.windlass` folder.
 const FOLDER: &str = "keys";
-/// The largest file with a public key.
+/// The maximum size of a public key file.
 const KEY_BYTES_MAX: u64 = 64 << 10;
 
 /// Runs a subcommand of `keys`.
-pub fn run(project: &Project, command: Command, output: &Output) -> Done {
+pub fn run(project: &Project, command: Command, output: &Output) -> CommandResult {
     let keys = open(project)?;
     match command {
         Command::Show => show(project, &keys, output),
@@ -32,12 +32,12 @@ pub fn open(project: &Project) -> Result<KeyStore, Failure> {
     Ok(KeyStore::open(project.folder.join(FOLDER))?)
 }
 
-/// Where a public key lies.
+/// The path of a public key.
 fn path_of(project: &Project, key: &PublicKey) -> PathBuf {
     project.folder.join(FOLDER).join(format!("{}.pub", key.id()))
 }
 
-/// The key that signs, made now if there is none, with where its public half lies.
+/// The signing key, generated if there is none, and the path of its public key.
 pub fn signer(
     project: &Project,
     keys: &KeyStore,
@@ -48,12 +48,12 @@ pub fn signer(
     let path = path_of(project, &signer.public());
     if fresh && !output.json {
         let shown = path.display();
-        output.note(&format!("a signing key was made; give away its public key: `{shown}`"));
+        output.note(&format!("a signing key was created; publish its public key: `{shown}`"));
     }
     Ok((signer, path))
 }
 
-/// Whom to trust: the keys that were given, or else those of the project.
+/// The trusted keys: the given ones, or else the project's.
 pub fn trust(project: Option<&Project>, given: &[PathBuf]) -> Result<Trust, Failure> {
     if given.is_empty() {
         return match project {
@@ -62,19 +62,20 @@ pub fn trust(project: Option<&Project>, given: &[PathBuf]) -> Result<Trust, Fail
         };
     }
     let keys: Result<Vec<PublicKey>, Failure> = given.iter().map(|path| read(path)).collect();
-    // Statements prove themselves, and only lead on from what is trusted: without them less is.
+    // Rotation statements are signed, and only extend trust from trusted keys; without them fewer keys
+    // are trusted.
     let rotations = project.and_then(|project| open(project).ok()?.rotations().ok());
     Ok(Trust::new(keys?).with_rotations(rotations.unwrap_or_default()))
 }
 
-/// Reads a public key that a person names.
+/// Reads a public key file named on the command line.
 fn read(path: &Path) -> Result<PublicKey, Failure> {
     let bytes = read_limited(path, KEY_BYTES_MAX)?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| "it is not text");
+    let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8 text");
     text.and_then(PublicKey::from_pem).map_err(|what| {
         let message = format!("`{}` is not a public key: {what}", path.display());
         Failure::new(Code::KeyInvalid, message)
-            .hint("give what `windlass keys show` prints where the file was signed")
+            .hint("use the output of `windlass keys show` from the project that signed the file")
     })
 }
 
@@ -88,7 +89,7 @@ fn describe(project: &Project, file: &KeyFile) -> Value {
     })
 }
 
-fn show(project: &Project, keys: &KeyStore, output: &Output) -> Done {
+fn show(project: &Project, keys: &KeyStore, output: &Output) -> CommandResult {
     let missing = || KeyError::Missing { path: project.folder.join(FOLDER) };
     let current = keys.current()?.ok_or_else(missing)?;
     if output.json {
@@ -99,7 +100,7 @@ fn show(project: &Project, keys: &KeyStore, output: &Output) -> Done {
     Ok(0)
 }
 
-fn list(project: &Project, keys: &KeyStore, output: &Output) -> Done {
+fn list(project: &Project, keys: &KeyStore, output: &Output) -> CommandResult {
     let all = keys.all()?;
     if output.json {
         let values: Vec<Value> = all.iter().map(|file| describe(project, file)).collect();
@@ -107,25 +108,25 @@ fn list(project: &Project, keys: &KeyStore, output: &Output) -> Done {
         return Ok(0);
     }
     if all.is_empty() {
-        output.line("no keys: nothing was signed yet");
+        output.line("no keys: nothing has been signed yet");
         return Ok(0);
     }
     let rows: Vec<_> = all
         .iter()
         .map(|file| {
-            let (state, ink) = match file.retired_at {
-                Some(at) => (format!("retired {at}"), Ink::Faint),
-                None => ("signs".to_owned(), Ink::Good),
+            let (state, style) = match file.retired_at {
+                Some(at) => (format!("retired {at}"), Style::Faint),
+                None => ("current".to_owned(), Style::Good),
             };
-            let made = (file.created_at.to_string(), Some(Ink::Faint));
-            vec![(file.key.id().to_string(), None), made, (state, Some(ink))]
+            let made = (file.created_at.to_string(), Some(Style::Faint));
+            vec![(file.key.id().to_string(), None), made, (state, Some(style))]
         })
         .collect();
-    output.table(&["KEY", "MADE", "STATE"], &rows);
+    output.table(&["KEY", "CREATED", "STATE"], &rows);
     Ok(0)
 }
 
-fn rotate(project: &Project, keys: &KeyStore, output: &Output) -> Done {
+fn rotate(project: &Project, keys: &KeyStore, output: &Output) -> CommandResult {
     let rotated = keys.rotate(SystemClock.now())?;
     if output.json {
         let (old, new) = (describe(project, &rotated.old), describe(project, &rotated.new));
@@ -133,8 +134,10 @@ fn rotate(project: &Project, keys: &KeyStore, output: &Output) -> Done {
         return Ok(0);
     }
     let (old, new) = (rotated.old.key.id(), rotated.new.key.id());
-    output.line(&format!("{new} signs from now on; {old} is retired and can sign no more"));
+    output.line(&format!(
+        "{new} is the new signing key; {old} is retired, its private key destroyed"
+    ));
     let path = path_of(project, &rotated.new.key);
-    output.note(&format!("give away the new public key: `{}`", path.display()));
+    output.note(&format!("publish the new public key: `{}`", path.display()));
     Ok(0)
 }

@@ -5,13 +5,13 @@ use windlass_kernel::Code;
 use windlass_loops::draw;
 
 use crate::args::{Draw, Loop};
-use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style, sanitize};
 use crate::project::{FILE_BYTES_MAX, Project, read_limited};
-use crate::setup::{agents, builtins, composed, loops, rules};
+use crate::setup::{agents, builtins, compose_rules, loops, rules};
 
 /// Runs a subcommand of `loop`.
-pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
+pub fn run(project: &Project, command: &Loop, output: &Output) -> CommandResult {
     let files = project.files()?;
     let agents = agents(&files)?;
     match command {
@@ -36,11 +36,11 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
                 .values()
                 .map(|file| {
                     vec![
-                        (file.id.clone(), Some(Ink::Bold)),
+                        (file.id.clone(), Some(Style::Bold)),
                         (file.plan.phases.len().to_string(), None),
-                        (file.category.clone(), Some(Ink::Faint)),
-                        (plain(&file.title), None),
-                        (variants(file), Some(Ink::Faint)),
+                        (file.category.clone(), Some(Style::Faint)),
+                        (sanitize(&file.title), None),
+                        (variants(file), Some(Style::Faint)),
                     ]
                 })
                 .collect();
@@ -76,12 +76,12 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
             let loops = loops(&files, &agents)?;
             let rules = rules(&files)?;
             for file in loops.values() {
-                composed(&rules, Some(file))?;
+                compose_rules(&rules, Some(file))?;
             }
             if output.json {
                 output.value(&json!({ "loops": loops.keys().collect::<Vec<_>>() }))?;
             } else {
-                output.line(&format!("{} {} loops", output.paint("good:", Ink::Good), loops.len()));
+                output.line(&format!("{} {} loops", output.paint("ok:", Style::Good), loops.len()));
             }
             Ok(0)
         }
@@ -93,7 +93,7 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
                 let bytes = read_limited(path, FILE_BYTES_MAX)?;
                 let file =
                     windlass_loops::LoopFile::parse(&path.display().to_string(), &bytes, &known)?;
-                composed(&rules, Some(&file))?;
+                compose_rules(&rules, Some(&file))?;
                 if output.json {
                     output.value(
                         &json!({ "file": path, "id": file.id, "phases": file.plan.phases.len() }),
@@ -101,7 +101,7 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> Done {
                 } else {
                     output.line(&format!(
                         "{} {}: {} phases",
-                        output.paint("good:", Ink::Good),
+                        output.paint("ok:", Style::Good),
                         path.display(),
                         file.plan.phases.len()
                     ));

@@ -1,4 +1,4 @@
-//! `windlass status --metrics`: counts of everything, as Prometheus reads them.
+//! `windlass status --metrics`: metrics in the Prometheus text format.
 
 use std::fmt::{Display, Write as _};
 
@@ -7,12 +7,12 @@ use windlass_kernel::{Machine, State, Timestamp};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_views::Metrics;
 
-use crate::failure::Done;
+use crate::failure::CommandResult;
 use crate::output::Output;
 use crate::project::{DATABASE, Project};
 
 /// Prints the metrics of a project.
-pub fn run(project: &Project, runs: &Runs, output: &Output) -> Done {
+pub fn run(project: &Project, runs: &Runs, output: &Output) -> CommandResult {
     let metrics = Metrics::of(runs.store())?;
     let bytes = ["", "-wal"].iter().map(|end| {
         let path = project.folder.join(format!("{DATABASE}{end}"));
@@ -22,14 +22,14 @@ pub fn run(project: &Project, runs: &Runs, output: &Output) -> Done {
     Ok(0)
 }
 
-/// The text format, written family by family.
+/// The text of the metrics, written family by family.
 #[derive(Default)]
 struct Exposition(String);
 
 impl Exposition {
     /// Begins a family; its samples follow.
     fn family(&mut self, name: &'static str, kind: &str, help: &str) -> Family<'_> {
-        // Writing to a text cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
         Family { text: &mut self.0, name }
     }
@@ -60,23 +60,22 @@ fn escape(value: &str) -> String {
 
 fn text(metrics: &Metrics, journal_bytes: u64, now: Timestamp) -> String {
     let mut all = Exposition::default();
-    all.family("windlass_build_info", "gauge", "The version of Windlass that counted.")
+    all.family("windlass_build_info", "gauge", "The version of Windlass.")
         .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
     let mut runs = all.family("windlass_runs", "gauge", "Runs by loop, state and outcome.");
-    for (standing, count) in &metrics.runs {
+    for (kind_of, count) in &metrics.runs {
         let labels = [
-            ("loop", standing.plan.as_str()),
-            ("state", standing.state),
-            ("outcome", standing.outcome),
+            ("loop", kind_of.plan.as_str()),
+            ("state", kind_of.state),
+            ("outcome", kind_of.outcome),
         ];
         runs.sample(&labels, count);
     }
-    all.family("windlass_runs_unreadable", "gauge", "Runs whose journal cannot be read.")
+    all.family("windlass_runs_unreadable", "gauge", "Runs that cannot be read.")
         .sample(&[], metrics.unreadable);
-    all.family("windlass_holds_waiting", "gauge", "Runs that wait for an answer.")
-        .sample(&[], metrics.waiting);
+    all.family("windlass_holds_waiting", "gauge", "Runs on hold.").sample(&[], metrics.waiting);
     let age = metrics.waiting_since.map_or(0, |since| (now.unix_ms() - since.unix_ms()).max(0));
-    all.family("windlass_hold_oldest_age_seconds", "gauge", "Age of the oldest such hold.")
+    all.family("windlass_hold_oldest_age_seconds", "gauge", "Age of the oldest hold.")
         .sample(&[], seconds(age));
     let mut calls = all.family("windlass_calls", "gauge", "Tool calls by state.");
     for state in State::ALL.iter().filter(|state| state.machine() == Machine::Call) {
@@ -89,16 +88,21 @@ fn text(metrics: &Metrics, journal_bytes: u64, now: Timestamp) -> String {
         (
             "windlass_invocations_total",
             "counter",
-            "Agents and programs that were started.",
+            "Agents and programs started.",
             metrics.invocations,
         ),
-        ("windlass_tokens_total", "counter", "Tokens that were used.", metrics.tokens),
-        ("windlass_cost_micros_total", "counter", "Cost in millionths.", metrics.cost_micros),
+        ("windlass_tokens_total", "counter", "Tokens used.", metrics.tokens),
+        (
+            "windlass_cost_micros_total",
+            "counter",
+            "Cost in millionths of the currency unit.",
+            metrics.cost_micros,
+        ),
     ] {
         all.family(name, kind, help).sample(&[], value);
     }
     if let Some(at) = metrics.recovered_at {
-        let help = "When a run was last taken up after its process died.";
+        let help = "When a run was last restarted after its process died.";
         all.family("windlass_last_recovery_timestamp_seconds", "gauge", help)
             .sample(&[], seconds(at.unix_ms()));
     }
@@ -178,14 +182,14 @@ mod tests {
 
     #[test]
     fn everything_that_is_counted_is_one_sample() {
-        let standing =
+        let kind_of =
             |plan: &str, state, outcome| RunKind { plan: plan.to_owned(), state, outcome };
         let ts = |ms| Timestamp::from_unix_ms(ms).unwrap();
         let metrics = Metrics {
             runs: BTreeMap::from([
-                (standing("spine", "TERMINAL", "PASS"), 3),
-                (standing("spine", "CHECKPOINT", ""), 2),
-                (standing("a\"b\\c\nd", "RUNNING", ""), 1),
+                (kind_of("spine", "TERMINAL", "PASS"), 3),
+                (kind_of("spine", "CHECKPOINT", ""), 2),
+                (kind_of("a\"b\\c\nd", "RUNNING", ""), 1),
             ]),
             waiting: 2,
             waiting_since: Some(ts(1_000)),

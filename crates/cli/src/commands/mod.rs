@@ -1,4 +1,4 @@
-//! One file per command.
+//! The commands, one module each, and their shared argument parsing.
 
 pub mod anchor;
 pub mod backlog;
@@ -40,7 +40,7 @@ use crate::args::Class;
 use crate::failure::Failure;
 use crate::project::unreadable;
 
-/// Reads the id of a trace.
+/// Parses a trace id.
 pub fn trace_id(text: &str) -> Result<TraceId, Failure> {
     text.parse().map_err(|error: windlass_kernel::IdError| {
         let shown: String = text.chars().take(60).collect();
@@ -56,7 +56,7 @@ pub fn tool_name(text: &str) -> Result<(String, String), Failure> {
         }
         _ => Err(Failure::new(
             Code::RequestInvalid,
-            format!("`{text}` does not name a tool; a tool is written SERVER/TOOL"),
+            format!("`{text}` is not a tool name; write it as SERVER/TOOL"),
         )),
     }
 }
@@ -75,7 +75,7 @@ pub fn read_args(text: &str) -> Result<Value, Failure> {
     Ok(windlass_kernel::canon::parse(&bytes, REQUEST_BYTES_MAX)?)
 }
 
-/// Reads at most as much as a request may have, and one byte more to know.
+/// Reads at most the size of a request; fails if there is more.
 pub fn read_limited(source: &mut dyn std::io::Read, name: &str) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     let limit = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX);
@@ -90,7 +90,7 @@ pub fn read_limited(source: &mut dyn std::io::Read, name: &str) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// The kernel's name of a class.
+/// The risk level of a class.
 pub const fn risk(class: Class) -> RiskLevel {
     match class {
         Class::Read => RiskLevel::Read,

@@ -12,24 +12,24 @@ use windlass_runtime::FileWorkspace;
 
 use crate::args::{Explain, Policy};
 use crate::commands::{read_args, risk, tool_name};
-use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style, sanitize};
 use crate::project::{Project, unreadable};
-use crate::setup::{agents, composed, loops, rules};
+use crate::setup::{agents, compose_rules, loops, rules};
 
 /// Runs a subcommand of `policy`.
-pub fn run(project: &Project, command: &Policy, output: &Output) -> Done {
+pub fn run(project: &Project, command: &Policy, output: &Output) -> CommandResult {
     let files = project.files()?;
     match command {
         Policy::Check => {
             Project::config(&files)?;
             let set = PolicySet::load(&files)?;
-            let rules = composed(&rules(&files)?, None)?.origins.len();
+            let rules = compose_rules(&rules(&files)?, None)?.origins.len();
             check(&set, rules, output)
         }
         Policy::Explain(options) => explain(project, &PolicySet::load(&files)?, options, output),
         Policy::Test { file: None } => {
-            // A set whose own cases do not hold is not even read.
+            // Loading runs the policy's own cases and fails if one does.
             let cases = PolicySet::load(&files)?.cases();
             if output.json {
                 output.value(&json!({ "file": null, "passed": true, "cases": cases }))?;
@@ -41,7 +41,7 @@ pub fn run(project: &Project, command: &Policy, output: &Output) -> Done {
         Policy::Test { file: Some(file) } => {
             let bytes = std::fs::read(file).map_err(|error| unreadable(file, &error))?;
             let set = PolicySet::load(&files)?;
-            let failed = run_cases(&set, &shown(file), &bytes, output)?;
+            let failed = run_cases(&set, &display(file), &bytes, output)?;
             Ok(u8::from(failed > 0))
         }
         Policy::Gates { name } => gates(&files, name.as_deref(), output),
@@ -59,11 +59,11 @@ pub fn run(project: &Project, command: &Policy, output: &Output) -> Done {
     }
 }
 
-fn shown(path: &Path) -> String {
+fn display(path: &Path) -> String {
     path.display().to_string()
 }
 
-fn check(set: &PolicySet, gates: usize, output: &Output) -> Done {
+fn check(set: &PolicySet, gates: usize, output: &Output) -> CommandResult {
     if output.json {
         let rules: Vec<_> = set
             .rules()
@@ -95,23 +95,23 @@ fn check(set: &PolicySet, gates: usize, output: &Output) -> Done {
             ]
         })
         .collect();
-    output.table(&["TOOL", "CLASS", "TIME-OUT"], &tools);
+    output.table(&["TOOL", "CLASS", "TIMEOUT"], &tools);
     output.line("");
     let rules: Vec<_> = set
         .rules()
         .iter()
         .map(|rule| {
             vec![
-                (word(rule.verdict()).to_owned(), Some(ink(rule.verdict()))),
+                (label(rule.verdict()).to_owned(), Some(style(rule.verdict()))),
                 (rule.id().to_owned(), None),
-                (rule.reason().to_owned(), Some(Ink::Faint)),
+                (rule.reason().to_owned(), Some(Style::Faint)),
             ]
         })
         .collect();
     output.table(&["VERDICT", "RULE", "REASON"], &rules);
     output.line(&format!(
         "\n{}: {} rules, {} cases, {gates} gates, hash {}",
-        output.paint("good", Ink::Good),
+        output.paint("ok", Style::Good),
         set.rules().len(),
         set.cases(),
         set.hash()
@@ -119,8 +119,8 @@ fn check(set: &PolicySet, gates: usize, output: &Output) -> Done {
     Ok(0)
 }
 
-/// Lists what work is measured by.
-fn gates(files: &BTreeMap<String, Vec<u8>>, name: Option<&str>, output: &Output) -> Done {
+/// Lists the governance rules.
+fn gates(files: &BTreeMap<String, Vec<u8>>, name: Option<&str>, output: &Output) -> CommandResult {
     let loops = loops(files, &agents(files)?)?;
     let file = match name {
         None => None,
@@ -128,7 +128,7 @@ fn gates(files: &BTreeMap<String, Vec<u8>>, name: Option<&str>, output: &Output)
             Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`"))
         })?),
     };
-    let composed = composed(&rules(files)?, file)?;
+    let composed = compose_rules(&rules(files)?, file)?;
     let all = composed.governance.gates.iter().chain(&composed.governance.compliance);
     let places = composed.origins.iter().map(|((kind, id), stated)| {
         let places: Vec<String> = stated.iter().map(|one| one.location.to_string()).collect();
@@ -157,19 +157,19 @@ fn gates(files: &BTreeMap<String, Vec<u8>>, name: Option<&str>, output: &Output)
                 if rule.phases.is_empty() { "all".to_owned() } else { rule.phases.join(", ") };
             vec![
                 (kind.to_owned(), None),
-                (rule.id.clone(), Some(Ink::Bold)),
+                (rule.id.clone(), Some(Style::Bold)),
                 (on_failure_name(rule.on_failure).to_owned(), None),
                 (levels.join(", "), None),
                 (phases, None),
-                (plain(&wanted(rule)), Some(Ink::Faint)),
+                (sanitize(&wanted(rule)), Some(Style::Faint)),
             ]
         })
         .collect();
-    output.table(&["KIND", "RULE", "ON FAILURE", "LEVELS", "PHASES", "WANTED"], &rows);
+    output.table(&["KIND", "RULE", "ON FAILURE", "LEVELS", "PHASES", "REQUIRES"], &rows);
     Ok(0)
 }
 
-/// What a rule wants, in a few words.
+/// A short description of what a rule requires.
 fn wanted(rule: &Rule) -> String {
     match &rule.evidence {
         Evidence::Metric { argv, compare, pointer, threshold, .. } => {
@@ -180,7 +180,7 @@ fn wanted(rule: &Rule) -> String {
             };
             format!("{pointer} of `{}` {compare} {threshold}", argv.join(" "))
         }
-        Evidence::Tool { argv, .. } => format!("`{}` ends well", argv.join(" ")),
+        Evidence::Tool { argv, .. } => format!("`{}` succeeds", argv.join(" ")),
         Evidence::Validator { bytes_max, files, forbid, json, require } => {
             let mut words = vec![files.join(", ")];
             words.extend(require.iter().map(|require| format!("with `{require}`")));
@@ -192,7 +192,12 @@ fn wanted(rule: &Rule) -> String {
     }
 }
 
-fn explain(project: &Project, set: &PolicySet, options: &Explain, output: &Output) -> Done {
+fn explain(
+    project: &Project,
+    set: &PolicySet,
+    options: &Explain,
+    output: &Output,
+) -> CommandResult {
     let (server, tool) = tool_name(&options.tool)?;
     let question = Question {
         server,
@@ -215,7 +220,7 @@ fn explain(project: &Project, set: &PolicySet, options: &Explain, output: &Outpu
 }
 
 fn print_judgement(judgement: &Judgement, output: &Output) {
-    let verdict = output.paint(word(judgement.verdict), ink(judgement.verdict));
+    let verdict = output.paint(label(judgement.verdict), style(judgement.verdict));
     let code = judgement.code.map(|code| format!(" [{code}]")).unwrap_or_default();
     output.line(&format!("{verdict}: {}{code}", judgement.reason));
     for (name, items) in [
@@ -230,7 +235,7 @@ fn print_judgement(judgement: &Judgement, output: &Output) {
     for hit in &judgement.rules {
         output.line(&format!(
             "  {:<9} {} ({}) on {}: {}",
-            word(hit.verdict),
+            label(hit.verdict),
             hit.id,
             hit.file,
             hit.on,
@@ -255,14 +260,14 @@ fn run_cases(set: &PolicySet, name: &str, bytes: &[u8], output: &Output) -> Resu
         return Ok(failed);
     }
     for outcome in report.outcomes.iter().filter(|outcome| !outcome.passed) {
-        let bad = output.paint("failed", Ink::Bad);
+        let bad = output.paint("failed", Style::Bad);
         output.line(&format!("{bad} {name}:{}: {}", outcome.line, outcome.failure()));
     }
     output.line(&format!("{name}: {} passed, {failed} failed", report.outcomes.len() - failed));
     Ok(failed)
 }
 
-const fn word(verdict: Verdict) -> &'static str {
+const fn label(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Allow => "allow",
         Verdict::Ask => "ask",
@@ -270,10 +275,10 @@ const fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-const fn ink(verdict: Verdict) -> Ink {
+const fn style(verdict: Verdict) -> Style {
     match verdict {
-        Verdict::Allow => Ink::Good,
-        Verdict::Ask => Ink::Warn,
-        Verdict::Deny => Ink::Bad,
+        Verdict::Allow => Style::Good,
+        Verdict::Ask => Style::Warn,
+        Verdict::Deny => Style::Bad,
     }
 }

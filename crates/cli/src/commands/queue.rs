@@ -1,4 +1,4 @@
-//! `windlass queue`: what waits for people, and their answers.
+//! `windlass queue`: lists the runs on hold and records answers.
 
 use serde_json::{Value, json};
 use windlass_engine::{HoldQueue as Holds, WaitingRun};
@@ -9,12 +9,13 @@ use windlass_views::RunSummary;
 use crate::args::{Answer, Queue};
 use crate::commands::run::{open, report};
 use crate::commands::status;
-use crate::failure::{Done, Failure, exit_of};
-use crate::output::{Ink, Output, plain};
+use crate::commands::verify::count;
+use crate::failure::{CommandResult, Failure, exit_of};
+use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 
 /// Runs a subcommand of `queue`.
-pub fn run(project: &Project, command: &Queue, output: &Output) -> Done {
+pub fn run(project: &Project, command: &Queue, output: &Output) -> CommandResult {
     match command {
         Queue::List { limit, ids } => list(project, *limit, *ids, output),
         Queue::Show { run } => show(project, run, output),
@@ -23,7 +24,7 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> Done {
     }
 }
 
-fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> Done {
+fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> CommandResult {
     let Holds { waiting, count, damaged } = Holds::read(&project.runs()?, limit)?;
     if ids {
         for started in waiting.iter().filter_map(|one| one.run.started.as_ref()) {
@@ -34,36 +35,36 @@ fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> Done {
             waiting.iter().map(|one| status::describe_short(&RunSummary::of(&one.run))).collect();
         output.value(&values)?;
     } else if waiting.is_empty() {
-        output.line("nothing waits for you");
+        output.line("no run waits for a decision");
     } else {
         let rows: Vec<_> = waiting.iter().map(row).collect();
         output.table(&["RUN", "SINCE", "WHY", "AT", "QUESTION"], &rows);
         if count > waiting.len() {
-            output.note(&format!("{} more; --limit shows them", count - waiting.len()));
+            output.note(&format!("{} more; raise --limit to list them", count - waiting.len()));
         }
     }
     for (name, error) in &damaged {
-        output.note(&format!("{name} is damaged: {error} [{}]", error.code()));
+        output.note(&format!("{name} is corrupt: {error} [{}]", error.code()));
     }
     Ok(damaged.first().map_or(0, |(_, error)| exit_of(error.code())))
 }
 
-fn row(one: &WaitingRun) -> Vec<(String, Option<Ink>)> {
+fn row(one: &WaitingRun) -> Vec<(String, Option<Style>)> {
     let id = one.run.started.as_ref().map(|started| started.run_id.clone());
     let votes = match one.hold.held.approvals {
         0 | 1 => String::new(),
         needed => format!(" ({} of {needed})", one.hold.votes.len()),
     };
     let question = match one.hold.resolution() {
-        Resolution::Open => plain(&one.hold.held.question).chars().take(60).collect(),
-        Resolution::Approved => "approved, to be resumed".to_owned(),
-        Resolution::Rejected => "rejected, to be resumed".to_owned(),
+        Resolution::Open => sanitize(&one.hold.held.question).chars().take(60).collect(),
+        Resolution::Approved => "approved, not yet resumed".to_owned(),
+        Resolution::Rejected => "rejected, not yet resumed".to_owned(),
     };
     vec![
         (id.unwrap_or_default(), None),
-        (text(one.hold.since), Some(Ink::Faint)),
-        (format!("{}{votes}", one.hold.held.trigger.as_str()), Some(Ink::Warn)),
-        (plain(&one.hold.held.phase), None),
+        (text(one.hold.since), Some(Style::Faint)),
+        (format!("{}{votes}", one.hold.held.trigger.as_str()), Some(Style::Warn)),
+        (sanitize(&one.hold.held.phase), None),
         (question, None),
     ]
 }
@@ -72,11 +73,11 @@ fn text(ts: Timestamp) -> String {
     ts.to_string()
 }
 
-fn show(project: &Project, name: &str, output: &Output) -> Done {
+fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
     let runs = project.runs()?;
     let run = runs.read(runs.find(name)?)?;
     let Some(hold) = run.hold.as_ref().filter(|_| run.ended.is_none()) else {
-        let message = format!("run `{name}` does not wait for a person");
+        let message = format!("run `{name}` does not wait for a decision");
         return Err(Failure::new(Code::RunNotOnHold, message));
     };
     if output.json {
@@ -101,23 +102,23 @@ fn show(project: &Project, name: &str, output: &Output) -> Done {
         output.line(&format!("  until    {}", text(expires_at)));
     }
     if !hold.held.reviewers.is_empty() {
-        output.line(&format!("  asked    {}", plain(&hold.held.reviewers.join(", "))));
+        output.line(&format!("  asked    {}", sanitize(&hold.held.reviewers.join(", "))));
     }
     for item in &hold.held.checklist {
-        output.line(&format!("  [ ]      {}", plain(item)));
+        output.line(&format!("  [ ]      {}", sanitize(item)));
     }
     if !hold.held.evidence.is_null() {
         let evidence = serde_json::to_string_pretty(&hold.held.evidence).unwrap_or_default();
         for (at, line) in evidence.lines().enumerate() {
             let name = if at == 0 { "evidence" } else { "" };
-            output.line(&format!("  {name:8} {}", plain(line)));
+            output.line(&format!("  {name:8} {}", sanitize(line)));
         }
     }
     if let Some(change) = &hold.held.change {
         output.line(&format!(
-            "  changed  {} lines in {}",
-            change.lines,
-            plain(&change.files.join(", "))
+            "  changed  {} in {}",
+            count(change.lines, "line", "lines"),
+            sanitize(&change.files.join(", "))
         ));
     }
     for (vote, at) in &hold.votes {
@@ -125,18 +126,23 @@ fn show(project: &Project, name: &str, output: &Output) -> Done {
             "  {}  {} by {}: {}",
             text(*at),
             vote.decision.as_str(),
-            plain(&vote.by),
-            plain(&vote.reason)
+            sanitize(&vote.by),
+            sanitize(&vote.reason)
         ));
         for condition in &vote.conditions {
-            output.line(&format!("             if {}", plain(condition)));
+            output.line(&format!("             if {}", sanitize(condition)));
         }
     }
     output.line(&format!("  shown    {}", hold.shown));
     Ok(0)
 }
 
-fn decide(project: &Project, answer: &Answer, decision: VoteDecision, output: &Output) -> Done {
+fn decide(
+    project: &Project,
+    answer: &Answer,
+    decision: VoteDecision,
+    output: &Output,
+) -> CommandResult {
     let setup = open(project, Some(&answer.by), output)?;
     let shown = answer
         .shown
@@ -163,19 +169,21 @@ fn decide(project: &Project, answer: &Answer, decision: VoteDecision, output: &O
         output.value(&status::describe(&answered.run))?;
         return Ok(0);
     }
-    let id = plain(&answer.run);
+    let id = sanitize(&answer.run);
     match answered.resolution {
         Resolution::Open => {
             let held = answered.run.hold.as_ref();
             let (have, need) = held.map_or((0, 0), |hold| (hold.votes.len(), hold.held.approvals));
             output.line(&format!("recorded; {have} of {need} approvals"));
         }
-        Resolution::Approved => output.line(&format!("approved; go on with: windlass resume {id}")),
+        Resolution::Approved => {
+            output.line(&format!("approved; continue with: windlass resume {id}"))
+        }
         Resolution::Rejected if answered.run.ended.is_some() => {
             status::print_end(&answered.run, output);
         }
         Resolution::Rejected => {
-            output.line(&format!("rejected; the loop goes on from it: windlass resume {id}"))
+            output.line(&format!("rejected; the loop continues: windlass resume {id}"))
         }
     }
     Ok(0)

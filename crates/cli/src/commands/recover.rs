@@ -11,12 +11,12 @@ use windlass_views::RunSummary;
 
 use crate::args::Recover;
 use crate::commands::{backlog, call, status, trace_id};
-use crate::failure::{Done, Failure, exit_of};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, Failure, exit_of};
+use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 
 /// Recovers one trace, or all that are open.
-pub fn run(project: &Project, options: &Recover, output: &Output) -> Done {
+pub fn run(project: &Project, options: &Recover, output: &Output) -> CommandResult {
     if let Some(name) = &options.trace
         && let Some(done) = one_run(project, name, output)?
     {
@@ -49,18 +49,18 @@ pub fn run(project: &Project, options: &Recover, output: &Output) -> Done {
         }
     }
     for run in runs.iter().filter_map(|recovered| recovered.result.as_ref().ok()) {
-        backlog::settle(run, output)?;
+        backlog::complete_item(run, output)?;
     }
     let codes = all.iter().map(exit_of_call).chain(runs.iter().map(exit_of_run));
     Ok(worst(codes))
 }
 
-/// Recovers one run, if the name is one's: a name of its own, or a trace that is not a call's.
+/// Recovers one run, if `name` is a run id or the trace of a run.
 fn one_run(project: &Project, name: &str, output: &Output) -> Result<Option<u8>, Failure> {
     let engine = super::run::open(project, None, output)?.engine;
     let trace_id = match engine.find(name) {
         Ok(trace_id) => trace_id,
-        // What is written like a run's name is no call's.
+        // A run id cannot be the trace of a call.
         Err(error) if name.parse::<RunName>().is_ok() => return Err(error.into()),
         Err(_) => return Ok(None),
     };
@@ -71,17 +71,17 @@ fn one_run(project: &Project, name: &str, output: &Output) -> Result<Option<u8>,
         print_run(&recovered, output);
     }
     if let Ok(run) = &recovered.result {
-        backlog::settle(run, output)?;
+        backlog::complete_item(run, output)?;
     }
     Ok(Some(exit_of_run(&recovered)))
 }
 
-/// Takes up interrupted calls before a new one is made, and says so.
+/// Recovers interrupted calls before a new call, and reports them.
 pub fn at_start(gateway: &Gateway, output: &Output) {
     match gateway.recover_interrupted() {
         Ok(all) => {
             for recovered in &all {
-                let (id, what) = (recovered.trace_id, plain(&what_happened(recovered)));
+                let (id, what) = (recovered.trace_id, sanitize(&what_happened(recovered)));
                 output.note(&format!("recovered {id}: {what}"));
             }
         }
@@ -94,10 +94,10 @@ fn what_happened(recovered: &RecoveredCall) -> String {
         Ok(Recovery { plan, report }) => match (&report.hold, plan) {
             (Some(hold), _) => format!("{}, waits for a person: {}", report.state, hold.reason),
             (None, RecoveryPlan::Nothing) => format!("{}, nothing to do", report.state),
-            (None, RecoveryPlan::Start) => format!("{}, was allowed and is now made", report.state),
-            (None, RecoveryPlan::Redispatch) => format!("{}, handed over again", report.state),
-            (None, RecoveryPlan::Probe) => format!("{}, the server was asked", report.state),
-            (None, RecoveryPlan::Compensate) => format!("{}, undone", report.state),
+            (None, RecoveryPlan::Start) => format!("{}, was allowed and has now run", report.state),
+            (None, RecoveryPlan::Redispatch) => format!("{}, dispatched again", report.state),
+            (None, RecoveryPlan::Probe) => format!("{}, by asking the server", report.state),
+            (None, RecoveryPlan::Compensate) => format!("{}, compensated", report.state),
             (None, RecoveryPlan::Judge | RecoveryPlan::Hold) => report.state.to_string(),
         },
         Err(GatewayError::Journal(JournalError::Held(_))) => "in use by a live process".to_owned(),
@@ -109,12 +109,12 @@ fn what_happened(recovered: &RecoveredCall) -> String {
 }
 
 fn print(recovered: &RecoveredCall, output: &Output) -> Result<(), Failure> {
-    let ink = match &recovered.result {
-        Ok(recovery) if recovery.report.hold.is_some() => Ink::Warn,
-        Ok(_) | Err(GatewayError::Journal(JournalError::Held(_))) => Ink::Good,
-        Err(_) => Ink::Bad,
+    let style = match &recovered.result {
+        Ok(recovery) if recovery.report.hold.is_some() => Style::Warn,
+        Ok(_) | Err(GatewayError::Journal(JournalError::Held(_))) => Style::Good,
+        Err(_) => Style::Bad,
     };
-    let what = output.paint(&plain(&what_happened(recovered)), ink);
+    let what = output.paint(&sanitize(&what_happened(recovered)), style);
     output.line(&format!("{}  {what}", recovered.trace_id));
     Ok(())
 }
@@ -151,7 +151,7 @@ fn print_run(recovered: &RecoveredRun, output: &Output) {
     match &recovered.result {
         Ok(run) => status::print_end(run, output),
         Err(error) => {
-            let what = output.paint(&plain(&format!("{error} [{}]", error.code())), Ink::Bad);
+            let what = output.paint(&sanitize(&format!("{error} [{}]", error.code())), Style::Bad);
             output.line(&format!("{}  {what}", recovered.trace_id));
         }
     }
@@ -173,7 +173,7 @@ fn exit_of_call(recovered: &RecoveredCall) -> u8 {
     }
 }
 
-/// The worst of what was met: a corrupt trace, a failure, something that waits.
+/// The most severe exit code: corrupt before failed before on hold.
 fn worst(codes: impl Iterator<Item = u8>) -> u8 {
     let rank = |code: &u8| match code {
         0 => 0,

@@ -10,61 +10,67 @@ use windlass_kernel::{Code, Digest, canon};
 
 use crate::args::{Resume, RunTask};
 use crate::commands::{backlog, status};
-use crate::failure::{Done, Failure};
+use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::project::{Project, read_limited};
-use crate::setup::{RunSetup, composed, whoami};
+use crate::setup::{RunSetup, actor_name, compose_rules};
 
-/// The largest file of answers or of a task.
+/// The maximum size of an answer or task file.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Opens a project's engine with every step announced.
+/// Opens a project's engine; run events are printed.
 pub fn open(project: &Project, by: Option<&str>, output: &Output) -> Result<RunSetup, Failure> {
-    RunSetup::open(project, &whoami(by), *output)
+    RunSetup::open(project, &actor_name(by), *output)
 }
 
-/// Starts a run and takes it as far as it goes.
-pub fn run(project: &Project, options: &RunTask, output: &Output) -> Done {
+/// Starts a run and drives it until it ends or waits.
+pub fn run(project: &Project, options: &RunTask, output: &Output) -> CommandResult {
     let setup = open(project, options.by.as_deref(), output)?;
     let task = read_task(&options.task)?;
     let answers = options.answers.as_deref();
-    let chosen =
-        Chosen { name: &options.name, variant: options.variant.as_deref(), with: &options.with };
-    let run = start(&setup, &chosen, task, options.worktree, answers, Vec::new())?;
+    let selection = LoopSelection {
+        name: &options.name,
+        variant: options.variant.as_deref(),
+        with: &options.with,
+    };
+    let run = start(&setup, &selection, task, options.worktree, answers, Vec::new())?;
     report(&run, output)
 }
 
-/// Which loop, and what of it.
-pub struct Chosen<'a> {
+/// A loop and the selected parts of it.
+pub struct LoopSelection<'a> {
     /// The loop.
     pub name: &'a str,
     /// Its variant.
     pub variant: Option<&'a str>,
-    /// Phases that would be left out.
+    /// Phases to include that are optional or excluded by the variant.
     pub with: &'a [String],
 }
 
-/// The plan of what is chosen, with the rules of all levels, and the digest of its file.
-pub fn planned(setup: &RunSetup, chosen: &Chosen<'_>) -> Result<(Plan, Digest), Failure> {
-    let name = chosen.name;
+/// Builds the plan of a selection, with the rules of all levels; returns it with the loop file's digest.
+pub fn build_plan(
+    setup: &RunSetup,
+    selection: &LoopSelection<'_>,
+) -> Result<(Plan, Digest), Failure> {
+    let name = selection.name;
     let Some(file) = setup.loops.get(name) else {
         return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
     };
-    let mut plan = file.plan_with(chosen.variant, chosen.with)?;
-    plan.governance = composed(&setup.rules, Some(file))?.governance;
+    let mut plan = file.plan_with(selection.variant, selection.with)?;
+    plan.governance = compose_rules(&setup.rules, Some(file))?.governance;
     Ok((plan, file.digest))
 }
 
 /// Starts a run of a loop.
 pub fn start(
     setup: &RunSetup,
-    chosen: &Chosen<'_>,
+    selection: &LoopSelection<'_>,
     task: Value,
     worktree: bool,
     answers: Option<&std::path::Path>,
     more: Vec<(String, Value)>,
 ) -> Result<Run, Failure> {
-    let (plan, digest) = planned(setup, chosen)?;
+    let (plan, digest) = build_plan(setup, selection)?;
     let mut options: serde_json::Map<String, Value> = more.into_iter().collect();
     if let Some(path) = answers {
         let bytes = read_limited(path, BYTES_MAX)?;
@@ -81,27 +87,27 @@ pub fn start(
     })?)
 }
 
-/// Takes a run up again.
-pub fn resume(project: &Project, options: &Resume, output: &Output) -> Done {
+/// Resumes a run.
+pub fn resume(project: &Project, options: &Resume, output: &Output) -> CommandResult {
     let setup = open(project, options.by.as_deref(), output)?;
     let trace_id = setup.engine.find(&options.run)?;
     let run = setup.engine.resume(trace_id)?;
     report(&run, output)
 }
 
-/// Prints where a run stands; the exit code says it too.
-pub fn report(run: &Run, output: &Output) -> Done {
+/// Prints a run's state and returns its exit code.
+pub fn report(run: &Run, output: &Output) -> CommandResult {
     if output.json {
         output.value(&status::describe(run))?;
     } else {
         status::print_end(run, output);
     }
-    // It has passed, whatever becomes of the list that it came from.
-    backlog::settle(run, output)?;
+    // After printing: the run has passed even if its backlog item cannot be marked.
+    backlog::complete_item(run, output)?;
     Ok(status::exit(run))
 }
 
-/// A task from a file, inline JSON or a sentence.
+/// Reads a task from a file, inline JSON or a sentence.
 pub fn read_task(text: &str) -> Result<Value, Failure> {
     let task = match detect_task(text) {
         TaskInput::InlineJson => TaskSpec::from_json(text.as_bytes()),

@@ -1,4 +1,4 @@
-//! `windlass status`: where runs stand.
+//! `windlass status`: shows the state of runs.
 
 use serde_json::{Value, json};
 use windlass_journal::RunFilter;
@@ -9,12 +9,12 @@ use windlass_views::RunSummary;
 
 use crate::args::Status;
 use crate::commands::metrics;
-use crate::failure::{Done, exit_of};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, exit_of};
+use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 
 /// Shows one run, or the runs of the project.
-pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
+pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResult {
     let runs = project.runs()?;
     if options.metrics {
         return metrics::run(project, &runs, output);
@@ -40,14 +40,14 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
     for one in &found {
         let run = match RunSummary::read(runs.store(), &one.trace.head) {
             Ok(run) => run,
-            // One that is damaged does not hide the others.
+            // A corrupt run does not hide the others.
             Err(error) if error.is_damage() => {
                 code = exit_of(error.code());
                 let (name, why) = (one.name.to_string(), error.code().as_str());
                 rows.push(vec![
                     (name.clone(), None),
                     (String::new(), None),
-                    ("damaged".to_owned(), Some(Ink::Bad)),
+                    ("corrupt".to_owned(), Some(Style::Bad)),
                     (why.to_owned(), None),
                     (String::new(), None),
                 ]);
@@ -69,18 +69,18 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> Done {
         output.value(&values)?;
     } else if rows.is_empty() {
         output.line("no runs");
-        output.note("start one: windlass run \"what is to be done\"");
+        output.note("start one: windlass run \"describe the task\"");
     } else {
         output.table(&["RUN", "LOOP", "STATE", "WHERE", "TASK"], &rows);
     }
     if code != 0 {
-        output.note("windlass verify says what is wrong");
+        output.note("run `windlass verify` for details");
     }
     Ok(code)
 }
 
-fn row(run: &RunSummary, live: bool) -> Vec<(String, Option<Ink>)> {
-    let (state, ink) = standing(run, live);
+fn row(run: &RunSummary, live: bool) -> Vec<(String, Option<Style>)> {
+    let (state, style) = state_label(run, live);
     let place = match (&run.ended, &run.hold, &run.phase) {
         (Some(ended), _, _) => ended.reason.clone(),
         (_, Some(hold), _) => hold.held.phase.clone(),
@@ -88,28 +88,28 @@ fn row(run: &RunSummary, live: bool) -> Vec<(String, Option<Ink>)> {
         _ => String::new(),
     };
     let task = run.task.get("task").and_then(Value::as_str);
-    let task: String = plain(task.unwrap_or_default()).chars().take(50).collect();
+    let task: String = sanitize(task.unwrap_or_default()).chars().take(50).collect();
     vec![
         (run.run_id.clone(), None),
         (run.loop_id.clone(), None),
-        (state, Some(ink)),
-        (plain(&place), None),
-        (task, Some(Ink::Faint)),
+        (state, Some(style)),
+        (sanitize(&place), None),
+        (task, Some(Style::Faint)),
     ]
 }
 
-/// Where a run stands, in a word.
-fn standing(run: &RunSummary, live: bool) -> (String, Ink) {
+/// A short label for a run's state.
+fn state_label(run: &RunSummary, live: bool) -> (String, Style) {
     match (&run.ended, &run.hold) {
-        (Some(ended), _) if ended.outcome == RunOutcome::Pass => ("PASS".to_owned(), Ink::Good),
-        (Some(ended), _) => (ended.outcome.as_str().to_owned(), Ink::Bad),
+        (Some(ended), _) if ended.outcome == RunOutcome::Pass => ("PASS".to_owned(), Style::Good),
+        (Some(ended), _) => (ended.outcome.as_str().to_owned(), Style::Bad),
         (None, Some(hold)) => match hold.resolution() {
-            Resolution::Open => ("on hold".to_owned(), Ink::Warn),
-            Resolution::Approved => ("approved".to_owned(), Ink::Warn),
-            Resolution::Rejected => ("rejected".to_owned(), Ink::Warn),
+            Resolution::Open => ("on hold".to_owned(), Style::Warn),
+            Resolution::Approved => ("approved".to_owned(), Style::Warn),
+            Resolution::Rejected => ("rejected".to_owned(), Style::Warn),
         },
-        (None, None) if live => ("running".to_owned(), Ink::Good),
-        (None, None) => ("interrupted".to_owned(), Ink::Warn),
+        (None, None) if live => ("running".to_owned(), Style::Good),
+        (None, None) => ("interrupted".to_owned(), Style::Warn),
     }
 }
 
@@ -119,28 +119,28 @@ pub fn print(run: &Run, output: &Output) {
     let task = started.task.get("task").and_then(Value::as_str).unwrap_or_default();
     output.line(&format!(
         "{}  {}",
-        output.paint(&started.run_id, Ink::Bold),
-        plain(&started.plan.title)
+        output.paint(&started.run_id, Style::Bold),
+        sanitize(&started.plan.title)
     ));
-    output.line(&format!("  task     {}", plain(task)));
+    output.line(&format!("  task     {}", sanitize(task)));
     let state = run.head.state.map_or("", State::as_str);
     output.line(&format!("  state    {state}"));
     if let Some(worktree) = &started.worktree {
-        output.line(&format!("  in       {}", plain(worktree)));
+        output.line(&format!("  in       {}", sanitize(worktree)));
     }
     for (phase, state) in run.all_phases() {
-        let (mark, ink) = match state.status {
-            PhaseStatus::Complete => ("✓", Ink::Good),
-            PhaseStatus::Failed => ("✗", Ink::Bad),
-            PhaseStatus::Running => ("…", Ink::Warn),
-            PhaseStatus::Skipped => ("-", Ink::Faint),
-            PhaseStatus::Pending => (" ", Ink::Faint),
+        let (mark, style) = match state.status {
+            PhaseStatus::Complete => ("✓", Style::Good),
+            PhaseStatus::Failed => ("✗", Style::Bad),
+            PhaseStatus::Running => ("…", Style::Warn),
+            PhaseStatus::Skipped => ("-", Style::Faint),
+            PhaseStatus::Pending => (" ", Style::Faint),
         };
-        let tries =
-            if state.attempt > 1 { format!(" (try {})", state.attempt) } else { String::new() };
-        let summary = state.done.as_ref().map(|done| plain(&done.summary)).unwrap_or_default();
+        let attempts =
+            if state.attempt > 1 { format!(" (attempt {})", state.attempt) } else { String::new() };
+        let summary = state.done.as_ref().map(|done| sanitize(&done.summary)).unwrap_or_default();
         output.line(
-            format!("  {} {}{tries}  {summary}", output.paint(mark, ink), plain(&phase.id))
+            format!("  {} {}{attempts}  {summary}", output.paint(mark, style), sanitize(&phase.id))
                 .trim_end(),
         );
     }
@@ -154,37 +154,37 @@ pub fn print(run: &Run, output: &Output) {
     print_end(run, output);
 }
 
-/// Prints what a run waits for, or how it ended.
+/// Prints what a run waits for or how it ended.
 pub fn print_end(run: &Run, output: &Output) {
     let id = run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default();
-    // A run that ended on hold has ended.
+    // A run that ended while on hold counts as ended.
     if let Some(ended) = &run.ended {
-        let ink = if ended.outcome == RunOutcome::Pass { Ink::Good } else { Ink::Bad };
+        let style = if ended.outcome == RunOutcome::Pass { Style::Good } else { Style::Bad };
         let commit = run.commit.as_ref().filter(|_| ended.outcome == RunOutcome::Pass);
         let commit = commit.map(|commit| format!(", commit {}", commit.commit)).unwrap_or_default();
         let detail = if ended.detail.is_empty() {
             String::new()
         } else {
-            format!(": {}", plain(&ended.detail))
+            format!(": {}", sanitize(&ended.detail))
         };
-        let word = output.paint(ended.outcome.as_str(), ink);
-        output.line(&format!("{id} {word}, {}{commit}{detail}", plain(&ended.reason)));
+        let word = output.paint(ended.outcome.as_str(), style);
+        output.line(&format!("{id} {word}, {}{commit}{detail}", sanitize(&ended.reason)));
     } else if let Some(hold) = &run.hold {
-        let word = output.paint("waits for a person", Ink::Warn);
+        let word = output.paint("waits for a person", Style::Warn);
         output.line(&format!(
             "{id} {word} at {}: {}",
-            plain(&hold.held.phase),
-            plain(&hold.held.question)
+            sanitize(&hold.held.phase),
+            sanitize(&hold.held.question)
         ));
-        output.line(&format!("\nlook:    windlass queue show {id}"));
+        output.line(&format!("\ninspect:  windlass queue show {id}"));
         output.line(&format!(
-            "go on:   windlass queue approve {id} --by NAME --reason TEXT --resume"
+            "approve:  windlass queue approve {id} --by NAME --reason TEXT --resume"
         ));
-        output.line(&format!("refuse:  windlass queue reject {id} --by NAME --reason TEXT"));
+        output.line(&format!("reject:   windlass queue reject {id} --by NAME --reason TEXT"));
     }
 }
 
-/// The exit code that says where a run stands.
+/// The exit code for a run's state.
 pub fn exit(run: &Run) -> u8 {
     match (&run.ended, &run.hold) {
         (Some(ended), _) if ended.outcome == RunOutcome::Pass => 0,
@@ -194,7 +194,7 @@ pub fn exit(run: &Run) -> u8 {
     }
 }
 
-/// A run in a list.
+/// A run as JSON, for lists.
 pub fn describe_short(run: &RunSummary) -> Value {
     json!({
         "run_id": run.run_id,
@@ -223,7 +223,7 @@ pub fn describe_short(run: &RunSummary) -> Value {
     })
 }
 
-/// A run, whole.
+/// A run as JSON, in full.
 pub fn describe(run: &Run) -> Value {
     let mut value = describe_short(&RunSummary::of(run));
     let phases: Vec<Value> = run

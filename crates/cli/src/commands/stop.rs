@@ -1,4 +1,4 @@
-//! `windlass stop`: the switch that stops runs before their next effect.
+//! `windlass stop`: stops runs before their next effect.
 
 use serde_json::json;
 use windlass_engine::{EngineError, StopRequest, StopSwitch};
@@ -7,13 +7,13 @@ use windlass_kernel::run::RunName;
 
 use crate::args::StopRuns;
 use crate::commands::run::open;
-use crate::failure::{Done, Failure};
+use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::project::Project;
-use crate::setup::whoami;
+use crate::setup::actor_name;
 
-/// Stops a run or all of them, or lets them go on.
-pub fn run(project: &Project, options: &StopRuns, output: &Output) -> Done {
+/// Requests or clears a stop of one run or of all.
+pub fn run(project: &Project, options: &StopRuns, output: &Output) -> CommandResult {
     let run = match &options.run {
         Some(name) => Some(name_of(project, name, output)?),
         None => None,
@@ -25,27 +25,27 @@ pub fn run(project: &Project, options: &StopRuns, output: &Output) -> Done {
         if output.json {
             output.value(&json!({ "stopped": false, "was_stopped": was_on }))?;
         } else if was_on {
-            output.line(&format!("{what}: may go on"));
+            output.line(&format!("{what}: stop cleared"));
         } else {
-            output.line(&format!("{what}: was not stopped"));
+            output.line(&format!("{what}: not stopped"));
         }
         return Ok(0);
     }
-    let by = whoami(options.by.as_deref());
+    let by = actor_name(options.by.as_deref());
     switch.request(run.as_deref(), &StopRequest { by, reason: options.reason.clone() })?;
     if output.json {
         output.value(&json!({ "stopped": true }))?;
     } else {
-        output.line(&format!("{what}: stopped before the next effect"));
+        output.line(&format!("{what}: will stop before the next effect"));
         if run.is_none() {
-            output.line("no run starts until: windlass stop --clear");
+            output.line("no run can start until you run: windlass stop --clear");
         }
     }
     Ok(0)
 }
 
-/// The name of a run. Where the project cannot be opened (its policy is broken, say), anything that is
-/// written like a name is taken for one: whoever stops a run must not be kept from it.
+/// The id of a run. If the project cannot be opened (an invalid policy, for example), any well-formed run
+/// id is accepted: stopping must always work.
 fn name_of(project: &Project, name: &str, output: &Output) -> Result<String, Failure> {
     let setup = match (open(project, None, output), name.parse::<RunName>()) {
         (Ok(setup), _) => setup,

@@ -1,4 +1,4 @@
-//! `windlass telemetry`: runs to an OpenTelemetry collector, again.
+//! `windlass telemetry`: sends runs to an OpenTelemetry collector again.
 
 use serde_json::json;
 use windlass_journal::RunFilter;
@@ -7,17 +7,17 @@ use windlass_kernel::run::RunName;
 
 use crate::args::Telemetry;
 use crate::commands::run::open;
-use crate::failure::{Done, Failure};
+use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::project::Project;
 use crate::telemetry::Collector;
 
 /// Runs a subcommand of `telemetry`.
-pub fn run(project: &Project, command: &Telemetry, output: &Output) -> Done {
+pub fn run(project: &Project, command: &Telemetry, output: &Output) -> CommandResult {
     let Telemetry::Push { run } = command;
     let config = project.settings()?;
     let Some(collector) = Collector::find(&config)? else {
-        let message = "there is no collector to send runs to";
+        let message = "no collector is configured";
         return Err(Failure::new(Code::ConfigInvalid, message).hint(
             "set `[telemetry] endpoint` in `.windlass/config.toml`, or OTEL_EXPORTER_OTLP_ENDPOINT",
         ));
@@ -38,7 +38,7 @@ pub fn run(project: &Project, command: &Telemetry, output: &Output) -> Done {
         match collector.send(setup.store.as_ref(), trace_id, None) {
             Ok(spans) if output.json => sent.push(json!({ "run_id": name, "spans": spans })),
             Ok(spans) => output.line(&format!("sent {name}, {spans} spans")),
-            // One run that cannot be read keeps none of the others back.
+            // An unreadable run does not prevent sending the others.
             Err(failure) if run.is_none() && failure.code() != Code::TelemetryUnavailable => {
                 output.note(&format!("{name} was not sent: {}", failure.summary()));
                 worst = worst.max(failure.exit());

@@ -1,4 +1,4 @@
-//! `windlass trace`, and the listing that `windlass call list` shares.
+//! `windlass trace`, and the listing shared with `windlass call list`.
 
 use serde_json::{Value, json};
 use windlass_kernel::{Code, ExecutionState, Machine, State, TraceId};
@@ -6,15 +6,15 @@ use windlass_store::{Record, Store, TraceFilter, TraceState};
 
 use crate::args::{CallList, Trace};
 use crate::commands::trace_id;
-use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 
-/// How many entries are read in one go.
+/// The page size for entries.
 const PAGE: usize = 1000;
 
 /// Runs a subcommand of `trace`.
-pub fn run(project: &Project, command: &Trace, output: &Output) -> Done {
+pub fn run(project: &Project, command: &Trace, output: &Output) -> CommandResult {
     match command {
         Trace::List(options) => list(project, options, None, output),
         Trace::Show { id } => show(project, trace_id(id)?, output),
@@ -28,8 +28,13 @@ fn open(project: &Project) -> Result<impl Store, Failure> {
     project.store(&project.settings()?)
 }
 
-/// Lists traces: all, or those of one machine.
-pub fn list(project: &Project, options: &CallList, only: Option<Machine>, output: &Output) -> Done {
+/// Lists traces, or only those of calls or of runs.
+pub fn list(
+    project: &Project,
+    options: &CallList,
+    only: Option<Machine>,
+    output: &Output,
+) -> CommandResult {
     let store = open(project)?;
     let state: Option<State> = match &options.state {
         Some(name) => {
@@ -44,7 +49,7 @@ pub fn list(project: &Project, options: &CallList, only: Option<Machine>, output
         open_only: options.open || options.held,
         state,
         before: options.before.as_deref().map(trace_id).transpose()?,
-        // One more than is shown, to know whether there are more.
+        // One more than is listed, to know whether there are more.
         limit: options.limit.saturating_add(1).min(100_000),
     };
     let mut rows = Vec::new();
@@ -93,20 +98,20 @@ pub fn list(project: &Project, options: &CallList, only: Option<Machine>, output
     let rows: Vec<_> = rows.iter().map(|(state, live)| row(&store, state, *live)).collect();
     output.table(&["TRACE", "STATE", "ENTRIES", "TOOL", ""], &rows);
     if let (true, Some(last)) = (more, last) {
-        output.note(&format!("there are older ones; `--before {last}` goes on"));
+        output.note(&format!("there are older ones; list them with `--before {last}`"));
     }
     Ok(0)
 }
 
-/// The tool that a call asks for, as its request says.
+/// The tool named in a call's request.
 fn tool_of(store: &dyn Store, id: TraceId) -> Option<String> {
     let first = store.list_log_entries(id, 0, 1).ok()?.into_iter().next()?;
     let request: Value = serde_json::from_slice(&first.body?).ok()?;
-    let name = |name: &str| request.pointer(name).and_then(Value::as_str).map(plain);
+    let name = |name: &str| request.pointer(name).and_then(Value::as_str).map(sanitize);
     Some(format!("{}/{}", name("/proposal/tool_server")?, name("/proposal/tool_name")?))
 }
 
-/// Whether a trace stands still until a person says something.
+/// Whether a trace waits for a person.
 fn waits(state: &TraceState, live: bool) -> bool {
     !live && matches!(state.head.state, Some(State::Pending | State::Executing | State::Checkpoint))
 }
@@ -121,18 +126,18 @@ fn describe(state: &TraceState, live: bool) -> Value {
     value
 }
 
-fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option<Ink>)> {
+fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option<Style>)> {
     let current = state.head.state.unwrap_or(State::Pending);
-    let ink = match current {
-        State::Completed | State::Terminal => Ink::Good,
-        State::Failed | State::Denied => Ink::Bad,
+    let style = match current {
+        State::Completed | State::Terminal => Style::Good,
+        State::Failed | State::Denied => Style::Bad,
         State::Pending
         | State::Authorized
         | State::Executing
         | State::Init
         | State::Running
         | State::Checkpoint
-        | State::Resumed => Ink::Warn,
+        | State::Resumed => Style::Warn,
     };
     let remark = match (live, waits(state, live)) {
         (true, _) => "in use",
@@ -141,23 +146,23 @@ fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option
     };
     vec![
         (state.head.trace_id.to_string(), None),
-        (current.to_string(), Some(ink)),
+        (current.to_string(), Some(style)),
         (state.head.sequence_number.to_string(), None),
         (tool_of(store, state.head.trace_id).unwrap_or_default(), None),
-        (remark.to_owned(), Some(Ink::Faint)),
+        (remark.to_owned(), Some(Style::Faint)),
     ]
 }
 
-fn show(project: &Project, id: TraceId, output: &Output) -> Done {
+fn show(project: &Project, id: TraceId, output: &Output) -> CommandResult {
     let store = open(project)?;
     let state = store.load_state(id)?;
     let live = store.is_held(&state)?;
-    let checkpoint = store.load_latest_replay_point(id)?;
+    let replay_point = store.load_latest_replay_point(id)?;
     if output.json {
         let mut value = describe(&state, live);
         if let Some(map) = value.as_object_mut() {
             map.insert("fence".to_owned(), json!(state.fence));
-            map.insert("checkpoint".to_owned(), json!(checkpoint));
+            map.insert("checkpoint".to_owned(), json!(replay_point));
         }
         output.value(&value)?;
         return Ok(0);
@@ -167,21 +172,27 @@ fn show(project: &Project, id: TraceId, output: &Output) -> Done {
         Machine::Call => "call",
         Machine::Run => "run",
     };
-    output.line(&format!("{} {kind} {id}", output.paint(current.as_str(), Ink::Bold)));
+    output.line(&format!("{} {kind} {id}", output.paint(current.as_str(), Style::Bold)));
     output.line(&format!("  plan        {}", state.plan_id));
     output.line(&format!("  entries     {}", state.head.sequence_number));
     output.line(&format!("  last entry  {}", state.head.entry_digest));
-    if let Some(checkpoint) = checkpoint {
+    if let Some(point) = replay_point {
         output.line(&format!(
-            "  checkpoint  at entry {}, {}",
-            checkpoint.checkpoint_sequence_number, checkpoint.checkpoint_digest
+            "  replay from entry {}, {}",
+            point.checkpoint_sequence_number, point.checkpoint_digest
         ));
     }
     output.line(&format!("  in use      {}", if live { "by a live process" } else { "no" }));
     Ok(0)
 }
 
-fn log(project: &Project, id: TraceId, artifacts: bool, after: u64, output: &Output) -> Done {
+fn log(
+    project: &Project,
+    id: TraceId,
+    artifacts: bool,
+    after: u64,
+    output: &Output,
+) -> CommandResult {
     let store = open(project)?;
     store.load_state(id)?;
     let mut after = after;
@@ -212,19 +223,19 @@ fn print_entry(record: &Record, artifacts: bool, output: &Output) -> Result<(), 
         entry.sequence_number,
         entry.ts,
         entry.from_state,
-        output.paint(entry.to_state.as_str(), Ink::Bold),
+        output.paint(entry.to_state.as_str(), Style::Bold),
         entry.artifact_type,
     ));
-    output.line(&output.paint(&format!("     entry {}", entry.entry_digest), Ink::Faint));
+    output.line(&output.paint(&format!("     entry {}", entry.entry_digest), Style::Faint));
     if artifacts {
         match body {
             Some(body) => {
                 let text = serde_json::to_string_pretty(&body).unwrap_or_default();
                 for line in text.lines() {
-                    output.line(&format!("     {}", plain(line)));
+                    output.line(&format!("     {}", sanitize(line)));
                 }
             }
-            None => output.line("     its artifact is gone"),
+            None => output.line("     its artifact was purged"),
         }
     }
     Ok(())

@@ -9,36 +9,38 @@ use windlass_store::Store;
 
 use crate::args::Verify;
 use crate::commands::{anchor, bundle_check, trace_id, verify_file};
-use crate::failure::{Done, Failure, exit_of};
-use crate::output::{Ink, Output};
+use crate::failure::{CommandResult, Failure, exit_of};
+use crate::output::{Output, Style};
 use crate::project::Project;
 
-/// What to do about an argument that is neither a trace nor a bundle.
-const NEITHER: &str = "there is no file of that name either; `windlass trace list` prints the ids";
+/// The hint for an argument that is neither a trace id nor a file.
+const NO_SUCH_FILE_HINT: &str = "there is no such file either; `windlass trace list` lists the ids";
 
-/// Verifies what is named: a chain in a file, an anchor, a bundle, a trace, or else everything.
-pub fn choose(named: Option<&Path>, options: &Verify, output: &Output) -> Done {
+/// Verifies what the options select: a chain in a file, an anchor, a bundle, a trace, or the journal.
+pub fn choose(named: Option<&Path>, options: &Verify, output: &Output) -> CommandResult {
     if let Some(file) = &options.file {
         return verify_file::run(file, output);
     }
     if let Some(file) = &options.anchor {
         return anchor::check(&Project::find(named)?, file, &options.key, output);
     }
-    // A trace's id is one even where a file has that name: `./ID` is the file.
+    // A trace id takes precedence over a file of that name; `./ID` selects the file.
     let path = options.what.as_deref().filter(|what| what.parse::<TraceId>().is_err());
-    // Whoever gives a key means a file, there or not.
+    // With `--key` the argument is a file, even if it does not exist.
     let is_file = |path: &&Path| !options.key.is_empty() || path.is_file();
     if let Some(path) = path.map(Path::new).filter(is_file) {
         return bundle_check::run(named, path, &options.key, output);
     }
     if !options.key.is_empty() {
-        let message = "`--key` is for a bundle or an anchor, and none is named";
+        let message = "`--key` needs a bundle or an anchor";
         return Err(Failure::new(Code::RequestInvalid, message));
     }
     let project = Project::find(named)?;
     let store = project.store(&project.settings()?)?;
     match &options.what {
-        Some(id) => one(&store, trace_id(id).map_err(|failure| failure.hint(NEITHER))?, output),
+        Some(id) => {
+            one(&store, trace_id(id).map_err(|failure| failure.hint(NO_SUCH_FILE_HINT))?, output)
+        }
         None => all(&store, output),
     }
 }
@@ -47,7 +49,7 @@ pub(super) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-fn all(store: &dyn Store, output: &Output) -> Done {
+fn all(store: &dyn Store, output: &Output) -> CommandResult {
     let bar = output.progress("verifying", "entries");
     let report = windlass_journal::verify_store(store, &mut |entries| bar.set_position(entries))?;
     bar.finish_and_clear();
@@ -62,16 +64,16 @@ fn all(store: &dyn Store, output: &Output) -> Done {
             let code = problem.finding.error_code.unwrap_or(Code::StateChecksumMismatch);
             output.line(&format!(
                 "{} {}  {} [{code}]",
-                output.paint("broken", Ink::Bad),
+                output.paint("corrupt", Style::Bad),
                 problem.trace_id,
                 problem.message
             ));
         }
-        let (word, ink) =
-            if report.broken == 0 { ("whole", Ink::Good) } else { ("broken", Ink::Bad) };
+        let (word, style) =
+            if report.broken == 0 { ("intact", Style::Good) } else { ("corrupt", Style::Bad) };
         output.line(&format!(
-            "{}: {}, {}, {} broken{}",
-            output.paint(word, ink),
+            "{}: {}, {}, {} corrupt{}",
+            output.paint(word, style),
             count(report.traces, "trace", "traces"),
             count(report.entries, "entry", "entries"),
             report.broken,
@@ -85,7 +87,7 @@ fn all(store: &dyn Store, output: &Output) -> Done {
 }
 
 /// Verifies one trace.
-fn one(store: &dyn Store, id: TraceId, output: &Output) -> Done {
+fn one(store: &dyn Store, id: TraceId, output: &Output) -> CommandResult {
     let TraceReport { finding, error } = verify_trace(store, id)?;
     if output.json {
         let mut value = serde_json::to_value(&finding).unwrap_or_default();
@@ -94,11 +96,11 @@ fn one(store: &dyn Store, id: TraceId, output: &Output) -> Done {
         }
         output.value(&value)?;
     } else if finding.chain_valid {
-        let word = output.paint("whole", Ink::Good);
+        let word = output.paint("intact", Style::Good);
         let entries = count(finding.entry_count, "entry", "entries");
         output.line(&format!("{word}: {id}, {entries}"));
     } else {
-        let word = output.paint("broken", Ink::Bad);
+        let word = output.paint("corrupt", Style::Bad);
         let code = finding.error_code.map(Code::as_str).unwrap_or_default();
         let at = finding.divergence_point.unwrap_or_default();
         let message = error.map(|error| error.to_string()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `windlass verify --file`: any TGA-v1 chain, without a project.
+//! `windlass verify --file`: verifies a TGA-v1 chain without a project.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -9,20 +9,20 @@ use windlass_kernel::verify::ChainReport;
 use windlass_kernel::verify::ChainVerifier;
 use windlass_kernel::{Code, canon};
 
-use crate::failure::{Done, Failure, exit_of};
+use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::Output;
 use crate::project::unreadable;
 
-/// The largest file that is read as one JSON text; a chain of lines may be any size.
+/// The maximum size of a file that is one JSON text; a file of lines may have any size.
 const TEXT_BYTES_MAX: usize = 1 << 30;
-/// The longest line of a chain of lines.
+/// The maximum length of a line.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// What was found, and the first problem in words.
+/// The finding, and a description of the first problem.
 type Found = (ChainReport, Option<String>);
 
 /// Verifies the chain in a file, or on standard input, and prints the finding as JSON.
-pub fn run(path: &Path, output: &Output) -> Done {
+pub fn run(path: &Path, output: &Output) -> CommandResult {
     let (finding, problem) = verify(path)?;
     let mut value =
         serde_json::to_value(&finding).map_err(|error| Failure::of(Code::Internal, &error))?;
@@ -41,7 +41,7 @@ fn verify(path: &Path) -> Result<Found, Failure> {
     };
     let mut reader = BufReader::with_capacity(1 << 16, source);
     let start = read_start(&mut reader).map_err(|error| unreadable(path, &error))?;
-    // A first line that is an entry by itself: then so is every line.
+    // If the first line is an entry by itself, every line is one.
     let is_lines = serde_json::from_slice::<Value>(&start)
         .is_ok_and(|value| value.as_object().is_some_and(|map| !map.contains_key("entries")));
     let mut reader = start.as_slice().chain(reader);
@@ -54,11 +54,11 @@ fn verify(path: &Path) -> Result<Found, Failure> {
     if text.len() > TEXT_BYTES_MAX {
         let message = format!("`{}` is larger than {TEXT_BYTES_MAX} bytes", path.display());
         return Err(Failure::new(Code::DocSizeExceeded, message)
-            .hint("write it as one entry a line: such a file may have any size"));
+            .hint("write one entry per line; such a file may have any size"));
     }
     match serde_json::from_slice::<IgnoredAny>(&text) {
         Ok(_) => Ok(verify_text(text.trim_ascii())),
-        // Lines of which the first is torn, or none at all.
+        // Lines of which the first is truncated, or an empty file.
         Err(_) if looks_like_lines(&text) => {
             verify_lines(&mut text.as_slice()).map_err(|error| unreadable(path, &error))
         }
@@ -70,7 +70,7 @@ fn verify(path: &Path) -> Result<Found, Failure> {
     }
 }
 
-/// Reads up to the end of the first line that is not blank.
+/// Reads through the first line that is not blank.
 fn read_start(reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
     let mut start = Vec::new();
     while start.trim_ascii().is_empty() {
@@ -112,7 +112,7 @@ fn verify_lines(reader: &mut impl BufRead) -> std::io::Result<Found> {
     }
 }
 
-/// Verifies a text that is known to be JSON: a list, an object with one, or one entry.
+/// Verifies a valid JSON text: a list of entries, an object with one, or a single entry.
 fn verify_text(text: &[u8]) -> Found {
     let mut chain = ChainVerifier::new();
     let mut problem = None;
@@ -132,7 +132,7 @@ fn entries(text: &[u8]) -> Vec<&[u8]> {
             });
             match (lists.next(), lists.next()) {
                 (Some(list), None) if list.starts_with(b"[") => parts(list),
-                // Two lists, or something that is no list, stand for an entry that is none.
+                // Two `entries`, or one that is not a list, count as one invalid entry.
                 (Some(_), _) => vec![b"null"],
                 (None, _) => vec![text],
             }
@@ -141,8 +141,8 @@ fn entries(text: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// Takes a list or an object apart at its own commas. Each part is then read strictly by itself,
-/// so that a fault is found at its own place.
+/// Splits a list or an object at its top-level commas. Each part is then parsed strictly by itself, so
+/// that an error is reported at its own entry.
 fn parts(text: &[u8]) -> Vec<&[u8]> {
     let inner = text.get(1..text.len().saturating_sub(1)).unwrap_or_default();
     let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
@@ -173,11 +173,10 @@ fn split_member(member: &[u8]) -> Option<(String, &[u8])> {
     Some((key, rest.strip_prefix(b":")?.trim_ascii_start()))
 }
 
-/// Reads one entry strictly; what is not JSON, torn off for instance, is an entry that cannot be
-/// one.
+/// Parses one entry strictly; invalid JSON, such as a truncated line, counts as an invalid entry.
 fn push(chain: &mut ChainVerifier, text: &[u8], problem: &mut Option<String>) {
     let value = match canon::parse(text, LINE_BYTES_MAX) {
-        // A list of an entry's values is no entry either.
+        // A JSON array is not an entry either.
         Ok(value) if value.is_array() => Value::Null,
         Ok(value) => value,
         Err(error) => {

@@ -1,4 +1,4 @@
-//! `windlass watch`: runs of other processes, as they become durable.
+//! `windlass watch`: follows the runs of other processes through the journal.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -12,22 +12,22 @@ use windlass_kernel::run::{PhaseStatus, Run, RunName};
 use windlass_kernel::{Code, TraceId};
 use windlass_views::{Follower, RecordedEvent, Watcher};
 
-use crate::announce::line;
 use crate::args::Watch;
 use crate::commands::run::open;
 use crate::commands::status;
-use crate::failure::{Done, Failure};
-use crate::output::{Ink, Output, plain};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style, sanitize};
+use crate::progress::line;
 use crate::project::Project;
 use crate::setup::RunSetup;
 
-/// How often the journal is looked at.
-const PAUSE: Duration = Duration::from_millis(100);
-/// A look that takes long is followed by a pause so many times as long.
-const PATIENCE: u32 = 10;
+/// The minimum time between two polls of the journal.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The pause after a poll is at least this many times as long as the poll.
+const BACKOFF_FACTOR: u32 = 10;
 
 /// Follows one run or all of them.
-pub fn run(project: &Project, options: &Watch, output: &Output) -> Done {
+pub fn run(project: &Project, options: &Watch, output: &Output) -> CommandResult {
     let stop = Interrupt::new()?;
     let setup = open(project, None, output)?;
     match &options.run {
@@ -39,7 +39,7 @@ pub fn run(project: &Project, options: &Watch, output: &Output) -> Done {
     }
 }
 
-/// Whether a person has had enough.
+/// Whether SIGINT or SIGTERM was received.
 struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
@@ -52,9 +52,9 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
-    /// Waits until it is time to look again; tells whether to go on.
+    /// Waits until the next poll; returns whether to continue.
     fn pause(&self, looked: Duration, output: &Output) -> bool {
-        let until = Instant::now() + PAUSE.max(looked * PATIENCE);
+        let until = Instant::now() + POLL_INTERVAL.max(looked * BACKOFF_FACTOR);
         loop {
             if self.0.load(Ordering::Relaxed) || output.is_closed() {
                 return false;
@@ -63,7 +63,7 @@ impl Interrupt {
             if left.is_zero() {
                 return true;
             }
-            std::thread::sleep(left.min(PAUSE));
+            std::thread::sleep(left.min(POLL_INTERVAL));
         }
     }
 }
@@ -74,13 +74,13 @@ fn one(
     follow: bool,
     stop: &Interrupt,
     output: &Output,
-) -> Done {
-    let view = (!output.json && std::io::stdout().is_terminal()).then(View::new);
+) -> CommandResult {
+    let view = (!output.json && std::io::stdout().is_terminal()).then(PhaseView::new);
     let store = setup.store.as_ref();
     let mut follower = Follower::new(trace_id);
     loop {
         let began = Instant::now();
-        // Asked first: whatever a process that is gone has recorded is there to be read then.
+        // Checked first: if the process is dead, everything it recorded is visible to the read below.
         let live = store.is_held(&store.load_state(trace_id)?)?;
         let before = follower.run().head.sequence_number;
         let mut failed = Ok(());
@@ -98,7 +98,7 @@ fn one(
         let dead = !live && !waits && run.head.sequence_number == before;
         if run.ended.is_some() || (!follow && (waits || dead)) {
             if dead && run.ended.is_none() && !output.json {
-                output.note("no process is at work on it: `windlass recover` takes it up");
+                output.note("no process is working on the run; restart it with `windlass recover`");
             }
             return Ok(status::exit(run));
         }
@@ -108,7 +108,7 @@ fn one(
     }
 }
 
-fn all(setup: &RunSetup, follow: bool, stop: &Interrupt, output: &Output) -> Done {
+fn all(setup: &RunSetup, follow: bool, stop: &Interrupt, output: &Output) -> CommandResult {
     let store = setup.store.as_ref();
     let mut watcher = Watcher::new(store)?;
     let mut rounds = 0_u64;
@@ -125,11 +125,11 @@ fn all(setup: &RunSetup, follow: bool, stop: &Interrupt, output: &Output) -> Don
             let name = RunName::of(*trace_id);
             output.note(&format!("{name} cannot be followed: {error} [{}]", error.code()));
         }
-        // One that has just ended may have been followed by another: it gets a second look.
+        // Another run may have started just after one ended: poll once more.
         rounds = if polled.active > 0 { 0 } else { rounds + 1 };
         if !follow && rounds > 1 {
             if !output.json {
-                output.note("no run is at work; --follow waits for the next one");
+                output.note("no run is active; use --follow to wait for the next one");
             }
             return Ok(0);
         }
@@ -139,7 +139,7 @@ fn all(setup: &RunSetup, follow: bool, stop: &Interrupt, output: &Output) -> Don
     }
 }
 
-/// Whether a line says whose it is.
+/// Whether lines start with the run id.
 #[derive(Clone, Copy)]
 enum Prefix {
     None,
@@ -158,19 +158,19 @@ fn show(step: RecordedEvent<'_>, prefix: Prefix, output: &Output) -> Result<(), 
             "event": step.event,
         }));
     }
-    if let Some(line) = line(step.event, &|text, ink| output.paint(text, ink)) {
+    if let Some(line) = line(step.event, &|text, style| output.paint(text, style)) {
         match prefix {
             Prefix::None => output.line(&line),
-            Prefix::Run => output.line(&format!("{}  {line}", output.paint(&name, Ink::Faint))),
+            Prefix::Run => output.line(&format!("{}  {line}", output.paint(&name, Style::Faint))),
         }
     }
     Ok(())
 }
 
-/// The phases of a run, drawn over themselves.
-struct View(ProgressBar);
+/// A list of a run's phases, redrawn in place.
+struct PhaseView(ProgressBar);
 
-impl View {
+impl PhaseView {
     fn new() -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stdout());
         if let Ok(style) = ProgressStyle::with_template("{msg}") {
@@ -187,35 +187,36 @@ impl View {
     }
 }
 
-impl Drop for View {
+impl Drop for PhaseView {
     fn drop(&mut self) {
-        // What was drawn stays.
+        // Leave the last state on the screen.
         self.0.abandon();
     }
 }
 
 fn lines(run: &Run, output: &Output) -> Vec<String> {
     let Some(started) = run.started.as_deref() else { return Vec::new() };
-    let title = plain(&started.plan.title);
-    let mut lines = vec![format!("{} {title}", output.paint(&started.run_id, Ink::Bold))];
+    let title = sanitize(&started.plan.title);
+    let mut lines = vec![format!("{} {title}", output.paint(&started.run_id, Style::Bold))];
     for (phase, state) in run.all_phases() {
-        let (mark, ink) = match state.status {
-            PhaseStatus::Complete => ("✓", Ink::Good),
-            PhaseStatus::Failed => ("✗", Ink::Bad),
-            PhaseStatus::Running => ("…", Ink::Warn),
-            PhaseStatus::Skipped => ("-", Ink::Faint),
-            PhaseStatus::Pending => ("·", Ink::Faint),
+        let (mark, style) = match state.status {
+            PhaseStatus::Complete => ("✓", Style::Good),
+            PhaseStatus::Failed => ("✗", Style::Bad),
+            PhaseStatus::Running => ("…", Style::Warn),
+            PhaseStatus::Skipped => ("-", Style::Faint),
+            PhaseStatus::Pending => ("·", Style::Faint),
         };
-        let tries =
-            if state.attempt > 1 { format!(" (try {})", state.attempt) } else { String::new() };
-        let summary = state.done.as_ref().map(|done| plain(&done.summary)).unwrap_or_default();
-        let line = format!("  {} {}{tries}  {summary}", output.paint(mark, ink), plain(&phase.id));
+        let attempts =
+            if state.attempt > 1 { format!(" (attempt {})", state.attempt) } else { String::new() };
+        let summary = state.done.as_ref().map(|done| sanitize(&done.summary)).unwrap_or_default();
+        let line =
+            format!("  {} {}{attempts}  {summary}", output.paint(mark, style), sanitize(&phase.id));
         lines.push(line.trim_end().to_owned());
     }
     lines.push(match (&run.ended, &run.hold) {
-        (Some(ended), _) => format!("{} {}", ended.outcome.as_str(), plain(&ended.reason)),
+        (Some(ended), _) => format!("{} {}", ended.outcome.as_str(), sanitize(&ended.reason)),
         (None, Some(hold)) => {
-            format!("{}: {}", output.paint("on hold", Ink::Warn), plain(&hold.held.question))
+            format!("{}: {}", output.paint("on hold", Style::Warn), sanitize(&hold.held.question))
         }
         (None, None) => format!("{} tokens", run.spent.tokens),
     });

@@ -19,7 +19,7 @@ fn calls_are_allowed_denied_and_asked() {
     ];
     check("call_run", &place, &outcomes);
     assert_eq!(place.read("note"), "x\n");
-    place.run(&["verify"]).exit(0).says("whole: 9 traces");
+    place.run(&["verify"]).exit(0).says("intact: 9 traces");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn the_order_of_keys_and_spaces_do_not_make_another_request() {
         place.run(&[&["call", "run", "count/add", "--args", args, "--key", "k"], more].concat())
     };
     run(r#"{"a":1,"b":[2.0]}"#, &[]).exit(0);
-    run(r#"{ "b": [2], "a": 1.0 }"#, &[]).exit(0).says("recorded before");
+    run(r#"{ "b": [2], "a": 1.0 }"#, &[]).exit(0).says("recorded result");
     run(r#"{"a":1,"b":[3]}"#, &[]).exit(3).says("[IDEMPOTENCY_CONFLICT]");
     assert_eq!(place.executed(), 1);
 }
@@ -127,17 +127,17 @@ fn the_nearest_project_is_meant() {
         crate::harness::finish(command, &[])
     };
     place.completed();
-    deep(&["verify"]).exit(0).says("whole: 1 trace,");
+    deep(&["verify"]).exit(0).says("intact: 1 trace,");
     // Whatever folder a command is called from, tools work in the project's.
     let pwd = ["call", "run", "shell/read", "--args", r#"{"line":"pwd"}"#];
     let work = place.work().canonicalize().unwrap();
     deep(&pwd).exit(0).says(&format!("stdout   {}\n", work.display()));
     place.run(&["init", "-C", "below"]).exit(0);
-    deep(&["verify"]).exit(0).says("whole: 0 traces");
+    deep(&["verify"]).exit(0).says("intact: 0 traces");
     deep(&pwd).exit(0).says(&format!("stdout   {}/below\n", work.display()));
-    place.run(&["verify"]).exit(0).says("whole: 2 traces");
-    place.run(&["verify", "-C", "below"]).exit(0).says("whole: 1 trace,");
-    place.run_with("WINDLASS_PROJECT", "below", &["verify"]).exit(0).says("whole: 1 trace,");
+    place.run(&["verify"]).exit(0).says("intact: 2 traces");
+    place.run(&["verify", "-C", "below"]).exit(0).says("intact: 1 trace,");
+    place.run_with("WINDLASS_PROJECT", "below", &["verify"]).exit(0).says("intact: 1 trace,");
     place.run(&["verify", "-C", "below/deep"]).fails_with(2, "PROJECT_MISSING");
 }
 

@@ -36,7 +36,7 @@ fn a_file_that_may_not_grow_loses_nothing() {
     place.run(&args).exit(0);
     assert_eq!(place.read("note"), "x\n");
     place.run(&["recover"]).exit(0);
-    place.run(&["verify"]).exit(0).says("whole: 2 traces");
+    place.run(&["verify"]).exit(0).says("intact: 2 traces");
 }
 
 /// Runs a script with the project on a small disk of its own.
@@ -78,7 +78,7 @@ fn a_full_disk_is_told_and_everything_goes_on_after() {
     assert_eq!(
         outcome.text(),
         "full 1\ninit 1\nnothing to recover\nrecover 0\ncall 0\nmade\n\
-         whole: 2 traces, 8 entries, 0 broken\n",
+         intact: 2 traces, 8 entries, 0 corrupt\n",
         "{outcome}"
     );
 }
@@ -100,7 +100,7 @@ fn a_read_only_disk_is_told() {
         return;
     }
     let outcome = outcome.exit(0).warns("[STORE_READ_ONLY]").warns("hint: ");
-    outcome.says("call 1\n").says("whole: 1 trace,");
+    outcome.says("call 1\n").says("intact: 1 trace,");
 }
 
 #[test]

@@ -57,9 +57,9 @@ fn what_is_wrong_is_said_with_what_to_do() {
 fn open_calls_are_counted() {
     let place = Place::with_server();
     place.held();
-    place.run(&["doctor"]).exit(0).says("warn").says("waiting for a person: 1");
+    place.run(&["doctor"]).exit(0).says("warn").says("1 waiting for a person");
     place.interrupted("count/again", "{}");
-    place.run(&["doctor"]).exit(0).says("warn").says("interrupted: 1").says("windlass recover");
+    place.run(&["doctor"]).exit(0).says("warn").says("1 interrupted").says("windlass recover");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn servers_are_reached_and_compared() {
     let server = windlass_testkit::example_binary("counting_server").display().to_string();
     let good = tools.replace("[\"unused\"]", &format!("[\"{server}\"]"));
     place.write(".windlass/tools.toml", &good);
-    place.run(&["doctor"]).exit(0).says("not reached; `--servers` does");
+    place.run(&["doctor"]).exit(0).says("not checked; use `--servers`");
     let outcome = place.run(&["doctor", "--servers"]).exit(0);
     outcome.says("windlass-test-server 1.2.3").says("14 tools");
     assert_eq!(place.executed(), 0);
@@ -82,7 +82,7 @@ fn servers_are_reached_and_compared() {
     place.run(&["doctor", "--servers"]).exit(1).says("`liar` is registered as a read");
     let absent = format!("{good}\n[server.count.tool.absent]\nclass = \"read\"\n");
     place.write(".windlass/tools.toml", absent);
-    place.run(&["doctor", "--servers"]).exit(1).says("it has no tool `absent`");
+    place.run(&["doctor", "--servers"]).exit(1).says("the server has no tool `absent`");
     place.write(".windlass/tools.toml", &tools);
     let outcome = place.run(&["doctor", "--servers"]).exit(1);
     outcome.says("`unused`").says("[TOOL_SERVER_UNAVAILABLE]");

@@ -35,7 +35,7 @@ fn a_fresh_project_is_made_and_works() {
     let second = place.run(&["init"]).fails_with(2, "PROJECT_EXISTS");
     check("init", &place, &[made, second]);
     place.run(&["doctor"]).exit(0);
-    place.run(&["verify"]).exit(0).says("whole: 0 traces");
+    place.run(&["verify"]).exit(0).says("intact: 0 traces");
     place.shell("shell/read", "ls", &[]).exit(0);
 }
 

@@ -136,7 +136,7 @@ fn a_recorded_run_is_shown_whole_and_in_order() {
     assert_eq!(shown[0]["event"]["run_id"], run.as_str());
     assert_eq!(shown.last().unwrap()["kind"], "held");
     let text = place.run(&["watch", &run]).exit(4).quiet();
-    let text = text.says("✓ build").says("back to build (1)").says("(try 2)");
+    let text = text.says("✓ build").says("back to build (1)").says("(attempt 2)");
     text.says("on hold at ask: ship it? [PERSON_REQUESTED]");
     approve(&place, &run).exit(0);
     place.run(&["watch", &run]).exit(0).says("PASS pass");
@@ -180,7 +180,7 @@ fn all_runs_are_followed_from_now_on() {
 #[test]
 fn without_work_there_is_nothing_to_watch() {
     let place = place();
-    let outcome = place.run(&["watch"]).exit(0).warns("no run is at work");
+    let outcome = place.run(&["watch"]).exit(0).warns("no run is active");
     assert_eq!(outcome.text(), "");
     held(&place);
     assert_eq!(place.run(&["watch", "--json"]).exit(0).quiet().text(), "");

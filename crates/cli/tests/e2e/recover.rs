@@ -52,7 +52,7 @@ fn a_new_call_takes_up_what_is_interrupted_and_says_so_beside_its_data() {
     let hold = place.interrupted("count/add", "{}");
     let outcome = place.shell("shell/read", "ls", &["--json"]).exit(0);
     assert_eq!(outcome.json()["state"], "COMPLETED");
-    let outcome = outcome.warns(&format!("recovered {again}: COMPLETED, handed over again"));
+    let outcome = outcome.warns(&format!("recovered {again}: COMPLETED, dispatched again"));
     assert!(!outcome.stderr.contains(&hold), "what waits for a person is left alone: {outcome}");
     place.shell("shell/read", "ls", &[]).exit(0).quiet();
     assert_eq!(place.executed(), 3);
@@ -85,7 +85,7 @@ fn a_corrupt_trace_stops_itself_and_no_other() {
     assert_eq!(changed, 1);
     let before = place.run(&["trace", "log", &bad, "--json"]);
     let all = place.run(&["recover"]).exit(5).quiet();
-    let all = all.says(&good).says("COMPLETED, handed over again").says(&bad);
+    let all = all.says(&good).says("COMPLETED, dispatched again").says(&bad);
     let all = all.says("[STATE_CHECKSUM_MISMATCH]");
     let json = place.run(&["recover", "--json"]).exit(5).json();
     assert_eq!(json[0]["trace_id"], bad);

@@ -215,7 +215,7 @@ fn settings_open_folders_or_all_of_it() {
     assert!(lab.fails("confined", "echo x > ../home/new").contains("denied"), "another's home");
     let lab = Lab::with("enabled = true", "enabled = false");
     lab.prints("confined", "echo x > ../new");
-    lab.place.run(&["doctor"]).exit(0).says("warn").says("off: commands can change all");
+    lab.place.run(&["doctor"]).exit(0).says("warn").says("off: commands can change everything");
 }
 
 #[test]

@@ -51,9 +51,9 @@ fn a_purged_artifact_is_told_and_its_chain_holds() {
     let place = Place::with_project();
     let id = place.completed();
     place.tamper().execute("UPDATE entries SET body = NULL WHERE id % 16777216 = 4", []).unwrap();
-    place.run(&["trace", "log", &id, "--artifacts"]).exit(0).says("its artifact is gone");
+    place.run(&["trace", "log", &id, "--artifacts"]).exit(0).says("its artifact was purged");
     place.run(&["verify"]).exit(0).says("1 artifact purged");
-    place.run(&["verify", &id]).exit(0).says("whole");
+    place.run(&["verify", &id]).exit(0).says("intact");
 }
 
 #[test]
@@ -109,5 +109,5 @@ fn many_traces_come_in_pages() {
     let first = place.run(&["trace", "list"]).exit(0).warns(&format!("--before {}", all[49]));
     assert_eq!(first.text().lines().count(), 51);
     place.run(&["trace", "list", "--limit", "120"]).exit(0).quiet();
-    place.run(&["verify"]).exit(0).says("whole: 120 traces, 240 entries");
+    place.run(&["verify"]).exit(0).says("intact: 120 traces, 240 entries");
 }

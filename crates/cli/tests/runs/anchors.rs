@@ -60,8 +60,8 @@ fn an_anchor_holds_while_traces_only_grow() {
         .run(&["verify", "--anchor", "../monday.anchor"])
         .exit(0)
         .quiet()
-        .says("holds: 3 traces of 2")
-        .says("2 as they were, 1 grown");
+        .says("intact: 3 traces, anchored 2")
+        .says("2 unchanged, 1 grown");
     // Rotating does not end trust in what was signed before.
     place.run(&["keys", "rotate"]).exit(0);
     compare(&place).exit(0);
@@ -189,7 +189,7 @@ fn an_anchor_that_was_changed_or_is_a_strangers_compares_nothing() {
         (&"not_checked".into(), &"BUNDLE_UNTRUSTED".into())
     );
     assert_eq!(found["intact"], 0);
-    place.run(&["anchor", "../other.anchor"]).exit(0).warns("a signing key was made");
+    place.run(&["anchor", "../other.anchor"]).exit(0).warns("a signing key was created");
     let line = ["verify", "--anchor", "../monday.anchor"];
     place.run(&line).exit(3).says("not checked: ").says("[BUNDLE_UNTRUSTED]").warns("--key PUB");
     let key = std::fs::read_dir(place.base().join("keys")).unwrap();

@@ -127,7 +127,7 @@ fn the_first_bundle_makes_the_key_and_says_so() {
     let made = repo.windlass(&[&line[..], &["--force"]].concat()).exit(0);
     let shown = repo.windlass(&["keys", "show", "--json"]).exit(0).quiet().json();
     let (key, file) = (text_of(&shown, "key_id"), text_of(&shown, "file"));
-    made.says(&format!("signed by {key}")).warns("a signing key was made").warns(&file);
+    made.says(&format!("signed by {key}")).warns("a signing key was created").warns(&file);
     assert!(text_of(&shown, "public_key").starts_with("-----BEGIN PUBLIC KEY-----\n"));
     assert_eq!(std::fs::read(&file).unwrap(), repo.windlass(&["keys", "show"]).exit(0).stdout);
     repo.windlass(&[&line[..], &["--force"]].concat()).exit(0).quiet();
@@ -203,8 +203,8 @@ fn trust_follows_rotated_keys() {
     assert_eq!(keys.as_array().unwrap().len(), 2);
     assert_eq!(keys[0]["key_id"], rotated["old"]["key_id"]);
     assert!(keys[0]["retired_at"].is_string() && keys[1]["retired_at"].is_null(), "{keys}");
-    repo.windlass(&["keys", "list"]).exit(0).quiet().says("signs").says("retired 2");
-    repo.windlass(&["keys", "rotate"]).exit(0).says("signs from now on").warns(".pub");
+    repo.windlass(&["keys", "list"]).exit(0).quiet().says("current").says("retired 2");
+    repo.windlass(&["keys", "rotate"]).exit(0).says("is the new signing key").warns(".pub");
     check(&export(&repo, &id, "third.bundle").0, &[&old]).exit(0);
 }
 
@@ -223,7 +223,7 @@ fn what_was_purged_is_left_out_and_counted() {
     let path = repo.place.base().join("said.bundle");
     repo.windlass(&["export", &id, "--bundle", path.to_str().unwrap()])
         .exit(0)
-        .warns("left out, since purged or missing: 1 content");
+        .warns("not included because purged or missing: 1 content");
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn mistakes_with_bundles_are_told_apart() {
     let place = stranger();
     let anchor = place.work().join("x.anchor");
     public(&place, "ours.pub");
-    place.run(&["verify", "no.bundle"]).fails_with(2, "ID_INVALID").warns("no file of that name");
+    place.run(&["verify", "no.bundle"]).fails_with(2, "ID_INVALID").warns("no such file");
     place.run(&["verify", "no.bundle", "--key", "x"]).exit(1);
     place.run(&["verify", "no", "--key", "../ours.pub"]).fails_with(1, "FILE_UNREADABLE");
     place.run(&["verify", "./", "--key", "../ours.pub"]).fails_with(1, "FILE_UNREADABLE");

@@ -51,14 +51,14 @@ fn a_damaged_run_does_not_hide_the_others() {
                   WHERE lower(hex(trace_id)) = ?1)";
     assert_eq!(repo.place.meddle(change, [trace]), 1);
     let list = repo.windlass(&["status"]).exit(5).says(&good).says("PASS").says(&bad);
-    list.says("damaged").says("STATE_CHECKSUM_MISMATCH").says(&waits).says("on hold");
+    list.says("corrupt").says("STATE_CHECKSUM_MISMATCH").says(&waits).says("on hold");
     let list = repo.windlass(&["status", "--json"]).exit(5).json();
     let list = list.as_array().unwrap();
     let one = list.iter().find(|one| one["run_id"] == bad.as_str()).unwrap();
     assert_eq!((list.len(), &one["error"]["code"]), (3, &"STATE_CHECKSUM_MISMATCH".into()));
     let queue = repo.windlass(&["queue", "list"]).exit(5).says(&waits);
     assert!(!queue.text().contains(&bad), "{queue}");
-    assert!(queue.stderr.contains(&bad) && queue.stderr.contains("damaged"), "{queue}");
+    assert!(queue.stderr.contains(&bad) && queue.stderr.contains("corrupt"), "{queue}");
     // And the others go on.
     repo.approve(&waits).exit(0);
 }

@@ -7,7 +7,7 @@ use crate::world::{Repo, VOICE, escalating, id_of, passing};
 #[test]
 fn the_queue_lists_what_waits_oldest_first() {
     let repo = Repo::new();
-    repo.windlass(&["queue", "list"]).exit(0).quiet().says("nothing waits for you");
+    repo.windlass(&["queue", "list"]).exit(0).quiet().says("no run waits for a decision");
     let ids: Vec<String> =
         (0..3).map(|_| id_of(&repo.run_with(&escalating(), &["--worktree"]).exit(4))).collect();
     let list = repo.windlass(&["queue", "list", "--json"]).exit(0).json();
@@ -29,7 +29,7 @@ fn the_queue_lists_what_waits_oldest_first() {
         .collect();
     let (first, last) = (json!(ids[0]), json!(ids[2]));
     assert_eq!(resolutions, [(&first, &json!("APPROVED")), (&last, &Value::Null)]);
-    repo.windlass(&["queue", "list"]).exit(0).says("approved, to be resumed");
+    repo.windlass(&["queue", "list"]).exit(0).says("approved, not yet resumed");
     let open = repo.windlass(&["status", "--open", "--json"]).exit(0).json();
     assert_eq!(open.as_array().unwrap().len(), 2);
     let held = repo.windlass(&["status", "--held", "--limit", "1", "--json"]).exit(0).json();
@@ -43,13 +43,9 @@ fn the_queue_shows_what_a_person_needs_to_decide() {
     let id = id_of(&held);
     let shown = held.json()["hold"]["shown"].as_str().unwrap().to_owned();
     let page = repo.windlass(&["queue", "show", &id]).exit(0).quiet();
-    for part in [
-        "raise the price",
-        "ESCALATION_REQUESTED",
-        "it is escalate",
-        "1 lines in built.txt",
-        &shown,
-    ] {
+    for part in
+        ["raise the price", "ESCALATION_REQUESTED", "it is escalate", "1 line in built.txt", &shown]
+    {
         assert!(page.text().contains(part), "no `{part}`\n{page}");
     }
     assert!(!page.text().contains("\\n"), "{page}");
@@ -73,7 +69,7 @@ fn status_tells_where_runs_stand() {
     std::fs::write(&broken, "---\nid: [\n---\n").unwrap();
     repo.windlass(&["loop", "list"]).fails_with(2, "LOOP_INVALID");
     repo.windlass(&["status"]).exit(0).says(&id).says("PASS");
-    repo.windlass(&["queue", "list"]).exit(0).says("nothing waits for you");
+    repo.windlass(&["queue", "list"]).exit(0).says("no run waits for a decision");
     std::fs::remove_file(broken).unwrap();
     // A run is found by its trace too; a call is not a run.
     let trace = done.json()["trace_id"].as_str().unwrap().to_owned();

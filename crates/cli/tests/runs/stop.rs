@@ -11,13 +11,13 @@ use crate::world::{Repo, VOICE, answers, build, escalating, id_of, passing, revi
 fn nothing_starts_while_the_switch_is_on() {
     let repo = Repo::new();
     let line = ["stop", "--by", "ada", "--reason", "enough"];
-    repo.windlass(&line).exit(0).says("stopped");
+    repo.windlass(&line).exit(0).says("will stop");
     let refused = repo.run(&passing()).exit(3);
     assert_eq!(refused.error()["code"], "RUN_STOPPED");
     assert!(refused.stderr.contains("ada") && refused.stderr.contains("enough"), "{refused}");
     assert_eq!((repo.traces(), repo.status()), (0, String::new()));
-    repo.windlass(&["stop", "--clear"]).exit(0).says("may go on");
-    repo.windlass(&["stop", "--clear"]).exit(0).says("was not stopped");
+    repo.windlass(&["stop", "--clear"]).exit(0).says("stop cleared");
+    repo.windlass(&["stop", "--clear"]).exit(0).says("not stopped");
     repo.run(&passing()).exit(0);
 }
 

@@ -1,4 +1,4 @@
-//! Says what a run does while it does it.
+//! Prints the progress of a run.
 
 use windlass_engine::RunObservers;
 use windlass_journal::{Observer, ObserverError, Origin, Step};
@@ -6,32 +6,32 @@ use windlass_kernel::TraceId;
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::run::{Event, Run, RunEvent};
 
-use crate::output::{Ink, Output, plain};
+use crate::output::{Output, Style, sanitize};
 
 /// Prints the steps of runs to standard error.
-pub struct Announcer {
-    /// Where to print.
+pub struct ProgressPrinter {
+    /// The output to print to.
     pub output: Output,
 }
 
-impl RunObservers for Announcer {
+impl RunObservers for ProgressPrinter {
     fn observe(&self, _: TraceId) -> Box<dyn Observer<Run>> {
-        Box::new(Lines { output: self.output, lines: Vec::new() })
+        Box::new(PendingLines { output: self.output, lines: Vec::new() })
     }
 }
 
 /// The lines of events that are not durable yet.
-struct Lines {
+struct PendingLines {
     output: Output,
     lines: Vec<String>,
 }
 
-impl Observer<Run> for Lines {
+impl Observer<Run> for PendingLines {
     fn before(&mut self, _: &Run, _: &RunEvent) {}
 
     fn after(&mut self, step: &Step<'_, Run>) {
         if step.origin == Origin::Appended && !self.output.json {
-            let paint = |text: &str, ink| self.output.paint_note(text, ink);
+            let paint = |text: &str, style| self.output.paint_note(text, style);
             self.lines.extend(line(&step.artifact.event, &paint));
         }
     }
@@ -42,24 +42,24 @@ impl Observer<Run> for Lines {
     }
 }
 
-/// An event in a line; `None` where it is of no interest to a person.
-pub fn line(event: &Event, paint: &dyn Fn(&str, Ink) -> String) -> Option<String> {
+/// Formats an event as one line; `None` for events that are not shown.
+pub fn line(event: &Event, paint: &dyn Fn(&str, Style) -> String) -> Option<String> {
     Some(match event {
         Event::Started(started) => format!(
             "{} {}: {}",
-            paint("run", Ink::Bold),
+            paint("run", Style::Bold),
             started.run_id,
-            plain(&started.plan.title)
+            sanitize(&started.plan.title)
         ),
         Event::PhaseStarted { phase, attempt } if *attempt > 1 => {
-            format!("  {} {} (try {attempt})", paint("…", Ink::Faint), plain(phase))
+            format!("  {} {} (attempt {attempt})", paint("…", Style::Faint), sanitize(phase))
         }
         Event::PhaseStarted { phase, .. } => {
-            format!("  {} {}", paint("…", Ink::Faint), plain(phase))
+            format!("  {} {}", paint("…", Style::Faint), sanitize(phase))
         }
         Event::PhaseDone { phase, done, .. } => {
-            let (mark, ink) =
-                if done.failure.is_some() { ("✗", Ink::Bad) } else { ("✓", Ink::Good) };
+            let (mark, style) =
+                if done.failure.is_some() { ("✗", Style::Bad) } else { ("✓", Style::Good) };
             let calls = match done.calls.len() {
                 0 => String::new(),
                 1 => ", 1 call".to_owned(),
@@ -68,79 +68,87 @@ pub fn line(event: &Event, paint: &dyn Fn(&str, Ink) -> String) -> Option<String
             let summary = if done.summary.is_empty() {
                 String::new()
             } else {
-                format!(": {}", plain(&done.summary))
+                format!(": {}", sanitize(&done.summary))
             };
             format!(
                 "  {} {} ({} ms{calls}){summary}",
-                paint(mark, ink),
-                plain(phase),
+                paint(mark, style),
+                sanitize(phase),
                 done.duration_ms
             )
         }
         Event::PhaseSkipped { phase, reason } => {
-            format!("  {} {} skipped: {}", paint("-", Ink::Faint), plain(phase), plain(reason))
+            format!(
+                "  {} {} skipped: {}",
+                paint("-", Style::Faint),
+                sanitize(phase),
+                sanitize(reason)
+            )
         }
         Event::Checked { phase, check, verdict, reason, .. } => format!(
             "  {} {}, {}: {} {}",
-            paint("·", Ink::Faint),
-            plain(phase),
-            plain(check),
-            plain(verdict),
-            plain(reason)
+            paint("·", Style::Faint),
+            sanitize(phase),
+            sanitize(check),
+            sanitize(verdict),
+            sanitize(reason)
         ),
         Event::Reviewed { phase, reviewer, verdict, reason, .. } => format!(
             "  {} {}, {}: {} {}",
-            paint("·", Ink::Faint),
-            plain(phase),
-            plain(reviewer),
-            plain(verdict),
-            plain(reason)
+            paint("·", Style::Faint),
+            sanitize(phase),
+            sanitize(reviewer),
+            sanitize(verdict),
+            sanitize(reason)
         ),
         Event::Merged { phase, .. } => {
-            format!("  {} {} merged", paint("⑂", Ink::Faint), plain(phase))
+            format!("  {} {} merged", paint("⑂", Style::Faint), sanitize(phase))
         }
         Event::Conflicted { phase, paths, .. } => format!(
-            "  {} {} does not fit: {}",
-            paint("✗", Ink::Bad),
-            plain(phase),
-            plain(&paths.join(", "))
+            "  {} {} merge conflict: {}",
+            paint("✗", Style::Bad),
+            sanitize(phase),
+            sanitize(&paths.join(", "))
         ),
         Event::RollbackBegun(rollback) => format!(
             "{} by {}: {}",
-            paint("taken back", Ink::Warn),
-            plain(&rollback.by),
-            plain(&rollback.reason)
+            paint("rolled back", Style::Warn),
+            sanitize(&rollback.by),
+            sanitize(&rollback.reason)
         ),
         Event::SentBack { phase, verdict, to, count, .. } => format!(
             "  {} {}: {}; back to {} ({count})",
-            paint("↩", Ink::Warn),
-            plain(phase),
-            plain(verdict),
-            plain(to)
+            paint("↩", Style::Warn),
+            sanitize(phase),
+            sanitize(verdict),
+            sanitize(to)
         ),
-        Event::Warned { resource, used, limit } => format!(
-            "  {} {} of {limit} {} are used",
-            paint("!", Ink::Warn),
-            used,
-            resource.as_str()
-        ),
+        Event::Warned { resource, used, limit } => {
+            format!("  {} {} of {limit} {} used", paint("!", Style::Warn), used, resource.as_str())
+        }
         Event::Held(held) => format!(
             "{} at {}: {} [{}]",
-            paint("on hold", Ink::Warn),
-            plain(&held.phase),
-            plain(&held.question),
+            paint("on hold", Style::Warn),
+            sanitize(&held.phase),
+            sanitize(&held.question),
             held.trigger.as_str()
         ),
         Event::Restarted { by } => {
-            format!("{} by {} where the journal ends", paint("taken up", Ink::Bold), plain(by))
+            format!(
+                "{} by {} from the end of the journal",
+                paint("restarted", Style::Bold),
+                sanitize(by)
+            )
         }
-        Event::Resumed { by } => format!("{} by {}", paint("resumed", Ink::Bold), plain(by)),
+        Event::Resumed { by } => {
+            format!("{} by {}", paint("resumed", Style::Bold), sanitize(by))
+        }
         Event::Ended { outcome, reason, detail } => {
             let good = *outcome == RunOutcome::Pass;
-            let word = paint(outcome.as_str(), if good { Ink::Good } else { Ink::Bad });
+            let word = paint(outcome.as_str(), if good { Style::Good } else { Style::Bad });
             let detail =
-                if detail.is_empty() { String::new() } else { format!(": {}", plain(detail)) };
-            format!("{word} {}{detail}", plain(reason))
+                if detail.is_empty() { String::new() } else { format!(": {}", sanitize(detail)) };
+            format!("{word} {}{detail}", sanitize(reason))
         }
         Event::Begun {}
         | Event::Continued {}
