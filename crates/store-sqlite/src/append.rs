@@ -8,6 +8,7 @@ use windlass_store::{
 };
 
 use crate::entry_batch::EntryBatch;
+use crate::replay::UnindexedTrace;
 use crate::sql::execute;
 use crate::types::{KeyHash, TraceRow};
 use crate::write_connection::WriteTransaction;
@@ -27,16 +28,16 @@ pub fn append(
     let trace_id = append.claim.trace_id();
     let connection = transaction.connection;
     let unindexed = transaction.unindexed();
-    let (mut current, mut is_indexed) = (None, false);
-    if let Some((number, trace)) = unindexed.get(trace_id) {
-        if let Some(damage) = &trace.damage {
+    let (current, is_indexed) = match unindexed.get(trace_id) {
+        Some((_, UnindexedTrace { damage: Some(damage), .. })) => {
             return Ok(Err(AppendError::Chain { trace_id, source: damage.clone() }));
         }
-        current = Some(TraceRow { state: trace.state, number });
-    } else {
-        current = trace_rows::load(connection, trace_id)?;
-        is_indexed = current.is_some();
-    }
+        Some((number, trace)) => (Some(TraceRow { state: trace.state, number }), false),
+        None => {
+            let row = trace_rows::load(connection, trace_id)?;
+            (row, row.is_some())
+        }
+    };
     let number = current.map_or(unindexed.next_number(), |row| row.number);
     let numbers = batch.key.map(|hash| unindexed.key_numbers(hash));
     drop(unindexed);
