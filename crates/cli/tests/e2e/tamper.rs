@@ -187,7 +187,7 @@ fn a_trace_without_its_head_is_found() {
 fn a_changed_checkpoint_is_found() {
     let place = Place::with_project();
     let id = place.held();
-    let change = "UPDATE checkpoints SET document = CAST(replace(CAST(document AS TEXT), \
+    let change = "UPDATE replay_points SET document = CAST(replace(CAST(document AS TEXT), \
                   'PENDING', 'EXECUTING') AS BLOB)";
     assert_eq!(place.tamper().execute(change, []).unwrap(), 1);
     let all = place.run(&["verify"]).exit(5);
