@@ -9,8 +9,9 @@ use anyhow::{Result, anyhow};
 use serde_json::json;
 use windlass_connect::Confinement;
 use windlass_engine::{
-    Assignment, Completion, Engine, EngineError, GatewayProvider, HoldPackets, NewRun, Parts,
-    PhaseExecutor, PhaseRecorder, Prepared, Queue, Repository, Settings, Stop, WorkResult,
+    Assignment, Completion, Engine, EngineError, GatewayProvider, HoldPackets, HoldQueue, NewRun,
+    Parts, PhaseExecutor, PhaseRecorder, PreparedCommit, Repository, Settings, StopSwitch,
+    WorkResult,
 };
 use windlass_journal::{JournalError, RunFilter, Runs};
 use windlass_kernel::run::plan::{
@@ -68,7 +69,7 @@ impl Repository for Nothing {
         Ok(())
     }
 
-    fn require_as_left(&self, _: &Path, _: &Run) -> Result<(), EngineError> {
+    fn require_unchanged(&self, _: &Path, _: &Run) -> Result<(), EngineError> {
         Ok(())
     }
 
@@ -82,8 +83,8 @@ impl Repository for Nothing {
         _: &Run,
         _: &str,
         _: Timestamp,
-    ) -> Result<Prepared, EngineError> {
-        Ok(Prepared::Nothing)
+    ) -> Result<PreparedCommit, EngineError> {
+        Ok(PreparedCommit::Nothing)
     }
 
     fn publish_commit(&self, _: &Path, _: &Commit) -> Result<(), EngineError> {
@@ -136,7 +137,7 @@ fn engine(folder: &Path, store: Arc<dyn Store>) -> Engine {
             packets: Arc::clone(&nothing) as Arc<dyn HoldPackets>,
             repository: Arc::clone(&nothing) as Arc<dyn Repository>,
             gateways: nothing,
-            stop: Stop::new(folder.join("stop")),
+            stop: StopSwitch::new(folder.join("stop")),
         },
         Settings {
             root: folder.to_owned(),
@@ -275,7 +276,7 @@ pub fn holds(folder: &Path, runs: usize) -> Result<Holds> {
     let before = crate::process::resident_kib()?;
     let list = list(&engine.runs(), 20.min(runs))?;
     let started = Instant::now();
-    let shown = Queue::read(&engine.runs(), 20)?;
+    let shown = HoldQueue::read(&engine.runs(), 20)?;
     if shown.waiting.len() != 20.min(runs) || shown.count != runs {
         return Err(anyhow!("runs are missing from the queue"));
     }

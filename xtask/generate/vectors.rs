@@ -109,7 +109,7 @@ fn valid_chains(calls: &[fixture::Call]) -> Result<Value> {
         "expect": expect(&ChainVerifier::new()),
     })];
     for call in calls {
-        let mut chain = Chain::new();
+        let mut chain = ChainVerifier::new();
         let mut artifacts = Vec::new();
         for (entry, artifact) in call.entries.iter().zip(&call.artifacts) {
             chain.push(entry);

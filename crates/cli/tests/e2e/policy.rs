@@ -80,7 +80,7 @@ const BROKEN: &[(&str, &str, &str)] = &[
         "policy/mine.toml:1:1",
     ),
     (".windlass/tools.toml", "[server.x]\nconnector = \"carrier-pigeon\"\n", "tools.toml:2:"),
-    (".windlass/tools.toml", "[server.x]\nconnector = \"mcp-stdio\"\n", "takes `command`"),
+    (".windlass/tools.toml", "[server.x]\nconnector = \"mcp-stdio\"\n", "needs `command`"),
     (
         ".windlass/tools.toml",
         "[server.x]\nconnector = \"command\"\n[server.x.tool.a]\nclass = \"mild\"\nargv = [\"a\"]\n",

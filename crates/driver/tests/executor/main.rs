@@ -7,6 +7,11 @@
     clippy::wildcard_enum_match_arm,
     reason = "tests stop at the first surprise"
 )]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "only the rules of this crate are pure"
+)]
 
 mod calm;
 mod checks;

@@ -139,7 +139,7 @@ fn saved_elsewhere(world: &World, like: &Started) {
     writer
         .append([
             Event::Begun {},
-            Event::Noted { what: Note::Memory, body },
+            Event::Noted { what: NoteKind::Memory, body },
             Event::Ended {
                 outcome: RunOutcome::Blocked,
                 reason: "HALT".to_owned(),

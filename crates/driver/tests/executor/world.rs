@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use windlass_connect::{Connect, Connectors, TaskConfinement as Sandbox};
+use windlass_connect::{Confinement as Sandbox, Connect, Connectors};
 use windlass_driver::DriverConfig;
 use windlass_driver::executor::{
     DRIVER_BUILTINS, Driver, DriverSettings, InMemoryConfinement, TaskConfinement,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use windlass_engine::{
-    Assignment, Completion, EngineError, PhaseExecutor, PhaseRecorder, Queue, WorkResult,
+    Assignment, Completion, EngineError, HoldQueue, PhaseExecutor, PhaseRecorder, WorkResult,
 };
 use windlass_journal::RunFilter;
 use windlass_kernel::run::InvocationResult;
@@ -69,6 +69,6 @@ fn the_queue_of_many_runs_is_listed() {
     }
     let filter = RunFilter { open_only: true, state: None, limit: usize::MAX };
     assert_eq!(engine.list(&filter).unwrap().len(), count);
-    let queue = Queue::read(&engine.runs(), 100).unwrap();
+    let queue = HoldQueue::read(&engine.runs(), 100).unwrap();
     assert_eq!((queue.waiting.len(), queue.count), (100, count));
 }

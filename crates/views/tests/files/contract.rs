@@ -171,7 +171,7 @@ fn s3_what_was_done_before_a_hold_is_not_shown_as_done_again() {
     let script = Script::from([(("review", 1), verdict("escalate"))]);
     let mut recorder = world.run(&files, &script);
     let before = world.tree();
-    recorder.vote("bob", Decision::Approved).unwrap();
+    recorder.vote("bob", VoteDecision::Approved).unwrap();
     recorder.resume().unwrap();
     recorder.drive(&script).unwrap();
     let after = world.tree();
@@ -232,7 +232,7 @@ fn s6_each_answer_is_shown() {
         assert_eq!(resolution.by.as_deref(), Some("bob"));
         assert_eq!(resolution.reason.as_deref(), Some("bob has seen it"));
         assert_eq!(resolution.at, Some(recorder.run().last_at.unwrap().into()));
-        assert_eq!(packet.approvals.len(), usize::from(decision == Decision::Approved));
+        assert_eq!(packet.approvals.len(), usize::from(decision == VoteDecision::Approved));
     }
 }
 
@@ -257,7 +257,7 @@ fn keys_are_sorted_in_every_file() {
     let mut world = World::new();
     let files = world.files();
     let mut recorder = world.run(&files, &redone());
-    recorder.vote("bob", Decision::Approved).unwrap();
+    recorder.vote("bob", VoteDecision::Approved).unwrap();
     recorder.resume().unwrap();
     recorder.drive(&redone()).unwrap();
     let mut seen = 0;

@@ -133,7 +133,7 @@ fn an_answer_that_was_recorded_but_not_shown_is_caught_up_with() {
     let files = world.files();
     let (mut recorder, path) = on_hold(&mut world, &files);
     let open = std::fs::read(&path).unwrap();
-    recorder.vote("bob", Decision::Approved).unwrap();
+    recorder.vote("bob", VoteDecision::Approved).unwrap();
     let resolved = std::fs::read(&path).unwrap();
     assert_ne!(open, resolved);
     std::fs::write(&path, &open).unwrap();
@@ -156,7 +156,7 @@ fn a_second_hold_at_the_same_step_has_a_packet_of_its_own() {
     let mut recorder = world.run(&files, &script);
     let run = name(&recorder);
     // The same hold again after it was let pass: by a process that died.
-    recorder.vote("bob", Decision::Approved).unwrap();
+    recorder.vote("bob", VoteDecision::Approved).unwrap();
     let first = world.read(&format!("checkpoints/CP_{run}_4.yaml"));
     recorder.resume().unwrap();
     recorder.append(Event::Continued {}).unwrap();
@@ -170,7 +170,7 @@ fn a_second_hold_at_the_same_step_has_a_packet_of_its_own() {
         assert_eq!(packet.checkpoint_id.to_string(), format!("CP_{run}_4-{number}"));
         assert_eq!((packet.step_index, packet.trigger.as_str()), (4, "RESTART_REQUESTED"));
         files.check(recorder.run()).unwrap();
-        recorder.vote("bob", Decision::Approved).unwrap();
+        recorder.vote("bob", VoteDecision::Approved).unwrap();
         recorder.resume().unwrap();
         recorder.append(Event::Continued {}).unwrap();
     }
@@ -187,10 +187,10 @@ fn two_people_are_both_shown() {
         read_hold(packet.as_bytes()).unwrap()
     };
     assert_eq!(read(&world, &recorder).approvals_needed, Some(2));
-    recorder.vote("bob", Decision::Approved).unwrap();
+    recorder.vote("bob", VoteDecision::Approved).unwrap();
     let half = read(&world, &recorder);
     assert_eq!((half.approvals.len(), half.resolution), (1, None));
-    recorder.vote("eve", Decision::Approved).unwrap();
+    recorder.vote("eve", VoteDecision::Approved).unwrap();
     let whole = read(&world, &recorder);
     let people: Vec<&str> = whole.approvals.iter().map(|one| one.by.as_str()).collect();
     assert_eq!(people, ["bob", "eve"]);

@@ -36,7 +36,7 @@ fn every_try_has_a_record_that_says_what_follows() {
     ]);
     let mut recorder = world.run(&files, &script);
     for by in ["bob", "eve"] {
-        recorder.vote(by, Decision::Approved).unwrap();
+        recorder.vote(by, VoteDecision::Approved).unwrap();
     }
     recorder.resume().unwrap();
     recorder.drive(&script).unwrap();
