@@ -27,7 +27,7 @@ const GLOBAL_OPTIONS: &str = "Global options";
     usage or input, 3 refused by policy, 4 waits for a person,\n  5 journal corrupt, 70 bug in \
     Windlass. Every error code has a page in docs/errors.")]
 pub struct Cli {
-    /// The project's folder [default: the nearest folder upwards that contains `.windlass`].
+    /// The project's folder [default: the nearest folder upward that contains `.windlass`].
     #[arg(long, short = 'C', global = true, value_name = "DIR", env = "WINDLASS_PROJECT")]
     #[arg(hide_env_values = true, help_heading = GLOBAL_OPTIONS)]
     pub project: Option<PathBuf>,

@@ -17,7 +17,7 @@ pub struct RunTask {
     /// The variant of the loop.
     #[arg(long, value_name = "VARIANT")]
     pub variant: Option<String>,
-    /// Include a phase that is optional or excluded by the variant; may be repeated.
+    /// Include an optional or excluded phase; may be repeated.
     #[arg(long, value_name = "PHASE")]
     pub with: Vec<String>,
     /// Work in a separate git work tree and branch.
@@ -196,7 +196,7 @@ pub enum Loop {
         /// The variant of the loop.
         #[arg(long, value_name = "VARIANT")]
         variant: Option<String>,
-        /// Include a phase that is optional or excluded by the variant; may be repeated.
+        /// Include an optional or excluded phase; may be repeated.
         #[arg(long, value_name = "PHASE")]
         with: Vec<String>,
         /// The output format.

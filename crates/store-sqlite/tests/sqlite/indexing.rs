@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// The highest indexed trace number, and the numbers of rows in `traces` and `keys`.
-fn indexed(place: &Place) -> (i64, i64, i64) {
+pub fn indexed(place: &Place) -> (i64, i64, i64) {
     let sql = "SELECT upto, (SELECT count(*) FROM traces), (SELECT count(*) FROM keys)
         FROM indexed";
     let get = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
@@ -24,7 +24,7 @@ fn indexed(place: &Place) -> (i64, i64, i64) {
 }
 
 /// A call as it is while its tool runs: three entries, a key, a lease.
-fn hold(store: &SqliteStore, call: &Trace) -> windlass_store::Lease {
+pub fn hold(store: &SqliteStore, call: &Trace) -> windlass_store::Lease {
     let append = Append { key: call.reserve(), ..call.create(3, After::Keep) };
     store.append(append).unwrap().lease.unwrap()
 }
@@ -284,7 +284,7 @@ impl Visitor for Seen {
     fn key_mismatch(&mut self, _: KeyMismatch) {}
 }
 
-fn seen(store: &dyn Store, trace: &Trace) -> (Option<u64>, Vec<bool>) {
+pub fn seen(store: &dyn Store, trace: &Trace) -> (Option<u64>, Vec<bool>) {
     let mut seen = Seen::default();
     store.scan(&mut seen).unwrap();
     let mut found = seen.0.into_iter().filter(|(trace_id, ..)| *trace_id == trace.trace_id);
@@ -303,7 +303,7 @@ enum Indexed {
 
 /// Damages the middle one of three unindexed calls. Before and after they are indexed, the others are
 /// checked here, and the middle one by `check`.
-fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, Indexed)) {
+pub fn damaged(sql: &str, check: impl Fn(&SqliteStore, &Trace, Indexed)) {
     for indexer in [Indexed::ByItsWriter, Indexed::ByAnother] {
         damaged_and_indexed(sql, indexer, &check);
     }
@@ -382,129 +382,4 @@ fn damage_inside_an_unindexed_trace_stops_appends_and_is_indexed_as_it_is() {
         assert_eq!(state.head.state, Some(State::Executing));
         assert_eq!(seen(store, trace), (Some(3), vec![true, true]));
     });
-}
-
-/// The chain does not show it, but the process that has written the entry notices.
-#[test]
-fn the_deletion_of_a_last_entry_is_noticed_while_its_writer_lives() {
-    for (which, left) in [("= (1 << 24) + 3", 2), ("BETWEEN 1 << 24 AND (2 << 24) - 1", 0)] {
-        let place = Place::new();
-        let store = place.open();
-        let (call, other) = (fixture(1).call(Ending::Completed), fixture(2).run_long(2));
-        let lease = hold(&store, &call);
-        put(&store, &other);
-        let sql = format!("DELETE FROM entries WHERE id {which}");
-        assert_eq!(meddle(&place.tamper(), &sql), 3 - left);
-        let error = store.append(call.append(&lease, 3, 1)).unwrap_err();
-        assert_eq!(error.code(), Code::StateSequenceGap, "{error}");
-        drop(store);
-        let store = place.open();
-        // Indexed with the head that the writer knew.
-        assert_eq!(store.load_state(call.trace_id).unwrap().head, call.head_after(3));
-        assert_eq!(seen(&store, &call), (Some(3), vec![true; left]));
-        assert_reads_back(&store, &other, 2);
-    }
-}
-
-#[test]
-fn an_unindexed_trace_with_a_damaged_beginning_is_not_reported_as_missing() {
-    for (change, readable) in [
-        ("trace_id = x'00'", false),
-        ("plan_id = NULL", true),
-        ("plan_id = x'00'", true),
-        ("holder = NULL", true),
-        ("holder = zeroblob(16)", true),
-    ] {
-        let sql = format!("UPDATE entries SET {change} WHERE id = (2 << 24) + 1");
-        damaged(&sql, |store, trace, by| {
-            let state = store.load_state(trace.trace_id);
-            // Its writer still knows its head. If another process indexes it, it has entries and no
-            // row, and verification reports it.
-            let good = match by {
-                Indexed::NotYet => matches!(state, Err(StoreError::CorruptTrace { .. })),
-                Indexed::ByItsWriter => state.is_ok_and(|state| state.head == trace.head_after(3)),
-                Indexed::ByAnother => matches!(state, Err(StoreError::NotFound { .. })),
-            };
-            assert!(good, "{change}, indexed {by:?}");
-            let recorded = (by == Indexed::ByItsWriter).then_some(3);
-            assert_eq!(seen(store, trace), (recorded, vec![readable, true, true]), "{change}");
-        });
-    }
-}
-
-#[test]
-fn an_unreadable_reservation_is_not_a_free_key() {
-    for change in ["request_digest = NULL", "request_digest = x'00'"] {
-        let sql = format!("UPDATE entries SET {change} WHERE id = (2 << 24) + 3");
-        let place = Place::new();
-        let store = place.open();
-        let make = fixture(0);
-        let calls = [(); 2].map(|()| make.call(Ending::Completed));
-        let _leases = calls.each_ref().map(|call| hold(&store, call));
-        assert_eq!(meddle(&place.tamper(), &sql), 1);
-        let refused = |store: &dyn Store| {
-            let error = store.load_idempotency(&calls[1].slot()).unwrap_err();
-            assert_eq!(error.code(), Code::StoreCorrupt, "{change}");
-            let other = fixture(7).call(Ending::Completed);
-            let append = Append { key: calls[1].reserve(), ..other.create(3, After::Keep) };
-            assert_eq!(store.append(append).unwrap_err().code(), Code::StoreCorrupt, "{change}");
-            assert!(store.load_idempotency(&calls[0].slot()).unwrap().is_some());
-        };
-        refused(&store);
-        refused(&place.open());
-        drop(store);
-        assert_eq!(indexed(&place), (2, 2, 2));
-        refused(&place.open());
-    }
-}
-
-/// The record of a key is in an entry: if that cannot be read, the key is not free.
-#[test]
-fn an_indexed_key_whose_entry_is_changed_or_deleted_is_not_free() {
-    for change in [
-        "UPDATE entries SET idempotency_key = 'another' WHERE id = (1 << 24) + 3",
-        "UPDATE entries SET server_id = NULL WHERE id = (1 << 24) + 3",
-        "DELETE FROM entries WHERE id >> 24 = 1",
-    ] {
-        let place = Place::new();
-        let make = fixture(0);
-        let calls = [(); 2].map(|()| make.call(Ending::Completed));
-        for call in &calls {
-            hold(&place.open(), call);
-        }
-        assert_eq!(indexed(&place), (2, 2, 2));
-        assert!(meddle(&place.tamper(), change) > 0, "{change}");
-        let store = place.open();
-        let error = store.load_idempotency(&calls[0].slot()).unwrap_err();
-        assert_eq!(error.code(), Code::StoreCorrupt, "{change}");
-        for (number, code) in [Code::StoreCorrupt, Code::IdempotencyConflict].iter().enumerate() {
-            let other = fixture(7).call(Ending::Completed);
-            let append = Append { key: calls[number].reserve(), ..other.create(3, After::Keep) };
-            assert_eq!(store.append(append).unwrap_err().code(), *code, "{change}");
-        }
-    }
-}
-
-#[test]
-fn a_missing_mark_stops_the_store_and_a_wrong_one_hides_nothing() {
-    let place = Place::new();
-    let make = fixture(0);
-    let store = place.open();
-    let calls = [(); 3].map(|()| make.call(Ending::Completed));
-    for call in &calls {
-        hold(&store, call);
-    }
-    drop(store);
-    // A mark that is too low: indexed traces are found, and indexed again without harm.
-    place.connect().execute_batch("UPDATE indexed SET upto = 1").unwrap();
-    let store = place.open();
-    assert_eq!(verify(&store), (3, 9));
-    put(&store, &make.run_long(1));
-    drop(store);
-    assert_eq!(indexed(&place), (4, 4, 3));
-    assert_eq!(verify(&place.open()), (4, 10));
-    place.connect().execute_batch("DELETE FROM indexed").unwrap();
-    let store = place.open();
-    assert!(store.list_traces(&TraceFilter::open(9)).is_err());
-    assert!(store.append(make.run_long(1).create(1, After::Keep)).is_err());
 }

@@ -20,3 +20,4 @@ mod schema;
 mod sizes;
 mod support;
 mod two_writers;
+mod unindexed_damage;
