@@ -295,7 +295,7 @@ pub fn seen(store: &dyn Store, trace: &Trace) -> (Option<u64>, Vec<bool>) {
 
 /// Which process has indexed a damaged trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Indexed {
+pub enum Indexed {
     NotYet,
     ByItsWriter,
     ByAnother,

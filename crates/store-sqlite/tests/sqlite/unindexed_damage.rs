@@ -1,12 +1,11 @@
 //! Damage to unindexed traces and to the index.
 
-use rusqlite::Connection;
-use windlass_kernel::{ChainError, Code, State};
-use windlass_store::conformance::fixture::{Ending, Trace};
-use windlass_store::{After, Append, AppendError, Store, StoreError};
+use windlass_kernel::Code;
+use windlass_store::conformance::fixture::Ending;
+use windlass_store::{After, Append, Store, StoreError, TraceFilter};
 
-use crate::indexing::{damaged, hold, indexed, seen};
-use crate::support::{Place, assert_reads_back, fixture, lines, meddle, open, player, put, succeeds, tell, verify};
+use crate::indexing::{Indexed, damaged, hold, indexed, seen};
+use crate::support::{Place, assert_reads_back, fixture, meddle, put, verify};
 
 /// The chain does not show it, but the process that has written the entry notices.
 #[test]

@@ -9,19 +9,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{
-    ChainError, Digest, Entry, Head, HolderId, PlanId, ReplayPoint, ReservedKey, State, TraceId,
-    Uuid7,
-};
+use windlass_kernel::{Digest, Entry, Head, HolderId, PlanId, ReplayPoint, State, TraceId, Uuid7};
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
 use windlass_store::{
     AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord,
-    KeyAction, KeyMismatch, Lease, MemoryStore, Record, Shared, Slot, Store, StoreError,
-    TraceFilter, TraceState, Visitor, rules,
+    KeyAction, Lease, MemoryStore, Record, Shared, Slot, Store, StoreError, TraceFilter,
+    TraceState, Visitor, rules,
 };
 
 use crate::bugs::Bug;
+use crate::visitors::HeadFromEntries;
 
 /// Processes with a bug, on a correct database in memory.
 pub struct BrokenHarness {
@@ -477,26 +475,5 @@ impl Store for Broken {
 
     fn is_held(&self, state: &TraceState) -> Result<bool, StoreError> {
         self.inner.is_held(state)
-    }
-}
-
-/// Visits traces without their heads, which could disagree with the entries.
-struct HeadFromEntries<'a>(&'a mut dyn Visitor);
-
-impl Visitor for HeadFromEntries<'_> {
-    fn trace(&mut self, trace_id: TraceId, _: Option<&TraceState>) {
-        self.0.trace(trace_id, None);
-    }
-
-    fn entry(
-        &mut self,
-        entry: Result<Entry, ChainError>,
-        body: Option<&[u8]>,
-    ) -> Option<ReservedKey<'_>> {
-        self.0.entry(entry, body)
-    }
-
-    fn key_mismatch(&mut self, mismatch: KeyMismatch) {
-        self.0.key_mismatch(mismatch);
     }
 }

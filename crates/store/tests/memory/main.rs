@@ -2,6 +2,7 @@
 
 mod broken;
 mod bugs;
+mod visitors;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
