@@ -9,13 +9,16 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{Digest, Entry, Head, HolderId, PlanId, ReplayPoint, State, TraceId, Uuid7};
+use windlass_kernel::{
+    ChainError, Digest, Entry, Head, HolderId, PlanId, ReplayPoint, ReservedKey, State, TraceId,
+    Uuid7,
+};
 use windlass_store::conformance::memory::MemoryHarness;
 use windlass_store::conformance::{Harness, Tamper};
 use windlass_store::{
     AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord,
-    KeyAction, Lease, MemoryStore, Record, Shared, Slot, Store, StoreError, TraceFilter,
-    TraceState, Visitor, rules,
+    KeyAction, KeyMismatch, Lease, MemoryStore, Record, Shared, Slot, Store, StoreError,
+    TraceFilter, TraceState, Visitor, rules,
 };
 
 use crate::bugs::Bug;
