@@ -1,7 +1,7 @@
 //! `cargo xtask check`: everything that must hold before a change goes in.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -107,26 +107,11 @@ fn table(times: &[(&str, Duration)]) -> String {
 }
 
 /// Builds the documentation of our crates, private items included.
-///
-/// The libraries are compiled for it as clippy compiles them, which makes cargo take those of the stage
-/// before instead of compiling them once more.
 fn docs(root: &Path) -> Result<()> {
     let arguments = ["doc", "--workspace", "--lib", "--bins", "--examples", "--no-deps"];
     let mut command = cargo::command(root, &arguments);
     command.arg("--document-private-items").env("RUSTDOCFLAGS", "-D warnings");
-    if let Some(driver) = clippy_driver() {
-        command.env("RUSTC_WORKSPACE_WRAPPER", driver);
-        let separator = "__CLIPPY_HACKERY__";
-        command.env("CLIPPY_ARGS", format!("-D{separator}warnings{separator}"));
-    }
     cargo::run(&mut command)
-}
-
-fn clippy_driver() -> Option<PathBuf> {
-    let output = Command::new("rustc").args(["--print", "sysroot"]).output().ok()?;
-    let sysroot = String::from_utf8(output.stdout).ok()?;
-    let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
-    driver.is_file().then_some(driver)
 }
 
 fn generate(root: &Path, kind: &str) -> Result<()> {

@@ -236,7 +236,7 @@ fn a_registry_that_contradicts_itself_is_refused() {
         ("[server.x.tool.y]\nclass = \"read\"\nargv = [\"a\"]\nnetwork = 1", "boolean"),
         (
             "[server.x.tool.y]\nclass = \"read\"\nargv = [\"a\"]\nnetwork = true\nsandbox = false",
-            "says nothing",
+            "has no effect",
         ),
     ] {
         let text = format!("{tools}\n[server.x]\nconnector = \"command\"\n{more}\n");

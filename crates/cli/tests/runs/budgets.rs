@@ -90,7 +90,7 @@ fn a_warning_is_told_to_the_person() {
     let repo = with_budget("tokens: 120");
     let path = repo.answers(&answers(&[built_once()], &[review("approved")]));
     let done = repo.windlass(&["run", "one", "--answers", &path]).exit(0);
-    assert!(done.stderr.contains("110 of 120 tokens are used"), "{done}");
+    assert!(done.stderr.contains("110 of 120 tokens used"), "{done}");
 }
 
 #[test]
