@@ -61,7 +61,7 @@ fn takes(variant: &[&str], first: &[&str], expected: &[&str]) {
     assert_eq!(held.json()["hold"]["trigger"], "CONSENSUS_REQUESTED", "{held}");
     // Only those who are asked can answer.
     let stranger = ["queue", "approve", &id, "--by", "ada", "--reason", "good"];
-    repo.windlass(&stranger).exit(2).warns("`ada` is not asked; those who are: owner");
+    repo.windlass(&stranger).exit(2).warns("`ada` is not asked; the reviewers are: owner");
     let held = owner(&repo, &id).exit(4);
     assert_eq!(held.json()["hold"]["trigger"], "CONSENSUS_REQUESTED", "{held}");
     let done = owner(&repo, &id).exit(0).json();

@@ -224,13 +224,13 @@ fn work_in_progress_is_completed_before_a_conflict_hold() {
 #[test]
 fn a_branch_needs_an_executor_that_writes_and_checkpoints() {
     let refuses = |plan: Plan, why: &str| refused(&Lab::empty(), &started(plan), why);
-    refuses(with(one(), |plan| plan.checkpoints = false), "begins and ends with a checkpoint");
+    refuses(with(one(), |plan| plan.checkpoints = false), "needs checkpoints");
     for doer in [builtin(), person(1), consensus(1, &["bob"])] {
         let plan = with(one(), |plan| {
             plan.phases[0].doer = doer;
             plan.phases[0].gate = agreed(Effect::Block);
         });
-        refuses(plan, "nothing writes in it");
+        refuses(plan, "its executor writes no files");
     }
     let commanded = with(one(), |plan| plan.phases[0].doer = command(false));
     assert_eq!(Lab::empty().takes(&started(commanded)), Ok(()));

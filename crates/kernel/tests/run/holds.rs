@@ -84,8 +84,8 @@ fn a_vote_counts_once_per_person_and_only_for_the_hold_shown() {
     let Event::Voted(good) = lab.vote("ann", Approved) else { unreachable!() };
     for (bad, why) in [
         (Vote { shown: Digest::of(b"other"), ..good.clone() }, "another version"),
-        (Vote { by: String::new(), ..good.clone() }, "nobody"),
-        (Vote { by: "  ".into(), ..good.clone() }, "nobody"),
+        (Vote { by: String::new(), ..good.clone() }, "has no name"),
+        (Vote { by: "  ".into(), ..good.clone() }, "has no name"),
     ] {
         assert!(lab.takes(&Event::Voted(bad)).unwrap_err().contains(why));
     }

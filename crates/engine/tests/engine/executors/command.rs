@@ -39,8 +39,8 @@ fn whatever_else_a_program_does_fails_the_phase() {
         (r#"echo '{"a":1,"a":2}'"#, "printed no JSON object"),
         (r#"echo '{"a":12345678901234567890}'"#, "printed no JSON object"),
         ("echo '{}'; echo broken >&2; exit 3", "broken"),
-        (r#"echo '{"usage":{"input_tokens":-1}}'"#, "no count"),
-        (r#"echo '{"usage":{"input_tokens":"many"}}'"#, "no count"),
+        (r#"echo '{"usage":{"input_tokens":-1}}'"#, "is not a whole number"),
+        (r#"echo '{"usage":{"input_tokens":"many"}}'"#, "is not a whole number"),
         ("kill -9 $$", "command"),
         ("head -c 3000000 /dev/zero", "wrote more than"),
     ] {

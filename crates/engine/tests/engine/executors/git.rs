@@ -138,7 +138,7 @@ fn what_is_out_of_scope_comes_before_a_person_and_is_never_committed() {
         assert_eq!(git(world.root(), &["rev-list", "--count", "HEAD"]), "1");
     }
     for (constraints, why) in [
-        (json!({"max_diff_lines": "1"}), "not a count"),
+        (json!({"max_diff_lines": "1"}), "not a whole number"),
         (json!({"allowed_paths": "docs"}), "not a list of strings"),
         (json!({"allowed_paths": [""]}), "is empty"),
         (json!({"denied_paths": ["[a"]}), "the path"),

@@ -142,11 +142,11 @@ fn what_cannot_be_measured_is_not_met() {
     let slow = metric(r#"sleep 86400; echo '{"coverage": 99}'"#, 100);
     let (_, governed) = one_gate(slow, OnFailure::Block);
     assert!(!governed.passed);
-    assert!(governed.quality_gates[0].message.starts_with("nothing was found"));
+    assert!(governed.quality_gates[0].message.starts_with("there is no result"));
     let missing = Evidence::Tool { argv: vec!["/no/such/program".to_owned()], timeout_ms: 1000 };
     let (_, governed) = one_gate(missing, OnFailure::Warn);
     assert!(governed.passed && governed.quality_gates[0].status == Warned);
-    assert!(governed.quality_gates[0].message.starts_with("nothing was found"));
+    assert!(governed.quality_gates[0].message.starts_with("there is no result"));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn files_are_validated_where_they_lie() {
     let (met, message) = look(files(&["**/*.rs"], licence, None));
     assert_eq!((met, message.as_str()), (false, "`src/deep/bad.rs` lacks the required text"));
     let (met, message) = look(files(&["src/*.md"], licence, None));
-    assert_eq!((met, message.as_str()), (false, "the patterns match no file, or only empty ones"));
+    assert_eq!((met, message.as_str()), (false, "the patterns match no file, or only empty files"));
     assert!(look(files(&["src/*.md"], None, Some("fn"))).0);
     let (met, message) = look(files(&["src/*.rs"], None, Some("fn a")));
     assert_eq!((met, message.as_str()), (false, "`src/good.rs` has forbidden text in line 2"));
@@ -357,7 +357,7 @@ fn what_is_only_forbidden_is_looked_for_in_what_the_run_has_changed() {
     assert_eq!(end(&run("rm gone.txt; echo good > new.txt; echo '{}'")).0, "PASS");
     let mixed = run("echo more >> later.txt; echo '<<<<<<< ours' > 'new one.txt'; echo '{}'");
     let reason = detail(&mixed);
-    assert!(reason.contains("`later.txt` has in line 1"), "{reason}");
+    assert!(reason.contains("`later.txt` has forbidden text in line 1"), "{reason}");
     assert!(reason.contains("2 violations in all") && !reason.contains("old.txt"), "{reason}");
     // What a program of a rule leaves behind belongs to the change.
     let world = World::new();

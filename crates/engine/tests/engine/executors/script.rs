@@ -48,7 +48,7 @@ fn what_the_answers_do_not_have_fails_the_phase() {
     let world = World::new();
     let answers = json!({"phases": {"other": [{"answer": {}}], "work": []}});
     let run = calm(&world).start(with_answers(plan(vec![phase("work", &[], agent())]), answers));
-    assert!(detail(&run.unwrap()).contains("nothing for attempt 1 of phase `work`"));
+    assert!(detail(&run.unwrap()).contains("no entry for attempt 1 of phase `work`"));
 }
 
 #[test]
