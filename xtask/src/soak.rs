@@ -43,9 +43,8 @@ pub const GROUPS: &[Group] = &[
             "package(windlass-policy)",
             "package(windlass-formats)",
             "package(windlass-driver)",
-            "package(windlass-blobs)",
+            "package(windlass-workspace)",
             "package(windlass-seal)",
-            "package(windlass-connect) & test(/^roundtrip::/)",
             "package(windlass-engine) & test(/^random::/)",
         ],
     },
@@ -55,7 +54,7 @@ pub const GROUPS: &[Group] = &[
         filters: &[
             "package(windlass) & binary(kill) & test(/^outside::|^race::|random_moments/)",
             "package(windlass) & binary(runs) & test(/^checkpoints::.*killed/)",
-            "package(windlass-connect) & binary(snapshot) & test(/^kill::/)",
+            "package(windlass-workspace) & binary(snapshot) & test(/^kill::/)",
         ],
     },
     Group {

@@ -157,7 +157,9 @@ mod tests {
             ("windlass-testkit", "windlass-runtime"),
             ("windlass-bench", "windlass-testkit"),
             ("windlass-connect", "tokio"),
-            ("windlass-seal", "windlass-blobs"),
+            ("windlass-seal", "windlass-journal"),
+            ("windlass-views", "windlass-engine"),
+            ("windlass-driver", "windlass-engine"),
         ] {
             assert_eq!(count(name, used), 0, "{name} {used}");
         }
@@ -165,7 +167,9 @@ mod tests {
             ("windlass-kernel", "windlass-policy"),
             ("windlass-loops", "windlass-policy"),
             ("windlass-policy", "windlass-store"),
-            ("windlass-driver", "windlass-policy"),
+            ("windlass-engine", "windlass-views"),
+            ("windlass-engine", "windlass-driver"),
+            ("windlass-connect", "windlass-workspace"),
             ("windlass-store", "windlass-store-sqlite"),
             ("windlass-connect", "windlass-store"),
             ("windlass-runtime", "windlass-store-sqlite"),

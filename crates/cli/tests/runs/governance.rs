@@ -21,7 +21,10 @@ fn a_phase_that_leaves_a_private_key_is_blocked() {
     let run = repo.run(&answers(&[build(&[sh(line)])], &[])).exit(3).json();
     assert_eq!((&run["outcome"], &run["reason"]), (&json!("BLOCKED"), &json!("mission_failed")));
     let text = run.to_string();
-    assert!(text.contains("no-private-keys") && text.contains("remove the key from the file"), "{text}");
+    assert!(
+        text.contains("no-private-keys") && text.contains("remove the key from the file"),
+        "{text}"
+    );
     assert_eq!(repo.head(), before);
     repo.is_whole();
 }
