@@ -7,26 +7,22 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow};
 use serde_json::json;
-use windlass_connect::Confinement;
 use windlass_engine::{
-    Assignment, Completion, Engine, EngineError, GatewayProvider, HoldPackets, HoldQueue, NewRun,
-    Parts, PhaseExecutor, PhaseRecorder, PreparedCommit, Repository, Settings, StopSwitch,
-    WorkResult,
+    Assignment, Completion, Engine, EngineError, HoldQueue, NewRun, Parts, PhaseExecutor,
+    PhaseRecorder, Settings, StopSwitch, WorkResult,
 };
 use windlass_journal::{JournalError, RunFilter, Runs};
-use windlass_kernel::run::plan::{
-    Budget, Concurrency, Doer, Governance, HoldRule, OnRestart, Phase, PhaseCondition, Plan,
-    RunOutcome,
-};
-use windlass_kernel::run::{Base, Change, Commit, PhaseResult, Run, Usage};
-use windlass_kernel::{Digest, RiskLevel, Timestamp};
-use windlass_policy::{Judgement, Question};
-use windlass_runtime::{Gateway, SystemClock};
+use windlass_kernel::Digest;
+use windlass_kernel::run::plan::{Doer, Plan, RunOutcome};
+use windlass_runtime::SystemClock;
 use windlass_store::{After, Append, Claim, KeyAction, NewEntry, Store};
 use windlass_store_sqlite::SqliteStore;
+use windlass_testkit::engine::{FakeRepository, NoPackets, OneGateway};
+use windlass_testkit::gateway::{TestSupervisor, World};
+use windlass_testkit::plans::{done, phase, plan};
 use windlass_views::RunSummary;
 
-/// Phases that do nothing, without a repository or files, so that only the engine is measured.
+/// Phases that do nothing.
 struct Nothing;
 
 impl PhaseExecutor for Nothing {
@@ -35,108 +31,21 @@ impl PhaseExecutor for Nothing {
         _: &Assignment,
         _: &PhaseRecorder<'_>,
     ) -> Result<WorkResult<Completion>, EngineError> {
-        Ok(WorkResult::Finished(Completion::Done(Box::new(PhaseResult {
-            answer: json!({ "summary": "done" }),
-            calls: Vec::new(),
-            change: None,
-            duration_ms: 0,
-            facts: BTreeMap::new(),
-            failure: None,
-            governance: None,
-            outputs: BTreeMap::new(),
-            summary: "done".to_owned(),
-            usage: Usage::default(),
-        }))))
-    }
-}
-
-impl HoldPackets for Nothing {
-    fn check(&self, _: &Run) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn remove(&self, _: &Run, _: bool) -> Result<Vec<String>, EngineError> {
-        Ok(Vec::new())
-    }
-}
-
-impl Repository for Nothing {
-    fn base(&self, _: &Path) -> Result<Option<Base>, EngineError> {
-        Ok(None)
-    }
-
-    fn require_clean(&self, _: &Path) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn require_unchanged(&self, _: &Path, _: &Run) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn change(&self, _: &Path, _: &Run) -> Result<Option<Change>, EngineError> {
-        Ok(None)
-    }
-
-    fn prepare_commit(
-        &self,
-        _: &Path,
-        _: &Run,
-        _: &str,
-        _: Timestamp,
-    ) -> Result<PreparedCommit, EngineError> {
-        Ok(PreparedCommit::Nothing)
-    }
-
-    fn publish_commit(&self, _: &Path, _: &Commit) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn make_worktree(&self, _: &str, _: &Base) -> Result<String, EngineError> {
-        Ok(String::new())
-    }
-
-    fn add_phase_worktree(&self, _: &str, _: &Base) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn remove_phase_worktree(&self, _: &str) -> Result<(), EngineError> {
-        Ok(())
-    }
-}
-
-impl GatewayProvider for Nothing {
-    fn gateway(&self, _: &Path) -> Result<Arc<Gateway>, EngineError> {
-        Err(JournalError::NoSuchRun { name: "a gateway".to_owned() }.into())
-    }
-
-    fn class_of(&self, _: &str, _: &str) -> Option<RiskLevel> {
-        None
-    }
-
-    fn confinement(&self, _: &Path) -> Option<Confinement> {
-        None
-    }
-
-    fn judgement(&self, _: &Path, _: &Question) -> Option<Judgement> {
-        None
-    }
-
-    fn sizes(&self) -> (usize, usize) {
-        (0, 0)
+        Ok(WorkResult::Finished(Completion::Done(Box::new(done(json!({ "summary": "done" }))))))
     }
 }
 
 fn engine(folder: &Path, store: Arc<dyn Store>) -> Engine {
-    let nothing = Arc::new(Nothing);
+    let gateway = World::default().gateway(Arc::new(TestSupervisor::default()));
     Engine::new(
         Parts {
             store,
             clock: Arc::new(SystemClock),
-            executor: Arc::clone(&nothing) as Arc<dyn PhaseExecutor>,
+            executor: Arc::new(Nothing),
             observers: Vec::new(),
-            packets: Arc::clone(&nothing) as Arc<dyn HoldPackets>,
-            repository: Arc::clone(&nothing) as Arc<dyn Repository>,
-            gateways: nothing,
+            packets: Arc::new(NoPackets),
+            repository: Arc::new(FakeRepository::default()),
+            gateways: Arc::new(OneGateway(Arc::new(gateway))),
             stop: StopSwitch::new(folder.join("stop")),
         },
         Settings {
@@ -148,32 +57,15 @@ fn engine(folder: &Path, store: Arc<dyn Store>) -> Engine {
     )
 }
 
-fn plan(phases: usize, doer: &Doer) -> Plan {
+/// Phases one after the other.
+fn chain(phases: usize, doer: &Doer) -> Plan {
     let name = |at: usize| format!("phase-{at}");
-    let phase = |at: usize| Phase {
-        branch: false,
-        checks: Vec::new(),
-        doer: doer.clone(),
-        gate: None,
-        id: name(at),
-        needs: at.checked_sub(1).map(name).into_iter().collect(),
-        outputs: Vec::new(),
-        when: PhaseCondition::Always,
+    let phase = |at: usize| {
+        let before = at.checked_sub(1).map(name);
+        let needs: Vec<&str> = before.iter().map(String::as_str).collect();
+        phase(&name(at), &needs, doer.clone())
     };
-    Plan {
-        budget: Budget::default(),
-        checkpoints: false,
-        concurrency: Concurrency::Serial,
-        governance: Governance::default(),
-        hold: HoldRule::default(),
-        id: "bench".to_owned(),
-        on_restart: OnRestart::Resume,
-        phases: (0..phases).map(phase).collect(),
-        require: Vec::new(),
-        title: "bench".to_owned(),
-        variant: None,
-        version: "1".to_owned(),
-    }
+    plan((0..phases).map(phase).collect())
 }
 
 fn new_run(plan: Plan) -> NewRun {
@@ -199,7 +91,7 @@ pub fn phases(folder: &Path, phases: usize) -> Result<Phases> {
     let store = open()?;
     let doer = Doer::Builtin { name: "nothing".to_owned(), with: BTreeMap::new() };
     let started = Instant::now();
-    let run = engine(folder, Arc::clone(&store)).start(new_run(plan(phases, &doer)))?;
+    let run = engine(folder, Arc::clone(&store)).start(new_run(chain(phases, &doer)))?;
     let whole = started.elapsed().as_secs_f64();
     if run.ended.as_ref().is_none_or(|ended| ended.outcome != RunOutcome::Pass) {
         return Err(anyhow!("the run did not pass: {:?}", run.ended));
@@ -271,7 +163,7 @@ pub fn holds(folder: &Path, runs: usize) -> Result<Holds> {
     let engine = engine(folder, store);
     let doer = Doer::Person { approvals: 1, question: "may it go on?".to_owned() };
     for _ in 0..runs {
-        engine.start(new_run(plan(1, &doer)))?;
+        engine.start(new_run(chain(1, &doer)))?;
     }
     let before = crate::process::resident_kib()?;
     let list = list(&engine.runs(), 20.min(runs))?;

@@ -1,6 +1,6 @@
 //! The source of time and new ids, the only inputs of the runtime that are not passed in.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use windlass_kernel::{Timestamp, Uuid7};
 
@@ -18,7 +18,7 @@ pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + ahead();
         let unix_ms = i64::try_from(since.as_millis()).unwrap_or_default();
         Timestamp::from_unix_ms(unix_ms).unwrap_or(Timestamp::EPOCH)
     }
@@ -31,4 +31,17 @@ impl Clock for SystemClock {
             Uuid7::from_parts(u64::from_be_bytes([0, 0, t0, t1, t2, t3, t4, t5]), rest)
         })
     }
+}
+
+/// How far this process is ahead of the machine's clock: always in step with it, outside of tests.
+#[cfg(not(feature = "test-clock"))]
+const fn ahead() -> Duration {
+    Duration::ZERO
+}
+
+/// How far this process is ahead of the machine's clock, in milliseconds of `WINDLASS_TEST_CLOCK`.
+#[cfg(feature = "test-clock")]
+fn ahead() -> Duration {
+    let text = std::env::var("WINDLASS_TEST_CLOCK").unwrap_or_default();
+    Duration::from_millis(text.parse().unwrap_or_default())
 }

@@ -1,66 +1,21 @@
-//! StoreReport of runs: an event must be what its entry says, and must be able to have happened.
+//! Verification of runs: an event must be what its entry says, and must be able to have happened.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
 use windlass_journal::{StoreReport, verify_store};
-use windlass_kernel::run::plan::{
-    Budget, Concurrency, Doer, HoldRule, OnRestart, Phase, PhaseCondition, Plan, RunOutcome,
-};
-use windlass_kernel::run::{Event, PhaseResult, RunEvent, Started, Usage, Vote, VoteDecision};
+use windlass_kernel::run::plan::RunOutcome;
+use windlass_kernel::run::{Event, RunEvent, Vote, VoteDecision};
 use windlass_kernel::{
     ArtifactId, ArtifactType, Code, Digest, Draft, Entry, Head, HolderId, PlanId, State, Timestamp,
-    TraceId, Transition, Uuid7, canon,
+    TraceId, Transition, canon,
 };
 use windlass_store::{MemoryStore, Record, Shared, TraceState};
-
-fn id(number: u64) -> Uuid7 {
-    let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
-    Uuid7::from_parts(1_770_033_600_000, [0, 0, a, b, c, d, e, f, g, h])
-}
-
-fn phase(id: &str, needs: &[&str], doer: Doer) -> Phase {
-    Phase {
-        branch: false,
-        checks: Vec::new(),
-        doer,
-        gate: None,
-        id: id.into(),
-        needs: needs.iter().map(|need| (*need).to_owned()).collect(),
-        outputs: Vec::new(),
-        when: PhaseCondition::Always,
-    }
-}
+use windlass_testkit::plans::{self, agent, id, person, phase, plan};
 
 fn started() -> Event {
-    let agent = Doer::Agent { agent: "a".into(), prompt: None };
-    let person = Doer::Person { approvals: 1, question: "q".into() };
-    let plan = Plan {
-        budget: Budget::default(),
-        checkpoints: false,
-        concurrency: Concurrency::Serial,
-        governance: Default::default(),
-        hold: HoldRule::default(),
-        id: "l".into(),
-        on_restart: OnRestart::Resume,
-        phases: vec![phase("a", &[], agent), phase("b", &["a"], person)],
-        require: Vec::new(),
-        title: "L".into(),
-        variant: None,
-        version: "1".into(),
-    };
-    Event::Started(Box::new(Started {
-        base: None,
-        by: "ann".into(),
-        inherited: std::collections::BTreeMap::new(),
-        loop_digest: Digest::of(b"loop"),
-        options: json!({}),
-        plan,
-        policy_hash: Digest::of(b"policy"),
-        run_id: "run".into(),
-        task: json!({}),
-        worktree: None,
-    }))
+    let phases = vec![phase("a", &[], agent()), phase("b", &["a"], person(1))];
+    Event::Started(Box::new(plans::started(plan(phases))))
 }
 
 fn phase_started(phase: &str) -> Event {
@@ -68,19 +23,8 @@ fn phase_started(phase: &str) -> Event {
 }
 
 fn phase_done(phase: &str) -> Event {
-    let done = PhaseResult {
-        answer: json!({}),
-        calls: Vec::new(),
-        change: None,
-        duration_ms: 1,
-        facts: [].into(),
-        failure: None,
-        governance: None,
-        outputs: [].into(),
-        summary: String::new(),
-        usage: Usage::default(),
-    };
-    Event::PhaseDone { phase: phase.into(), attempt: 1, done: Box::new(done) }
+    let done = Box::new(plans::done(json!({})));
+    Event::PhaseDone { phase: phase.into(), attempt: 1, done }
 }
 
 fn ended(outcome: RunOutcome) -> Event {

@@ -1,15 +1,20 @@
-//! What tests need and products do not: a real MCP server that counts what it executes, a world in
-//! memory in which gateways live and crash, how much random work to do, and the way to binaries that
-//! cargo builds beside the tests.
+//! What tests need and products do not: builders of plans and runs, a clock, fakes, a real MCP server
+//! that counts what it executes, a world in memory in which gateways live and crash, and the way to
+//! binaries that cargo builds beside the tests.
 //!
 //! It may use anything and is only ever a dev-dependency: it is never shipped.
 
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
+#[cfg(feature = "engine")]
+pub mod engine;
 #[cfg(feature = "gateway")]
 pub mod gateway;
 #[cfg(feature = "mcp-server")]
 pub mod mcp_server;
+#[cfg(feature = "plans")]
+pub mod plans;
 #[cfg(feature = "gateway")]
 mod run_writer;
 pub mod soak;
@@ -17,9 +22,22 @@ pub mod soak;
 mod tamper;
 
 #[cfg(feature = "gateway")]
-pub use run_writer::RunWriter;
+pub use run_writer::{RunWriter, recorded_events};
 #[cfg(feature = "tamper")]
 pub use tamper::tamper;
+
+/// Waits for something that another process or thread must make true, for at most a minute.
+///
+/// # Panics
+/// When it does not become true in time.
+#[track_caller]
+pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_true() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
 
 /// Finds an example that cargo built in the same profile as the running test.
 ///

@@ -3,10 +3,26 @@
 use std::sync::Arc;
 
 use windlass_journal::{JournalError, Observer, Recorder};
-use windlass_kernel::run::{Event, Run, RunEvent, Started};
+use windlass_kernel::run::{Event, Next, Run, RunEvent, RunName, Started};
 use windlass_kernel::{ArtifactId, PlanId, State, TraceId};
 use windlass_runtime::Clock;
-use windlass_store::{After, KeyAction, Store};
+use windlass_store::{After, KeyAction, Shared, Store};
+
+/// The events of a run after the first `skip`, as they are durable.
+///
+/// # Panics
+/// PhaseCondition one cannot be read.
+#[must_use]
+#[expect(clippy::expect_used, reason = "a test cannot go on without its journal")]
+pub fn recorded_events(shared: &Shared, trace_id: TraceId, skip: usize) -> Vec<Event> {
+    let mut events = Vec::new();
+    shared.tamper(|tables| {
+        let bodies = tables.entries.get(&trace_id).into_iter().flatten().skip(skip);
+        let bodies = bodies.map(|record| record.body.as_deref().expect("an artifact"));
+        events = bodies.map(|body| RunEvent::read(body).expect("an event").event).collect();
+    });
+    events
+}
 
 /// Writes the trace of a run, with ids and times of a clock.
 pub struct RunWriter {
@@ -29,6 +45,24 @@ impl RunWriter {
         let recorder = Recorder::begin(store, trace_id, PlanId(trace_id.0), observers);
         let mut writer = Self { recorder, clock: Arc::clone(clock) };
         writer.append([Event::Started(Box::new(started))])?;
+        Ok(writer)
+    }
+
+    /// Records a new run until a person, or work, is needed; it is named after its trace.
+    ///
+    /// # Errors
+    /// [`JournalError`], as [`RunWriter::append`].
+    pub fn advance(
+        store: &Arc<dyn Store>,
+        clock: &Arc<dyn Clock>,
+        started: Started,
+    ) -> Result<Self, JournalError> {
+        let trace_id = TraceId(clock.new_id());
+        let started = Started { run_id: RunName::of(trace_id).to_string(), ..started };
+        let mut writer = Self::begin(store, clock, trace_id, started, Vec::new())?;
+        while let Next::Record(event) = writer.run().next() {
+            writer.append([*event])?;
+        }
         Ok(writer)
     }
 

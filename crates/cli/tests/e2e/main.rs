@@ -20,7 +20,6 @@ mod harness;
 mod help;
 mod init;
 mod observe;
-mod observe_many;
 mod observe_spans;
 mod output;
 mod pages;

@@ -1,13 +1,11 @@
 //! One way to meet each code of runs by the binary alone.
 
-use std::time::Duration;
-
 use serde_json::json;
 use windlass_kernel::Code;
 
 use crate::harness::{Outcome, Place};
 use crate::scenarios::Scenario;
-use crate::world::{Repo, VOICE, answers, build, escalating, id_of, passing, review, sh};
+use crate::world::{Repo, UNTIL_GO, VOICE, answers, build, escalating, id_of, passing, review, sh};
 
 const LIST: &str = "### P0\n- [ ] **A** — DoD: b — Owner: c\n";
 
@@ -44,14 +42,12 @@ fn changed_meanwhile() -> Outcome {
 
 fn concurrent() -> Outcome {
     let repo = Repo::new();
-    let slow = build(&[sh("touch begun.txt; sleep 2")]);
+    let slow = build(&[sh(UNTIL_GO)]);
     let path = repo.answers(&answers(&[slow], &[review("approved")]));
-    let mut child = repo.place.command(&["run", "one", "--answers", &path]).spawn().unwrap();
-    while !repo.root().join("begun.txt").exists() {
-        assert!(child.try_wait().unwrap().is_none(), "the run ended before it began to build");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let child = repo.place.command(&["run", "one", "--answers", &path]).spawn().unwrap();
+    repo.until_begun();
     let second = repo.windlass(&["run", "two", "--answers", &path]);
+    repo.go();
     assert!(child.wait_with_output().unwrap().status.success());
     second
 }
@@ -85,11 +81,8 @@ pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
         approve(&repo, &id)
     }),
     (Code::HoldExpired, || {
-        let soon = Repo::with_spine("expires_hours: 24", "expires_hours: 0.001");
-        let (repo, id) = held(soon, &[]);
-        // An hour's thousandth: the time is the scenario.
-        std::thread::sleep(Duration::from_millis(3700));
-        approve(&repo, &id)
+        let (repo, id) = held(Repo::new(), &[]);
+        repo.later(25, &[&["queue", "approve", &id][..], &VOICE].concat())
     }),
     (Code::HoldStale, || {
         let (repo, id) = held(Repo::new(), &[]);

@@ -2,7 +2,9 @@
 
 use std::fs::{File, TryLockError};
 
-use crate::project::{Project, eventually};
+use windlass_testkit::eventually;
+
+use crate::project::Project;
 
 /// Checks the journal, and that nothing is left behind: no open call, no lock, no draft, no process.
 pub fn is_whole(project: &Project) {

@@ -5,7 +5,6 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -288,14 +287,4 @@ fn processes_naming(text: &str) -> Vec<i32> {
         }
     }
     found
-}
-
-/// Waits for something that must become true.
-#[track_caller]
-pub fn eventually(what: &str, mut is_true: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_true() {
-        assert!(start.elapsed() < Duration::from_secs(60), "still not: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }

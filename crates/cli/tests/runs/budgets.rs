@@ -1,11 +1,11 @@
 //! Budgets: each of them, the warning at four fifths, and time that is not billed.
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
 use crate::harness::Outcome;
-use crate::world::{Repo, answers, build, built_once, escalating, id_of, review, sh, trace_of};
+use crate::world::{
+    Repo, VOICE, answers, build, built_once, escalating, id_of, review, sh, trace_of,
+};
 
 const BUDGET: &str =
     "budget: { attempts: 5, tokens: 100000, wall_minutes: 30, changed_lines: 500 }";
@@ -107,12 +107,12 @@ fn time_on_hold_is_not_billed() {
     let repo = Repo::new();
     let held = repo.run(&escalating()).exit(4);
     let before = held.json()["spent"]["wall_ms"].as_u64().unwrap();
-    // The time is the test.
-    std::thread::sleep(Duration::from_secs(3));
-    let stands = repo.stands(&id_of(&held));
+    let id = id_of(&held);
+    let stands = repo.later(3, &["status", &id, "--json"]).exit(0).json();
     assert_eq!(stands["spent"]["wall_ms"], before);
     let began = std::time::Instant::now();
-    let after = repo.approve(&id_of(&held)).exit(0).json()["spent"]["wall_ms"].as_u64().unwrap();
+    let line = [&["queue", "approve", &id, "--json", "--resume"][..], &VOICE].concat();
+    let after = repo.later(3, &line).exit(0).json()["spent"]["wall_ms"].as_u64().unwrap();
     let worked = u64::try_from(began.elapsed().as_millis()).unwrap();
     assert!(after >= before && after - before <= worked, "{before}, {after}, {worked}");
 }

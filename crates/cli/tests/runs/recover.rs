@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{Repo, VOICE};
+use crate::world::{Repo, UNTIL_GO, VOICE};
 
 /// A loop of two calls with a rule for restarts.
 fn two_calls(on_restart: &str) -> String {
@@ -130,13 +130,11 @@ fn resuming_a_dead_run_takes_it_up_where_the_journal_ends() {
 
 #[test]
 fn a_live_run_is_left_alone() {
-    let text =
-        two_calls("terminate").replace("echo b >> b.txt", "touch begun; sleep 3; echo b >> b.txt");
+    let line = format!("{UNTIL_GO}; echo b >> b.txt");
+    let text = two_calls("terminate").replace("echo b >> b.txt", &line);
     let repo = Repo::with_loop("two", &text);
     let child = repo.place.command(&["run", "one", "--loop", "two"]).spawn().unwrap();
-    while !repo.root().join("begun").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    repo.until_begun();
     // Its call is named as what it is; the run itself is none of recovery's business.
     repo.windlass(&["recover"]).exit(0).says("in use by a live process");
     let id = repo.windlass(&["status", "--json"]).exit(0).json()[0]["run_id"]
@@ -148,6 +146,7 @@ fn a_live_run_is_left_alone() {
     assert!(coded.iter().any(|code| busy.stderr.contains(code)), "{busy}");
     let vote = repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(1);
     assert!(vote.stderr.contains("[STATE_LOCK_ACQUIRE_FAILED]"), "{vote}");
+    repo.go();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
     assert_eq!(repo.read("b.txt"), "b\n");
 }

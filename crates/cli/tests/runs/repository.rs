@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use crate::harness::Outcome;
-use crate::world::{Repo, VOICE, answers, build, escalating, id_of, passing, review, sh, tree};
+use crate::world::{
+    Repo, UNTIL_GO, VOICE, answers, build, escalating, id_of, passing, review, sh, tree,
+};
 
 #[test]
 fn a_work_tree_leaves_the_main_tree_alone() {
@@ -167,14 +169,13 @@ phases: [{ id: a, doer: { builtin: hydrate } }]
 #[test]
 fn one_workspace_is_one_runs_at_a_time() {
     let repo = Repo::new();
-    let slow = build(&[sh("touch begun.txt; sleep 3")]);
+    let slow = build(&[sh(UNTIL_GO)]);
     let path = repo.answers(&answers(&[slow], &[review("approved")]));
     let child = repo.place.command(&["run", "one", "--answers", &path]).spawn().unwrap();
-    while !repo.root().join("begun.txt").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    repo.until_begun();
     let second = repo.windlass(&["run", "two", "--answers", &path]);
     let (one, live) = (child, repo.windlass(&["status"]).exit(0));
+    repo.go();
     second.fails_with(1, "RUN_CONCURRENT");
     assert!(live.text().contains("running"), "{live}");
     assert_eq!(one.wait_with_output().unwrap().status.code(), Some(0));

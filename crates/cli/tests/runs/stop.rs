@@ -1,11 +1,9 @@
 //! The kill switch: before, between and during, for one run and for all.
 
-use std::time::{Duration, Instant};
-
 use serde_json::json;
 
 use crate::harness::Outcome;
-use crate::world::{Repo, VOICE, answers, build, escalating, id_of, passing, review, sh};
+use crate::world::{Repo, UNTIL_GO, VOICE, answers, build, escalating, id_of, passing, review, sh};
 
 #[test]
 fn nothing_starts_while_the_switch_is_on() {
@@ -42,23 +40,16 @@ fn stopped_while_at_work(calls: &[serde_json::Value]) -> (Repo, Outcome) {
     let path = repo.answers(&answers(&[build(calls)], &[review("approved")]));
     let line = ["run", "one", "--json", "--answers", &path];
     let child = repo.place.command(&line).spawn().unwrap();
-    let began = Instant::now();
-    while !repo.root().join("begun.txt").exists() {
-        assert!(began.elapsed() < Duration::from_secs(60), "the build never began");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    repo.until_begun();
     repo.windlass(&["stop", "--by", "ada", "--reason", "enough"]).exit(0);
-    std::fs::write(repo.root().join("go.txt"), "").unwrap();
+    repo.go();
     let ended = Outcome::of("windlass run".to_owned(), child.wait_with_output().unwrap());
     (repo, ended)
 }
 
-/// Waits for the test to have stopped everything.
-const WAIT: &str = "touch begun.txt; timeout 60 bash -c 'until [ -f go.txt ]; do sleep 0.05; done'";
-
 #[test]
 fn a_run_stops_between_two_calls() {
-    let (repo, ended) = stopped_while_at_work(&[sh(WAIT), sh("echo never >> never.txt")]);
+    let (repo, ended) = stopped_while_at_work(&[sh(UNTIL_GO), sh("echo never >> never.txt")]);
     let run = ended.exit(3).json();
     assert_eq!(
         (&run["outcome"], &run["reason"]),
@@ -72,7 +63,7 @@ fn a_run_stops_between_two_calls() {
 
 #[test]
 fn a_run_stops_between_two_phases() {
-    let (repo, ended) = stopped_while_at_work(&[sh(WAIT)]);
+    let (repo, ended) = stopped_while_at_work(&[sh(UNTIL_GO)]);
     let run = ended.exit(3).json();
     assert_eq!(run["reason"], "kill_switch_active");
     assert_eq!(run["phases"][4]["status"], "pending", "the review was not begun");

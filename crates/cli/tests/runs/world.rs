@@ -6,11 +6,16 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use serde_json::{Value, json};
+use windlass_testkit::eventually;
 
 use crate::harness::{Outcome, Place, copy, text_of};
 
 /// A person's words, where nothing hangs on them.
 pub const VOICE: [&str; 4] = ["--by", "ada", "--reason", "looked at it"];
+
+/// A shell line that ends when the test lets it.
+pub const UNTIL_GO: &str =
+    "touch begun.txt; timeout 60 bash -c 'until [ -f go.txt ]; do sleep 0.01; done'";
 
 /// A repository with a committed project, and a folder beside it.
 pub struct Repo {
@@ -72,6 +77,23 @@ impl Repo {
 
     pub fn windlass(&self, args: &[&str]) -> Outcome {
         self.place.run(args)
+    }
+
+    /// Runs the binary so many hours after now.
+    pub fn later(&self, hours: u64, args: &[&str]) -> Outcome {
+        let ms = (hours * 3_600_000).to_string();
+        self.place.run_with("WINDLASS_TEST_CLOCK", &ms, args)
+    }
+
+    /// Waits until a run has come to [`UNTIL_GO`].
+    #[track_caller]
+    pub fn until_begun(&self) {
+        eventually("the work has begun", || self.root().join("begun.txt").exists());
+    }
+
+    /// Lets a run go on from [`UNTIL_GO`].
+    pub fn go(&self) {
+        self.write("go.txt", "");
     }
 
     /// Runs git; what it says must be text.

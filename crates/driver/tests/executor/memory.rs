@@ -8,7 +8,6 @@ use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::run::{Event, NoteKind, Run, Started, VoteDecision};
 use windlass_kernel::{Digest, TraceId};
 use windlass_runtime::Clock;
-use windlass_store::Store;
 use windlass_testkit::RunWriter;
 
 use crate::faults::Fault;
@@ -120,7 +119,6 @@ fn a_version_survives_a_death_between_entry_and_file() {
 /// Records a task of another machine that has saved a version.
 fn saved_elsewhere(world: &World, like: &Started) {
     let process = world.process(Fault::None);
-    let store = Arc::clone(&process.store) as Arc<dyn Store>;
     let clock = Arc::clone(&world.clock) as Arc<dyn Clock>;
     let mut memory = Memory::default();
     let request = SaveRequest {
@@ -134,7 +132,8 @@ fn saved_elsewhere(world: &World, like: &Started) {
     let config = DriverConfig::load(&config_files()).unwrap();
     let version = memory.save(&config, request).unwrap().clone();
     let trace_id = TraceId(clock.new_id());
-    let mut writer = RunWriter::begin(&store, &clock, trace_id, like.clone(), Vec::new()).unwrap();
+    let mut writer =
+        RunWriter::begin(&process.store, &clock, trace_id, like.clone(), Vec::new()).unwrap();
     let body = json!({ "kind": "saved", "project": "demo", "version": version });
     writer
         .append([

@@ -1,12 +1,12 @@
 //! Death and return: a task that was interrupted is TERMINATED, sealed, and never goes on.
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use windlass_journal::verify_store;
 use windlass_kernel::Code;
 use windlass_kernel::run::{Event, Run};
+use windlass_testkit::eventually;
 
 use crate::faults::Fault;
 use crate::telemetry::check;
@@ -53,7 +53,7 @@ fn killed_at_every_append_a_task_is_terminated_and_tells_the_same_story_up_to_th
     let (work, answers) = task();
     let run = process.start(&calm, work, answers).unwrap();
     assert_eq!(outcome(&run), "PASS pass", "{}", detail(&run));
-    let appends = process.store.appends.load(Ordering::SeqCst);
+    let appends = process.faults.appends.load(Ordering::SeqCst);
     assert!(appends > 40, "{appends}");
     let expected = timeless(&calm.events(run.head.trace_id));
     let trace_id = run.head.trace_id;
@@ -120,16 +120,13 @@ fn of_two_processes_one_works_and_the_other_is_refused() {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| world.run("a roadmap", slow));
         let lock = world.root().join(".windlass/locks/single.lock");
-        let began = Instant::now();
         let taken = || {
             let file = std::fs::File::open(&lock).ok()?;
             file.try_lock().err()
         };
         // Until the first task is at work; it began after the lock was taken.
-        while taken().is_none() || world.shared.tables().traces.len() < 2 {
-            assert!(began.elapsed() < Duration::from_secs(20));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let traces = || world.shared.tables().traces.len();
+        eventually("a task is at work", || taken().is_some() && traces() >= 2);
         let before = world.shared.tables().traces.len();
         let error = world.try_run("greetings", one(answer("chat"), &[])).unwrap_err();
         assert_eq!(error.code(), Code::RunConcurrent);
@@ -145,11 +142,7 @@ fn a_task_that_others_hold_open_elsewhere_keeps_the_next_one_from_working() {
     slow["phases"]["p5"][0]["calls"][0]["tool"] = json!("shell/read");
     std::thread::scope(|scope| {
         let first = scope.spawn(|| world.run("a roadmap", slow));
-        let began = Instant::now();
-        while world.shared.tables().traces.len() < 3 {
-            assert!(began.elapsed() < Duration::from_secs(20));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        eventually("a call is made", || world.shared.tables().traces.len() >= 3);
         // It does not see the first one's locks, only its entries.
         let other = world.process_locked(Fault::None, &world.root().join(".windlass/other"));
         let work = json!({ "task": "greetings" });

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use windlass_driver::TelemetryRecord;
 use windlass_engine::StopRequest;
 use windlass_kernel::run::{Event, NoteKind, Run};
 use windlass_kernel::{Digest, canon};
+use windlass_testkit::eventually;
 
 use crate::faults::Fault;
 use crate::world::{World, answer, but, detail, one, outcome};
@@ -129,17 +129,13 @@ fn it_is_closed_when_the_stop_switch_ends_a_task() {
     answers["phases"]["p5"][0]["calls"][0]["tool"] = json!("shell/read");
     let run = std::thread::scope(|scope| {
         let task = scope.spawn(|| world.run("a roadmap", answers));
-        let began = Instant::now();
         let at_work = |world: &World| {
             let tables = world.shared.tables();
             let mut bodies =
                 tables.entries.values().flatten().filter_map(|record| record.body.as_ref());
             bodies.any(|body| String::from_utf8_lossy(body).contains("sleep 1"))
         };
-        while !at_work(&world) {
-            assert!(began.elapsed() < Duration::from_secs(20));
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        eventually("the call is made", || at_work(&world));
         let request = StopRequest { by: "ada".to_owned(), reason: "enough".to_owned() };
         world.stop().request(None, &request).unwrap();
         task.join().unwrap()
@@ -166,7 +162,7 @@ fn nothing_is_done_once_telemetry_cannot_be_written() {
         let task = json!({ "task": "implement the cache" });
         let answers = one(answer("code_generation"), &[line]);
         process.start(&world, task, answers).unwrap_err();
-        assert_eq!(process.store.after_refusal.load(Ordering::SeqCst), 0, "{text}");
+        assert_eq!(process.faults.after_refusal.load(Ordering::SeqCst), 0, "{text}");
         drop(process);
         let run = world.last();
         let events = world.events(run.head.trace_id);

@@ -13,34 +13,24 @@ use windlass_driver::executor::{
 };
 use windlass_engine::executors::{ANSWERS_OPTION, Agent, Executors, RunnerChoice};
 use windlass_engine::{
-    Engine, EngineError, GatewayProvider, GitRepository, HoldPackets, NewRun, Parts, Repository,
-    Settings, StopSwitch,
+    Engine, EngineError, GatewayProvider, GitRepository, NewRun, Parts, Repository, Settings,
+    StopSwitch,
 };
 use windlass_kernel::run::plan::Plan;
-use windlass_kernel::run::{Event, NoteKind, Run, RunEvent};
+use windlass_kernel::run::{Event, NoteKind, Run};
 use windlass_kernel::{Digest, HolderId, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
 use windlass_runtime::{Clock, FileWorkspace, Gateway, PolicySupervisor, Settings as Speed};
 use windlass_store::{MemoryStore, Shared, Store};
-use windlass_testkit::gateway::TestClock;
+use windlass_testkit::engine::NoPackets;
+use windlass_testkit::gateway::{Meddled, TestClock};
+use windlass_testkit::recorded_events;
 
-use crate::faults::{Fault, Faulty};
+use crate::faults::{Fault, Faults, Shared as SharedFaults};
 
 const LOOP: &[u8] = include_bytes!("../../../../loops/driver.md");
 const EXECUTOR: &[u8] = include_bytes!("../../../../loops/agents/executor.md");
-
-/// No files show holds.
-struct NoPackets;
-
-impl HoldPackets for NoPackets {
-    fn check(&self, _: &Run) -> Result<(), EngineError> {
-        Ok(())
-    }
-    fn remove(&self, _: &Run, _: bool) -> Result<Vec<String>, EngineError> {
-        Ok(Vec::new())
-    }
-}
 
 struct Tools {
     set: PolicySet,
@@ -80,7 +70,8 @@ pub struct World {
 /// One process.
 pub struct Process {
     pub engine: Engine,
-    pub store: Arc<Faulty>,
+    pub store: Arc<dyn Store>,
+    pub faults: Arc<Faults>,
 }
 
 pub fn config_files() -> BTreeMap<String, Vec<u8>> {
@@ -164,8 +155,9 @@ impl World {
     pub fn process_locked(&self, fault: Fault, locks: &Path) -> Process {
         let me = HolderId(self.clock.new_id());
         let memory: Arc<dyn Store> = Arc::new(MemoryStore::open(&self.shared, me));
-        let store = Arc::new(Faulty::new(memory, fault));
-        let dynamic = Arc::clone(&store) as Arc<dyn Store>;
+        let faults = Arc::new(Faults::new(fault));
+        let store: Arc<dyn Store> =
+            Arc::new(Meddled::new(memory, SharedFaults(Arc::clone(&faults))));
         let clock = Arc::clone(&self.clock) as Arc<dyn Clock>;
         let connect: Arc<dyn Connect> = Arc::new(Connectors::new());
         let root = self.root().canonicalize().unwrap();
@@ -174,7 +166,7 @@ impl World {
         let path = std::env::var("PATH").unwrap();
         let supervisor = PolicySupervisor::new(set.clone(), files, [("PATH".to_owned(), path)]);
         let gateway = Arc::new(Gateway::new(
-            Arc::clone(&dynamic),
+            Arc::clone(&store),
             Arc::new(supervisor),
             Arc::clone(&connect),
             Arc::clone(&clock),
@@ -189,7 +181,7 @@ impl World {
             session_id: "session-1".to_owned(),
             memory: root.join(".windlass/memory"),
             edits: root.join(".windlass/edits"),
-            store: Arc::clone(&dynamic),
+            store: Arc::clone(&store),
         };
         let confinement = self.confinement.lock().unwrap().clone();
         let confinement = confinement.unwrap_or_else(|| Arc::new(InMemoryConfinement::default()));
@@ -217,7 +209,7 @@ impl World {
         .with(Driver::builtins(&driver))
         .with_guard(Arc::clone(&driver) as _);
         let parts = Parts {
-            store: dynamic,
+            store: Arc::clone(&store),
             clock,
             executor: Arc::new(executor),
             observers: Vec::new(),
@@ -232,7 +224,7 @@ impl World {
             by: "ada".to_owned(),
             locks: locks.to_owned(),
         };
-        Process { engine: Engine::new(parts, settings).with_expander(driver), store }
+        Process { engine: Engine::new(parts, settings).with_expander(driver), store, faults }
     }
 
     /// Runs a task in a process of its own.
@@ -246,11 +238,7 @@ impl World {
 
     /// The events of a run, in order.
     pub fn events(&self, trace_id: TraceId) -> Vec<Event> {
-        let tables = self.shared.tables();
-        let records = tables.entries[&trace_id].iter();
-        records
-            .map(|record| RunEvent::read(record.body.as_deref().unwrap()).unwrap().event)
-            .collect()
+        recorded_events(&self.shared, trace_id, 0)
     }
 
     pub fn notes(&self, trace_id: TraceId, what: NoteKind) -> Vec<Value> {

@@ -1,11 +1,13 @@
 //! Runs in which nothing dies.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
 use serde_json::json;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Budget, CheckTiming, Effect, PhaseCondition, Trigger};
 use windlass_kernel::run::{Event, PhaseStatus, Resolution};
+use windlass_testkit::eventually;
 
 use crate::crash::Life;
 use crate::phase_executor::{Act, Piece, except};
@@ -190,20 +192,23 @@ fn both_branches_of_a_diamond_are_under_way_at_once() {
 #[test]
 fn what_one_branch_has_done_is_on_record_though_the_other_could_not_go_on() {
     let world = World::new();
-    let meet = Arc::new(Barrier::new(2));
-    let during = {
-        let meet = Arc::clone(&meet);
+    let (meet, gave_up) = (Barrier::new(2), Arc::new(AtomicBool::new(false)));
+    let oracle = {
+        let (gave_up, acts) = (Arc::clone(&gave_up), except(&[("left", 1, Act::Halt)]));
         Arc::new(move |piece: &Piece| {
-            if piece.0 == "left" || piece.0 == "right" {
-                meet.wait();
-            }
-            if piece.0 == "right" {
-                // The left branch has given up by then.
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
+            gave_up.fetch_or(piece.0 == "left", Ordering::SeqCst);
+            acts(piece)
         })
     };
-    let engine = world.fake_with(&Life::until(None), except(&[("left", 1, Act::Halt)]), during);
+    let during = Arc::new(move |piece: &Piece| {
+        if piece.0 == "left" || piece.0 == "right" {
+            meet.wait();
+        }
+        if piece.0 == "right" {
+            eventually("the left branch gives up", || gave_up.load(Ordering::SeqCst));
+        }
+    });
+    let engine = world.fake_with(&Life::until(None), oracle, during);
     engine.start(new_run(diamond())).unwrap_err();
     let right_is_done =
         |event: &Event| matches!(event, Event::PhaseDone { phase, .. } if phase == "right");

@@ -31,7 +31,7 @@ impl PhaseExecutor for Idle {
             let usage = windlass_kernel::run::Usage::default();
             recorder.invocation_ended(number, InvocationResult::Success, usage, 0, "");
         }
-        Ok(WorkResult::Finished(Completion::Done(Box::new(done(json!({}), None)))))
+        Ok(WorkResult::Finished(Completion::Done(Box::new(done(json!({}))))))
     }
 }
 
@@ -45,7 +45,7 @@ fn line(count: usize) -> Plan {
 }
 
 #[test]
-fn a_run_of_ten_thousand_phases_passes() {
+fn runs_of_thousands_of_phases_pass() {
     for (count, invoke) in [(1000, false), (1000, true), (10_000, false)] {
         let world = World::new();
         let process = world.process(&Life::until(None));

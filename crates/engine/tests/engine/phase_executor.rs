@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use windlass_engine::{
     Assignment, Completion, EngineError, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };
-use windlass_kernel::Digest;
 use windlass_kernel::run::plan::Doer;
-use windlass_kernel::run::{Change, Event, Failure, InvocationResult, PhaseResult, Usage};
+use windlass_kernel::run::{Event, Failure, InvocationResult, PhaseResult, Usage};
+use windlass_testkit::engine::FakeRepository;
+use windlass_testkit::plans;
 
 use crate::crash::Life;
 use crate::world::World;
@@ -93,29 +94,8 @@ pub fn piece(assignment: &Assignment) -> Piece {
     (assignment.phase.id.clone(), check, assignment.attempt)
 }
 
-/// The workspace as the fake repository has it: the same at every point of every run.
-pub fn change() -> Change {
-    Change {
-        diff_digest: Digest::of(b"a change"),
-        files: Vec::new(),
-        lines: 3,
-        tree: "4b825dc642cb6eb9a060e54bf8d69288fbee4904".to_owned(),
-    }
-}
-
-pub fn done(answer: Value, failure: Option<Failure>) -> PhaseResult {
-    PhaseResult {
-        governance: None,
-        summary: String::new(),
-        answer,
-        calls: Vec::new(),
-        change: Some(change()),
-        duration_ms: 7,
-        facts: BTreeMap::new(),
-        failure,
-        outputs: BTreeMap::new(),
-        usage: Usage::default(),
-    }
+pub fn done(answer: Value) -> PhaseResult {
+    PhaseResult { change: Some(FakeRepository::change()), ..plans::done(answer) }
 }
 
 impl FakeExecutor {
@@ -200,11 +180,11 @@ impl PhaseExecutor for FakeExecutor {
             recorder.invocation_ended(invocation, result, Usage::default(), 5, "");
         }
         Ok(WorkResult::Finished(match act {
-            Act::Answer(answer) => Completion::Done(Box::new(done(answer, None))),
+            Act::Answer(answer) => Completion::Done(Box::new(done(answer))),
             Act::Fail(class) => {
-                let failure =
-                    Failure { class: class.to_owned(), reason: "it went wrong".to_owned() };
-                Completion::Done(Box::new(done(json!({}), Some(failure))))
+                let reason = "it went wrong".to_owned();
+                let failure = Some(Failure { class: class.to_owned(), reason });
+                Completion::Done(Box::new(PhaseResult { failure, ..done(json!({})) }))
             }
             Act::Say(verdict) => Completion::Judged(Verdict {
                 conditions: Vec::new(),

@@ -1,77 +1,12 @@
 //! Plans to test with.
 
-use std::collections::BTreeMap;
-
 use windlass_kernel::run::plan::{
-    Budget, Check, CheckTiming, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase,
-    PhaseCondition, Plan, Requirement, RunOutcome, Trigger,
+    Budget, CheckTiming, Concurrency, Effect, OnRestart, PhaseCondition, Plan, Requirement,
+    RunOutcome, Trigger,
 };
-
-pub fn builtin() -> Doer {
-    Doer::Builtin { name: "any".to_owned(), with: BTreeMap::new() }
-}
-
-pub fn agent() -> Doer {
-    Doer::Agent { agent: "someone".to_owned(), prompt: None }
-}
-
-pub fn command(repeatable: bool) -> Doer {
-    Doer::Command { argv: vec!["true".to_owned()], repeatable, timeout_ms: 1000 }
-}
-
-pub fn person(approvals: u32) -> Doer {
-    Doer::Person { approvals, question: "is it good?".to_owned() }
-}
-
-pub fn phase(id: &str, needs: &[&str], doer: Doer) -> Phase {
-    Phase {
-        branch: false,
-        checks: Vec::new(),
-        doer,
-        gate: None,
-        id: id.to_owned(),
-        needs: needs.iter().map(|need| (*need).to_owned()).collect(),
-        outputs: Vec::new(),
-        when: PhaseCondition::Always,
-    }
-}
-
-pub fn verdicts(list: &[(&str, Effect)]) -> BTreeMap<String, Effect> {
-    list.iter().map(|(verdict, effect)| ((*verdict).to_owned(), effect.clone())).collect()
-}
-
-pub fn gate(id: &str, list: &[(&str, Effect)]) -> Option<Gate> {
-    Some(Gate { id: id.to_owned(), verdicts: verdicts(list) })
-}
-
-pub fn check(id: &str, at: CheckTiming, doer: Doer, list: &[(&str, Effect)]) -> Check {
-    Check { at, doer, id: id.to_owned(), verdicts: verdicts(list) }
-}
-
-pub const fn hold(trigger: Trigger) -> Effect {
-    Effect::Hold { approvals: None, trigger }
-}
-
-pub fn redo(phase: &str, max: u32, then: Effect) -> Effect {
-    Effect::Redo { max, phase: phase.to_owned(), then: Box::new(then) }
-}
-
-pub fn plan(phases: Vec<Phase>) -> Plan {
-    Plan {
-        budget: Budget::default(),
-        checkpoints: false,
-        concurrency: Concurrency::Serial,
-        governance: Default::default(),
-        hold: HoldRule::default(),
-        id: "test".to_owned(),
-        on_restart: OnRestart::Resume,
-        phases,
-        require: Vec::new(),
-        title: "A test".to_owned(),
-        variant: None,
-        version: "1".to_owned(),
-    }
-}
+pub use windlass_testkit::plans::{
+    agent, builtin, check, command, gate, hold, person, phase, plan, redo,
+};
 
 /// As the shipped spine.
 pub fn spine() -> Plan {

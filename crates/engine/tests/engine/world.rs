@@ -2,30 +2,31 @@
 //! the stop switch. Processes are engines over it.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use serde_json::json;
 use tempfile::TempDir;
-use windlass_connect::Confinement;
 use windlass_connect::Connect;
 use windlass_engine::{
-    Engine, EngineError, GatewayProvider, HoldPackets, NewRun, Parts, PhaseExecutor,
-    PreparedCommit, Repository, RunObservers, Settings, StopSwitch,
+    Engine, EngineError, GatewayProvider, HoldPackets, NewRun, Parts, PhaseExecutor, Repository,
+    RunObservers, Settings, StopSwitch,
 };
 use windlass_journal::{Observer, ObserverError, Origin, RunFilter, Runs, Step};
 use windlass_kernel::run::plan::Plan;
-use windlass_kernel::run::{Base, Change, Commit, Event, PhaseStatus, Run, RunEvent};
-use windlass_kernel::{Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
-use windlass_policy::{Judgement, Question};
+use windlass_kernel::run::{Event, PhaseStatus, Run, RunEvent};
+use windlass_kernel::{Code, Digest, Machine, State, TraceId};
 use windlass_runtime::{Clock, Gateway, Settings as GatewaySettings};
 use windlass_store::{Shared, Store};
-use windlass_testkit::gateway::{self, Meddled, TestClock, TestSupervisor, test_set};
+use windlass_testkit::engine::{FakeRepository, OneGateway};
+use windlass_testkit::gateway::{self, Meddled, TestSupervisor};
+use windlass_testkit::recorded_events;
 use windlass_views::RunSummary;
 use windlass_views::checkpoints::Checkpoints;
 
 use crate::crash::{Life, Mortal, MortalConnect};
-use crate::phase_executor::{FakeExecutor, Oracle, Piece, SharedLog, change, except};
+use crate::phase_executor::{FakeExecutor, Oracle, Piece, SharedLog, except};
 
 /// A world; its clones are the same world.
 #[derive(Clone)]
@@ -36,14 +37,6 @@ pub struct World {
     pub repository: Arc<FakeRepository>,
     pub shown: Shown,
     pub policy: Digest,
-}
-
-/// A repository that is as clean as it is told to be.
-#[derive(Default)]
-pub struct FakeRepository {
-    pub dirty: AtomicBool,
-    pub missing: AtomicBool,
-    pub asked: AtomicUsize,
 }
 
 /// Files that are not written, only counted.
@@ -103,92 +96,6 @@ impl HoldPackets for Shown {
     }
 }
 
-impl FakeRepository {
-    fn clean(&self) -> Result<(), EngineError> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        if !self.dirty.load(Ordering::SeqCst) {
-            return Ok(());
-        }
-        let message = "the repository has changes".to_owned();
-        Err(EngineError::Requirement { code: Code::RepoDirty, message })
-    }
-}
-
-impl Repository for FakeRepository {
-    fn base(&self, _: &Path) -> Result<Option<Base>, EngineError> {
-        if self.missing.load(Ordering::SeqCst) {
-            return Ok(None);
-        }
-        let commit = "4b825dc642cb6eb9a060e54bf8d69288fbee4904".to_owned();
-        Ok(Some(Base { branch: Some("main".to_owned()), commit }))
-    }
-
-    fn require_clean(&self, _: &Path) -> Result<(), EngineError> {
-        self.clean()
-    }
-
-    fn require_unchanged(&self, _: &Path, _: &Run) -> Result<(), EngineError> {
-        self.clean()
-    }
-
-    fn change(&self, _: &Path, _: &Run) -> Result<Option<Change>, EngineError> {
-        Ok(Some(change()))
-    }
-
-    fn prepare_commit(
-        &self,
-        _: &Path,
-        _: &Run,
-        _: &str,
-        _: Timestamp,
-    ) -> Result<PreparedCommit, EngineError> {
-        Ok(PreparedCommit::Nothing)
-    }
-
-    fn publish_commit(&self, _: &Path, _: &Commit) -> Result<(), EngineError> {
-        Ok(())
-    }
-
-    fn make_worktree(&self, run_id: &str, _: &Base) -> Result<String, EngineError> {
-        Ok(format!(".windlass/worktrees/{run_id}"))
-    }
-
-    fn add_phase_worktree(&self, path: &str, _: &Base) -> Result<(), EngineError> {
-        Err(EngineError::NoCheckpoint { what: format!("no work tree can be made at `{path}`") })
-    }
-
-    fn remove_phase_worktree(&self, _: &str) -> Result<(), EngineError> {
-        Ok(())
-    }
-}
-
-/// Brings the gateway of a process: the testkit's tools behind its scripted supervisor.
-pub struct Tools {
-    pub gateway: Arc<Gateway>,
-}
-
-impl GatewayProvider for Tools {
-    fn gateway(&self, _: &Path) -> Result<Arc<Gateway>, EngineError> {
-        Ok(Arc::clone(&self.gateway))
-    }
-
-    fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {
-        test_set().registry().find(server, tool).map(|(_, tool)| tool.class)
-    }
-
-    fn confinement(&self, _: &Path) -> Option<Confinement> {
-        None
-    }
-
-    fn judgement(&self, _: &Path, _: &Question) -> Option<Judgement> {
-        None
-    }
-
-    fn sizes(&self) -> (usize, usize) {
-        (3, 13)
-    }
-}
-
 /// What a process of a world is made of.
 pub struct Process {
     pub store: Arc<dyn Store>,
@@ -224,15 +131,9 @@ impl World {
         &self.base.shared
     }
 
-    pub fn clock(&self) -> &TestClock {
-        &self.base.clock
-    }
-
     /// Lets time pass.
-    pub fn pass_ms(&self, ms: u32) {
-        for _ in 0..ms {
-            let _ = self.clock().now();
-        }
+    pub fn pass_ms(&self, ms: u64) {
+        self.base.clock.pass(Duration::from_millis(ms));
     }
 
     pub fn root(&self) -> &Path {
@@ -258,9 +159,9 @@ impl World {
             Arc::new(TestSupervisor::default()),
             Arc::new(connect),
             Arc::clone(&clock),
-            GatewaySettings { key_wait: std::time::Duration::ZERO, ..GatewaySettings::default() },
+            GatewaySettings { key_wait: Duration::ZERO, ..GatewaySettings::default() },
         );
-        let gateways = Arc::new(Tools { gateway: Arc::new(gateway) });
+        let gateways = Arc::new(OneGateway(Arc::new(gateway)));
         Process { store, clock, gateways }
     }
 
@@ -327,32 +228,13 @@ impl World {
 
     /// The events of a run as they are durable.
     pub fn events(&self, trace_id: TraceId) -> Vec<Event> {
-        let mut events = Vec::new();
-        self.shared().tamper(|tables| {
-            let records = tables.entries.get(&trace_id).into_iter().flatten();
-            events = records
-                .map(|record| RunEvent::read(record.body.as_deref().unwrap()).unwrap().event)
-                .collect();
-        });
-        events
+        recorded_events(self.shared(), trace_id, 0)
     }
 
     /// The events of the only run but its first, which is the largest.
     pub fn later_events(&self) -> Vec<Event> {
-        let mut events = Vec::new();
-        self.shared().tamper(|tables| {
-            let runs = tables.traces.values().find(|trace| {
-                trace.head.state.is_some_and(|state| state.machine() == Machine::Run)
-            });
-            let records = runs.and_then(|run| tables.entries.get(&run.head.trace_id));
-            events = records
-                .into_iter()
-                .flatten()
-                .skip(1)
-                .map(|record| RunEvent::read(record.body.as_deref().unwrap()).unwrap().event)
-                .collect();
-        });
-        events
+        let run = self.runs().first().map(|(trace_id, _)| *trace_id);
+        run.map(|trace_id| recorded_events(self.shared(), trace_id, 1)).unwrap_or_default()
     }
 
     /// The events of the only run.

@@ -2,20 +2,20 @@
 
 use serde_json::json;
 use windlass_kernel::run::VoteDecision::{Approved, Rejected};
-use windlass_kernel::run::plan::{CheckTiming, Concurrency, Effect, Plan};
+use windlass_kernel::run::plan::{CheckTiming, Effect, Plan};
 use windlass_kernel::run::{AttemptStage, Branch, Event, Next, PhaseStatus, Work};
 
 use crate::checkpoints::kept;
 use crate::harness::{Act, Lab, Script, done, failure, started};
 use crate::plans::{
-    agreed, builtin, check, command, consensus, gate, person, phase, plan, redo, serial, with,
+    agreed, builtin, check, command, consensus, gate, parallel, person, phase, redo, serial, with,
 };
 
 /// a, then b and c in parallel in separate work trees, then d.
 fn forks() -> Plan {
     let branch = |name: &str| with(phase(name, &["a"]), |phase| phase.branch = true);
     let phases = vec![phase("a", &[]), branch("b"), branch("c"), phase("d", &["b", "c"])];
-    kept(plan(Concurrency::Parallel, phases))
+    kept(parallel(phases))
 }
 
 fn one() -> Plan {

@@ -2,40 +2,23 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{
-    Change, Event, Failure, Next, PhaseResult, Resolution, Run, RunEvent, Started, Usage, Vote,
-    VoteDecision, Work,
+    Change, Event, Next, PhaseResult, Resolution, Run, RunEvent, Usage, Vote, VoteDecision, Work,
 };
 use windlass_kernel::{
     ArtifactId, ArtifactType, ChainError, Digest, Draft, Entry, Head, State, Timestamp, TraceId,
-    Transition, Uuid7,
+    Transition,
 };
+use windlass_testkit::plans;
+pub use windlass_testkit::plans::{done, failed as failure, id};
 
 use crate::keeping::{name_of, reviewer_name};
 use crate::tell::tell;
 
-pub const START_MS: i64 = 1_767_225_600_000;
-
-pub fn id(number: u64) -> Uuid7 {
-    let [a, b, c, d, e, f, g, h] = number.to_be_bytes();
-    Uuid7::from_parts(1_767_225_600_000, [0, 0, a, b, c, d, e, f, g, h])
-}
-
 pub fn started(plan: Plan) -> Event {
-    Event::Started(Box::new(Started {
-        base: None,
-        by: "ann".into(),
-        inherited: std::collections::BTreeMap::new(),
-        loop_digest: Digest::of(b"loop"),
-        options: json!({}),
-        plan,
-        policy_hash: Digest::of(b"policy"),
-        run_id: "run_20260101_000000_00000001".into(),
-        task: json!({"task": "t"}),
-        worktree: None,
-    }))
+    Event::Started(Box::new(plans::started(plan)))
 }
 
 /// One run with all its recorded events.
@@ -57,7 +40,12 @@ fn follow(run: &mut Run, entry: &Entry, body: &[u8], head: Head) -> Result<(), C
 impl Lab {
     pub fn empty() -> Self {
         let run = Run::empty(TraceId(id(1)));
-        Self { run, entries: Vec::new(), events: Vec::new(), now: START_MS }
+        Self {
+            run,
+            entries: Vec::new(),
+            events: Vec::new(),
+            now: i64::try_from(plans::START_MS).unwrap(),
+        }
     }
 
     pub fn new(plan: Plan) -> Self {
@@ -146,26 +134,6 @@ impl Lab {
         let (by, reason, conditions) = (by.into(), "because".into(), Vec::new());
         Event::Voted(Vote { by, conditions, decision, reason, shown })
     }
-}
-
-pub fn done(answer: Value) -> PhaseResult {
-    PhaseResult {
-        answer,
-        calls: Vec::new(),
-        change: None,
-        duration_ms: 1000,
-        facts: BTreeMap::new(),
-        failure: None,
-        governance: None,
-        outputs: BTreeMap::new(),
-        summary: "s".into(),
-        usage: Usage::default(),
-    }
-}
-
-pub fn failure(class: &str) -> PhaseResult {
-    let failure = Some(Failure { class: class.into(), reason: "it broke".into() });
-    PhaseResult { failure, ..done(json!({})) }
 }
 
 pub fn changed(diff: &str, lines: u64) -> Change {

@@ -1,11 +1,11 @@
 //! Large plans: `next` must not search all phases each time, or this takes minutes.
 
 use serde_json::json;
-use windlass_kernel::run::plan::{Concurrency, PHASES_MAX, Plan};
+use windlass_kernel::run::plan::{PHASES_MAX, Plan};
 use windlass_kernel::run::{Event, Next, Work};
 
 use crate::harness::{Lab, done};
-use crate::plans::{phase, plan};
+use crate::plans::{parallel, phase, serial};
 
 /// Drives a run without failures; returns the number of its events.
 fn drive(plan: Plan, shape: &str) -> usize {
@@ -36,11 +36,11 @@ fn ten_thousand_phases_are_driven_to_the_end() {
         _ => phase(&name(at), &[&name(at - 1)]),
     });
     let events = 2 * PHASES_MAX + 3;
-    assert_eq!(drive(plan(Concurrency::Serial, chain.collect()), "chain"), events);
+    assert_eq!(drive(serial(chain.collect()), "chain"), events);
     let mut wide: Vec<_> = (1..PHASES_MAX).map(|at| phase(&name(at), &[])).collect();
     let all: Vec<String> = wide.iter().map(|phase| phase.id.clone()).collect();
     wide.push(phase("last", &all.iter().map(String::as_str).collect::<Vec<_>>()));
-    assert_eq!(drive(plan(Concurrency::Serial, wide.clone()), "wide, serial"), events);
+    assert_eq!(drive(serial(wide.clone()), "wide, serial"), events);
     wide.truncate(2000);
-    assert_eq!(drive(plan(Concurrency::Parallel, wide), "wide, parallel"), 4003);
+    assert_eq!(drive(parallel(wide), "wide, parallel"), 4003);
 }

@@ -1,27 +1,13 @@
 //! Plans with the shape of the shipped loops.
 
-use std::collections::BTreeMap;
-
 use windlass_kernel::run::plan::{
-    Budget, Check, CheckTiming, Concurrency, Doer, Effect, Gate, Governance, HoldRule, OnRestart,
-    Phase, PhaseCondition, Plan, Reviewer, RunOutcome, Trigger,
+    Check, CheckTiming, Concurrency, Doer, Effect, Gate, OnRestart, Phase, PhaseCondition, Plan,
+    Reviewer, Trigger,
 };
-
-pub fn agent() -> Doer {
-    Doer::Agent { agent: "a".into(), prompt: None }
-}
-
-pub fn builtin() -> Doer {
-    Doer::Builtin { name: "b".into(), with: BTreeMap::new() }
-}
-
-pub fn command(repeatable: bool) -> Doer {
-    Doer::Command { argv: vec!["true".into()], repeatable, timeout_ms: 1000 }
-}
-
-pub fn person(approvals: u32) -> Doer {
-    Doer::Person { approvals, question: "may it?".into() }
-}
+use windlass_testkit::plans;
+pub use windlass_testkit::plans::{
+    agent, builtin, command, person, plan as serial, redo, stop, verdicts,
+};
 
 /// Reviewers whose names begin with `a` are agents, all others are people.
 pub fn consensus(quorum: u32, reviewers: &[&str]) -> Doer {
@@ -46,62 +32,26 @@ pub fn agreed(rejected: Effect) -> Option<Gate> {
     ])
 }
 
+/// A phase that an agent does.
 pub fn phase(id: &str, needs: &[&str]) -> Phase {
-    Phase {
-        branch: false,
-        checks: Vec::new(),
-        doer: agent(),
-        gate: None,
-        id: id.into(),
-        needs: needs.iter().map(|need| (*need).to_owned()).collect(),
-        outputs: Vec::new(),
-        when: PhaseCondition::Always,
-    }
+    plans::phase(id, needs, agent())
 }
 
-pub fn plan(concurrency: Concurrency, phases: Vec<Phase>) -> Plan {
-    Plan {
-        budget: Budget::default(),
-        checkpoints: false,
-        concurrency,
-        governance: Governance::default(),
-        hold: HoldRule::default(),
-        id: "l".into(),
-        on_restart: OnRestart::Resume,
-        phases,
-        require: Vec::new(),
-        title: "L".into(),
-        variant: None,
-        version: "1".into(),
-    }
-}
-
-pub fn serial(phases: Vec<Phase>) -> Plan {
-    plan(Concurrency::Serial, phases)
-}
-
-pub fn verdicts(rows: &[(&str, Effect)]) -> BTreeMap<String, Effect> {
-    rows.iter().map(|(verdict, effect)| ((*verdict).to_owned(), effect.clone())).collect()
+pub fn parallel(phases: Vec<Phase>) -> Plan {
+    Plan { concurrency: Concurrency::Parallel, ..serial(phases) }
 }
 
 pub fn gate(rows: &[(&str, Effect)]) -> Option<Gate> {
-    Some(Gate { id: "gate".into(), verdicts: verdicts(rows) })
+    plans::gate("gate", rows)
 }
 
+/// A check that a command makes.
 pub fn check(id: &str, at: CheckTiming, rows: &[(&str, Effect)]) -> Check {
-    Check { at, doer: command(true), id: id.into(), verdicts: verdicts(rows) }
+    plans::check(id, at, command(true), rows)
 }
 
-pub fn redo(phase: &str, max: u32, then: Effect) -> Effect {
-    Effect::Redo { max, phase: phase.into(), then: Box::new(then) }
-}
-
-pub fn hold() -> Effect {
-    Effect::Hold { approvals: None, trigger: Trigger::EscalationRequested }
-}
-
-pub fn stop(reason: &str) -> Effect {
-    Effect::Stop { outcome: RunOutcome::Blocked, reason: reason.into() }
+pub const fn hold() -> Effect {
+    plans::hold(Trigger::EscalationRequested)
 }
 
 pub fn with<T>(mut value: T, change: impl FnOnce(&mut T)) -> T {
@@ -153,5 +103,5 @@ pub fn driver() -> Plan {
 pub fn diamond() -> Plan {
     let phases =
         vec![phase("a", &[]), phase("b", &["a"]), phase("c", &["a"]), phase("d", &["b", "c"])];
-    plan(Concurrency::Parallel, phases)
+    parallel(phases)
 }

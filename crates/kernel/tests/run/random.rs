@@ -8,7 +8,7 @@ use windlass_kernel::run::plan::{
     RunOutcome, Trigger,
 };
 
-use crate::plans::{agent, builtin, check, command, consensus, person, phase, plan, verdicts};
+use crate::plans::{agent, builtin, check, command, consensus, person, phase, serial, verdicts};
 
 /// Choices made from bytes; always 0 after the last byte.
 #[derive(Clone)]
@@ -99,7 +99,7 @@ pub fn random_plan(bytes: &[u8]) -> Plan {
         }
     }
     let concurrency = if choices.chance(2) { Concurrency::Parallel } else { Concurrency::Serial };
-    let mut plan = plan(concurrency, made.phases);
+    let mut plan = Plan { concurrency, ..serial(made.phases) };
     plan.budget = budget(choices);
     plan.checkpoints = choices.chance(2);
     for phase in plan.phases.iter_mut().filter(|_| plan.checkpoints) {

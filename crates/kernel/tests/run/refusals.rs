@@ -2,14 +2,13 @@
 
 use serde_json::json;
 use windlass_kernel::run::plan::{
-    BudgetedResource, CheckTiming, Concurrency, Effect, PHASES_MAX, PhaseCondition, Plan,
-    RunOutcome, Trigger,
+    BudgetedResource, CheckTiming, Effect, PHASES_MAX, PhaseCondition, Plan, RunOutcome, Trigger,
 };
 use windlass_kernel::run::{Event, HoldRequest, Next, PhaseResult, Usage};
 
 use crate::harness::{Act, Lab, Script, done, invoke, started};
 use crate::plans::{
-    check, command, diamond, gate, hold, person, phase, plan, redo, serial, spine, stop, with,
+    check, command, diamond, gate, hold, parallel, person, phase, redo, serial, spine, stop, with,
 };
 
 /// Asserts that an event is refused for this reason.
@@ -69,7 +68,7 @@ fn a_phase_starts_when_ready_and_with_its_next_attempt() {
     let mut lab = begun(serial(two.clone()));
     lab.record(start("a", 1));
     refused(&lab, &start("b", 1), "another phase");
-    let mut lab = begun(plan(Concurrency::Parallel, two));
+    let mut lab = begun(parallel(two));
     lab.record(start("a", 1));
     assert_eq!(lab.takes(&start("b", 1)), Ok(()));
 }
@@ -77,7 +76,7 @@ fn a_phase_starts_when_ready_and_with_its_next_attempt() {
 #[test]
 fn no_phase_starts_while_the_run_stops_or_beyond_its_budget() {
     let two = vec![with(phase("a", &[]), |phase| phase.doer = person(1)), phase("b", &[])];
-    let mut lab = begun(plan(Concurrency::Parallel, two));
+    let mut lab = begun(parallel(two));
     lab.record(start("a", 1));
     refused(&lab, &start("b", 1), "not ready to start");
     let plan = with(

@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use serde_json::{Value, json};
-use windlass_kernel::run::plan::{
-    Budget, Concurrency, Doer, HoldRule, OnRestart, Phase, PhaseCondition, Plan, RunOutcome,
-};
-use windlass_kernel::run::{Base, CallRecord, Event, PhaseResult, RunEvent, Started, Usage};
+use windlass_kernel::run::plan::{Doer, Plan, RunOutcome};
+use windlass_kernel::run::{Base, CallRecord, Event, PhaseResult, RunEvent, Started};
 use windlass_kernel::{
     ArtifactId, ArtifactType, Digest, Draft, Head, State, Timestamp, TraceId, Transition, Uuid7,
     canon,
@@ -19,6 +17,7 @@ use windlass_seal::{
     Signer, StoredEntry, Trust, verify_bundle, write_bundle,
 };
 use windlass_store::conformance::fixture::{Ending, Fixture, Trace};
+use windlass_testkit::plans::{self, phase, plan};
 use windlass_workspace::BlobStore;
 
 pub const BASE: &str = "1111111111111111111111111111111111111111";
@@ -73,57 +72,19 @@ pub fn call_of(trace: &Trace) -> CallRecord {
 }
 
 pub fn started() -> Started {
-    let phase = Phase {
-        branch: false,
-        checks: Vec::new(),
-        doer: Doer::Agent { agent: "a".into(), prompt: None },
-        gate: None,
-        id: "build".into(),
-        needs: Vec::new(),
-        outputs: Vec::new(),
-        when: PhaseCondition::Always,
-    };
-    let plan = Plan {
-        checkpoints: false,
-        governance: Default::default(),
-        variant: None,
-        budget: Budget::default(),
-        concurrency: Concurrency::Serial,
-        hold: HoldRule::default(),
-        id: "small".into(),
-        on_restart: OnRestart::Resume,
-        phases: vec![phase],
-        require: Vec::new(),
-        title: "Small".into(),
-        version: "1".into(),
-    };
+    let build = phase("build", &[], Doer::Agent { agent: "a".into(), prompt: None });
+    let plan = Plan { id: "small".into(), title: "Small".into(), ..plan(vec![build]) };
     Started {
-        inherited: Default::default(),
         base: Some(Base { branch: Some("main".into()), commit: BASE.into() }),
-        by: "ann".into(),
-        loop_digest: Digest::of(b"loop"),
-        options: json!({}),
-        plan,
-        policy_hash: Digest::of(b"policy"),
         run_id: "run-1".into(),
         task: json!({ "task": "write it" }),
-        worktree: None,
+        ..plans::started(plan)
     }
 }
 
 pub fn done(calls: Vec<CallRecord>, outputs: BTreeMap<String, Digest>) -> Event {
-    let done = PhaseResult {
-        governance: None,
-        answer: json!({}),
-        calls,
-        change: None,
-        duration_ms: 1,
-        facts: [].into(),
-        failure: None,
-        outputs,
-        summary: "written".into(),
-        usage: Usage::default(),
-    };
+    let summary = "written".into();
+    let done = PhaseResult { calls, duration_ms: 1, outputs, summary, ..plans::done(json!({})) };
     Event::PhaseDone { phase: "build".into(), attempt: 1, done: Box::new(done) }
 }
 

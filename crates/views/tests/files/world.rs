@@ -3,46 +3,30 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use windlass_engine::RunObservers as _;
-use windlass_journal::{Check as ReadCheck, JournalError, Observer, ObserverError, Reader, Step};
+use windlass_journal::{Check, JournalError, Observer, ObserverError, Reader, Step};
 use windlass_kernel::run::plan::{
-    Budget, Check, CheckTiming, Concurrency, Doer, Effect, Gate, HoldRule, OnRestart, Phase,
-    PhaseCondition, Plan, Requirement, RunOutcome, Trigger,
+    CheckTiming, Doer, Effect, HoldRule, OnRestart, PhaseCondition, Plan, Requirement, RunOutcome,
+    Trigger,
 };
 use windlass_kernel::run::{
-    CallRecord, Change, Event, Failure, Next, PhaseResult, Run, RunEvent, RunName, Started, Usage,
-    Vote, VoteDecision, Work,
+    CallRecord, Change, Event, Next, PhaseResult, Run, RunEvent, RunName, Started, Usage, Vote,
+    VoteDecision, Work,
 };
-use windlass_kernel::{Code, Digest, HolderId, State, Timestamp, TraceId, Uuid7};
+use windlass_kernel::{Code, Digest, HolderId, State, TraceId, Uuid7};
 use windlass_runtime::Clock;
 use windlass_store::{MemoryStore, Shared, Store};
 use windlass_testkit::RunWriter;
+use windlass_testkit::gateway::TestClock;
+use windlass_testkit::plans::{self, phase, plan};
 use windlass_views::Files;
 
 /// 2026-02-02T12:00:00Z.
-const NOON_MS: i64 = 1_770_033_600_000;
-
-/// One second and one id after the other.
-#[derive(Default)]
-struct Ticking(AtomicU64);
-
-impl Clock for Ticking {
-    fn now(&self) -> Timestamp {
-        let seconds = i64::try_from(self.0.fetch_add(1, Ordering::Relaxed)).unwrap();
-        Timestamp::from_unix_ms(NOON_MS + seconds * 1000).unwrap()
-    }
-
-    fn new_id(&self) -> Uuid7 {
-        let number = self.0.fetch_add(1, Ordering::Relaxed);
-        let [.., a, b, c, d] = number.to_be_bytes();
-        let ms = u64::try_from(NOON_MS).unwrap() + number * 1000;
-        Uuid7::from_parts(ms, [0, 0, 0, 0, 0, 0, a, b, c, d])
-    }
-}
+const NOON_MS: u64 = 1_770_033_600_000;
 
 /// What the tries of phases come to, by phase and number; any other one succeeds.
 pub type Script = BTreeMap<(&'static str, u32), PhaseResult>;
@@ -65,7 +49,7 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
-        let clock = Arc::new(Ticking::default());
+        let clock = Arc::new(TestClock::new(NOON_MS, 1000));
         let shared = Shared::default();
         let store = Arc::new(MemoryStore::open(&shared, HolderId(clock.new_id())));
         let folder = tempfile::tempdir().unwrap();
@@ -89,20 +73,14 @@ impl World {
     pub fn start(&mut self, files: &Files, plan: Plan) -> Result<TestRecorder, Died> {
         let trace_id = TraceId(self.clock.new_id());
         let started = Started {
-            base: None,
             by: "ana".to_owned(),
-            inherited: std::collections::BTreeMap::new(),
-            loop_digest: Digest::of(b"loop"),
-            options: json!({}),
-            plan,
-            policy_hash: Digest::of(b"policy"),
             run_id: RunName::of(trace_id).to_string(),
             task: json!({
                 "context_refs": ["docs/spec.md"],
                 "task": "Implement feature X",
                 "task_ref": "T-12",
             }),
-            worktree: None,
+            ..plans::started(plan)
         };
         let observers = self.observers(files, trace_id);
         self.started = Some(trace_id);
@@ -124,14 +102,14 @@ impl World {
     /// Shows a recorded run to files that have not seen it.
     pub fn show(&self, files: &Files, trace_id: TraceId) -> Result<(), ObserverError> {
         let mut observers = [files.observe(trace_id)];
-        let mut reader = Reader::<Run>::new(trace_id, ReadCheck::Verified);
+        let mut reader = Reader::<Run>::new(trace_id, Check::Verified);
         reader.read(self.store.as_ref(), &mut observers).unwrap();
         observers[0].durable(reader.state())
     }
 
     /// The run as recorded.
     pub fn recorded(&self, trace_id: TraceId) -> Run {
-        Reader::state_of(self.store.as_ref(), trace_id, ReadCheck::Verified).unwrap()
+        Reader::state_of(self.store.as_ref(), trace_id, Check::Verified).unwrap()
     }
 
     /// A whole run with this script, which is expected not to wait.
@@ -278,18 +256,7 @@ fn perform(run: &Run, work: Work, script: &Script) -> Event {
 }
 
 pub fn answered(answer: Value) -> PhaseResult {
-    PhaseResult {
-        answer,
-        calls: Vec::new(),
-        change: None,
-        duration_ms: 1500,
-        facts: BTreeMap::new(),
-        failure: None,
-        governance: None,
-        outputs: BTreeMap::new(),
-        summary: "did it".to_owned(),
-        usage: Usage::default(),
-    }
+    PhaseResult { duration_ms: 1500, ..plans::done(answer) }
 }
 
 pub fn verdict(verdict: &str) -> PhaseResult {
@@ -297,8 +264,7 @@ pub fn verdict(verdict: &str) -> PhaseResult {
 }
 
 pub fn failed(class: &str) -> PhaseResult {
-    let failure = Failure { class: class.to_owned(), reason: "it broke".to_owned() };
-    PhaseResult { failure: Some(failure), ..answered(json!({})) }
+    PhaseResult { duration_ms: 1500, ..plans::failed(class) }
 }
 
 /// Work that called tools and changed files.
@@ -327,69 +293,44 @@ pub fn passing() -> Script {
     Script::from([(("build", 1), built(1)), (("review", 1), verdict("approved"))])
 }
 
-fn phase(id: &str, doer: Doer, needs: &[&str]) -> Phase {
-    Phase {
-        branch: false,
-        checks: Vec::new(),
-        doer,
-        gate: None,
-        id: id.to_owned(),
-        needs: needs.iter().map(|need| (*need).to_owned()).collect(),
-        outputs: Vec::new(),
-        when: PhaseCondition::Always,
-    }
-}
-
 /// The spine's steps, with one that is left out.
 pub fn spine() -> Plan {
     let builtin = |name: &str| Doer::Builtin { name: name.to_owned(), with: BTreeMap::default() };
     let agent = |name: &str| Doer::Agent { agent: name.to_owned(), prompt: None };
-    let escalate = Effect::Hold { approvals: None, trigger: Trigger::EscalationRequested };
-    let mut build = phase("build", agent("builder"), &["design"]);
-    build.checks.push(Check {
-        at: CheckTiming::After,
-        doer: builtin("scope"),
-        id: "scope".to_owned(),
-        verdicts: BTreeMap::from([("in_scope".to_owned(), Effect::Continue)]),
-    });
-    let mut review = phase("review", agent("reviewer"), &["build"]);
-    let redo =
-        Effect::Redo { max: 2, phase: "design".to_owned(), then: Box::new(escalate.clone()) };
-    let stop = Effect::Stop { outcome: RunOutcome::Blocked, reason: "review_rejected".to_owned() };
+    let escalate = plans::hold(Trigger::EscalationRequested);
+    let mut build = phase("build", &["design"], agent("builder"));
+    let in_scope = [("in_scope", Effect::Continue)];
+    build.checks = vec![plans::check("scope", CheckTiming::After, builtin("scope"), &in_scope)];
+    let mut review = phase("review", &["build"], agent("reviewer"));
     let waiver = Effect::Hold { approvals: Some(2), trigger: Trigger::WaiverRequested };
-    review.gate = Some(Gate {
-        id: "review".to_owned(),
-        verdicts: BTreeMap::from([
-            ("approved".to_owned(), Effect::Continue),
-            ("needs_revision".to_owned(), redo),
-            ("rejected".to_owned(), stop),
-            ("escalate".to_owned(), escalate),
-            ("waive".to_owned(), waiver),
-        ]),
-    });
-    let mut audit = phase("audit", builtin("audit"), &["review"]);
+    review.gate = plans::gate(
+        "review",
+        &[
+            ("approved", Effect::Continue),
+            ("needs_revision", plans::redo("design", 2, escalate.clone())),
+            ("rejected", plans::stop("review_rejected")),
+            ("escalate", escalate),
+            ("waive", waiver),
+        ],
+    );
+    let mut audit = phase("audit", &["review"], builtin("audit"));
     audit.when = PhaseCondition::Fact { fact: "risky".to_owned(), one_of: vec!["yes".to_owned()] };
+    let phases = vec![
+        phase("hydrate", &[], builtin("hydrate")),
+        phase("policy", &["hydrate"], builtin("policy")),
+        phase("design", &["policy"], agent("designer")),
+        build,
+        review,
+        audit,
+        phase("steward", &["audit"], builtin("commit")),
+    ];
     Plan {
-        budget: Budget::default(),
-        checkpoints: false,
-        concurrency: Concurrency::Serial,
-        governance: Default::default(),
         hold: HoldRule { approvals: 1, expires_ms: Some(86_400_000) },
         id: "spine".to_owned(),
         on_restart: OnRestart::Hold,
-        phases: vec![
-            phase("hydrate", builtin("hydrate"), &[]),
-            phase("policy", builtin("policy"), &["hydrate"]),
-            phase("design", agent("designer"), &["policy"]),
-            build,
-            review,
-            audit,
-            phase("steward", builtin("commit"), &["audit"]),
-        ],
         require: vec![Requirement::CleanRepo],
         title: "Spine".to_owned(),
-        variant: None,
-        version: "1".to_owned(),
+        ..plan(phases)
     }
 }
 

@@ -1,0 +1,131 @@
+//! What engines of tests are put together from.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use windlass_connect::Confinement;
+use windlass_engine::{EngineError, GatewayProvider, HoldPackets, PreparedCommit, Repository};
+use windlass_kernel::run::{Base, Change, Commit, Run};
+use windlass_kernel::{Code, Digest, RiskLevel, Timestamp};
+use windlass_policy::{Judgement, Question};
+use windlass_runtime::Gateway;
+
+use crate::gateway::test_set;
+
+/// The commit and tree of an empty repository.
+const EMPTY: &str = "4b825dc642cb6eb9a060e54bf8d69288fbee4904";
+
+/// A repository that is as clean as it is told to be.
+#[derive(Default)]
+pub struct FakeRepository {
+    /// Whether it has changes.
+    pub dirty: AtomicBool,
+    /// Whether there is none.
+    pub missing: AtomicBool,
+    /// How often it was asked whether it is clean.
+    pub asked: AtomicUsize,
+}
+
+impl FakeRepository {
+    /// The change of the workspace: the same at every point of every run.
+    #[must_use]
+    pub fn change() -> Change {
+        let diff_digest = Digest::of(b"a change");
+        Change { diff_digest, files: Vec::new(), lines: 3, tree: EMPTY.to_owned() }
+    }
+
+    fn clean(&self) -> Result<(), EngineError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if !self.dirty.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        let message = "the repository has changes".to_owned();
+        Err(EngineError::Requirement { code: Code::RepoDirty, message })
+    }
+}
+
+impl Repository for FakeRepository {
+    fn base(&self, _: &Path) -> Result<Option<Base>, EngineError> {
+        if self.missing.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        Ok(Some(Base { branch: Some("main".to_owned()), commit: EMPTY.to_owned() }))
+    }
+
+    fn require_clean(&self, _: &Path) -> Result<(), EngineError> {
+        self.clean()
+    }
+
+    fn require_unchanged(&self, _: &Path, _: &Run) -> Result<(), EngineError> {
+        self.clean()
+    }
+
+    fn change(&self, _: &Path, _: &Run) -> Result<Option<Change>, EngineError> {
+        Ok(Some(Self::change()))
+    }
+
+    fn prepare_commit(
+        &self,
+        _: &Path,
+        _: &Run,
+        _: &str,
+        _: Timestamp,
+    ) -> Result<PreparedCommit, EngineError> {
+        Ok(PreparedCommit::Nothing)
+    }
+
+    fn publish_commit(&self, _: &Path, _: &Commit) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn make_worktree(&self, run_id: &str, _: &Base) -> Result<String, EngineError> {
+        Ok(format!(".windlass/worktrees/{run_id}"))
+    }
+
+    fn add_phase_worktree(&self, path: &str, _: &Base) -> Result<(), EngineError> {
+        Err(EngineError::NoCheckpoint { what: format!("no work tree can be made at `{path}`") })
+    }
+
+    fn remove_phase_worktree(&self, _: &str) -> Result<(), EngineError> {
+        Ok(())
+    }
+}
+
+/// One gateway for every folder, with the test tools' classes and nothing confined.
+pub struct OneGateway(pub Arc<Gateway>);
+
+impl GatewayProvider for OneGateway {
+    fn gateway(&self, _: &Path) -> Result<Arc<Gateway>, EngineError> {
+        Ok(Arc::clone(&self.0))
+    }
+
+    fn confinement(&self, _: &Path) -> Option<Confinement> {
+        None
+    }
+
+    fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {
+        test_set().registry().find(server, tool).map(|(_, tool)| tool.class)
+    }
+
+    fn judgement(&self, _: &Path, _: &Question) -> Option<Judgement> {
+        None
+    }
+
+    fn sizes(&self) -> (usize, usize) {
+        (3, 13)
+    }
+}
+
+/// No files show holds.
+pub struct NoPackets;
+
+impl HoldPackets for NoPackets {
+    fn check(&self, _: &Run) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn remove(&self, _: &Run, _: bool) -> Result<Vec<String>, EngineError> {
+        Ok(Vec::new())
+    }
+}
