@@ -1,0 +1,105 @@
+use std::io::Read as _;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+use windlass_cell::{Access, Cell, CellChild, CellEvent, CellLimits, Level, Mount, Network, Program};
+
+/// A workspace and what a cell around it has.
+pub struct World {
+    pub folder: TempDir,
+    pub cell: Cell,
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Done {
+    pub events: Vec<CellEvent>,
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+pub fn bind(path: impl Into<PathBuf>, access: Access) -> Mount {
+    Mount::Bind { path: path.into(), access }
+}
+
+impl World {
+    pub fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let workspace = folder.path().join("workspace");
+        std::fs::create_dir(&workspace).unwrap();
+        let mut mounts = vec![bind("/usr", Access::Read)];
+        for link in ["bin", "lib", "lib64", "sbin"] {
+            let path = Path::new("/").join(link);
+            match std::fs::read_link(&path) {
+                Ok(target) => mounts.push(Mount::Link { path, target }),
+                Err(_) if path.exists() => mounts.push(bind(path, Access::Read)),
+                Err(_) => {}
+            }
+        }
+        mounts.push(Mount::Memory { path: "/tmp".into(), bytes: 1 << 26 });
+        mounts.push(bind(&workspace, Access::Write));
+        let limits = CellLimits::default();
+        let cell = Cell { level: Level::Full, mounts, network: Network::Closed, limits };
+        Self { folder, cell }
+    }
+
+    pub fn workspace(&self) -> PathBuf {
+        self.folder.path().join("workspace")
+    }
+
+    /// Starts a command line in the cell.
+    pub fn start(&self, line: &str) -> (Child, CellChild) {
+        let (child, theirs) = CellChild::new().unwrap();
+        let launcher = Command::new(env!("CARGO_BIN_EXE_windlass-cell"))
+            .args(CellChild::arguments(self.cell.level))
+            .env_clear()
+            .process_group(0)
+            .stdin(Stdio::from(theirs))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let program = Program {
+            argv: ["/bin/sh", "-c", line].map(str::to_owned).to_vec(),
+            env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+            cwd: self.workspace(),
+        };
+        let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+        child.start(&self.cell, &program, Some(null.as_fd())).unwrap();
+        (launcher, child)
+    }
+
+    /// Runs a command line to its end.
+    pub fn run(&self, line: &str) -> Done {
+        let (mut launcher, mut child) = self.start(line);
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        launcher.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
+        launcher.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
+        launcher.wait().unwrap();
+        let mut events = Vec::new();
+        while let Some(event) = child.next_event().unwrap() {
+            events.push(event);
+        }
+        let code = events.iter().find_map(|event| match event {
+            CellEvent::Exited { code, .. } => *code,
+            _ => None,
+        });
+        Done {
+            events,
+            code,
+            stdout: String::from_utf8_lossy(&stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&stderr).into_owned(),
+        }
+    }
+
+    /// Runs a command line that must succeed and returns what it printed.
+    pub fn output(&self, line: &str) -> String {
+        let done = self.run(line);
+        assert_eq!(done.code, Some(0), "{line}: {done:?}");
+        done.stdout
+    }
+}

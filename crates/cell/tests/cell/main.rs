@@ -1,0 +1,4 @@
+//! Real commands in real cells. Where the machine makes no namespaces these tests fail.
+
+mod common;
+mod root;
