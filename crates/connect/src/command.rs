@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::call_failure::CallFailure;
 use crate::confine::{LaunchReport, REPORT_BYTES_MAX, TOKEN_VARIABLE, Token};
 use crate::process;
-use crate::run::{self, Ending, Finished, Program, StdoutMode};
+use crate::run::{self, Ending, Finished, Program};
 use crate::{Certainty, Confinement, Launcher, Limits, Reply, SandboxSupport};
 
 /// A command to run.
@@ -60,7 +60,6 @@ fn start(
         env,
         cwd: command.cwd,
         limits: command.limits,
-        stdout: StdoutMode::Captured,
         stderr_extra_bytes: if token.is_some() { REPORT_BYTES_MAX } else { 0 },
     })?)
 }

@@ -24,4 +24,4 @@ pub use post::{Post, PostError, post_json};
 pub use process::{
     ChildInput, ChildStreams, ProcessError, ProcessGroup, TOOLCHAIN_VARIABLES, describe_exit, spawn,
 };
-pub use run::{Ending, Finished, Program, StdoutMode, run};
+pub use run::{Ending, Finished, Program, run};

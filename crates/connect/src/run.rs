@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::ioctl_fionbio;
 use rustix::process::Signal;
-use sha2::{Digest as _, Sha256};
-use windlass_kernel::Digest;
 
 use crate::Limits;
 use crate::process::{self, ChildInput, ProcessError, ProcessGroup};
@@ -35,19 +33,8 @@ pub struct Program<'a> {
     pub cwd: &'a Path,
     /// The time limit, and the size limit of each of the two output streams.
     pub limits: Limits,
-    /// What is kept of the standard output.
-    pub stdout: StdoutMode,
     /// Added to the size limit of the standard error.
     pub stderr_extra_bytes: usize,
-}
-
-/// What is kept of a program's standard output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StdoutMode {
-    /// Its bytes.
-    Captured,
-    /// Its digest: the output may be larger than memory.
-    Hashed,
 }
 
 /// Why [`run`] stopped waiting for a program.
@@ -68,10 +55,8 @@ pub struct Finished {
     pub ending: Ending,
     /// Its exit status, unless it could not be reaped.
     pub status: Option<ExitStatus>,
-    /// Empty with [`StdoutMode::Hashed`].
+    /// The standard output.
     pub stdout: Vec<u8>,
-    /// Present with [`StdoutMode::Hashed`].
-    pub stdout_digest: Option<Digest>,
     /// The standard error.
     pub stderr: Vec<u8>,
 }
@@ -84,20 +69,15 @@ pub fn run(program: &Program<'_>) -> Result<Finished, ProcessError> {
     let input = if program.stdin.is_some() { ChildInput::Pipe } else { ChildInput::Null };
     let (mut group, streams) =
         process::spawn(&program.argv, program.env.iter().copied(), program.cwd, input)?;
-    let sink = match program.stdout {
-        StdoutMode::Captured => Sink::Captured(Vec::new()),
-        StdoutMode::Hashed => Sink::Hashed(Box::default()),
-    };
     let bytes_max = program.limits.output_bytes_max;
     let mut pump = Pump {
         stdin: streams.stdin,
         unread: program.stdin.unwrap_or_default(),
-        stdout: Capture::new("stdout", streams.stdout, bytes_max, sink),
+        stdout: Capture::new("stdout", streams.stdout, bytes_max),
         stderr: Capture::new(
             "stderr",
             streams.stderr,
             bytes_max.saturating_add(program.stderr_extra_bytes),
-            Sink::Captured(Vec::new()),
         ),
     };
     let ending = match pump.run(&group, program.limits.timeout) {
@@ -116,9 +96,7 @@ pub fn run(program: &Program<'_>) -> Result<Finished, ProcessError> {
         (Ending::Exited, Some(capture)) => Ending::TooLarge(capture.name),
         (ending, _) => ending,
     };
-    let (stdout, stdout_digest) = pump.stdout.sink.into_parts();
-    let (stderr, _) = pump.stderr.sink.into_parts();
-    Ok(Finished { ending, status, stdout, stdout_digest, stderr })
+    Ok(Finished { ending, status, stdout: pump.stdout.bytes, stderr: pump.stderr.bytes })
 }
 
 /// A program's three streams, all non-blocking.
@@ -236,46 +214,16 @@ fn slot<'a>(
 struct Capture {
     name: &'static str,
     stream: Option<Box<dyn Stream>>,
-    sink: Sink,
-    bytes: usize,
+    bytes: Vec<u8>,
     bytes_max: usize,
-}
-
-/// Where a stream's bytes go.
-enum Sink {
-    Captured(Vec<u8>),
-    Hashed(Box<Sha256>),
-}
-
-impl Sink {
-    fn take(&mut self, bytes: &[u8]) {
-        match self {
-            Self::Captured(captured) => captured.extend_from_slice(bytes),
-            Self::Hashed(hasher) => hasher.update(bytes),
-        }
-    }
-
-    fn into_parts(self) -> (Vec<u8>, Option<Digest>) {
-        match self {
-            Self::Captured(bytes) => (bytes, None),
-            Self::Hashed(hasher) => {
-                (Vec::new(), Some(Digest::from_bytes(hasher.finalize().into())))
-            }
-        }
-    }
 }
 
 trait Stream: Read + AsFd + Send {}
 impl<S: Read + AsFd + Send> Stream for S {}
 
 impl Capture {
-    fn new(
-        name: &'static str,
-        stream: impl Stream + 'static,
-        bytes_max: usize,
-        sink: Sink,
-    ) -> Self {
-        Self { name, stream: Some(Box::new(stream)), sink, bytes: 0, bytes_max }
+    fn new(name: &'static str, stream: impl Stream + 'static, bytes_max: usize) -> Self {
+        Self { name, stream: Some(Box::new(stream)), bytes: Vec::new(), bytes_max }
     }
 
     fn start(&self) -> io::Result<()> {
@@ -294,7 +242,7 @@ impl Capture {
     }
 
     const fn too_large(&self) -> bool {
-        self.bytes > self.bytes_max
+        self.bytes.len() > self.bytes_max
     }
 
     /// Reads once; returns whether there may be more.
@@ -302,13 +250,12 @@ impl Capture {
         let Some(stream) = &mut self.stream else { return false };
         let mut chunk = [0; CHUNK_BYTES];
         // One byte beyond the limit is enough to know.
-        let room = self.bytes_max.saturating_add(1).saturating_sub(self.bytes);
+        let room = self.bytes_max.saturating_add(1).saturating_sub(self.bytes.len());
         let into = chunk.get_mut(..room.min(CHUNK_BYTES)).unwrap_or_default();
         match stream.read(into) {
             Ok(0) => self.stream = None,
             Ok(count) => {
-                self.bytes = self.bytes.saturating_add(count);
-                self.sink.take(into.get(..count).unwrap_or_default());
+                self.bytes.extend_from_slice(into.get(..count).unwrap_or_default());
                 return !self.too_large();
             }
             Err(error) if retry(&error) => {}

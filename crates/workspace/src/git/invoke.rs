@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use windlass_connect::{
     ChildInput, ChildStreams, Ending, Finished, Limits, ProcessError, ProcessGroup, Program,
-    StdoutMode, describe_exit, one_line,
+    describe_exit, one_line,
 };
-use windlass_kernel::Digest;
 
 use super::error::{GitCause, GitError};
 
@@ -18,8 +17,6 @@ const READ_TIMEOUT: Duration = Duration::from_secs(120);
 const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The output limit.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The output limit when the output is only hashed.
-const HASHED_BYTES_MAX: usize = 16 * 1024 * 1024 * 1024;
 
 /// Settings of every invocation: no hook of the repository runs, no preference of the user changes the
 /// output, and no cache that others can write is trusted.
@@ -74,7 +71,6 @@ pub(crate) struct Invocation<'a> {
 pub(crate) struct GitOutput {
     pub code: Option<i32>,
     pub stdout: Vec<u8>,
-    pub digest: Option<Digest>,
     exit: String,
     stderr: Vec<u8>,
 }
@@ -119,7 +115,8 @@ impl<'a> Invocation<'a> {
 
     /// Runs git and returns its output, whatever its exit code.
     pub fn run(self) -> Result<GitOutput, GitError> {
-        self.start(StdoutMode::Captured)
+        let finished = self.finish()?;
+        self.check(finished)
     }
 
     /// Runs git, which must succeed, and returns its standard output.
@@ -141,11 +138,11 @@ impl<'a> Invocation<'a> {
     pub fn output_prefix(mut self, bytes_max: usize) -> Result<(Vec<u8>, bool), GitError> {
         let (operation, cwd) = (self.operation, self.cwd);
         self.bytes_max = bytes_max;
-        let finished = self.finish(StdoutMode::Captured)?;
+        let finished = self.finish()?;
         let mut bytes = match (finished.ending, finished.status) {
             (Ending::TooLarge("stdout"), _) => finished.stdout,
             (Ending::TooLarge(_) | Ending::TimedOut | Ending::Exited, _) => {
-                let output = self.check(finished, self.limits(StdoutMode::Captured))?;
+                let output = self.check(finished)?;
                 if output.code != Some(0) {
                     return Err(output.failure(operation, cwd));
                 }
@@ -164,49 +161,30 @@ impl<'a> Invocation<'a> {
         })
     }
 
-    /// Runs git, which must succeed, and returns the digest of its standard output.
-    pub fn digest(self) -> Result<Digest, GitError> {
-        let (operation, cwd) = (self.operation, self.cwd);
-        let output = self.start(StdoutMode::Hashed)?;
-        match (output.code, output.digest) {
-            (Some(0), Some(digest)) => Ok(digest),
-            _ => Err(output.failure(operation, cwd)),
-        }
-    }
-
-    fn start(self, stdout: StdoutMode) -> Result<GitOutput, GitError> {
-        let finished = self.finish(stdout)?;
-        self.check(finished, self.limits(stdout))
-    }
-
     fn argv(&self) -> Vec<&OsStr> {
         let mut argv = vec![OsStr::new("git")];
         argv.extend(self.arguments.iter().map(OsString::as_os_str));
         argv
     }
 
-    const fn limits(&self, stdout: StdoutMode) -> Limits {
+    const fn limits(&self) -> Limits {
         Limits {
             timeout: match self.access {
                 Access::Read => READ_TIMEOUT,
                 Access::Write => WRITE_TIMEOUT,
             },
-            output_bytes_max: match stdout {
-                StdoutMode::Captured => self.bytes_max,
-                StdoutMode::Hashed => HASHED_BYTES_MAX,
-            },
+            output_bytes_max: self.bytes_max,
         }
     }
 
-    fn finish(&self, stdout: StdoutMode) -> Result<Finished, GitError> {
+    fn finish(&self) -> Result<Finished, GitError> {
         let fail = |cause| GitError::new(self.operation, cause);
         windlass_connect::run(&Program {
             argv: self.argv(),
             stdin: self.stdin.as_deref(),
             env: self.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
             cwd: self.cwd,
-            limits: self.limits(stdout),
-            stdout,
+            limits: self.limits(),
             stderr_extra_bytes: 0,
         })
         .map_err(|error| match error {
@@ -215,8 +193,8 @@ impl<'a> Invocation<'a> {
         })
     }
 
-    fn check(&self, finished: Finished, limits: Limits) -> Result<GitOutput, GitError> {
-        let fail = |cause| GitError::new(self.operation, cause);
+    fn check(&self, finished: Finished) -> Result<GitOutput, GitError> {
+        let (fail, limits) = (|cause| GitError::new(self.operation, cause), self.limits());
         match (finished.ending, finished.status) {
             (Ending::TimedOut, _) => Err(fail(GitCause::Timeout(limits.timeout.as_millis()))),
             (Ending::TooLarge(_), _) => Err(fail(GitCause::TooLarge(limits.output_bytes_max))),
@@ -226,7 +204,6 @@ impl<'a> Invocation<'a> {
             (Ending::Exited, Some(status)) => Ok(GitOutput {
                 code: status.code(),
                 stdout: finished.stdout,
-                digest: finished.stdout_digest,
                 exit: describe_exit(status),
                 stderr: finished.stderr,
             }),

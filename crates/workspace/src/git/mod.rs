@@ -14,7 +14,7 @@ mod worktree;
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 pub use commit::{RefUpdate, Signature};
 pub use error::{GitCause, GitError};
@@ -90,18 +90,6 @@ impl Git {
         }
     }
 
-    /// Resolves a revision to a commit.
-    ///
-    /// # Errors
-    /// [`GitError`], also when it could be taken for an option.
-    pub fn resolve(&self, revision: &str) -> Result<Option<CommitId>, GitError> {
-        let operation = "resolve the revision";
-        if revision.is_empty() || revision.starts_with('-') || revision.contains(char::is_control) {
-            return Err(GitError::refused(operation, format!("`{revision}` is no revision")));
-        }
-        self.commit_named(operation, revision)
-    }
-
     fn commit_named(
         &self,
         operation: &'static str,
@@ -117,57 +105,6 @@ impl Git {
             Some(1) => Ok(None),
             Some(_) | None => Err(output.failure(operation, &self.root)),
         }
-    }
-
-    /// Whether the repository has this commit; nothing is fetched.
-    ///
-    /// # Errors
-    /// [`GitError`].
-    pub fn contains(&self, commit: &CommitId) -> Result<bool, GitError> {
-        let operation = "look for the commit";
-        let line = self
-            .read(operation)
-            .args(["cat-file", "--batch-check=%(objecttype)"])
-            .stdin(format!("{commit}\n"))
-            .line()?;
-        Ok(line == "commit")
-    }
-
-    /// Reads a file of a commit; the path is relative to the top. Of a symbolic link, its target.
-    ///
-    /// # Errors
-    /// [`GitError`], also when the path is not a file.
-    pub fn file_at(&self, commit: &CommitId, path: &Path) -> Result<Option<Vec<u8>>, GitError> {
-        let operation = "read the file";
-        let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-        if !plain || path.as_os_str().is_empty() {
-            let why = format!("`{}` is no path inside the repository", path.display());
-            return Err(GitError::refused(operation, why));
-        }
-        let path: PathBuf = path.components().collect();
-        let listed = self
-            .read(operation)
-            .args(["ls-tree", "-z", "--full-tree", commit.as_str(), "--"])
-            .arg(&path)
-            .output()?;
-        if listed.is_empty() {
-            return Ok(None);
-        }
-        let unexpected = || GitError::unexpected(operation, &listed);
-        let entry = listed.strip_suffix(b"\0").ok_or_else(unexpected)?;
-        let (facts, name) = split_once(entry, b'\t').ok_or_else(unexpected)?;
-        let facts = std::str::from_utf8(facts).map_err(|_| unexpected())?;
-        let mut facts = facts.split(' ').skip(1);
-        let (Some(kind), Some(id), None) = (facts.next(), facts.next(), facts.next()) else {
-            return Err(unexpected());
-        };
-        if name != path.as_os_str().as_bytes() {
-            return Err(unexpected());
-        }
-        if kind != "blob" {
-            return Err(GitError::refused(operation, format!("`{}` is no file", path.display())));
-        }
-        self.read(operation).args(["cat-file", "blob", id]).output().map(Some)
     }
 }
 

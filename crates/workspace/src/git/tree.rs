@@ -6,7 +6,6 @@
 use std::path::PathBuf;
 
 use tempfile::TempDir;
-use windlass_kernel::Digest;
 
 use super::error::GitCause;
 use super::{Git, GitError, TreeId, Treeish, id_of, path_of, split_once};
@@ -84,17 +83,9 @@ impl Git {
         id_of(operation, &make.stdin([]).output()?)
     }
 
-    /// Counts the changes of the work tree against a base, untracked files included.
+    /// Counts the changes of a tree against a base.
     ///
     /// The repository's attributes are ignored, so that no file can declare itself binary.
-    ///
-    /// # Errors
-    /// [`GitError`].
-    pub fn diff_stat(&self, base: &Treeish) -> Result<DiffStat, GitError> {
-        self.diff_to(base, &self.tree_of_worktree()?)
-    }
-
-    /// Counts the changes of a tree against a base, as [`Git::diff_stat`] does for the work tree.
     ///
     /// # Errors
     /// [`GitError`].
@@ -107,23 +98,6 @@ impl Git {
             .args(["--no-textconv", "--ignore-submodules=none", base.as_str(), tree.as_str()])
             .output()?;
         read_numstat(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))
-    }
-
-    /// Digests the full binary diff of the work tree against a base: two work trees that change the
-    /// base in the same way have the same digest.
-    ///
-    /// # Errors
-    /// [`GitError`].
-    pub fn diff_digest(&self, base: &Treeish) -> Result<Digest, GitError> {
-        let tree = self.tree_of_worktree()?;
-        self.read("digest the changes")
-            .env("GIT_ATTR_SOURCE", self.empty_tree()?.as_str())
-            .args(["diff-tree", "-r", "-p", "--binary", "--full-index", "--no-renames"])
-            .args(["--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none"])
-            .args(["--submodule=short", "--src-prefix=a/", "--dst-prefix=b/", "-O/dev/null"])
-            .args(["--diff-algorithm=myers", "--unified=3", "--inter-hunk-context=0"])
-            .args(["--no-indent-heuristic", base.as_str(), tree.as_str()])
-            .digest()
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tempfile::TempDir;
-use windlass_workspace::{CommitId, Git, Signature, WorktreeStatus};
+use windlass_workspace::{CommitId, DiffStat, Git, Signature, Treeish, WorktreeStatus};
 
 pub struct Repository {
     folder: TempDir,
@@ -106,6 +106,12 @@ impl Repository {
             fs::set_permissions(hook, mode).unwrap();
         }
     }
+}
+
+/// Counts the changes of the work tree against a base.
+#[track_caller]
+pub fn diff_stat(git: &Git, base: &Treeish) -> DiffStat {
+    git.diff_to(base, &git.tree_of_worktree().unwrap()).unwrap()
 }
 
 #[track_caller]

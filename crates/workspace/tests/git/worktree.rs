@@ -41,7 +41,7 @@ fn a_run_works_in_its_own_tree_and_its_commit_stays() {
     git.worktree_remove(&path, OnChanges::Refuse).unwrap();
     git.worktree_remove(&path, OnChanges::Refuse).unwrap();
     assert!(!path.exists());
-    assert_eq!(git.resolve(BRANCH).unwrap(), Some(commit.clone()));
+    assert_eq!(repository.git(&["rev-parse", BRANCH]).trim(), commit.as_str());
     // The user's own work tree was not touched, and the branch keeps its commits.
     assert_eq!(repository.head(), base);
     assert_eq!(git.worktree_add(&path, BRANCH, &base).unwrap(), commit);
