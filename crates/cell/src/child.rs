@@ -3,39 +3,27 @@
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
 
-use rustix::net::RecvFlags;
+use rustix::net::{RecvFlags, Shutdown, shutdown};
 
 use crate::control::{self, Inbox};
-use crate::spec::{Cell, Level, LimitKind, Program, Report, Request};
+use crate::process::ProcessError;
+use crate::spec::{Cell, CellCommand, Level, LimitKind, Report, Request};
 
-/// What a cell reports.
-#[derive(Debug)]
-pub enum CellEvent {
-    /// The cell could not be made, for this reason; nothing ran.
-    Refused(String),
-    /// The program starts now.
-    Started,
-    /// The program could not be started, for this reason.
-    NoProgram(String),
-    /// The socket on which the broker is to listen.
-    Listening(TcpListener),
-    /// The program and its children were ended because of this limit.
-    Limit(LimitKind),
-    /// The program exited.
-    Exited {
-        /// Its exit code, unless a signal ended it.
-        code: Option<i32>,
-        /// The signal that ended it.
-        signal: Option<i32>,
-    },
-}
-
-/// The control socket of one cell. Dropping it ends the cell with all its processes.
+/// The control socket of one cell, and what came through it. Dropping it ends the cell with all its
+/// processes.
 #[derive(Debug)]
 pub struct CellChild {
+    level: Level,
     socket: OwnedFd,
     inbox: Inbox,
+    started: bool,
+    not_started: Option<ProcessError>,
+    listener: Option<TcpListener>,
+    limit: Option<LimitKind>,
+    status: Option<ExitStatus>,
 }
 
 impl CellChild {
@@ -43,15 +31,25 @@ impl CellChild {
     ///
     /// # Errors
     /// The system's error.
-    pub fn new() -> io::Result<(Self, OwnedFd)> {
-        let (ours, theirs) = control::pair()?;
-        Ok((Self { socket: ours, inbox: Inbox::default() }, theirs))
+    pub fn new(level: Level) -> io::Result<(Self, OwnedFd)> {
+        let (socket, theirs) = control::pair()?;
+        let child = Self {
+            level,
+            socket,
+            inbox: Inbox::default(),
+            started: false,
+            not_started: None,
+            listener: None,
+            limit: None,
+            status: None,
+        };
+        Ok((child, theirs))
     }
 
     /// The arguments of the launcher.
     #[must_use]
-    pub const fn arguments(level: Level) -> [&'static str; 2] {
-        match level {
+    pub const fn arguments(&self) -> [&'static str; 2] {
+        match self.level {
             Level::Full => ["confined", "full"],
             Level::Landlock => ["confined", "landlock"],
         }
@@ -64,53 +62,91 @@ impl CellChild {
     pub fn start(
         &self,
         cell: &Cell,
-        program: &Program,
+        command: &CellCommand,
         stdin: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
         let request =
-            Request { cell: cell.clone(), program: program.clone(), has_stdin: stdin.is_some() };
+            Request { cell: cell.clone(), command: command.clone(), has_stdin: stdin.is_some() };
         control::send(self.socket.as_fd(), &request, stdin)
     }
 
-    /// Asks for `SIGTERM` to be sent to the program. A cell that has ended ignores it.
+    /// Asks for `SIGTERM` to be sent to the command. A cell that has ended ignores it.
     pub fn terminate(&self) {
         drop(control::send_terminate(self.socket.as_fd()));
     }
 
-    /// Returns the next report that has come; does not wait.
+    /// Ends the cell with all its processes. Its last reports can still be read.
+    pub fn end(&self) {
+        // A cell that has ended already has closed its side.
+        let _ = shutdown(&self.socket, Shutdown::Write);
+    }
+
+    /// Reads the reports that have come; does not wait.
     ///
     /// # Errors
     /// The system's error, or a report that cannot be read.
-    pub fn next_event(&mut self) -> io::Result<Option<CellEvent>> {
+    pub fn update(&mut self) -> io::Result<()> {
         loop {
-            if let Some(report) = self.inbox.take::<Report>()? {
-                return self.event(report).map(Some);
+            while let Some(report) = self.inbox.take::<Report>()? {
+                self.add(report)?;
             }
             if self.inbox.ended || !self.inbox.read(self.socket.as_fd(), RecvFlags::DONTWAIT)? {
-                return Ok(None);
+                return Ok(());
             }
         }
     }
 
-    /// Whether the cell has closed its end.
+    fn add(&mut self, report: Report) -> io::Result<()> {
+        match report {
+            Report::Refused(why) => self.not_started = Some(ProcessError::NotConfined(why)),
+            Report::Started => self.started = true,
+            Report::NoProgram(why) => self.not_started = Some(ProcessError::NotStarted(why)),
+            Report::Listening(_) => {
+                let socket = self.inbox.take_descriptor();
+                let socket = socket.ok_or_else(|| io::Error::other("the socket did not come"))?;
+                self.listener = Some(TcpListener::from(socket));
+            }
+            Report::Limit(limit) => self.limit = Some(limit),
+            Report::Exited { code, signal } => {
+                let raw = code.map_or_else(|| signal.unwrap_or(0), |code| code << 8);
+                self.status = Some(ExitStatus::from_raw(raw));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the cell has closed its end of the socket.
     #[must_use]
     pub const fn has_ended(&self) -> bool {
         self.inbox.ended
     }
 
-    fn event(&mut self, report: Report) -> io::Result<CellEvent> {
-        Ok(match report {
-            Report::Refused(reason) => CellEvent::Refused(reason),
-            Report::Started => CellEvent::Started,
-            Report::NoProgram(reason) => CellEvent::NoProgram(reason),
-            Report::Listening(_) => {
-                let socket = self.inbox.take_descriptor();
-                let socket = socket.ok_or_else(|| io::Error::other("the socket did not come"))?;
-                CellEvent::Listening(TcpListener::from(socket))
-            }
-            Report::Limit(limit) => CellEvent::Limit(limit),
-            Report::Exited { code, signal } => CellEvent::Exited { code, signal },
-        })
+    /// Takes the socket on which the broker is to listen, once it has come.
+    pub const fn take_listener(&mut self) -> Option<TcpListener> {
+        self.listener.take()
+    }
+
+    /// The limit because of which the cell was ended.
+    #[must_use]
+    pub const fn limit(&self) -> Option<LimitKind> {
+        self.limit
+    }
+
+    /// The exit status of the command, if it has exited, from that of the launcher.
+    #[must_use]
+    pub const fn status(&self, launcher: Option<ExitStatus>) -> Option<ExitStatus> {
+        match self.level {
+            Level::Full => self.status,
+            // The launcher became the command.
+            Level::Landlock => launcher,
+        }
+    }
+
+    /// Why the command never ran, of a cell that has ended.
+    #[must_use]
+    pub fn failure(&self) -> Option<ProcessError> {
+        let silent = || ProcessError::NotConfined("the launcher reported nothing".to_owned());
+        self.not_started.clone().or_else(|| (!self.started).then(silent))
     }
 }
 

@@ -116,7 +116,8 @@ pub(crate) fn programs(level: Level) -> Result<Vec<BpfProgram>, BackendError> {
         let bits = flags.iter().map(|flag| u64::from(flag.unsigned_abs()));
         bits.map(|bit| argument_rule(0, SeccompCmpOp::MaskedEq(bit), bit)).collect()
     };
-    let (for_unshare, for_clone) = (&NAMESPACES[..], NAMESPACES.split_last().map_or(&[][..], |(_, most)| most));
+    let (for_unshare, for_clone) =
+        (&NAMESPACES[..], NAMESPACES.split_last().map_or(&[][..], |(_, most)| most));
     rules.insert(libc::SYS_unshare, flag_rules(for_unshare)?);
     rules.insert(libc::SYS_clone, flag_rules(for_clone)?);
     match level {

@@ -15,6 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use nix::sched::CloneFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -26,7 +27,7 @@ use rustix::process::{
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::control::{self, Inbox};
-use crate::spec::{CellLimits, Level, LimitKind, Network, Program, Report, Request};
+use crate::spec::{CellCommand, CellLimits, Level, LimitKind, Network, Report, Request};
 use crate::{locks, mounts, network, watch};
 
 /// The exit code of a launcher whose report says more.
@@ -64,7 +65,8 @@ pub fn launch(stage: &str) -> i32 {
 fn close_inherited() -> io::Result<()> {
     let mut open = Vec::new();
     for entry in fs::read_dir("/proc/self/fd")? {
-        if let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) {
+        if let Some(number) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok())
+        {
             open.push(number);
         }
     }
@@ -85,7 +87,8 @@ fn make_namespaces() -> Result<i32, String> {
         | CloneFlags::CLONE_NEWUTS
         | CloneFlags::CLONE_NEWNET
         | CloneFlags::CLONE_NEWCGROUP;
-    nix::sched::unshare(spaces).map_err(|error| format!("the kernel makes no namespaces: {error}"))?;
+    nix::sched::unshare(spaces)
+        .map_err(|error| format!("the kernel makes no namespaces: {error}"))?;
     let write = |path: &str, text: String| {
         fs::write(path, text).map_err(|error| format!("cannot write `{path}`: {error}"))
     };
@@ -142,12 +145,13 @@ fn follow(init: Pid) -> io::Result<i32> {
 /// The second stage: builds the cell, starts the command and waits for it.
 fn run_init(control: BorrowedFd<'_>) -> Result<i32, String> {
     let fail = |what: &'static str| move |error: rustix::io::Errno| format!("{what}: {error}");
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(fail("cannot follow the parent"))?;
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(fail("cannot follow the parent"))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(fail("cannot hide"))?;
     rustix::process::setsid().map_err(fail("cannot start a session"))?;
     let (request, stdin) = control::receive_request(control)
         .map_err(|error| format!("the request cannot be read: {error}"))?;
-    let Request { cell, program, .. } = request;
+    let Request { cell, command: program, .. } = request;
     if cell.level != Level::Full {
         return Err("the request is for another level".to_owned());
     }
@@ -156,9 +160,10 @@ fn run_init(control: BorrowedFd<'_>) -> Result<i32, String> {
     network::bring_up_loopback().map_err(|error| format!("there is no loopback: {error}"))?;
     let listener = match cell.network {
         Network::Closed => None,
-        Network::Broker => {
-            Some(network::listen().map_err(|error| format!("there is no port for the broker: {error}"))?)
-        }
+        Network::Broker => Some(
+            network::listen()
+                .map_err(|error| format!("there is no port for the broker: {error}"))?,
+        ),
     };
     locks::limit(&cell.limits)?;
     locks::drop_capabilities()?;
@@ -167,6 +172,7 @@ fn run_init(control: BorrowedFd<'_>) -> Result<i32, String> {
         control::send(control, &Report::Listening(network::BROKER_PORT), Some(listener.as_fd()))
             .map_err(|error| format!("the broker cannot be reached: {error}"))?;
     }
+    restore_signals().map_err(|error| format!("cannot restore signals: {error}"))?;
     // Before the start: whoever reads nothing more must not believe that nothing ran.
     control::report(control, &Report::Started);
     match command(&program, stdin).spawn() {
@@ -182,7 +188,20 @@ fn run_init(control: BorrowedFd<'_>) -> Result<i32, String> {
     }
 }
 
-fn command(program: &Program, stdin: Option<OwnedFd>) -> Command {
+/// Signals that whoever started Windlass ignored get their default action in the command: a handler does
+/// not survive the start of another program.
+fn restore_signals() -> io::Result<()> {
+    use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+    let more = [rustix::process::Signal::XFSZ.as_raw(), rustix::process::Signal::XCPU.as_raw()];
+    for signal in
+        [SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2].into_iter().chain(more)
+    {
+        signal_hook::flag::register(signal, Arc::default())?;
+    }
+    Ok(())
+}
+
+fn command(program: &CellCommand, stdin: Option<OwnedFd>) -> Command {
     let mut command = Command::new(program.argv.first().map_or("", String::as_str));
     command
         .args(program.argv.iter().skip(1))
@@ -194,7 +213,7 @@ fn command(program: &Program, stdin: Option<OwnedFd>) -> Command {
     command
 }
 
-fn cannot_start(program: &Program, error: &io::Error) -> String {
+fn cannot_start(program: &CellCommand, error: &io::Error) -> String {
     let name = program.argv.first().map_or("", String::as_str);
     format!("cannot start `{name}` in `{}`: {error}", program.cwd.display())
 }
@@ -250,7 +269,7 @@ fn limit_of(code: Option<i32>, signal: Option<i32>) -> Option<LimitKind> {
 
 /// The weaker level: no namespaces; this process becomes the command.
 fn run_with_landlock(control: BorrowedFd<'_>) -> Result<i32, String> {
-    let (Request { cell, program, .. }, stdin) = control::receive_request(control)
+    let (Request { cell, command: program, .. }, stdin) = control::receive_request(control)
         .map_err(|error| format!("the request cannot be read: {error}"))?;
     if cell.level != Level::Landlock {
         return Err("the request is for another level".to_owned());
@@ -260,6 +279,7 @@ fn run_with_landlock(control: BorrowedFd<'_>) -> Result<i32, String> {
     }
     locks::limit(&cell.limits)?;
     locks::confine(&cell)?;
+    restore_signals().map_err(|error| format!("cannot restore signals: {error}"))?;
     // The command replaces this process, so the socket must outlive its place as standard input.
     let reports = control.try_clone_to_owned().map_err(|error| error.to_string())?;
     control::report(&reports, &Report::Started);

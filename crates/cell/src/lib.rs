@@ -1,24 +1,35 @@
-//! Runs a command in a cell: namespaces of its own whose root holds only what the command needs.
+//! Runs programs: to their end or beside us, confined in a cell or not.
 //!
-//! [`Cell`] describes a cell and [`CellChild`] is a command in one; [`launch`] is what the binary does when
-//! it is started as the launcher. The control socket between both is in `control.rs`, the root in
-//! `mounts.rs`, the other locks (capabilities, Landlock, system calls, limits) in `locks.rs`.
+//! A **cell** is a set of namespaces whose root holds only what the command needs. [`Cell`] describes one,
+//! [`Layout`] says what every cell has of the machine, [`run`] and [`spawn`] start a program in it, and
+//! [`launch`] is what our binary does when it is started as the launcher. The control socket between both
+//! sides is in `control.rs`, the root in `mounts.rs`, the other locks (capabilities, Landlock, system calls,
+//! limits) in `locks.rs`.
 //!
 //! INVARIANT: a command whose cell cannot be made in full does not start.
-
-#![cfg(target_os = "linux")]
 
 mod child;
 mod control;
 mod filter;
 mod launcher;
+mod layout;
 mod locks;
 mod mounts;
 mod network;
+mod one_line;
+mod process;
+mod run;
 mod spec;
 mod watch;
 
-pub use child::{CellChild, CellEvent};
+pub use child::CellChild;
 pub use launcher::launch;
+pub use layout::Layout;
 pub use network::BROKER_PORT;
-pub use spec::{Access, Cell, CellLimits, Level, LimitKind, Mount, Network, Program};
+pub use one_line::{MESSAGE_BYTES_MAX, one_line};
+pub use process::{
+    ChildInput, ChildStreams, Confined, InputPipe, ProcessError, ProcessGroup, TOOLCHAIN_VARIABLES,
+    describe_exit, spawn,
+};
+pub use run::{Ending, Finished, Limits, Program, run, run_with_broker};
+pub use spec::{Access, Cell, CellCommand, CellLimits, Level, LimitKind, Mount, Network};

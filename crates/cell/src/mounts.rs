@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags, fstat, fstatvfs, mkdirat,
-    open, openat, openat2, symlinkat,
+    FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags, fstat, fstatvfs, mkdirat, open,
+    openat, openat2, symlinkat,
 };
 use rustix::io::Errno;
 use rustix::mount::{
@@ -116,15 +116,7 @@ impl Root {
             | FileType::BlockDevice
             | FileType::Unknown => self.file(path)?,
         };
-        let tree = open_tree(
-            &source,
-            "",
-            OpenTreeFlags::OPEN_TREE_CLONE
-                | OpenTreeFlags::OPEN_TREE_CLOEXEC
-                | OpenTreeFlags::AT_EMPTY_PATH
-                | OpenTreeFlags::AT_RECURSIVE,
-        )
-        .map_err(failed("copy the mount of", from))?;
+        let tree = copy_of(&source, from)?;
         attach(&tree, &place, path)?;
         remount(tree.as_fd(), access).map_err(failed("set the access of", path))?;
         let below = self.mounted.iter().filter(|point| *point != from && point.starts_with(from));
@@ -146,14 +138,7 @@ impl Root {
             return remount(empty.as_fd(), Access::Read).map_err(failed("mask", path));
         }
         let empty = self.file(Path::new("/.empty"))?;
-        let tree = open_tree(
-            &empty,
-            "",
-            OpenTreeFlags::OPEN_TREE_CLONE
-                | OpenTreeFlags::OPEN_TREE_CLOEXEC
-                | OpenTreeFlags::AT_EMPTY_PATH,
-        )
-        .map_err(failed("mask", path))?;
+        let tree = copy_of(&empty, path)?;
         attach(&tree, &place, path)?;
         remount(tree.as_fd(), Access::Read).map_err(failed("mask", path))
     }
@@ -192,6 +177,14 @@ impl Root {
         attach(&mount, &place, path)
     }
 
+    /// A device; its mount keeps its flags, since `nodev` would disable it.
+    fn device(&self, path: &Path) -> Result<(), MountError> {
+        let source = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+            .map_err(failed("open", path))?;
+        let place = self.file(path)?;
+        attach(&copy_of(&source, path)?, &place, path)
+    }
+
     fn link(&self, path: &Path, target: &Path) -> Result<(), MountError> {
         let (parent, name) = self.parent(path)?;
         symlinkat(target, &parent, name).map_err(failed("create the link", path))
@@ -201,8 +194,7 @@ impl Root {
     fn devices(&self) -> Result<(), MountError> {
         let dev = Path::new("/dev");
         for name in DEVICES {
-            let path = dev.join(name);
-            self.bind(&path, &path, Access::Write)?;
+            self.device(&dev.join(name))?;
         }
         for (name, target) in DEVICE_LINKS {
             self.link(&dev.join(name), Path::new(target))?;
@@ -325,6 +317,15 @@ fn memory(bytes: u64, path: &Path) -> Result<OwnedFd, MountError> {
     Ok(mount)
 }
 
+/// A copy of the mount of an open file or folder, with all mounts below it.
+fn copy_of(source: &OwnedFd, path: &Path) -> Result<OwnedFd, MountError> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    open_tree(source, "", flags).map_err(failed("copy the mount of", path))
+}
+
 fn attach(mount: &OwnedFd, place: &OwnedFd, path: &Path) -> Result<(), MountError> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(mount, "", place, "", flags).map_err(failed("mount", path))
@@ -387,7 +388,6 @@ fn unescape(text: &str) -> String {
     plain.push_str(rest);
     plain
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -35,7 +35,8 @@ pub(crate) fn bring_up_loopback() -> io::Result<()> {
     rustix::net::send(&socket, &set_up_message(), SendFlags::empty())?;
     let mut answer = [0; 64];
     let (_, count) = rustix::net::recv(&socket, &mut answer[..], RecvFlags::empty())?;
-    let error = answer.get(16..20).and_then(|bytes| bytes.first_chunk::<4>()).filter(|_| count >= 20);
+    let error =
+        answer.get(16..20).and_then(|bytes| bytes.first_chunk::<4>()).filter(|_| count >= 20);
     match error.map(|bytes| i32::from_ne_bytes(*bytes)) {
         Some(0) => Ok(()),
         Some(code) => Err(io::Error::from_raw_os_error(code.saturating_neg())),

@@ -133,9 +133,9 @@ pub enum LimitKind {
     OpenFiles,
 }
 
-/// A program to start in a cell.
+/// A command to start in a cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Program {
+pub struct CellCommand {
     /// The program and its arguments.
     pub argv: Vec<String>,
     /// Its whole environment.
@@ -150,7 +150,7 @@ pub struct Request {
     /// Where it runs.
     pub cell: Cell,
     /// What runs.
-    pub program: Program,
+    pub command: CellCommand,
     /// Whether a descriptor for its standard input comes with the request.
     pub has_stdin: bool,
 }

@@ -81,7 +81,13 @@ mod tests {
     fn this_process_is_counted() {
         let all = usage(0);
         assert!(all.threads >= 1 && all.memory_bytes > 0, "{all:?}");
-        assert_eq!(reached(&CellLimits { processes: 1, ..CellLimits::default() }), Some(LimitKind::Processes));
-        assert_eq!(reached(&CellLimits { processes: 0, memory_bytes: 1, ..CellLimits::default() }), Some(LimitKind::Memory));
+        assert_eq!(
+            reached(&CellLimits { processes: 1, ..CellLimits::default() }),
+            Some(LimitKind::Processes)
+        );
+        assert_eq!(
+            reached(&CellLimits { processes: 0, memory_bytes: 1, ..CellLimits::default() }),
+            Some(LimitKind::Memory)
+        );
     }
 }

@@ -170,13 +170,7 @@ impl Project {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        // The resolved root: Landlock rules refer to files, not to paths.
-        let confinement = Self::config(files)?.sandbox.confinement(workspace.root());
-        let supervisor = PolicySupervisor::new(set, workspace, environment);
-        Ok(match confinement {
-            Some(confinement) => supervisor.with_sandbox(confinement),
-            None => supervisor,
-        })
+        Ok(PolicySupervisor::new(set, workspace, environment))
     }
 
     /// Builds the gateway.

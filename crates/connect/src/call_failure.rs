@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use windlass_kernel::Code;
 
-use crate::process::ProcessError;
-use crate::{Certainty, MESSAGE_BYTES_MAX, Reply};
+use windlass_cell::{ProcessError, one_line};
+
+use crate::{Certainty, Reply};
 
 /// A failed job, or a failed step of one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,6 +59,11 @@ impl CallFailure {
         Self::new(Code::SandboxUnavailable, Certainty::DidNotRun, message)
     }
 
+    /// The command reached a limit of its cell and was ended.
+    pub fn limit(code: Code, message: impl AsRef<str>) -> Self {
+        Self::new(code, Certainty::Unknown, message)
+    }
+
     /// An error of this program.
     pub fn internal(certainty: Certainty, message: impl AsRef<str>) -> Self {
         Self::new(Code::Internal, certainty, message)
@@ -82,45 +88,8 @@ impl From<ProcessError> for CallFailure {
     fn from(error: ProcessError) -> Self {
         match error {
             ProcessError::NotStarted(why) => Self::unavailable(Certainty::DidNotRun, why),
+            ProcessError::NotConfined(why) => Self::sandbox(why),
             ProcessError::Lost(why) => Self::internal(Certainty::Unknown, why),
         }
-    }
-}
-
-/// Makes one line of at most [`MESSAGE_BYTES_MAX`] bytes: control characters become spaces.
-#[must_use]
-pub fn one_line(text: &str) -> String {
-    let mut line = String::with_capacity(text.len().min(MESSAGE_BYTES_MAX));
-    let mut after_space = true;
-    for character in text.trim_end().chars() {
-        let character =
-            if character.is_control() || is_line_break(character) { ' ' } else { character };
-        if character == ' ' && after_space {
-            continue;
-        }
-        after_space = character == ' ';
-        if line.len() + character.len_utf8() > MESSAGE_BYTES_MAX - '…'.len_utf8() {
-            line.push('…');
-            break;
-        }
-        line.push(character);
-    }
-    line
-}
-
-/// The line breaks that are not control characters.
-const fn is_line_break(character: char) -> bool {
-    matches!(character, '\u{2028}' | '\u{2029}')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_is_one_short_line() {
-        assert_eq!(one_line("a\r\n\tb\u{2028}c\n"), "a b c");
-        let long = one_line(&"é".repeat(5000));
-        assert!(long.len() <= MESSAGE_BYTES_MAX && long.ends_with('…'), "{}", long.len());
     }
 }

@@ -1,18 +1,19 @@
 //! Runs a command as a job and makes a reply of its result.
 
 use std::collections::BTreeMap;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::ExitStatus;
 
 use serde_json::{Value, json};
+use windlass_kernel::Code;
+
+use windlass_cell::{Ending, Finished, LimitKind, Limits, Program, describe_exit};
 
 use crate::call_failure::CallFailure;
-use crate::confine::{LaunchReport, REPORT_BYTES_MAX, TOKEN_VARIABLE, Token};
-use crate::process;
-use crate::run::{self, Ending, Finished, Program};
-use crate::{Certainty, Confinement, Launcher, Limits, Reply, SandboxSupport};
+use crate::sandbox::OpenCell;
+use crate::{Certainty, Confinement, Reply, Sandbox};
 
 /// A command to run.
 pub(crate) struct Command<'a> {
@@ -24,10 +25,19 @@ pub(crate) struct Command<'a> {
 }
 
 /// Runs the program and waits for it.
-pub(crate) fn perform(command: &Command<'_>, confined: Option<Confined<'_>>) -> Reply {
-    let run = || match confined {
-        None => start(command, &[], None),
-        Some(confined) => start_confined(command, confined),
+pub(crate) fn perform(
+    command: &Command<'_>,
+    confinement: Option<&Confinement>,
+    sandbox: Option<&Sandbox>,
+) -> Reply {
+    let run = || match (confinement, sandbox) {
+        (None, _) => start(command, None),
+        (Some(_), None) => Err(CallFailure::sandbox("there is no sandbox for the command")),
+        (Some(confinement), Some(sandbox)) => {
+            let cell = sandbox.open(confinement)?;
+            let finished = start(command, Some(&cell));
+            cell.close(finished)
+        }
     };
     match run() {
         Ok(finished) => reply(command.limits, finished),
@@ -35,80 +45,15 @@ pub(crate) fn perform(command: &Command<'_>, confined: Option<Confined<'_>>) -> 
     }
 }
 
-/// The confinement of a command, and the launcher that applies it.
-#[derive(Clone, Copy)]
-pub(crate) struct Confined<'a> {
-    pub confinement: &'a Confinement,
-    /// Without a launcher a confined command is not run.
-    pub launcher: Option<&'a Launcher>,
-}
-
-fn start(
-    command: &Command<'_>,
-    prefix: &[OsString],
-    token: Option<&Token>,
-) -> Result<Finished, CallFailure> {
-    let own = command.argv.iter().map(OsStr::new);
-    let mut env: Vec<(&OsStr, &OsStr)> =
-        command.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect();
-    if let Some(token) = token {
-        env.push((TOKEN_VARIABLE.as_ref(), token.as_str().as_ref()));
-    }
-    Ok(run::run(&Program {
-        argv: prefix.iter().map(OsString::as_os_str).chain(own).collect(),
+fn start(command: &Command<'_>, cell: Option<&OpenCell>) -> Result<Finished, CallFailure> {
+    Ok(windlass_cell::run(&Program {
+        argv: command.argv.iter().map(OsStr::new).collect(),
         stdin: command.stdin.map(str::as_bytes),
-        env,
+        env: command.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
         cwd: command.cwd,
         limits: command.limits,
-        stderr_extra_bytes: if token.is_some() { REPORT_BYTES_MAX } else { 0 },
+        confined: cell.map(OpenCell::confined),
     })?)
-}
-
-/// Runs the program through the launcher, and removes the launcher's report from its error stream.
-fn start_confined(command: &Command<'_>, confined: Confined<'_>) -> Result<Finished, CallFailure> {
-    if let Some(problem) = SandboxSupport::detect().problem() {
-        return Err(CallFailure::sandbox(problem));
-    }
-    let Some(launcher) = confined.launcher else {
-        return Err(CallFailure::sandbox("there is no launcher that could confine the command"));
-    };
-    if command.argv.first().is_none_or(String::is_empty) {
-        return Err(CallFailure::unavailable(Certainty::DidNotRun, "the command is empty"));
-    }
-    let token = Token::fresh()
-        .map_err(|error| CallFailure::sandbox(format!("there is no randomness: {error}")))?;
-    let prefix = launcher.prefix(confined.confinement);
-    let mut finished = start(command, &prefix, Some(&token)).map_err(|failure| {
-        match failure.certainty {
-            // The launcher could not be started, unless the command itself is at fault.
-            Certainty::DidNotRun if !cannot_be_started(command) => {
-                CallFailure::sandbox(failure.message)
-            }
-            Certainty::DidNotRun | Certainty::Ran | Certainty::Unknown => failure,
-        }
-    })?;
-    match token.take_report(&mut finished.stderr) {
-        LaunchReport::Started => {}
-        LaunchReport::Refused(why) => return Err(CallFailure::sandbox(why)),
-        LaunchReport::NoProgram(why) => {
-            return Err(CallFailure::unavailable(Certainty::DidNotRun, why));
-        }
-        LaunchReport::Missing => {
-            let stderr = String::from_utf8_lossy(&finished.stderr);
-            let line = stderr.lines().next().unwrap_or("the launcher wrote nothing");
-            return Err(CallFailure::sandbox(format!("the command could not be confined: {line}")));
-        }
-    }
-    let too_long = finished.stderr.len() > command.limits.output_bytes_max;
-    if too_long && finished.ending == Ending::Exited {
-        finished.ending = Ending::TooLarge("stderr");
-    }
-    Ok(finished)
-}
-
-/// Whether no program could be started with these arguments or in this directory.
-fn cannot_be_started(command: &Command<'_>) -> bool {
-    !command.cwd.is_dir() || command.argv.iter().any(|word| word.contains('\0'))
 }
 
 fn reply(limits: Limits, finished: Finished) -> Reply {
@@ -123,12 +68,22 @@ fn reply(limits: Limits, finished: Finished) -> Reply {
             CallFailure::timeout(Certainty::Unknown, limits.timeout, "the command did not end")
                 .into_reply(Some(result(status, finished)))
         }
+        Ending::Limit(limit) => {
+            let (code, what) = match limit {
+                LimitKind::Processes => (Code::LimitProcesses, "processes"),
+                LimitKind::Memory => (Code::LimitMemory, "memory"),
+                LimitKind::FileSize => (Code::LimitFileSize, "the size of one file"),
+                LimitKind::OpenFiles => (Code::LimitOpenFiles, "open files"),
+            };
+            let message = format!("the command reached its limit of {what} and was ended");
+            CallFailure::limit(code, message).into_reply(Some(result(status, finished)))
+        }
         Ending::Exited => match status {
             Some(status) if status.success() => {
                 Reply::Success { result: result(Some(status), finished) }
             }
             Some(status) => {
-                let how = process::describe_exit(status);
+                let how = describe_exit(status);
                 CallFailure::failed(format!("the command {how}"))
                     .into_reply(Some(result(Some(status), finished)))
             }

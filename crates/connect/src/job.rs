@@ -3,15 +3,13 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::Value;
 use windlass_kernel::{Code, RiskLevel, ToolCallId};
 
-use crate::Confinement;
+use windlass_cell::Limits;
 
-/// The longest message of a failure, in bytes.
-pub const MESSAGE_BYTES_MAX: usize = 2048;
+use crate::Confinement;
 
 /// One command to run or tool to call.
 #[derive(Clone, Copy, Debug)]
@@ -30,18 +28,8 @@ pub struct Job<'a> {
     pub idempotency_key: Option<&'a str>,
     /// The limits of time and output.
     pub limits: Limits,
-    /// What a command may change and reach; without one it is not confined. An MCP server is started
-    /// for many calls and is never confined: the person who registered it trusts it.
+    /// What a command may change and reach; without one it is not confined.
     pub confinement: Option<&'a Confinement>,
-}
-
-/// The limits of one job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// From the start to the reply, connecting included.
-    pub timeout: Duration,
-    /// Of each of a command's two streams, or of an MCP tool's result as it stands on the wire.
-    pub output_bytes_max: usize,
 }
 
 /// Where a job is performed. `Debug` shows neither values of the environment nor the bearer.
@@ -69,6 +57,8 @@ pub enum Target {
         env: BTreeMap<String, String>,
         /// Its working directory.
         cwd: PathBuf,
+        /// What it may change and reach; without one it is not confined.
+        confinement: Option<Confinement>,
     },
     /// An MCP server that is reached over streamable HTTP.
     McpHttp {
@@ -100,12 +90,13 @@ impl fmt::Debug for Target {
                 .field("env", &VariableNames(env))
                 .field("cwd", cwd)
                 .finish(),
-            Self::McpStdio { server, command, env, cwd } => formatter
+            Self::McpStdio { server, command, env, cwd, confinement } => formatter
                 .debug_struct("McpStdio")
                 .field("server", server)
                 .field("command", command)
                 .field("env", &VariableNames(env))
                 .field("cwd", cwd)
+                .field("confinement", confinement)
                 .finish(),
             Self::McpHttp { server, url, bearer } => formatter
                 .debug_struct("McpHttp")
@@ -129,7 +120,7 @@ pub enum Reply {
     Failure {
         /// The stable code.
         code: Code,
-        /// One line for people, at most [`MESSAGE_BYTES_MAX`] long.
+        /// One line for people, at most [`windlass_cell::MESSAGE_BYTES_MAX`] long.
         message: String,
         /// The output it gave nevertheless.
         result: Option<Value>,
@@ -174,6 +165,7 @@ mod tests {
                 command: vec!["notes".to_owned()],
                 env,
                 cwd: "/".into(),
+                confinement: None,
             },
             Target::McpHttp {
                 server: "notes".to_owned(),

@@ -7,21 +7,16 @@
 
 mod call_failure;
 mod command;
-mod confine;
+mod hidden_files;
 mod job;
 mod mcp;
 mod pool;
 mod post;
-mod process;
-mod run;
+mod sandbox;
 
-pub use call_failure::one_line;
-pub use confine::{Confinement, LaunchError, Launcher, Network, SandboxSupport, exec};
-pub use job::{Certainty, Connect, Job, Limits, MESSAGE_BYTES_MAX, Reply, Target};
+pub use job::{Certainty, Connect, Job, Reply, Target};
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};
 pub use post::{Post, PostError, post_json};
-pub use process::{
-    ChildInput, ChildStreams, ProcessError, ProcessGroup, TOOLCHAIN_VARIABLES, describe_exit, spawn,
-};
-pub use run::{Ending, Finished, Program, run};
+pub use sandbox::{Confinement, Sandbox, SandboxSettings};
+pub use windlass_cell::{Access, Limits, Network};

@@ -9,9 +9,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use windlass_kernel::Code;
 
 use crate::call_failure::CallFailure;
-use crate::command::{self, Command, Confined};
+use crate::command::{self, Command};
 use crate::mcp::{Call, Connection, Deadline, ServerDescription};
-use crate::{Certainty, Connect, Job, Launcher, Limits, Reply, Target};
+use crate::{Certainty, Connect, Job, Limits, Reply, Sandbox, Target};
 
 /// How long closing the connections may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Connectors {
     runtime: Mutex<Option<Runtime>>,
     slots: Mutex<HashMap<String, (Target, Arc<Slot>)>>,
-    launcher: Option<Launcher>,
+    sandbox: Option<Arc<Sandbox>>,
 }
 
 /// A server that could not be described.
@@ -38,7 +38,10 @@ pub struct DescribeError {
 
 /// One server's connection, while there is one.
 #[derive(Default)]
-struct Slot(tokio::sync::Mutex<Option<Arc<Connection>>>);
+struct Slot {
+    connection: tokio::sync::Mutex<Option<Arc<Connection>>>,
+    sandbox: Option<Arc<Sandbox>>,
+}
 
 /// Whether a connection was opened for this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,10 +61,10 @@ impl Connectors {
         Self::default()
     }
 
-    /// Sets the launcher; without one a confined command is not run.
+    /// Sets the sandbox; without one a confined command is not run.
     #[must_use]
-    pub fn with_launcher(mut self, launcher: Launcher) -> Self {
-        self.launcher = Some(launcher);
+    pub fn with_sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.sandbox = Some(Arc::new(sandbox));
         self
     }
 
@@ -131,7 +134,8 @@ impl Connectors {
         match slots.get(server) {
             Some((same, slot)) if same == target => Ok(Arc::clone(slot)),
             Some(_) | None => {
-                let slot = Arc::new(Slot::default());
+                let sandbox = self.sandbox.clone();
+                let slot = Arc::new(Slot { sandbox, ..Slot::default() });
                 slots.insert(server.clone(), (target.clone(), Arc::clone(&slot)));
                 Ok(slot)
             }
@@ -178,10 +182,7 @@ impl Connect for Connectors {
             Target::Command { argv, stdin, env, cwd } => {
                 let stdin = stdin.as_deref();
                 let command = Command { argv, stdin, env, cwd, limits: job.limits };
-                let launcher = self.launcher.as_ref();
-                let confined =
-                    job.confinement.map(|confinement| Confined { confinement, launcher });
-                command::perform(&command, confined)
+                command::perform(&command, job.confinement, self.sandbox.as_deref())
             }
             Target::McpStdio { .. } | Target::McpHttp { .. } => self.call(job),
         }
@@ -196,7 +197,7 @@ impl Drop for Connectors {
         for slot in slots {
             let sender = sender.clone();
             runtime.spawn(async move {
-                if let Some(connection) = slot.0.lock().await.take().and_then(Arc::into_inner) {
+                if let Some(connection) = slot.connection.lock().await.take().and_then(Arc::into_inner) {
                     connection.close().await;
                 }
                 drop(sender);
@@ -251,19 +252,19 @@ impl Slot {
     }
 
     async fn get(&self, target: &Target) -> Result<(Arc<Connection>, Origin), CallFailure> {
-        let mut slot = self.0.lock().await;
+        let mut slot = self.connection.lock().await;
         if let Some(connection) = slot.as_ref().filter(|connection| !connection.is_over()) {
             return Ok((Arc::clone(connection), Origin::Reused));
         }
         *slot = None;
-        let connection = Arc::new(Connection::open(target).await?);
+        let connection = Arc::new(Connection::open(target, self.sandbox.as_deref()).await?);
         *slot = Some(Arc::clone(&connection));
         Ok((connection, Origin::Opened))
     }
 
     /// Drops this connection, but not a newer one.
     async fn discard(&self, connection: &Arc<Connection>) {
-        let mut slot = self.0.lock().await;
+        let mut slot = self.connection.lock().await;
         if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, connection)) {
             *slot = None;
         }

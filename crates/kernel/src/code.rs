@@ -129,6 +129,16 @@ codes! {
     ToolFailed = "TOOL_FAILED",
     /// The command could not be confined and was not started.
     SandboxUnavailable = "SANDBOX_UNAVAILABLE",
+    /// A command had as many processes as its cell may have, and was ended.
+    LimitProcesses = "LIMIT_PROCESSES",
+    /// A command used as much memory as its cell may use, and was ended.
+    LimitMemory = "LIMIT_MEMORY",
+    /// A command wrote a file as large as its cell may have, and was ended.
+    LimitFileSize = "LIMIT_FILE_SIZE",
+    /// A command had as many files open as a process in its cell may have, and was ended.
+    LimitOpenFiles = "LIMIT_OPEN_FILES",
+    /// A command created or changed something in its workspace that no command may.
+    ProtectedPathChanged = "PROTECTED_PATH_CHANGED",
     /// It is unknown whether the call took effect.
     ToolOutcomeUnknown = "TOOL_OUTCOME_UNKNOWN",
     /// The call was undone after a crash.

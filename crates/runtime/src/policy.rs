@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use windlass_connect::{Confinement, Limits, Network, Target};
+use windlass_connect::{Access, Confinement, Limits, Network, Target};
 use windlass_kernel::artifact::ActionRequest;
-use windlass_kernel::{Code, Digest};
+use windlass_kernel::{Code, Digest, RiskLevel};
 use windlass_policy::{Connector, PolicySet, Question, Server, Tool, Verdict};
 
 use crate::secrets::Secrets;
@@ -21,7 +21,7 @@ pub struct PolicySupervisor {
     workspace: FileWorkspace,
     environment: BTreeMap<String, String>,
     secrets: Secrets,
-    sandbox: Option<Confinement>,
+    confined: bool,
 }
 
 impl PolicySupervisor {
@@ -42,26 +42,28 @@ impl PolicySupervisor {
         let environment: BTreeMap<String, String> =
             environment.into_iter().filter(|(name, _)| named.contains(name)).collect();
         let secrets = Secrets::new(environment.clone());
-        Self { set, workspace, environment, secrets, sandbox: None }
+        Self { set, workspace, environment, secrets, confined: true }
     }
 
-    /// Confines every command that the tool registry does not exempt.
+    /// Confines nothing, for tests.
     #[must_use]
-    pub fn with_sandbox(mut self, confinement: Confinement) -> Self {
-        self.sandbox = Some(confinement);
+    pub fn unconfined(mut self) -> Self {
+        self.confined = false;
         self
     }
 
     /// The confinement of a tool's command.
     fn confinement(&self, server: &Server, tool: &Tool) -> Option<Confinement> {
-        let mut confinement = self
-            .sandbox
-            .clone()
-            .filter(|_| server.connector == Connector::Command && tool.sandbox)?;
-        if tool.network {
-            confinement.network = Network::Open;
+        if server.connector != Connector::Command || !tool.sandbox {
+            return None;
         }
-        Some(confinement)
+        let access = if tool.class == RiskLevel::Read { Access::Read } else { Access::Write };
+        let network = if tool.network { Network::Broker } else { Network::Closed };
+        self.confined.then(|| self.confinement_with(access, network))
+    }
+
+    fn confinement_with(&self, access: Access, network: Network) -> Confinement {
+        Confinement { workspace: self.workspace.root().to_owned(), access, network }
     }
 
     /// The policy set.
@@ -87,9 +89,13 @@ impl PolicySupervisor {
             env.insert(name.clone(), self.variable(name)?);
         }
         Ok(match &server.connector {
-            Connector::McpStdio { command } => {
-                Target::McpStdio { server: server.name.clone(), command: command.clone(), env, cwd }
-            }
+            Connector::McpStdio { command } => Target::McpStdio {
+                server: server.name.clone(),
+                command: command.clone(),
+                env,
+                cwd,
+                confinement: None,
+            },
             Connector::McpHttp { url, bearer_env } => Target::McpHttp {
                 server: server.name.clone(),
                 url: url.clone(),

@@ -1,11 +1,14 @@
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
-use windlass_cell::{Access, Cell, CellChild, CellEvent, CellLimits, Level, Mount, Network, Program};
+use windlass_cell::{
+    Access, Cell, CellChild, CellCommand, CellLimits, Level, LimitKind, Mount, Network,
+    ProcessError,
+};
 
 /// A workspace and what a cell around it has.
 pub struct World {
@@ -16,8 +19,10 @@ pub struct World {
 /// A command that has ended.
 #[derive(Debug)]
 pub struct Done {
-    pub events: Vec<CellEvent>,
     pub code: Option<i32>,
+    pub signal: Option<i32>,
+    pub limit: Option<LimitKind>,
+    pub failure: Option<ProcessError>,
     pub stdout: String,
     pub stderr: String,
 }
@@ -53,9 +58,9 @@ impl World {
 
     /// Starts a command line in the cell.
     pub fn start(&self, line: &str) -> (Child, CellChild) {
-        let (child, theirs) = CellChild::new().unwrap();
+        let (child, theirs) = CellChild::new(self.cell.level).unwrap();
         let launcher = Command::new(env!("CARGO_BIN_EXE_windlass-cell"))
-            .args(CellChild::arguments(self.cell.level))
+            .args(child.arguments())
             .env_clear()
             .process_group(0)
             .stdin(Stdio::from(theirs))
@@ -63,13 +68,13 @@ impl World {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let program = Program {
+        let command = CellCommand {
             argv: ["/bin/sh", "-c", line].map(str::to_owned).to_vec(),
             env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
             cwd: self.workspace(),
         };
         let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
-        child.start(&self.cell, &program, Some(null.as_fd())).unwrap();
+        child.start(&self.cell, &command, Some(null.as_fd())).unwrap();
         (launcher, child)
     }
 
@@ -79,18 +84,14 @@ impl World {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         launcher.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
         launcher.stderr.take().unwrap().read_to_end(&mut stderr).unwrap();
-        launcher.wait().unwrap();
-        let mut events = Vec::new();
-        while let Some(event) = child.next_event().unwrap() {
-            events.push(event);
-        }
-        let code = events.iter().find_map(|event| match event {
-            CellEvent::Exited { code, .. } => *code,
-            _ => None,
-        });
+        let status = launcher.wait().unwrap();
+        child.update().unwrap();
+        let status = child.status(Some(status));
         Done {
-            events,
-            code,
+            code: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
+            limit: child.limit(),
+            failure: child.failure(),
             stdout: String::from_utf8_lossy(&stdout).into_owned(),
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
         }

@@ -25,7 +25,7 @@ use super::stdio::{self, Server};
 use super::tools::{self, Page, ServerDescription, ToolDescription};
 use super::wire::Answer;
 use crate::call_failure::CallFailure;
-use crate::{Certainty, Target};
+use crate::{Certainty, Sandbox, Target};
 
 const TOOL_PAGES_MAX: usize = 100;
 const TOOLS_MAX: usize = 10_000;
@@ -75,19 +75,24 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Starts or reaches the server and does the handshake.
-    pub async fn open(target: &Target) -> Result<Self, CallFailure> {
-        let connection = Self::try_open(target).await;
+    pub async fn open(target: &Target, sandbox: Option<&Sandbox>) -> Result<Self, CallFailure> {
+        let connection = Self::try_open(target, sandbox).await;
         connection.map_err(CallFailure::before_dispatch)
     }
 
-    async fn try_open(target: &Target) -> Result<Self, CallFailure> {
+    async fn try_open(target: &Target, sandbox: Option<&Sandbox>) -> Result<Self, CallFailure> {
         let (service, state, server) = match target {
             Target::Command { .. } => {
                 let message = "a command is not an MCP server";
                 return Err(CallFailure::internal(Certainty::DidNotRun, message));
             }
-            Target::McpStdio { command, env, cwd, .. } => {
-                let (server, transport, state) = stdio::start(command, env, cwd)?;
+            Target::McpStdio { command, env, cwd, confinement, .. } => {
+                let cell = confinement.as_ref().map(|confinement| match sandbox {
+                    Some(sandbox) => sandbox.open(confinement),
+                    None => Err(CallFailure::sandbox("there is no sandbox for the server")),
+                });
+                let (server, transport, state) =
+                    stdio::start(command, env, cwd, cell.transpose()?)?;
                 match client().serve(transport).await {
                     Ok(service) => (service, state, Some(server)),
                     // How it died says more than that it does not answer.

@@ -13,10 +13,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
+use windlass_cell::{ChildInput, ProcessGroup, describe_exit};
+
 use super::state::{ConnectionState, Outgoing};
 use crate::Certainty;
 use crate::call_failure::CallFailure;
-use crate::process::{self, ChildInput, ProcessGroup};
+use crate::sandbox::OpenCell;
 
 /// How much of the server's error stream is kept, from its end.
 const STDERR_BYTES_MAX: usize = 2048;
@@ -32,6 +34,8 @@ type Tail = Arc<Mutex<VecDeque<u8>>>;
 
 /// The server's process. Dropping it stops the process and all its children.
 pub(crate) struct Server {
+    /// What its cell needs outside.
+    _cell: Option<OpenCell>,
     group: Arc<Mutex<Option<ProcessGroup>>>,
 }
 
@@ -71,8 +75,11 @@ pub(crate) fn start(
     command: &[String],
     env: &BTreeMap<String, String>,
     cwd: &Path,
+    cell: Option<OpenCell>,
 ) -> Result<(Server, StdioTransport, Arc<ConnectionState>), CallFailure> {
-    let (group, streams) = process::spawn(command, env, cwd, ChildInput::Pipe)?;
+    let confined = cell.as_ref().map(OpenCell::confined);
+    let (group, streams) =
+        windlass_cell::spawn(command, env, cwd, ChildInput::Pipe, confined)?;
     let no_pipe = |error: std::io::Error| {
         CallFailure::internal(
             Certainty::DidNotRun,
@@ -106,7 +113,7 @@ pub(crate) fn start(
         shutdown.run(failure, drained).await;
     });
     let transport = StdioTransport { state: Arc::clone(&state), inbox, writer };
-    Ok((Server { group }, transport, state))
+    Ok((Server { _cell: cell, group }, transport, state))
 }
 
 /// Waits until the process has exited and everything it wrote should have been read.
@@ -215,12 +222,15 @@ impl Shutdown {
         let exit = tokio::task::spawn_blocking(move || {
             let mut group = group?;
             let exited = group.wait(EXIT_WAIT);
-            group.finish().map(|status| (exited, status))
+            let status = group.finish();
+            Some((exited, status, group.failure()))
         });
         let how = match exit.await {
-            Ok(Some((true, status))) => format!("the server {}", process::describe_exit(status)),
-            Ok(Some((false, _))) => "the server closed its output".to_owned(),
-            Ok(None) | Err(_) => "the server is gone".to_owned(),
+            // It never ran.
+            Ok(Some((_, _, Some(error)))) => return self.state.end(error.into()),
+            Ok(Some((true, Some(status), None))) => format!("the server {}", describe_exit(status)),
+            Ok(Some((false, Some(_), None))) => "the server closed its output".to_owned(),
+            Ok(Some((_, None, None)) | None) | Err(_) => "the server is gone".to_owned(),
         };
         // All its processes are gone, so the stream ends, unless one has left the process group.
         let _ = tokio::time::timeout(EXIT_WAIT, drained).await;

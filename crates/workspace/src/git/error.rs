@@ -93,7 +93,7 @@ impl GitError {
     }
 
     pub(crate) fn unexpected(operation: &'static str, output: &[u8]) -> Self {
-        let output = windlass_connect::one_line(&String::from_utf8_lossy(output));
+        let output = windlass_cell::one_line(&String::from_utf8_lossy(output));
         Self::new(operation, GitCause::Unexpected(output))
     }
 

@@ -4,7 +4,7 @@ use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::time::Duration;
 
-use windlass_connect::{
+use windlass_cell::{
     ChildInput, ChildStreams, Ending, Finished, Limits, ProcessError, ProcessGroup, Program,
     describe_exit, one_line,
 };
@@ -141,7 +141,7 @@ impl<'a> Invocation<'a> {
         let finished = self.finish()?;
         let mut bytes = match (finished.ending, finished.status) {
             (Ending::TooLarge("stdout"), _) => finished.stdout,
-            (Ending::TooLarge(_) | Ending::TimedOut | Ending::Exited, _) => {
+            (Ending::TooLarge(_) | Ending::Limit(_) | Ending::TimedOut | Ending::Exited, _) => {
                 let output = self.check(finished)?;
                 if output.code != Some(0) {
                     return Err(output.failure(operation, cwd));
@@ -156,7 +156,7 @@ impl<'a> Invocation<'a> {
     /// Starts git and leaves it running, for a batch command.
     pub fn spawn(&self) -> Result<(ProcessGroup, ChildStreams), GitError> {
         let env = self.env.iter().map(|(name, value)| (name, value));
-        windlass_connect::spawn(&self.argv(), env, self.cwd, ChildInput::Pipe).map_err(|error| {
+        windlass_cell::spawn(&self.argv(), env, self.cwd, ChildInput::Pipe, None).map_err(|error| {
             GitError::new(self.operation, GitCause::Missing(one_line(&error.to_string())))
         })
     }
@@ -179,16 +179,18 @@ impl<'a> Invocation<'a> {
 
     fn finish(&self) -> Result<Finished, GitError> {
         let fail = |cause| GitError::new(self.operation, cause);
-        windlass_connect::run(&Program {
+        windlass_cell::run(&Program {
             argv: self.argv(),
             stdin: self.stdin.as_deref(),
             env: self.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
             cwd: self.cwd,
             limits: self.limits(),
-            stderr_extra_bytes: 0,
+            confined: None,
         })
         .map_err(|error| match error {
-            ProcessError::NotStarted(why) => fail(GitCause::Missing(one_line(&why))),
+            ProcessError::NotStarted(why) | ProcessError::NotConfined(why) => {
+                fail(GitCause::Missing(one_line(&why)))
+            }
             ProcessError::Lost(why) => fail(GitCause::Unexpected(one_line(&why))),
         })
     }
@@ -197,7 +199,9 @@ impl<'a> Invocation<'a> {
         let (fail, limits) = (|cause| GitError::new(self.operation, cause), self.limits());
         match (finished.ending, finished.status) {
             (Ending::TimedOut, _) => Err(fail(GitCause::Timeout(limits.timeout.as_millis()))),
-            (Ending::TooLarge(_), _) => Err(fail(GitCause::TooLarge(limits.output_bytes_max))),
+            (Ending::TooLarge(_) | Ending::Limit(_), _) => {
+                Err(fail(GitCause::TooLarge(limits.output_bytes_max)))
+            }
             (Ending::Exited, None) => {
                 Err(fail(GitCause::Unexpected("its exit was lost".to_owned())))
             }

@@ -8,6 +8,7 @@ mod commit;
 mod error;
 mod id;
 mod invoke;
+mod location;
 mod status;
 mod tree;
 mod worktree;
@@ -20,6 +21,7 @@ pub use commit::{RefUpdate, Signature};
 pub use error::{GitCause, GitError};
 pub use id::{CommitId, ObjectIdError, TreeId, Treeish};
 pub(crate) use invoke::{Access, Invocation};
+pub use location::{GitLocation, locate_git};
 pub use status::{DIRTY_PATHS_MAX, WorktreeStatus};
 pub use tree::{DiffStat, FileChange, LineChange};
 pub use worktree::{OnChanges, Worktree};
@@ -105,6 +107,17 @@ impl Git {
             Some(1) => Ok(None),
             Some(_) | None => Err(output.failure(operation, &self.root)),
         }
+    }
+
+    /// The paths among these that git tracks; they are relative to this folder.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn tracked(&self, paths: &[String]) -> Result<Vec<String>, GitError> {
+        let operation = "list tracked files";
+        let listed = self.read(operation).args(["ls-files", "-z", "--"]).args(paths).output()?;
+        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
     }
 }
 

@@ -98,7 +98,7 @@ fn refusal(changed: &[PathBuf], in_the_way: &[PathBuf]) -> String {
             let _ = write!(text, " and {more} more");
         }
     }
-    windlass_connect::one_line(&text)
+    windlass_cell::one_line(&text)
 }
 
 #[cfg(test)]

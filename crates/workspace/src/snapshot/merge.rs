@@ -112,7 +112,7 @@ fn parse_merge(bytes: &[u8]) -> Option<MergeOutput> {
     while let Some(count) = fields.next() {
         let count: usize = std::str::from_utf8(count).ok()?.parse().ok()?;
         let text = fields.by_ref().nth(count.checked_add(1)?)?;
-        messages.push(windlass_connect::one_line(&String::from_utf8_lossy(text)));
+        messages.push(windlass_cell::one_line(&String::from_utf8_lossy(text)));
     }
     Some(MergeOutput { tree, paths, messages })
 }

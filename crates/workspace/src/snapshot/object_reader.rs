@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use windlass_connect::{ChildStreams, ProcessGroup, one_line};
+use windlass_cell::{ChildStreams, ProcessGroup, one_line};
 
 use super::{SnapshotError, Snapshots};
 use crate::GitError;

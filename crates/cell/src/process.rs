@@ -3,17 +3,21 @@
 //! INVARIANT: the group is signalled only while its leader is not reaped, so that its number cannot
 //! have been given to another process.
 
-use std::ffi::OsStr;
-use std::io::{self, PipeReader};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::AsFd as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use crate::child::CellChild;
+use crate::spec::{Cell, CellCommand};
 
 /// How long a killed process may take to exit before a thread of its own reaps it.
 const REAP_MS: u64 = 2000;
@@ -24,6 +28,9 @@ pub enum ProcessError {
     /// It was not started.
     #[error("{0}")]
     NotStarted(String),
+    /// It was not started, since it cannot be confined.
+    #[error("{0}")]
+    NotConfined(String),
     /// It was started, and what became of it is not known.
     #[error("{0}")]
     Lost(String),
@@ -42,24 +49,37 @@ pub enum ChildInput {
 #[derive(Debug)]
 pub struct ChildStreams {
     /// Present with [`ChildInput::Pipe`].
-    pub stdin: Option<ChildStdin>,
+    pub stdin: Option<InputPipe>,
     /// The child's standard output.
     pub stdout: ChildStdout,
     /// The child's standard error.
     pub stderr: ChildStderr,
 }
 
-/// A running process group. Dropping it kills what is left of it.
+/// Our end of a child's standard input.
+pub type InputPipe = PipeWriter;
+
+/// Where a program is confined, and the binary that is the launcher.
+#[derive(Clone, Copy, Debug)]
+pub struct Confined<'a> {
+    /// The path of our own binary.
+    pub launcher: &'a Path,
+    /// The cell.
+    pub cell: &'a Cell,
+}
+
+/// A running process group, or a cell with all its processes. Dropping it kills what is left of it.
 #[derive(Debug)]
 pub struct ProcessGroup {
     child: Option<Child>,
     pid: Pid,
+    cell: Option<CellChild>,
     /// Reaches its end when the leader has exited.
     exit: PipeReader,
 }
 
-/// Starts a program in a process group of its own. Of our environment the child gets the search path,
-/// home, locale and temporary directory, [`TOOLCHAIN_VARIABLES`], and `env`.
+/// Starts a program in a process group of its own, or in a cell. Of our environment the child gets the
+/// search path, home, locale and temporary directory, [`TOOLCHAIN_VARIABLES`], and `env`.
 ///
 /// # Errors
 /// [`ProcessError`].
@@ -68,9 +88,9 @@ pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     env: impl IntoIterator<Item = (K, V)>,
     cwd: &Path,
     input: ChildInput,
+    confined: Option<Confined<'_>>,
 ) -> Result<(ProcessGroup, ChildStreams), ProcessError> {
     let refuse = ProcessError::NotStarted;
-    let lost = |what: &str| ProcessError::Lost(what.to_owned());
     let Some((program, arguments)) = argv
         .split_first()
         .map(|(program, arguments)| (program.as_ref(), arguments))
@@ -81,34 +101,96 @@ pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     if !cwd.is_dir() {
         return Err(refuse(format!("there is no directory `{}`", cwd.display())));
     }
-    let (exit, watch) = watcher().map_err(|error| refuse(format!("no thread: {error}")))?;
-    let mut command = Command::new(program);
-    command
-        .args(arguments)
-        .env_clear()
-        .envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(passed_on)))
-        .envs(env)
-        .current_dir(cwd)
-        .process_group(0)
-        .stdin(match input {
-            ChildInput::Null => Stdio::null(),
-            ChildInput::Pipe => Stdio::piped(),
-        })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| {
-        refuse(format!("cannot start `{}`: {error}", Path::new(program).display()))
+    let (reader, writer) = match input {
+        ChildInput::Null => (None, None),
+        ChildInput::Pipe => {
+            let (reader, writer) =
+                io::pipe().map_err(|error| refuse(format!("no pipe: {error}")))?;
+            (Some(reader), Some(writer))
+        }
+    };
+    let ours = std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(passed_on));
+    let env =
+        env.into_iter().map(|(name, value)| (name.as_ref().to_owned(), value.as_ref().to_owned()));
+    let Some(confined) = confined else {
+        let mut command = Command::new(program);
+        command.args(arguments).env_clear().envs(ours).envs(env).current_dir(cwd);
+        command.stdin(reader.map_or_else(Stdio::null, Stdio::from));
+        return start(command, writer, None);
+    };
+    let not_confined = |what: &str, error: &dyn std::fmt::Display| {
+        ProcessError::NotConfined(format!("{what}: {error}"))
+    };
+    let arguments = arguments.iter().map(AsRef::as_ref);
+    let program = request(std::iter::once(program).chain(arguments), ours.chain(env), cwd)?;
+    let (cell, socket) = CellChild::new(confined.cell.level)
+        .map_err(|error| not_confined("there is no control socket", &error))?;
+    let mut command = Command::new(confined.launcher);
+    command.args(cell.arguments()).env_clear().stdin(Stdio::from(socket));
+    let (group, streams) = start(command, writer, Some(cell)).map_err(|error| match error {
+        ProcessError::NotStarted(why) => ProcessError::NotConfined(why),
+        ProcessError::NotConfined(_) | ProcessError::Lost(_) => error,
     })?;
-    let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let stdin = reader.as_ref().map(|reader| reader.as_fd());
+    let sent = group.cell.as_ref().map(|cell| cell.start(confined.cell, &program, stdin));
+    match sent {
+        // A launcher that has died already is noticed by whoever waits for it.
+        Some(Err(error)) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(not_confined("the launcher does not read its request", &error))
+        }
+        Some(Ok(()) | Err(_)) | None => Ok((group, streams)),
+    }
+}
+
+/// The program as the launcher is told of it.
+fn request<'a>(
+    argv: impl Iterator<Item = &'a OsStr>,
+    env: impl Iterator<Item = (OsString, OsString)>,
+    cwd: &Path,
+) -> Result<CellCommand, ProcessError> {
+    let text = |word: &OsStr| match word.to_str() {
+        Some(text) if !text.contains('\0') => Ok(text.to_owned()),
+        Some(_) => Err(ProcessError::NotStarted("an argument contains a zero byte".to_owned())),
+        None => Err(ProcessError::NotStarted("an argument is not UTF-8".to_owned())),
+    };
+    let argv = argv.map(text).collect::<Result<Vec<_>, _>>()?;
+    let mut all = std::collections::BTreeMap::new();
+    for (name, value) in env {
+        // A variable of ours that is not UTF-8 is not passed on.
+        if let (Some(name), Some(value)) = (name.to_str(), value.to_str()) {
+            all.insert(name.to_owned(), value.to_owned());
+        }
+    }
+    all.insert("TMPDIR".to_owned(), "/tmp".to_owned());
+    Ok(CellCommand { argv, env: all.into_iter().collect(), cwd: cwd.to_owned() })
+}
+
+/// Starts a prepared command in a process group of its own.
+fn start(
+    mut command: Command,
+    stdin: Option<InputPipe>,
+    cell: Option<CellChild>,
+) -> Result<(ProcessGroup, ChildStreams), ProcessError> {
+    let lost = |what: &str| ProcessError::Lost(what.to_owned());
+    let (exit, watch) =
+        watcher().map_err(|error| ProcessError::NotStarted(format!("no thread: {error}")))?;
+    command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| {
+        let program = Path::new(command.get_program());
+        ProcessError::NotStarted(format!("cannot start `{}`: {error}", program.display()))
+    })?;
+    // The child's ends of the pipes must not stay open here.
+    drop(command);
+    let streams = (child.stdout.take(), child.stderr.take());
     let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
         return Err(lost("the child process has no number"));
     };
     // The watcher waits for this; without it the pipe would end and the group be killed.
     let _ = watch.send(pid);
-    let group = ProcessGroup { child: Some(child), pid, exit };
+    let group = ProcessGroup { child: Some(child), pid, cell, exit };
     match streams {
-        (stdin, Some(stdout), Some(stderr)) => Ok((group, ChildStreams { stdin, stdout, stderr })),
-        _ => Err(lost("the child process has no streams")),
+        (Some(stdout), Some(stderr)) => Ok((group, ChildStreams { stdin, stdout, stderr })),
+        (_, _) => Err(lost("the child process has no streams")),
     }
 }
 
@@ -171,8 +253,32 @@ impl ProcessGroup {
         &self.exit
     }
 
+    /// Why the command never ran, of a cell that has ended.
+    #[must_use]
+    pub fn failure(&self) -> Option<ProcessError> {
+        self.cell.as_ref().and_then(CellChild::failure)
+    }
+
+    /// The cell in which the processes are, if they are in one.
+    pub const fn cell(&mut self) -> Option<&mut CellChild> {
+        self.cell.as_mut()
+    }
+
+    /// The cell, while it may still report.
+    pub(crate) fn reporting_cell(&self) -> Option<&CellChild> {
+        self.cell.as_ref().filter(|cell| !cell.has_ended())
+    }
+
+    /// Asks every process to end; in a cell, those of the program's own process group.
+    pub fn terminate(&self) {
+        match &self.cell {
+            Some(cell) => cell.terminate(),
+            None => self.signal(Signal::TERM),
+        }
+    }
+
     /// Sends a signal to every process of the group.
-    pub fn signal(&self, signal: Signal) {
+    fn signal(&self, signal: Signal) {
         if self.child.is_some() {
             // It may all be gone already.
             let _ = kill_process_group(self.pid, signal);
@@ -201,11 +307,20 @@ impl ProcessGroup {
     /// Kills what is left of the group, reaps the leader and returns its exit status; `None` when it
     /// does not exit.
     pub fn finish(&mut self) -> Option<ExitStatus> {
+        if let Some(cell) = &self.cell {
+            // The launcher exits when all processes of the cell are gone.
+            cell.end();
+            let _ = self.wait(Duration::from_millis(REAP_MS));
+        }
         self.signal(Signal::KILL);
         let exited = self.wait(Duration::from_millis(REAP_MS));
         let mut child = self.child.take()?;
         if exited {
-            return child.wait().ok();
+            let status = child.wait().ok();
+            let Some(cell) = &mut self.cell else { return status };
+            // The launcher's own status says nothing about the command.
+            let _ = cell.update();
+            return cell.status(status);
         }
         // Stuck in the kernel: a thread reaps it, so that the caller does not wait.
         let _ = thread::Builder::new().name("windlass-reap".to_owned()).spawn(move || child.wait());
@@ -214,7 +329,7 @@ impl ProcessGroup {
 
     /// Sends `SIGTERM`, waits for the leader at most for `grace`, then kills what is left.
     pub fn stop(&mut self, grace: Duration) -> Option<ExitStatus> {
-        self.signal(Signal::TERM);
+        self.terminate();
         let _ = self.wait(grace);
         self.finish()
     }

@@ -2,23 +2,32 @@
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
+use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::process::{ChildStdin, ExitStatus};
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::ioctl_fionbio;
-use rustix::process::Signal;
 
-use crate::Limits;
-use crate::process::{self, ChildInput, ProcessError, ProcessGroup};
+use crate::process::{self, ChildInput, Confined, InputPipe, ProcessError, ProcessGroup};
+use crate::spec::LimitKind;
 
 /// The time between `SIGTERM` and `SIGKILL`.
 const GRACE: Duration = Duration::from_secs(2);
 /// How long child processes may keep the streams open after the program has exited.
 const LINGER: Duration = Duration::from_millis(500);
 const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The limits of a program that is run to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// From the start to the end.
+    pub timeout: Duration,
+    /// Of each of its two output streams.
+    pub output_bytes_max: usize,
+}
 
 /// A program to run, with its input and limits.
 #[derive(Clone, Debug)]
@@ -33,8 +42,8 @@ pub struct Program<'a> {
     pub cwd: &'a Path,
     /// The time limit, and the size limit of each of the two output streams.
     pub limits: Limits,
-    /// Added to the size limit of the standard error.
-    pub stderr_extra_bytes: usize,
+    /// The cell in which it runs; none is no confinement.
+    pub confined: Option<Confined<'a>>,
 }
 
 /// Why [`run`] stopped waiting for a program.
@@ -46,6 +55,8 @@ pub enum Ending {
     TimedOut,
     /// It wrote more than its limit to this stream, `stdout` or `stderr`, and was killed.
     TooLarge(&'static str),
+    /// It reached this limit of its cell, and was killed.
+    Limit(LimitKind),
 }
 
 /// A program that was started and has ended.
@@ -61,55 +72,70 @@ pub struct Finished {
     pub stderr: Vec<u8>,
 }
 
-/// Runs a program and waits for it; kills what is left of its process group.
+/// Runs a program and waits for it; kills what is left of its process group or cell.
 ///
 /// # Errors
-/// [`ProcessError`] when it could not be started or followed.
+/// [`ProcessError`] when it could not be started, confined or followed.
 pub fn run(program: &Program<'_>) -> Result<Finished, ProcessError> {
+    run_with_broker(program, &mut drop)
+}
+
+/// Runs a program as [`run`] does, and passes on the socket on which its cell expects the broker.
+///
+/// # Errors
+/// [`ProcessError`] when it could not be started, confined or followed.
+pub fn run_with_broker(
+    program: &Program<'_>,
+    broker: &mut dyn FnMut(TcpListener),
+) -> Result<Finished, ProcessError> {
     let input = if program.stdin.is_some() { ChildInput::Pipe } else { ChildInput::Null };
-    let (mut group, streams) =
-        process::spawn(&program.argv, program.env.iter().copied(), program.cwd, input)?;
+    let (mut group, streams) = process::spawn(
+        &program.argv,
+        program.env.iter().copied(),
+        program.cwd,
+        input,
+        program.confined,
+    )?;
     let bytes_max = program.limits.output_bytes_max;
     let mut pump = Pump {
         stdin: streams.stdin,
         unread: program.stdin.unwrap_or_default(),
         stdout: Capture::new("stdout", streams.stdout, bytes_max),
-        stderr: Capture::new(
-            "stderr",
-            streams.stderr,
-            bytes_max.saturating_add(program.stderr_extra_bytes),
-        ),
+        stderr: Capture::new("stderr", streams.stderr, bytes_max),
+        broker,
     };
-    let ending = match pump.run(&group, program.limits.timeout) {
-        Ok(ending) => ending,
-        Err(error) => {
-            drop(group);
-            return Err(ProcessError::Lost(format!("cannot follow the command: {error}")));
-        }
-    };
+    let ending = pump
+        .run(&mut group, program.limits.timeout)
+        .map_err(|error| ProcessError::Lost(format!("cannot follow the command: {error}")))?;
     let status = group.finish();
     // What was written before the kill may still be on its way.
     pump.stdout.drain();
     pump.stderr.drain();
+    if let Some(error) = group.failure() {
+        return Err(error);
+    }
+    let limit = group.cell().and_then(|cell| cell.limit());
     let too_large = [&pump.stdout, &pump.stderr].into_iter().find(|capture| capture.too_large());
-    let ending = match (ending, too_large) {
-        (Ending::Exited, Some(capture)) => Ending::TooLarge(capture.name),
-        (ending, _) => ending,
+    let ending = match (ending, limit, too_large) {
+        (Ending::Exited, Some(limit), _) => Ending::Limit(limit),
+        (Ending::Exited, None, Some(capture)) => Ending::TooLarge(capture.name),
+        (ending, _, _) => ending,
     };
     Ok(Finished { ending, status, stdout: pump.stdout.bytes, stderr: pump.stderr.bytes })
 }
 
 /// A program's three streams, all non-blocking.
 struct Pump<'a> {
-    stdin: Option<ChildStdin>,
+    stdin: Option<InputPipe>,
     unread: &'a [u8],
     stdout: Capture,
     stderr: Capture,
+    broker: &'a mut dyn FnMut(TcpListener),
 }
 
 impl Pump<'_> {
     /// Moves bytes until the program is done or out of time; the caller kills what is left.
-    fn run(&mut self, group: &ProcessGroup, timeout: Duration) -> io::Result<Ending> {
+    fn run(&mut self, group: &mut ProcessGroup, timeout: Duration) -> io::Result<Ending> {
         if let Some(stdin) = &self.stdin {
             ioctl_fionbio(stdin, true)?;
         }
@@ -131,7 +157,7 @@ impl Pump<'_> {
                     return Ok(ending);
                 }
                 ending = Ending::TimedOut;
-                group.signal(Signal::TERM);
+                group.terminate();
                 deadline = Instant::now().checked_add(GRACE);
                 continue;
             }
@@ -155,17 +181,18 @@ impl Pump<'_> {
     /// Waits until a stream is ready and handles it; returns whether the program has exited.
     fn step(
         &mut self,
-        group: &ProcessGroup,
+        group: &mut ProcessGroup,
         exited: bool,
         deadline: Option<Instant>,
     ) -> io::Result<bool> {
-        let (stdin, stdout, stderr, exit) = {
-            let mut fds = Vec::with_capacity(4);
+        let (stdin, stdout, stderr, exit, cell) = {
+            let mut fds = Vec::with_capacity(5);
             let stdin = slot(&mut fds, self.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT);
             let stdout = slot(&mut fds, self.stdout.fd(), PollFlags::IN);
             let stderr = slot(&mut fds, self.stderr.fd(), PollFlags::IN);
             // Once it has ended, the pipe would be ready for ever.
             let exit = slot(&mut fds, (!exited).then(|| group.exit().as_fd()), PollFlags::IN);
+            let cell = slot(&mut fds, group.reporting_cell().map(AsFd::as_fd), PollFlags::IN);
             let time = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             match poll(&mut fds, time.map(process::timespec).as_ref()) {
                 Ok(_) => {}
@@ -175,8 +202,14 @@ impl Pump<'_> {
             let ready = |slot: Option<usize>| {
                 slot.and_then(|at| fds.get(at)).is_some_and(|fd| !fd.revents().is_empty())
             };
-            (ready(stdin), ready(stdout), ready(stderr), ready(exit))
+            (ready(stdin), ready(stdout), ready(stderr), ready(exit), ready(cell))
         };
+        if let Some(cell) = group.cell().filter(|_| cell) {
+            cell.update()?;
+            if let Some(listener) = cell.take_listener() {
+                (self.broker)(listener);
+            }
+        }
         if stdin {
             self.feed();
         }

@@ -1,0 +1,339 @@
+//! What every cell has of the machine: programs, a few settings, toolchains and caches.
+//!
+//! The root is an allow list. What is not named here, or by the user, does not exist in a cell: credentials,
+//! browser profiles, other projects, sockets of daemons.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::spec::{Access, Mount};
+
+/// Folders of programs that are links into `/usr`, or folders of their own.
+const PROGRAMS: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+
+/// What programs expect in `/etc`; none of it holds a credential.
+const SETTINGS: [&str; 38] = [
+    "alternatives",
+    "bash.bashrc",
+    "bash_completion.d",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "crypto-policies",
+    "debian_version",
+    "default/locale",
+    "fonts",
+    "group",
+    "gtk-3.0",
+    "host.conf",
+    "hostname",
+    "hosts",
+    "inputrc",
+    "java",
+    "java-11-openjdk",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "java-25-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "locale.alias",
+    "locale.conf",
+    "localtime",
+    "magic",
+    "maven",
+    "mime.types",
+    "nsswitch.conf",
+    "os-release",
+    "passwd",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "profile",
+    "protocols",
+    "services",
+    "ssl",
+];
+/// More of `/etc`.
+const MORE_SETTINGS: [&str; 8] =
+    ["perl", "php", "python3", "python3.11", "python3.12", "python3.13", "terminfo", "timezone"];
+
+/// Folders of toolchains: the variable that names them, or where they lie in the home folder.
+const TOOLCHAINS: [(&str, &str); 19] = [
+    ("RUSTUP_HOME", ".rustup"),
+    ("PYENV_ROOT", ".pyenv"),
+    ("NVM_DIR", ".nvm"),
+    ("VOLTA_HOME", ".volta"),
+    ("ASDF_DIR", ".asdf"),
+    ("ASDF_DATA_DIR", ".asdf"),
+    ("MISE_DATA_DIR", ".local/share/mise"),
+    ("GOROOT", ".go"),
+    ("JAVA_HOME", ".jdk"),
+    ("SDKMAN_DIR", ".sdkman"),
+    ("RBENV_ROOT", ".rbenv"),
+    ("GEM_HOME", ".gem/ruby"),
+    ("BUN_INSTALL", ".bun"),
+    ("VIRTUAL_ENV", ".virtualenv"),
+    ("CONDA_PREFIX", "miniconda3"),
+    ("DOTNET_ROOT", ".dotnet"),
+    ("UV_PYTHON_INSTALL_DIR", ".local/share/uv"),
+    ("PIPX_HOME", ".local/share/pipx"),
+    ("FNM_DIR", ".local/share/fnm"),
+];
+
+/// Caches, which builds write to: the variable that names them, or where they lie in the home folder.
+const CACHES: [(&str, &str); 26] = [
+    ("CARGO_HOME", ".cargo"),
+    ("GOMODCACHE", "go/pkg/mod"),
+    ("GOCACHE", ".cache/go-build"),
+    ("npm_config_cache", ".npm"),
+    ("PNPM_HOME", ".local/share/pnpm"),
+    ("PIP_CACHE_DIR", ".cache/pip"),
+    ("UV_CACHE_DIR", ".cache/uv"),
+    ("DENO_DIR", ".cache/deno"),
+    ("YARN_CACHE_FOLDER", ".cache/yarn"),
+    ("POETRY_CACHE_DIR", ".cache/pypoetry"),
+    ("NUGET_PACKAGES", ".nuget/packages"),
+    ("CCACHE_DIR", ".cache/ccache"),
+    ("SCCACHE_DIR", ".cache/sccache"),
+    ("COMPOSER_CACHE_DIR", ".cache/composer"),
+    ("PLAYWRIGHT_BROWSERS_PATH", ".cache/ms-playwright"),
+    ("PRE_COMMIT_HOME", ".cache/pre-commit"),
+    ("", ".cache/node"),
+    ("", ".cache/node-gyp"),
+    ("", ".cache/bazel"),
+    ("", ".cache/typescript"),
+    ("", ".m2/repository"),
+    ("", ".m2/wrapper"),
+    ("", ".gradle/caches"),
+    ("", ".gradle/wrapper"),
+    ("", ".ivy2/cache"),
+    ("", ".sbt/boot"),
+];
+
+/// Files in toolchains and caches that hold credentials.
+const CREDENTIALS: [&str; 8] = [
+    "credentials",
+    "credentials.toml",
+    ".netrc",
+    ".npmrc",
+    ".pypirc",
+    "auth.json",
+    "nuget.config",
+    ".git-credentials",
+];
+
+/// How much the home folder of a cell holds besides toolchains and caches.
+const HOME_BYTES: u64 = 2 << 30;
+
+/// What a cell's layout depends on.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// Our environment.
+    pub variables: BTreeMap<String, String>,
+    /// What the user shows to all cells besides.
+    pub visible: Vec<PathBuf>,
+    /// What the user lets all cells change besides.
+    pub writable: Vec<PathBuf>,
+    /// Where changes of caches go; without it caches are read-only.
+    pub cache_changes: Option<PathBuf>,
+    /// The folder that is `/tmp` in the cell; without it `/tmp` is in memory.
+    pub temporary: Option<PathBuf>,
+}
+
+impl Layout {
+    /// The mounts of a cell, before those of its workspace.
+    #[must_use]
+    pub fn mounts(&self) -> Vec<Mount> {
+        let mut mounts = vec![bind("/usr".into(), Access::Read)];
+        for path in PROGRAMS.map(PathBuf::from) {
+            match std::fs::read_link(&path) {
+                Ok(target) => mounts.push(Mount::Link { path, target }),
+                Err(_) if path.is_dir() => mounts.push(bind(path, Access::Read)),
+                Err(_) => {}
+            }
+        }
+        let settings =
+            SETTINGS.iter().chain(&MORE_SETTINGS).map(|name| Path::new("/etc").join(name));
+        mounts.extend(settings.filter(|path| path.exists()).map(|path| bind(path, Access::Read)));
+        mounts.push(match &self.temporary {
+            Some(folder) => {
+                Mount::BindAt { from: folder.clone(), path: "/tmp".into(), access: Access::Write }
+            }
+            None => Mount::Memory { path: "/tmp".into(), bytes: HOME_BYTES },
+        });
+        mounts.push(Mount::Link { path: "/var/tmp".into(), target: "/tmp".into() });
+        let home = self.home();
+        if let Some(home) = &home {
+            mounts.push(Mount::Memory { path: home.clone(), bytes: HOME_BYTES });
+        }
+        let caches = self.caches(home.as_deref());
+        let toolchains = self.toolchains(home.as_deref(), &caches);
+        let mut masks = Vec::new();
+        for path in toolchains {
+            masks.extend(credentials(&path));
+            mounts.push(bind(path, Access::Read));
+        }
+        for path in caches {
+            masks.extend(credentials(&path));
+            mounts.push(self.cache(path));
+        }
+        mounts.extend(masks.into_iter().map(|path| Mount::Mask { path }));
+        let shown = |paths: &[PathBuf], access: Access| {
+            let paths = paths.iter().filter(|path| path.exists());
+            paths.map(|path| bind(path.clone(), access)).collect::<Vec<_>>()
+        };
+        mounts.extend(shown(&self.visible, Access::Read));
+        mounts.extend(shown(&self.writable, Access::Write));
+        mounts
+    }
+
+    fn variable(&self, name: &str) -> Option<&str> {
+        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The home folder, if it can be replaced by an empty one.
+    fn home(&self) -> Option<PathBuf> {
+        let home = PathBuf::from(self.variable("HOME")?);
+        (home.is_absolute() && home.parent().is_some() && home.is_dir()).then_some(home)
+    }
+
+    /// The folder that a variable names, or its usual place.
+    fn named(&self, home: Option<&Path>, variable: &str, usual: &str) -> Option<PathBuf> {
+        let named = self.variable(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+        let path = named.or_else(|| Some(home?.join(usual)))?;
+        (path.is_dir() && !is_system(&path) && !holds_home(&path, home)).then_some(path)
+    }
+
+    fn caches(&self, home: Option<&Path>) -> BTreeSet<PathBuf> {
+        let named = CACHES.iter().filter_map(|(name, usual)| self.named(home, name, usual));
+        outermost(named)
+    }
+
+    /// Folders of toolchains, and the roots of `PATH`.
+    fn toolchains(&self, home: Option<&Path>, caches: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+        let named = TOOLCHAINS.iter().filter_map(|(name, usual)| self.named(home, name, usual));
+        let path = self.variable("PATH").unwrap_or_default();
+        let path = std::env::split_paths(path).filter_map(|entry| root_of(&entry, home));
+        let all = outermost(named.chain(path));
+        all.into_iter().filter(|path| !caches.iter().any(|cache| path.starts_with(cache))).collect()
+    }
+
+    fn cache(&self, path: PathBuf) -> Mount {
+        let Some(changes) = &self.cache_changes else { return bind(path, Access::Read) };
+        let name = path.to_string_lossy().replace('%', "%25").replace('/', "%2F");
+        let folder = changes.join(name);
+        let (upper, work) = (folder.join("upper"), folder.join("work"));
+        let made =
+            [&upper, &work].into_iter().all(|folder| std::fs::create_dir_all(folder).is_ok());
+        if made {
+            Mount::Overlay { lower: vec![path.clone()], path, upper, work }
+        } else {
+            bind(path, Access::Read)
+        }
+    }
+}
+
+const fn bind(path: PathBuf, access: Access) -> Mount {
+    Mount::Bind { path, access }
+}
+
+/// Whether every cell has this path anyway.
+fn is_system(path: &Path) -> bool {
+    path.starts_with("/usr") || PROGRAMS.iter().any(|programs| path.starts_with(programs))
+}
+
+/// Whether showing this path would show the home folder, or the whole machine.
+fn holds_home(path: &Path, home: Option<&Path>) -> bool {
+    path.parent().is_none() || home.is_some_and(|home| home.starts_with(path))
+}
+
+/// The folder of the toolchain to which an entry of `PATH` belongs.
+fn root_of(entry: &Path, home: Option<&Path>) -> Option<PathBuf> {
+    if !entry.is_absolute() || !entry.is_dir() || is_system(entry) || holds_home(entry, home) {
+        return None;
+    }
+    let parent = entry.parent()?;
+    let is_inner = entry
+        .file_name()
+        .is_some_and(|name| ["bin", "sbin", "shims"].iter().any(|inner| name == *inner));
+    // `~/.local` holds much more than programs.
+    let shared = home.is_some_and(|home| parent == home.join(".local"));
+    let root = if is_inner && !shared && !holds_home(parent, home) { parent } else { entry };
+    Some(root.to_owned())
+}
+
+/// The paths without those that lie in another one.
+fn outermost(paths: impl Iterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
+    let mut all = BTreeSet::<PathBuf>::new();
+    for path in paths.collect::<BTreeSet<_>>() {
+        if !all.iter().any(|outer| path.starts_with(outer)) {
+            all.insert(path);
+        }
+    }
+    all
+}
+
+/// The credential files of a toolchain or cache.
+fn credentials(folder: &Path) -> Vec<PathBuf> {
+    CREDENTIALS.iter().map(|name| folder.join(name)).filter(|path| path.is_file()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_of_a_path_entry_is_never_the_home_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path();
+        let make = |name: &str| {
+            std::fs::create_dir_all(home.join(name)).unwrap();
+            home.join(name)
+        };
+        let root = |entry: PathBuf| root_of(&entry, Some(home));
+        assert_eq!(root(make(".nvm/v20/bin")), Some(home.join(".nvm/v20")));
+        assert_eq!(root(make("bin")), Some(home.join("bin")));
+        assert_eq!(root(make(".local/bin")), Some(home.join(".local/bin")));
+        assert_eq!(root(make(".pyenv/shims")), Some(home.join(".pyenv")));
+        assert_eq!(root(home.to_owned()), None);
+        assert_eq!(root("/usr/bin".into()), None);
+        assert_eq!(root("relative".into()), None);
+        assert_eq!(root(home.join("missing/bin")), None);
+    }
+
+    #[test]
+    fn credentials_are_masked_and_nothing_else_of_the_home_is_shown() {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path();
+        for name in [".ssh", ".cargo/bin", ".aws"] {
+            std::fs::create_dir_all(home.join(name)).unwrap();
+        }
+        std::fs::write(home.join(".cargo/credentials.toml"), "token").unwrap();
+        let text = |path: PathBuf| path.to_str().unwrap().to_owned();
+        let layout = Layout {
+            variables: BTreeMap::from([
+                ("HOME".to_owned(), text(home.to_owned())),
+                ("PATH".to_owned(), text(home.join(".cargo/bin"))),
+            ]),
+            ..Layout::default()
+        };
+        let mounts = layout.mounts();
+        let in_home: Vec<&Mount> = mounts
+            .iter()
+            .filter(|mount| match mount {
+                Mount::Bind { path, .. } | Mount::Mask { path } => path.starts_with(home),
+                Mount::BindAt { .. }
+                | Mount::Memory { .. }
+                | Mount::Overlay { .. }
+                | Mount::Link { .. } => false,
+            })
+            .collect();
+        let cargo = home.join(".cargo");
+        assert_eq!(
+            in_home,
+            [
+                &bind(cargo.clone(), Access::Read),
+                &Mount::Mask { path: cargo.join("credentials.toml") }
+            ]
+        );
+    }
+}

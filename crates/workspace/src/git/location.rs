@@ -1,0 +1,77 @@
+//! Where a work tree's git directories are, found without git.
+
+use std::path::{Component, Path, PathBuf};
+
+/// The longest `.git` file or `commondir` file.
+const LINK_BYTES_MAX: u64 = 16 * 1024;
+
+/// The git directories of a work tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GitLocation {
+    /// The top of the work tree.
+    pub top: PathBuf,
+    /// The `.git` file, if `.git` is a file that names the git directory.
+    pub link: Option<PathBuf>,
+    /// The git directory of this work tree.
+    pub directory: PathBuf,
+    /// The git directory that all work trees of the repository share.
+    pub common: PathBuf,
+}
+
+/// Finds the repository of a folder; `None` if it is in none.
+///
+/// # Errors
+/// A text, when `.git` is neither a folder nor a valid file.
+pub fn locate_git(folder: &Path) -> Result<Option<GitLocation>, String> {
+    for top in folder.ancestors() {
+        let path = top.join(".git");
+        let Ok(metadata) = path.symlink_metadata() else { continue };
+        let location = if metadata.is_dir() {
+            GitLocation { top: top.to_owned(), link: None, common: path.clone(), directory: path }
+        } else if metadata.is_file() {
+            let named = read_link(&path, "gitdir: ")?;
+            let directory = absolute(top, &named);
+            let shared = directory.join("commondir");
+            let common = match shared.symlink_metadata() {
+                Ok(_) => absolute(&directory, &read_link(&shared, "")?),
+                Err(_) => directory.clone(),
+            };
+            GitLocation { top: top.to_owned(), link: Some(path), directory, common }
+        } else {
+            return Err(format!("`{}` is neither a folder nor a file", path.display()));
+        };
+        return if location.common.join("HEAD").symlink_metadata().is_ok() {
+            Ok(Some(location))
+        } else {
+            Err(format!("`{}` is not a git directory", location.common.display()))
+        };
+    }
+    Ok(None)
+}
+
+fn read_link(path: &Path, prefix: &str) -> Result<PathBuf, String> {
+    let cannot = |why: &str| format!("`{}` cannot be read: {why}", path.display());
+    let metadata = path.symlink_metadata().map_err(|error| cannot(&error.to_string()))?;
+    if !metadata.is_file() || metadata.len() > LINK_BYTES_MAX {
+        return Err(cannot("it is not a short file"));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| cannot(&error.to_string()))?;
+    let named = text.trim_end_matches(['\n', '\r']).strip_prefix(prefix);
+    let named = named.filter(|named| !named.is_empty() && !named.contains('\n'));
+    named.map(PathBuf::from).ok_or_else(|| cannot("it names no folder"))
+}
+
+/// The path from a base, without `.` and `..`.
+fn absolute(base: &Path, path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in base.join(path).components() {
+        match part {
+            Component::ParentDir => {
+                plain.pop();
+            }
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(part),
+        }
+    }
+    plain
+}
