@@ -1,5 +1,7 @@
+use std::fs;
 use std::io::Read as _;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,7 +16,12 @@ use windlass_cell::{
 pub struct World {
     pub folder: TempDir,
     pub cell: Cell,
+    /// The user and group of the command, if it is not ours.
+    user: Option<u32>,
 }
+
+/// A user without any right.
+const NOBODY: u32 = 65534;
 
 /// A command that has ended.
 #[derive(Debug)]
@@ -35,11 +42,11 @@ impl World {
     pub fn new() -> Self {
         let folder = TempDir::new().unwrap();
         let workspace = folder.path().join("workspace");
-        std::fs::create_dir(&workspace).unwrap();
+        fs::create_dir(&workspace).unwrap();
         let mut mounts = vec![bind("/usr", Access::Read)];
         for link in ["bin", "lib", "lib64", "sbin"] {
             let path = Path::new("/").join(link);
-            match std::fs::read_link(&path) {
+            match fs::read_link(&path) {
                 Ok(target) => mounts.push(Mount::Link { path, target }),
                 Err(_) if path.exists() => mounts.push(bind(path, Access::Read)),
                 Err(_) => {}
@@ -49,7 +56,31 @@ impl World {
         mounts.push(bind(&workspace, Access::Write));
         let limits = CellLimits::default();
         let cell = Cell { level: Level::Full, mounts, network: Network::Closed, limits };
-        Self { folder, cell }
+        Self { folder, cell, user: None }
+    }
+
+    /// The same as an ordinary user; of tests that do not run as root, their own.
+    pub fn ordinary() -> Self {
+        let mut world = Self::new();
+        if rustix::process::getuid().is_root() {
+            world.user = Some(NOBODY);
+            let open = |path: &Path| {
+                fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+            };
+            open(world.folder.path());
+            // The folder of our binaries may be closed to others.
+            fs::copy(env!("CARGO_BIN_EXE_windlass-cell"), world.launcher()).unwrap();
+            open(&world.launcher());
+            chown(world.workspace(), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        world
+    }
+
+    fn launcher(&self) -> PathBuf {
+        match self.user {
+            Some(_) => self.folder.path().join("launcher"),
+            None => env!("CARGO_BIN_EXE_windlass-cell").into(),
+        }
     }
 
     pub fn workspace(&self) -> PathBuf {
@@ -59,7 +90,11 @@ impl World {
     /// Starts a command line in the cell.
     pub fn start(&self, line: &str) -> (Child, CellChild) {
         let (child, theirs) = CellChild::new(self.cell.level).unwrap();
-        let launcher = Command::new(env!("CARGO_BIN_EXE_windlass-cell"))
+        let mut launcher = Command::new(self.launcher());
+        if let Some(user) = self.user {
+            launcher.uid(user).gid(user).current_dir("/");
+        }
+        let launcher = launcher
             .args(child.arguments())
             .env_clear()
             .process_group(0)
@@ -73,7 +108,7 @@ impl World {
             env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
             cwd: self.workspace(),
         };
-        let null: OwnedFd = std::fs::File::open("/dev/null").unwrap().into();
+        let null: OwnedFd = fs::File::open("/dev/null").unwrap().into();
         child.start(&self.cell, &command, Some(null.as_fd())).unwrap();
         (launcher, child)
     }

@@ -46,6 +46,26 @@ fn no_namespace_can_be_made_and_no_mount_changed() {
 }
 
 #[test]
+fn an_ordinary_user_gets_the_same_cell() {
+    let world = World::ordinary();
+    let listed = world.output("ls -A /");
+    assert!(!listed.contains("etc") && !listed.contains("root"), "{listed}");
+    for key in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+        assert_eq!(status(&world, key), "0000000000000000", "{key}");
+    }
+    assert_eq!(
+        world.output("echo 1 > a && cat a /dev/null && head -c 1 /dev/zero | wc -c"),
+        "1\n1\n"
+    );
+    for line in
+        ["unshare -r true", "mount -t tmpfs none /tmp", "touch /x", "touch /usr/x", "ls /proc/1/fd"]
+    {
+        let done = world.run(line);
+        assert!(done.failure.is_none() && done.code != Some(0), "{line}: {done:?}");
+    }
+}
+
+#[test]
 fn the_user_stays_the_same() {
     let world = World::new();
     let own = rustix::process::getuid().as_raw();
