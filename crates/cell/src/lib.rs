@@ -11,6 +11,7 @@
 mod child;
 mod control;
 mod filter;
+mod git_paths;
 mod launcher;
 mod layout;
 mod locks;
@@ -21,8 +22,10 @@ mod process;
 mod run;
 mod spec;
 mod watch;
+mod workspace;
 
 pub use child::CellChild;
+pub use git_paths::{GitPaths, find_git};
 pub use launcher::launch;
 pub use layout::Layout;
 pub use network::BROKER_PORT;
@@ -33,3 +36,4 @@ pub use process::{
 };
 pub use run::{Ending, Finished, Limits, Program, run, run_with_broker};
 pub use spec::{Access, Cell, CellCommand, CellLimits, Level, LimitKind, Mount, Network};
+pub use workspace::WorkspaceView;

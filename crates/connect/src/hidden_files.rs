@@ -24,8 +24,7 @@ const SECRET_NAMES: [&str; 12] = [
     "terraform.tfvars",
 ];
 /// Endings of `.env` files that are examples.
-const EXAMPLES: [&str; 6] =
-    [".example", ".sample", ".template", ".dist", ".defaults", ".schema"];
+const EXAMPLES: [&str; 6] = [".example", ".sample", ".template", ".dist", ".defaults", ".schema"];
 
 /// Finds the hidden files of a workspace. Tracked files are not hidden: what may be done with them is
 /// policy's to say.
@@ -69,7 +68,8 @@ mod tests {
         for name in [".env", "a/.env.local", ".ENV", "deploy/id_rsa", "tls/server.key", ".npmrc"] {
             assert!(is_secret(name), "{name}");
         }
-        for name in [".env.example", "env", "src/key.rs", "keyboard.txt", "a.pem.md", "id_rsa.pub"] {
+        for name in [".env.example", "env", "src/key.rs", "keyboard.txt", "a.pem.md", "id_rsa.pub"]
+        {
             assert!(!is_secret(name), "{name}");
         }
     }

@@ -197,7 +197,9 @@ impl Drop for Connectors {
         for slot in slots {
             let sender = sender.clone();
             runtime.spawn(async move {
-                if let Some(connection) = slot.connection.lock().await.take().and_then(Arc::into_inner) {
+                if let Some(connection) =
+                    slot.connection.lock().await.take().and_then(Arc::into_inner)
+                {
                     connection.close().await;
                 }
                 drop(sender);

@@ -5,18 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
-use windlass_cell::{Access, Cell, CellLimits, Confined, Finished, Layout, Level, Mount, Network};
-use windlass_workspace::{GitLocation, locate_git};
+use windlass_cell::{
+    Access, Cell, CellLimits, Confined, Finished, GitPaths, Layout, Level, Mount, Network,
+    WorkspaceView, find_git,
+};
 
 use crate::call_failure::CallFailure;
 use crate::hidden_files;
-
-/// The folder of Windlass in a project.
-const PROJECT: &str = ".windlass";
-/// What no command may change in a git directory: through these a git outside the cell would start programs
-/// or work elsewhere.
-const GIT_PROTECTED: [&str; 7] =
-    ["config", "config.worktree", "hooks", "info", "commondir", "gitdir", "modules"];
 
 /// What one command may change and reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +59,7 @@ pub(crate) struct OpenCell {
 #[derive(Debug)]
 struct GitChanges {
     folder: TempDir,
-    location: GitLocation,
+    git: GitPaths,
 }
 
 impl GitChanges {
@@ -86,98 +81,58 @@ impl Sandbox {
 
     /// Describes the cell of one command and creates what it needs outside.
     pub(crate) fn open(&self, confinement: &Confinement) -> Result<OpenCell, CallFailure> {
-        let mut mounts = match self.settings.level {
-            Level::Full => self.settings.layout.mounts(),
-            Level::Landlock => self.landlock_mounts(),
+        let Confinement { workspace, access, network } = confinement;
+        let (mounts, changes) = match self.settings.level {
+            Level::Full => {
+                let git = find_git(workspace).map_err(CallFailure::sandbox)?;
+                let writes = *access == Access::Write;
+                let changes = git.clone().filter(|_| writes).map(|git| self.git_changes(git));
+                let changes = changes.transpose()?;
+                let folders = changes.as_ref().map(|changes| (changes.upper(), changes.work()));
+                let view = WorkspaceView {
+                    folder: workspace,
+                    access: *access,
+                    git: git.as_ref(),
+                    git_changes: folders.as_ref().map(|(upper, work)| (&**upper, &**work)),
+                    hidden: &self.hidden(workspace)?,
+                };
+                let mut mounts = self.settings.layout.mounts();
+                mounts.extend(view.mounts());
+                (mounts, changes)
+            }
+            Level::Landlock => (self.landlock_mounts(workspace, *access), None),
         };
-        let git = self.workspace_mounts(confinement, &mut mounts)?;
         let cell = Cell {
             level: self.settings.level,
             mounts,
-            network: confinement.network,
+            network: *network,
             limits: self.settings.limits,
         };
-        Ok(OpenCell { launcher: self.settings.launcher.clone(), cell, git })
+        Ok(OpenCell { launcher: self.settings.launcher.clone(), cell, git: changes })
     }
 
     /// Without a root of its own a command sees everything; these are the folders that it may change.
-    fn landlock_mounts(&self) -> Vec<Mount> {
+    fn landlock_mounts(&self, workspace: &Path, access: Access) -> Vec<Mount> {
+        let bind = |path: &Path, access| Mount::Bind { path: path.to_owned(), access };
         let temporary = std::env::temp_dir();
         let writable = self.settings.layout.writable.iter().chain([&temporary]);
-        let writable = writable.filter(|path| path.exists());
-        writable.map(|path| Mount::Bind { path: path.clone(), access: Access::Write }).collect()
+        let writable = writable.filter(|path| path.exists()).map(|path| bind(path, Access::Write));
+        writable.chain([bind(workspace, access)]).collect()
     }
 
-    fn workspace_mounts(
-        &self,
-        confinement: &Confinement,
-        mounts: &mut Vec<Mount>,
-    ) -> Result<Option<GitChanges>, CallFailure> {
-        let Confinement { workspace, access, .. } = confinement;
-        let location = locate_git(workspace).map_err(CallFailure::sandbox)?;
-        // The rest of the work tree is shown, or git would report it as deleted.
-        if let Some(location) = &location
-            && location.top != *workspace
-        {
-            mounts.push(Mount::Bind { path: location.top.clone(), access: Access::Read });
-        }
-        mounts.push(Mount::Bind { path: workspace.clone(), access: *access });
-        if self.settings.level == Level::Landlock {
-            return Ok(None);
-        }
-        let folder = workspace.join(PROJECT);
-        if folder.symlink_metadata().is_ok() {
-            mounts.push(Mount::Bind { path: folder, access: Access::Read });
-        }
-        let git = match location {
-            Some(location) => self.git_mounts(location, *access, mounts)?,
-            None => None,
+    /// The folders for the changes of a command in the git directory.
+    fn git_changes(&self, git: GitPaths) -> Result<GitChanges, CallFailure> {
+        let parent = &self.settings.folder;
+        let cannot = |path: &Path, error: &std::io::Error| {
+            CallFailure::sandbox(format!("cannot create a folder in `{}`: {error}", path.display()))
         };
-        let hidden = self.hidden(workspace)?;
-        mounts.extend(hidden.iter().map(|path| Mount::Mask { path: path.clone() }));
-        Ok(git)
-    }
-
-    fn git_mounts(
-        &self,
-        location: GitLocation,
-        access: Access,
-        mounts: &mut Vec<Mount>,
-    ) -> Result<Option<GitChanges>, CallFailure> {
-        if let Some(link) = &location.link {
-            mounts.push(Mount::Bind { path: link.clone(), access: Access::Read });
-        }
-        let common = location.common.clone();
-        if access == Access::Read {
-            mounts.push(Mount::Bind { path: common, access: Access::Read });
-            return Ok(None);
-        }
-        let made = TempDir::with_prefix_in("git-", &self.settings.folder);
-        let folder = made.map_err(|error| {
-            let folder = self.settings.folder.display();
-            CallFailure::sandbox(format!("cannot create a folder in `{folder}`: {error}"))
-        })?;
-        let changes = GitChanges { folder, location };
+        let folder =
+            TempDir::with_prefix_in("git-", parent).map_err(|error| cannot(parent, &error))?;
+        let changes = GitChanges { folder, git };
         for folder in [changes.upper(), changes.work()] {
-            std::fs::create_dir(&folder).map_err(|error| {
-                CallFailure::sandbox(format!("cannot create `{}`: {error}", folder.display()))
-            })?;
+            std::fs::create_dir(&folder).map_err(|error| cannot(&folder, &error))?;
         }
-        mounts.push(Mount::Overlay {
-            path: common.clone(),
-            lower: vec![common],
-            upper: changes.upper(),
-            work: changes.work(),
-        });
-        let location = &changes.location;
-        let folders = [&location.common, &location.directory];
-        let folders = folders.iter().take(if location.link.is_some() { 2 } else { 1 });
-        for folder in folders {
-            let protected = GIT_PROTECTED.iter().map(|name| folder.join(name));
-            let present = protected.filter(|path| path.symlink_metadata().is_ok());
-            mounts.extend(present.map(|path| Mount::Bind { path, access: Access::Read }));
-        }
-        Ok(Some(changes))
+        Ok(changes)
     }
 
     fn hidden(&self, workspace: &Path) -> Result<Arc<Vec<PathBuf>>, CallFailure> {

@@ -15,7 +15,7 @@ pub use blobs::{
 };
 pub use git::{
     CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError, LineChange,
-    ObjectIdError, OnChanges, RefUpdate, Signature, TreeId, Treeish, Worktree, WorktreeStatus, GitLocation, locate_git,
+    ObjectIdError, OnChanges, RefUpdate, Signature, TreeId, Treeish, Worktree, WorktreeStatus,
 };
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,

@@ -78,8 +78,7 @@ pub(crate) fn start(
     cell: Option<OpenCell>,
 ) -> Result<(Server, StdioTransport, Arc<ConnectionState>), CallFailure> {
     let confined = cell.as_ref().map(OpenCell::confined);
-    let (group, streams) =
-        windlass_cell::spawn(command, env, cwd, ChildInput::Pipe, confined)?;
+    let (group, streams) = windlass_cell::spawn(command, env, cwd, ChildInput::Pipe, confined)?;
     let no_pipe = |error: std::io::Error| {
         CallFailure::internal(
             Certainty::DidNotRun,

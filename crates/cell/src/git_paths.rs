@@ -7,7 +7,7 @@ const LINK_BYTES_MAX: u64 = 16 * 1024;
 
 /// The git directories of a work tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GitLocation {
+pub struct GitPaths {
     /// The top of the work tree.
     pub top: PathBuf,
     /// The `.git` file, if `.git` is a file that names the git directory.
@@ -22,12 +22,12 @@ pub struct GitLocation {
 ///
 /// # Errors
 /// A text, when `.git` is neither a folder nor a valid file.
-pub fn locate_git(folder: &Path) -> Result<Option<GitLocation>, String> {
+pub fn find_git(folder: &Path) -> Result<Option<GitPaths>, String> {
     for top in folder.ancestors() {
         let path = top.join(".git");
         let Ok(metadata) = path.symlink_metadata() else { continue };
-        let location = if metadata.is_dir() {
-            GitLocation { top: top.to_owned(), link: None, common: path.clone(), directory: path }
+        let paths = if metadata.is_dir() {
+            GitPaths { top: top.to_owned(), link: None, common: path.clone(), directory: path }
         } else if metadata.is_file() {
             let named = read_link(&path, "gitdir: ")?;
             let directory = absolute(top, &named);
@@ -36,14 +36,14 @@ pub fn locate_git(folder: &Path) -> Result<Option<GitLocation>, String> {
                 Ok(_) => absolute(&directory, &read_link(&shared, "")?),
                 Err(_) => directory.clone(),
             };
-            GitLocation { top: top.to_owned(), link: Some(path), directory, common }
+            GitPaths { top: top.to_owned(), link: Some(path), directory, common }
         } else {
             return Err(format!("`{}` is neither a folder nor a file", path.display()));
         };
-        return if location.common.join("HEAD").symlink_metadata().is_ok() {
-            Ok(Some(location))
+        return if paths.common.join("HEAD").symlink_metadata().is_ok() {
+            Ok(Some(paths))
         } else {
-            Err(format!("`{}` is not a git directory", location.common.display()))
+            Err(format!("`{}` is not a git directory", paths.common.display()))
         };
     }
     Ok(None)
