@@ -165,18 +165,6 @@ fn every_damage_is_named() {
     assert_eq!(code(&spliced), Code::StateChecksumMismatch);
 }
 
-#[test]
-fn a_cut_end_is_found_by_the_recorded_head() {
-    let memory = saved(&[json!({"a": 1}), json!({"a": 2})]);
-    assert!(memory.ends_at(memory.head()).is_ok());
-    let text = String::from_utf8(memory.to_bytes().unwrap()).unwrap();
-    let first = text.split_inclusive('\n').next().unwrap();
-    let cut = Memory::from_bytes(first.as_bytes()).unwrap();
-    let error = cut.ends_at(memory.head()).unwrap_err();
-    assert!(matches!(error, MemoryError::Head { .. }));
-    assert_eq!(error.code(), Code::StateChecksumMismatch);
-}
-
 proptest! {
     #[test]
     fn what_is_saved_is_read_back_and_no_changed_byte_is(
