@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use windlass_driver::{
-    Memory, MemoryError, MemoryView, Outcome, SaveError, SaveRequest, VERSION_BYTES_MAX,
+    Memory, MemoryView, Outcome, SaveError, SaveRequest, VERSION_BYTES_MAX,
 };
 use windlass_kernel::{Code, Digest, Timestamp};
 
