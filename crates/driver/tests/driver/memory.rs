@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use windlass_driver::{
-    Memory, MemoryView, Outcome, SaveError, SaveRequest, VERSION_BYTES_MAX,
-};
+use windlass_driver::{Memory, MemoryView, Outcome, SaveError, SaveRequest, VERSION_BYTES_MAX};
 use windlass_kernel::{Code, Digest, Timestamp};
 
 use crate::world::{config, intent};
