@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use windlass_journal::{Check, JournalError, Reader, Recorder, replay};
 use windlass_kernel::run::{Event, Run};
 use windlass_kernel::{
-    ChainError, Code, PlanId, ReplayPoint, ReplayPointState, Timestamp, TraceId,
+    ChainError, Code, PlanId, ReplayPoint, ReplayPointState, Timestamp, TraceId, Uuid7,
 };
 use windlass_store::{
     After, Append, AppendError, Appended, KeyAction, Store, StoreError, TraceState,
@@ -78,8 +78,7 @@ fn a_new_trace_whose_first_commit_failed_does_not_exist() {
     let store: Arc<dyn Store> = Arc::new(Meddled::new(Arc::clone(&world.store), failing));
     let trace_id = world.new_id();
     let mut recorder = Recorder::<Run>::begin(&store, trace_id, PlanId(trace_id.0), Vec::new());
-    let started = windlass_testkit::plans::started(windlass_testkit::plans::plan(Vec::new()));
-    recorder.add(&world.event(trace_id, Event::Started(Box::new(started)))).unwrap();
+    recorder.add(&world.started(trace_id)).unwrap();
     recorder.commit(KeyAction::None, After::Keep).unwrap_err();
     drop(recorder);
     let state = world.store.load_state(trace_id);
@@ -210,6 +209,6 @@ fn a_replay_point_that_does_not_match_its_entry_is_found() {
     let [verified, prefix, replayed] = errors(|state| state.last_sequence_number = 7);
     assert_eq!((verified, prefix), (Some(past), None));
     assert!(replayed.is_some());
-    let [_, prefix, replayed] = errors(|state| state.plan_id.0 = World::new().new_id().0);
+    let [_, prefix, replayed] = errors(|state| state.plan_id.0 = Uuid7::from_parts(1, [9; 10]));
     assert_eq!((prefix, replayed), (None, point("its trace's plan")));
 }

@@ -39,6 +39,11 @@ impl World {
         RunEvent::new(trace_id, ArtifactId(self.clock.new_id()), self.clock.now(), event)
     }
 
+    pub fn started(&self, trace_id: TraceId) -> RunEvent {
+        let started = started(plan(vec![phase("a", &[], builtin())]));
+        self.event(trace_id, Event::Started(Box::new(started)))
+    }
+
     pub fn note(&self, trace_id: TraceId, number: usize) -> RunEvent {
         let body = json!({ "number": number });
         self.event(trace_id, Event::Noted { what: NoteKind::Telemetry, body })
@@ -52,8 +57,7 @@ impl World {
     ) -> Recorder<Run> {
         let trace_id = self.new_id();
         let mut recorder = Recorder::begin(store, trace_id, PlanId(trace_id.0), observers);
-        let started = Event::Started(Box::new(started(plan(vec![phase("a", &[], builtin())]))));
-        recorder.add(&self.event(trace_id, started)).unwrap();
+        recorder.add(&self.started(trace_id)).unwrap();
         recorder.add(&self.event(trace_id, Event::Begun {})).unwrap();
         recorder.commit(KeyAction::None, After::Keep).unwrap();
         recorder
