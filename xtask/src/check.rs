@@ -17,8 +17,6 @@ pub struct Stage {
     /// What it checks.
     pub purpose: &'static str,
     run: fn(&Path) -> Result<()>,
-    /// Whether `--fast` runs it.
-    in_fast: bool,
 }
 
 /// All stages, in the order in which they run: quick ones first, and the build before what uses it.
@@ -47,36 +45,16 @@ pub const STAGES: &[Stage] = &[
 const CLIPPY: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 
 const fn stage(name: &'static str, purpose: &'static str, run: fn(&Path) -> Result<()>) -> Stage {
-    Stage { name, purpose, run, in_fast: true }
+    Stage { name, purpose, run }
 }
 
-/// Which stages to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Selection<'a> {
-    /// All of them.
-    All,
-    /// Those for daily use.
-    Fast,
-    /// One, by its name.
-    Only(&'a str),
-}
-
-impl Selection<'_> {
-    fn includes(self, stage: &Stage) -> bool {
-        match self {
-            Self::All => true,
-            Self::Fast => stage.in_fast,
-            Self::Only(name) => stage.name == name,
-        }
-    }
-}
-
-/// Runs the selected stages, stopping at the first that fails, and prints how long each took.
+/// Runs all stages or the one named `only`, stopping at the first that fails, and prints how long each
+/// took.
 ///
 /// # Errors
-/// If a stage fails, or none is selected.
-pub fn run(root: &Path, selection: Selection<'_>) -> Result<()> {
-    let stages: Vec<&Stage> = STAGES.iter().filter(|stage| selection.includes(stage)).collect();
+/// If a stage fails, or there is no stage of that name.
+pub fn run(root: &Path, only: Option<&str>) -> Result<()> {
+    let stages = selected(only);
     if stages.is_empty() {
         let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
         bail!("no such stage; there are: {}", names.join(", "));
@@ -94,6 +72,11 @@ pub fn run(root: &Path, selection: Selection<'_>) -> Result<()> {
     });
     print!("{}", table(&times));
     result
+}
+
+/// All stages, or the one of this name.
+fn selected(only: Option<&str>) -> Vec<&'static Stage> {
+    STAGES.iter().filter(|stage| only.is_none_or(|name| stage.name == name)).collect()
 }
 
 fn table(times: &[(&str, Duration)]) -> String {
@@ -141,18 +124,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fast_leaves_out_only_the_clients_and_the_browser() {
-        let slow = STAGES.iter().filter(|stage| !Selection::Fast.includes(stage));
-        assert!(slow.map(|stage| stage.name).all(|name| ["clients", "browser"].contains(&name)));
-        assert!(STAGES.iter().all(|stage| Selection::All.includes(stage)));
-    }
-
-    #[test]
     fn a_stage_is_selected_by_its_name() {
-        let tidy = |stage: &&Stage| Selection::Only("tidy").includes(stage);
-        let names: Vec<&str> = STAGES.iter().filter(tidy).map(|stage| stage.name).collect();
-        assert_eq!(names, ["tidy"]);
-        let error = run(&crate::root(), Selection::Only("tydi")).unwrap_err().to_string();
+        let names = |only| selected(only).iter().map(|stage| stage.name).collect::<Vec<_>>();
+        assert_eq!(names(Some("tidy")), ["tidy"]);
+        assert_eq!(names(None).len(), STAGES.len());
+        let error = run(&crate::root(), Some("tydi")).unwrap_err().to_string();
         assert!(error.starts_with("no such stage; there are: tools, fmt, "), "{error}");
     }
 

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use check::Selection;
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -65,9 +64,8 @@ fn usage() -> String {
 /// Runs one command; `None` if there is no such command.
 fn run(root: &Path, arguments: &[&str]) -> Result<Option<()>> {
     match arguments {
-        ["check"] => check::run(root, Selection::All),
-        ["check", "--fast"] => check::run(root, Selection::Fast),
-        ["check", "--only", stage] => check::run(root, Selection::Only(stage)),
+        ["check"] | ["check", "--fast"] => check::run(root, None),
+        ["check", "--only", stage] => check::run(root, Some(stage)),
         ["soak", rest @ ..] => match soak::Options::parse(rest) {
             Some(options) => soak::run(root, &options),
             None => return Ok(None),

@@ -40,8 +40,8 @@ pub struct CheckResult {
 }
 
 impl CheckResult {
-    pub(crate) fn of(config: &DriverConfig, judged: Result<(), Finding>) -> Self {
-        match judged {
+    pub(crate) fn of(config: &DriverConfig, checked: Result<(), Finding>) -> Self {
+        match checked {
             Ok(()) => Self { outcome: Outcome::Pass, class: None, reason: None, response: None },
             Err(finding) => Self {
                 outcome: config.outcome(finding.class),
@@ -56,13 +56,13 @@ impl CheckResult {
 /// Checks the facts at one point; a required fact that is unknown is a failure.
 #[must_use]
 pub fn check(config: &DriverConfig, point: CheckPoint, facts: &Facts) -> CheckResult {
-    let judged = match point {
+    let checked = match point {
         CheckPoint::BeforeModel => before_model(config, facts),
         CheckPoint::AfterModel => after_model(config, facts),
         CheckPoint::BeforeSave => before_save(config, facts),
         CheckPoint::BeforeSandboxExit => before_sandbox_exit(config, facts),
     };
-    CheckResult::of(config, judged)
+    CheckResult::of(config, checked)
 }
 
 fn before_model(config: &DriverConfig, facts: &Facts) -> Result<(), Finding> {

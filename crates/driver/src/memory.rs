@@ -164,14 +164,6 @@ pub enum MemoryError {
         /// The line, from 1.
         line: usize,
     },
-    /// The newest version is not the recorded one.
-    #[error("read memory: its newest version is not the recorded one")]
-    Head {
-        /// The digest of the newest version.
-        found: Digest,
-        /// The recorded digest.
-        recorded: Digest,
-    },
 }
 
 impl MemoryError {
@@ -183,7 +175,7 @@ impl MemoryError {
             Self::Json { error, .. } => error.code(),
             Self::Torn { .. } => Code::JsonInvalid,
             Self::Gap { .. } => Code::StateSequenceGap,
-            Self::Changed { .. } | Self::Head { .. } => Code::StateChecksumMismatch,
+            Self::Changed { .. } => Code::StateChecksumMismatch,
         }
     }
 }
@@ -295,7 +287,7 @@ impl Memory {
 
     /// Reads a memory as [`Memory::to_bytes`] writes it, and checks its chain.
     ///
-    /// A chain does not protect its own end: compare it by [`Memory::ends_at`].
+    /// A chain does not protect its own end; the entries that recorded the versions do.
     ///
     /// # Errors
     /// [`MemoryError`] at the first invalid line.
@@ -324,15 +316,6 @@ impl Memory {
             memory.versions.push(version);
         }
         Ok(memory)
-    }
-
-    /// Checks that the memory ends where the journal says.
-    ///
-    /// # Errors
-    /// [`MemoryError::Head`] when versions were cut off or added.
-    pub fn ends_at(&self, recorded: Digest) -> Result<(), MemoryError> {
-        let found = self.head();
-        if found == recorded { Ok(()) } else { Err(MemoryError::Head { found, recorded }) }
     }
 }
 

@@ -117,12 +117,6 @@ impl Usage {
         Self { task_id: task_id.into(), profile, calls: 0, retries: 0, tokens: 0 }
     }
 
-    /// The task.
-    #[must_use]
-    pub fn task_id(&self) -> &str {
-        &self.task_id
-    }
-
     /// Its profile, which never changes.
     #[must_use]
     pub const fn profile(&self) -> &ProfileId {

@@ -77,26 +77,12 @@ impl HoldQueue {
 }
 
 impl Engine {
-    /// Records a person's answer to the hold that they were shown. Each person answers once.
+    /// Records a person's answer to the hold that they were shown, with conditions if there are any.
+    /// Each person answers once.
     ///
     /// # Errors
     /// [`EngineError`]: nothing is recorded, except that an expired hold ends its run.
     pub fn answer(
-        &self,
-        trace_id: TraceId,
-        decision: VoteDecision,
-        by: &str,
-        reason: &str,
-        shown: Option<Digest>,
-    ) -> Result<AnswerResult, EngineError> {
-        self.answer_with_conditions(trace_id, decision, by, reason, shown, &[])
-    }
-
-    /// Records a person's answer with conditions.
-    ///
-    /// # Errors
-    /// [`EngineError`]: nothing is recorded, except that an expired hold ends its run.
-    pub fn answer_with_conditions(
         &self,
         trace_id: TraceId,
         decision: VoteDecision,

@@ -25,12 +25,6 @@ impl From<Timestamp> for Moment {
 }
 
 impl Moment {
-    /// The kernel's timestamp.
-    #[must_use]
-    pub const fn timestamp(self) -> Timestamp {
-        self.0
-    }
-
     /// The day, as `YYYY-MM-DD`.
     #[must_use]
     pub fn date(self) -> String {
@@ -107,8 +101,8 @@ mod tests {
             let timestamp = Timestamp::from_unix_ms(ms).unwrap();
             let moment = Moment::from(timestamp);
             prop_assert_eq!(moment.to_string().parse(), Ok(moment));
-            prop_assert!(moment.timestamp() <= timestamp);
-            prop_assert!(ms - moment.timestamp().unix_ms() < 1000);
+            prop_assert!(moment.0 <= timestamp);
+            prop_assert!(ms - moment.0.unix_ms() < 1000);
         }
     }
 }

@@ -127,12 +127,6 @@ impl CheckpointId {
         &self.run
     }
 
-    /// The step at which it is on hold.
-    #[must_use]
-    pub const fn step(&self) -> &StepKey {
-        &self.step
-    }
-
     /// The file of this hold's packet.
     #[must_use]
     pub fn path(&self) -> String {
@@ -215,7 +209,7 @@ mod tests {
         assert_eq!(hold.path(), format!("artifacts/checkpoints/CP_{RUN}_2.yaml"));
         assert_eq!(hold.to_string().parse(), Ok(hold));
         assert_eq!(
-            format!("CP_{RUN}_a.b-c_d").parse::<CheckpointId>().unwrap().step().as_str(),
+            format!("CP_{RUN}_a.b-c_d").parse::<CheckpointId>().unwrap().step.as_str(),
             "a.b-c_d"
         );
         // Every name of a phase is one.

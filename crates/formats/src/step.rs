@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use windlass_kernel::{Code, canon};
+use windlass_kernel::canon;
 
 use crate::keyword::keywords;
 
@@ -48,20 +48,6 @@ pub struct StepSummary {
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("the step summary cannot be used: {0}")]
 pub struct StepError(String);
-
-impl StepError {
-    /// The stable code of this error.
-    #[must_use]
-    pub const fn code(&self) -> Code {
-        Code::PacketInvalid
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub const fn hint(&self) -> &'static str {
-        "do not repair the file; it is rewritten from the journal"
-    }
-}
 
 impl StepSummary {
     /// The summary's file as bytes.

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use thiserror::Error;
+use windlass_kernel::Code;
 use windlass_kernel::canon::{self, CanonError};
-use windlass_kernel::{Code, Digest};
 use windlass_text::printable;
 
 use crate::fields::{FieldError, Fields};
@@ -212,14 +212,6 @@ impl TaskSpec {
     /// [`TaskError`] when it has none, which cannot happen for a task that was parsed.
     pub fn canonical(&self) -> Result<Vec<u8>, TaskError> {
         canon::value_to_bytes(&Value::Object(self.to_object())).map_err(TaskError::Json)
-    }
-
-    /// The digest of the canonical JSON.
-    ///
-    /// # Errors
-    /// As [`Self::canonical`].
-    pub fn digest(&self) -> Result<Digest, TaskError> {
-        Ok(Digest::of(&self.canonical()?))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use windlass_kernel::run::{Run, RunEvent};
 use windlass_kernel::{
-    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Digest, Entry, Head, ReservedKey,
-    ToolCallId, TraceId, is_call_artifact,
+    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Entry, Head, ReservedKey, ToolCallId,
+    TraceId, is_call_artifact,
 };
 
 use crate::fold::{Fold, admit, mismatch};
@@ -94,11 +94,5 @@ impl TraceVerifier {
     pub fn reserved_key(&self) -> Option<(ReservedKey<'_>, u64, Option<ToolCallId>)> {
         let (sequence_number, tool_call_id) = self.tool_call?;
         Some((self.links.reserved()?, sequence_number, tool_call_id))
-    }
-
-    /// The digest of the last entry that was verified.
-    #[must_use]
-    pub const fn last_digest(&self) -> Digest {
-        self.head.entry_digest
     }
 }

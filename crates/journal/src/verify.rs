@@ -1,4 +1,4 @@
-//! StoreReport of a whole store: every chain, every artifact, every link, every recorded head.
+//! Verifying a whole store or one trace: every chain, artifact, link and recorded head.
 
 use serde::Serialize;
 use windlass_kernel::verify::ChainReport;
@@ -7,7 +7,7 @@ use windlass_store::{KeyMismatch, Slot, Store, StoreError, TraceState, Visitor};
 
 use crate::verifier::TraceVerifier;
 
-/// How many broken traces are described; the others are only counted.
+/// How many corrupt traces are described; the others are only counted.
 const PROBLEMS_MAX: usize = 1000;
 /// After how many entries progress is reported.
 const PROGRESS_EVERY: u64 = 4096;
@@ -16,22 +16,22 @@ const PAGE: usize = 512;
 /// Before the first trace is shown.
 const NO_TRACE: TraceId = TraceId(Uuid7::from_parts(0, [0; 10]));
 
-/// What verification of a store found.
+/// The result of verifying a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoreReport {
     /// How many traces there are.
     pub traces: u64,
     /// How many entries.
     pub entries: u64,
-    /// How many artifacts are gone; their chains still hold.
+    /// How many artifacts were purged; the chains are intact without them.
     pub missing_artifacts: u64,
-    /// How many traces do not hold together.
+    /// How many traces are corrupt.
     pub broken: u64,
-    /// What is wrong with them, up to a thousand.
+    /// The first error of each, up to a thousand traces.
     pub problems: Vec<Problem>,
 }
 
-/// A trace that does not hold together.
+/// A corrupt trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
     /// The trace.
@@ -43,10 +43,10 @@ pub struct Problem {
     pub message: String,
 }
 
-/// Verifies everything in a store, telling `progress` the number of entries now and then.
+/// Verifies everything in a store, and calls `progress` with the number of entries now and then.
 ///
 /// # Errors
-/// [`StoreError`] when the store itself cannot be read; a broken trace is a finding.
+/// [`StoreError`] when the store itself cannot be read; a corrupt trace is a finding.
 pub fn verify_store(
     store: &dyn Store,
     progress: &mut dyn FnMut(u64),
@@ -63,7 +63,7 @@ pub fn verify_store(
     verifier.finish();
     let Verifier { mut report, open, key_mismatches, .. } = verifier;
     for KeyMismatch { trace_id, sequence_number, reason } in key_mismatches {
-        // What is broken already is not more so.
+        // A trace that is corrupt already is reported once.
         if !report.problems.iter().any(|problem| problem.trace_id == trace_id) {
             let head = match store.load_state(trace_id) {
                 Ok(state) => state.head,
@@ -81,7 +81,7 @@ pub fn verify_store(
     Ok(report)
 }
 
-/// What verification of one trace found.
+/// The result of verifying one trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceReport {
     /// What was found.
@@ -93,7 +93,7 @@ pub struct TraceReport {
 /// Verifies one trace, in constant memory, as strictly as [`verify_store`].
 ///
 /// # Errors
-/// [`StoreError`] when there is no such trace or the store cannot be read; a broken trace is a finding.
+/// [`StoreError`] when there is no such trace or the store cannot be read; a corrupt trace is a finding.
 pub fn verify_trace(store: &dyn Store, trace_id: TraceId) -> Result<TraceReport, StoreError> {
     let recorded = store.load_state(trace_id)?;
     let mut verifier = TraceVerifier::new(trace_id);

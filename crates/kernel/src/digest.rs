@@ -1,13 +1,9 @@
 //! SHA-256 digests; their text form is 64 lower-case hex digits.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
-use crate::canon::{Canonical, write_plain};
+use crate::text_form::text_form;
 
 /// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -121,26 +117,6 @@ fn nibble(digit: u8) -> u8 {
     NIBBLES.get(usize::from(digit)).copied().unwrap_or(NOT_HEX)
 }
 
-impl fmt::Display for Digest {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.hex().as_str())
-    }
-}
-
-impl fmt::Debug for Digest {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.hex().as_str())
-    }
-}
-
-impl FromStr for Digest {
-    type Err = DigestError;
-
-    fn from_str(text: &str) -> Result<Self, DigestError> {
-        Self::parse(text.as_bytes())
-    }
-}
-
 impl Digest {
     /// Parses the text form.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, DigestError> {
@@ -150,40 +126,10 @@ impl Digest {
     }
 }
 
-impl Serialize for Digest {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.hex().as_str())
-    }
-}
-
-impl Canonical for Digest {
-    fn write(&self, out: &mut Vec<u8>) {
-        write_plain(self.hex().as_bytes(), out);
-    }
-}
-
-impl<'de> Deserialize<'de> for Digest {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::deserialize::from_str(deserializer)
-    }
-}
-
-impl schemars::JsonSchema for Digest {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Digest".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "description": "SHA-256 as lower-case hex.",
-            "pattern": "^[0-9a-f]{64}$"
-        })
-    }
+text_form! {
+    Digest, DigestError, |digest| digest.hex().0,
+    "SHA-256 as lower-case hex.",
+    "^[0-9a-f]{64}$"
 }
 
 #[cfg(test)]

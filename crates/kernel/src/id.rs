@@ -3,11 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::canon::{Canonical, write_plain};
+use crate::canon::Canonical;
 use crate::digest::{read_hex, write_hex};
+use crate::text_form::text_form;
 
 /// Text that is not a lower-case UUID of version 7.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -73,14 +74,6 @@ impl Uuid7 {
     }
 }
 
-impl FromStr for Uuid7 {
-    type Err = IdError;
-
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        Self::parse(text.as_bytes())
-    }
-}
-
 impl Uuid7 {
     /// Parses the text form.
     pub(crate) fn parse(text: &[u8]) -> Result<Self, IdError> {
@@ -104,52 +97,10 @@ impl Uuid7 {
     }
 }
 
-impl fmt::Display for Uuid7 {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
-    }
-}
-
-impl fmt::Debug for Uuid7 {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, formatter)
-    }
-}
-
-impl Serialize for Uuid7 {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(std::str::from_utf8(&self.text()).unwrap_or_default())
-    }
-}
-
-impl Canonical for Uuid7 {
-    fn write(&self, out: &mut Vec<u8>) {
-        write_plain(&self.text(), out);
-    }
-}
-
-impl<'de> Deserialize<'de> for Uuid7 {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::deserialize::from_str(deserializer)
-    }
-}
-
-impl schemars::JsonSchema for Uuid7 {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Uuid7".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "description": "UUID of version 7, lower case.",
-            "pattern": "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
-        })
-    }
+text_form! {
+    Uuid7, IdError, |id| id.text(),
+    "UUID of version 7, lower case.",
+    "^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 }
 
 macro_rules! ids {

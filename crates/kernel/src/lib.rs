@@ -10,7 +10,6 @@ mod call;
 pub mod canon;
 mod chain;
 mod code;
-mod deserialize;
 mod digest;
 mod entry;
 mod id;
@@ -21,6 +20,7 @@ mod risk;
 pub mod run;
 mod sealed_entry;
 mod state;
+mod text_form;
 mod time;
 pub mod verify;
 

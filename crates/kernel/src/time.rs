@@ -1,12 +1,8 @@
 //! Timestamps, whose only text form is `YYYY-MM-DDTHH:MM:SS.mmmZ`.
 
-use std::fmt;
-use std::str::FromStr;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-use crate::canon::{Canonical, write_plain};
+use crate::text_form::text_form;
 
 /// A time in milliseconds since 1970, between the years 0000 and 9999.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,11 +97,9 @@ const fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-impl FromStr for Timestamp {
-    type Err = TimestampError;
-
-    fn from_str(text: &str) -> Result<Self, TimestampError> {
-        let bytes = text.as_bytes();
+impl Timestamp {
+    /// Parses the text form.
+    fn parse(bytes: &[u8]) -> Result<Self, TimestampError> {
         if bytes.len() != 24 {
             return Err(TimestampError);
         }
@@ -125,52 +119,10 @@ impl FromStr for Timestamp {
     }
 }
 
-impl fmt::Display for Timestamp {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
-    }
-}
-
-impl fmt::Debug for Timestamp {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, formatter)
-    }
-}
-
-impl Serialize for Timestamp {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(std::str::from_utf8(&self.text()).unwrap_or_default())
-    }
-}
-
-impl Canonical for Timestamp {
-    fn write(&self, out: &mut Vec<u8>) {
-        write_plain(&self.text(), out);
-    }
-}
-
-impl<'de> Deserialize<'de> for Timestamp {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        crate::deserialize::from_str(deserializer)
-    }
-}
-
-impl schemars::JsonSchema for Timestamp {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "Timestamp".into()
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({
-            "type": "string",
-            "description": "UTC time with milliseconds.",
-            "pattern": "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$"
-        })
-    }
+text_form! {
+    Timestamp, TimestampError, |timestamp| timestamp.text(),
+    "UTC time with milliseconds.",
+    "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\\.[0-9]{3}Z$"
 }
 
 #[cfg(test)]

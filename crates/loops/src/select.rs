@@ -151,15 +151,7 @@ fn locate(
 }
 
 impl LoopFile {
-    /// The plan of a variant, or of the loop without a variant.
-    ///
-    /// # Errors
-    /// [`SelectError::UnknownVariant`].
-    pub fn plan_for(&self, variant: Option<&str>) -> Result<Plan, SelectError> {
-        self.plan_with(variant, &[])
-    }
-
-    /// The plan of a variant plus the phases `with`.
+    /// The plan of a variant, or of the loop without a variant, plus the phases `with`.
     ///
     /// # Errors
     /// [`SelectError`] when there is no such variant or phase, or one of these phases refers to a

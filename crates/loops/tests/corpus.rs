@@ -137,7 +137,7 @@ fn good_loops_give_their_plan() {
         assert_eq!((&file.id, &file.title), (&file.plan.id, &file.plan.title));
         assert_eq!(file.version, file.plan.version);
         let variants = file.variants.keys().map(|name| {
-            let plan = file.plan_for(Some(name)).unwrap();
+            let plan = file.plan_with(Some(name), &[]).unwrap();
             assert_eq!(plan.variant.as_ref(), Some(name));
             let edges = plan.phases.into_iter().map(|phase| (phase.id, phase.needs));
             (name.clone(), edges.collect::<BTreeMap<_, _>>())

@@ -100,7 +100,7 @@ fn the_variants_are_the_table() {
             (&variant.include[..], &variant.exclude[..]),
             (&texts(included)[..], &texts(excluded)[..])
         );
-        let plan = file.plan_for(Some(name)).unwrap();
+        let plan = file.plan_with(Some(name), &[]).unwrap();
         let edges = edges(&plan);
         assert!(included.iter().all(|phase| edges.contains_key(*phase)), "{name}");
         assert!(!excluded.iter().any(|phase| edges.contains_key(*phase)), "{name}");

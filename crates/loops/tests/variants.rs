@@ -77,7 +77,7 @@ proptest! {
                 return Ok(());
             }
         };
-        let plan = file.plan_for(Some("one")).unwrap();
+        let plan = file.plan_with(Some("one"), &[]).unwrap();
         prop_assert_eq!(plan.variant.as_deref(), Some("one"));
         let some = edges(&plan);
         prop_assert!(some.keys().copied().eq(there.iter().map(String::as_str)));
@@ -91,7 +91,7 @@ proptest! {
                 prop_assert_eq!(leads(&some, one, other), leads(&all, one, other), "{} {}", one, other);
             }
         }
-        prop_assert_eq!(file.plan_for(None).unwrap(), file.plan.clone());
+        prop_assert_eq!(file.plan_with(None, &[]).unwrap(), file.plan.clone());
         let with: Vec<String> = all.keys().map(|id| (*id).to_owned()).collect();
         let full = file.plan_with(Some("one"), &with).unwrap();
         prop_assert_eq!(edges(&full), all);
@@ -134,7 +134,7 @@ fn what_is_asked_for_is_there_or_refused_with_a_hint() {
     assert!(matches!(error, SelectError::UnknownPhase { .. }));
     assert_eq!((error.code(), error.hint().as_str()), (Code::LoopInvalid, "it has `b`, `c`"));
     let error = parse("  - { id: a, doer: { builtin: x } }\n", "").unwrap();
-    assert_eq!(error.plan_for(Some("b")).unwrap_err().hint(), "it has no variants");
+    assert_eq!(error.plan_with(Some("b"), &[]).unwrap_err().hint(), "it has no variants");
 }
 
 #[test]

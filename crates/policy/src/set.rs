@@ -30,13 +30,6 @@ pub struct PolicySet {
     cases: usize,
 }
 
-/// Whether a set's own examples and cases are run when it is loaded.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum SelfTest {
-    Run,
-    Skip,
-}
-
 impl PolicySet {
     /// Loads a set from its files, by relative path, and runs its examples and cases.
     ///
@@ -46,22 +39,6 @@ impl PolicySet {
     /// # Errors
     /// The first [`FileError`]: one error refuses the whole set.
     pub fn load(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, FileError> {
-        Self::read(files, SelfTest::Run)
-    }
-
-    /// Loads a set that [`PolicySet::load`] accepted before, without running its examples again.
-    ///
-    /// # Errors
-    /// As [`PolicySet::load`], and when the files do not have that hash.
-    pub fn load_known(files: &BTreeMap<String, Vec<u8>>, hash: &Digest) -> Result<Self, FileError> {
-        let set = Self::read(files, SelfTest::Skip)?;
-        if set.hash == *hash {
-            return Ok(set);
-        }
-        Err(no_file("policy").error(0..0, "the policy set has changed since it was checked"))
-    }
-
-    fn read(files: &BTreeMap<String, Vec<u8>>, self_test: SelfTest) -> Result<Self, FileError> {
         let hash = hash(files)?;
         let registry = match files.get("tools.toml") {
             Some(bytes) => registry::load(&source_file("tools.toml", bytes)?)?,
@@ -92,15 +69,13 @@ impl PolicySet {
         set.check_rules(&spans)?;
         set.index();
         set.cases = cases.len();
-        if self_test == SelfTest::Run {
-            set.check_examples(&spans)?;
-            for (source, case) in cases {
-                let outcome = set.run_case(&source, &case)?;
-                if !outcome.passed {
-                    return Err(source.error(case.span(), outcome.failure()).with_hint(
-                        "run `windlass policy explain` on this call to see which rules matched",
-                    ));
-                }
+        set.check_examples(&spans)?;
+        for (source, case) in cases {
+            let outcome = set.run_case(&source, &case)?;
+            if !outcome.passed {
+                return Err(source.error(case.span(), outcome.failure()).with_hint(
+                    "run `windlass policy explain` on this call to see which rules matched",
+                ));
             }
         }
         Ok(set)

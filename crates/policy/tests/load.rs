@@ -287,8 +287,6 @@ fn the_hash_covers_every_file_and_name() {
     files.insert("loops/a.md".to_owned(), b"x".to_vec());
     let second = PolicySet::load(&files).unwrap().hash();
     assert_ne!(first, second);
-    assert!(PolicySet::load_known(&files, &second).is_ok());
-    assert_eq!(PolicySet::load_known(&files, &first).unwrap_err().code(), Code::PolicyInvalid);
     for name in ["/a", "../a", "a//b", "a/./b", "", "a\\b"] {
         assert!(
             PolicySet::load(&BTreeMap::from([(name.to_owned(), Vec::new())])).is_err(),

@@ -72,12 +72,6 @@ impl PolicySupervisor {
         &self.set
     }
 
-    /// The workspace.
-    #[must_use]
-    pub const fn workspace(&self) -> &FileWorkspace {
-        &self.workspace
-    }
-
     /// The target of a server's calls; the arguments of a command are added for each call.
     ///
     /// # Errors

@@ -199,20 +199,6 @@ pub fn referenced_calls(
     Ok(references(artifact_type, body)?.into_iter().map(|call| call.trace_id).collect())
 }
 
-/// Returns the blobs that a stored event of a run references: the outputs of a phase, or the artifacts
-/// of a checkpoint.
-///
-/// # Errors
-/// [`CanonError`] if the body is not an event of a run.
-pub fn referenced_blobs(body: &[u8]) -> Result<BTreeSet<Digest>, CanonError> {
-    let event = RunEvent::read(body)?.event;
-    if let Event::Checkpointed(checkpoint) = event {
-        return Ok(checkpoint.artifacts.values().map(|artifact| artifact.digest).collect());
-    }
-    let Event::PhaseDone { done, .. } = event else { return Ok(BTreeSet::new()) };
-    Ok(done.outputs.into_values().collect())
-}
-
 #[cfg(test)]
 mod tests {
     use windlass_kernel::canon;

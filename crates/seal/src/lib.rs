@@ -30,7 +30,7 @@ pub use bundle::{
 pub use error::{AnchorError, BundleError, KeyError};
 pub use file::IfExists;
 pub use head::SignedHead;
-pub use journal::{referenced_blobs, referenced_calls};
+pub use journal::referenced_calls;
 pub use key::{KeyFile, KeyId, PublicKey, Signature, Signer};
 pub use keys::{KeyStore, RotatedKeys};
 pub use rotation::Rotation;

@@ -32,12 +32,6 @@ impl Trust {
         self
     }
 
-    /// Whether no key is trusted.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.keys.is_empty()
-    }
-
     /// Whether a key is trusted, directly or through a chain of rotations; `more` are the rotations in the
     /// document that is being verified.
     #[must_use]

@@ -10,7 +10,7 @@ mod snapshot;
 mod walk;
 
 pub use blobs::{
-    BlobDecoder, BlobError, BlobHeader, BlobList, BlobReader, BlobStore, CheckReport, FormatError,
+    BlobDecoder, BlobError, BlobHeader, BlobList, BlobStore, CheckReport, FormatError,
     HEADER_BYTES, HashingStream, StoredBlob, decoder, encoder,
 };
 pub use git::{

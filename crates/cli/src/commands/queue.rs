@@ -153,7 +153,7 @@ fn decide(
         })
         .transpose()?;
     let trace_id = setup.engine.find(&answer.run)?;
-    let answered = setup.engine.answer_with_conditions(
+    let answered = setup.engine.answer(
         trace_id,
         decision,
         &answer.by,

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use windlass_journal::RunFilter;
 use windlass_kernel::State;
-use windlass_kernel::run::plan::{BudgetedResource, RunOutcome};
-use windlass_kernel::run::{PhaseStatus, Resolution, Run, VoteDecision};
+use windlass_kernel::run::plan::{BudgetedResource, Phase, RunOutcome};
+use windlass_kernel::run::{PhaseState, PhaseStatus, Resolution, Run, VoteDecision};
 use windlass_views::RunSummary;
 
 use crate::args::Status;
@@ -113,6 +113,22 @@ fn state_label(run: &RunSummary, live: bool) -> (String, Style) {
     }
 }
 
+/// The line of a phase: a mark for its status, its name, its attempt and its summary.
+pub fn phase_line(phase: &Phase, state: &PhaseState, output: &Output) -> String {
+    let (mark, style) = match state.status {
+        PhaseStatus::Complete => ("✓", Style::Good),
+        PhaseStatus::Failed => ("✗", Style::Bad),
+        PhaseStatus::Running => ("…", Style::Warn),
+        PhaseStatus::Skipped => ("-", Style::Faint),
+        PhaseStatus::Pending => ("·", Style::Faint),
+    };
+    let attempts =
+        if state.attempt > 1 { format!(" (attempt {})", state.attempt) } else { String::new() };
+    let summary = state.done.as_ref().map(|done| sanitize(&done.summary)).unwrap_or_default();
+    let (mark, id) = (output.paint(mark, style), sanitize(&phase.id));
+    format!("  {mark} {id}{attempts}  {summary}").trim_end().to_owned()
+}
+
 /// Prints one run.
 pub fn print(run: &Run, output: &Output) {
     let Some(started) = run.started.as_deref() else { return };
@@ -129,20 +145,7 @@ pub fn print(run: &Run, output: &Output) {
         output.line(&format!("  in       {}", sanitize(worktree)));
     }
     for (phase, state) in run.all_phases() {
-        let (mark, style) = match state.status {
-            PhaseStatus::Complete => ("✓", Style::Good),
-            PhaseStatus::Failed => ("✗", Style::Bad),
-            PhaseStatus::Running => ("…", Style::Warn),
-            PhaseStatus::Skipped => ("-", Style::Faint),
-            PhaseStatus::Pending => (" ", Style::Faint),
-        };
-        let attempts =
-            if state.attempt > 1 { format!(" (attempt {})", state.attempt) } else { String::new() };
-        let summary = state.done.as_ref().map(|done| sanitize(&done.summary)).unwrap_or_default();
-        output.line(
-            format!("  {} {}{attempts}  {summary}", output.paint(mark, style), sanitize(&phase.id))
-                .trim_end(),
-        );
+        output.line(&phase_line(phase, state, output));
     }
     for resource in BudgetedResource::ALL {
         if let (Some(limit), used) = (run.limit(resource), run.used(resource))

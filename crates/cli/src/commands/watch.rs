@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use windlass_kernel::run::{PhaseStatus, Run, RunName};
+use windlass_kernel::run::{Run, RunName};
 use windlass_kernel::{Code, TraceId};
 use windlass_views::{Follower, RecordedEvent, Watcher};
 
 use crate::args::Watch;
 use crate::commands::run::open;
-use crate::commands::status;
+use crate::commands::status::{self, phase_line};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::progress::line;
@@ -198,21 +198,7 @@ fn lines(run: &Run, output: &Output) -> Vec<String> {
     let Some(started) = run.started.as_deref() else { return Vec::new() };
     let title = sanitize(&started.plan.title);
     let mut lines = vec![format!("{} {title}", output.paint(&started.run_id, Style::Bold))];
-    for (phase, state) in run.all_phases() {
-        let (mark, style) = match state.status {
-            PhaseStatus::Complete => ("✓", Style::Good),
-            PhaseStatus::Failed => ("✗", Style::Bad),
-            PhaseStatus::Running => ("…", Style::Warn),
-            PhaseStatus::Skipped => ("-", Style::Faint),
-            PhaseStatus::Pending => ("·", Style::Faint),
-        };
-        let attempts =
-            if state.attempt > 1 { format!(" (attempt {})", state.attempt) } else { String::new() };
-        let summary = state.done.as_ref().map(|done| sanitize(&done.summary)).unwrap_or_default();
-        let line =
-            format!("  {} {}{attempts}  {summary}", output.paint(mark, style), sanitize(&phase.id));
-        lines.push(line.trim_end().to_owned());
-    }
+    lines.extend(run.all_phases().map(|(phase, state)| phase_line(phase, state, output)));
     lines.push(match (&run.ended, &run.hold) {
         (Some(ended), _) => format!("{} {}", ended.outcome.as_str(), sanitize(&ended.reason)),
         (None, Some(hold)) => {

@@ -25,7 +25,7 @@ fn edit(world: &World, run: &Run, change: impl FnOnce(&mut Value)) {
 fn decide(world: &World, run: &Run, decision: VoteDecision) -> Result<Run, EngineError> {
     let process = world.process(Fault::None);
     let trace_id = run.head.trace_id;
-    let answered = process.engine.answer(trace_id, decision, "ada", "looked at it", None)?;
+    let answered = process.engine.answer(trace_id, decision, "ada", "looked at it", None, &[])?;
     if answered.run.ended.is_some() {
         return Ok(answered.run);
     }

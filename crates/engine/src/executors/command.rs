@@ -1,6 +1,7 @@
 //! Programs as executors: JSON on standard input, one JSON object on standard output.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -30,24 +31,9 @@ impl Executors {
         let invocation = recorder.invocation_started(assignment, &program, "command", None)?;
         let began = Instant::now();
         let timeout = assignment.time_left.map_or(timeout, |left| timeout.min(left));
-        let target = Target::Command {
-            argv: argv.to_vec(),
-            stdin: Some(format!("{}\n", phase_input(assignment))),
-            env: BTreeMap::new(),
-            cwd: assignment.workspace.clone(),
-        };
-        // The program may run code that an agent wrote.
-        let confinement = self.gateways.confinement(&assignment.workspace);
-        let reply = self.connect.perform(&Job {
-            confinement: confinement.as_ref(),
-            target: &target,
-            tool: "",
-            args: &Value::Null,
-            class: RiskLevel::Write,
-            tool_call_id: ToolCallId(self.clock.new_id()),
-            idempotency_key: None,
-            limits: Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX },
-        });
+        let stdin = Some(format!("{}\n", phase_input(assignment)));
+        let limits = Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX };
+        let reply = self.run_program(argv, stdin, &assignment.workspace, limits);
         let result = match (&assignment.subject, reply) {
             (Subject::Work, reply) => phase_result(reply),
             (Subject::Check(check), reply) => check_result(reply, check),
@@ -57,6 +43,27 @@ impl Executors {
         recorder.invocation_ended(invocation, ended, usage, duration_ms, &note);
         // The usage is recorded with the invocation; the phase must not count it again.
         Ok(result.with_usage(Usage::default()))
+    }
+
+    /// Runs a program confined to the workspace, since it may run code that an agent wrote.
+    pub(super) fn run_program(
+        &self,
+        argv: &[String],
+        stdin: Option<String>,
+        workspace: &Path,
+        limits: Limits,
+    ) -> Reply {
+        let (argv, cwd) = (argv.to_vec(), workspace.to_owned());
+        self.connect.perform(&Job {
+            confinement: self.gateways.confinement(workspace).as_ref(),
+            target: &Target::Command { argv, stdin, env: BTreeMap::new(), cwd },
+            tool: "",
+            args: &Value::Null,
+            class: RiskLevel::Write,
+            tool_call_id: ToolCallId(self.clock.new_id()),
+            idempotency_key: None,
+            limits,
+        })
     }
 }
 

@@ -2,20 +2,19 @@
 
 mod files;
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use windlass_connect::{Job, Limits, Reply, Target};
+use windlass_connect::{Limits, Reply};
 use windlass_governance::{
     FileValidator, Observation, RuleError, governed, judge_compliance, judge_gate,
 };
+use windlass_kernel::Code;
 use windlass_kernel::run::plan::{Evidence, Rule};
 use windlass_kernel::run::{
     Change, Failure, GateStatus, GovernanceResult, InvocationResult, Run, Usage,
 };
-use windlass_kernel::{Code, RiskLevel, ToolCallId};
 
 use super::Executors;
 use crate::error::EngineError;
@@ -105,24 +104,9 @@ impl Executors {
         let program = argv.first().cloned().unwrap_or_default();
         let invocation = recorder.invocation_started(assignment, &program, "governance", None)?;
         let began = Instant::now();
-        let target = Target::Command {
-            argv: argv.to_vec(),
-            stdin: None,
-            env: BTreeMap::new(),
-            cwd: assignment.workspace.clone(),
-        };
-        // The program may run code that an agent wrote.
-        let confinement = self.gateways.confinement(&assignment.workspace);
-        let found = program_result(self.connect.perform(&Job {
-            confinement: confinement.as_ref(),
-            target: &target,
-            tool: "",
-            args: &Value::Null,
-            class: RiskLevel::Write,
-            tool_call_id: ToolCallId(self.clock.new_id()),
-            idempotency_key: None,
-            limits: Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX },
-        }));
+        let limits = Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX };
+        let reply = self.run_program(argv, None, &assignment.workspace, limits);
+        let found = program_result(reply);
         let (result, note) = match &found {
             Observation::Exited { exit_code: Some(0), .. } => {
                 (InvocationResult::Success, String::new())

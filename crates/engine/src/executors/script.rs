@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use thiserror::Error;
 use windlass_kernel::run::Usage;
-use windlass_kernel::{Digest, Machine, State, canon};
+use windlass_kernel::{Machine, State, canon};
 
 use super::agent::{Agent, AgentJob, Runner};
 use super::tool_caller::{ToolCaller, ToolRequest, failure_reason};
@@ -31,7 +31,6 @@ pub struct ScriptError {
 pub struct Script {
     phases: BTreeMap<String, Vec<ScriptedAttempt>>,
     model: Option<String>,
-    digest: Digest,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -137,7 +136,7 @@ impl Script {
                 }
             }
         }
-        Ok(Self { phases: file.phases, model: file.model, digest: Digest::of(bytes) })
+        Ok(Self { phases: file.phases, model: file.model })
     }
 
     /// The answers that a run was started with, if any. They are recorded in the journal, so that the run
@@ -147,12 +146,6 @@ impl Script {
         let bytes =
             canon::to_bytes(answers).map_err(|error| ScriptError { reason: error.to_string() });
         Some(bytes.and_then(|bytes| Self::parse(&bytes)))
-    }
-
-    /// The digest of the file.
-    #[must_use]
-    pub const fn digest(&self) -> Digest {
-        self.digest
     }
 }
 

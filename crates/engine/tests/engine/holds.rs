@@ -15,7 +15,10 @@ use crate::world::{World, assert_summary, end, new_run, trace};
 /// Approves what a run waits for.
 pub fn approve(engine: &Engine, run: &Run, by: &str) -> Resolution {
     let shown = run.hold.as_ref().map(|hold| hold.shown);
-    engine.answer(trace(run), VoteDecision::Approved, by, "it is good", shown).unwrap().resolution
+    engine
+        .answer(trace(run), VoteDecision::Approved, by, "it is good", shown, &[])
+        .unwrap()
+        .resolution
 }
 
 /// A run on hold at its review, and the engine.
@@ -40,8 +43,9 @@ fn two_approvers_are_two_people() {
     world.verify();
     let before = world.only_events();
     for same in ["ann", " ann", "ann ", "ann\t"] {
-        let error =
-            engine.answer(trace(&run), VoteDecision::Approved, same, "again", None).unwrap_err();
+        let error = engine
+            .answer(trace(&run), VoteDecision::Approved, same, "again", None, &[])
+            .unwrap_err();
         assert_eq!(error.code(), Code::HoldAlreadyResolved, "{same:?}");
     }
     let error = engine.resume(trace(&run)).unwrap_err();
@@ -49,7 +53,7 @@ fn two_approvers_are_two_people() {
     assert_eq!(world.only_events(), before);
     assert_eq!(approve(&engine, &run, "bob"), Resolution::Approved);
     world.verify();
-    let error = engine.answer(trace(&run), VoteDecision::Rejected, "cat", "too late", None);
+    let error = engine.answer(trace(&run), VoteDecision::Rejected, "cat", "too late", None, &[]);
     assert_eq!(error.unwrap_err().code(), Code::HoldAlreadyResolved);
     let run = engine.resume(trace(&run)).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"));
@@ -63,19 +67,19 @@ fn an_answer_to_something_else_is_refused_and_changes_nothing() {
     let before = world.only_events();
     let stale = Some(Digest::of(b"something else"));
     for decision in [VoteDecision::Approved, VoteDecision::Rejected] {
-        let error = engine.answer(trace(&run), decision, "ann", "yes", stale).unwrap_err();
+        let error = engine.answer(trace(&run), decision, "ann", "yes", stale, &[]).unwrap_err();
         assert_eq!(error.code(), Code::HoldStale);
     }
     for (by, reason) in
         [("", "yes"), (" ", "yes"), ("ann", ""), ("ann", " \n"), ("a\nb", "yes"), ("a\u{7}", "yes")]
     {
         let error =
-            engine.answer(trace(&run), VoteDecision::Approved, by, reason, None).unwrap_err();
+            engine.answer(trace(&run), VoteDecision::Approved, by, reason, None, &[]).unwrap_err();
         assert_eq!(error.code(), Code::RequestInvalid, "{by:?} {reason:?}");
     }
     let long = "x".repeat(5000);
-    engine.answer(trace(&run), VoteDecision::Approved, &long, "yes", None).unwrap_err();
-    engine.answer(trace(&run), VoteDecision::Approved, "ann", &long, None).unwrap_err();
+    engine.answer(trace(&run), VoteDecision::Approved, &long, "yes", None, &[]).unwrap_err();
+    engine.answer(trace(&run), VoteDecision::Approved, "ann", &long, None, &[]).unwrap_err();
     assert_eq!(world.only_events(), before);
 }
 
@@ -99,7 +103,7 @@ fn an_earlier_holds_digest_does_not_answer_a_later_one() {
     // A second hold inside a run that was taken up.
     assert_eq!(run.head.state, Some(State::Checkpoint));
     assert_eq!(run.hold.as_ref().unwrap().held.number, 2);
-    let error = engine.answer(trace(&run), VoteDecision::Approved, "ann", "yes", Some(shown));
+    let error = engine.answer(trace(&run), VoteDecision::Approved, "ann", "yes", Some(shown), &[]);
     assert_eq!(error.unwrap_err().code(), Code::HoldStale);
     approve(&engine, &run, "ann");
     let run = engine.resume(trace(&run)).unwrap();
@@ -112,14 +116,16 @@ fn a_rejection_ends_the_run() {
     let world = World::new();
     let (engine, run) = on_hold(&world, TWO);
     approve(&engine, &run, "ann");
-    let answered =
-        engine.answer(trace(&run), VoteDecision::Rejected, "bob", "it is not good", None).unwrap();
+    let answered = engine
+        .answer(trace(&run), VoteDecision::Rejected, "bob", "it is not good", None, &[])
+        .unwrap();
     assert_eq!(answered.resolution, Resolution::Rejected);
     assert_eq!(end(&answered.run), ("BLOCKED", "checkpoint_rejected"));
     assert!(answered.run.ended.unwrap().detail.contains("bob"));
     let error = engine.resume(trace(&run)).unwrap_err();
     assert_eq!(error.code(), Code::RunEnded);
-    let error = engine.answer(trace(&run), VoteDecision::Approved, "cat", "yes", None).unwrap_err();
+    let error =
+        engine.answer(trace(&run), VoteDecision::Approved, "cat", "yes", None, &[]).unwrap_err();
     assert_eq!(error.code(), Code::RunEnded);
     world.verify();
 }
@@ -135,8 +141,9 @@ fn a_rejection_that_the_loop_knows_goes_on() {
     let world = World::new();
     let engine = world.engine(&[]);
     let run = engine.start(new_run(asked(redo("make", 1, Effect::Block)))).unwrap();
-    let answered =
-        engine.answer(trace(&run), VoteDecision::Rejected, "ann", "make it better", None).unwrap();
+    let answered = engine
+        .answer(trace(&run), VoteDecision::Rejected, "ann", "make it better", None, &[])
+        .unwrap();
     assert_eq!(answered.run.head.state, Some(State::Checkpoint));
     let run = engine.resume(trace(&run)).unwrap();
     assert_eq!(run.head.state, Some(State::Checkpoint));
@@ -148,7 +155,7 @@ fn a_rejection_that_the_loop_knows_goes_on() {
     let world = World::new();
     let engine = world.engine(&[]);
     let run = engine.start(new_run(asked(Effect::Block))).unwrap();
-    engine.answer(trace(&run), VoteDecision::Rejected, "ann", "no", None).unwrap();
+    engine.answer(trace(&run), VoteDecision::Rejected, "ann", "no", None, &[]).unwrap();
     let run = engine.resume(trace(&run)).unwrap();
     assert_eq!(end(&run), ("BLOCKED", "ask_rejected"));
 }
@@ -162,7 +169,7 @@ fn a_hold_that_nobody_answered_in_time_ends_the_run() {
         approve(&engine, &run, "ann");
         world.pass_ms(1001);
         let error = if answer {
-            engine.answer(trace(&run), VoteDecision::Approved, "bob", "yes", None).unwrap_err()
+            engine.answer(trace(&run), VoteDecision::Approved, "bob", "yes", None, &[]).unwrap_err()
         } else {
             engine.resume(trace(&run)).unwrap_err()
         };
@@ -183,7 +190,8 @@ fn only_a_run_on_hold_can_be_answered() {
     let world = World::new();
     let engine = world.engine(&[]);
     let run = engine.start(new_run(spine())).unwrap();
-    let error = engine.answer(trace(&run), VoteDecision::Approved, "ann", "yes", None).unwrap_err();
+    let error =
+        engine.answer(trace(&run), VoteDecision::Approved, "ann", "yes", None, &[]).unwrap_err();
     assert_eq!(error.code(), Code::RunEnded);
 
     let world = World::new();
@@ -192,7 +200,8 @@ fn only_a_run_on_hold_can_be_answered() {
     let (trace_id, state) = world.runs()[0];
     assert_eq!(state, State::Running);
     let engine = world.engine(&[]);
-    let error = engine.answer(trace_id, VoteDecision::Approved, "ann", "yes", None).unwrap_err();
+    let error =
+        engine.answer(trace_id, VoteDecision::Approved, "ann", "yes", None, &[]).unwrap_err();
     assert!(matches!(error, EngineError::NotOnHold { .. }), "{error}");
 }
 

@@ -64,7 +64,8 @@ pub fn live(scenario: &Scenario, world: &World, life: &Arc<Life>) -> bool {
                 for person in ["ann", "bob", "cat"] {
                     let decision = (scenario.decide)(&hold.held);
                     let shown = Some(hold.shown);
-                    let answer = engine.answer(trace_id, decision, person, "as I see it", shown);
+                    let answer =
+                        engine.answer(trace_id, decision, person, "as I see it", shown, &[]);
                     if answer.is_ok_and(|answered| answered.resolution != Resolution::Open) {
                         break;
                     }

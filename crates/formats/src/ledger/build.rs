@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use thiserror::Error;
+use windlass_kernel::Digest;
 use windlass_kernel::canon::{self, CanonError};
-use windlass_kernel::{Code, Digest};
 
 use super::{
     Attempt, AttemptResult, HEADER_HASH, LEDGER_BYTES_MAX, LEDGER_LINE_BYTES_MAX,
@@ -45,25 +45,6 @@ pub enum LedgerBuildError {
     /// A line has no canonical form.
     #[error("a line of the ledger cannot be written")]
     Canon(#[source] CanonError),
-}
-
-impl LedgerBuildError {
-    /// The stable code of this error.
-    #[must_use]
-    pub const fn code(&self) -> Code {
-        Code::LedgerCorrupt
-    }
-
-    /// What to do about it.
-    #[must_use]
-    pub const fn hint(&self) -> &'static str {
-        match self {
-            Self::RunTwice(_) | Self::AfterTheEnd { .. } | Self::Canon(_) => {
-                "verify the journal that the ledger is written from"
-            }
-            Self::LineTooLong { .. } | Self::TooLarge => "purge old runs",
-        }
-    }
 }
 
 /// Writes the ledger of these runs, in this order. The same runs always give the same bytes.

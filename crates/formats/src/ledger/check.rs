@@ -132,12 +132,6 @@ impl LedgerError {
     pub const fn code(&self) -> Code {
         Code::LedgerCorrupt
     }
-
-    /// What to do about it.
-    #[must_use]
-    pub const fn hint(&self) -> &'static str {
-        "keep the file apart; the ledger is written anew from the journal"
-    }
 }
 
 /// Checks a whole ledger.

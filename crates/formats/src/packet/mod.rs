@@ -94,28 +94,6 @@ impl PacketError {
             | Self::TooLarge { .. } => Code::PacketInvalid,
         }
     }
-
-    /// What to do about it.
-    #[must_use]
-    pub const fn hint(&self) -> &'static str {
-        match self {
-            Self::Edited { .. }
-            | Self::ResolvedWithoutDecision
-            | Self::DecisionWithoutResolved(_)
-            | Self::UnknownDecision(_) => {
-                "answer the hold in the queue; editing its packet has no effect"
-            }
-            Self::Foreign { .. } | Self::RunMismatch { .. } => {
-                "do not copy packets from one run to another"
-            }
-            Self::Yaml(_) | Self::Empty | Self::Field(_) => {
-                "do not repair the file; it is rewritten from the journal"
-            }
-            Self::Unwritable(_) | Self::TooLarge { .. } => {
-                "make the task smaller: move long texts to files that it names"
-            }
-        }
-    }
 }
 
 /// The field with the digest of all others.

@@ -42,20 +42,22 @@ pub struct Conflict {
 impl Run {
     /// The files of a phase's branch whose conflicts a person has resolved.
     #[must_use]
-    pub fn resolved_paths(&self, at: usize) -> Option<&[String]> {
-        let resolved = &self.phases.get(at)?.branch.resolved;
+    pub fn resolved_paths(&self, position: usize) -> Option<&[String]> {
+        let resolved = &self.phases.get(position)?.branch.resolved;
         (!resolved.is_empty()).then_some(resolved.as_slice())
     }
 
     /// The phase that is merged next: the one whose merge is recorded, or else the one that ended first,
     /// so that repeated calls return the same phase.
     pub(super) fn next_merge(&self) -> Option<usize> {
-        let of = |at: usize| self.phases.get(at);
-        let due = |at: &&usize| of(**at).is_some_and(|state| state.stage == AttemptStage::Merge);
-        let order = |at: &&usize| {
-            let begun = of(**at).is_some_and(|state| state.branch.merging.is_some());
+        let of = |position: usize| self.phases.get(position);
+        let due = |position: &&usize| {
+            of(**position).is_some_and(|state| state.stage == AttemptStage::Merge)
+        };
+        let order = |position: &&usize| {
+            let begun = of(**position).is_some_and(|state| state.branch.merging.is_some());
             let ended = self.checkpoints.iter().rposition(|checkpoint| {
-                checkpoint.phase == **at && checkpoint.at == CheckpointSide::Post
+                checkpoint.phase == **position && checkpoint.at == CheckpointSide::Post
             });
             (!begun, ended.unwrap_or(usize::MAX))
         };
@@ -64,10 +66,11 @@ impl Run {
 
     /// The index of a phase that is being merged.
     fn merging(&self, phase: &str, attempt: u32) -> Result<usize, String> {
-        let at = self.running_attempt(phase, attempt)?;
-        let here = self.phases.get(at).is_some_and(|state| state.stage == AttemptStage::Merge)
-            && self.index.at_work.contains(&at);
-        if here { Ok(at) } else { Err(format!("phase `{phase}` has no merge in progress")) }
+        let position = self.running_attempt(phase, attempt)?;
+        let here =
+            self.phases.get(position).is_some_and(|state| state.stage == AttemptStage::Merge)
+                && self.index.at_work.contains(&position);
+        if here { Ok(position) } else { Err(format!("phase `{phase}` has no merge in progress")) }
     }
 
     pub(super) fn prepare_merge(
@@ -78,11 +81,11 @@ impl Run {
         theirs: &str,
         tree: &str,
     ) -> Result<(), String> {
-        let at = self.merging(phase, attempt)?;
+        let position = self.merging(phase, attempt)?;
         if self.phases.iter().any(|state| state.branch.merging.is_some()) {
             return Err("another merge is in progress".to_owned());
         }
-        self.change(at, |state| {
+        self.change(position, |state| {
             state.branch.theirs = Some(theirs.to_owned());
             state.branch.merging =
                 Some(PendingMerge { ours: ours.to_owned(), tree: tree.to_owned() });
@@ -96,17 +99,17 @@ impl Run {
         attempt: u32,
         change: Option<&Change>,
     ) -> Result<(), String> {
-        let at = self.merging(phase, attempt)?;
-        let merging = self.phases.get(at).and_then(|state| state.branch.merging.clone());
+        let position = self.merging(phase, attempt)?;
+        let merging = self.phases.get(position).and_then(|state| state.branch.merging.clone());
         let merging =
             merging.ok_or_else(|| format!("the merge of phase `{phase}` is not recorded"))?;
         self.tree = Some(merging.tree);
-        self.change(at, |state| {
+        self.change(position, |state| {
             state.branch = Branch::default();
             state.stage = AttemptStage::After(0);
         });
         self.set_change(change);
-        self.advance(at);
+        self.advance(position);
         Ok(())
     }
 
@@ -117,14 +120,14 @@ impl Run {
         ours: &str,
         conflict: Conflict,
     ) -> Result<(), String> {
-        let at = self.merging(phase, attempt)?;
-        if self.phases.get(at).is_some_and(|state| state.branch.merging.is_some()) {
+        let position = self.merging(phase, attempt)?;
+        if self.phases.get(position).is_some_and(|state| state.branch.merging.is_some()) {
             return Err(format!("the merge of phase `{phase}` is already recorded"));
         }
         if conflict.paths.is_empty() {
             return Err("a conflict needs at least one file".to_owned());
         }
-        self.change(at, |state| {
+        self.change(position, |state| {
             let (fork, conflict) = (Some(ours.to_owned()), Some(conflict));
             state.branch = Branch { fork, conflict, ..Branch::default() };
         });
@@ -132,19 +135,24 @@ impl Run {
     }
 
     /// The hold at which a person resolves a conflict.
-    pub(super) fn ask_to_merge(&self, at: usize, phase: &str, conflict: &Conflict) -> HoldRequest {
+    pub(super) fn ask_to_merge(
+        &self,
+        position: usize,
+        phase: &str,
+        conflict: &Conflict,
+    ) -> HoldRequest {
         let question = format!(
             "the branch of phase `{phase}` conflicts with the workspace; resolve the marked files in \
              its work tree, then approve"
         );
-        let mut held = self.held(at, Trigger::MergeConflict, question);
+        let mut held = self.held(position, Trigger::MergeConflict, question);
         held.evidence = json!({"paths": conflict.paths, "messages": conflict.messages});
         held
     }
 
     /// A person has resolved the conflict.
-    pub(super) fn conflict_resolved(&mut self, at: usize) {
-        self.change(at, |state: &mut PhaseState| {
+    pub(super) fn conflict_resolved(&mut self, position: usize) {
+        self.change(position, |state: &mut PhaseState| {
             state.branch.resolved =
                 state.branch.conflict.take().map(|conflict| conflict.paths).unwrap_or_default();
         });

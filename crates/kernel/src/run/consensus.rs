@@ -58,8 +58,8 @@ fn count(reviews: &[Review], decision: VoteDecision) -> usize {
 
 impl Run {
     /// Adds the review of an agent.
-    pub(super) fn reviewed(&mut self, at: usize, mut review: Review) -> Result<(), String> {
-        let Some((phase, state)) = self.phase(at) else {
+    pub(super) fn reviewed(&mut self, position: usize, mut review: Review) -> Result<(), String> {
+        let Some((phase, state)) = self.phase(position) else {
             return Err("there is no such phase".to_owned());
         };
         let next = next_agent(phase, state);
@@ -67,47 +67,47 @@ impl Run {
             return Err(format!("phase `{}` has no reviewers", phase.id));
         };
         let next = next.and_then(|next| reviewers.get(next)).map(Reviewer::name);
-        if next != Some(review.by.as_str()) || !self.index.at_work.contains(&at) {
+        if next != Some(review.by.as_str()) || !self.index.at_work.contains(&position) {
             return Err(format!("`{}` is not the next to review", review.by));
         }
         if review.decision == VoteDecision::Rejected {
             review.conditions.clear();
         }
-        self.change(at, |state| state.reviews.push(review));
-        self.tally(at);
+        self.change(position, |state| state.reviews.push(review));
+        self.tally(position);
         Ok(())
     }
 
     /// Ends the work of the phase if its reviews have a result.
-    fn tally(&mut self, at: usize) {
-        let Some((phase, state)) = self.phase(at) else { return };
+    fn tally(&mut self, position: usize) {
+        let Some((phase, state)) = self.phase(position) else { return };
         let Doer::Consensus { checklist, quorum, reviewers, .. } = &phase.doer else { return };
         let Some(decision) = decided(*quorum, reviewers.len(), &state.reviews) else { return };
         let result = conclude(decision, checklist, &state.reviews);
-        self.end_work(at, result);
+        self.end_work(position, result);
     }
 
     /// Ends the work of a phase that people or reviewers do.
-    pub(super) fn end_work(&mut self, at: usize, result: PhaseResult) {
-        self.change(at, |state| {
+    pub(super) fn end_work(&mut self, position: usize, result: PhaseResult) {
+        self.change(position, |state| {
             state.findings = Value::Null;
             state.done = Some(Arc::new(result));
             state.stage = AttemptStage::After(0);
         });
-        self.advance(at);
+        self.advance(position);
     }
 
     /// The hold at which the people among the reviewers answer.
     pub(super) fn ask_reviewers(
         &self,
-        at: usize,
+        position: usize,
         phase: &Phase,
         state: &PhaseState,
     ) -> HoldRequest {
         let Doer::Consensus { checklist, question, quorum, reviewers } = &phase.doer else {
-            return self.held(at, Trigger::ConsensusRequested, String::new());
+            return self.held(position, Trigger::ConsensusRequested, String::new());
         };
-        let mut held = self.held(at, Trigger::ConsensusRequested, question.clone());
+        let mut held = self.held(position, Trigger::ConsensusRequested, question.clone());
         let votes = |decision| u32::try_from(count(&state.reviews, decision)).unwrap_or(u32::MAX);
         let all = u32::try_from(reviewers.len()).unwrap_or(u32::MAX);
         held.approvals = quorum.saturating_sub(votes(VoteDecision::Approved));
@@ -146,7 +146,7 @@ impl Run {
     }
 
     /// Adds the answers of the people among the reviewers.
-    pub(super) fn reviewers_answered(&mut self, at: usize, votes: &[Vote]) {
+    pub(super) fn reviewers_answered(&mut self, position: usize, votes: &[Vote]) {
         let reviews = votes.iter().map(|vote| Review {
             by: vote.by.clone(),
             conditions: vote.conditions.clone(),
@@ -155,8 +155,8 @@ impl Run {
             reason: vote.reason.clone(),
         });
         let reviews: Vec<Review> = reviews.collect();
-        self.change(at, |state| state.reviews.extend(reviews));
-        self.tally(at);
+        self.change(position, |state| state.reviews.extend(reviews));
+        self.tally(position);
     }
 }
 

@@ -9,19 +9,24 @@ use super::state::{JudgedBy, PendingVerdict, Run};
 use crate::{Digest, canon};
 
 impl Run {
-    pub(super) fn effect_of(&self, at: usize, phase: &Phase, judged: &PendingVerdict) -> Event {
-        match Self::effect(phase, judged) {
-            Some(effect) => self.apply_effect(at, phase, judged, effect),
-            None if judged.judged_by == JudgedBy::Failure => self.block(phase, judged),
+    pub(super) fn effect_of(
+        &self,
+        position: usize,
+        phase: &Phase,
+        pending: &PendingVerdict,
+    ) -> Event {
+        match Self::effect(phase, pending) {
+            Some(effect) => self.apply_effect(position, phase, pending, effect),
+            None if pending.judged_by == JudgedBy::Failure => self.block(phase, pending),
             // Only verdicts that the loop declares are supported.
             None => ended(
                 RunOutcome::Blocked,
                 "unsupported_verdict",
                 format!(
                     "`{}` of phase `{}` returned the verdict `{}`, which the loop does not declare",
-                    Self::source_name(phase, judged.judged_by),
+                    Self::source_name(phase, pending.judged_by),
                     phase.id,
-                    judged.verdict
+                    pending.verdict
                 ),
             ),
         }
@@ -29,43 +34,43 @@ impl Run {
 
     fn apply_effect(
         &self,
-        at: usize,
+        position: usize,
         phase: &Phase,
-        judged: &PendingVerdict,
+        pending: &PendingVerdict,
         effect: &Effect,
     ) -> Event {
-        let source = Self::source_name(phase, judged.judged_by);
+        let source = Self::source_name(phase, pending.judged_by);
         let send_back = |to: &str, fingerprint| Event::SentBack {
             phase: phase.id.clone(),
             source: source.clone(),
-            verdict: judged.verdict.clone(),
+            verdict: pending.verdict.clone(),
             to: to.to_owned(),
-            count: self.next_count(at, judged.judged_by),
+            count: self.next_count(position, pending.judged_by),
             fingerprint,
         };
-        match self.resolved(at, judged.judged_by, effect) {
+        match self.resolved(position, pending.judged_by, effect) {
             // `Continue` was applied together with the verdict; a failure cannot continue.
-            Effect::Continue | Effect::Block => self.block(phase, judged),
-            Effect::Stop { outcome, reason } => ended(*outcome, reason, judged.reason.clone()),
+            Effect::Continue | Effect::Block => self.block(phase, pending),
+            Effect::Stop { outcome, reason } => ended(*outcome, reason, pending.reason.clone()),
             Effect::Hold { approvals, trigger } => {
-                let question = if judged.reason.is_empty() {
+                let question = if pending.reason.is_empty() {
                     format!(
                         "`{source}` of phase `{}` returned the verdict `{}`",
-                        phase.id, judged.verdict
+                        phase.id, pending.verdict
                     )
                 } else {
-                    judged.reason.clone()
+                    pending.reason.clone()
                 };
-                let mut held = self.held(at, *trigger, question);
+                let mut held = self.held(position, *trigger, question);
                 held.approvals = approvals.unwrap_or(held.approvals);
                 held.source = Some(source.clone());
-                held.evidence = json!({"verdict": judged.verdict, "findings": judged.findings, "sent_back": self.next_count(at, judged.judged_by) - 1});
+                held.evidence = json!({"verdict": pending.verdict, "findings": pending.findings, "sent_back": self.next_count(position, pending.judged_by) - 1});
                 Event::Held(Box::new(held))
             }
             Effect::Intervene { phase: to, .. } => send_back(to, None),
             Effect::Redo { phase: to, .. } => {
                 let fingerprint = self.fingerprint(to);
-                let sent = self.sent_to(at, judged.judged_by, to);
+                let sent = self.sent_to(position, pending.judged_by, to);
                 no_progress(&sent, fingerprint, phase).unwrap_or_else(|| send_back(to, fingerprint))
             }
         }
@@ -74,7 +79,7 @@ impl Run {
     /// The effect after each exhausted effect is replaced by its `then`.
     pub(super) fn resolved<'a>(
         &self,
-        at: usize,
+        position: usize,
         source: JudgedBy,
         effect: &'a Effect,
     ) -> &'a Effect {
@@ -87,7 +92,8 @@ impl Run {
                     return effect;
                 }
             };
-            if self.sent_to(at, source, to).len() < usize::try_from(max).unwrap_or(usize::MAX) {
+            if self.sent_to(position, source, to).len() < usize::try_from(max).unwrap_or(usize::MAX)
+            {
                 return effect;
             }
             effect = then;
@@ -95,15 +101,15 @@ impl Run {
     }
 
     /// The fingerprints of the work each time that a check or gate sent the run back to one phase.
-    fn sent_to(&self, at: usize, source: JudgedBy, to: &str) -> Vec<Option<Digest>> {
+    fn sent_to(&self, position: usize, source: JudgedBy, to: &str) -> Vec<Option<Digest>> {
         let to = self.position(to);
-        let sent = self.sent_back.get(&(at, source)).into_iter().flatten();
+        let sent = self.sent_back.get(&(position, source)).into_iter().flatten();
         sent.filter(|sent| Some(sent.to) == to).map(|sent| sent.fingerprint).collect()
     }
 
     /// The number of the next time that a check or gate sends the run back, from 1.
-    pub(super) fn next_count(&self, at: usize, source: JudgedBy) -> u32 {
-        let sent = self.sent_back.get(&(at, source)).map_or(0, Vec::len);
+    pub(super) fn next_count(&self, position: usize, source: JudgedBy) -> u32 {
+        let sent = self.sent_back.get(&(position, source)).map_or(0, Vec::len);
         u32::try_from(sent).unwrap_or(u32::MAX).saturating_add(1)
     }
 
@@ -112,24 +118,24 @@ impl Run {
         match &self.change {
             Some(change) if !change.files.is_empty() => Some(change.diff_digest),
             _ => {
-                let at = self.position(from)?;
-                let done = self.phases.get(at)?.done.as_ref()?;
+                let position = self.position(from)?;
+                let done = self.phases.get(position)?.done.as_ref()?;
                 canon::digest(&done.answer).ok()
             }
         }
     }
 
-    fn block(&self, phase: &Phase, judged: &PendingVerdict) -> Event {
-        let reason = match judged.judged_by {
+    fn block(&self, phase: &Phase, pending: &PendingVerdict) -> Event {
+        let reason = match pending.judged_by {
             JudgedBy::Failure => "mission_failed".to_owned(),
             JudgedBy::Gate | JudgedBy::Check(_) => {
-                format!("{}_{}", Self::source_name(phase, judged.judged_by), judged.verdict)
+                format!("{}_{}", Self::source_name(phase, pending.judged_by), pending.verdict)
             }
         };
-        let detail = if judged.reason.is_empty() {
-            format!("phase `{}`: {}", phase.id, judged.verdict)
+        let detail = if pending.reason.is_empty() {
+            format!("phase `{}`: {}", phase.id, pending.verdict)
         } else {
-            format!("phase `{}`: {}", phase.id, judged.reason)
+            format!("phase `{}`: {}", phase.id, pending.reason)
         };
         ended(RunOutcome::Blocked, &reason, detail)
     }

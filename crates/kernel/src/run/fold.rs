@@ -70,17 +70,18 @@ impl Run {
             Event::PhaseStarted { phase, attempt } => self.start_phase(phase, *attempt, ts),
             Event::PhaseSkipped { phase, .. } => self.skip_phase(phase),
             Event::Checked { phase, attempt, check, verdict, reason, findings, usage, .. } => {
-                let at = self.running_attempt(phase, *attempt)?;
-                self.finish_work(at, *usage);
-                self.checked(at, check, verdict, reason, findings)
+                let position = self.running_attempt(phase, *attempt)?;
+                self.finish_work(position, *usage);
+                self.checked(position, check, verdict, reason, findings)
             }
             Event::InvocationStarted { phase, attempt, invocation, agent, .. } => {
                 self.start_invocation(phase, *attempt, *invocation, agent)
             }
             Event::InvocationEnded { invocation, usage, .. } => {
-                let at = self.index.open.remove(invocation).ok_or("no such invocation is open")?;
+                let position =
+                    self.index.open.remove(invocation).ok_or("no such invocation is open")?;
                 self.add_usage(*usage);
-                self.change(at, |state| {
+                self.change(position, |state| {
                     state.open_invocation = None;
                     state.invoked = state.invoked.plus(*usage);
                     if let Some(agent) = state.open_agent.take() {
@@ -102,7 +103,7 @@ impl Run {
                 usage,
                 ..
             } => {
-                let at = self.running_attempt(phase, *attempt)?;
+                let position = self.running_attempt(phase, *attempt)?;
                 let approved = matches!(verdict.as_str(), APPROVED | CONDITIONAL);
                 let review = Review {
                     by: reviewer.clone(),
@@ -115,9 +116,9 @@ impl Run {
                     findings: findings.clone(),
                     reason: reason.clone(),
                 };
-                self.finish_work(at, *usage);
-                self.reviewed(at, review)?;
-                self.finish_attempt(at);
+                self.finish_work(position, *usage);
+                self.reviewed(position, review)?;
+                self.finish_attempt(position);
                 Ok(())
             }
             Event::Checkpointed(checkpoint) => self.add_checkpoint(checkpoint),
@@ -134,13 +135,13 @@ impl Run {
             Event::RollbackBegun(rollback) => self.begin_rollback(rollback),
             Event::RolledBack { change } => self.end_rollback(change.as_ref()),
             Event::Waiting { phase, attempt, call, change, question } => {
-                let at = self.running_attempt(phase, *attempt)?;
-                if !self.index.at_work.contains(&at) {
+                let position = self.running_attempt(phase, *attempt)?;
+                if !self.index.at_work.contains(&position) {
                     return Err(format!("phase `{phase}` has no work in progress"));
                 }
                 // The work is repeated after the answer and reports its usage then.
-                self.finish_work(at, Usage::default());
-                self.change(at, |state| state.waiting = Some((*call, question.clone())));
+                self.finish_work(position, Usage::default());
+                self.change(position, |state| state.waiting = Some((*call, question.clone())));
                 self.set_change(change.as_ref());
                 Ok(())
             }
@@ -196,17 +197,17 @@ impl Run {
         for phase in inherited.keys() {
             self.phase_index(phase)?;
         }
-        for at in 0..self.phases.len() {
-            let Some((phase, _)) = self.phase(at) else { continue };
+        for position in 0..self.phases.len() {
+            let Some((phase, _)) = self.phase(position) else { continue };
             let Some(done) = inherited.get(&phase.id) else { continue };
-            if !self.index.ready.contains(&at) {
+            if !self.index.ready.contains(&position) {
                 return Err(format!(
                     "phase `{}` is inherited, but a phase that it needs is not",
                     phase.id
                 ));
             }
             let done = Arc::new(done.clone());
-            self.change(at, |state| {
+            self.change(position, |state| {
                 state.status = PhaseStatus::Complete;
                 state.done = Some(done);
             });
@@ -215,12 +216,14 @@ impl Run {
     }
 
     /// If the last event ended the work of a phase, stores its state and makes a checkpoint due.
-    pub(super) fn finish_attempt(&mut self, at: usize) {
-        let Some(state) = self.phases.get(at).filter(|state| state.done.is_some()) else { return };
+    pub(super) fn finish_attempt(&mut self, position: usize) {
+        let Some(state) = self.phases.get(position).filter(|state| state.done.is_some()) else {
+            return;
+        };
         if self.plan().is_some_and(|plan| plan.checkpoints) {
-            self.ends.insert((at, state.attempt), Arc::new(state.clone()));
+            self.ends.insert((position, state.attempt), Arc::new(state.clone()));
         }
-        self.require_post_checkpoint(at);
+        self.require_post_checkpoint(position);
     }
 
     pub(super) fn set_change(&mut self, change: Option<&Change>) {
@@ -237,8 +240,8 @@ impl Run {
     }
 
     /// Ends the work, check or review in progress: adds the usage that its invocations did not report.
-    fn finish_work(&mut self, at: usize, usage: Usage) {
-        let Some(state) = self.phases.get(at) else { return };
+    fn finish_work(&mut self, position: usize, usage: Usage) {
+        let Some(state) = self.phases.get(position) else { return };
         let (invoked, open) = (state.invoked, state.open_invocation);
         self.add_usage(Usage {
             cost_micros: usage.cost_micros.saturating_sub(invoked.cost_micros),
@@ -250,7 +253,7 @@ impl Run {
         if let Some(open) = open {
             self.index.open.remove(&open);
         }
-        self.change(at, |state| {
+        self.change(position, |state| {
             state.invoked = Usage::default();
             state.open_invocation = None;
             state.uncertain = false;
@@ -264,13 +267,13 @@ impl Run {
 
     /// Returns the index of a phase whose attempt `attempt` is in progress.
     pub(super) fn running_attempt(&self, phase: &str, attempt: u32) -> Result<usize, String> {
-        let at = self.phase_index(phase)?;
+        let position = self.phase_index(phase)?;
         let running = self
             .phases
-            .get(at)
+            .get(position)
             .is_some_and(|state| state.status == PhaseStatus::Running && state.attempt == attempt);
         if running {
-            Ok(at)
+            Ok(position)
         } else {
             Err(format!("attempt {attempt} of phase `{phase}` is not in progress"))
         }
@@ -278,17 +281,17 @@ impl Run {
 
     /// Returns the index of a phase that may be started or skipped now, and whether its condition is met.
     fn startable(&self, phase: &str) -> Result<(usize, bool), String> {
-        let at = self.phase_index(phase)?;
-        if !self.index.ready.contains(&at) || !self.index.stops.is_empty() {
+        let position = self.phase_index(phase)?;
+        if !self.index.ready.contains(&position) || !self.index.stops.is_empty() {
             return Err(format!("phase `{phase}` is not ready to start"));
         }
         let condition_met =
-            self.phase(at).is_some_and(|(phase, state)| self.condition_is_met(phase, state));
-        Ok((at, condition_met))
+            self.phase(position).is_some_and(|(phase, state)| self.condition_is_met(phase, state));
+        Ok((position, condition_met))
     }
 
     fn start_phase(&mut self, phase: &str, attempt: u32, ts: Timestamp) -> Result<(), String> {
-        let (at, condition_met) = self.startable(phase)?;
+        let (position, condition_met) = self.startable(phase)?;
         let serial = self.plan().is_some_and(|plan| plan.concurrency == Concurrency::Serial);
         if !condition_met {
             return Err(format!("phase `{phase}` must be skipped"));
@@ -296,13 +299,13 @@ impl Run {
         if serial && !self.index.at_work.is_empty() {
             return Err("another phase is in progress".to_owned());
         }
-        if self.phases.get(at).map(|state| state.attempt + 1) != Some(attempt) {
+        if self.phases.get(position).map(|state| state.attempt + 1) != Some(attempt) {
             return Err(format!("attempt {attempt} of phase `{phase}` is not the next one"));
         }
         if self.limit(BudgetedResource::Attempts).is_some_and(|limit| u64::from(attempt) > limit) {
             return Err(format!("phase `{phase}` has used all its attempts"));
         }
-        self.change(at, |state| {
+        self.change(position, |state| {
             state.status = PhaseStatus::Running;
             state.attempt = attempt;
             state.stage = AttemptStage::Before(0);
@@ -313,17 +316,17 @@ impl Run {
             state.reviews.clear();
             state.agents.clear();
         });
-        self.require_checkpoint(at, CheckpointSide::Pre, CheckpointKind::Started);
-        self.advance(at);
+        self.require_checkpoint(position, CheckpointSide::Pre, CheckpointKind::Started);
+        self.advance(position);
         Ok(())
     }
 
     fn skip_phase(&mut self, phase: &str) -> Result<(), String> {
-        let (at, condition_met) = self.startable(phase)?;
+        let (position, condition_met) = self.startable(phase)?;
         if condition_met {
             return Err(format!("phase `{phase}` must not be skipped"));
         }
-        self.change(at, |state| state.status = PhaseStatus::Skipped);
+        self.change(position, |state| state.status = PhaseStatus::Skipped);
         Ok(())
     }
 
@@ -334,19 +337,19 @@ impl Run {
         number: u64,
         agent: &str,
     ) -> Result<(), String> {
-        let at = self.running_attempt(phase, attempt)?;
+        let position = self.running_attempt(phase, attempt)?;
         if number != self.invocations.saturating_add(1) {
             return Err(format!("invocation {number} is not the next one"));
         }
-        let open = self.phases.get(at).is_some_and(|state| state.open_invocation.is_some());
-        if open || !self.index.at_work.contains(&at) {
+        let open = self.phases.get(position).is_some_and(|state| state.open_invocation.is_some());
+        if open || !self.index.at_work.contains(&position) {
             return Err(format!(
                 "phase `{phase}` has no work in progress, or another invocation is open"
             ));
         }
         self.invocations = number;
-        self.index.open.insert(number, at);
-        self.change(at, |state| {
+        self.index.open.insert(number, position);
+        self.change(position, |state| {
             state.open_invocation = Some(number);
             state.open_agent = Some(agent.to_owned());
             state.agents.entry(agent.to_owned()).or_default();
@@ -356,21 +359,22 @@ impl Run {
     }
 
     fn phase_done(&mut self, phase: &str, attempt: u32, done: &PhaseResult) -> Result<(), String> {
-        let at = self.running_attempt(phase, attempt)?;
-        let by_answers = self.phase(at).is_some_and(|(phase, _)| {
+        let position = self.running_attempt(phase, attempt)?;
+        let by_answers = self.phase(position).is_some_and(|(phase, _)| {
             matches!(phase.doer, Doer::Person { .. } | Doer::Consensus { .. })
         });
         if by_answers {
             return Err(format!("phase `{phase}` ends by answers or reviews, not by work"));
         }
-        let at_work = self.phases.get(at).is_some_and(|state| state.stage == AttemptStage::Work)
-            && self.index.at_work.contains(&at);
+        let at_work =
+            self.phases.get(position).is_some_and(|state| state.stage == AttemptStage::Work)
+                && self.index.at_work.contains(&position);
         if !at_work {
             return Err(format!("the work of phase `{phase}` is not in progress"));
         }
-        self.finish_work(at, done.usage);
-        let merge = self.phase(at).is_some_and(|(phase, _)| phase.branch);
-        self.change(at, |state| {
+        self.finish_work(position, done.usage);
+        let merge = self.phase(position).is_some_and(|(phase, _)| phase.branch);
+        self.change(position, |state| {
             state.findings = Value::Null;
             state.done = Some(Arc::new(done.clone()));
             state.stage = if merge { AttemptStage::Merge } else { AttemptStage::After(0) };
@@ -386,8 +390,8 @@ impl Run {
         });
         self.set_change(done.change.as_ref());
         self.add_facts(&done.facts);
-        self.advance(at);
-        self.finish_attempt(at);
+        self.advance(position);
+        self.finish_attempt(position);
         Ok(())
     }
 

@@ -13,16 +13,16 @@ impl Run {
     /// Marks the invocations that were open when the process died: they may have taken effect.
     pub(super) fn interrupted(&mut self) {
         let open = std::mem::take(&mut self.index.open);
-        for at in open.into_values() {
-            self.change(at, |state| {
+        for position in open.into_values() {
+            self.change(position, |state| {
                 state.open_invocation = None;
                 state.invoked = Usage::default();
                 state.uncertain = true;
             });
         }
         // Repeated work reports its usage itself.
-        for at in self.index.at_work.clone() {
-            self.change(at, |state| state.invoked = Usage::default());
+        for position in self.index.at_work.clone() {
+            self.change(position, |state| state.invoked = Usage::default());
         }
     }
 
@@ -35,7 +35,7 @@ impl Run {
         if held.number != self.holds.saturating_add(1) {
             return Err(format!("hold {} is not the next one", held.number));
         }
-        let at = self.phase_index(&held.phase)?;
+        let position = self.phase_index(&held.phase)?;
         // In a run that was just rolled back, the phases to be judged again have no work in progress.
         let idle = self.index.at_work.is_empty() || held.trigger == Trigger::RolledBack;
         if held.trigger == Trigger::RestartRequested {
@@ -43,7 +43,7 @@ impl Run {
         } else if !idle {
             return Err("work is still in progress".to_owned());
         }
-        if !self.has_cause(at, held) {
+        if !self.has_cause(position, held) {
             return Err(format!("phase `{}` has no cause for this hold", held.phase));
         }
         self.holds = held.number;
@@ -54,8 +54,8 @@ impl Run {
     }
 
     /// Whether the phase has a cause for a hold with this trigger and these numbers of answers.
-    fn has_cause(&self, at: usize, held: &HoldRequest) -> bool {
-        let Some((phase, state)) = self.phase(at) else { return false };
+    fn has_cause(&self, position: usize, held: &HoldRequest) -> bool {
+        let Some((phase, state)) = self.phase(position) else { return false };
         let running = state.status == PhaseStatus::Running && state.pending_verdict.is_none();
         let mut approvals = self.plan().map_or(1, |plan| plan.hold.approvals);
         let mut rejections = 1;
@@ -64,11 +64,11 @@ impl Run {
             Trigger::RolledBack => self.paused,
             Trigger::MergeConflict => running && state.branch.conflict.is_some(),
             Trigger::ConsensusRequested => {
-                let asked = self.ask_reviewers(at, phase, state);
+                let asked = self.ask_reviewers(position, phase, state);
                 (approvals, rejections) = (asked.approvals, asked.rejections);
                 running
                     && matches!(phase.doer, Doer::Consensus { .. })
-                    && self.index.stops.contains(&at)
+                    && self.index.stops.contains(&position)
                     && asked.reviewers == held.reviewers
             }
             Trigger::BudgetExhausted => {
@@ -91,13 +91,13 @@ impl Run {
             },
             Trigger::UncertainEffect => running && needs_confirmation(phase, state),
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
-                let Some(judged) = &state.pending_verdict else { return false };
-                let effect = Self::effect(phase, judged);
-                match effect.map(|effect| self.resolved(at, judged.judged_by, effect)) {
+                let Some(pending) = &state.pending_verdict else { return false };
+                let effect = Self::effect(phase, pending);
+                match effect.map(|effect| self.resolved(position, pending.judged_by, effect)) {
                     Some(Effect::Hold { approvals: people, trigger }) => {
                         approvals = people.unwrap_or(approvals);
                         *trigger == held.trigger
-                            && held.source == Some(Self::source_name(phase, judged.judged_by))
+                            && held.source == Some(Self::source_name(phase, pending.judged_by))
                     }
                     Some(
                         Effect::Block
@@ -123,34 +123,35 @@ impl Run {
             Resolution::Rejected if self.rejection_is_a_verdict(held) => VoteDecision::Rejected,
             Resolution::Rejected => return Err("the hold was rejected".to_owned()),
         };
-        let at = self.phase_index(&held.phase)?;
+        let position = self.phase_index(&held.phase)?;
         match held.trigger {
             Trigger::BudgetExhausted => {
                 if let Some(resource) = held.resource {
-                    self.grant(at, resource);
+                    self.grant(position, resource);
                 }
             }
             Trigger::PersonRequested => {
-                self.person_answered(at, &hold, decision);
-                self.finish_attempt(at);
+                self.person_answered(position, &hold, decision);
+                self.finish_attempt(position);
             }
             Trigger::ConsensusRequested => {
                 let votes: Vec<_> = hold.votes.iter().map(|(vote, _)| vote.clone()).collect();
-                self.reviewers_answered(at, &votes);
-                self.finish_attempt(at);
+                self.reviewers_answered(position, &votes);
+                self.finish_attempt(position);
             }
-            Trigger::MergeConflict => self.conflict_resolved(at),
+            Trigger::MergeConflict => self.conflict_resolved(position),
             Trigger::RolledBack => self.paused = false,
-            Trigger::CallApproval => self.change(at, |state| state.waiting = None),
+            Trigger::CallApproval => self.change(position, |state| state.waiting = None),
             // A hold with another cause follows by itself.
             Trigger::RestartRequested => {}
-            Trigger::UncertainEffect => self.change(at, |state| state.uncertain = false),
+            Trigger::UncertainEffect => self.change(position, |state| state.uncertain = false),
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
-                let judged = self.phases.get(at).and_then(|state| state.pending_verdict.as_ref());
-                match judged.map(|judged| judged.judged_by) {
+                let pending =
+                    self.phases.get(position).and_then(|state| state.pending_verdict.as_ref());
+                match pending.map(|pending| pending.judged_by) {
                     // A failed attempt is repeated; a judged one passes.
-                    Some(JudgedBy::Failure) => self.reset(at),
-                    Some(source) => self.pass(at, source),
+                    Some(JudgedBy::Failure) => self.reset(position),
+                    Some(source) => self.pass(position, source),
                     None => {}
                 }
             }
@@ -159,12 +160,12 @@ impl Run {
     }
 
     /// Grants the planned amount of a resource once more, in addition to the used amount.
-    fn grant(&mut self, at: usize, resource: BudgetedResource) {
+    fn grant(&mut self, position: usize, resource: BudgetedResource) {
         let Some(limit) = self.limit(resource) else { return };
         let planned = self.plan().and_then(|plan| plan.budget.limit(resource)).unwrap_or_default();
         let used = match resource {
             BudgetedResource::Attempts => {
-                self.phases.get(at).map_or(0, |state| u64::from(state.attempt))
+                self.phases.get(position).map_or(0, |state| u64::from(state.attempt))
             }
             BudgetedResource::ChangedLines
             | BudgetedResource::CostMicros
@@ -175,11 +176,11 @@ impl Run {
         self.warned.remove(&resource);
     }
 
-    fn person_answered(&mut self, at: usize, hold: &Hold, decision: VoteDecision) {
+    fn person_answered(&mut self, position: usize, hold: &Hold, decision: VoteDecision) {
         let people: Vec<Value> = hold
             .votes
             .iter()
-            .map(|(vote, at)| json!({"by": vote.by, "at": at, "reason": vote.reason}))
+            .map(|(vote, ts)| json!({"by": vote.by, "at": ts, "reason": vote.reason}))
             .collect();
         let verdict = match decision {
             VoteDecision::Approved => APPROVED,
@@ -189,7 +190,7 @@ impl Run {
         let reason = reasons.join("; ");
         let answer =
             json!({"verdict": verdict, "reason": reason, "findings": [reason], "people": people});
-        self.end_work(at, PhaseResult { answer, summary: reason, ..PhaseResult::default() });
+        self.end_work(position, PhaseResult { answer, summary: reason, ..PhaseResult::default() });
     }
 
     /// Whether the loop declares an effect for a rejection, so that the run can continue after it.
@@ -198,7 +199,7 @@ impl Run {
         matches!(held.trigger, Trigger::PersonRequested | Trigger::ConsensusRequested)
             && self
                 .position(&held.phase)
-                .and_then(|at| self.phase(at))
+                .and_then(|position| self.phase(position))
                 .and_then(|(phase, _)| phase.gate.as_ref())
                 .is_some_and(|gate| gate.verdicts.contains_key(REJECTED))
     }

@@ -42,7 +42,7 @@ impl Index {
     /// The index of a run before its first phase.
     pub(super) fn of(graph: Graph) -> Self {
         let unmet: Vec<usize> = graph.needs.iter().map(Vec::len).collect();
-        let none = |(at, count): (usize, &usize)| (*count == 0).then_some(at);
+        let none = |(position, count): (usize, &usize)| (*count == 0).then_some(position);
         let ready = unmet.iter().enumerate().filter_map(none).collect();
         let unsettled = unmet.len();
         Self { graph: Arc::new(graph), unmet, ready, unsettled, ..Self::default() }
@@ -50,11 +50,11 @@ impl Index {
 }
 
 impl Graph {
-    /// Whether the phase `at` is `from` or depends on it.
-    pub(super) fn follows(&self, at: usize, from: usize, visited: &mut Visited) -> bool {
+    /// Whether the phase `position` is `from` or depends on it.
+    pub(super) fn follows(&self, position: usize, from: usize, visited: &mut Visited) -> bool {
         visited.round += 1;
         visited.marks.resize(self.needs.len(), 0);
-        let mut open = vec![at];
+        let mut open = vec![position];
         while let Some(place) = open.pop() {
             if place == from {
                 return true;
@@ -108,8 +108,8 @@ fn activity(phase: &Phase, state: &PhaseState) -> Activity {
 /// Whether a person must confirm a repetition: a program that is not repeatable may have taken effect.
 pub(super) fn needs_confirmation(phase: &Phase, state: &PhaseState) -> bool {
     let doer = match state.stage {
-        AttemptStage::Before(at) | AttemptStage::After(at) => {
-            phase.checks.get(at).map(|check| &check.doer)
+        AttemptStage::Before(position) | AttemptStage::After(position) => {
+            phase.checks.get(position).map(|check| &check.doer)
         }
         AttemptStage::Work | AttemptStage::Merge | AttemptStage::Gate => Some(&phase.doer),
     };
@@ -120,33 +120,34 @@ impl Run {
     /// Changes the state of a phase and updates the index.
     ///
     /// INVARIANT: nothing else changes the state of a phase.
-    pub(super) fn change(&mut self, at: usize, how: impl FnOnce(&mut PhaseState)) {
-        let Some(state) = self.phases.get_mut(at) else { return };
+    pub(super) fn change(&mut self, position: usize, how: impl FnOnce(&mut PhaseState)) {
+        let Some(state) = self.phases.get_mut(position) else { return };
         let settled_before = state.settled();
         how(state);
         let settled = state.settled();
-        self.update_index(at);
+        self.update_index(position);
         if settled == settled_before {
             return;
         }
-        self.add_to_history(at);
+        self.add_to_history(position);
         let graph = Arc::clone(&self.index.graph);
         if settled {
             self.index.unsettled = self.index.unsettled.saturating_sub(1);
         } else {
             self.index.unsettled += 1;
         }
-        for follower in graph.followers.get(at).into_iter().flatten() {
+        for follower in graph.followers.get(position).into_iter().flatten() {
             if let Some(count) = self.index.unmet.get_mut(*follower) {
                 *count = if settled { count.saturating_sub(1) } else { *count + 1 };
             }
             self.update_index(*follower);
         }
         // Phases that wait for a settled intervention may now be ready.
-        let intervenes =
-            self.phase(at).is_some_and(|(phase, _)| phase.when == PhaseCondition::Intervention);
+        let intervenes = self
+            .phase(position)
+            .is_some_and(|(phase, _)| phase.when == PhaseCondition::Intervention);
         if intervenes {
-            let waits = |state: &PhaseState| state.after == Some(at);
+            let waits = |state: &PhaseState| state.after == Some(position);
             let waiting: Vec<usize> = (0..self.phases.len())
                 .filter(|place| self.phases.get(*place).is_some_and(waits))
                 .collect();
@@ -155,30 +156,31 @@ impl Run {
     }
 
     /// Updates the index for a phase.
-    fn update_index(&mut self, at: usize) {
+    fn update_index(&mut self, position: usize) {
         let started = self.started.clone();
-        let phase = started.as_ref().and_then(|started| started.plan.phases.get(at));
-        let (Some(phase), Some(state)) = (phase, self.phases.get(at)) else { return };
+        let phase = started.as_ref().and_then(|started| started.plan.phases.get(position));
+        let (Some(phase), Some(state)) = (phase, self.phases.get(position)) else { return };
         let activity = activity(phase, state);
-        let ready = state.status == PhaseStatus::Pending && self.is_ready(at);
+        let ready = state.status == PhaseStatus::Pending && self.is_ready(position);
         for (set, member) in [
             (&mut self.index.at_work, activity == Activity::Works),
             (&mut self.index.stops, activity == Activity::Stops),
             (&mut self.index.ready, ready),
         ] {
             if member {
-                set.insert(at);
+                set.insert(position);
             } else {
-                set.remove(&at);
+                set.remove(&position);
             }
         }
     }
 
     /// Whether all phases that a phase needs are settled.
-    fn is_ready(&self, at: usize) -> bool {
-        let settled = |at: &usize| self.phases.get(*at).is_some_and(PhaseState::settled);
-        let after = self.phases.get(at).and_then(|state| state.after);
-        self.index.unmet.get(at) == Some(&0) && after.iter().all(settled)
+    fn is_ready(&self, position: usize) -> bool {
+        let settled =
+            |position: &usize| self.phases.get(*position).is_some_and(PhaseState::settled);
+        let after = self.phases.get(position).and_then(|state| state.after);
+        self.index.unmet.get(position) == Some(&0) && after.iter().all(settled)
     }
 
     /// Whether the condition of a phase is met.

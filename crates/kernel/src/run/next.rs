@@ -120,9 +120,9 @@ impl Run {
     /// The work for the phases in progress; merges are performed one at a time.
     fn pending_work(&self) -> Vec<Work> {
         let merge = self.next_merge();
-        let of = |at: &usize| {
-            let (planned, state) = self.phase(*at)?;
-            let (phase, attempt) = (*at, state.attempt);
+        let of = |position: &usize| {
+            let (planned, state) = self.phase(*position)?;
+            let (phase, attempt) = (*position, state.attempt);
             if let Some(reviewer) = next_agent(planned, state) {
                 return Some(Work::Review { phase, reviewer, attempt });
             }
@@ -140,29 +140,29 @@ impl Run {
 
     /// The event of the first phase that stops the run, if there is one.
     fn first_stop(&self) -> Option<Event> {
-        let at = *self.index.stops.first()?;
-        let (phase, state) = self.phase(at)?;
+        let position = *self.index.stops.first()?;
+        let (phase, state) = self.phase(position)?;
         if let Some(judged) = &state.pending_verdict {
-            return Some(self.effect_of(at, phase, judged));
+            return Some(self.effect_of(position, phase, judged));
         }
-        Some(Event::Held(Box::new(self.hold_at(at, phase, state))))
+        Some(Event::Held(Box::new(self.hold_at(position, phase, state))))
     }
 
-    fn hold_at(&self, at: usize, phase: &Phase, state: &PhaseState) -> HoldRequest {
+    fn hold_at(&self, position: usize, phase: &Phase, state: &PhaseState) -> HoldRequest {
         if let Some((call, question)) = &state.waiting {
-            let mut held = self.held(at, Trigger::CallApproval, question.clone());
+            let mut held = self.held(position, Trigger::CallApproval, question.clone());
             held.call = Some(*call);
             return held;
         }
         if let Some(conflict) = &state.branch.conflict {
-            return self.ask_to_merge(at, &phase.id, conflict);
+            return self.ask_to_merge(position, &phase.id, conflict);
         }
         match &phase.doer {
             Doer::Consensus { .. } if state.stage == AttemptStage::Work => {
-                self.ask_reviewers(at, phase, state)
+                self.ask_reviewers(position, phase, state)
             }
             Doer::Person { approvals, question } if !needs_confirmation(phase, state) => {
-                let mut held = self.held(at, Trigger::PersonRequested, question.clone());
+                let mut held = self.held(position, Trigger::PersonRequested, question.clone());
                 held.approvals = *approvals;
                 held
             }
@@ -175,12 +175,12 @@ impl Run {
                     "phase `{}` was interrupted and may have taken effect; approve to repeat it",
                     phase.id
                 );
-                self.held(at, Trigger::UncertainEffect, question)
+                self.held(position, Trigger::UncertainEffect, question)
             }
         }
     }
 
-    pub(super) fn held(&self, at: usize, trigger: Trigger, question: String) -> HoldRequest {
+    pub(super) fn held(&self, position: usize, trigger: Trigger, question: String) -> HoldRequest {
         let rule = self.plan().map(|plan| plan.hold).unwrap_or_default();
         let expires_at = rule.expires_ms.zip(self.last_at).and_then(|(after, last)| {
             let after = i64::try_from(after).ok()?;
@@ -194,13 +194,13 @@ impl Run {
             expires_at,
             evidence: Value::Null,
             number: self.holds.saturating_add(1),
-            phase: self.phase(at).map(|(phase, _)| phase.id.clone()).unwrap_or_default(),
+            phase: self.phase(position).map(|(phase, _)| phase.id.clone()).unwrap_or_default(),
             source: None,
             question,
             rejections: 1,
             resource: None,
             reviewers: Vec::new(),
-            step_index: u32::try_from(at).unwrap_or(u32::MAX),
+            step_index: u32::try_from(position).unwrap_or(u32::MAX),
             trigger,
         }
     }
@@ -210,18 +210,19 @@ impl Run {
     pub fn restart_hold(&self) -> Event {
         let unsettled = |state: &PhaseState| !state.settled();
         let running = self.phases.iter().position(|state| state.status == PhaseStatus::Running);
-        let at = running.or_else(|| self.phases.iter().position(unsettled)).unwrap_or_default();
-        let name = self.phase(at).map(|(phase, _)| phase.id.as_str()).unwrap_or_default();
+        let position =
+            running.or_else(|| self.phases.iter().position(unsettled)).unwrap_or_default();
+        let name = self.phase(position).map(|(phase, _)| phase.id.as_str()).unwrap_or_default();
         let question =
             format!("the run's process died at phase `{name}`; approve to continue from there");
-        Event::Held(Box::new(self.held(at, Trigger::RestartRequested, question)))
+        Event::Held(Box::new(self.held(position, Trigger::RestartRequested, question)))
     }
 
     /// The hold of a run that a person has rolled back.
     fn rollback_hold(&self) -> Event {
         let checkpoint = self.checkpoints.last();
-        let at = checkpoint.map_or(0, |checkpoint| checkpoint.phase);
-        let name = self.phase(at).map(|(phase, _)| phase.id.as_str()).unwrap_or_default();
+        let position = checkpoint.map_or(0, |checkpoint| checkpoint.phase);
+        let name = self.phase(position).map(|(phase, _)| phase.id.as_str()).unwrap_or_default();
         let source = checkpoint
             .and_then(|checkpoint| checkpoint.parent)
             .and_then(|parent| self.checkpoint(parent));
@@ -230,7 +231,7 @@ impl Run {
             "the run was rolled back to {}; approve to continue from there",
             to.unwrap_or_else(|| name.to_owned())
         );
-        Event::Held(Box::new(self.held(at, Trigger::RolledBack, question)))
+        Event::Held(Box::new(self.held(position, Trigger::RolledBack, question)))
     }
 
     fn warning(&self) -> Option<Event> {
@@ -273,8 +274,8 @@ impl Run {
 
     /// The event that starts or skips the next ready phase, or the hold or end that prevents it.
     fn next_phase(&self) -> Option<Event> {
-        let at = *self.index.ready.first()?;
-        let (phase, state) = self.phase(at)?;
+        let position = *self.index.ready.first()?;
+        let (phase, state) = self.phase(position)?;
         if !self.condition_is_met(phase, state) {
             let reason = match &phase.when {
                 PhaseCondition::Fact { fact, .. } => format!("`{fact}` is {}", self.fact(fact)),
@@ -288,7 +289,7 @@ impl Run {
             return Some(event);
         }
         if let Some(resource) = self.exhausted(attempt) {
-            return Some(self.budget_hold(at, resource, attempt));
+            return Some(self.budget_hold(position, resource, attempt));
         }
         Some(Event::PhaseStarted { phase: phase.id.clone(), attempt })
     }
@@ -297,7 +298,7 @@ impl Run {
         self.facts.get(name).map_or_else(|| "not known".to_owned(), |value| format!("`{value}`"))
     }
 
-    fn budget_hold(&self, at: usize, resource: BudgetedResource, attempt: u32) -> Event {
+    fn budget_hold(&self, position: usize, resource: BudgetedResource, attempt: u32) -> Event {
         let limit = self.limit(resource).unwrap_or_default();
         let used = match resource {
             BudgetedResource::Attempts => u64::from(attempt),
@@ -310,7 +311,7 @@ impl Run {
             "the budget of {} is exhausted ({used} of {limit}); approve to grant the same amount again",
             resource.as_str()
         );
-        let mut held = self.held(at, Trigger::BudgetExhausted, question);
+        let mut held = self.held(position, Trigger::BudgetExhausted, question);
         held.resource = Some(resource);
         held.evidence = json!({"used": used, "limit": limit});
         Event::Held(Box::new(held))

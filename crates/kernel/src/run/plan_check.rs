@@ -36,23 +36,23 @@ impl Graph {
         let mut graph = Self::default();
         let builtins: BTreeSet<&str> = plan.builtins().collect();
         graph.builtins = builtins.into_iter().map(str::to_owned).collect();
-        for (at, phase) in plan.phases.iter().enumerate() {
-            graph.add(at, phase)?;
+        for (position, phase) in plan.phases.iter().enumerate() {
+            graph.add(position, phase)?;
         }
         let mut visited = Visited::default();
-        for (at, phase) in plan.phases.iter().enumerate() {
+        for (position, phase) in plan.phases.iter().enumerate() {
             let verdicts = phase.checks.iter().map(|check| &check.verdicts);
             for effect in verdicts
                 .chain(phase.gate.iter().map(|gate| &gate.verdicts))
                 .flat_map(|all| all.values())
             {
-                graph.check_effect(plan, at, effect, &mut visited)?;
+                graph.check_effect(plan, position, effect, &mut visited)?;
             }
         }
         Ok(graph)
     }
 
-    fn add(&mut self, at: usize, phase: &Phase) -> Result<(), String> {
+    fn add(&mut self, position: usize, phase: &Phase) -> Result<(), String> {
         let id = &phase.id;
         let mut needs = Vec::with_capacity(phase.needs.len());
         for need in &phase.needs {
@@ -62,7 +62,7 @@ impl Graph {
                 need.ok_or_else(|| format!("phase `{id}` is listed before a phase that it needs"))?,
             );
         }
-        if self.names.insert(id.clone(), at).is_some() {
+        if self.names.insert(id.clone(), position).is_some() {
             return Err(format!("two phases have the id `{id}`"));
         }
         if matches!(phase.doer, Doer::Person { approvals: 0, .. }) {
@@ -86,7 +86,7 @@ impl Graph {
         }
         for need in &needs {
             if let Some(followers) = self.followers.get_mut(*need) {
-                followers.push(at);
+                followers.push(position);
             }
         }
         self.needs.push(needs);
@@ -97,7 +97,7 @@ impl Graph {
     fn check_effect(
         &self,
         plan: &Plan,
-        at: usize,
+        position: usize,
         effect: &Effect,
         visited: &mut Visited,
     ) -> Result<(), String> {
@@ -132,12 +132,12 @@ impl Graph {
                     return Err(format!("phase `{phase}` is not an intervention"));
                 }
                 // Each of the two phases would wait for the other.
-                if self.follows(place, at, visited) {
+                if self.follows(place, position, visited) {
                     return Err(format!(
                         "intervention `{phase}` depends on the phase that it intervenes in"
                     ));
                 }
-                self.check_effect(plan, at, then, visited)
+                self.check_effect(plan, position, then, visited)
             }
             Effect::Redo { phase, then, .. } => {
                 let (place, planned) = target(phase)?;
@@ -146,12 +146,12 @@ impl Graph {
                         "phase `{phase}` is an intervention, which cannot be redone"
                     ));
                 }
-                if !self.follows(at, place, visited) {
+                if !self.follows(position, place, visited) {
                     return Err(format!(
                         "phase `{phase}` does not come before the phase that is sent back to it"
                     ));
                 }
-                self.check_effect(plan, at, then, visited)
+                self.check_effect(plan, position, then, visited)
             }
             Effect::Stop { outcome: RunOutcome::Pass, .. } => {
                 Err("a verdict cannot end a run with PASS".to_owned())

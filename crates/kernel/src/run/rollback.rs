@@ -32,8 +32,8 @@ impl Lineage {
 
 impl History {
     /// Adds the state of a phase that was settled or reset.
-    fn add_phase(&mut self, at: usize, sequence_number: u64, state: &PhaseState) {
-        let states = self.phases.entry(at).or_default();
+    fn add_phase(&mut self, position: usize, sequence_number: u64, state: &PhaseState) {
+        let states = self.phases.entry(position).or_default();
         states.push((sequence_number, Arc::new(state.clone())));
     }
 
@@ -61,8 +61,8 @@ impl History {
         Lineage(ranges)
     }
 
-    fn phase(&self, at: usize, lineage: &Lineage) -> Option<&PhaseState> {
-        let states = self.phases.get(&at)?;
+    fn phase(&self, position: usize, lineage: &Lineage) -> Option<&PhaseState> {
+        let states = self.phases.get(&position)?;
         let then = states.iter().rev().find(|(sequence, _)| lineage.contains(*sequence));
         then.map(|(_, state)| state.as_ref())
     }
@@ -91,11 +91,11 @@ impl Run {
     }
 
     /// Adds the current state of a phase to the history, if this run has checkpoints.
-    pub(super) fn add_to_history(&mut self, at: usize) {
+    pub(super) fn add_to_history(&mut self, position: usize) {
         let now = self.head.sequence_number.saturating_add(1);
         let checkpoints = self.started.as_ref().is_some_and(|started| started.plan.checkpoints);
-        if let Some(state) = self.phases.get(at).filter(|_| checkpoints) {
-            self.history.add_phase(at, now, state);
+        if let Some(state) = self.phases.get(position).filter(|_| checkpoints) {
+            self.history.add_phase(position, now, state);
         }
     }
 
@@ -110,14 +110,14 @@ impl Run {
     pub fn archived_by(&self, checkpoint: &CheckpointRecord) -> Vec<String> {
         let lineage = self.history.lineage(checkpoint.sequence_number);
         let origin = self.origin(checkpoint);
-        let gone = |at: usize, state: &PhaseState| {
-            let kept = self.history.phase(at, &lineage).is_some_and(PhaseState::settled)
-                || (at == origin.phase && keeps_result(origin));
+        let gone = |position: usize, state: &PhaseState| {
+            let kept = self.history.phase(position, &lineage).is_some_and(PhaseState::settled)
+                || (position == origin.phase && keeps_result(origin));
             state.attempt > 0 && !kept
         };
         let phases = self.all_phases().enumerate();
         phases
-            .filter(|(at, (_, state))| gone(*at, state))
+            .filter(|(position, (_, state))| gone(*position, state))
             .map(|(_, (phase, _))| phase.id.clone())
             .collect()
     }
@@ -176,9 +176,9 @@ impl Run {
         let checkpoint =
             self.checkpoint(rollback.checkpoint).cloned().ok_or("its checkpoint does not exist")?;
         let lineage = self.history.lineage(checkpoint.sequence_number);
-        for at in 0..self.phases.len() {
-            let then = self.history.phase(at, &lineage).cloned().unwrap_or_default();
-            self.change(at, |state| {
+        for position in 0..self.phases.len() {
+            let then = self.history.phase(position, &lineage).cloned().unwrap_or_default();
+            self.change(position, |state| {
                 // The numbering of attempts continues: no two attempts have the same number.
                 let attempt = state.attempt;
                 *state = if then.settled() {

@@ -352,8 +352,8 @@ impl Run {
 
     /// A phase of the plan and its state.
     #[must_use]
-    pub fn phase(&self, at: usize) -> Option<(&Phase, &PhaseState)> {
-        Some((self.plan()?.phases.get(at)?, self.phases.get(at)?))
+    pub fn phase(&self, position: usize) -> Option<(&Phase, &PhaseState)> {
+        Some((self.plan()?.phases.get(position)?, self.phases.get(position)?))
     }
 
     /// All phases of the plan and their states.
@@ -381,10 +381,10 @@ impl Run {
     }
 
     /// The effect of a verdict; `None` if the loop does not declare the verdict.
-    pub(super) fn effect<'a>(phase: &'a Phase, judged: &PendingVerdict) -> Option<&'a Effect> {
-        match judged.judged_by {
-            JudgedBy::Check(at) => phase.checks.get(at)?.verdicts.get(&judged.verdict),
-            JudgedBy::Gate => phase.gate.as_ref()?.verdicts.get(&judged.verdict),
+    pub(super) fn effect<'a>(phase: &'a Phase, pending: &PendingVerdict) -> Option<&'a Effect> {
+        match pending.judged_by {
+            JudgedBy::Check(index) => phase.checks.get(index)?.verdicts.get(&pending.verdict),
+            JudgedBy::Gate => phase.gate.as_ref()?.verdicts.get(&pending.verdict),
             JudgedBy::Failure => phase.gate.as_ref()?.verdicts.get(FAILED),
         }
     }
@@ -392,7 +392,7 @@ impl Run {
     /// The name of the check or gate that gave a verdict.
     pub(super) fn source_name(phase: &Phase, judged_by: JudgedBy) -> String {
         match judged_by {
-            JudgedBy::Check(at) => phase.checks.get(at).map(|check| check.id.clone()),
+            JudgedBy::Check(index) => phase.checks.get(index).map(|check| check.id.clone()),
             JudgedBy::Gate => phase.gate.as_ref().map(|gate| gate.id.clone()),
             JudgedBy::Failure => Some(FAILED.to_owned()),
         }

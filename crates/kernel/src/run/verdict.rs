@@ -14,43 +14,43 @@ use crate::Digest;
 impl Run {
     pub(super) fn checked(
         &mut self,
-        at: usize,
+        position: usize,
         check: &str,
         verdict: &str,
         reason: &str,
         findings: &Value,
     ) -> Result<(), String> {
         let place = self
-            .phase(at)
+            .phase(position)
             .and_then(|(phase, _)| phase.checks.iter().position(|other| other.id == check))
             .ok_or_else(|| format!("there is no check `{check}`"))?;
         let next = |state: &PhaseState| matches!(state.stage, AttemptStage::Before(next) | AttemptStage::After(next) if next == place);
-        if !self.phases.get(at).is_some_and(next) || !self.index.at_work.contains(&at) {
+        if !self.phases.get(position).is_some_and(next) || !self.index.at_work.contains(&position) {
             return Err(format!("check `{check}` is not the next one"));
         }
-        let judged = PendingVerdict {
+        let pending = PendingVerdict {
             judged_by: JudgedBy::Check(place),
             verdict: verdict.to_owned(),
             reason: reason.to_owned(),
             findings: findings.clone(),
         };
-        self.judge(at, judged);
+        self.judge(position, pending);
         Ok(())
     }
 
     /// Stores a verdict until its effect is recorded; `Continue` is applied at once.
-    fn judge(&mut self, at: usize, judged: PendingVerdict) {
-        let effect = self.phase(at).and_then(|(phase, _)| Self::effect(phase, &judged));
+    fn judge(&mut self, position: usize, pending: PendingVerdict) {
+        let effect = self.phase(position).and_then(|(phase, _)| Self::effect(phase, &pending));
         if effect == Some(&Effect::Continue) {
-            self.pass(at, judged.judged_by);
+            self.pass(position, pending.judged_by);
         } else {
-            self.change(at, |state| state.pending_verdict = Some(judged));
+            self.change(position, |state| state.pending_verdict = Some(pending));
         }
     }
 
     /// Continues the attempt after a check or the gate.
-    pub(super) fn pass(&mut self, at: usize, source: JudgedBy) {
-        self.change(at, |state| {
+    pub(super) fn pass(&mut self, position: usize, source: JudgedBy) {
+        self.change(position, |state| {
             state.pending_verdict = None;
             match (source, state.stage) {
                 (JudgedBy::Check(place), AttemptStage::Before(_)) => {
@@ -67,12 +67,12 @@ impl Run {
                 | (JudgedBy::Failure, _) => {}
             }
         });
-        self.advance(at);
+        self.advance(position);
     }
 
     /// Moves an attempt to its next stage that needs something to be done.
-    pub(super) fn advance(&mut self, at: usize) {
-        let Some((phase, state)) = self.phase(at) else { return };
+    pub(super) fn advance(&mut self, position: usize) {
+        let Some((phase, state)) = self.phase(position) else { return };
         if state.status != PhaseStatus::Running || state.pending_verdict.is_some() {
             return;
         }
@@ -88,28 +88,28 @@ impl Run {
             }
             AttemptStage::Work | AttemptStage::Merge | AttemptStage::Gate => return,
         };
-        self.change(at, |state| state.stage = stage);
+        self.change(position, |state| state.stage = stage);
         if stage == AttemptStage::Gate {
-            self.reach_gate(at);
+            self.reach_gate(position);
         }
     }
 
-    fn reach_gate(&mut self, at: usize) {
-        let Some((phase, state)) = self.phase(at) else { return };
+    fn reach_gate(&mut self, position: usize) {
+        let Some((phase, state)) = self.phase(position) else { return };
         if phase.gate.is_none() {
-            self.change(at, |state| state.status = PhaseStatus::Complete);
+            self.change(position, |state| state.status = PhaseStatus::Complete);
             return;
         }
         let answer = state.done.as_ref().map_or(&Value::Null, |done| &done.answer);
         let text =
             |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let judged = PendingVerdict {
+        let pending = PendingVerdict {
             judged_by: JudgedBy::Gate,
             verdict: text("verdict"),
             reason: text("reason"),
             findings: answer.get("findings").cloned().unwrap_or(Value::Null),
         };
-        self.judge(at, judged);
+        self.judge(position, pending);
     }
 
     pub(super) fn send_back(
@@ -121,13 +121,13 @@ impl Run {
         count: u32,
         fingerprint: Option<Digest>,
     ) -> Result<(), String> {
-        let (at, target) = (self.phase_index(phase)?, self.phase_index(to)?);
-        let judged = self.phases.get(at).and_then(|state| state.pending_verdict.clone());
-        let judged = judged.ok_or_else(|| format!("phase `{phase}` has no pending verdict"))?;
+        let (position, target) = (self.phase_index(phase)?, self.phase_index(to)?);
+        let pending = self.phases.get(position).and_then(|state| state.pending_verdict.clone());
+        let pending = pending.ok_or_else(|| format!("phase `{phase}` has no pending verdict"))?;
         if !self.index.at_work.is_empty() {
             return Err("work is still in progress".to_owned());
         }
-        if !self.sends_back(at, &judged, source, verdict, to, count) {
+        if !self.sends_back(position, &pending, source, verdict, to, count) {
             return Err(format!(
                 "the verdict on phase `{phase}` does not send the run back this way"
             ));
@@ -137,7 +137,7 @@ impl Run {
         // All phases that depend on a redone phase are redone.
         let mut again = BTreeSet::from([target]);
         if intervention {
-            again.insert(at);
+            again.insert(position);
         }
         let graph = Arc::clone(&self.index.graph);
         let mut open: Vec<usize> = again.iter().copied().collect();
@@ -147,20 +147,20 @@ impl Run {
         }
         again.into_iter().for_each(|place| self.reset(place));
         if intervention {
-            self.change(at, |state| state.after = Some(target));
+            self.change(position, |state| state.after = Some(target));
         }
         self.change(target, |state| {
             state.forced = intervention;
-            state.findings = judged.findings;
+            state.findings = pending.findings;
         });
-        for place in [target, at] {
+        for place in [target, position] {
             self.add_to_history(place);
         }
         let sequence_number = self.head.sequence_number.saturating_add(1);
         let sent = SentBack { sequence_number, to: target, fingerprint };
-        self.sent_back.entry((at, judged.judged_by)).or_default().push(sent);
+        self.sent_back.entry((position, pending.judged_by)).or_default().push(sent);
         if self.plan().is_some_and(|plan| plan.checkpoints) {
-            self.history.add_sent_back((at, judged.judged_by), sent);
+            self.history.add_sent_back((position, pending.judged_by), sent);
         }
         Ok(())
     }
@@ -168,28 +168,28 @@ impl Run {
     /// Whether a verdict sends the run back exactly as recorded.
     fn sends_back(
         &self,
-        at: usize,
-        judged: &PendingVerdict,
+        position: usize,
+        pending: &PendingVerdict,
         source: &str,
         verdict: &str,
         to: &str,
         count: u32,
     ) -> bool {
-        let Some((phase, _)) = self.phase(at) else { return false };
-        let Some(effect) = Self::effect(phase, judged) else { return false };
-        let to_there = match self.resolved(at, judged.judged_by, effect) {
+        let Some((phase, _)) = self.phase(position) else { return false };
+        let Some(effect) = Self::effect(phase, pending) else { return false };
+        let to_there = match self.resolved(position, pending.judged_by, effect) {
             Effect::Redo { phase, .. } | Effect::Intervene { phase, .. } => phase == to,
             Effect::Block | Effect::Continue | Effect::Hold { .. } | Effect::Stop { .. } => false,
         };
         to_there
-            && Self::source_name(phase, judged.judged_by) == source
-            && judged.verdict == verdict
-            && self.next_count(at, judged.judged_by) == count
+            && Self::source_name(phase, pending.judged_by) == source
+            && pending.verdict == verdict
+            && self.next_count(position, pending.judged_by) == count
     }
 
     /// Makes a phase pending again. A pending phase stays unchanged.
-    pub(super) fn reset(&mut self, at: usize) {
-        self.change(at, |state| {
+    pub(super) fn reset(&mut self, position: usize) {
+        self.change(position, |state| {
             if state.status == PhaseStatus::Pending {
                 return;
             }
@@ -199,6 +199,6 @@ impl Run {
                 if state.settled() { (false, None) } else { (state.forced, state.after) };
             *state = PhaseState { attempt, done, forced, after, ..PhaseState::default() };
         });
-        self.add_to_history(at);
+        self.add_to_history(position);
     }
 }

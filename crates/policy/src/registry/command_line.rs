@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use thiserror::Error;
-use windlass_kernel::Code;
 
 use super::{ArgvPart, Tool};
 use crate::pointer::scalar;
@@ -49,14 +48,6 @@ pub enum CommandLineError {
     /// There are too many words.
     #[error("the command line has more than {WORDS_MAX} words")]
     TooManyWords,
-}
-
-impl CommandLineError {
-    /// The stable code of this error.
-    #[must_use]
-    pub const fn code(&self) -> Code {
-        Code::RequestInvalid
-    }
 }
 
 impl Tool {

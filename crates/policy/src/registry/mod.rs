@@ -35,12 +35,6 @@ impl Registry {
         Some((server, server.tools.get(name)?))
     }
 
-    /// The server of this name.
-    #[must_use]
-    pub fn server(&self, name: &str) -> Option<&Server> {
-        self.servers.get(name)
-    }
-
     /// All servers, by name.
     pub fn servers(&self) -> impl Iterator<Item = &Server> {
         self.servers.values()

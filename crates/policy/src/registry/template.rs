@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 use thiserror::Error;
-use windlass_kernel::Code;
 
 /// Why a template cannot be filled.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -22,18 +21,6 @@ pub enum TemplateError {
         /// The text.
         text: String,
     },
-}
-
-impl TemplateError {
-    /// The stable code of this error.
-    #[must_use]
-    pub const fn code(&self) -> Code {
-        match self {
-            Self::KeyMissing => Code::IdempotencyKeyRequired,
-            Self::ArgumentMissing { .. } => Code::RequestInvalid,
-            Self::Unknown { .. } => Code::PolicyInvalid,
-        }
-    }
 }
 
 /// Fills a template: a whole string `$key`, `$call` or `$args/POINTER` is replaced, and `$$…` gives `$…`.

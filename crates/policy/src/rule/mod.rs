@@ -97,34 +97,4 @@ impl Rule {
     pub fn reason(&self) -> &str {
         &self.reason
     }
-
-    /// Its limits, for a person: one `name = globs` each.
-    #[must_use]
-    pub fn limits(&self) -> Vec<String> {
-        let limits = &self.limits;
-        let mut shown = Vec::new();
-        let mut list = |name: &str, globs: &[Glob]| {
-            if !globs.is_empty() {
-                let texts: Vec<&str> = globs.iter().map(Glob::pattern).collect();
-                shown.push(format!("{name} = {}", texts.join(", ")));
-            }
-        };
-        list("tool", &limits.tool);
-        list("command", &limits.command);
-        list("path", &limits.path);
-        list("phase", &limits.phase);
-        list("agent", &limits.agent);
-        for (pointer, globs) in &limits.args {
-            list(&format!("args {}", pointer.text()), globs);
-        }
-        if !limits.class.is_empty() {
-            let texts: Vec<&str> = limits.class.iter().map(|class| class.as_str()).collect();
-            shown.push(format!("class = {}", texts.join(", ")));
-        }
-        if let Some(access) = limits.access {
-            let text = if access == Access::Read { "read" } else { "write" };
-            shown.push(format!("access = {text}"));
-        }
-        shown
-    }
 }

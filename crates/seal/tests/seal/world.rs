@@ -167,7 +167,8 @@ impl World {
         for call in calls {
             world.add(call);
         }
-        world.blob_digests.insert(world.blobs().put_bytes(CONTENT).unwrap().digest);
+        let stored = world.blobs().put(&mut &CONTENT[..], u64::MAX).unwrap();
+        world.blob_digests.insert(stored.digest);
         world
     }
 

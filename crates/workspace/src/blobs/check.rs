@@ -72,12 +72,6 @@ impl BlobStore {
 }
 
 impl CheckReport {
-    /// Whether every blob is intact.
-    #[must_use]
-    pub const fn is_intact(&self) -> bool {
-        self.errors.is_empty()
-    }
-
     fn add(&mut self, store: &BlobStore, folder: &str, file: &str) {
         let Some(digest) = digest_at(folder, file) else {
             self.errors.push(BlobError::Stray { path: store.path().join(folder).join(file) });

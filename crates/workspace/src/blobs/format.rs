@@ -234,14 +234,3 @@ impl<R: Read> BlobDecoder<R> {
 fn format_error(error: io::Error) -> FormatError {
     if error.raw_os_error().is_some() { FormatError::Io(error) } else { FormatError::Compressed }
 }
-
-impl<R: Read> Read for BlobDecoder<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.next(buffer).map_err(|error| {
-            if let FormatError::Io(error) = error {
-                return error;
-            }
-            io::Error::new(io::ErrorKind::InvalidData, error)
-        })
-    }
-}

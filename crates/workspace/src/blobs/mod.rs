@@ -17,5 +17,4 @@ pub use format::{
     BlobDecoder, BlobHeader, FormatError, HEADER_BYTES, HashingStream, decoder, encoder,
 };
 pub use put::StoredBlob;
-pub use read::BlobReader;
 pub use store::BlobStore;

@@ -49,19 +49,6 @@ impl BlobStore {
         })
     }
 
-    /// Stores bytes.
-    ///
-    /// # Errors
-    /// As [`BlobStore::put`].
-    pub fn put_bytes(&self, bytes: &[u8]) -> Result<StoredBlob, BlobError> {
-        let digest = Digest::of(bytes);
-        let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-        if self.has(&digest, length) {
-            return Ok(StoredBlob { digest, bytes: length, is_new: false });
-        }
-        self.put(&mut &*bytes, length)
-    }
-
     /// Stores the bytes of a regular file, at most `bytes_max`; a symbolic link is not followed.
     ///
     /// # Errors

@@ -1,19 +1,13 @@
 //! Reads blobs and checks their digests.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 
 use windlass_kernel::Digest;
 
 use super::error::BlobError;
 use super::format::{BlobDecoder, BlobHeader, FormatError};
 use super::store::BlobStore;
-
-/// A blob that is being read. Its bytes are verified only when the end was reached without an error.
-pub struct BlobReader {
-    digest: Digest,
-    decoder: BlobDecoder<File>,
-}
 
 impl BlobStore {
     /// Whether the store has the blob; whether it is intact is found when it is read.
@@ -38,48 +32,23 @@ impl BlobStore {
         Ok(header.bytes)
     }
 
-    /// Starts to read a blob.
-    ///
-    /// # Errors
-    /// [`BlobError`] when there is no such blob, or its header is malformed.
-    pub fn get(&self, digest: &Digest) -> Result<BlobReader, BlobError> {
-        let file = self.open_stored(digest)?;
-        let decoder =
-            BlobDecoder::new(file, *digest).map_err(|error| self.error_of(digest, error))?;
-        Ok(BlobReader { digest: *digest, decoder })
-    }
-
     /// Writes a blob to `target` and returns its length. After an error, the bytes written so far must
     /// be discarded.
     ///
     /// # Errors
     /// [`BlobError`] when there is no such blob or it is damaged, or `target` cannot be written.
     pub fn copy_to(&self, digest: &Digest, target: &mut dyn Write) -> Result<u64, BlobError> {
-        let mut reader = self.get(digest)?;
+        let mut decoder = BlobDecoder::new(self.open_stored(digest)?, *digest)
+            .map_err(|error| self.error_of(digest, error))?;
         let mut chunk = vec![0; 64 << 10];
         loop {
-            let next = reader.decoder.next(&mut chunk);
-            match next.map_err(|error| self.error_of(digest, error))? {
-                0 => return Ok(reader.length()),
+            match decoder.next(&mut chunk).map_err(|error| self.error_of(digest, error))? {
+                0 => return Ok(decoder.length()),
                 count => target
                     .write_all(chunk.get(..count).unwrap_or_default())
                     .map_err(|error| BlobError::unwritable("the blob's target".as_ref(), error))?,
             }
         }
-    }
-
-    /// Reads a blob of at most `bytes_max` bytes into memory.
-    ///
-    /// # Errors
-    /// As [`BlobStore::copy_to`]; [`BlobError::TooLarge`] when it is longer.
-    pub fn read(&self, digest: &Digest, bytes_max: u64) -> Result<Vec<u8>, BlobError> {
-        if self.len(digest)? > bytes_max {
-            return Err(BlobError::TooLarge { bytes_max });
-        }
-        // Grows with the bytes that are read: a forged length in the header costs no memory.
-        let mut bytes = Vec::new();
-        self.copy_to(digest, &mut bytes)?;
-        Ok(bytes)
     }
 
     /// Opens the file of a blob, for copying it in its stored form.
@@ -115,28 +84,4 @@ fn is_link(error: &io::Error) -> bool {
     [rustix::io::Errno::LOOP, rustix::io::Errno::NOTDIR]
         .into_iter()
         .any(|errno| number == Some(errno.raw_os_error()))
-}
-
-impl BlobReader {
-    /// The blob's digest.
-    #[must_use]
-    pub const fn digest(&self) -> Digest {
-        self.digest
-    }
-
-    /// The length of the plain bytes, as its header says.
-    #[must_use]
-    pub const fn length(&self) -> u64 {
-        self.decoder.length()
-    }
-}
-
-impl Read for BlobReader {
-    /// Reads the next bytes. An error of the kind `InvalidData` means that the blob is damaged.
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.decoder.read(buffer).map_err(|error| {
-            let what = format!("the blob `{}` is damaged: {error}", self.digest);
-            io::Error::new(error.kind(), what)
-        })
-    }
 }

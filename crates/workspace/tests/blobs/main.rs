@@ -16,13 +16,25 @@ mod race;
 use std::path::{Path, PathBuf};
 
 use windlass_kernel::Digest;
-use windlass_workspace::BlobStore;
+use windlass_workspace::{BlobError, BlobStore, StoredBlob};
 
 /// A store in a temporary folder, which exists as long as the first value.
 fn store() -> (tempfile::TempDir, BlobStore) {
     let folder = tempfile::tempdir().unwrap();
     let blobs = BlobStore::open(folder.path().join("blobs")).unwrap();
     (folder, blobs)
+}
+
+/// Stores bytes.
+#[track_caller]
+fn put(blobs: &BlobStore, bytes: &[u8]) -> StoredBlob {
+    blobs.put(&mut &*bytes, u64::MAX).unwrap()
+}
+
+/// Reads a blob into memory.
+fn read(blobs: &BlobStore, digest: &Digest) -> Result<Vec<u8>, BlobError> {
+    let mut bytes = Vec::new();
+    blobs.copy_to(digest, &mut bytes).map(|_| bytes)
 }
 
 /// The path of a blob.

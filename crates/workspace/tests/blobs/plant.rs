@@ -6,23 +6,23 @@ use std::path::PathBuf;
 use windlass_kernel::{Code, Digest};
 use windlass_workspace::{BlobError, BlobStore};
 
-use crate::{file_of, store};
+use crate::{file_of, put, read, store};
 
 #[test]
 fn a_link_in_the_place_of_a_content_is_not_read() {
     let (folder, blobs) = store();
-    let digest = blobs.put_bytes(b"secret").unwrap().digest;
+    let digest = put(&blobs, b"secret").digest;
     let file = file_of(&blobs, &digest);
     let elsewhere = folder.path().join("elsewhere");
     std::fs::rename(&file, &elsewhere).unwrap();
     symlink(&elsewhere, &file).unwrap();
-    let error = blobs.read(&digest, 6).unwrap_err();
+    let error = read(&blobs, &digest).unwrap_err();
     assert_eq!(error.code(), Code::BlobCorrupt, "{error}");
     assert_eq!(blobs.check().unwrap().errors.len(), 1);
     // Storing replaces the link, not its target.
     std::fs::write(&elsewhere, b"untouched").unwrap();
-    assert!(blobs.put_bytes(b"secret").unwrap().is_new);
-    assert_eq!(blobs.read(&digest, 6).unwrap(), b"secret");
+    assert!(put(&blobs, b"secret").is_new);
+    assert_eq!(read(&blobs, &digest).unwrap(), b"secret");
     assert_eq!(std::fs::read(&elsewhere).unwrap(), b"untouched");
 }
 
@@ -34,9 +34,9 @@ fn a_link_in_the_place_of_a_folder_is_not_followed() {
     std::fs::create_dir(&outside).unwrap();
     let place = file_of(&blobs, &digest).parent().unwrap().to_owned();
     symlink(&outside, &place).unwrap();
-    assert_eq!(blobs.put_bytes(b"content").unwrap_err().code(), Code::FileUnwritable);
+    assert_eq!(blobs.put(&mut &b"content"[..], 7).unwrap_err().code(), Code::FileUnwritable);
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
-    assert_eq!(blobs.read(&digest, 7).unwrap_err().code(), Code::BlobCorrupt);
+    assert_eq!(read(&blobs, &digest).unwrap_err().code(), Code::BlobCorrupt);
     let report = blobs.check().unwrap();
     assert_eq!(report.errors.len(), 1, "{report:?}");
     assert!(crate::files(blobs.path()).is_empty(), "no temporary file stays");
@@ -67,19 +67,19 @@ fn a_link_is_not_put() {
 #[test]
 fn a_pipe_in_the_place_of_a_content_does_not_make_anybody_wait() {
     let (_folder, blobs) = store();
-    let digest = blobs.put_bytes(b"content").unwrap().digest;
+    let digest = put(&blobs, b"content").digest;
     let file = file_of(&blobs, &digest);
     std::fs::remove_file(&file).unwrap();
     let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
     assert!(made.success());
-    assert_eq!(blobs.read(&digest, 7).unwrap_err().code(), Code::BlobCorrupt);
-    assert!(blobs.put_bytes(b"content").unwrap().is_new);
+    assert_eq!(read(&blobs, &digest).unwrap_err().code(), Code::BlobCorrupt);
+    assert!(put(&blobs, b"content").is_new);
 }
 
 #[test]
 fn strangers_in_the_folder_are_named_and_not_listed() {
     let (_folder, blobs) = store();
-    let digest = blobs.put_bytes(b"content").unwrap().digest;
+    let digest = put(&blobs, b"content").digest;
     let folder = file_of(&blobs, &digest).parent().unwrap().to_owned();
     let strangers = [blobs.path().join("notes.txt"), folder.join("short.zst"), folder.join("x")];
     for path in &strangers {

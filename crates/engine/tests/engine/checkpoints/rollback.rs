@@ -171,7 +171,14 @@ fn a_rejected_rollback_ends_the_run() {
     let (engine, run) = stopped(&world);
     let back = engine.roll_back(trace(&run), &to(checkpoint(&world, &run, "POST_one_v1"))).unwrap();
     engine
-        .answer(trace(&back), windlass_kernel::run::VoteDecision::Rejected, "ann", "no use", None)
+        .answer(
+            trace(&back),
+            windlass_kernel::run::VoteDecision::Rejected,
+            "ann",
+            "no use",
+            None,
+            &[],
+        )
         .unwrap();
     assert_eq!(end(&engine.read(trace(&run)).unwrap()), ("BLOCKED", "checkpoint_rejected"));
     // And even that can be taken back.

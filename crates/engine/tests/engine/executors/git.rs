@@ -173,7 +173,7 @@ fn finish(world: &World) {
         match world.runs()[0] {
             (_, State::Terminal) => return,
             (trace_id, State::Checkpoint) => {
-                drop(engine.answer(trace_id, VoteDecision::Approved, "ann", "go on", None));
+                drop(engine.answer(trace_id, VoteDecision::Approved, "ann", "go on", None, &[]));
                 engine.resume(trace_id).unwrap();
             }
             _ => {
