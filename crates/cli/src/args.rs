@@ -10,8 +10,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Import};
 pub use runs::{
-    Answer, BacklogCommand, Close, Confined, Demo, Draw, Export, Loop, Queue, Resume, RunTask,
-    Status, StopRuns, Telemetry, Watch,
+    Answer, BacklogCommand, Close, Demo, Draw, Export, Loop, Queue, Resume, RunTask, Status,
+    StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Keys, Verify};
 
@@ -174,9 +174,6 @@ pub enum Command {
     Canon(Canon),
     /// Check this machine and project for problems, and suggest fixes.
     Doctor(Doctor),
-    /// Confine this process, then execute a command.
-    #[command(hide = true)]
-    Confined(Confined),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -231,6 +231,11 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ToolFailed
         | Code::ToolCompensated
         | Code::SandboxUnavailable
+        | Code::LimitProcesses
+        | Code::LimitMemory
+        | Code::LimitFileSize
+        | Code::LimitOpenFiles
+        | Code::ProtectedPathChanged
         | Code::StoreUnavailable
         | Code::StoreReadOnly
         | Code::StoreFull
@@ -353,9 +358,13 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::ProjectMissing => "run `windlass init` in the folder that your agents work in",
         Code::ProjectExists => "use the existing project; `windlass doctor` checks it",
         Code::ConfigInvalid => "correct the file, then run `windlass doctor`",
-        Code::SandboxUnavailable => {
-            "`windlass doctor` shows what is missing; `[sandbox]` in `.windlass/config.toml` changes or \
-             disables the sandbox"
+        Code::SandboxUnavailable => "`windlass doctor` shows what is missing and what would allow it",
+        Code::LimitProcesses | Code::LimitMemory | Code::LimitFileSize | Code::LimitOpenFiles => {
+            "let the command do less at once, or raise the limit in `[sandbox.limits]` of your own \
+             settings"
+        }
+        Code::ProtectedPathChanged => {
+            "commands may not change `.windlass` or git's settings; change them yourself"
         }
         Code::StoreReadOnly => "make the project's `.windlass` folder writable",
         Code::StoreFull => "free some space, then run `windlass recover`",

@@ -24,6 +24,13 @@ use crate::output::Output;
 use crate::project::Project;
 
 fn main() -> ExitCode {
+    // The launcher of cells, which must do nothing else first.
+    let mut words = std::env::args_os().skip(1);
+    if words.next().is_some_and(|word| word == "confined") {
+        let stage = words.next().unwrap_or_default();
+        let code = windlass_cell::launch(&stage.to_string_lossy());
+        return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage_error(&error),
@@ -101,7 +108,6 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Policy(command) => commands::policy::run(&find()?, command, output),
         Command::Canon(options) => commands::canon::run(options, output),
         Command::Doctor(options) => commands::doctor::run(cli.project.as_deref(), options, output),
-        Command::Confined(options) => commands::confined::run(options),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "windlass", &mut script);

@@ -191,7 +191,7 @@ impl Project {
         Ok(Gateway::new(
             Arc::new(store),
             Arc::new(supervisor),
-            Arc::new(config.sandbox.connectors()?),
+            Arc::new(config.sandbox.connectors(&self.root, &self.folder.join("cells"))?),
             Arc::new(SystemClock),
             config.gateway(),
         ))

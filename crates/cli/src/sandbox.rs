@@ -2,54 +2,47 @@
 
 use std::path::{Path, PathBuf};
 
-use windlass_connect::{Confinement, Connectors, Launcher, Network};
+use windlass_cell::{CellLimits, Layout, Level};
+use windlass_connect::{Connectors, Sandbox, SandboxSettings};
 use windlass_kernel::Code;
 
-use crate::config::{Protect, Sandbox};
+use crate::config;
 use crate::failure::Failure;
-use crate::project::FOLDER;
 
-/// Paths in the project that commands must not change: configuration and journal, and git files through
-/// which an unconfined git would later start programs.
-const PROTECTED: [&str; 4] = [FOLDER, ".git/hooks", ".git/config", ".git/info"];
-
-impl Sandbox {
-    /// The confinement of commands; `None` if the sandbox is off.
-    pub fn confinement(&self, root: &Path) -> Option<Confinement> {
-        if !self.enabled {
-            return None;
-        }
-        let network = if self.network { Network::Open } else { Network::Closed };
-        let more = self.writable.iter().map(|folder| root.join(folder));
-        let writable = std::iter::once(root.to_owned()).chain(more).collect();
-        let protected = match self.protect {
-            Protect::Never => Vec::new(),
-            Protect::Auto | Protect::Always => PROTECTED.map(|path| root.join(path)).to_vec(),
-        };
-        Some(Confinement { writable, protected, network })
+impl config::Sandbox {
+    /// Connectors that confine commands; `folder` is private to Windlass.
+    pub fn connectors(&self, root: &Path, folder: &Path) -> Result<Connectors, Failure> {
+        Ok(Connectors::new().with_sandbox(self.sandbox(root, folder)?))
     }
 
-    /// The path of `bwrap`, if it is enabled and installed.
-    pub fn bwrap(&self) -> Option<PathBuf> {
-        if self.protect == Protect::Never { None } else { find_program("bwrap") }
-    }
-
-    /// Connectors that can confine commands.
-    pub fn connectors(&self) -> Result<Connectors, Failure> {
-        if !self.enabled {
-            return Ok(Connectors::new());
-        }
-        let program = std::env::current_exe().map_err(|error| {
-            let message = format!("the path of the windlass binary is unknown: {error}");
-            Failure::new(Code::SandboxUnavailable, message)
+    /// The sandbox of the project's commands.
+    pub fn sandbox(&self, root: &Path, folder: &Path) -> Result<Sandbox, Failure> {
+        let unavailable = |message: String| Failure::new(Code::SandboxUnavailable, message);
+        let launcher = std::env::current_exe().map_err(|error| {
+            unavailable(format!("the path of the windlass binary is unknown: {error}"))
         })?;
-        let launcher = Launcher::new(program);
-        match (self.bwrap(), self.protect) {
-            (Some(bwrap), _) => Ok(Connectors::new().with_launcher(launcher.with_bwrap(bwrap))),
-            // Without a launcher, connectors refuse to start anything that must be confined.
-            (None, Protect::Always) => Ok(Connectors::new()),
-            (None, Protect::Auto | Protect::Never) => Ok(Connectors::new().with_launcher(launcher)),
+        for folder in [folder.to_owned(), folder.join("caches")] {
+            std::fs::create_dir_all(&folder).map_err(|error| {
+                unavailable(format!("cannot create `{}`: {error}", folder.display()))
+            })?;
         }
+        let variables = std::env::vars_os().filter_map(|(name, value)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        });
+        let layout = Layout {
+            variables: variables.collect(),
+            visible: Vec::new(),
+            writable: self.writable.iter().map(|folder| root.join(folder)).collect(),
+            cache_changes: Some(folder.join("caches")),
+            temporary: None,
+        };
+        Ok(Sandbox::new(SandboxSettings {
+            level: Level::Full,
+            launcher,
+            layout,
+            limits: CellLimits::default(),
+            folder: folder.to_owned(),
+        }))
     }
 }
 

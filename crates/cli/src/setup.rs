@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use windlass_connect::{Confinement, Connectors};
+use windlass_connect::{Access, Confinement, Connectors, Network};
 use windlass_driver::DriverConfig;
 use windlass_driver::executor::{DRIVER_BUILTINS, Driver, DriverSettings};
 use windlass_engine::executors::{Agent, AgentGuard, BUILTINS, Executors, RunnerChoice};
@@ -47,7 +47,6 @@ pub struct RunSetup {
 struct GatewayPool {
     set: PolicySet,
     settings: windlass_runtime::Settings,
-    sandbox: crate::config::Sandbox,
     store: Arc<dyn Store>,
     connectors: Arc<Connectors>,
     gateways: Mutex<BTreeMap<PathBuf, Arc<Gateway>>>,
@@ -226,11 +225,10 @@ impl RunSetup {
         let rules = rules(&files)?;
         let root =
             project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
-        let connectors = Arc::new(config.sandbox.connectors()?);
+        let connectors = Arc::new(config.sandbox.connectors(&root, &project.folder.join("cells"))?);
         let gateways: Arc<dyn GatewayProvider> = Arc::new(GatewayPool {
             set,
             settings: config.gateway(),
-            sandbox: config.sandbox.clone(),
             store: Arc::clone(&store),
             connectors: Arc::clone(&connectors),
             gateways: Mutex::default(),

@@ -3,15 +3,19 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, Finished, GitPaths, Layout, Level, Mount, Network,
-    WorkspaceView, find_git,
+    Access, Cell, CellLimits, Confined, Finished, GitPaths, Layout, Level, Limits, Mount, Network,
+    Program, WorkspaceView, find_git,
 };
 
 use crate::call_failure::CallFailure;
 use crate::hidden_files;
+
+/// How long the trial of a cell may take.
+const TRY_OUT: Duration = Duration::from_secs(10);
 
 /// What one command may change and reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,6 +122,32 @@ impl Sandbox {
         let writable = self.settings.layout.writable.iter().chain([&temporary]);
         let writable = writable.filter(|path| path.exists()).map(|path| bind(path, Access::Write));
         writable.chain([bind(workspace, access)]).collect()
+    }
+
+    /// Makes a cell and runs a program in it that does nothing.
+    ///
+    /// # Errors
+    /// Why it does not work.
+    pub fn try_out(&self) -> Result<(), String> {
+        let confinement = Confinement {
+            workspace: self.settings.folder.clone(),
+            access: Access::Write,
+            network: Network::Closed,
+        };
+        let cell = self.open(&confinement).map_err(|failure| failure.message)?;
+        let program = Program {
+            argv: vec!["true".as_ref()],
+            stdin: None,
+            env: Vec::new(),
+            cwd: &self.settings.folder,
+            limits: Limits { timeout: TRY_OUT, output_bytes_max: 4096 },
+            confined: Some(cell.confined()),
+        };
+        let finished = windlass_cell::run(&program).map_err(|error| error.to_string())?;
+        if finished.status.is_some_and(|status| status.success()) {
+            return Ok(());
+        }
+        Err("a program that does nothing fails in a cell".to_owned())
     }
 
     /// The folders for the changes of a command in the git directory.

@@ -1,6 +1,5 @@
 //! Arguments of the commands about runs.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -228,20 +227,6 @@ pub struct Demo {
     /// The folder to create [default: a new temporary folder].
     #[arg(value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
-}
-
-/// Options of `confined`.
-#[derive(Debug, Args)]
-pub struct Confined {
-    /// A folder that the command may write to.
-    #[arg(long, value_name = "DIR")]
-    pub write: Vec<PathBuf>,
-    /// Allow network access.
-    #[arg(long)]
-    pub network: bool,
-    /// The command.
-    #[arg(last = true, required = true, value_name = "ARGV")]
-    pub argv: Vec<OsString>,
 }
 
 /// Options of `export`.

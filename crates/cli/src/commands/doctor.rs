@@ -4,14 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use windlass_connect::{Connectors, Limits, SandboxSupport, ServerDescription};
+use windlass_connect::{Connectors, Limits, ServerDescription};
 use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Connector, Server};
 use windlass_runtime::PolicySupervisor;
 use windlass_store::{Store, TraceFilter};
 
 use crate::args::Doctor;
-use crate::config::{Protect, Sandbox};
+use crate::config::Config;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
@@ -85,7 +85,7 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
         }
         Err(failure) => return findings.fail("settings", &failure),
     };
-    check_sandbox(&config.sandbox, findings);
+    check_sandbox(project, &config, findings);
     match project.supervisor(&files) {
         Ok(supervisor) => {
             let set = supervisor.set();
@@ -204,59 +204,19 @@ fn compare(server: &Server, description: &ServerDescription, findings: &mut Find
     }
 }
 
-fn check_sandbox(sandbox: &Sandbox, findings: &mut Findings) {
+fn check_sandbox(project: &Project, config: &Config, findings: &mut Findings) {
     let name = "sandbox";
-    if !sandbox.enabled {
-        let message = "off: commands can change everything that you can; enable it in `[sandbox]` of config.toml";
-        return findings.add(name, Health::Warn, message);
-    }
-    let support = SandboxSupport::detect();
-    if let Some(problem) = support.problem() {
-        let message = format!("{problem}; commands are not run [{}]", Code::SandboxUnavailable);
-        return findings.add(name, Health::Bad, message);
-    }
-    let network = if sandbox.network { "open" } else { "closed" };
-    let mut message = format!("Landlock {} and seccomp, network {network}", support.landlock);
-    if let Some(gap) = support.gap() {
-        findings.add(name, Health::Warn, gap);
-    }
-    match (sandbox.bwrap(), sandbox.protect) {
-        (Some(bwrap), _) => match try_bwrap(&bwrap) {
-            Ok(()) => message.push_str("; bwrap protects .windlass"),
-            Err(why) => {
-                let message = format!(
-                    "bwrap does not work here: {why}; commands are not run [{}]; \
-                     `sandbox.protect = \"never\"` disables it",
-                    Code::SandboxUnavailable
-                );
-                return findings.add(name, Health::Bad, message);
-            }
-        },
-        (None, Protect::Always) => {
-            let message = format!(
-                "bwrap is not installed; commands are not run [{}]",
-                Code::SandboxUnavailable
-            );
-            return findings.add(name, Health::Bad, message);
-        }
-        (None, Protect::Auto | Protect::Never) => {
-            message.push_str("; .windlass stays writable without bwrap");
+    let sandbox = match config.sandbox.sandbox(&project.root, &project.folder.join("cells")) {
+        Ok(sandbox) => sandbox,
+        Err(failure) => return findings.fail(name, &failure),
+    };
+    match sandbox.try_out() {
+        Ok(()) => findings.add(name, Health::Good, "namespaces, Landlock and seccomp"),
+        Err(why) => {
+            let message = format!("{why}; commands are not run [{}]", Code::SandboxUnavailable);
+            findings.add(name, Health::Bad, message);
         }
     }
-    findings.add(name, Health::Good, message);
-}
-
-/// Tests whether `bwrap` can create the mounts that commands need.
-fn try_bwrap(bwrap: &Path) -> Result<(), String> {
-    let output = std::process::Command::new(bwrap)
-        .args(["--dev-bind", "/", "/", "--ro-bind", "/", "/", "--", "true"])
-        .output()
-        .map_err(|error| error.to_string())?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let text = String::from_utf8_lossy(&output.stderr);
-    Err(text.lines().next().unwrap_or("no reason given").to_owned())
 }
 
 fn print(findings: &Findings, output: &Output) -> Result<(), Failure> {

@@ -8,7 +8,6 @@ pub mod call;
 pub mod canon;
 pub mod checkpoint;
 pub mod close;
-pub mod confined;
 pub mod demo;
 pub mod doctor;
 pub mod export;
