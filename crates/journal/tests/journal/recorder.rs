@@ -191,9 +191,9 @@ fn a_replay_point_that_does_not_match_its_entry_is_found() {
             change(&mut state);
             *point = ReplayPoint::new(state, point.ts);
         });
-        let corrupt = |error| match error {
-            JournalError::Corrupt { source, .. } => source,
-            error => panic!("{error:?}"),
+        let corrupt = |error| {
+            let JournalError::Corrupt { source, .. } = error else { panic!("{error:?}") };
+            source
         };
         let store = world.store.as_ref();
         let read = |check| Reader::<Run>::state_of(store, trace_id, check).err().map(corrupt);
