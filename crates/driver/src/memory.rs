@@ -262,14 +262,14 @@ impl Memory {
             let bytes = bytes.len();
             return Err(SaveError::TooLarge { bytes, bytes_max: VERSION_BYTES_MAX });
         }
-        // The version is kept as it would be read back, so that it can always be restored.
+        // The version is stored as it would be read back, so that it can always be restored.
         let value = canon::parse(&bytes, VERSION_BYTES_MAX).map_err(SaveError::Json)?;
         let version = serde_json::from_value(value)
             .map_err(|error| SaveError::Json(CanonError::Invalid(error.to_string())))?;
         self.versions.push(version);
         self.versions
             .last()
-            .ok_or_else(|| SaveError::Refused { reason: "the version was not kept".to_owned() })
+            .ok_or_else(|| SaveError::Refused { reason: "the version was not stored".to_owned() })
     }
 
     /// The canonical bytes: one line per version.

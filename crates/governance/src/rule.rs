@@ -6,7 +6,7 @@ use windlass_text::Location;
 /// The two kinds of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RuleKind {
-    /// A requirement that must be kept.
+    /// A requirement that must be met.
     Compliance,
     /// A measure of the quality of work.
     Gate,

@@ -1,4 +1,4 @@
-//! What can go wrong when a trace is read or written.
+//! Errors of reading and writing a trace.
 
 use thiserror::Error;
 use windlass_kernel::canon::CanonError;

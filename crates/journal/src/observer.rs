@@ -1,4 +1,4 @@
-//! Who sees the entries of a trace as they are folded.
+//! Observers of the entries of a trace as they are folded.
 
 use thiserror::Error;
 use windlass_kernel::{Code, Entry};

@@ -63,7 +63,7 @@ impl<F: Fold> Reader<F> {
         &self.state
     }
 
-    /// The trace as the store kept it apart from its entries; `None` unless it was verified.
+    /// The trace as the store recorded it apart from its entries; `None` unless it was verified.
     pub(crate) const fn recorded(&self) -> Option<&TraceState> {
         self.recorded.as_ref()
     }

@@ -157,7 +157,7 @@ impl<F: Fold> Recorder<F> {
         Ok(digest)
     }
 
-    /// Commits the pending entries in one transaction, then tells the observers.
+    /// Commits the pending entries in one transaction, then notifies the observers.
     ///
     /// # Errors
     /// [`JournalError`]. Nothing was written unless the error is an observer's.
@@ -200,7 +200,7 @@ impl<F: Fold> Recorder<F> {
         self.notify()
     }
 
-    /// Tells the observers that everything they saw is durable.
+    /// Notifies the observers that everything they saw is durable.
     ///
     /// # Errors
     /// [`JournalError::Observer`].

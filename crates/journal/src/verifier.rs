@@ -10,14 +10,14 @@ use crate::fold::{Fold, admit, mismatch};
 
 /// Verifies a trace as it is read, wherever it comes from.
 ///
-/// Artifacts may have been purged: the chain still holds without them, but artifacts after a purged one
+/// Artifacts may have been purged: the chain is intact without them, but artifacts after a purged one
 /// can no longer be linked to it, so only their digests are compared.
 pub struct TraceVerifier {
     head: Head,
     purged: u64,
     links: ArtifactChain,
     run: Option<Box<Run>>,
-    /// The entry that handed the call over: its number and the call's id.
+    /// The entry that dispatched the call: its number and the call's id.
     tool_call: Option<(u64, Option<ToolCallId>)>,
     buffer: Vec<u8>,
 }
@@ -88,8 +88,8 @@ impl TraceVerifier {
         if self.purged == 0 { self.run.as_deref() } else { None }
     }
 
-    /// The idempotency key that the call was handed over with, if it was, with the number of that
-    /// entry and the id of the call.
+    /// The idempotency key that the call was dispatched with, the number of that entry and the id of
+    /// the call; `None` if it was not dispatched with a key.
     #[must_use]
     pub fn reserved_key(&self) -> Option<(ReservedKey<'_>, u64, Option<ToolCallId>)> {
         let (sequence_number, tool_call_id) = self.tool_call?;

@@ -29,16 +29,16 @@ struct Link<'a> {
 }
 
 impl Graph<'_> {
-    fn id(&self, at: usize) -> String {
-        self.drafts.get(at).map(|draft| draft.phase.id.clone()).unwrap_or_default()
+    fn id(&self, index: usize) -> String {
+        self.drafts.get(index).map(|draft| draft.phase.id.clone()).unwrap_or_default()
     }
 
-    fn is_intervention(&self, at: usize) -> bool {
-        self.drafts.get(at).is_some_and(|draft| draft.phase.when == PhaseCondition::Intervention)
+    fn is_intervention(&self, index: usize) -> bool {
+        self.drafts.get(index).is_some_and(|draft| draft.phase.when == PhaseCondition::Intervention)
     }
 
-    fn needs(&self, at: usize) -> &[usize] {
-        self.needs.get(at).map(Vec::as_slice).unwrap_or_default()
+    fn needs(&self, index: usize) -> &[usize] {
+        self.needs.get(index).map(Vec::as_slice).unwrap_or_default()
     }
 }
 
@@ -52,14 +52,14 @@ pub fn order(drafts: Vec<Draft>) -> Result<Vec<Draft>, Diagnostic> {
         order
     };
     let mut drafts: Vec<Option<Draft>> = drafts.into_iter().map(Some).collect();
-    Ok(order.into_iter().filter_map(|at| drafts.get_mut(at)?.take()).collect())
+    Ok(order.into_iter().filter_map(|index| drafts.get_mut(index)?.take()).collect())
 }
 
 fn resolve(drafts: &[Draft]) -> Result<Graph<'_>, Diagnostic> {
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
-    for (at, draft) in drafts.iter().enumerate() {
+    for (index, draft) in drafts.iter().enumerate() {
         let name = draft.phase.id.as_str();
-        if let Some(first) = names.insert(name, at) {
+        if let Some(first) = names.insert(name, index) {
             let first_line = drafts.get(first).map_or(0, |draft| draft.position.line);
             let problem =
                 Problem::DuplicateName { what: "the phase", name: name.to_owned(), first_line };
@@ -68,13 +68,13 @@ fn resolve(drafts: &[Draft]) -> Result<Graph<'_>, Diagnostic> {
     }
     let unknown = |found: &str, key| effect::unknown(found, key, names.keys().copied());
     let mut graph = Graph { drafts, needs: Vec::with_capacity(drafts.len()), references: vec![] };
-    for (at, draft) in drafts.iter().enumerate() {
+    for (index, draft) in drafts.iter().enumerate() {
         let mut needs = Vec::with_capacity(draft.phase.needs.len());
         for (name, position) in draft.phase.needs.iter().zip(&draft.need_positions) {
             let Some(need) = names.get(name.as_str()) else {
                 return Err(unknown(name, "`needs`").at(*position));
             };
-            if *need == at {
+            if *need == index {
                 return Err(Problem::NeedsItself(name.clone()).at(*position));
             }
             needs.push(*need);
@@ -84,7 +84,7 @@ fn resolve(drafts: &[Draft]) -> Result<Graph<'_>, Diagnostic> {
             let Some(target) = names.get(reference.phase.as_str()) else {
                 return Err(unknown(&reference.phase, reference.kind.key()).at(reference.position));
             };
-            graph.references.push(Link { judged: at, target: *target, reference });
+            graph.references.push(Link { judged: index, target: *target, reference });
         }
     }
     Ok(graph)
@@ -93,8 +93,8 @@ fn resolve(drafts: &[Draft]) -> Result<Graph<'_>, Diagnostic> {
 /// Checks that no phase needs an intervention, which a run may never enter, and that every
 /// intervention is reachable from a regular phase.
 fn interventions(graph: &Graph<'_>) -> Result<(), Diagnostic> {
-    for (at, draft) in graph.drafts.iter().enumerate() {
-        for (need, position) in graph.needs(at).iter().zip(&draft.need_positions) {
+    for (index, draft) in graph.drafts.iter().enumerate() {
+        for (need, position) in graph.needs(index).iter().zip(&draft.need_positions) {
             if graph.is_intervention(*need) {
                 let (phase, need) = (draft.phase.id.clone(), graph.id(*need));
                 return Err(Problem::NeedsIntervention { phase, need }.at(*position));
@@ -116,11 +116,11 @@ fn interventions(graph: &Graph<'_>) -> Result<(), Diagnostic> {
         return Err(problem.at(link.reference.position));
     }
     let mut reached: Vec<bool> =
-        (0..graph.drafts.len()).map(|at| !graph.is_intervention(at)).collect();
+        (0..graph.drafts.len()).map(|index| !graph.is_intervention(index)).collect();
     let mut open: Vec<usize> =
-        leads.keys().copied().filter(|at| !graph.is_intervention(*at)).collect();
-    while let Some(at) = open.pop() {
-        for target in leads.get(&at).into_iter().flatten() {
+        leads.keys().copied().filter(|index| !graph.is_intervention(*index)).collect();
+    while let Some(index) = open.pop() {
+        for target in leads.get(&index).into_iter().flatten() {
             if let Some(seen @ false) = reached.get_mut(*target) {
                 *seen = true;
                 open.push(*target);

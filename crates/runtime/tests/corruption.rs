@@ -1,4 +1,4 @@
-//! A trace that does not hold together stops, with its code; the others go on; nothing is repaired.
+//! A corrupt trace stops, with its code; the others go on; nothing is repaired.
 
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 

@@ -86,7 +86,7 @@ fn the_lock_is_given_back_whatever_comes_of_it() {
         drop(gateway.recover(trace_id));
         assert!(world.store().acquire(trace_id).is_ok(), "{tool}");
     }
-    // Also when the trace does not hold together.
+    // Also when the trace is corrupt.
     let (world, trace_id) = interrupted("add", 4);
     world.shared.tamper(|tables| drop(tables.entries.get_mut(&trace_id).unwrap().pop()));
     let gateway = gateway(&world);

@@ -37,8 +37,8 @@ fn list(project: &Project, name: &str, output: &Output) -> CommandResult {
     let setup = open(project, None, output)?;
     let trace_id = setup.engine.find(name)?;
     let summaries = setup.checkpoints().list(trace_id)?;
-    let kept = setup.engine.has_snapshots(&setup.engine.read(trace_id)?)?;
-    let purged = |one: &CheckpointSummary| kept.get(&one.id) == Some(&false);
+    let stored = setup.engine.has_snapshots(&setup.engine.read(trace_id)?)?;
+    let purged = |one: &CheckpointSummary| stored.get(&one.id) == Some(&false);
     if output.json {
         let mut values = Vec::new();
         for one in &summaries {

@@ -230,7 +230,7 @@ fn the_queue_shows_what_waits_oldest_first() {
     }
 }
 
-/// An entry that holds together by itself but is not the one that the head names.
+/// An entry that is intact by itself but is not the one that the head names.
 #[test]
 fn a_list_does_not_believe_an_end_that_was_put_in_the_place_of_another() {
     let world = World::new();

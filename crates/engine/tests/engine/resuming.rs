@@ -108,7 +108,7 @@ fn a_run_whose_journal_was_changed_is_not_taken_up() {
     });
     let error = engine.resume(trace(&run)).unwrap_err();
     assert_eq!(error.code(), Code::StateChecksumMismatch);
-    // A journal that was cut off at its end does not hold together either.
+    // A journal that was cut off at its end is corrupt too.
     let world = World::new();
     let (engine, run) = on_hold(&world, HoldRule::default());
     world.shared().tamper(|tables| {

@@ -263,7 +263,7 @@ impl World {
         Checkpoints::new(Arc::new(self.base.store()))
     }
 
-    /// Every trace of the store holds together.
+    /// Every trace of the store is intact.
     pub fn verify(&self) {
         let store = self.base.store();
         let verification = windlass_journal::verify_store(&store, &mut |_| {}).unwrap();

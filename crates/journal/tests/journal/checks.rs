@@ -5,8 +5,9 @@ use windlass_journal::{
     verify_trace,
 };
 use windlass_kernel::run::Run;
-use windlass_kernel::{Call, ChainError, Code, Digest, Machine, PlanId, TraceId};
-use windlass_store::{Record, Tables};
+use windlass_kernel::{Call, ChainError, Code, Digest, Machine, PlanId, TraceId, Uuid7};
+use windlass_store::conformance::fixture::{Ending, Fixture};
+use windlass_store::{After, Append, IdempotencyRecord, KeyMismatch, Record, Tables};
 
 use crate::world::World;
 
@@ -312,4 +313,50 @@ fn one_entry_is_verified_by_itself() {
     let foreign = ChainError::ForeignTrace { sequence_number: number, found: other };
     assert_eq!(error_of(read_entry(world.store.as_ref(), trace_id, 4)), Some(foreign));
     assert!(read_entry(world.store.as_ref(), other, 7).unwrap().is_none());
+}
+
+#[test]
+fn a_key_record_that_does_not_match_its_call_is_found() {
+    fn found(change: fn(&mut Tables)) -> (Option<ChainError>, u64) {
+        let (world, call) = (World::new(), Fixture::new().call(Ending::Executing));
+        let append = Append { key: call.reserve(), ..call.create(call.len(), After::Release) };
+        world.store.append(append).unwrap();
+        world.shared.tamper(change);
+        let report = verify_store(world.store.as_ref(), &mut |_| {}).unwrap();
+        (verify_trace(world.store.as_ref(), call.trace_id).unwrap().error, report.broken)
+    }
+    let missing = ChainError::Key { sequence_number: 3, reason: KeyMismatch::MISSING };
+    assert_eq!(found(|_| {}), (None, 0));
+    let changes: [fn(&mut Tables); 4] = [
+        |tables| tables.keys.clear(),
+        |tables| record(tables).reservation.request_digest = Digest::of(b"another"),
+        |tables| record(tables).reservation.tool_call_id.0 = Uuid7::from_parts(1, [9; 10]),
+        |tables| record(tables).trace_id.0 = Uuid7::from_parts(1, [9; 10]),
+    ];
+    for change in changes {
+        assert_eq!(found(change), (Some(missing.clone()), 1));
+    }
+}
+
+fn record(tables: &mut Tables) -> &mut IdempotencyRecord {
+    tables.keys.values_mut().next().unwrap()
+}
+
+/// Someone who rewrites a call's artifact and all digests after it cannot change what the next artifact
+/// says about it.
+#[test]
+fn an_artifact_that_does_not_follow_the_one_before_is_found() {
+    let fixture = Fixture::new();
+    let (call, other) = (fixture.call(Ending::Authorized), fixture.call(Ending::Authorized));
+    let mut head = windlass_kernel::Head::empty(call.trace_id);
+    let mut verifier = TraceVerifier::new(call.trace_id);
+    let [first, second] = [call.records(2).swap_remove(0), call.records(2).swap_remove(1)];
+    let foreign = other.records(2).swap_remove(1).body;
+    for mut record in [first, Record { body: foreign, ..second }] {
+        record.entry.prev_entry_digest = head.entry_digest;
+        redigest(&mut record);
+        head = windlass_kernel::Head::after(&record.entry);
+        let pushed = verifier.push(&record.entry, record.body.as_deref());
+        assert_eq!(pushed.is_ok(), head.sequence_number == 1, "{pushed:?}");
+    }
 }

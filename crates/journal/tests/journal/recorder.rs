@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use windlass_journal::{Check, JournalError, Reader, Recorder, replay};
+use windlass_journal::{Check, JournalError, Reader, Recorder, replay, verify_store, verify_trace};
 use windlass_kernel::run::{Event, Run};
 use windlass_kernel::{
     ChainError, Code, PlanId, ReplayPoint, ReplayPointState, Timestamp, TraceId, Uuid7,
@@ -179,7 +179,7 @@ fn a_replay_point_is_written_once_and_replay_starts_there() {
 
 #[test]
 fn a_replay_point_that_does_not_match_its_entry_is_found() {
-    fn errors(change: impl Fn(&mut ReplayPointState)) -> [Option<ChainError>; 3] {
+    fn errors(change: impl Fn(&mut ReplayPointState)) -> [Option<ChainError>; 4] {
         let world = World::new();
         let trace_id = world.run(6);
         let recorder = Recorder::<Run>::open(&world.store, trace_id, Vec::new()).unwrap();
@@ -191,24 +191,28 @@ fn a_replay_point_that_does_not_match_its_entry_is_found() {
             change(&mut state);
             *point = ReplayPoint::new(state, point.ts);
         });
-        let corrupt = |error| match error {
-            JournalError::Corrupt { source, .. } => source,
-            error => panic!("{error:?}"),
+        let corrupt = |error| {
+            let JournalError::Corrupt { source, .. } = error else { panic!("{error:?}") };
+            source
         };
         let store = world.store.as_ref();
         let read = |check| Reader::<Run>::state_of(store, trace_id, check).err().map(corrupt);
-        [read(Check::Verified), read(Check::Prefix), replay(store, trace_id).err().map(corrupt)]
+        let found = verify_trace(store, trace_id).unwrap().error;
+        let report = verify_store(store, &mut |_| {}).unwrap();
+        assert_eq!(report.broken, u64::from(found.is_some()));
+        let replayed = replay(store, trace_id).err().map(corrupt);
+        [read(Check::Verified), read(Check::Prefix), replayed, found]
     }
     let point = |what| Some(ChainError::ReplayPoint { sequence_number: 6, what });
-    assert_eq!(errors(|_| {}), [None, None, None]);
-    let [verified, prefix, replayed] =
+    assert_eq!(errors(|_| {}), [None, None, None, None]);
+    let [verified, prefix, replayed, found] =
         errors(|state| state.last_entry_digest = windlass_kernel::Digest::of(b"another"));
     assert!(matches!(verified, Some(ChainError::ReplayPoint { sequence_number: 6, .. })));
-    assert_eq!((&replayed, prefix), (&verified, None));
+    assert_eq!((&replayed, &found, prefix), (&verified, &verified, None));
     let past = ChainError::Truncated { expected: 7, found: 6 };
-    let [verified, prefix, replayed] = errors(|state| state.last_sequence_number = 7);
+    let [verified, prefix, replayed, found] = errors(|state| state.last_sequence_number = 7);
     assert_eq!((verified, prefix), (Some(past), None));
-    assert!(replayed.is_some());
-    let [_, prefix, replayed] = errors(|state| state.plan_id.0 = Uuid7::from_parts(1, [9; 10]));
+    assert!(replayed.is_some() && found.is_some());
+    let [_, prefix, replayed, _] = errors(|state| state.plan_id.0 = Uuid7::from_parts(1, [9; 10]));
     assert_eq!((prefix, replayed), (None, point("its trace's plan")));
 }

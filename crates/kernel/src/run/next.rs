@@ -142,8 +142,8 @@ impl Run {
     fn first_stop(&self) -> Option<Event> {
         let position = *self.index.stops.first()?;
         let (phase, state) = self.phase(position)?;
-        if let Some(judged) = &state.pending_verdict {
-            return Some(self.effect_of(position, phase, judged));
+        if let Some(pending) = &state.pending_verdict {
+            return Some(self.effect_of(position, phase, pending));
         }
         Some(Event::Held(Box::new(self.hold_at(position, phase, state))))
     }

@@ -62,8 +62,8 @@ impl Canvas {
     }
 
     pub fn write(&mut self, x: usize, y: usize, text: &str, style: Style) {
-        for (at, letter) in text.chars().enumerate() {
-            if let Some(cell) = self.cell(x + at, y) {
+        for (index, letter) in text.chars().enumerate() {
+            if let Some(cell) = self.cell(x + index, y) {
                 *cell = Cell { letter: Some(letter), style, ..Cell::default() };
             }
         }
@@ -121,7 +121,7 @@ impl Canvas {
 fn render(line: &[Cell], colours: Colours) -> String {
     let is_blank =
         |cell: &Cell| cell.directions == 0 && cell.letter.is_none_or(|letter| letter == ' ');
-    let end = line.iter().rposition(|cell| !is_blank(cell)).map_or(0, |at| at + 1);
+    let end = line.iter().rposition(|cell| !is_blank(cell)).map_or(0, |index| index + 1);
     let mut text = String::new();
     let mut style = Style::Plain;
     for cell in line.iter().take(end) {

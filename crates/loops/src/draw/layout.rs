@@ -41,10 +41,10 @@ pub struct Layout {
 pub fn needs(plan: &Plan) -> Vec<Vec<usize>> {
     let mut positions: BTreeMap<&str, usize> = BTreeMap::new();
     let mut needs = Vec::with_capacity(plan.phases.len());
-    for (at, phase) in plan.phases.iter().enumerate() {
+    for (index, phase) in plan.phases.iter().enumerate() {
         let known = phase.needs.iter().filter_map(|need| positions.get(need.as_str()).copied());
         needs.push(known.collect());
-        positions.insert(&phase.id, at);
+        positions.insert(&phase.id, index);
     }
     needs
 }
@@ -63,12 +63,12 @@ impl Layout {
     pub fn of(plan: &Plan) -> Self {
         let needs = needs(plan);
         let levels = levels(&needs);
-        let level = |at: usize| levels.get(at).copied().unwrap_or_default();
+        let level = |index: usize| levels.get(index).copied().unwrap_or_default();
         let mut reach: Vec<usize> = levels.clone();
-        for (at, needs) in needs.iter().enumerate() {
+        for (index, needs) in needs.iter().enumerate() {
             for need in needs {
                 if let Some(reach) = reach.get_mut(*need) {
-                    *reach = (*reach).max(level(at));
+                    *reach = (*reach).max(level(index));
                 }
             }
         }
@@ -78,23 +78,23 @@ impl Layout {
             .map(|(reach, level)| reach.saturating_sub(level + 1))
             .fold(0, usize::saturating_add);
         let mut layout = Self {
-            cells: (0..levels.len()).map(|at| Cell::new(CellKind::Phase(at))).collect(),
+            cells: (0..levels.len()).map(|index| Cell::new(CellKind::Phase(index))).collect(),
             rows: vec![Vec::new(); levels.iter().max().map_or(0, |most| most + 1)],
             is_layered: passes <= PASSES_MAX,
         };
-        for at in 0..levels.len() {
-            layout.place(at, level(at));
+        for index in 0..levels.len() {
+            layout.place(index, level(index));
         }
         // One line leaves each phase; it goes down as far as its lowest follower.
         let mut tails: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-        for (at, needs) in needs.iter().enumerate() {
+        for (index, needs) in needs.iter().enumerate() {
             for need in needs {
                 let from = if layout.is_layered {
-                    layout.extend(*need, level(*need), level(at), &mut tails)
+                    layout.extend(*need, level(*need), level(index), &mut tails)
                 } else {
                     *need
                 };
-                layout.join(from, at);
+                layout.join(from, index);
             }
         }
         layout.sort();
@@ -146,9 +146,9 @@ impl Layout {
         let note = |row: &[usize], positions: &mut Vec<f64>| {
             // Counted from the middle, so that rows of different lengths compare.
             let middle = (row.len() as f64 - 1.0) / 2.0;
-            for (at, cell) in row.iter().enumerate() {
+            for (index, cell) in row.iter().enumerate() {
                 if let Some(position) = positions.get_mut(*cell) {
-                    *position = at as f64 - middle;
+                    *position = index as f64 - middle;
                 }
             }
         };
@@ -157,8 +157,8 @@ impl Layout {
             let is_down = sweep % 2 == 0;
             let count = rows.len();
             for step in 0..count {
-                let at = if is_down { step } else { count - 1 - step };
-                let Some(row) = rows.get_mut(at) else { continue };
+                let index = if is_down { step } else { count - 1 - step };
+                let Some(row) = rows.get_mut(index) else { continue };
                 let middle = |cell: &usize| {
                     let neighbours = self.cells.get(*cell).map(|cell| {
                         if is_down { cell.above.as_slice() } else { cell.below.as_slice() }
@@ -176,8 +176,8 @@ impl Layout {
         self.rows = rows;
     }
 
-    pub fn cell(&self, at: usize) -> Option<&Cell> {
-        self.cells.get(at)
+    pub fn cell(&self, index: usize) -> Option<&Cell> {
+        self.cells.get(index)
     }
 }
 

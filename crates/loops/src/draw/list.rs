@@ -15,8 +15,8 @@ const INDENT_MAX: usize = 8;
 pub fn phases(plan: &Plan, colours: Colours) -> Vec<String> {
     let mut lines = Vec::new();
     let digits = plan.phases.len().to_string().len();
-    for (at, (phase, level)) in plan.phases.iter().zip(levels(&needs(plan))).enumerate() {
-        let number = format!("{:>digits$} ", at + 1);
+    for (index, (phase, level)) in plan.phases.iter().zip(levels(&needs(plan))).enumerate() {
+        let number = format!("{:>digits$} ", index + 1);
         let indent = "  ".repeat(level.min(INDENT_MAX));
         let name = describe::safe(&phase.id, 64);
         let (mut words, mut judges) = (Vec::new(), Vec::new());
@@ -46,8 +46,8 @@ pub fn judges(plan: &Plan, colours: Colours) -> Vec<String> {
         for (title, verdicts) in describe::judges(phase) {
             lines.push(String::new());
             let name = describe::safe(&phase.id, 64);
-            for (at, line) in wrap(&format!("{name} {title}"), 0).into_iter().enumerate() {
-                let style = if at == 0 { Style::Gate } else { Style::Plain };
+            for (index, line) in wrap(&format!("{name} {title}"), 0).into_iter().enumerate() {
+                let style = if index == 0 { Style::Gate } else { Style::Plain };
                 lines.push(styled(&line, style, colours));
             }
             let longest = verdicts.iter().map(|(name, _)| name.chars().count()).max();
@@ -59,8 +59,8 @@ pub fn judges(plan: &Plan, colours: Colours) -> Vec<String> {
                 if !fits {
                     lines.push(format!("  {verdict}"));
                 }
-                for (at, line) in wrapped.into_iter().enumerate() {
-                    let first = at == 0 && fits;
+                for (index, line) in wrapped.into_iter().enumerate() {
+                    let first = index == 0 && fits;
                     let head =
                         if first { format!("  {verdict:<longest$}  ") } else { " ".repeat(margin) };
                     lines.push(format!("{head}{}", line.trim_start()));
@@ -89,7 +89,7 @@ pub fn wrap(text: &str, margin: usize) -> Vec<String> {
                 line.push(' ');
                 used += 1;
             }
-            let end = word.char_indices().nth(room).map_or(word.len(), |(at, _)| at);
+            let end = word.char_indices().nth(room).map_or(word.len(), |(index, _)| index);
             let (now, rest) = word.split_at(end);
             line.push_str(now);
             used += now.chars().count();

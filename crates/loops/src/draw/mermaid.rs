@@ -13,8 +13,8 @@ use crate::draw::layout;
 pub fn mermaid(plan: &Plan) -> String {
     let mut out = String::from("flowchart TD\n");
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
-    for (at, phase) in plan.phases.iter().enumerate() {
-        names.insert(&phase.id, at);
+    for (index, phase) in plan.phases.iter().enumerate() {
+        names.insert(&phase.id, index);
         let (open, close) = match (&phase.doer, &phase.when) {
             (_, PhaseCondition::Intervention) => ("[/", "/]"),
             (Doer::Consensus { .. }, PhaseCondition::Always | PhaseCondition::Fact { .. }) => {
@@ -28,18 +28,18 @@ pub fn mermaid(plan: &Plan) -> String {
                 PhaseCondition::Always | PhaseCondition::Fact { .. },
             ) => ("[", "]"),
         };
-        put(&mut out, format_args!("    p{at}{open}\"{}\"{close}\n", label(phase)));
+        put(&mut out, format_args!("    p{index}{open}\"{}\"{close}\n", label(phase)));
     }
-    for (at, needs) in layout::needs(plan).iter().enumerate() {
+    for (index, needs) in layout::needs(plan).iter().enumerate() {
         for need in needs {
-            put(&mut out, format_args!("    p{need} --> p{at}\n"));
+            put(&mut out, format_args!("    p{need} --> p{index}\n"));
         }
     }
-    for (at, phase) in plan.phases.iter().enumerate() {
+    for (index, phase) in plan.phases.iter().enumerate() {
         for (verdict, effect, target) in back_references(phase) {
             if let Some(to) = names.get(target) {
                 let label = escape(&format!("{verdict}: {effect}"));
-                put(&mut out, format_args!("    p{at} -. \"{label}\" .-> p{to}\n"));
+                put(&mut out, format_args!("    p{index} -. \"{label}\" .-> p{to}\n"));
             }
         }
     }

@@ -73,9 +73,9 @@ pub fn route(
         if width > port.reach {
             return None;
         }
-        for (at, group) in coming.iter().enumerate() {
+        for (index, group) in coming.iter().enumerate() {
             // Two columns apart, around the middle.
-            groups.get_mut(*group)?.below.push(port.middle + 2 * at - width);
+            groups.get_mut(*group)?.below.push(port.middle + 2 * index - width);
         }
     }
     let tracks = assign(&mut groups)?;
@@ -86,12 +86,12 @@ pub fn route(
 /// into one of another group.
 fn assign(groups: &mut [Group]) -> Option<usize> {
     let mut open: BTreeSet<usize> = (0..groups.len())
-        .filter(|at| groups.get(*at).is_some_and(|group| !group.is_straight()))
+        .filter(|index| groups.get(*index).is_some_and(|group| !group.is_straight()))
         .collect();
     // If a column has a line from above and another one below, the group from above must turn off
     // on a higher track than the group that goes down there.
     let meets =
-        |above: &Group, below: &Group| above.above.iter().any(|at| below.below.contains(at));
+        |above: &Group, below: &Group| above.above.iter().any(|index| below.below.contains(index));
     for straight in groups.iter().filter(|group| group.is_straight()) {
         let others = || groups.iter().filter(|group| !group.is_straight());
         if others().any(|other| meets(straight, other) || meets(other, straight)) {
@@ -101,16 +101,16 @@ fn assign(groups: &mut [Group]) -> Option<usize> {
     let mut tracks = 0;
     let mut placed: Vec<usize> = Vec::new();
     while !open.is_empty() {
-        let is_free = |at: &usize| {
-            let Some(group) = groups.get(*at) else { return false };
-            let mut rest = open.iter().filter(|other| *other != at);
+        let is_free = |index: &usize| {
+            let Some(group) = groups.get(*index) else { return false };
+            let mut rest = open.iter().filter(|other| *other != index);
             !rest.any(|other| groups.get(*other).is_some_and(|other| meets(other, group)))
         };
         let next = open.iter().copied().find(is_free)?;
         open.remove(&next);
         let (left, right) = groups.get(next)?.span();
         let mut track = 0;
-        for other in placed.iter().filter_map(|at| groups.get(*at)) {
+        for other in placed.iter().filter_map(|index| groups.get(*index)) {
             let (other_left, other_right) = other.span();
             let overlaps = left <= other_right + 1 && other_left <= right + 1;
             if overlaps && let Some(used) = other.track {

@@ -51,8 +51,8 @@ pub fn svg(plan: &Plan) -> String {
     let mut body = String::new();
     edges(&mut body, &layout, &rects);
     let lanes = back_edges(&mut body, plan, &rects, inner);
-    for (at, phase) in plan.phases.iter().enumerate() {
-        let (Some(rect), Some(lines)) = (rects.get(&at), contents.get(at)) else { continue };
+    for (index, phase) in plan.phases.iter().enumerate() {
+        let (Some(rect), Some(lines)) = (rects.get(&index), contents.get(index)) else { continue };
         draw_box(&mut body, phase, *rect, lines);
     }
     let settings = describe::settings(plan);
@@ -104,8 +104,8 @@ fn place(
     contents: &[Vec<(&str, String)>],
 ) -> (BTreeMap<usize, Rect>, usize, usize) {
     let size = |cell: usize| match layout.cell(cell).map(|cell| cell.kind) {
-        Some(CellKind::Phase(at)) => {
-            let lines = contents.get(at).map(Vec::as_slice).unwrap_or_default();
+        Some(CellKind::Phase(index)) => {
+            let lines = contents.get(index).map(Vec::as_slice).unwrap_or_default();
             let longest = lines.iter().map(|(_, line)| line.chars().count()).max();
             (longest.unwrap_or_default() * LETTER + 24, lines.len() * LINE + 14)
         }
@@ -129,8 +129,8 @@ fn place(
 }
 
 fn edges(out: &mut String, layout: &Layout, rects: &BTreeMap<usize, Rect>) {
-    for (at, cell) in layout.cells.iter().enumerate() {
-        let Some(from) = rects.get(&at) else { continue };
+    for (index, cell) in layout.cells.iter().enumerate() {
+        let Some(from) = rects.get(&index) else { continue };
         if cell.kind == CellKind::Pass {
             let (x, top, end) = (from.middle(), from.y, from.y + from.height);
             put(out, format_args!("<path class=\"e\" d=\"M{x} {top}V{end}\"/>\n"));
@@ -151,12 +151,12 @@ fn edges(out: &mut String, layout: &Layout, rects: &BTreeMap<usize, Rect>) {
 /// Draws lines back and to interventions in lanes at the right; returns the number of lanes.
 fn back_edges(out: &mut String, plan: &Plan, rects: &BTreeMap<usize, Rect>, inner: usize) -> usize {
     let names: BTreeMap<&str, usize> =
-        plan.phases.iter().enumerate().map(|(at, phase)| (phase.id.as_str(), at)).collect();
+        plan.phases.iter().enumerate().map(|(index, phase)| (phase.id.as_str(), index)).collect();
     let mut used = 0;
-    for (at, phase) in plan.phases.iter().enumerate() {
+    for (index, phase) in plan.phases.iter().enumerate() {
         for (verdict, effect, target) in back_references(phase) {
             let to = names.get(target).and_then(|to| rects.get(to));
-            let (Some(from), Some(to)) = (rects.get(&at), to) else { continue };
+            let (Some(from), Some(to)) = (rects.get(&index), to) else { continue };
             let step = used % LANES_MAX;
             let lane = inner + (step + 1) * LANE;
             used += 1;
@@ -192,8 +192,8 @@ fn draw_box(out: &mut String, phase: &Phase, rect: Rect, lines: &[(&str, String)
             "<rect class=\"{kind}{dashed}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"6\"/>\n"
         ),
     );
-    for (at, (class, line)) in lines.iter().enumerate() {
-        let (x, y) = (x + 12, y + 20 + at * LINE);
+    for (index, (class, line)) in lines.iter().enumerate() {
+        let (x, y) = (x + 12, y + 20 + index * LINE);
         let line = escape(line);
         put(out, format_args!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{line}</text>\n"));
     }

@@ -56,8 +56,8 @@ struct CellContent {
 }
 
 fn cell_content(plan: &Plan, kind: CellKind) -> CellContent {
-    let CellKind::Phase(at) = kind else { return CellContent { lines: Vec::new(), width: 1 } };
-    let lines = plan.phases.get(at).map(content).unwrap_or_default();
+    let CellKind::Phase(index) = kind else { return CellContent { lines: Vec::new(), width: 1 } };
+    let lines = plan.phases.get(index).map(content).unwrap_or_default();
     let inner = lines.iter().map(|(line, _)| line.chars().count()).max().unwrap_or_default();
     // Odd, so that a box has a middle column and boxes in a column share it.
     CellContent { lines, width: (inner + 4) | 1 }
@@ -72,8 +72,8 @@ fn boxes(plan: &Plan, colours: Colours) -> Option<Vec<String>> {
         .rows
         .iter()
         .map(|row| {
-            let cells = row.iter().filter_map(|at| Some((*at, layout.cell(*at)?.kind)));
-            cells.map(|(at, kind)| (at, cell_content(plan, kind))).collect()
+            let cells = row.iter().filter_map(|index| Some((*index, layout.cell(*index)?.kind)));
+            cells.map(|(index, kind)| (index, cell_content(plan, kind))).collect()
         })
         .collect();
     let width = |row: &[(usize, CellContent)]| {
@@ -163,11 +163,11 @@ fn draw_row(canvas: &mut Canvas, layout: &Layout, row: &[(usize, CellContent)], 
         }
         let inside = content.width - 2;
         canvas.write(*x, top, &format!("┌{}┐", "─".repeat(inside)), Style::Line);
-        for at in 0..height {
-            let y = top + 1 + at;
+        for index in 0..height {
+            let y = top + 1 + index;
             canvas.write(*x, y, "│", Style::Line);
             canvas.write(x + inside + 1, y, "│", Style::Line);
-            if let Some((line, style)) = content.lines.get(at) {
+            if let Some((line, style)) = content.lines.get(index) {
                 canvas.write(x + 2, y, line, *style);
             }
         }

@@ -19,14 +19,14 @@ pub fn check(graph: &Graph<'_>, order: &[usize]) -> Result<(), Diagnostic> {
             ReferenceKind::Intervene => intervened.insert(link.target),
         };
     }
-    asked.extend(intervened.iter().flat_map(|at| graph.needs(*at)));
+    asked.extend(intervened.iter().flat_map(|index| graph.needs(*index)));
     let asked: Vec<usize> = asked.into_iter().collect();
     let mut first_wrong = usize::MAX;
     for group in asked.chunks(64) {
         let bits: BTreeMap<usize, u64> =
-            group.iter().zip(0..64).map(|(at, bit)| (*at, 1 << bit)).collect();
+            group.iter().zip(0..64).map(|(index, bit)| (*index, 1 << bit)).collect();
         let needed: BTreeMap<usize, u64> =
-            intervened.iter().map(|at| (*at, mask(graph.needs(*at), &bits))).collect();
+            intervened.iter().map(|index| (*index, mask(graph.needs(*index), &bits))).collect();
         let before = before(graph, order, &bits);
         let is_wrong = |link: &Link<'_>| {
             let before = before.get(link.judged).copied().unwrap_or_default();
@@ -50,25 +50,25 @@ pub fn check(graph: &Graph<'_>, order: &[usize]) -> Result<(), Diagnostic> {
 }
 
 fn mask(phases: &[usize], bits: &BTreeMap<usize, u64>) -> u64 {
-    phases.iter().filter_map(|at| bits.get(at)).fold(0, |mask, bit| mask | bit)
+    phases.iter().filter_map(|index| bits.get(index)).fold(0, |mask, bit| mask | bit)
 }
 
 /// For each phase, which of the phases in `bits` come before it.
 fn before(graph: &Graph<'_>, order: &[usize], bits: &BTreeMap<usize, u64>) -> Vec<u64> {
     let mut own = vec![0u64; graph.drafts.len()];
-    for (at, bit) in bits {
-        if let Some(own) = own.get_mut(*at) {
+    for (index, bit) in bits {
+        if let Some(own) = own.get_mut(*index) {
             *own = *bit;
         }
     }
     let mut before = vec![0u64; graph.drafts.len()];
-    for at in order {
+    for index in order {
         let of = |need: &usize| {
             before.get(*need).copied().unwrap_or_default()
                 | own.get(*need).copied().unwrap_or_default()
         };
-        let mask = graph.needs(*at).iter().fold(0, |mask, need| mask | of(need));
-        if let Some(slot) = before.get_mut(*at) {
+        let mask = graph.needs(*index).iter().fold(0, |mask, need| mask | of(need));
+        if let Some(slot) = before.get_mut(*index) {
             *slot = mask;
         }
     }

@@ -16,10 +16,10 @@ pub fn sort(graph: &Graph<'_>) -> Result<Vec<usize>, Diagnostic> {
     let count = graph.drafts.len();
     let mut waits: Vec<usize> = graph.needs.iter().map(Vec::len).collect();
     let mut followers: Vec<Vec<usize>> = vec![Vec::new(); count];
-    for (at, needs) in graph.needs.iter().enumerate() {
+    for (index, needs) in graph.needs.iter().enumerate() {
         for need in needs {
             if let Some(followers) = followers.get_mut(*need) {
-                followers.push(at);
+                followers.push(index);
             }
         }
     }
@@ -27,12 +27,12 @@ pub fn sort(graph: &Graph<'_>) -> Result<Vec<usize>, Diagnostic> {
         .iter()
         .enumerate()
         .filter(|(_, waits)| **waits == 0)
-        .map(|(at, _)| Reverse(at))
+        .map(|(index, _)| Reverse(index))
         .collect();
     let mut order = Vec::with_capacity(count);
-    while let Some(Reverse(at)) = ready.pop() {
-        order.push(at);
-        for follower in followers.get(at).into_iter().flatten() {
+    while let Some(Reverse(index)) = ready.pop() {
+        order.push(index);
+        for follower in followers.get(index).into_iter().flatten() {
             if let Some(waits) = waits.get_mut(*follower) {
                 *waits -= 1;
                 if *waits == 0 {
@@ -46,22 +46,23 @@ pub fn sort(graph: &Graph<'_>) -> Result<Vec<usize>, Diagnostic> {
 
 /// A cycle among the phases that still wait.
 fn cycle(graph: &Graph<'_>, waits: &[usize]) -> Diagnostic {
-    let is_waiting = |at: &usize| waits.get(*at).is_some_and(|waits| *waits > 0);
-    let mut at = (0..graph.drafts.len()).find(is_waiting).unwrap_or_default();
+    let is_waiting = |index: &usize| waits.get(*index).is_some_and(|waits| *waits > 0);
+    let mut index = (0..graph.drafts.len()).find(is_waiting).unwrap_or_default();
     let mut path = Vec::new();
     let mut seen = BTreeMap::new();
     // A phase that waits needs another one that does, so the walk comes back to one it has seen.
-    while !seen.contains_key(&at) {
-        seen.insert(at, path.len());
-        path.push(at);
-        at = graph.needs(at).iter().copied().find(|need| is_waiting(need)).unwrap_or(at);
+    while !seen.contains_key(&index) {
+        seen.insert(index, path.len());
+        path.push(index);
+        index = graph.needs(index).iter().copied().find(|need| is_waiting(need)).unwrap_or(index);
     }
-    let mut cycle = path.split_off(seen.get(&at).copied().unwrap_or_default());
+    let mut cycle = path.split_off(seen.get(&index).copied().unwrap_or_default());
     let first = (0..cycle.len()).min_by_key(|index| cycle.get(*index)).unwrap_or_default();
     cycle.rotate_left(first);
     let start = cycle.first().copied().unwrap_or_default();
     let next = cycle.get(1).copied().unwrap_or(start);
-    let mut names: Vec<String> = cycle.iter().take(SHOWN_MAX).map(|at| graph.id(*at)).collect();
+    let mut names: Vec<String> =
+        cycle.iter().take(SHOWN_MAX).map(|index| graph.id(*index)).collect();
     if cycle.len() > SHOWN_MAX {
         names.push("…".to_owned());
     }

@@ -1,4 +1,4 @@
-//! Who does a phase or a check.
+//! The executor of a phase or a check.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -176,7 +176,7 @@ pub fn check(outcome: &Outcome<'_>, calm: &Outcome<'_>) -> Option<Violation> {
     })
 }
 
-/// Every chain, artifact, link and recorded head holds together.
+/// Every chain, artifact, link and recorded head is intact.
 fn invariant_journals_verify(outcome: &Outcome<'_>, _: &Outcome<'_>) -> Result<(), String> {
     let report =
         verify_store(&outcome.world.store(), &mut |_| {}).map_err(|error| error.to_string())?;

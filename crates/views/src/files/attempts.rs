@@ -43,13 +43,13 @@ struct OpenAttempt {
 /// The state of an open attempt's phase just before an event.
 pub(super) struct PhaseSnapshot {
     status: PhaseStatus,
-    judged: Option<JudgedBy>,
+    judged_by: Option<JudgedBy>,
 }
 
 impl Attempts {
     /// Starts an attempt: its input is the task, the findings and the answers so far.
     pub(super) fn begin(&mut self, run: &Run, phase: &str) -> Result<(), EngineError> {
-        let state = run.position(phase).and_then(|at| run.phases.get(at));
+        let state = run.position(phase).and_then(|position| run.phases.get(position));
         let findings = state.map_or(&Value::Null, |state| &state.findings);
         let task = run.started.as_ref().map_or(&Value::Null, |started| &started.task);
         let input = json!({ "task": task, "findings": findings, "answers": self.answers });
@@ -99,12 +99,12 @@ impl Attempts {
             return Vec::new();
         }
         let snapshot = |open: &OpenAttempt| {
-            let state = run.position(&open.phase).and_then(|at| run.phases.get(at));
+            let state = run.position(&open.phase).and_then(|position| run.phases.get(position));
             PhaseSnapshot {
                 status: state.map_or(PhaseStatus::Pending, |state| state.status),
-                judged: state
+                judged_by: state
                     .and_then(|state| state.pending_verdict.as_ref())
-                    .map(|judged| judged.judged_by),
+                    .map(|pending| pending.judged_by),
             }
         };
         self.open.iter().map(snapshot).collect()
@@ -122,7 +122,7 @@ impl Attempts {
         let mut completed = Vec::new();
         let mut still_open = Vec::new();
         for (open, snapshot) in std::mem::take(&mut self.open).into_iter().zip(snapshots) {
-            let state = run.position(&open.phase).and_then(|at| run.phases.get(at));
+            let state = run.position(&open.phase).and_then(|position| run.phases.get(position));
             let reset = state.is_some_and(is_reset);
             let concerns = ends
                 || snapshot.status == PhaseStatus::Complete
@@ -135,7 +135,7 @@ impl Attempts {
             let mut attempt = open.attempt;
             attempt.rationale.clone_from(&rationale);
             attempt.next_action = if ends { NextAction::Retry } else { action };
-            attempt.result = judged(attempt.result, snapshot.judged);
+            attempt.result = judged_result(attempt.result, snapshot.judged_by);
             completed.push(attempt);
         }
         self.open = still_open;
@@ -215,8 +215,8 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
 }
 
 /// Successful work that a gate or a check rejected counts as failed.
-fn judged(result: AttemptResult, judged: Option<JudgedBy>) -> AttemptResult {
-    match (result, judged) {
+fn judged_result(result: AttemptResult, judged_by: Option<JudgedBy>) -> AttemptResult {
+    match (result, judged_by) {
         (AttemptResult::Success, Some(JudgedBy::Gate)) => {
             AttemptResult::Failure(FailureClass::ReviewRejection)
         }

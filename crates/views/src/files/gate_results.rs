@@ -10,9 +10,9 @@ use super::run_view::shortened;
 pub(super) fn gate_result(phase: &Phase, state: &PhaseState, complete: bool) -> Option<GateResult> {
     let gate = phase.gate.as_ref()?;
     let refused =
-        state.pending_verdict.as_ref().filter(|judged| judged.judged_by == JudgedBy::Gate);
+        state.pending_verdict.as_ref().filter(|pending| pending.judged_by == JudgedBy::Gate);
     let reason = match (refused, complete) {
-        (Some(judged), _) => reason_text(&judged.verdict, &judged.reason),
+        (Some(pending), _) => reason_text(&pending.verdict, &pending.reason),
         (None, true) => {
             let answer = state.done.as_ref().map(|done| &done.answer);
             let text =
@@ -28,10 +28,10 @@ pub(super) fn gate_result(phase: &Phase, state: &PhaseState, complete: bool) -> 
 /// The result of a judgement that people waived.
 pub(super) fn waived_result(
     phase: &Phase,
-    judged: &PendingVerdict,
+    pending: &PendingVerdict,
     hold: &Hold,
 ) -> Option<GateResult> {
-    let name = match judged.judged_by {
+    let name = match pending.judged_by {
         JudgedBy::Check(at) => phase.checks.get(at)?.id.clone(),
         JudgedBy::Gate => phase.gate.as_ref()?.id.clone(),
         // A failure is not waived; the phase runs again.

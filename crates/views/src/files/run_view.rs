@@ -73,9 +73,9 @@ pub(super) struct PendingChanges {
 
 /// The state of an event's phase before the event is folded.
 struct BeforeEvent {
-    at: usize,
+    position: usize,
     status: PhaseStatus,
-    judged: Option<PendingVerdict>,
+    pending_verdict: Option<PendingVerdict>,
     /// The hold that is resumed.
     hold: Option<Hold>,
 }
@@ -141,8 +141,8 @@ impl RunView {
             // Phases that run again are no longer complete.
             Event::RolledBack { .. } => {
                 self.completed.retain(|name| {
-                    let at = run.position(name).and_then(|at| run.phases.get(at));
-                    at.is_some_and(|state| state.status == PhaseStatus::Complete)
+                    let state = run.position(name).and_then(|position| run.phases.get(position));
+                    state.is_some_and(|state| state.status == PhaseStatus::Complete)
                 });
             }
             Event::PhaseSkipped { phase, reason } => {
@@ -201,7 +201,7 @@ impl RunView {
 
     /// Adds gate results and the completion of the phase that an event has changed.
     fn update_phase(&mut self, run: &Run, before: &BeforeEvent) {
-        let Some((phase, state)) = run.phase(before.at) else { return };
+        let Some((phase, state)) = run.phase(before.position) else { return };
         let complete =
             state.status == PhaseStatus::Complete && before.status != PhaseStatus::Complete;
         let mut results = Vec::new();
@@ -210,9 +210,9 @@ impl RunView {
         if let Some(hold) = &before.hold {
             match hold.held.trigger {
                 Trigger::EscalationRequested | Trigger::WaiverRequested => {
-                    if let Some(judged) = &before.judged {
-                        waived_gate = judged.judged_by == JudgedBy::Gate;
-                        results.extend(waived_result(phase, judged, hold));
+                    if let Some(pending_verdict) = &before.pending_verdict {
+                        waived_gate = pending_verdict.judged_by == JudgedBy::Gate;
+                        results.extend(waived_result(phase, pending_verdict, hold));
                     }
                 }
                 Trigger::PersonRequested => {
@@ -251,7 +251,7 @@ impl RunView {
         verdict: &str,
         reason: &str,
     ) {
-        let planned = run.position(phase).and_then(|at| run.phase(at));
+        let planned = run.position(phase).and_then(|position| run.phase(position));
         let pass = planned
             .and_then(|(phase, _)| phase.checks.iter().find(|other| other.id == check))
             .and_then(|check| check.verdicts.get(verdict))
@@ -340,9 +340,14 @@ fn before(run: &Run, event: &Event) -> Option<BeforeEvent> {
     } else {
         return None;
     };
-    let at = run.position(phase)?;
-    let (_, state) = run.phase(at)?;
-    Some(BeforeEvent { at, status: state.status, judged: state.pending_verdict.clone(), hold })
+    let position = run.position(phase)?;
+    let (_, state) = run.phase(position)?;
+    Some(BeforeEvent {
+        position,
+        status: state.status,
+        pending_verdict: state.pending_verdict.clone(),
+        hold,
+    })
 }
 
 fn summary(phase: &str, attempt: u32, done: &PhaseResult) -> StepSummary {

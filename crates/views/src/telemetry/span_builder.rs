@@ -74,15 +74,15 @@ impl SpanBuilder {
                     attributes.insert("gen_ai.request.model", model.as_str().into());
                 }
                 let parent = self.attempt_of(phase).map(|(_, span)| span.id);
-                let at = self.push(
+                let index = self.push(
                     SpanKind::Invocation,
                     number,
                     format!("invoke {agent}"),
                     ts,
                     attributes,
                 );
-                self.set_parent(at, parent);
-                self.invocations.insert(*invocation, at);
+                self.set_parent(index, parent);
+                self.invocations.insert(*invocation, index);
             }
             Event::InvocationEnded { invocation, result, usage, .. } => {
                 self.end_invocation(*invocation, Some(*result), *usage, ts);
@@ -137,7 +137,7 @@ impl SpanBuilder {
     /// Adds an event to the span of its phase or of the run.
     fn add_event(&mut self, event: &Event, at: Timestamp) {
         let Some((phase, name, attributes)) = span_event::describe(event) else { return };
-        let phase_span = phase.and_then(|phase| self.attempt_of(phase)).map(|(at, _)| at);
+        let phase_span = phase.and_then(|phase| self.attempt_of(phase)).map(|(index, _)| index);
         if let Some(span) = self.spans.get_mut(phase_span.unwrap_or_default()) {
             span.events.push(SpanEvent { name, at, attributes });
         }
@@ -157,8 +157,8 @@ impl SpanBuilder {
             ("windlass.phase", phase.into()),
             ("windlass.attempt", u64::from(attempt).into()),
         ]);
-        let at = self.push(SpanKind::Phase, number, format!("phase {phase}"), ts, attributes);
-        self.attempts.insert(phase.to_owned(), at);
+        let index = self.push(SpanKind::Phase, number, format!("phase {phase}"), ts, attributes);
+        self.attempts.insert(phase.to_owned(), index);
         self.open.insert(phase.to_owned());
     }
 
@@ -169,8 +169,8 @@ impl SpanBuilder {
         usage: Usage,
         ts: Timestamp,
     ) {
-        let at = self.invocations.remove(&invocation);
-        let Some(span) = at.and_then(|at| self.spans.get_mut(at)) else { return };
+        let index = self.invocations.remove(&invocation);
+        let Some(span) = index.and_then(|index| self.spans.get_mut(index)) else { return };
         span.end = ts;
         let (outcome, status) = match result {
             Some(InvocationResult::Success) => ("success", SpanStatus::Ok),
@@ -184,14 +184,14 @@ impl SpanBuilder {
     }
 
     fn end_work(&mut self, run: &Run, phase: &str, done: &PhaseResult, ts: Timestamp) {
-        let verdict = run.position(phase).and_then(|at| {
-            let gate = run.phase(at)?.0.gate.as_ref()?;
+        let verdict = run.position(phase).and_then(|index| {
+            let gate = run.phase(index)?.0.gate.as_ref()?;
             let verdict = done.answer.get("verdict")?.as_str()?;
             // Only verdicts of the gate: an answer may contain any text.
             gate.verdicts.contains_key(verdict).then(|| verdict.to_owned())
         });
-        let at = self.attempt_of(phase).map(|(at, _)| at);
-        if let Some(span) = at.and_then(|at| self.spans.get_mut(at)) {
+        let index = self.attempt_of(phase).map(|(index, _)| index);
+        if let Some(span) = index.and_then(|index| self.spans.get_mut(index)) {
             add_usage(span, done.usage);
             if let Some(verdict) = verdict {
                 span.attributes.insert("windlass.verdict", AttributeValue::Text(verdict));
@@ -208,8 +208,8 @@ impl SpanBuilder {
 
     /// Adds a call; a call that waited and then ended is added once, with its end.
     fn add_call(&mut self, phase: &str, call: CallMention) {
-        if let Some(at) = self.positions.get(&call.trace_id) {
-            let known = self.calls.get_mut(*at).filter(|(known, _)| known.state.is_none());
+        if let Some(index) = self.positions.get(&call.trace_id) {
+            let known = self.calls.get_mut(*index).filter(|(known, _)| known.state.is_none());
             if let Some((known, _)) = known {
                 *known = call;
             }
@@ -231,8 +231,8 @@ impl SpanBuilder {
 
     fn close_attempt(&mut self, run: &Run, phase: &str, ts: Timestamp) {
         let status = status(run, phase);
-        let at = self.attempts.get(phase).copied();
-        let Some(span) = at.and_then(|at| self.spans.get_mut(at)) else { return };
+        let index = self.attempts.get(phase).copied();
+        let Some(span) = index.and_then(|index| self.spans.get_mut(index)) else { return };
         let Some(status) = status else { return };
         span.end = ts;
         let failure = match span.attributes.get("windlass.failure") {
@@ -255,8 +255,8 @@ impl SpanBuilder {
     }
 
     fn attempt_of(&self, phase: &str) -> Option<(usize, &Span)> {
-        let at = *self.attempts.get(phase)?;
-        Some((at, self.spans.get(at)?))
+        let index = *self.attempts.get(phase)?;
+        Some((index, self.spans.get(index)?))
     }
 
     fn push(
@@ -284,8 +284,8 @@ impl SpanBuilder {
         self.spans.len() - 1
     }
 
-    fn set_parent(&mut self, at: usize, parent: Option<SpanId>) {
-        if let (Some(span), Some(parent)) = (self.spans.get_mut(at), parent) {
+    fn set_parent(&mut self, index: usize, parent: Option<SpanId>) {
+        if let (Some(span), Some(parent)) = (self.spans.get_mut(index), parent) {
             span.parent = Some(parent);
         }
     }
@@ -296,8 +296,8 @@ impl SpanBuilder {
         for phase in std::mem::take(&mut self.open) {
             self.close_attempt(run, &phase, end);
         }
-        for at in std::mem::take(&mut self.invocations).into_values() {
-            if let Some(span) = self.spans.get_mut(at) {
+        for index in std::mem::take(&mut self.invocations).into_values() {
+            if let Some(span) = self.spans.get_mut(index) {
                 span.end = end;
             }
         }

@@ -181,7 +181,7 @@ fn a_rejected_rollback_ends_the_run() {
         )
         .unwrap();
     assert_eq!(end(&engine.read(trace(&run)).unwrap()), ("BLOCKED", "checkpoint_rejected"));
-    // And even that can be taken back.
+    // And even that can be rolled back.
     let again =
         engine.roll_back(trace(&run), &to(checkpoint(&world, &run, "POST_two_v1"))).unwrap();
     assert_eq!(status(&again), ["complete", "complete", "pending", "pending"]);
