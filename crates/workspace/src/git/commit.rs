@@ -140,9 +140,8 @@ impl Git {
         let operation = "bring the index up to date";
         self.write(operation).args(["read-tree", "--reset", commit.as_str()]).output()?;
         // A file whose filter is disabled is only listed as different.
-        let top = self.at(self.top_level()?);
-        let settings =
-            top.filter_settings(operation, Files::Worktree(None), OnFilter::Disable)?;
+        let top = self.at(self.top_for(operation)?);
+        let settings = top.filter_settings(operation, Files::Worktree(None), OnFilter::Disable)?;
         // Lists files that differ, with status 1, which is no error here.
         let refresh = top.write(operation).settings(&settings);
         let refresh = refresh.args(["update-index", "-q", "--refresh"]).run()?;

@@ -17,7 +17,10 @@ pub struct GitError {
 /// Why a git operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GitCause {
-    /// There is no program that may be used, or it cannot be started.
+    /// There is no program that may be used.
+    #[error("git cannot be used: {0}")]
+    Helper(String),
+    /// The program cannot be started.
     #[error("git cannot be started: {0}")]
     Missing(String),
     /// A file needs a program to be read or written, and the user's settings do not allow it.
@@ -79,7 +82,8 @@ impl GitError {
     #[must_use]
     pub const fn code(&self) -> Code {
         match self.cause {
-            GitCause::Missing(_) => Code::HelperMissing,
+            GitCause::Helper(_) => Code::HelperMissing,
+            GitCause::Missing(_) => Code::ToolServerUnavailable,
             GitCause::Filter { .. } => Code::GitFilterRefused,
             GitCause::Timeout(_) => Code::ToolTimeout,
             GitCause::TooLarge(_) => Code::ToolOutputTooLarge,

@@ -60,7 +60,7 @@ impl Git {
     /// [`GitError`] with [`GitCause::Filter`] names the first such file.
     pub fn check_filters(&self) -> Result<(), GitError> {
         let operation = "check the filters";
-        let top = self.at(self.top_level()?);
+        let top = self.at(self.top_for(operation)?);
         top.filter_settings(operation, Files::Worktree(None), OnFilter::Refuse).map(drop)
     }
 
@@ -103,14 +103,11 @@ impl Git {
         Ok(used.iter().flat_map(|name| disabled(name)).collect())
     }
 
-    fn allowed_filters(
-        &self,
-        operation: &'static str,
-    ) -> Result<Arc<BTreeSet<String>>, GitError> {
+    fn allowed_filters(&self, operation: &'static str) -> Result<Arc<BTreeSet<String>>, GitError> {
         if let Some(filters) = &self.filters {
             return Ok(Arc::clone(filters));
         }
-        let fail = |why| GitError::new(operation, GitCause::Missing(why));
+        let fail = |why| GitError::new(operation, GitCause::Helper(why));
         Ok(Arc::new(Helper::current().map_err(fail)?.filters.clone()))
     }
 

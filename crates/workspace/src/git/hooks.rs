@@ -27,7 +27,7 @@ impl Git {
             return Err(listed.failure(operation, self.root()));
         }
         let folder = match configured(&listed.stdout) {
-            Some(folder) => self.top_level()?.join(folder),
+            Some(folder) => self.top_for(operation)?.join(folder),
             None => self.common_dir()?.join("hooks"),
         };
         let path = folder.join(name);

@@ -74,7 +74,8 @@ const ENVIRONMENT: [(&str, &str); 12] = [
     ("PATH", "/usr/bin:/usr/local/bin:/bin:/usr/sbin:/usr/local/sbin:/sbin"),
     ("GIT_ALLOW_PROTOCOL", "none"),
     ("GIT_PROTOCOL_FROM_USER", "0"),
-    ("GIT_GRAFT_FILE", "/dev/null"),
+    // There is none, and git does not say so.
+    ("GIT_GRAFT_FILE", "/dev/null/none"),
     ("LC_ALL", "C"),
     ("LANGUAGE", ""),
     ("GIT_TERMINAL_PROMPT", "0"),
@@ -243,7 +244,7 @@ impl<'a> Invocation<'a> {
     }
 
     fn helper(&self) -> Result<Arc<Helper>, GitError> {
-        let fail = |why: String| GitError::new(self.operation, GitCause::Missing(one_line(&why)));
+        let fail = |why: String| GitError::new(self.operation, GitCause::Helper(one_line(&why)));
         Helper::current().map_err(fail)
     }
 
@@ -269,8 +270,7 @@ impl<'a> Invocation<'a> {
 
     /// Settings that disable every command that the settings define as a hook.
     fn configured_hooks(&self, helper: &Helper) -> Result<Vec<(OsString, OsString)>, GitError> {
-        let arguments =
-            ["config", "-z", "--name-only", "--get-regexp", "^hook\\..*\\.command$"];
+        let arguments = ["config", "-z", "--name-only", "--get-regexp", "^hook\\..*\\.command$"];
         let mut argv = vec![helper.program.as_os_str()];
         argv.extend(arguments.map(OsStr::new));
         let finished = self.finish_with(argv, &self.env, None, StdoutMode::Captured)?;

@@ -16,6 +16,7 @@ mod invoke;
 mod private;
 mod program;
 mod status;
+mod takeover;
 mod tree;
 mod worktree;
 
@@ -31,6 +32,7 @@ pub use id::{CommitId, ObjectIdError, TreeId, Treeish};
 pub(crate) use invoke::{Access, Invocation};
 pub use program::{GitSettings, SYSTEM_FOLDERS, configure_git, find_helper};
 pub use status::{DIRTY_PATHS_MAX, WorktreeStatus};
+pub use takeover::{Baseline, TakeOverError, TakenOver, take_over, take_over_in_steps};
 pub use tree::{DiffStat, FileChange, LineChange};
 pub use worktree::{OnChanges, Worktree};
 
@@ -80,7 +82,11 @@ impl Git {
     /// # Errors
     /// [`GitError`], also outside a repository and in a bare one.
     pub fn top_level(&self) -> Result<PathBuf, GitError> {
-        let operation = "find the work tree";
+        self.top_for("find the work tree")
+    }
+
+    /// The top of the work tree, for an operation.
+    fn top_for(&self, operation: &'static str) -> Result<PathBuf, GitError> {
         let bytes = self.read(operation).args(["rev-parse", "--show-toplevel"]).output()?;
         match bytes.strip_suffix(b"\n") {
             Some(path) if path.starts_with(b"/") => Ok(path_of(path)),

@@ -58,7 +58,7 @@ fn fill(folder: &Path, sha256: bool) -> io::Result<()> {
     let format = if sha256 { "1\n[extensions]\n\tobjectFormat = sha256" } else { "0" };
     let settings = format!(
         "[core]\n\trepositoryformatversion = {format}\n[core]\n\tbare = true\n\
-         \tattributesFile = /dev/null\n\tfsync = objects,reference\n\tbigFileThreshold = 16m\n"
+         \tattributesFile = /dev/null\n\tfsync = objects,reference\n"
     );
     fs::write(folder.join("config"), settings)?;
     fs::write(folder.join("HEAD"), "ref: refs/heads/none\n")

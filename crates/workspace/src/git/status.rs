@@ -35,7 +35,7 @@ impl Git {
     /// # Errors
     /// [`GitError`], also when a file needs a filter that is not allowed.
     pub fn status(&self) -> Result<WorktreeStatus, GitError> {
-        let top = self.at(self.top_level()?);
+        let top = self.at(self.top_for(OPERATION)?);
         let paths = top.changes(0)?;
         if paths.is_empty() {
             return Ok(WorktreeStatus::Clean);
@@ -50,8 +50,7 @@ impl Git {
         if depth > SUBMODULE_DEPTH_MAX {
             return Err(GitError::refused(OPERATION, "submodules are nested too deeply"));
         }
-        let settings =
-            self.filter_settings(OPERATION, Files::Worktree(None), OnFilter::Refuse)?;
+        let settings = self.filter_settings(OPERATION, Files::Worktree(None), OnFilter::Refuse)?;
         let bytes = self
             .read(OPERATION)
             .settings(&settings)
@@ -94,7 +93,7 @@ impl Git {
             GitError::new(OPERATION, super::error::GitCause::File(error.to_string()))
         };
         let folder = self.root().canonicalize().map_err(fail)?;
-        Ok(self.top_level()?.canonicalize().map_err(fail)? == folder)
+        Ok(self.top_for(OPERATION)?.canonicalize().map_err(fail)? == folder)
     }
 }
 

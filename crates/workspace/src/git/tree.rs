@@ -55,7 +55,7 @@ impl Git {
     /// [`GitError`], also in a sparse work tree, and when a file needs a filter that is not allowed.
     pub fn tree_of_worktree(&self) -> Result<TreeId, GitError> {
         let operation = "write the work tree as a tree";
-        let top = self.at(self.top_level()?);
+        let top = self.at(self.top_for(operation)?);
         let sparse = top
             .read(operation)
             .args(["config", "--type=bool", "--default=false", "--get", "core.sparseCheckout"])
@@ -87,8 +87,9 @@ impl Git {
         let changed = git(Access::Read)
             .args(["diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty"])
             .output()?;
-        let new =
-            git(Access::Read).args(["ls-files", "--others", "-z", "--exclude-standard"]).output()?;
+        let new = git(Access::Read)
+            .args(["ls-files", "--others", "-z", "--exclude-standard"])
+            .output()?;
         let (mut removed, mut present) = (Vec::new(), Vec::new());
         let mut fields = changed.split(|byte| *byte == 0).filter(|field| !field.is_empty());
         while let Some(facts) = fields.next() {

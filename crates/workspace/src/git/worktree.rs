@@ -142,7 +142,7 @@ impl Git {
         let index = folder.path().join("index");
         let read = self.write(operation).args(["read-tree", commit.as_str()]);
         read.env("GIT_INDEX_FILE", &index).output()?;
-        let top = self.at(self.top_level()?);
+        let top = self.at(self.top_for(operation)?);
         top.filter_settings(operation, Files::Index(&index), OnFilter::Refuse)
     }
 

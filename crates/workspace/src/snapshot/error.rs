@@ -71,7 +71,7 @@ impl SnapshotError {
         match self {
             Self::Changed { .. } => Code::WorkspaceChanged,
             Self::Corrupt { .. } => Code::SnapshotCorrupt,
-            Self::Git(GitError { cause: GitCause::Missing(_), .. }) => Code::HelperMissing,
+            Self::Git(GitError { cause: GitCause::Helper(_), .. }) => Code::HelperMissing,
             Self::Reference(_)
             | Self::OutsideProject(_)
             | Self::Busy(_)
