@@ -161,9 +161,14 @@ fn command(folder: &Path, script: &str) -> Command {
     for (name, value) in [
         ("GIT_CONFIG_GLOBAL", "/dev/null"),
         ("GIT_CONFIG_NOSYSTEM", "1"),
-        ("GIT_CONFIG_COUNT", "1"),
+        ("GIT_CONFIG_COUNT", "3"),
         ("GIT_CONFIG_KEY_0", "protocol.file.allow"),
         ("GIT_CONFIG_VALUE_0", "always"),
+        // The dates of these tests are old.
+        ("GIT_CONFIG_KEY_1", "gc.reflogExpire"),
+        ("GIT_CONFIG_VALUE_1", "never"),
+        ("GIT_CONFIG_KEY_2", "gc.reflogExpireUnreachable"),
+        ("GIT_CONFIG_VALUE_2", "never"),
         ("GIT_AUTHOR_NAME", "a"),
         ("GIT_AUTHOR_EMAIL", "a@a"),
         ("GIT_AUTHOR_DATE", "@1700000000 +0000"),

@@ -27,7 +27,8 @@ fn a_ref_that_both_moved_refuses_all() {
     assert_eq!(conflict("git branch x v1", "git branch x main"), "refs/heads/x");
     assert_eq!(conflict("git branch -D old", "git branch -f old main"), "refs/heads/old");
     assert_eq!(conflict("git branch -f old main", "git branch -D old"), "refs/heads/old");
-    assert_eq!(conflict("git switch -q side", "git switch -q old"), "HEAD");
+    let switch = |branch: &str| format!("git symbolic-ref HEAD refs/heads/{branch}");
+    assert_eq!(conflict(&switch("side"), &switch("old")), "HEAD");
 }
 
 #[test]

@@ -35,14 +35,14 @@ const DAMAGE: [&str; 30] = [
     "printf 'x y z\\n' >> .git/logs/HEAD",
     "c=$(git commit-tree -m x $(git write-tree)) && rm -rf .git/objects/$(echo $c | cut -c1-2) && echo $c > .git/refs/heads/x",
     "b=$(echo hello | git hash-object -w --stdin) && t=$(printf '100644 blob %s\\t.git\\n' $b | git mktree) && git update-ref refs/heads/x $(git commit-tree -m x $t)",
-    "b=$(echo hello | git hash-object -w --stdin) && f=.git/objects/$(echo $b | cut -c1-2)/$(echo $b | cut -c3-) && chmod u+w $f && cp .git/objects/$(git rev-parse HEAD^{tree} | sed 's|^..|&/|') $f && git update-ref refs/tags/x $b",
+    "b=$(echo hello | git hash-object -w --stdin) && f=.git/objects/$(echo $b | cut -c1-2)/$(echo $b | cut -c3-) && chmod u+w $f && cp .git/objects/$(git rev-parse HEAD^{tree} | sed 's|^..|&/|') $f && echo $b > .git/refs/tags/x",
 ];
 
 #[test]
 fn damage_is_refused_and_the_repository_stays_as_it_was() {
     for script in DAMAGE {
         let cell = Cell::new("sha1");
-        let (base, files, view) = (cell.baseline(), cell.files(), cell.view());
+        let (base, files) = (cell.baseline(), cell.files());
         // Not all of git's own commands succeed in a damaged repository.
         cell.inside(script);
         let error = match cell.take_over(&base) {
@@ -58,7 +58,6 @@ fn damage_is_refused_and_the_repository_stays_as_it_was() {
         });
         assert_eq!(after.keys().collect::<Vec<_>>(), files.keys().collect::<Vec<_>>(), "{script}");
         assert!(after == files, "{script}");
-        assert_eq!(cell.view(), view, "{script}");
     }
 }
 
@@ -74,7 +73,7 @@ const PROTECTED: [(&str, &str); 19] = [
         "hooks/post-checkout",
     ),
     ("echo '* filter=evil' > .git/info/attributes", "info/attributes"),
-    ("rm .git/info/exclude && mkfifo .git/info/exclude", "info/exclude"),
+    ("mkfifo .git/info/sparse-checkout", "info/sparse-checkout"),
     ("echo /elsewhere > .git/commondir", "commondir"),
     ("mkdir -p .git/modules/m && echo x > .git/modules/m/config", "modules/m/config"),
     ("mkdir -p .git/remotes && echo x > .git/remotes/origin", "remotes/origin"),

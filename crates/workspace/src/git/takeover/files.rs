@@ -84,6 +84,9 @@ pub(super) fn classify(path: &Path, owners: &BTreeMap<String, Owner>) -> Class {
         ["refs", ..] | ["packed-refs"] => Class::Ref,
         ["logs", "refs", "windlass", ..] => Class::Protected,
         ["logs", "refs", ..] | ["rr-cache", ..] => Class::Plain,
+        // Git shortens the logs of all work trees in `gc`.
+        ["logs", ..] if owners.get("") == Some(&Owner::User) => Class::Ignored,
+        ["worktrees", id, "logs", ..] if owners.get(*id) == Some(&Owner::User) => Class::Ignored,
         ["worktrees", id, rest @ ..] => match owners.get(*id) {
             Some(Owner::Command) => in_git_dir(rest),
             Some(Owner::User) => Class::Protected,
@@ -303,7 +306,8 @@ mod tests {
             assert_eq!(classify(Path::new(path), &owners), class, "{path}");
         }
         let linked = BTreeMap::from([(String::new(), Owner::User)]);
-        for path in ["HEAD", "index", "logs/HEAD", "MERGE_HEAD"] {
+        assert_eq!(classify(Path::new("logs/HEAD"), &linked), Class::Ignored);
+        for path in ["HEAD", "index", "MERGE_HEAD"] {
             assert_eq!(classify(Path::new(path), &linked), Class::Protected, "{path}");
         }
     }

@@ -129,6 +129,22 @@ impl Layers {
         }
     }
 
+    /// Whether the upper layer hides what the lower one has, or had, at a path.
+    pub fn hides(&self, path: &Path) -> bool {
+        let Some(upper) = &self.upper else { return false };
+        let mut here = PathBuf::new();
+        let mut parts = path.components().peekable();
+        while let Some(part) = parts.next() {
+            here.push(part);
+            match (kind_of(&upper.join(&here)), parts.peek()) {
+                (None, _) => return false,
+                (Some(Kind::Folder { opaque: false }), Some(_)) => {}
+                (Some(_), _) => return true,
+            }
+        }
+        false
+    }
+
     /// Lists the entries of a folder.
     pub fn list(&self, folder: &Path) -> BTreeMap<PathBuf, Found> {
         let roots = [self.upper.as_ref(), Some(&self.lower)];

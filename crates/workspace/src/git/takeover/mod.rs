@@ -26,7 +26,7 @@ use windlass_kernel::Code;
 
 use self::files::{Class, FileChange, Owner, classify, digest_of, git_dir};
 use self::layers::{Found, Kind, Layers, UpperEntry, read_file};
-use self::refs::{RefChange, RefValue, Refs, head_of, read_refs};
+use self::refs::{RefChange, RefValue, Refs, head_of, read_refs, refs_after};
 use self::worktrees::NewWorktree;
 use super::error::GitCause;
 use super::{Access, GitError, Invocation};
@@ -163,7 +163,7 @@ impl Baseline {
                 files.insert(path.to_string_lossy().into_owned(), digest);
             }
         }
-        Ok(Self { refs: read_refs(&layers, digits)?, heads, files })
+        Ok(Self { refs: read_refs(&layers.lower, digits)?, heads, files })
     }
 }
 
@@ -220,10 +220,10 @@ impl TakeOver<'_> {
         }
         let mut protected = Vec::new();
         let lower = Layers { upper: None, lower: self.common.to_owned() };
-        let now = read_refs(&lower, self.digits)?;
-        let merged = read_refs(layers, self.digits)?;
+        let now = read_refs(self.common, self.digits)?;
+        let merged = refs_after(layers, &base.refs, self.digits)?;
         let heads = self.head_changes(layers, &lower, base, &owners, &merged)?;
-        let mut refs = refs::changes(layers, base, &now, &merged, &mut protected)?;
+        let mut refs = refs::changes(&base.refs, &now, &merged, &mut protected)?;
         // A branch that the user works on in another work tree.
         let busy: BTreeSet<String> = owners
             .iter()

@@ -26,6 +26,13 @@ const UNPACK_MAX: usize = 100;
 /// Up to this size a pack is unpacked.
 const UNPACK_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
+/// The empty tree and the empty file, with either hash function: git says that it has them when it has not.
+const EMPTY: [&str; 4] = [
+    "4b825dc642cb6eb9a060e54bf8d69288fbee4904",
+    "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391",
+    "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321",
+    "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813",
+];
 /// An object as a large file is copied in parts, whatever its size.
 const STREAMED: [&str; 2] = ["-c", "core.bigFileThreshold=16m"];
 
@@ -103,7 +110,7 @@ impl TakeOver<'_> {
             return Err(TakeOverError::damaged(Path::new("objects"), "there are too many"));
         }
         let missing = self.missing(ids.iter().map(String::as_str))?;
-        ids.retain(|id| missing.contains(id));
+        ids.retain(|id| missing.contains(id) || EMPTY.contains(&id.as_str()));
         Ok(ids)
     }
 

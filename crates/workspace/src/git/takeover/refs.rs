@@ -6,9 +6,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::layers::{Found, Kind, Layers, read_file};
-use super::{Baseline, PROTECTED_REFS, TakeOverError};
+use super::layers::{Found, Kind, Layers, kind_of, read_file};
+use super::{PROTECTED_REFS, TakeOverError};
 
+/// The file with all packed refs.
+const PACKED: &str = "packed-refs";
 /// How many refs a repository may have.
 const REFS_MAX: usize = 200_000;
 /// The size limit of a file with one ref.
@@ -22,13 +24,19 @@ const PACKED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub(super) struct RefValue(String);
 
 /// A ref, and how it is stored.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stored {
-    pub value: RefValue,
-    /// In a file of its own.
-    pub loose: bool,
+    /// In a file of its own, which has precedence.
+    loose: Option<RefValue>,
     /// In `packed-refs`.
-    pub packed: bool,
+    packed: Option<RefValue>,
+}
+
+impl Stored {
+    /// The value that counts.
+    pub fn value(&self) -> Option<&RefValue> {
+        self.loose.as_ref().or(self.packed.as_ref())
+    }
 }
 
 pub(super) type Refs = BTreeMap<String, Stored>;
@@ -89,80 +97,136 @@ pub(super) fn is_ref_name(name: &str) -> bool {
         && !name.chars().any(|character| character.is_control() || " ~^:?*[\\".contains(character))
 }
 
-/// Reads all refs that the layers show. What the lower layer has and is not valid is left out; in the
-/// upper one it is an error.
-pub(super) fn read_refs(layers: &Layers, digits: usize) -> Result<Refs, TakeOverError> {
+/// Which folder is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Folder {
+    /// What is not valid is left out.
+    Real,
+    /// What is not valid is an error.
+    Upper,
+}
+
+/// Reads all refs of a repository.
+pub(super) fn read_refs(common: &Path, digits: usize) -> Result<Refs, TakeOverError> {
     let mut refs = Refs::new();
-    let packed = Path::new("packed-refs");
-    match layers.find(packed) {
-        Found::Absent => {}
-        Found::Upper(path, Kind::File { .. }) | Found::Lower(path, Kind::File { .. }) => {
-            let bytes = read_file(&path, PACKED_BYTES_MAX)
-                .map_err(|error| TakeOverError::damaged(packed, &error.to_string()))?;
-            parse_packed(&bytes, digits, &mut refs)
-                .ok_or_else(|| TakeOverError::damaged(packed, "it is not valid"))?;
+    for (name, value) in read_packed(common, digits)?.unwrap_or_default() {
+        refs.entry(name).or_default().packed = Some(value);
+    }
+    for (name, value) in read_loose(common, digits, Folder::Real)? {
+        refs.entry(name).or_default().loose = Some(value);
+    }
+    Ok(refs)
+}
+
+/// The refs as the command left them: those that it found, with what the upper layer changes.
+pub(super) fn refs_after(
+    layers: &Layers,
+    base: &Refs,
+    digits: usize,
+) -> Result<Refs, TakeOverError> {
+    let Some(upper) = &layers.upper else { return Ok(base.clone()) };
+    let mut refs = base.clone();
+    let packed = match kind_of(&upper.join(PACKED)) {
+        Some(Kind::Whiteout) => Some(BTreeMap::new()),
+        Some(_) => read_packed(upper, digits)?,
+        None => None,
+    };
+    if let Some(mut packed) = packed {
+        for (name, stored) in &mut refs {
+            stored.packed = packed.remove(name);
         }
-        Found::Upper(..) | Found::Lower(..) => {
-            return Err(TakeOverError::damaged(packed, "it is no file"));
+        for (name, value) in packed {
+            refs.entry(name).or_default().packed = Some(value);
         }
     }
-    for (path, found) in layers.files(Path::new("refs"), REFS_MAX)? {
-        if path.extension().is_some_and(|end| end == "lock") {
-            continue;
+    for (name, stored) in &mut refs {
+        if layers.hides(Path::new(name)) {
+            stored.loose = None;
         }
-        let (file, ours) = match &found {
-            Found::Upper(file, Kind::File { .. }) => (file, true),
-            Found::Lower(file, Kind::File { .. }) => (file, false),
-            Found::Upper(..) => return Err(TakeOverError::damaged(&path, "it is no file")),
-            Found::Lower(..) | Found::Absent => continue,
+    }
+    for (name, value) in read_loose(upper, digits, Folder::Upper)? {
+        refs.entry(name).or_default().loose = Some(value);
+    }
+    refs.retain(|_, stored| stored.value().is_some());
+    Ok(refs)
+}
+
+/// Reads `packed-refs`; `None` when there is none.
+fn read_packed(
+    folder: &Path,
+    digits: usize,
+) -> Result<Option<BTreeMap<String, RefValue>>, TakeOverError> {
+    let damaged = |why: &str| TakeOverError::damaged(Path::new(PACKED), why);
+    let path = folder.join(PACKED);
+    match kind_of(&path) {
+        None => Ok(None),
+        Some(Kind::File { .. }) => {
+            let bytes = read_file(&path, PACKED_BYTES_MAX);
+            let bytes = bytes.map_err(|error| damaged(&error.to_string()))?;
+            parse_packed(&bytes, digits).map(Some).ok_or_else(|| damaged("it is not valid"))
+        }
+        Some(Kind::Folder { .. } | Kind::Whiteout | Kind::Other) => Err(damaged("it is no file")),
+    }
+}
+
+/// Reads the refs that have files of their own.
+fn read_loose(
+    folder: &Path,
+    digits: usize,
+    which: Folder,
+) -> Result<BTreeMap<String, RefValue>, TakeOverError> {
+    let layers = Layers { upper: None, lower: folder.to_owned() };
+    let mut refs = BTreeMap::new();
+    for (path, found) in layers.files(Path::new("refs"), REFS_MAX)? {
+        let lock = path.extension().is_some_and(|end| end == "lock");
+        let value = match found {
+            Found::Lower(_, Kind::Whiteout) => continue,
+            _ if lock => continue,
+            Found::Lower(file, Kind::File { .. }) => read_file(&file, REF_BYTES_MAX).ok(),
+            Found::Lower(..) | Found::Upper(..) | Found::Absent => None,
         };
         let name = path.to_str().filter(|name| is_ref_name(name));
-        let value = read_file(file, REF_BYTES_MAX).ok();
-        let value = value.and_then(|bytes| RefValue::parse(&bytes, digits));
-        match (name, value) {
-            (Some(name), Some(value)) => {
-                let packed = refs.get(name).is_some_and(|stored| stored.packed);
-                refs.insert(name.to_owned(), Stored { value, loose: true, packed });
+        match (name, value.and_then(|bytes| RefValue::parse(&bytes, digits)), which) {
+            (Some(name), Some(value), _) => {
+                refs.insert(name.to_owned(), value);
             }
-            _ if ours => return Err(TakeOverError::damaged(&path, "it is no valid ref")),
-            _ => {}
+            (_, _, Folder::Upper) => {
+                return Err(TakeOverError::damaged(&path, "it is no valid ref"));
+            }
+            (_, _, Folder::Real) => {}
         }
     }
     Ok(refs)
 }
 
-fn parse_packed(bytes: &[u8], digits: usize, refs: &mut Refs) -> Option<()> {
+fn parse_packed(bytes: &[u8], digits: usize) -> Option<BTreeMap<String, RefValue>> {
+    let mut refs = BTreeMap::new();
     let text = std::str::from_utf8(bytes).ok()?;
     for line in text.lines().filter(|line| !line.starts_with(['#', '^'])) {
         let (id, name) = line.split_once(' ')?;
         if !is_id(id, digits) || !is_ref_name(name) || refs.len() > REFS_MAX {
             return None;
         }
-        let value = RefValue(id.to_owned());
-        refs.insert(name.to_owned(), Stored { value, loose: false, packed: true });
+        refs.insert(name.to_owned(), RefValue(id.to_owned()));
     }
-    Some(())
+    Some(refs)
 }
 
-/// Finds the refs that the upper layer changes. A ref that the user moved meanwhile is a conflict if the
-/// upper layer changes it too.
+/// Finds the refs that the command changed. One that the user changed meanwhile too, in another way, is a
+/// conflict.
 pub(super) fn changes(
-    layers: &Layers,
-    base: &Baseline,
+    base: &Refs,
     now: &Refs,
-    merged: &Refs,
+    after: &Refs,
     protected: &mut Vec<String>,
 ) -> Result<Vec<RefChange>, TakeOverError> {
-    let value = |refs: &Refs, name: &str| refs.get(name).map(|stored| stored.value.clone());
-    let names: BTreeSet<&String> = base.refs.keys().chain(merged.keys()).collect();
+    let value = |refs: &Refs, name: &str| refs.get(name).and_then(Stored::value).cloned();
+    let names: BTreeSet<&String> = base.keys().chain(after.keys()).collect();
     let mut changes = Vec::new();
     for name in names {
-        let (before, present) = (value(&base.refs, name), value(now, name));
-        let after = value(merged, name);
+        let (before, present) = (value(base, name), value(now, name));
+        let after = value(after, name);
         if after == before || after == present {
-            continue;
-        }
-        if after.is_none() && !was_deleted(layers, name, base.refs.get(name)) {
             continue;
         }
         if name.starts_with(PROTECTED_REFS) {
@@ -175,19 +239,6 @@ pub(super) fn changes(
         changes.push(RefChange { name: name.clone(), before, after });
     }
     Ok(changes)
-}
-
-/// Whether the upper layer itself deletes a ref. Otherwise it is only hidden, since the user stored it in
-/// another way meanwhile.
-fn was_deleted(layers: &Layers, name: &str, base: Option<&Stored>) -> bool {
-    let Some(base) = base else { return false };
-    let from_upper = |path: &str| match layers.find(Path::new(path)) {
-        Found::Upper(..) => true,
-        // Hidden by a mark of the upper layer, or gone from the lower one.
-        Found::Absent => layers.lower.join(path).symlink_metadata().is_ok(),
-        Found::Lower(..) => false,
-    };
-    (!base.loose || from_upper(name)) && (!base.packed || from_upper("packed-refs"))
 }
 
 /// The input of `git update-ref --stdin` for changes of ids.

@@ -76,7 +76,7 @@ impl TakeOver<'_> {
             return Ok(());
         }
         let known: BTreeSet<&str> =
-            base.refs.values().filter_map(|stored| stored.value.id()).collect();
+            base.refs.values().filter_map(|stored| stored.value()?.id()).collect();
         let lost = self.missing(known.iter().copied())?;
         let mut input = String::new();
         for id in tips.keys() {
