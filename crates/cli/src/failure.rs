@@ -236,6 +236,10 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::LimitFileSize
         | Code::LimitOpenFiles
         | Code::ProtectedPathChanged
+        | Code::HelperMissing
+        | Code::GitFilterRefused
+        | Code::GitDamaged
+        | Code::GitConflict
         | Code::StoreUnavailable
         | Code::StoreReadOnly
         | Code::StoreFull
@@ -358,7 +362,21 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::ProjectMissing => "run `windlass init` in the folder that your agents work in",
         Code::ProjectExists => "use the existing project; `windlass doctor` checks it",
         Code::ConfigInvalid => "correct the file, then run `windlass doctor`",
-        Code::SandboxUnavailable => "`windlass doctor` shows what is missing and what would allow it",
+        Code::HelperMissing => {
+            "install the program in a folder of the system, or name it in your settings: `helpers.git = \"/path/of/git\"`"
+        }
+        Code::GitFilterRefused => {
+            "if you trust the filter, allow it in your settings: `git.filters = [\"lfs\"]`"
+        }
+        Code::GitDamaged => {
+            "the repository is as it was before the command; look at what the command did to `.git`"
+        }
+        Code::GitConflict => {
+            "the repository has your change, not that of the command; run the command again"
+        }
+        Code::SandboxUnavailable => {
+            "`windlass doctor` shows what is missing and what would allow it"
+        }
         Code::LimitProcesses | Code::LimitMemory | Code::LimitFileSize | Code::LimitOpenFiles => {
             "let the command do less at once, or raise the limit in `[sandbox.limits]` of your own \
              settings"

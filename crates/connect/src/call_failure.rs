@@ -5,6 +5,7 @@ use std::time::Duration;
 use windlass_kernel::Code;
 
 use windlass_cell::{ProcessError, one_line};
+use windlass_workspace::TakeOverError;
 
 use crate::{Certainty, Reply};
 
@@ -62,6 +63,17 @@ impl CallFailure {
     /// The command reached a limit of its cell and was ended.
     pub fn limit(code: Code, message: impl AsRef<str>) -> Self {
         Self::new(code, Certainty::Unknown, message)
+    }
+
+    /// What a command did to git cannot be taken over.
+    pub fn git(certainty: Certainty, error: &TakeOverError) -> Self {
+        Self::new(error.code(), certainty, error.to_string())
+    }
+
+    /// A command created or changed what no command may.
+    pub fn protected(paths: &[String]) -> Self {
+        let message = format!("no command may create or change {}", paths.join(", "));
+        Self::new(Code::ProtectedPathChanged, Certainty::Ran, message)
     }
 
     /// An error of this program.

@@ -1,6 +1,7 @@
 //! The cell of a command: what it has of the machine, its workspace, and what of it is protected.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,6 +12,9 @@ use windlass_cell::{
     Program, WorkspaceView, find_git,
 };
 
+use windlass_workspace::{Baseline, take_over};
+
+use crate::Certainty;
 use crate::call_failure::CallFailure;
 use crate::hidden_files;
 
@@ -57,6 +61,8 @@ pub(crate) struct OpenCell {
     launcher: PathBuf,
     cell: Cell,
     git: Option<GitChanges>,
+    /// Protected paths that did not exist before the command.
+    absent: Vec<PathBuf>,
 }
 
 /// The changes of a command in a git directory, which are taken over when it has ended.
@@ -64,6 +70,8 @@ pub(crate) struct OpenCell {
 struct GitChanges {
     folder: TempDir,
     git: GitPaths,
+    /// The refs and files before the command.
+    before: Baseline,
 }
 
 impl GitChanges {
@@ -112,7 +120,10 @@ impl Sandbox {
             network: *network,
             limits: self.settings.limits,
         };
-        Ok(OpenCell { launcher: self.settings.launcher.clone(), cell, git: changes })
+        let protected = [workspace.join(".windlass"), workspace.join(".git")];
+        let absent = protected.into_iter().filter(|path| path.symlink_metadata().is_err());
+        let absent = absent.filter(|_| *access == Access::Write).collect();
+        Ok(OpenCell { launcher: self.settings.launcher.clone(), cell, git: changes, absent })
     }
 
     /// Without a root of its own a command sees everything; these are the folders that it may change.
@@ -158,7 +169,9 @@ impl Sandbox {
         };
         let folder =
             TempDir::with_prefix_in("git-", parent).map_err(|error| cannot(parent, &error))?;
-        let changes = GitChanges { folder, git };
+        let before = Baseline::read(&git.common, &git.top)
+            .map_err(|error| CallFailure::git(Certainty::DidNotRun, &error))?;
+        let changes = GitChanges { folder, git, before };
         for folder in [changes.upper(), changes.work()] {
             std::fs::create_dir(&folder).map_err(|error| cannot(&folder, &error))?;
         }
@@ -177,13 +190,52 @@ impl Sandbox {
 }
 
 impl OpenCell {
-    /// Takes over what the command changed in the git directory.
+    /// Takes over what the command changed in the git directory, and removes what it may not create.
     pub fn close(self, finished: Result<Finished, CallFailure>) -> Result<Finished, CallFailure> {
-        finished
+        let mut protected = Vec::new();
+        if let Some(changes) = &self.git {
+            let GitChanges { git, before, .. } = changes;
+            let taken = take_over(&git.common, &changes.upper(), &git.top, before)
+                .map_err(|error| CallFailure::git(Certainty::Unknown, &error))?;
+            protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
+        }
+        for path in &self.absent {
+            if remove(path).map_err(|error| {
+                CallFailure::internal(
+                    Certainty::Unknown,
+                    format!("cannot remove `{}`: {error}", path.display()),
+                )
+            })? {
+                protected.push(path.display().to_string());
+            }
+        }
+        match protected.is_empty() {
+            true => finished,
+            false => Err(CallFailure::protected(&protected)),
+        }
     }
 
     /// Where the command is started.
     pub fn confined(&self) -> Confined<'_> {
         Confined { launcher: &self.launcher, cell: &self.cell }
+    }
+}
+
+impl Drop for GitChanges {
+    fn drop(&mut self) {
+        // The kernel leaves a folder in the work folder that nobody may enter; without this it could not be
+        // removed.
+        let inner = self.work().join("work");
+        let _ = std::fs::set_permissions(inner, std::fs::Permissions::from_mode(0o700));
+    }
+}
+
+/// Removes what is at a path; returns whether anything was.
+fn remove(path: &Path) -> std::io::Result<bool> {
+    match path.symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path).map(|()| true),
+        Ok(_) => std::fs::remove_file(path).map(|()| true),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }

@@ -139,6 +139,14 @@ codes! {
     LimitOpenFiles = "LIMIT_OPEN_FILES",
     /// A command created or changed something in its workspace that no command may.
     ProtectedPathChanged = "PROTECTED_PATH_CHANGED",
+    /// A helper program is missing, or others can write it.
+    HelperMissing = "HELPER_MISSING",
+    /// A file needs a git filter that the user's settings do not allow.
+    GitFilterRefused = "GIT_FILTER_REFUSED",
+    /// A command left a git directory behind that is not valid; nothing of it was taken over.
+    GitDamaged = "GIT_DAMAGED",
+    /// The repository changed while a command ran that changed the same thing.
+    GitConflict = "GIT_CONFLICT",
     /// It is unknown whether the call took effect.
     ToolOutcomeUnknown = "TOOL_OUTCOME_UNKNOWN",
     /// The call was undone after a crash.

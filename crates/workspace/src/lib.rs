@@ -14,8 +14,10 @@ pub use blobs::{
     HEADER_BYTES, HashingStream, StoredBlob, decoder, encoder,
 };
 pub use git::{
-    CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError, LineChange,
-    ObjectIdError, OnChanges, RefUpdate, Signature, TreeId, Treeish, Worktree, WorktreeStatus,
+    Baseline, CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError,
+    GitSettings, LineChange, ObjectIdError, OnChanges, RefUpdate, SYSTEM_FOLDERS, Signature,
+    TakeOverError, TakenOver, TreeId, Treeish, Worktree, WorktreeStatus, configure_git,
+    find_helper, take_over, take_over_in_steps,
 };
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,

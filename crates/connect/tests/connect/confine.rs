@@ -1,10 +1,13 @@
 //! Commands that must be confined, without a working launcher.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::json;
+use windlass_cell::{CellLimits, Layout, Level};
 use windlass_connect::{
-    Certainty, Confinement, Connect, Connectors, Job, Launcher, Network, Target,
+    Access, Certainty, Confinement, Connect, Connectors, Job, Network, Sandbox, SandboxSettings,
+    Target,
 };
 use windlass_kernel::Code;
 
@@ -20,8 +23,8 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
         cwd: folder.path().to_owned(),
     };
     let confinement = Confinement {
-        writable: vec![folder.path().to_owned()],
-        protected: Vec::new(),
+        workspace: folder.path().to_owned(),
+        access: Access::Write,
         network: Network::Closed,
     };
     let args = json!({});
@@ -31,27 +34,37 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
     message
 }
 
+/// Connectors whose launcher is another program.
+fn with(launcher: &str, folder: &Path) -> Connectors {
+    Connectors::new().with_sandbox(Sandbox::new(SandboxSettings {
+        level: Level::Full,
+        launcher: launcher.into(),
+        layout: Layout::default(),
+        limits: CellLimits::default(),
+        folder: folder.to_owned(),
+    }))
+}
+
 #[test]
 fn without_a_launcher_nothing_runs() {
+    let folder = tempfile::tempdir().unwrap();
     let touch = &["touch", "mark"];
-    let none = Connectors::new();
-    let message = refused(&none, touch, Code::SandboxUnavailable);
-    assert!(message.contains("no launcher"), "{message}");
-    let with = |launcher: &str| Connectors::new().with_launcher(Launcher::new(launcher));
-    let message = refused(&with("/no/such/launcher"), touch, Code::SandboxUnavailable);
+    let message = refused(&Connectors::new(), touch, Code::SandboxUnavailable);
+    assert!(message.contains("no sandbox"), "{message}");
+    let missing = with("/no/such/launcher", folder.path());
+    let message = refused(&missing, touch, Code::SandboxUnavailable);
     assert!(message.contains("/no/such/launcher"), "{message}");
     // A program that sends no report is not a launcher, whatever its exit code.
     for other in ["true", "false", "echo"] {
-        let message = refused(&with(other), touch, Code::SandboxUnavailable);
-        assert!(message.contains("could not be confined"), "{message}");
+        let message = refused(&with(other, folder.path()), touch, Code::SandboxUnavailable);
+        assert!(message.contains("reported nothing"), "{message}");
     }
-    let bwrap = Launcher::new("true").with_bwrap("/no/such/bwrap");
-    refused(&Connectors::new().with_launcher(bwrap), touch, Code::SandboxUnavailable);
 }
 
 #[test]
 fn an_invalid_command_fails_as_it_does_without_a_launcher() {
-    let connectors = Connectors::new().with_launcher(Launcher::new("true"));
+    let folder = tempfile::tempdir().unwrap();
+    let connectors = with("true", folder.path());
     refused(&connectors, &[], Code::ToolServerUnavailable);
     refused(&connectors, &["touch", "nul\0byte"], Code::ToolServerUnavailable);
 }

@@ -40,7 +40,7 @@ impl Bench {
         let server = "test".to_owned();
         let (target, http) = if over == Over::Stdio {
             let (env, cwd) = (BTreeMap::new(), dir.path().to_owned());
-            (Target::McpStdio { server, command, env, cwd }, None)
+            (Target::McpStdio { server, command, env, cwd, confinement: None }, None)
         } else {
             let (child, url) = start_http(over, &command);
             (Target::McpHttp { server, url, bearer: None }, Some(child))

@@ -32,6 +32,7 @@ fn script(script: &str, cwd: &Path) -> Target {
         command: ["/bin/sh", "-c", &script].map(str::to_owned).to_vec(),
         env: BTreeMap::new(),
         cwd: cwd.to_owned(),
+        confinement: None,
     }
 }
 

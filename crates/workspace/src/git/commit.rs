@@ -1,5 +1,6 @@
 //! Makes commits and moves refs.
 
+use super::filters::{Files, OnFilter};
 use super::{CommitId, Git, GitError, TreeId, id_of};
 
 /// The author or committer of a commit.
@@ -138,8 +139,12 @@ impl Git {
     pub fn reset_index(&self, commit: &CommitId) -> Result<(), GitError> {
         let operation = "bring the index up to date";
         self.write(operation).args(["read-tree", "--reset", commit.as_str()]).output()?;
+        // A file whose filter is disabled is only listed as different.
+        let top = self.at(self.top_for(operation)?);
+        let settings = top.filter_settings(operation, Files::Worktree(None), OnFilter::Disable)?;
         // Lists files that differ, with status 1, which is no error here.
-        let refresh = self.write(operation).args(["update-index", "-q", "--refresh"]).run()?;
+        let refresh = top.write(operation).settings(&settings);
+        let refresh = refresh.args(["update-index", "-q", "--refresh"]).run()?;
         match refresh.code {
             Some(0 | 1) => Ok(()),
             Some(_) | None => Err(refresh.failure(operation, self.root())),

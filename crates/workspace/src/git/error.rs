@@ -17,9 +17,20 @@ pub struct GitError {
 /// Why a git operation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GitCause {
-    /// The command is not installed, or cannot be started.
+    /// There is no program that may be used.
+    #[error("git cannot be used: {0}")]
+    Helper(String),
+    /// The program cannot be started.
     #[error("git cannot be started: {0}")]
     Missing(String),
+    /// A file needs a program to be read or written, and the user's settings do not allow it.
+    #[error("`{}` needs the {conversion}, which the user's settings do not allow", path.display())]
+    Filter {
+        /// The first such file, relative to the top.
+        path: PathBuf,
+        /// What it needs: `filter `lfs``.
+        conversion: String,
+    },
     /// There is no repository here.
     #[error("`{}` is not in a git repository", .0.display())]
     NotARepository(PathBuf),
@@ -71,7 +82,9 @@ impl GitError {
     #[must_use]
     pub const fn code(&self) -> Code {
         match self.cause {
+            GitCause::Helper(_) => Code::HelperMissing,
             GitCause::Missing(_) => Code::ToolServerUnavailable,
+            GitCause::Filter { .. } => Code::GitFilterRefused,
             GitCause::Timeout(_) => Code::ToolTimeout,
             GitCause::TooLarge(_) => Code::ToolOutputTooLarge,
             GitCause::Unexpected(_) => Code::ToolProtocolError,

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_cell::{
@@ -10,6 +11,8 @@ use windlass_cell::{
 };
 
 use super::error::{GitCause, GitError};
+use super::os;
+use super::program::Helper;
 
 /// The time limit of a read; large work trees on cold disks are slow.
 const READ_TIMEOUT: Duration = Duration::from_secs(120);
@@ -18,11 +21,36 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The output limit.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Settings of every invocation: no hook of the repository runs, no preference of the user changes the
-/// output, and no cache that others can write is trusted.
-const OPTIONS: [&str; 14] = [
+/// The first version that runs commands of the settings as hooks (`hook.*.command`).
+const CONFIGURED_HOOKS: (u32, u32) = (2, 54);
+
+/// Settings of every invocation: no program that the repository names runs, no preference of the user
+/// changes the output, and no cache that others can write is trusted. They override what any file says,
+/// whether it is included, conditional, or that of a work tree.
+const OPTIONS: [&str; 33] = [
     "core.hooksPath=/dev/null",
+    // Commands of the settings as hooks, by event: all that our commands could cause.
+    "hook.reference-transaction.enabled=false",
+    "hook.post-index-change.enabled=false",
+    "hook.post-checkout.enabled=false",
     "core.fsmonitor=false",
+    "core.pager=cat",
+    "core.editor=true",
+    "sequence.editor=true",
+    "core.askPass=true",
+    "core.sshCommand=false",
+    "core.alternateRefsCommand=true",
+    "gpg.program=false",
+    "gpg.x509.program=false",
+    "gpg.ssh.program=false",
+    "gpg.ssh.defaultKeyCommand=",
+    // An empty one removes those of all files.
+    "credential.helper=",
+    "protocol.allow=never",
+    "safe.bareRepository=explicit",
+    "init.templateDir=",
+    "fetch.recurseSubmodules=false",
+    "core.useReplaceRefs=false",
     "core.untrackedCache=false",
     "core.ignoreStat=false",
     "core.splitIndex=false",
@@ -37,8 +65,14 @@ const OPTIONS: [&str; 14] = [
     "commit.gpgSign=false",
 ];
 
-/// The environment of every invocation: nothing is fetched, and git never prompts.
-const ENVIRONMENT: [(&str, &str); 8] = [
+/// The environment of every invocation: programs are found in folders of the system, nothing is
+/// fetched over any protocol, and git never prompts.
+const ENVIRONMENT: [(&str, &str); 12] = [
+    ("PATH", "/usr/bin:/usr/local/bin:/bin:/usr/sbin:/usr/local/sbin:/sbin"),
+    ("GIT_ALLOW_PROTOCOL", "none"),
+    ("GIT_PROTOCOL_FROM_USER", "0"),
+    // There is none, and git does not say so.
+    ("GIT_GRAFT_FILE", "/dev/null/none"),
     ("LC_ALL", "C"),
     ("LANGUAGE", ""),
     ("GIT_TERMINAL_PROMPT", "0"),
@@ -63,6 +97,10 @@ pub(crate) struct Invocation<'a> {
     access: Access,
     arguments: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
+    /// Settings whose names cannot be given as arguments, since a name may have any character.
+    settings: Vec<(OsString, OsString)>,
+    /// Whether the repository's own settings are read.
+    repository_settings: bool,
     stdin: Option<Vec<u8>>,
     bytes_max: usize,
 }
@@ -91,7 +129,17 @@ impl<'a> Invocation<'a> {
         if let Some(folder) = std::env::var_os("XDG_CONFIG_HOME") {
             env.push(("XDG_CONFIG_HOME".into(), folder));
         }
-        Self { operation, cwd, access, arguments, env, stdin: None, bytes_max: OUTPUT_BYTES_MAX }
+        Self {
+            operation,
+            cwd,
+            access,
+            arguments,
+            env,
+            settings: Vec::new(),
+            repository_settings: true,
+            stdin: None,
+            bytes_max: OUTPUT_BYTES_MAX,
+        }
     }
 
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
@@ -106,6 +154,21 @@ impl<'a> Invocation<'a> {
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
         self.env.push((name.into(), value.as_ref().to_owned()));
         self
+    }
+
+    /// Overrides settings of the repository and the user.
+    pub fn settings(mut self, settings: &[(OsString, OsString)]) -> Self {
+        self.settings.extend_from_slice(settings);
+        self
+    }
+
+    /// Says that the git directory is one of ours, and that no settings of the user or the system are
+    /// read.
+    pub fn private(mut self) -> Self {
+        self.repository_settings = false;
+        self.env("GIT_CONFIG_NOSYSTEM", "1")
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .env("GIT_ATTR_NOSYSTEM", "1")
     }
 
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
@@ -155,16 +218,54 @@ impl<'a> Invocation<'a> {
 
     /// Starts git and leaves it running, for a batch command.
     pub fn spawn(&self) -> Result<(ProcessGroup, ChildStreams), GitError> {
-        let env = self.env.iter().map(|(name, value)| (name, value));
-        windlass_cell::spawn(&self.argv(), env, self.cwd, ChildInput::Pipe, None).map_err(|error| {
-            GitError::new(self.operation, GitCause::Missing(one_line(&error.to_string())))
-        })
+        let helper = self.helper()?;
+        let env = self.full_env(&helper)?;
+        windlass_cell::spawn(&self.argv(&helper), env, self.cwd, ChildInput::Pipe, None).map_err(
+            |error| GitError::new(self.operation, GitCause::Missing(one_line(&error.to_string()))),
+        )
     }
 
-    fn argv(&self) -> Vec<&OsStr> {
-        let mut argv = vec![OsStr::new("git")];
+    fn helper(&self) -> Result<Arc<Helper>, GitError> {
+        let fail = |why: String| GitError::new(self.operation, GitCause::Helper(one_line(&why)));
+        Helper::current().map_err(fail)
+    }
+
+    fn argv<'b>(&'b self, helper: &'b Helper) -> Vec<&'b OsStr> {
+        let mut argv = vec![helper.program.as_os_str()];
         argv.extend(self.arguments.iter().map(OsString::as_os_str));
         argv
+    }
+
+    fn full_env(&self, helper: &Helper) -> Result<Vec<(OsString, OsString)>, GitError> {
+        let mut settings = self.settings.clone();
+        if self.repository_settings && helper.version >= CONFIGURED_HOOKS {
+            settings.extend(self.configured_hooks(helper)?);
+        }
+        let mut env = self.env.clone();
+        env.push(("GIT_CONFIG_COUNT".into(), settings.len().to_string().into()));
+        for (number, (name, value)) in settings.into_iter().enumerate() {
+            env.push((format!("GIT_CONFIG_KEY_{number}").into(), name));
+            env.push((format!("GIT_CONFIG_VALUE_{number}").into(), value));
+        }
+        Ok(env)
+    }
+
+    /// Settings that disable every command that the settings define as a hook.
+    fn configured_hooks(&self, helper: &Helper) -> Result<Vec<(OsString, OsString)>, GitError> {
+        let arguments = ["config", "-z", "--name-only", "--get-regexp", "^hook\\..*\\.command$"];
+        let mut argv = vec![helper.program.as_os_str()];
+        argv.extend(arguments.map(OsStr::new));
+        let finished = self.finish_with(argv, &self.env, None)?;
+        let output = self.check(finished)?;
+        let mut settings = Vec::new();
+        for name in output.stdout.split(|byte| *byte == 0) {
+            let Some(start) = name.strip_suffix(b"command") else { continue };
+            for (end, value) in [(&b"command"[..], "true"), (b"enabled", "false")] {
+                let name = [start, end].concat();
+                settings.push((os(&name).to_owned(), value.into()));
+            }
+        }
+        Ok(settings)
     }
 
     const fn limits(&self) -> Limits {
@@ -178,11 +279,22 @@ impl<'a> Invocation<'a> {
     }
 
     fn finish(&self) -> Result<Finished, GitError> {
+        let helper = self.helper()?;
+        let env = self.full_env(&helper)?;
+        self.finish_with(self.argv(&helper), &env, self.stdin.as_deref())
+    }
+
+    fn finish_with(
+        &self,
+        argv: Vec<&OsStr>,
+        env: &[(OsString, OsString)],
+        stdin: Option<&[u8]>,
+    ) -> Result<Finished, GitError> {
         let fail = |cause| GitError::new(self.operation, cause);
         windlass_cell::run(&Program {
-            argv: self.argv(),
-            stdin: self.stdin.as_deref(),
-            env: self.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
+            argv,
+            stdin,
+            env: env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
             cwd: self.cwd,
             limits: self.limits(),
             confined: None,
@@ -226,7 +338,9 @@ impl GitOutput {
             .unwrap_or("no reason given");
         let cause = if line.contains("not a git repository") {
             GitCause::NotARepository(cwd.to_owned())
-        } else if line.contains("must be run in a work tree") {
+        } else if line.contains("must be run in a work tree")
+            || line.contains("safe.bareRepository")
+        {
             GitCause::NoWorkTree(cwd.to_owned())
         } else if line.contains(".lock'") && line.contains("File exists") {
             GitCause::Locked(one_line(line))

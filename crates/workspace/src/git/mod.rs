@@ -1,26 +1,38 @@
-//! The user's repository, through the user's own `git` command (2.36 or newer).
+//! The user's repository, through the system's `git` command (2.36 or newer).
 //!
-//! Every invocation has a clean environment, runs no hook of the repository, fetches nothing, never
-//! prompts, and is limited in time and output. Names of files are bytes, not text. The user's filters
-//! (`filter.*.clean`) do run, since a tree would be wrong without them.
+//! Every invocation has a clean environment, fetches nothing, never prompts, and is limited in time and
+//! output. Names of files are bytes, not text.
+//!
+//! INVARIANT: no program that a repository names is ever started: no hook, filter, merge or diff
+//! driver, file-system monitor, and none that a submodule or a nested repository names. A file that
+//! needs a filter driver refuses the operation, unless the user's settings allow that driver.
 
 mod commit;
 mod error;
+mod filters;
+mod hooks;
 mod id;
 mod invoke;
+mod private;
+mod program;
 mod status;
+mod takeover;
 mod tree;
 mod worktree;
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 pub use commit::{RefUpdate, Signature};
 pub use error::{GitCause, GitError};
 pub use id::{CommitId, ObjectIdError, TreeId, Treeish};
 pub(crate) use invoke::{Access, Invocation};
+pub use program::{GitSettings, SYSTEM_FOLDERS, configure_git, find_helper};
 pub use status::{DIRTY_PATHS_MAX, WorktreeStatus};
+pub use takeover::{Baseline, TakeOverError, TakenOver, take_over, take_over_in_steps};
 pub use tree::{DiffStat, FileChange, LineChange};
 pub use worktree::{OnChanges, Worktree};
 
@@ -28,13 +40,27 @@ pub use worktree::{OnChanges, Worktree};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Git {
     root: PathBuf,
+    /// The allowed filter drivers; `None` for those of the process.
+    filters: Option<Arc<BTreeSet<String>>>,
 }
 
 impl Git {
     /// Names the folder; git is not started yet.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), filters: None }
+    }
+
+    /// Allows these filter drivers instead of those that [`configure_git`] has set.
+    #[must_use]
+    pub fn with_filters(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.filters = Some(Arc::new(names.into_iter().collect()));
+        self
+    }
+
+    /// The same settings for another folder.
+    fn at(&self, root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), filters: self.filters.clone() }
     }
 
     /// The folder.
@@ -56,7 +82,11 @@ impl Git {
     /// # Errors
     /// [`GitError`], also outside a repository and in a bare one.
     pub fn top_level(&self) -> Result<PathBuf, GitError> {
-        let operation = "find the work tree";
+        self.top_for("find the work tree")
+    }
+
+    /// The top of the work tree, for an operation.
+    fn top_for(&self, operation: &'static str) -> Result<PathBuf, GitError> {
         let bytes = self.read(operation).args(["rev-parse", "--show-toplevel"]).output()?;
         match bytes.strip_suffix(b"\n") {
             Some(path) if path.starts_with(b"/") => Ok(path_of(path)),

@@ -1,13 +1,19 @@
 //! The status of a work tree.
 
+use std::fs;
 use std::path::PathBuf;
 
-use super::{Git, GitError, path_of};
+use super::filters::{Files, OnFilter};
+use super::{Git, GitError, path_of, split_once};
 
 /// How many changed paths a status lists.
 pub const DIRTY_PATHS_MAX: usize = 20;
 
 const OPERATION: &str = "read the status";
+/// How git writes the mode of a nested repository.
+const SUBMODULE_MODE: &[u8] = b"160000";
+/// How deep submodules may be nested.
+const SUBMODULE_DEPTH_MAX: usize = 20;
 
 /// Whether a work tree has uncommitted changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,19 +33,67 @@ impl Git {
     /// Reads the status of the work tree, untracked files and submodules included.
     ///
     /// # Errors
-    /// [`GitError`].
+    /// [`GitError`], also when a file needs a filter that is not allowed.
     pub fn status(&self) -> Result<WorktreeStatus, GitError> {
-        let bytes = self
-            .read(OPERATION)
-            .args(["status", "--porcelain=v2", "-z", "--untracked-files=all"])
-            .args(["--ignored=no", "--ignore-submodules=none", "--no-renames"])
-            .output()?;
-        let paths = changed_paths(&bytes).ok_or_else(|| GitError::unexpected(OPERATION, &bytes))?;
+        let top = self.at(self.top_for(OPERATION)?);
+        let paths = top.changes(0)?;
         if paths.is_empty() {
             return Ok(WorktreeStatus::Clean);
         }
         let first = paths.iter().take(DIRTY_PATHS_MAX).map(|path| path_of(path)).collect();
         Ok(WorktreeStatus::Dirty { paths: first, count: paths.len() })
+    }
+
+    /// The changed paths below the top. Git would read the status of submodules with their own
+    /// settings; here each of them is read as every other repository.
+    fn changes(&self, depth: usize) -> Result<Vec<Vec<u8>>, GitError> {
+        if depth > SUBMODULE_DEPTH_MAX {
+            return Err(GitError::refused(OPERATION, "submodules are nested too deeply"));
+        }
+        let settings = self.filter_settings(OPERATION, Files::Worktree(None), OnFilter::Refuse)?;
+        let bytes = self
+            .read(OPERATION)
+            .settings(&settings)
+            .args(["status", "--porcelain=v2", "-z", "--untracked-files=all"])
+            .args(["--ignored=no", "--ignore-submodules=dirty", "--no-renames"])
+            .output()?;
+        let paths = changed_paths(&bytes).ok_or_else(|| GitError::unexpected(OPERATION, &bytes))?;
+        let mut paths: Vec<Vec<u8>> = paths.into_iter().map(<[u8]>::to_vec).collect();
+        for name in self.submodules()? {
+            if paths.contains(&name) {
+                continue;
+            }
+            let inner = self.at(self.root().join(path_of(&name)));
+            if inner.is_checked_out()? && !inner.changes(depth + 1)?.is_empty() {
+                paths.push(name);
+            }
+        }
+        Ok(paths)
+    }
+
+    /// The paths of the nested repositories in the index.
+    fn submodules(&self) -> Result<Vec<Vec<u8>>, GitError> {
+        let listed = self.read(OPERATION).args(["ls-files", "-s", "-z"]).output()?;
+        let mut names: Vec<Vec<u8>> = listed
+            .split(|byte| *byte == 0)
+            .filter(|record| record.starts_with(SUBMODULE_MODE))
+            .filter_map(|record| Some(split_once(record, b'\t')?.1.to_vec()))
+            .collect();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Whether the folder is the top of a repository of its own. Otherwise git would find the one around
+    /// it.
+    fn is_checked_out(&self) -> Result<bool, GitError> {
+        if fs::symlink_metadata(self.root().join(".git")).is_err() {
+            return Ok(false);
+        }
+        let fail = |error: std::io::Error| {
+            GitError::new(OPERATION, super::error::GitCause::File(error.to_string()))
+        };
+        let folder = self.root().canonicalize().map_err(fail)?;
+        Ok(self.top_for(OPERATION)?.canonicalize().map_err(fail)? == folder)
     }
 }
 

@@ -3,12 +3,14 @@
 //! INVARIANT: the user's index is neither read nor written here. A temporary index is filled from the
 //! current commit, so flags in the user's index (`assume-unchanged`) hide nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
 use super::error::GitCause;
-use super::{Git, GitError, TreeId, Treeish, id_of, path_of, split_once};
+use super::filters::{Files, OnFilter};
+use super::private::PrivateDir;
+use super::{Access, Git, GitError, Invocation, TreeId, Treeish, id_of, path_of, split_once};
 
 /// How a work tree differs from a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,10 +51,10 @@ impl Git {
     /// is left alone.
     ///
     /// # Errors
-    /// [`GitError`], also in a sparse work tree.
+    /// [`GitError`], also in a sparse work tree, and when a file needs a filter that is not allowed.
     pub fn tree_of_worktree(&self) -> Result<TreeId, GitError> {
         let operation = "write the work tree as a tree";
-        let top = Self::new(self.top_level()?);
+        let top = self.at(self.top_for(operation)?);
         let sparse = top
             .read(operation)
             .args(["config", "--type=bool", "--default=false", "--get", "core.sparseCheckout"])
@@ -67,10 +69,47 @@ impl Git {
             let read = top.write(operation).args(["read-tree", head.as_str()]);
             read.env("GIT_INDEX_FILE", &index).output()?;
         }
-        let add = top.write(operation).args(["add", "--all"]);
-        add.env("GIT_INDEX_FILE", &index).output()?;
+        top.update_index(operation, &index)?;
         let tree = top.write(operation).arg("write-tree").env("GIT_INDEX_FILE", &index).output()?;
         id_of(operation, &tree)
+    }
+
+    /// Brings an index up to date with the work tree. `git add` would read the status of nested
+    /// repositories, which runs programs that their settings name.
+    fn update_index(&self, operation: &'static str, index: &Path) -> Result<(), GitError> {
+        let files = Files::Worktree(Some(index));
+        let settings = self.filter_settings(operation, files, OnFilter::Refuse)?;
+        let git = |access| {
+            let git = Invocation::new(operation, self.root(), access);
+            git.settings(&settings).env("GIT_INDEX_FILE", index)
+        };
+        let changed = git(Access::Read)
+            .args(["diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty"])
+            .output()?;
+        let new = git(Access::Read)
+            .args(["ls-files", "--others", "-z", "--exclude-standard"])
+            .output()?;
+        let (mut removed, mut present) = (Vec::new(), Vec::new());
+        let mut fields = changed.split(|byte| *byte == 0).filter(|field| !field.is_empty());
+        while let Some(facts) = fields.next() {
+            let unexpected = || GitError::unexpected(operation, &changed);
+            let path = fields.next().ok_or_else(unexpected)?;
+            let status = facts.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
+            let list = if status == b"D" { &mut removed } else { &mut present };
+            list.extend_from_slice(path);
+            list.push(0);
+        }
+        for path in new.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+            // A nested repository has a slash at its end.
+            present.extend_from_slice(path.strip_suffix(b"/").unwrap_or(path));
+            present.push(0);
+        }
+        let update = |options: &[&str], paths: Vec<u8>| {
+            let git = git(Access::Write).arg("update-index").args(options);
+            git.args(["-z", "--stdin"]).stdin(paths).output()
+        };
+        update(&["--force-remove"], removed)?;
+        update(&["--add", "--remove", "--replace"], present).map(drop)
     }
 
     /// Writes the empty tree: the base before the first commit.
@@ -83,6 +122,12 @@ impl Git {
         id_of(operation, &make.stdin([]).output()?)
     }
 
+    /// The objects without the repository's settings and attributes.
+    fn objects(&self, operation: &'static str, tree: &TreeId) -> Result<PrivateDir, GitError> {
+        let objects = self.common_dir()?.join("objects");
+        PrivateDir::new(operation, objects, tree.as_str().len())
+    }
+
     /// Counts the changes of a tree against a base.
     ///
     /// The repository's attributes are ignored, so that no file can declare itself binary.
@@ -92,8 +137,8 @@ impl Git {
     pub fn diff_to(&self, base: &Treeish, tree: &TreeId) -> Result<DiffStat, GitError> {
         let operation = "count the changes";
         let bytes = self
-            .read(operation)
-            .env("GIT_ATTR_SOURCE", self.empty_tree()?.as_str())
+            .objects(operation, tree)?
+            .git(operation, Access::Read)
             .args(["diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff"])
             .args(["--no-textconv", "--ignore-submodules=none", base.as_str(), tree.as_str()])
             .output()?;

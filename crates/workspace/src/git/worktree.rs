@@ -1,10 +1,14 @@
 //! Additional work trees of the repository.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use tempfile::TempDir;
+
 use super::error::GitCause;
+use super::filters::{Files, OnFilter};
 use super::{CommitId, Git, GitError, WorktreeStatus, os, path_of, split_once};
 
 /// The reason in a work tree's lock while git creates it. A killed git leaves it.
@@ -75,14 +79,16 @@ impl Git {
             };
         }
         let reference = format!("refs/heads/{branch}");
-        let add = self.write(operation).args(["worktree", "add", "--quiet"]);
-        let add = match self.commit_named(operation, &reference)? {
+        let tip = self.commit_named(operation, &reference)?;
+        let settings = self.checkout_settings(operation, tip.as_ref().unwrap_or(base))?;
+        let add = self.write(operation).settings(&settings).args(["worktree", "add", "--quiet"]);
+        let add = match tip {
             None => add.args(["--no-track", "-b", branch, "--"]).arg(&path).arg(base.as_str()),
             Some(tip) if self.is_ancestor(base, &tip)? => add.arg("--").arg(&path).arg(branch),
             Some(_) => return Err(fail(GitCause::Diverged(branch.to_owned()))),
         };
         add.output()?;
-        let made = Self::new(&path).head()?;
+        let made = self.at(&path).head()?;
         made.ok_or_else(|| fail(GitCause::Diverged(branch.to_owned())))
     }
 
@@ -95,7 +101,9 @@ impl Git {
         let fail = |cause| GitError::new(operation, cause);
         let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
         if self.remove_incomplete(operation, &path)?.is_none() {
-            let add = self.write(operation).args(["worktree", "add", "--quiet", "--detach", "--"]);
+            let settings = self.checkout_settings(operation, base)?;
+            let add = self.write(operation).settings(&settings);
+            let add = add.args(["worktree", "add", "--quiet", "--detach", "--"]);
             add.arg(&path).arg(base.as_str()).output()?;
         }
         Ok(())
@@ -116,11 +124,26 @@ impl Git {
         if is_abandoned(&known) {
             return self.remove_abandoned(&known);
         }
-        if on_changes == OnChanges::Refuse && Self::new(&path).status()? != WorktreeStatus::Clean {
+        if on_changes == OnChanges::Refuse && self.at(&path).status()? != WorktreeStatus::Clean {
             return Err(fail(GitCause::Dirty(path)));
         }
         let remove = self.write(operation).args(["worktree", "remove", "--force", "--"]);
         remove.arg(&path).output().map(drop)
+    }
+
+    /// Returns the settings for a checkout of a commit, or refuses it.
+    fn checkout_settings(
+        &self,
+        operation: &'static str,
+        commit: &CommitId,
+    ) -> Result<Vec<(OsString, OsString)>, GitError> {
+        let folder = TempDir::with_prefix("windlass-index-")
+            .map_err(|error| GitError::new(operation, GitCause::File(error.to_string())))?;
+        let index = folder.path().join("index");
+        let read = self.write(operation).args(["read-tree", commit.as_str()]);
+        read.env("GIT_INDEX_FILE", &index).output()?;
+        let top = self.at(self.top_for(operation)?);
+        top.filter_settings(operation, Files::Index(&index), OnFilter::Refuse)
     }
 
     /// Returns the complete work tree at a path; removes an incomplete one that a crash left.

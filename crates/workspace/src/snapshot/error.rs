@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use windlass_kernel::Code;
 
-use crate::{GitError, TreeId};
+use crate::{GitCause, GitError, TreeId};
 
 /// How many paths a message lists.
 const LISTED_MAX: usize = 10;
@@ -71,6 +71,7 @@ impl SnapshotError {
         match self {
             Self::Changed { .. } => Code::WorkspaceChanged,
             Self::Corrupt { .. } => Code::SnapshotCorrupt,
+            Self::Git(GitError { cause: GitCause::Helper(_), .. }) => Code::HelperMissing,
             Self::Reference(_)
             | Self::OutsideProject(_)
             | Self::Busy(_)

@@ -96,11 +96,7 @@ impl Snapshots {
         directory: &Path,
         cwd: &'a Path,
     ) -> Invocation<'a> {
-        let git = Invocation::new(operation, cwd, access)
-            .env("GIT_DIR", directory)
-            .env("GIT_CONFIG_NOSYSTEM", "1")
-            .env("GIT_CONFIG_GLOBAL", "/dev/null")
-            .env("GIT_ATTR_NOSYSTEM", "1");
+        let git = Invocation::new(operation, cwd, access).private().env("GIT_DIR", directory);
         let git = git.env("GIT_OBJECT_DIRECTORY", self.repository.objects(&self.private));
         match &self.user_settings.shared {
             Some(shared) => git.arg("-c").arg(format!("core.sharedRepository={shared}")),

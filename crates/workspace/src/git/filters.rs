@@ -1,0 +1,233 @@
+//! Programs that convert files on their way into and out of a repository.
+//!
+//! A file's attributes name a filter driver, and the settings say which program that is. Both can come
+//! from the repository. So a driver runs only if the user's settings of Windlass name it
+//! (`git.filters`), and only as the user's own settings of git define it. Any other driver is disabled
+//! by its name, and an operation that would have needed it is refused.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::error::GitCause;
+use super::program::Helper;
+use super::{Git, GitError, os, path_of, split_once};
+
+/// The name in `git.filters` that allows conversions of encodings.
+const ENCODING: &str = "working-tree-encoding";
+/// How git shows an attribute without a value. A driver can have such a name.
+const STATES: [&[u8]; 3] = [b"unspecified", b"unset", b"set"];
+/// The settings of a driver that name a program.
+const COMMANDS: [&str; 3] = ["clean", "smudge", "process"];
+/// How many paths one process looks up, so that its output stays below the limit.
+const PATHS_MAX: usize = 50_000;
+
+/// Which files an operation converts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Files<'a> {
+    /// Those of the work tree, with this index or the user's own.
+    Worktree(Option<&'a Path>),
+    /// Those of this index, which are going to be written.
+    Index(&'a Path),
+}
+
+/// What happens when a file needs a driver that is not allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnFilter {
+    /// The operation is refused.
+    Refuse,
+    /// The driver is disabled.
+    Disable,
+}
+
+/// The definitions of the drivers: by name, then by setting.
+type Drivers = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Definition>>;
+
+/// A setting of a driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Definition {
+    /// The value in the settings of the user or the system.
+    user: Option<Vec<u8>>,
+    /// The value in the settings of the repository or the work tree.
+    repository: Option<Vec<u8>>,
+}
+
+impl Git {
+    /// Checks that no file of the work tree needs a program that the user's settings do not allow.
+    ///
+    /// # Errors
+    /// [`GitError`] with [`GitCause::Filter`] names the first such file.
+    pub fn check_filters(&self) -> Result<(), GitError> {
+        let operation = "check the filters";
+        let top = self.at(self.top_for(operation)?);
+        top.filter_settings(operation, Files::Worktree(None), OnFilter::Refuse).map(drop)
+    }
+
+    /// Returns the settings under which an operation runs no driver but the allowed ones. It must be
+    /// called at the top of the work tree.
+    pub(super) fn filter_settings(
+        &self,
+        operation: &'static str,
+        files: Files<'_>,
+        on_filter: OnFilter,
+    ) -> Result<Vec<(OsString, OsString)>, GitError> {
+        let allowed = self.allowed_filters(operation)?;
+        let is_allowed = |name: &[u8]| allowed.iter().any(|known| known.as_bytes() == name);
+        let drivers = self.drivers(operation)?;
+        let mut used: BTreeSet<Vec<u8>> = STATES.map(<[u8]>::to_vec).into();
+        for (path, attribute, value) in self.attributes(operation, files)? {
+            let refuse = |conversion: String| {
+                let path = path_of(&path);
+                Err(GitError::new(operation, GitCause::Filter { path, conversion }))
+            };
+            let name = String::from_utf8_lossy(&value).into_owned();
+            if STATES.contains(&value.as_slice()) {
+            } else if attribute == ENCODING.as_bytes() {
+                let converts = !name.eq_ignore_ascii_case("utf-8") && !name.is_empty();
+                if converts && on_filter == OnFilter::Refuse && !is_allowed(ENCODING.as_bytes()) {
+                    return refuse(format!("{ENCODING} `{name}`"));
+                }
+            } else {
+                let driver = drivers.get(&value);
+                let runs = driver.is_some_and(|driver| driver.values().any(Definition::is_set));
+                let trusted = is_allowed(&value) && driver.is_some_and(is_the_users);
+                if runs && !trusted && on_filter == OnFilter::Refuse {
+                    return refuse(format!("filter `{name}`"));
+                }
+                used.insert(value);
+            }
+        }
+        used.extend(drivers.keys().cloned());
+        used.retain(|name| !(is_allowed(name) && drivers.get(name).is_some_and(is_the_users)));
+        Ok(used.iter().flat_map(|name| disabled(name)).collect())
+    }
+
+    fn allowed_filters(&self, operation: &'static str) -> Result<Arc<BTreeSet<String>>, GitError> {
+        if let Some(filters) = &self.filters {
+            return Ok(Arc::clone(filters));
+        }
+        let fail = |why| GitError::new(operation, GitCause::Helper(why));
+        Ok(Arc::new(Helper::current().map_err(fail)?.filters.clone()))
+    }
+
+    /// Reads the drivers that the settings define.
+    fn drivers(&self, operation: &'static str) -> Result<Drivers, GitError> {
+        let listed = self
+            .read(operation)
+            .args(["config", "-z", "--show-scope", "--get-regexp", "^filter\\."])
+            .run()?;
+        if !matches!(listed.code, Some(0 | 1)) {
+            return Err(listed.failure(operation, self.root()));
+        }
+        parse_drivers(&listed.stdout).ok_or_else(|| GitError::unexpected(operation, &listed.stdout))
+    }
+
+    /// Reads path, name and value of the attributes that cause a conversion.
+    fn attributes(
+        &self,
+        operation: &'static str,
+        files: Files<'_>,
+    ) -> Result<Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>, GitError> {
+        let (list, options, index): (_, &[&str], _) = match files {
+            Files::Worktree(index) => {
+                (vec!["--cached", "--others", "--exclude-standard"], &[], index)
+            }
+            Files::Index(index) => (vec!["--cached"], &["--cached"], Some(index)),
+        };
+        let run = |git: super::Invocation<'_>| match index {
+            Some(index) => git.env("GIT_INDEX_FILE", index).output(),
+            None => git.output(),
+        };
+        let listed = run(self.read(operation).args(["ls-files", "-z"]).args(list))?;
+        let paths: Vec<&[u8]> =
+            listed.split_inclusive(|byte| *byte == 0).filter(|path| !path.is_empty()).collect();
+        let mut found = Vec::new();
+        for some in paths.chunks(PATHS_MAX) {
+            let git = self.read(operation).args(["check-attr", "-z", "--stdin"]).args(options);
+            let read = run(git.args(["filter", ENCODING]).stdin(some.concat()))?;
+            let mut fields = read.strip_suffix(b"\0").unwrap_or(&read).split(|byte| *byte == 0);
+            while let (Some(path), Some(name), Some(value)) =
+                (fields.next(), fields.next(), fields.next())
+            {
+                if value != b"unspecified" {
+                    found.push((path.to_vec(), name.to_vec(), value.to_vec()));
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+impl Definition {
+    /// Whether it names a program.
+    fn is_set(&self) -> bool {
+        [&self.user, &self.repository].into_iter().flatten().any(|value| !value.is_empty())
+    }
+}
+
+/// Whether the user's settings define a driver, and the repository's do not change it.
+fn is_the_users(driver: &BTreeMap<Vec<u8>, Definition>) -> bool {
+    driver.values().all(|definition| match &definition.repository {
+        None => true,
+        Some(value) => definition.user.as_ref() == Some(value),
+    })
+}
+
+/// The settings that disable a driver.
+fn disabled(name: &[u8]) -> impl Iterator<Item = (OsString, OsString)> {
+    let setting = |last: &str, value: &str| {
+        let name = [b"filter.", name, b".", last.as_bytes()].concat();
+        (os(&name).to_owned(), OsString::from(value))
+    };
+    let commands: Vec<_> = COMMANDS.iter().map(|command| setting(command, "")).collect();
+    commands.into_iter().chain([setting("required", "false")])
+}
+
+/// Reads `scope NUL name LF value NUL` records; `None` for anything that is not that.
+fn parse_drivers(bytes: &[u8]) -> Option<Drivers> {
+    let mut drivers = Drivers::new();
+    if bytes.is_empty() {
+        return Some(drivers);
+    }
+    let mut fields = bytes.strip_suffix(b"\0")?.split(|byte| *byte == 0);
+    while let Some(scope) = fields.next() {
+        let record = fields.next()?;
+        let (name, value) = split_once(record, b'\n').unwrap_or((record, b"true"));
+        let name = name.strip_prefix(b"filter.")?;
+        let dot = name.iter().rposition(|byte| *byte == b'.')?;
+        let (driver, setting) = (name.get(..dot)?, name.get(dot + 1..)?);
+        if !COMMANDS.iter().any(|known| known.as_bytes() == setting) {
+            continue;
+        }
+        let settings = drivers.entry(driver.to_vec()).or_default();
+        let definition = settings.entry(setting.to_vec()).or_default();
+        match scope {
+            b"system" | b"global" => definition.user = Some(value.to_vec()),
+            b"command" => {}
+            _ => definition.repository = Some(value.to_vec()),
+        }
+    }
+    Some(drivers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_are_read_with_their_origin() {
+        let listed = b"global\0filter.lfs.clean\ngit-lfs clean\0local\0filter.lfs.clean\nevil\0\
+            worktree\0filter.a.b.smudge\nx\0local\0filter.lfs.required\ntrue\0";
+        let drivers = parse_drivers(listed).unwrap();
+        let clean = &drivers[&b"lfs"[..]][&b"clean"[..]];
+        assert_eq!(clean.user.as_deref(), Some(&b"git-lfs clean"[..]));
+        assert_eq!(clean.repository.as_deref(), Some(&b"evil"[..]));
+        assert!(!is_the_users(&drivers[&b"lfs"[..]]));
+        assert!(drivers.contains_key(&b"a.b"[..]) && drivers.len() == 2);
+        assert_eq!(parse_drivers(b""), Some(Drivers::new()));
+        for bad in [&b"global"[..], b"global\0", b"global\0core.x\n1\0", b"global\0filter.x\n1\0"] {
+            assert_eq!(parse_drivers(bad), None, "{:?}", String::from_utf8_lossy(bad));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! The repository's own hooks, which git itself never runs for us.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
+use super::{Git, GitError, path_of, split_once};
+
+impl Git {
+    /// Finds the repository's hook of this name (`pre-commit`), if it exists and is executable:
+    /// in the folder that `core.hooksPath` names, else among the repository's hooks.
+    ///
+    /// It is a program of the repository: it may be run in a cell only.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn hook(&self, name: &str) -> Result<Option<PathBuf>, GitError> {
+        let operation = "find the hook";
+        if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-') {
+            return Err(GitError::refused(operation, format!("`{name}` is no hook")));
+        }
+        let listed = self
+            .read(operation)
+            .args(["config", "-z", "--show-scope", "--type=path", "--get-all", "core.hooksPath"])
+            .run()?;
+        if !matches!(listed.code, Some(0 | 1)) {
+            return Err(listed.failure(operation, self.root()));
+        }
+        let folder = match configured(&listed.stdout) {
+            Some(folder) => self.top_for(operation)?.join(folder),
+            None => self.common_dir()?.join("hooks"),
+        };
+        let path = folder.join(name);
+        let found = fs::metadata(&path);
+        let runs = found.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
+        Ok(runs.then_some(path))
+    }
+
+    /// Finds the directory that all work trees of the repository share.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn common_dir(&self) -> Result<PathBuf, GitError> {
+        let operation = "find the repository";
+        let bytes = self
+            .read(operation)
+            .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
+            .output()?;
+        match bytes.strip_suffix(b"\n") {
+            Some(path) if path.starts_with(b"/") => Ok(path_of(path)),
+            Some(_) | None => Err(GitError::unexpected(operation, &bytes)),
+        }
+    }
+}
+
+/// The last value that is not one of our own options, from `scope NUL value NUL` records.
+fn configured(bytes: &[u8]) -> Option<PathBuf> {
+    let mut rest = bytes;
+    let mut last = None;
+    while let Some((scope, after)) = split_once(rest, 0) {
+        let (value, after) = split_once(after, 0)?;
+        if scope != b"command" {
+            last = Some(path_of(value));
+        }
+        rest = after;
+    }
+    last.filter(|folder| !folder.as_os_str().is_empty())
+}

@@ -1,0 +1,314 @@
+//! The plain files of a git directory: which are taken over, which are protected.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use windlass_kernel::Digest;
+
+use super::layers::{Found, Kind, Layers, read_file};
+use super::{Baseline, TakeOverError};
+
+/// The size limit of a plain file.
+pub(super) const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// How many plain files there may be.
+const FILES_MAX: usize = 200_000;
+
+/// Files of a work tree's git directory that are taken over as they are.
+const NAMES: [&str; 15] = [
+    "index",
+    "ORIG_HEAD",
+    "FETCH_HEAD",
+    "MERGE_HEAD",
+    "MERGE_MSG",
+    "MERGE_MODE",
+    "MERGE_RR",
+    "MERGE_AUTOSTASH",
+    "AUTO_MERGE",
+    "SQUASH_MSG",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "REBASE_HEAD",
+    "COMMIT_EDITMSG",
+    "NOTES_EDITMSG",
+];
+/// Folders that are taken over as they are.
+const FOLDERS: [&str; 5] = ["rebase-merge", "rebase-apply", "sequencer", "rr-cache", "logs"];
+/// Names that are never taken over, since they decide what git does.
+const PROTECTED: [&str; 8] =
+    ["config", "hooks", "info", "commondir", "gitdir", "modules", "branches", "remotes"];
+
+/// What is done with a path of a git directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Objects are imported by content.
+    Object,
+    /// A ref, which is read and set by its value.
+    Ref,
+    /// The current commit of a work tree.
+    Head,
+    /// A plain file that is taken over.
+    Plain,
+    /// Part of a work tree that is not the command's own.
+    Worktree,
+    /// It is never taken over, and the report says so.
+    Protected,
+    /// It is not taken over.
+    Ignored,
+}
+
+/// Whose a git directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// It is that of the command's workspace, or of a work tree inside it.
+    Command,
+    /// It is that of another work tree of the user.
+    User,
+}
+
+/// Classifies a path below the common directory. `owners` says whose the git directories of the work
+/// trees are; that of the main one has an empty name.
+pub(super) fn classify(path: &Path, owners: &BTreeMap<String, Owner>) -> Class {
+    let parts: Option<Vec<&str>> = path.iter().map(|part| part.to_str()).collect();
+    let Some(parts) = parts else { return Class::Ignored };
+    let is_lock = |part: &&str| part.ends_with(".lock") || part.starts_with("tmp_");
+    match parts.as_slice() {
+        // Git writes them in `gc`; they can be computed again.
+        ["objects", "info", "packs" | "commit-graph" | "commit-graphs", ..] | ["info", "refs"] => {
+            Class::Ignored
+        }
+        ["objects", "info", ..] => Class::Protected,
+        ["objects", ..] => Class::Object,
+        parts if parts.iter().any(is_lock) => Class::Ignored,
+        ["refs", ..] | ["packed-refs"] => Class::Ref,
+        ["logs", "refs", "windlass", ..] => Class::Protected,
+        ["logs", "refs", ..] | ["rr-cache", ..] => Class::Plain,
+        // Git shortens the logs of all work trees in `gc`.
+        ["logs", ..] if owners.get("") == Some(&Owner::User) => Class::Ignored,
+        ["worktrees", id, "logs", ..] if owners.get(*id) == Some(&Owner::User) => Class::Ignored,
+        ["worktrees", id, rest @ ..] => match owners.get(*id) {
+            Some(Owner::Command) => in_git_dir(rest),
+            Some(Owner::User) => Class::Protected,
+            None => Class::Worktree,
+        },
+        ["worktrees"] => Class::Worktree,
+        parts => match (in_git_dir(parts), owners.get("")) {
+            (Class::Plain | Class::Head, Some(Owner::User)) => Class::Protected,
+            (class, _) => class,
+        },
+    }
+}
+
+/// Classifies a path below the git directory of a work tree.
+fn in_git_dir(parts: &[&str]) -> Class {
+    let Some(first) = parts.first() else { return Class::Worktree };
+    match parts {
+        ["HEAD"] => Class::Head,
+        // Refs of this work tree alone, such as those of a bisection.
+        ["refs", "bisect" | "worktree" | "rewritten", ..] => Class::Plain,
+        [name] if NAMES.contains(name) => Class::Plain,
+        [name] if name.starts_with("BISECT_") || name.starts_with("sharedindex.") => Class::Plain,
+        _ if FOLDERS.contains(first) => Class::Plain,
+        _ if PROTECTED.contains(first) || first.starts_with("config.") => Class::Protected,
+        _ => Class::Ignored,
+    }
+}
+
+/// A change of a plain file; `None` removes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FileChange {
+    pub path: PathBuf,
+    /// The file of the upper layer.
+    pub after: Option<PathBuf>,
+}
+
+/// Whether the content of a file is compared with the one at the start. Logs are not: git adds to them
+/// at every change of a ref.
+pub(super) fn is_compared(path: &Path) -> bool {
+    !path.iter().any(|part| part == "logs" || part == "rr-cache")
+}
+
+/// Lists the plain files that the layers show.
+pub(super) fn plain_files(
+    layers: &Layers,
+    owners: &BTreeMap<String, Owner>,
+) -> Result<BTreeMap<PathBuf, Found>, TakeOverError> {
+    let mut roots: Vec<PathBuf> = vec!["logs".into(), "rr-cache".into()];
+    for (id, owner) in owners {
+        if *owner == Owner::Command {
+            let git_dir = git_dir(id);
+            for path in layers.list(&git_dir).into_keys() {
+                roots.push(path);
+            }
+        }
+    }
+    let mut files = BTreeMap::new();
+    for root in roots {
+        let skipped = ["objects", "refs", "worktrees", "modules", "hooks"];
+        let is_top = root.components().count() == 1;
+        if is_top && skipped.iter().any(|name| root.as_os_str() == *name) {
+            continue;
+        }
+        for (path, found) in layers.files(&root, FILES_MAX)? {
+            if classify(&path, owners) == Class::Plain {
+                files.insert(path, found);
+            }
+        }
+    }
+    Ok(files)
+}
+
+/// The git directory of a work tree below the common directory.
+pub(super) fn git_dir(id: &str) -> PathBuf {
+    if id.is_empty() { PathBuf::new() } else { Path::new("worktrees").join(id) }
+}
+
+/// The digest of a file's content; `None` when there is no such file.
+pub(super) fn digest_of(path: &Path) -> Option<String> {
+    let bytes = read_file(path, FILE_BYTES_MAX).ok()?;
+    Some(Digest::of(&bytes).hex().as_str().to_owned())
+}
+
+/// Finds the plain files that the upper layer changes.
+pub(super) fn changes(
+    layers: &Layers,
+    base: &Baseline,
+    owners: &BTreeMap<String, Owner>,
+) -> Result<Vec<FileChange>, TakeOverError> {
+    let lower = Layers { upper: None, lower: layers.lower.clone() };
+    let merged = plain_files(layers, owners)?;
+    let present = plain_files(&lower, owners)?;
+    let paths: BTreeSet<&PathBuf> = merged.keys().chain(present.keys()).collect();
+    let mut changes = Vec::new();
+    for path in paths {
+        let after = match merged.get(path) {
+            Some(Found::Lower(..)) => continue,
+            Some(Found::Upper(file, Kind::File { bytes })) if *bytes <= FILE_BYTES_MAX => {
+                Some(file.clone())
+            }
+            Some(Found::Upper(_, Kind::File { .. })) => {
+                return Err(TakeOverError::damaged(path, "it is too large"));
+            }
+            Some(Found::Upper(..)) => return Err(TakeOverError::damaged(path, "it is no file")),
+            Some(Found::Absent) | None => None,
+        };
+        let now = digest_of(&layers.lower.join(path));
+        let new = after.as_deref().map(|file| {
+            digest_of(file).ok_or_else(|| TakeOverError::damaged(path, "it cannot be read"))
+        });
+        let new = new.transpose()?;
+        if now == new {
+            continue;
+        }
+        if is_compared(path) && now.as_ref() != base.files.get(&*path.to_string_lossy()) {
+            return Err(TakeOverError::Conflict(path.to_string_lossy().into_owned()));
+        }
+        changes.push(FileChange { path: path.clone(), after });
+    }
+    Ok(changes)
+}
+
+/// Replaces or removes a file of the repository at once.
+pub(super) fn apply(common: &Path, change: &FileChange) -> io::Result<()> {
+    let path = common.join(&change.path);
+    match &change.after {
+        None => match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => {
+                remove_empty(common, &change.path);
+                Ok(())
+            }
+        },
+        Some(file) => replace(&path, &read_file(file, FILE_BYTES_MAX)?),
+    }
+}
+
+/// Removes the folders above a removed file that git removes as well.
+fn remove_empty(common: &Path, path: &Path) {
+    for folder in path.ancestors().skip(1) {
+        let shared = folder.file_name().is_none_or(|name| name == "logs" || name == "worktrees")
+            || folder.parent().is_some_and(|parent| parent.ends_with("worktrees"));
+        if shared || fs::remove_dir(common.join(folder)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Writes a file completely, then moves it into place. While another git process holds the lock of the
+/// file, this fails.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    fs::create_dir_all(folder)?;
+    let mut temporary = tempfile::Builder::new().prefix("tmp_windlass_").tempfile_in(folder)?;
+    temporary.write_all(bytes)?;
+    let mode = fs::metadata(path).map_or_else(
+        |_| std::os::unix::fs::PermissionsExt::from_mode(0o644),
+        |found| found.permissions(),
+    );
+    temporary.as_file().set_permissions(mode)?;
+    temporary.as_file().sync_all()?;
+    let name = path.file_name().unwrap_or_default();
+    if name == "index" || name == "HEAD" {
+        // The lock of git: it appears complete, so that one that a crash left can be used again.
+        let mut lock = path.as_os_str().to_owned();
+        lock.push(".lock");
+        match fs::hard_link(temporary.path(), &lock) {
+            Ok(()) => {}
+            Err(_) if fs::read(&lock).is_ok_and(|left| left == bytes) => {}
+            Err(error) => return Err(error),
+        }
+        fs::rename(&lock, path)?;
+    } else {
+        temporary.persist(path).map_err(|error| error.error)?;
+    }
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_has_its_class() {
+        let owners = BTreeMap::from([
+            (String::new(), Owner::Command),
+            ("own".to_owned(), Owner::Command),
+            ("other".to_owned(), Owner::User),
+        ]);
+        for (path, class) in [
+            ("HEAD", Class::Head),
+            ("index", Class::Plain),
+            ("index.lock", Class::Ignored),
+            ("sharedindex.abc", Class::Plain),
+            ("logs/refs/heads/a", Class::Plain),
+            ("logs/refs/windlass/a", Class::Protected),
+            ("rebase-merge/git-rebase-todo", Class::Plain),
+            ("packed-refs", Class::Ref),
+            ("refs/windlass/a", Class::Ref),
+            ("objects/info/alternates", Class::Protected),
+            ("objects/info/packs", Class::Ignored),
+            ("objects/ab/cd", Class::Object),
+            ("config", Class::Protected),
+            ("config.worktree", Class::Protected),
+            ("hooks/pre-commit", Class::Protected),
+            ("info/attributes", Class::Protected),
+            ("modules/a/config", Class::Protected),
+            ("worktrees/own/HEAD", Class::Head),
+            ("worktrees/own/index", Class::Plain),
+            ("worktrees/own/gitdir", Class::Protected),
+            ("worktrees/own/config.worktree", Class::Protected),
+            ("worktrees/other/HEAD", Class::Protected),
+            ("worktrees/new/HEAD", Class::Worktree),
+            ("gc.pid", Class::Ignored),
+            ("shallow", Class::Ignored),
+        ] {
+            assert_eq!(classify(Path::new(path), &owners), class, "{path}");
+        }
+        let linked = BTreeMap::from([(String::new(), Owner::User)]);
+        assert_eq!(classify(Path::new("logs/HEAD"), &linked), Class::Ignored);
+        for path in ["HEAD", "index", "MERGE_HEAD"] {
+            assert_eq!(classify(Path::new(path), &linked), Class::Protected, "{path}");
+        }
+    }
+}

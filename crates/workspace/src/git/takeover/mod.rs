@@ -1,0 +1,389 @@
+//! Takes over what a command did to `.git` in the cell.
+//!
+//! In the cell, the git directory is an overlay: the real one below, read-only, and a private folder
+//! above it, to which everything is written. When the command has ended, what is in that folder is
+//! checked, and what is valid is applied to the repository. What decides how git behaves (settings, hooks,
+//! attributes, links to other directories) is never applied, nor is a change of Windlass's own refs.
+//!
+//! INVARIANT: an error before the refs are set leaves the repository as it was, but for objects that
+//! nothing refers to yet. Each later step replaces one thing at once, so a crash leaves a valid repository,
+//! and taking over again completes it.
+
+mod apply;
+mod files;
+mod layers;
+mod objects;
+mod refs;
+mod verify;
+mod worktrees;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use windlass_kernel::Code;
+
+use self::files::{Class, FileChange, Owner, classify, digest_of, git_dir};
+use self::layers::{Found, Kind, Layers, UpperEntry, read_file};
+use self::refs::{RefChange, RefValue, Refs, head_of, read_refs, refs_after};
+use self::worktrees::NewWorktree;
+use super::error::GitCause;
+use super::{Access, GitError, Invocation};
+
+/// The refs of snapshots, which no command may change.
+const PROTECTED_REFS: &str = crate::snapshot::SNAPSHOT_REFS;
+const OPERATION: &str = "take over the changes of git";
+/// The size limit of `HEAD`.
+const HEAD_BYTES_MAX: u64 = 4096;
+
+/// A take-over that was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TakeOverError {
+    /// What the command left behind is not valid; nothing was taken over.
+    #[error("the command left `{}` in the git directory damaged: {why}", path.display())]
+    Damaged {
+        /// The path below the git directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Something else changed the same ref or file during the command; nothing was taken over.
+    #[error("`{0}` of the repository was changed while the command ran, which changed it too")]
+    Conflict(String),
+    /// A file could not be read or written.
+    #[error("cannot take over `{}`: {cause}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The error of the operating system.
+        cause: String,
+    },
+    /// A git command failed.
+    #[error(transparent)]
+    Git(#[from] GitError),
+}
+
+impl TakeOverError {
+    /// The stable code under which this leaves the process.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Damaged { .. } => Code::GitDamaged,
+            Self::Conflict(_) => Code::GitConflict,
+            Self::File { .. } => Code::FileUnwritable,
+            Self::Git(error) => error.code(),
+        }
+    }
+
+    fn damaged(path: &Path, why: &str) -> Self {
+        Self::Damaged { path: path.to_owned(), why: windlass_cell::one_line(why) }
+    }
+
+    fn file(path: &Path, error: &io::Error) -> Self {
+        Self::File { path: path.to_owned(), cause: error.to_string() }
+    }
+
+    /// The error of git that means that objects are not valid.
+    fn invalid_objects(error: GitError) -> Self {
+        match error.cause {
+            GitCause::Exit { line, .. } => Self::damaged(Path::new("objects"), &line),
+            GitCause::TooLarge(_) => Self::damaged(Path::new("objects"), "there are too many"),
+            _ => Self::Git(error),
+        }
+    }
+}
+
+/// The refs and files of a repository before a command runs. It can be stored, so that a take-over can be
+/// continued after a crash.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Baseline {
+    refs: Refs,
+    /// The current commits of the work trees, by the names of their git directories.
+    heads: BTreeMap<String, RefValue>,
+    /// The digests of plain files.
+    files: BTreeMap<String, String>,
+}
+
+/// What was taken over. Paths are relative to the git directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TakenOver {
+    /// Refs and files that were changed.
+    pub taken: Vec<String>,
+    /// Files of the command that were left out, such as locks.
+    pub ignored: Vec<String>,
+    /// Changes of the command that no command may make. They were left out.
+    pub protected: Vec<String>,
+}
+
+/// One take-over.
+struct TakeOver<'a> {
+    common: &'a Path,
+    upper: &'a Path,
+    workspace: &'a Path,
+    /// The number of hex digits of an id.
+    digits: usize,
+}
+
+/// All changes, checked as far as it is possible without their objects.
+struct Plan {
+    refs: Vec<RefChange>,
+    heads: Vec<(String, RefValue)>,
+    files: Vec<FileChange>,
+    new_worktrees: Vec<NewWorktree>,
+    removed_worktrees: Vec<String>,
+    report: TakenOver,
+}
+
+impl Baseline {
+    /// Reads the state of a repository. `common` is the git directory that all work trees share, and
+    /// `workspace` the top of the work tree in which the command will run.
+    ///
+    /// # Errors
+    /// [`TakeOverError`], also when the repository stores its refs in a way that cannot be taken over.
+    pub fn read(common: &Path, workspace: &Path) -> Result<Self, TakeOverError> {
+        let (common, workspace) = (canonical(common)?, canonical(workspace)?);
+        if common.join("reftable").is_dir() {
+            let why = "refs that are stored as `reftable` are not supported";
+            return Err(GitError::refused(OPERATION, why).into());
+        }
+        let digits = digits_of(&common)?;
+        let owners = worktrees::owners(&common, &workspace)?;
+        let layers = Layers { upper: None, lower: common };
+        let mut heads = BTreeMap::new();
+        for id in owners.keys() {
+            if let Some(head) = head(&layers, id, digits) {
+                heads.insert(id.clone(), head);
+            }
+        }
+        let mut files = BTreeMap::new();
+        for path in files::plain_files(&layers, &owners)?.into_keys() {
+            let digest = Some(&path).filter(|path| files::is_compared(path));
+            if let Some(digest) = digest.and_then(|path| digest_of(&layers.lower.join(path))) {
+                files.insert(path.to_string_lossy().into_owned(), digest);
+            }
+        }
+        Ok(Self { refs: read_refs(&layers.lower, digits)?, heads, files })
+    }
+}
+
+/// Takes over what a command did to a git directory, of which `upper` is the upper folder of the overlay.
+/// No process may use the overlay any more.
+///
+/// # Errors
+/// [`TakeOverError`]: with [`TakeOverError::Damaged`] and [`TakeOverError::Conflict`] nothing was taken over.
+pub fn take_over(
+    common: &Path,
+    upper: &Path,
+    workspace: &Path,
+    base: &Baseline,
+) -> Result<TakenOver, TakeOverError> {
+    take_over_in_steps(common, upper, workspace, base, &mut |_| Ok(()))
+}
+
+/// As [`take_over`]; `before_step` is called before every change of the repository, and an error of it ends
+/// the take-over at that point, as a crash would.
+#[doc(hidden)]
+pub fn take_over_in_steps(
+    common: &Path,
+    upper: &Path,
+    workspace: &Path,
+    base: &Baseline,
+    before_step: &mut dyn FnMut(&str) -> Result<(), TakeOverError>,
+) -> Result<TakenOver, TakeOverError> {
+    let (common, workspace) = (canonical(common)?, canonical(workspace)?);
+    let upper = canonical(upper)?;
+    let digits = digits_of(&common)?;
+    let take_over = TakeOver { common: &common, upper: &upper, workspace: &workspace, digits };
+    let layers = Layers { upper: Some(upper.clone()), lower: common.clone() };
+    let entries = layers.upper_entries()?;
+    let plan = take_over.plan(&layers, &entries, base)?;
+    before_step("objects")?;
+    take_over.import_objects(&entries)?;
+    take_over.verify(&layers, &plan, base)?;
+    take_over.apply(&plan, before_step)?;
+    Ok(plan.report)
+}
+
+impl TakeOver<'_> {
+    fn plan(
+        &self,
+        layers: &Layers,
+        entries: &[UpperEntry],
+        base: &Baseline,
+    ) -> Result<Plan, TakeOverError> {
+        check_structure(layers, self.digits)?;
+        let mut owners = worktrees::owners(self.common, self.workspace)?;
+        let removed_worktrees = self.removed_worktrees(layers, &owners);
+        for id in &removed_worktrees {
+            owners.remove(id);
+        }
+        let mut protected = Vec::new();
+        let lower = Layers { upper: None, lower: self.common.to_owned() };
+        let now = read_refs(self.common, self.digits)?;
+        let merged = refs_after(layers, &base.refs, self.digits)?;
+        let heads = self.head_changes(layers, &lower, base, &owners, &merged)?;
+        let mut refs = refs::changes(&base.refs, &now, &merged, &mut protected)?;
+        // A branch that the user works on in another work tree.
+        let busy: BTreeSet<String> = owners
+            .iter()
+            .filter(|(_, owner)| **owner == Owner::User)
+            .filter_map(|(id, _)| head(&lower, id, self.digits)?.target().map(str::to_owned))
+            .collect();
+        refs.retain(|change| {
+            let is_busy = busy.contains(&change.name);
+            if is_busy {
+                protected.push(change.name.clone());
+            }
+            !is_busy
+        });
+        for change in &refs {
+            check_kind(change)?;
+        }
+        let files = files::changes(layers, base, &owners)?;
+        self.check_locks(&files, &heads)?;
+        let new_worktrees = self.new_worktrees(layers, &owners, &mut protected)?;
+        let mut report = TakenOver { protected, ..TakenOver::default() };
+        for id in &removed_worktrees {
+            owners.insert(id.clone(), Owner::Command);
+        }
+        report_left_out(entries, layers, &owners, &mut report);
+        report.taken.extend(refs.iter().map(|change| change.name.clone()));
+        let own = |id: &String| head_of(&git_dir(id)).to_string_lossy().into_owned();
+        report.taken.extend(heads.iter().map(|(id, _)| own(id)));
+        let file = |change: &FileChange| change.path.to_string_lossy().into_owned();
+        report.taken.extend(files.iter().map(file));
+        let new = new_worktrees.iter().map(|new| &new.id);
+        report.taken.extend(new.chain(&removed_worktrees).map(|id| format!("worktrees/{id}")));
+        for list in [&mut report.taken, &mut report.ignored, &mut report.protected] {
+            list.sort();
+            list.dedup();
+        }
+        Ok(Plan { refs, heads, files, new_worktrees, removed_worktrees, report })
+    }
+
+    /// Finds the current commits that the upper layer changes.
+    fn head_changes(
+        &self,
+        layers: &Layers,
+        lower: &Layers,
+        base: &Baseline,
+        owners: &BTreeMap<String, Owner>,
+        merged: &Refs,
+    ) -> Result<Vec<(String, RefValue)>, TakeOverError> {
+        let mut changes = Vec::new();
+        for (id, owner) in owners {
+            if *owner == Owner::User {
+                continue;
+            }
+            let path = head_of(&git_dir(id));
+            let Some(after) = head(layers, id, self.digits) else {
+                return Err(TakeOverError::damaged(&path, "it is missing or not valid"));
+            };
+            if let Some(branch) = after.target()
+                && !merged.contains_key(branch)
+                && (base.refs.contains_key(branch) || (merged.is_empty() && !base.refs.is_empty()))
+            {
+                let why = format!("its branch `{branch}` is gone");
+                return Err(TakeOverError::damaged(&path, &why));
+            }
+            let (before, now) = (base.heads.get(id), head(lower, id, self.digits));
+            if Some(&after) == before || Some(&after) == now.as_ref() {
+                continue;
+            }
+            if now.as_ref() != before {
+                return Err(TakeOverError::Conflict(path.to_string_lossy().into_owned()));
+            }
+            changes.push((id.clone(), after));
+        }
+        Ok(changes)
+    }
+}
+
+/// The current commit of a git directory, if it is valid.
+fn head(layers: &Layers, id: &str, digits: usize) -> Option<RefValue> {
+    match layers.find(&head_of(&git_dir(id))) {
+        Found::Upper(path, Kind::File { .. }) | Found::Lower(path, Kind::File { .. }) => {
+            RefValue::parse(&read_file(&path, HEAD_BYTES_MAX).ok()?, digits)
+        }
+        Found::Upper(..) | Found::Lower(..) | Found::Absent => None,
+    }
+}
+
+/// Refuses a git directory that lost what makes it one.
+fn check_structure(layers: &Layers, digits: usize) -> Result<(), TakeOverError> {
+    for name in ["objects", "refs"] {
+        match layers.find(Path::new(name)) {
+            Found::Upper(_, Kind::Folder { opaque: false })
+            | Found::Lower(_, Kind::Folder { .. }) => {}
+            Found::Upper(..) | Found::Lower(..) | Found::Absent => {
+                return Err(TakeOverError::damaged(Path::new(name), "it was removed or replaced"));
+            }
+        }
+    }
+    match head(layers, "", digits) {
+        Some(_) => Ok(()),
+        None => Err(TakeOverError::damaged(Path::new("HEAD"), "it is missing or not valid")),
+    }
+}
+
+/// Refuses a ref that became another kind of ref.
+fn check_kind(change: &RefChange) -> Result<(), TakeOverError> {
+    let is_symbolic = |value: &RefValue| value.target().is_some();
+    match (&change.before, &change.after) {
+        (Some(before), Some(after)) if is_symbolic(before) != is_symbolic(after) => {
+            Err(TakeOverError::damaged(Path::new(&change.name), "it became another kind of ref"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Lists what is not taken over.
+fn report_left_out(
+    entries: &[UpperEntry],
+    layers: &Layers,
+    owners: &BTreeMap<String, Owner>,
+    report: &mut TakenOver,
+) {
+    for entry in entries {
+        let lower = layers.lower.join(&entry.path);
+        let changed = match entry.kind {
+            Kind::File { .. } => {
+                digest_of(&lower).is_none()
+                    || layers.upper.as_ref().is_none_or(|upper| {
+                        digest_of(&upper.join(&entry.path)) != digest_of(&lower)
+                    })
+            }
+            Kind::Folder { opaque } => opaque && lower.symlink_metadata().is_ok(),
+            Kind::Whiteout | Kind::Other => true,
+        };
+        let list = match classify(&entry.path, owners) {
+            Class::Protected => &mut report.protected,
+            Class::Ignored => &mut report.ignored,
+            Class::Object | Class::Ref | Class::Head | Class::Plain | Class::Worktree => continue,
+        };
+        if changed {
+            list.push(entry.path.to_string_lossy().into_owned());
+        }
+    }
+}
+
+/// The number of hex digits of the repository's ids.
+fn digits_of(common: &Path) -> Result<usize, GitError> {
+    let format =
+        repository_git(common, Access::Read).args(["rev-parse", "--show-object-format"]).line()?;
+    match format.as_str() {
+        "sha1" => Ok(40),
+        "sha256" => Ok(64),
+        _ => Err(GitError::unexpected(OPERATION, format.as_bytes())),
+    }
+}
+
+/// A git invocation on the repository itself.
+fn repository_git(common: &Path, access: Access) -> Invocation<'_> {
+    Invocation::new(OPERATION, common, access).env("GIT_DIR", common)
+}
+
+fn canonical(path: &Path) -> Result<PathBuf, TakeOverError> {
+    path.canonicalize().map_err(|error| TakeOverError::file(path, &error))
+}

@@ -1,0 +1,180 @@
+//! Work trees that a command added or removed inside its workspace.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use super::files::{Class, FILE_BYTES_MAX, Owner, classify, git_dir, replace};
+use super::layers::{Found, Kind, Layers, read_file};
+use super::refs::{RefValue, head_of};
+use super::{TakeOver, TakeOverError};
+
+/// The size limit of a file with a path.
+const PATH_BYTES_MAX: u64 = 16 * 1024;
+/// How many files the git directory of a new work tree may have.
+const FILES_MAX: usize = 10_000;
+
+/// A work tree that a command added.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NewWorktree {
+    pub id: String,
+    pub head: RefValue,
+    /// The files of its git directory, below it.
+    pub files: Vec<(PathBuf, PathBuf)>,
+}
+
+/// Reads whose the git directories are. The main one has an empty name.
+pub(super) fn owners(
+    common: &Path,
+    workspace: &Path,
+) -> Result<BTreeMap<String, Owner>, TakeOverError> {
+    let mut owners = BTreeMap::new();
+    let entries = fs::read_dir(common.join("worktrees"));
+    for entry in entries.into_iter().flatten().flatten() {
+        let Ok(id) = entry.file_name().into_string() else { continue };
+        let file = entry.path().join("gitdir");
+        let inside = read_file(&file, PATH_BYTES_MAX)
+            .ok()
+            .and_then(|bytes| path_in(&bytes))
+            .is_some_and(|path| path.starts_with(workspace));
+        owners.insert(id, if inside { Owner::Command } else { Owner::User });
+    }
+    let main = fs::symlink_metadata(workspace.join(".git"))
+        .map_err(|error| TakeOverError::file(&workspace.join(".git"), &error))?;
+    let is_main =
+        main.is_dir() && workspace.join(".git").canonicalize().is_ok_and(|at| at == common);
+    let link = workspace.join(".git");
+    let is_linked = owners.keys().any(|id| {
+        let file = common.join(git_dir(id)).join("gitdir");
+        read_file(&file, PATH_BYTES_MAX).ok().and_then(|bytes| path_in(&bytes)).as_ref()
+            == Some(&link)
+    });
+    if !is_main && !is_linked {
+        let why = "the workspace is no work tree of this repository";
+        return Err(TakeOverError::damaged(&link, why));
+    }
+    owners.insert(String::new(), if is_main { Owner::Command } else { Owner::User });
+    Ok(owners)
+}
+
+/// The absolute path in a file, without steps back.
+fn path_in(bytes: &[u8]) -> Option<PathBuf> {
+    let path = PathBuf::from(std::str::from_utf8(bytes).ok()?.trim_end_matches('\n'));
+    let plain =
+        path.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
+    (path.is_absolute() && plain).then_some(path)
+}
+
+impl TakeOver<'_> {
+    /// Finds work trees that the upper layer adds. One that is not valid, or lies outside the workspace,
+    /// is protected.
+    pub(super) fn new_worktrees(
+        &self,
+        layers: &Layers,
+        owners: &BTreeMap<String, Owner>,
+        protected: &mut Vec<String>,
+    ) -> Result<Vec<NewWorktree>, TakeOverError> {
+        let mut new = Vec::new();
+        for (path, found) in layers.list(Path::new("worktrees")) {
+            let id = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if owners.contains_key(id) {
+                continue;
+            }
+            let valid = matches!(found, Found::Upper(_, Kind::Folder { .. }));
+            match valid.then(|| self.new_worktree(layers, id)).transpose()?.flatten() {
+                Some(worktree) => new.push(worktree),
+                None => protected.push(path.to_string_lossy().into_owned()),
+            }
+        }
+        Ok(new)
+    }
+
+    fn new_worktree(
+        &self,
+        layers: &Layers,
+        id: &str,
+    ) -> Result<Option<NewWorktree>, TakeOverError> {
+        let folder = git_dir(id);
+        let read = |name: &str, bytes_max| match layers.find(&folder.join(name)) {
+            Found::Upper(path, Kind::File { .. }) => read_file(&path, bytes_max).ok(),
+            Found::Upper(..) | Found::Lower(..) | Found::Absent => None,
+        };
+        let common = read("commondir", PATH_BYTES_MAX);
+        let place = read("gitdir", PATH_BYTES_MAX).and_then(|bytes| path_in(&bytes));
+        let inside = place.is_some_and(|path| {
+            path.file_name().is_some_and(|name| name == ".git")
+                && path.parent().is_some_and(|parent| {
+                    parent.starts_with(self.workspace) && parent != self.workspace
+                })
+        });
+        let head = read("HEAD", PATH_BYTES_MAX);
+        let head = head.and_then(|bytes| RefValue::parse(&bytes, self.digits));
+        let (Some(head), true, true) = (head, inside, common.as_deref() == Some(b"../..\n")) else {
+            return Ok(None);
+        };
+        let own = BTreeMap::from([(id.to_owned(), Owner::Command)]);
+        let mut files = Vec::new();
+        for (path, found) in layers.files(&folder, FILES_MAX)? {
+            let inner = path.strip_prefix(&folder).unwrap_or(&path).to_owned();
+            let link = inner.as_os_str() == "commondir" || inner.as_os_str() == "gitdir";
+            let class = classify(&path, &own);
+            match (class, found) {
+                (Class::Plain | Class::Head, Found::Upper(file, Kind::File { bytes }))
+                    if bytes <= FILE_BYTES_MAX =>
+                {
+                    files.push((inner, file));
+                }
+                (_, Found::Upper(file, Kind::File { .. })) if link => files.push((inner, file)),
+                (Class::Plain | Class::Head, _) => return Ok(None),
+                _ => {}
+            }
+        }
+        Ok(Some(NewWorktree { id: id.to_owned(), head, files }))
+    }
+
+    /// The ids of work trees inside the workspace that the upper layer removes.
+    pub(super) fn removed_worktrees(
+        &self,
+        layers: &Layers,
+        owners: &BTreeMap<String, Owner>,
+    ) -> Vec<String> {
+        let removed = |id: &&String| {
+            let head = head_of(&git_dir(id));
+            let link = self.workspace.join(".git");
+            let file = self.common.join(git_dir(id)).join("gitdir");
+            let own = read_file(&file, PATH_BYTES_MAX).ok().and_then(|bytes| path_in(&bytes));
+            !id.is_empty()
+                && own.is_some_and(|path| path != link)
+                && layers.find(&git_dir(id)) == Found::Absent
+                && layers.find(&head) == Found::Absent
+        };
+        let own = owners.iter().filter(|(_, owner)| **owner == Owner::Command);
+        own.map(|(id, _)| id).filter(removed).cloned().collect()
+    }
+}
+
+/// Adds the git directory of a work tree at once.
+pub(super) fn add(common: &Path, new: &NewWorktree) -> io::Result<()> {
+    let temporary = tempfile::Builder::new().prefix("tmp_windlass_").tempdir_in(common)?;
+    for (name, file) in &new.files {
+        replace(&temporary.path().join(name), &read_file(file, FILE_BYTES_MAX)?)?;
+    }
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(temporary.path(), mode)?;
+    fs::create_dir_all(common.join("worktrees"))?;
+    fs::rename(temporary.path(), common.join(git_dir(&new.id)))?;
+    // It has moved.
+    let _ = temporary.keep();
+    Ok(())
+}
+
+/// Removes the git directory of a work tree at once.
+pub(super) fn remove(common: &Path, id: &str) -> io::Result<()> {
+    let temporary = tempfile::Builder::new().prefix("tmp_windlass_").tempdir_in(common)?;
+    fs::rename(common.join(git_dir(id)), temporary.path().join("worktree"))?;
+    temporary.close()?;
+    // Git removes the folder of the last one.
+    let _ = fs::remove_dir(common.join("worktrees"));
+    Ok(())
+}
