@@ -5,51 +5,45 @@ use std::path::{Path, PathBuf};
 use windlass_connect::{Confinement, Connectors, Launcher, Network};
 use windlass_kernel::Code;
 
-use crate::config::{Protect, Sandbox};
 use crate::failure::Failure;
 use crate::project::FOLDER;
+use crate::user_config::{Level, UserConfig};
 
-/// Paths in the project that commands must not change: configuration and journal, and git files through
-/// which an unconfined git would later start programs.
+/// Paths in the project that commands must not change: the configuration, and git files through which an
+/// unconfined git would later start programs.
 const PROTECTED: [&str; 4] = [FOLDER, ".git/hooks", ".git/config", ".git/info"];
 
-impl Sandbox {
-    /// The confinement of commands; `None` if the sandbox is off.
-    pub fn confinement(&self, root: &Path) -> Option<Confinement> {
-        if !self.enabled {
-            return None;
-        }
-        let network = if self.network { Network::Open } else { Network::Closed };
-        let more = self.writable.iter().map(|folder| root.join(folder));
+impl UserConfig {
+    /// The confinement of commands.
+    pub fn confinement(&self, root: &Path) -> Confinement {
+        let more = self.sandbox.writable.iter().cloned();
         let writable = std::iter::once(root.to_owned()).chain(more).collect();
-        let protected = match self.protect {
-            Protect::Never => Vec::new(),
-            Protect::Auto | Protect::Always => PROTECTED.map(|path| root.join(path)).to_vec(),
+        let protected = match self.sandbox.level {
+            Level::Landlock => Vec::new(),
+            Level::Full => PROTECTED.map(|path| root.join(path)).to_vec(),
         };
-        Some(Confinement { writable, protected, network })
+        Confinement { writable, protected, network: Network::Closed }
     }
 
-    /// The path of `bwrap`, if it is enabled and installed.
+    /// The path of `bwrap`, if the level needs it and it is installed.
     pub fn bwrap(&self) -> Option<PathBuf> {
-        if self.protect == Protect::Never { None } else { find_program("bwrap") }
+        match self.sandbox.level {
+            Level::Landlock => None,
+            Level::Full => self.helpers.bwrap.clone().or_else(|| find_program("bwrap")),
+        }
     }
 
     /// Connectors that can confine commands.
     pub fn connectors(&self) -> Result<Connectors, Failure> {
-        if !self.enabled {
-            return Ok(Connectors::new());
-        }
         let program = std::env::current_exe().map_err(|error| {
             let message = format!("the path of the windlass binary is unknown: {error}");
             Failure::new(Code::SandboxUnavailable, message)
         })?;
         let launcher = Launcher::new(program);
-        match (self.bwrap(), self.protect) {
-            (Some(bwrap), _) => Ok(Connectors::new().with_launcher(launcher.with_bwrap(bwrap))),
-            // Without a launcher, connectors refuse to start anything that must be confined.
-            (None, Protect::Always) => Ok(Connectors::new()),
-            (None, Protect::Auto | Protect::Never) => Ok(Connectors::new().with_launcher(launcher)),
-        }
+        Ok(Connectors::new().with_launcher(match self.bwrap() {
+            Some(bwrap) => launcher.with_bwrap(bwrap),
+            None => launcher,
+        }))
     }
 }
 

@@ -159,6 +159,12 @@ impl LoopFile {
         self.plan_with(variant, &[])
     }
 
+    /// All phases, also those that take part only if they are selected.
+    #[must_use]
+    pub fn all_phases(&self) -> &[Phase] {
+        &self.phases
+    }
+
     /// The plan of a variant plus the phases `with`.
     ///
     /// # Errors

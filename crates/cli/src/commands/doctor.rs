@@ -1,5 +1,6 @@
 //! `windlass doctor`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use windlass_runtime::PolicySupervisor;
 use windlass_store::{Store, TraceFilter};
 
 use crate::args::Doctor;
-use crate::config::{Protect, Sandbox};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 use crate::sandbox::find_program;
+use crate::user_config::{self, UserConfig};
 
 /// The result of one check.
 struct Check {
@@ -63,6 +64,15 @@ pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> CommandRe
             findings.add(program, Health::Warn, format!("not found in PATH; {need}"));
         }
     }
+    match UserConfig::load() {
+        Ok(user) => {
+            let path = user_config::path().filter(|path| path.exists());
+            let from = path.map_or("no file".to_owned(), |path| path.display().to_string());
+            findings.add("your settings", Health::Good, format!("{from}: {}", user.describe()));
+            check_sandbox(&user, &mut findings);
+        }
+        Err(failure) => findings.fail("your settings", &failure),
+    }
     match Project::find(named) {
         Ok(project) => check_project(&project, options, &mut findings),
         Err(failure) => findings.fail("project", &failure),
@@ -85,7 +95,7 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
         }
         Err(failure) => return findings.fail("settings", &failure),
     };
-    check_sandbox(&config.sandbox, findings);
+    let trusted = check_state(project, &files, options.servers, findings);
     match project.supervisor(&files) {
         Ok(supervisor) => {
             let set = supervisor.set();
@@ -97,7 +107,7 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
                 set.hash()
             );
             findings.add("policy", Health::Good, message);
-            check_servers(&supervisor, options.servers, findings);
+            check_servers(&supervisor, options.servers && trusted, findings);
         }
         Err(failure) => findings.fail("policy", &failure),
     }
@@ -105,6 +115,31 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
         Ok(store) => check_store(&store, findings),
         Err(failure) => findings.fail("journal", &failure),
     }
+}
+
+/// Checks the state folder and the trust; returns whether the configuration is trusted.
+fn check_state(
+    project: &Project,
+    files: &BTreeMap<String, Vec<u8>>,
+    servers: bool,
+    findings: &mut Findings,
+) -> bool {
+    let state = match project.state() {
+        Ok(state) => state,
+        Err(failure) => {
+            findings.fail("state", &failure);
+            return false;
+        }
+    };
+    findings.add("state", Health::Good, state.display().to_string());
+    let trusted = project.require_trust(files);
+    match &trusted {
+        Ok(()) => findings.add("trust", Health::Good, "you have trusted the configuration"),
+        // Only the servers need trust here.
+        Err(failure) if !servers => findings.add("trust", Health::Warn, failure.summary()),
+        Err(failure) => findings.fail("trust", failure),
+    }
+    trusted.is_ok()
 }
 
 fn check_store(store: &dyn Store, findings: &mut Findings) {
@@ -204,44 +239,30 @@ fn compare(server: &Server, description: &ServerDescription, findings: &mut Find
     }
 }
 
-fn check_sandbox(sandbox: &Sandbox, findings: &mut Findings) {
+fn check_sandbox(user: &UserConfig, findings: &mut Findings) {
     let name = "sandbox";
-    if !sandbox.enabled {
-        let message = "off: commands can change everything that you can; enable it in `[sandbox]` of config.toml";
-        return findings.add(name, Health::Warn, message);
-    }
     let support = SandboxSupport::detect();
     if let Some(problem) = support.problem() {
         let message = format!("{problem}; commands are not run [{}]", Code::SandboxUnavailable);
         return findings.add(name, Health::Bad, message);
     }
-    let network = if sandbox.network { "open" } else { "closed" };
-    let mut message = format!("Landlock {} and seccomp, network {network}", support.landlock);
+    let mut message = format!("Landlock {} and seccomp, network closed", support.landlock);
     if let Some(gap) = support.gap() {
         findings.add(name, Health::Warn, gap);
     }
-    match (sandbox.bwrap(), sandbox.protect) {
-        (Some(bwrap), _) => match try_bwrap(&bwrap) {
+    match user.bwrap() {
+        Some(bwrap) => match try_bwrap(&bwrap) {
             Ok(()) => message.push_str("; bwrap protects .windlass"),
             Err(why) => {
                 let message = format!(
                     "bwrap does not work here: {why}; commands are not run [{}]; \
-                     `sandbox.protect = \"never\"` disables it",
+                     `sandbox.level = \"landlock\"` in your settings does without it",
                     Code::SandboxUnavailable
                 );
                 return findings.add(name, Health::Bad, message);
             }
         },
-        (None, Protect::Always) => {
-            let message = format!(
-                "bwrap is not installed; commands are not run [{}]",
-                Code::SandboxUnavailable
-            );
-            return findings.add(name, Health::Bad, message);
-        }
-        (None, Protect::Auto | Protect::Never) => {
-            message.push_str("; .windlass stays writable without bwrap");
-        }
+        None => message.push_str("; .windlass stays writable without bwrap"),
     }
     findings.add(name, Health::Good, message);
 }

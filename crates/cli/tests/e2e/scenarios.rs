@@ -178,7 +178,7 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
     (Code::ToolFailed, || server("count/fail", "{}")),
     (Code::SandboxUnavailable, || {
         let place = Place::with_project();
-        place.replace(".windlass/config.toml", "writable = []", "writable = [\"missing\"]");
+        place.settings("[sandbox]\nwritable = [\"/missing\"]\n");
         place.shell("shell/read", "ls", &[])
     }),
     (Code::ToolOutcomeUnknown, || {
@@ -230,8 +230,10 @@ fn full() -> Outcome {
     let place = Place::with_project();
     let windlass = env!("CARGO_BIN_EXE_windlass");
     let script = format!(
-        "mkdir ../disk; mount -t tmpfs -o size=1m tmpfs ../disk && cp -r .windlass ../disk/ \
-         && cd ../disk && {windlass} call run no/tool >&2; (head -c 2M /dev/zero > ballast 2>/dev/null; {windlass} call run no/tool)"
+        "mkdir ../disk; mount -t tmpfs -o size=1m,mode=700 tmpfs ../disk \
+         && cp -r ~/.local/state/windlass/. ../disk/ && export WINDLASS_STATE=$(realpath ../disk) \
+         && {windlass} call run no/tool >&2; \
+         (head -c 2M /dev/zero > ../disk/ballast 2>/dev/null; {windlass} call run no/tool)"
     );
     let mut command = std::process::Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "bash", "-c", &script]);
