@@ -93,7 +93,7 @@ pub enum Color {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create a project here: settings, policy, tool registry and an empty journal; in a clone, the journal.
+    /// Create a project here: settings, policy, tools and an empty journal; in a clone, only a journal.
     Init(Init),
     /// Show what the project's configuration would start and open, and trust it.
     #[command(

@@ -9,9 +9,11 @@ use crate::failure::Failure;
 use crate::project::FOLDER;
 use crate::user_config::{Level, UserConfig};
 
-/// Paths in the project that commands must not change: the configuration, and git files through which an
+/// Paths in a repository that commands must not change: the configuration, and git files through which an
 /// unconfined git would later start programs.
 const PROTECTED: [&str; 4] = [FOLDER, ".git/hooks", ".git/config", ".git/info"];
+/// The same in an additional work tree, where `.git` is a file that leads to the repository.
+const PROTECTED_IN_WORKTREE: [&str; 2] = [FOLDER, ".git"];
 
 impl UserConfig {
     /// The confinement of commands.
@@ -20,6 +22,9 @@ impl UserConfig {
         let writable = std::iter::once(root.to_owned()).chain(more).collect();
         let protected = match self.sandbox.level {
             Level::Landlock => Vec::new(),
+            Level::Full if root.join(".git").is_file() => {
+                PROTECTED_IN_WORKTREE.map(|path| root.join(path)).to_vec()
+            }
             Level::Full => PROTECTED.map(|path| root.join(path)).to_vec(),
         };
         Confinement { writable, protected, network: Network::Closed }
