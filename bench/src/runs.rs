@@ -53,6 +53,7 @@ fn engine(folder: &Path, store: Arc<dyn Store>) -> Engine {
             policy_hash: Digest::of(b"policy"),
             by: "bench".to_owned(),
             locks: folder.join("locks"),
+            state: folder.join("state"),
         },
     )
 }

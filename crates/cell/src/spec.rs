@@ -5,14 +5,25 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 /// How strongly a command is confined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
+    #[default]
     /// Namespaces, Landlock and seccomp.
     Full,
     /// Landlock and seccomp only: everything that the user may read is readable, and processes can outlive
     /// their call.
     Landlock,
+}
+
+impl Level {
+    /// Its name in the file.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Landlock => "landlock",
+        }
+    }
 }
 
 /// What a command sees and may use. Paths are the same inside and outside.

@@ -3,6 +3,7 @@
 mod checkpoint;
 mod runs;
 mod seal;
+mod state;
 
 use std::path::PathBuf;
 
@@ -14,6 +15,7 @@ pub use runs::{
     StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Keys, Verify};
+pub use state::{StateCommand, StateRemove, Trust};
 
 /// The heading of the options that every command has.
 const GLOBAL_OPTIONS: &str = "Global options";
@@ -91,8 +93,18 @@ pub enum Color {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Create a project here: settings, policy, tool registry and an empty journal.
+    /// Create a project here: settings, policy, tools and an empty journal; in a clone, only a journal.
     Init(Init),
+    /// Show what the project's configuration would start and open, and trust it.
+    #[command(
+        after_help = "Nothing is started, sent or changed by a configuration that you have not trusted; a \
+        change of any of its files asks again.\n\nExamples:\n  windlass trust\n  windlass trust --show\n  \
+        windlass trust --yes DIGEST"
+    )]
+    Trust(Trust),
+    /// List, bind and remove the state of projects: journals, keys, snapshots, work trees.
+    #[command(subcommand)]
+    State(StateCommand),
     /// Run a task through a loop until it ends or waits for a decision.
     #[command(
         after_help = "Examples:\n  windlass run \"fix the rounding in src/price.rs\"\n  windlass \
@@ -187,6 +199,9 @@ pub struct Init {
     /// Create it in your user data folder, for use outside any project.
     #[arg(long)]
     pub user: bool,
+    /// Give a copied or restored project a new id and an empty journal.
+    #[arg(long)]
+    pub new: bool,
 }
 
 /// Subcommands of `call`.

@@ -22,8 +22,8 @@ pub struct Config {
     pub journal: Journal,
     /// How the store is opened.
     pub store: Store,
-    /// How commands are confined.
-    pub sandbox: Sandbox,
+    /// Refused: how commands are confined is not for the repository to decide.
+    sandbox: Option<toml::Table>,
     /// Where telemetry is sent.
     pub telemetry: Telemetry,
 }
@@ -56,10 +56,15 @@ impl Driver {
         let named = self.project.clone();
         let folder = || root.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = named.or_else(folder).unwrap_or_default();
-        let plain = |char: char| if is_plain(char) { char } else { '-' };
-        let name: String = name.chars().map(plain).take(PROJECT_BYTES_MAX).collect();
-        if name.trim_matches('-').is_empty() { "project".to_owned() } else { name }
+        plain_name(&name)
     }
+}
+
+/// A name reduced to characters that are safe in a file name.
+pub fn plain_name(name: &str) -> String {
+    let plain = |char: char| if is_plain(char) { char } else { '-' };
+    let name: String = name.chars().map(plain).take(PROJECT_BYTES_MAX).collect();
+    if name.trim_matches('-').is_empty() { "project".to_owned() } else { name }
 }
 
 const fn is_plain(char: char) -> bool {
@@ -99,41 +104,6 @@ impl Default for Store {
     }
 }
 
-/// How commands are confined.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Sandbox {
-    /// Whether commands are confined.
-    pub enabled: bool,
-    /// Whether commands may use the network.
-    pub network: bool,
-    /// Folders that commands may write to besides the project, absolute or relative to it.
-    pub writable: Vec<PathBuf>,
-    /// Whether `bwrap` makes `.windlass` and the project's git settings read-only.
-    pub protect: Protect,
-}
-
-impl Default for Sandbox {
-    fn default() -> Self {
-        Self { enabled: true, network: false, writable: Vec::new(), protect: Protect::Auto }
-    }
-}
-
-/// When `bwrap` is used.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "kebab-case")]
-pub enum Protect {
-    /// If it is installed.
-    #[default]
-    Auto,
-    /// Always: without it no command runs.
-    Always,
-    /// Never.
-    Never,
-}
-
-/// The maximum length of `sandbox.writable`.
-const WRITABLE_MAX: usize = 64;
 /// The maximum of `store.busy_timeout_ms`.
 const BUSY_MS_MAX: u64 = 600_000;
 
@@ -141,27 +111,15 @@ impl Config {
     /// Parses and checks the file.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let config: Self = toml::from_str(text).map_err(|error| {
-            // The TOML parser names Rust types; translate them.
-            let message = error
-                .message()
-                .replace("expected u64", "expected a whole number")
-                .replace("wanted string or table", "expected a string")
-                .replace("expected a sequence", "expected a list")
-                .replace("expected path string", "expected a string")
-                .replace(" as i128", "");
-            let line = error.span().map_or(1, |span| {
-                text.get(..span.start).unwrap_or_default().matches('\n').count() + 1
-            });
+            let (line, message) = toml_message(text, &error);
             Failure::new(Code::ConfigInvalid, format!("config.toml:{line}: {message}"))
         })?;
-        if config.sandbox.writable.len() > WRITABLE_MAX {
-            let message =
-                format!("config.toml: `sandbox.writable` may list at most {WRITABLE_MAX} folders");
-            return Err(Failure::new(Code::ConfigInvalid, message));
-        }
-        if config.sandbox.writable.iter().any(|path| path.as_os_str().is_empty()) {
-            let message = "config.toml: `sandbox.writable` contains an empty path";
-            return Err(Failure::new(Code::ConfigInvalid, message));
+        if config.sandbox.is_some() {
+            let message = "config.toml: `sandbox` is not a setting of a project";
+            return Err(Failure::new(Code::ConfigInvalid, message).hint(
+                "remove the table; what commands may reach is your own decision: `[sandbox]` in \
+                 `~/.config/windlass/config.toml`",
+            ));
         }
         let endpoint = config.telemetry.endpoint.as_deref();
         if endpoint.is_some_and(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
@@ -202,4 +160,19 @@ impl Config {
             ..windlass_store_sqlite::Settings::default()
         }
     }
+}
+
+/// The line and the message of an error in a TOML file; the parser names Rust types, which are translated.
+pub fn toml_message(text: &str, error: &toml::de::Error) -> (usize, String) {
+    let message = error
+        .message()
+        .replace("expected u64", "expected a whole number")
+        .replace("wanted string or table", "expected a string")
+        .replace("expected a sequence", "expected a list")
+        .replace("expected path string", "expected a string")
+        .replace(" as i128", "");
+    let line = error
+        .span()
+        .map_or(1, |span| text.get(..span.start).unwrap_or_default().matches('\n').count() + 1);
+    (line, message)
 }

@@ -169,6 +169,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::BundleInvalid
         | Code::AnchorInvalid
         | Code::SnapshotCorrupt
+        | Code::StateDamaged
         | Code::LedgerCorrupt => 5,
         Code::CallOnHold
         | Code::ToolOutcomeUnknown
@@ -192,6 +193,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::WorkspaceChanged
         | Code::RunStopped
         | Code::BundleUntrusted
+        | Code::ProjectUntrusted
         | Code::DriverCapabilityExceeded
         | Code::DriverSandboxInconsistent
         | Code::DriverSaveRefused => 3,
@@ -204,6 +206,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::TraceNotFound
         | Code::ProjectMissing
         | Code::ProjectExists
+        | Code::ProjectMoved
+        | Code::ProjectCopied
         | Code::ConfigInvalid
         | Code::LoopInvalid
         | Code::AgentInvalid
@@ -240,6 +244,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::GitFilterRefused
         | Code::GitDamaged
         | Code::GitConflict
+        | Code::StateMissing
+        | Code::StateUnsafe
         | Code::StoreUnavailable
         | Code::StoreReadOnly
         | Code::StoreFull
@@ -265,7 +271,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
     Some(match code {
         Code::StateInvalidTransition | Code::StateSequenceGap | Code::StateChecksumMismatch => {
             "the trace is left unchanged and other traces still work; `windlass verify` lists every \
-             corrupt trace; restore `.windlass/windlass.db` from a backup to get its last good state"
+             corrupt trace; restore the journal, `windlass.db` in the state folder, from a backup to get its last good state"
         }
         Code::StateRecoveryFailed => "`windlass call show ID` shows what is recorded",
         Code::StateLockAcquireFailed => {
@@ -361,6 +367,23 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         }
         Code::ProjectMissing => "run `windlass init` in the folder that your agents work in",
         Code::ProjectExists => "use the existing project; `windlass doctor` checks it",
+        Code::ProjectMoved => {
+            "`windlass state move` binds its journal to the new place; `windlass state list` shows the old one"
+        }
+        Code::ProjectCopied => {
+            "`windlass init --new` gives this copy an id and an empty journal of its own"
+        }
+        Code::ProjectUntrusted => {
+            "`windlass trust` shows what the configuration would start, and asks you"
+        }
+        Code::StateMissing => {
+            "restore the state folder from a backup, or point WINDLASS_STATE to it: the journal records which \
+             effects have happened; `windlass init --new` starts with an empty one"
+        }
+        Code::StateUnsafe => "make the folder yours and close it to others: `chmod 700 FOLDER`",
+        Code::StateDamaged => {
+            "restore the file from a backup; `windlass state list` shows all states"
+        }
         Code::ConfigInvalid => "correct the file, then run `windlass doctor`",
         Code::HelperMissing => {
             "install the program in a folder of the system, or name it in your settings: `helpers.git = \"/path/of/git\"`"
@@ -384,10 +407,12 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::ProtectedPathChanged => {
             "commands may not change `.windlass` or git's settings; change them yourself"
         }
-        Code::StoreReadOnly => "make the project's `.windlass` folder writable",
+        Code::StoreReadOnly => "make the folder that the message names writable",
         Code::StoreFull => "free some space, then run `windlass recover`",
         Code::StoreTooNew => "use the Windlass version that wrote the store, or a newer one",
-        Code::StoreCorrupt => "restore `.windlass/windlass.db` from a backup",
+        Code::StoreCorrupt => {
+            "restore the journal, `windlass.db` in the state folder, from a backup"
+        }
         Code::StoreUnavailable => {
             "check that the disk has free space and the folder is writable, then run `windlass doctor`"
         }
@@ -406,7 +431,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         }
         Code::DriverMemoryConflict => "restore the memory again and decide which entries are valid",
         Code::BlobMissing => "it was purged, or never stored; the journal still has its digest",
-        Code::BlobCorrupt => "restore `.windlass/blobs` from a backup, or store the content again",
+        Code::BlobCorrupt => {
+            "restore `blobs` in the state folder from a backup, or store the content again"
+        }
         Code::KeyMissing => {
             "the first bundle or anchor creates one: `windlass export RUN --bundle FILE`"
         }

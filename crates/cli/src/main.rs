@@ -2,16 +2,22 @@
 //! codes. It makes no policy or state decisions itself.
 
 mod args;
+mod atomic;
 mod commands;
 mod config;
 mod failure;
 mod logging;
 mod output;
+mod powers;
 mod progress;
 mod project;
 mod sandbox;
 mod setup;
+mod state;
 mod telemetry;
+mod trust;
+mod user_config;
+mod user_folders;
 
 use std::process::ExitCode;
 
@@ -83,6 +89,8 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
     let find = || Project::find(cli.project.as_deref());
     match &cli.command {
         Command::Init(options) => commands::init::run(cli.project.as_deref(), options, output),
+        Command::Trust(options) => commands::trust::run(&find()?, options, output),
+        Command::State(command) => commands::state::run(cli.project.as_deref(), command, output),
         Command::Run(options) => commands::run::run(&find()?, options, output),
         Command::Resume(options) => commands::run::resume(&find()?, options, output),
         Command::Status(options) => commands::status::run(&find()?, options, output),

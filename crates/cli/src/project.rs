@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use windlass_journal::Runs;
 use windlass_kernel::Code;
@@ -14,23 +14,36 @@ use windlass_views::Files;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::user_config::UserConfig;
+use crate::{state, trust, user_folders};
 
 /// The folder that marks a project.
 pub const FOLDER: &str = ".windlass";
-/// The journal's file in that folder.
+/// The journal's file in the state folder.
 pub const DATABASE: &str = "windlass.db";
 /// The maximum size of a configuration file.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// The maximum number of configuration files.
 const FILES_MAX: usize = 10_000;
 
+/// What a command may do with a project.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read the journal, and record decisions that start nothing.
+    Read,
+    /// Start programs, use the network, change files: only if the user trusts the configuration.
+    Act,
+}
+
 /// The location of a project.
 #[derive(Debug)]
 pub struct Project {
     /// The folder that agents work in.
     pub root: PathBuf,
-    /// The `.windlass` folder: configuration and journal.
+    /// The `.windlass` folder: the configuration, and the files that show runs.
     pub folder: PathBuf,
+    /// The state folder, once it was found.
+    state: OnceLock<PathBuf>,
 }
 
 impl Project {
@@ -61,7 +74,22 @@ impl Project {
 
     fn at(root: &Path) -> Option<Self> {
         let folder = root.join(FOLDER);
-        folder.is_dir().then(|| Self { root: root.to_owned(), folder })
+        folder.is_dir().then(|| Self { root: root.to_owned(), folder, state: OnceLock::new() })
+    }
+
+    /// The state folder: journal, leases, keys, snapshots and work trees. Fails if the project has none, or
+    /// has been moved or copied.
+    pub fn state(&self) -> Result<&Path, Failure> {
+        if let Some(state) = self.state.get() {
+            return Ok(state);
+        }
+        let state = state::open(&self.root, &self.folder)?;
+        Ok(self.state.get_or_init(|| state))
+    }
+
+    /// Fails unless the user trusts these configuration files.
+    pub fn require_trust(&self, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
+        trust::require(self.state()?, files)
     }
 
     /// Reads all configuration files, keyed by path in the `.windlass` folder. The policy hash covers
@@ -124,12 +152,12 @@ impl Project {
 
     /// Opens the journal that `init` created.
     pub fn store(&self, config: &Config) -> Result<SqliteStore, Failure> {
-        let path = self.folder.join(DATABASE);
+        let path = self.state()?.join(DATABASE);
         if !path.exists() {
             let message = format!("the journal `{}` is missing", path.display());
             return Err(Failure::new(Code::StoreUnavailable, message).hint(
-                "in a fresh clone, run `windlass init` to create an empty journal; otherwise restore it from a \
-                 backup: it records which effects have happened",
+                "restore it from a backup: it records which effects have happened; `windlass init --new` \
+                 starts with an empty one",
             ));
         }
         Ok(SqliteStore::open(&path, config.store())?)
@@ -155,8 +183,8 @@ impl Project {
     }
 
     /// The folder of stop requests.
-    pub fn stop_folder(&self) -> PathBuf {
-        self.folder.join("stop")
+    pub fn stop_folder(&self) -> Result<PathBuf, Failure> {
+        Ok(self.state()?.join("stop"))
     }
 
     /// Loads the policy and builds its supervisor.
@@ -174,10 +202,10 @@ impl Project {
     }
 
     /// Builds the gateway.
-    pub fn gateway(&self) -> Result<Gateway, Failure> {
+    pub fn gateway(&self, access: Access) -> Result<Gateway, Failure> {
         let files = self.files()?;
         let supervisor = self.supervisor(&files)?;
-        self.gateway_with(&files, supervisor)
+        self.gateway_with(&files, supervisor, access)
     }
 
     /// Builds the gateway with a loaded policy.
@@ -185,13 +213,17 @@ impl Project {
         &self,
         files: &BTreeMap<String, Vec<u8>>,
         supervisor: PolicySupervisor,
+        access: Access,
     ) -> Result<Gateway, Failure> {
         let config = Self::config(files)?;
+        if access == Access::Act {
+            self.require_trust(files)?;
+        }
         let store = self.store(&config)?;
         Ok(Gateway::new(
             Arc::new(store),
             Arc::new(supervisor),
-            Arc::new(config.sandbox.connectors(&self.root, &self.folder.join("cells"))?),
+            Arc::new(UserConfig::load()?.connectors(self)?),
             Arc::new(SystemClock),
             config.gateway(),
         ))
@@ -200,11 +232,7 @@ impl Project {
 
 /// The folder of the user's own project.
 pub fn user_root() -> Option<PathBuf> {
-    let data = std::env::var_os("XDG_DATA_HOME")
-        .filter(|value| !value.is_empty())
-        .map(PathBuf::from)
-        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/share")))?;
-    Some(data.join("windlass"))
+    Some(user_folders::data()?.join("windlass"))
 }
 
 fn parse_config(bytes: &[u8]) -> Result<Config, Failure> {

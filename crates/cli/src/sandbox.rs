@@ -2,21 +2,24 @@
 
 use std::path::{Path, PathBuf};
 
-use windlass_cell::{CellLimits, Layout, Level};
+use windlass_cell::{CellLimits, Layout};
 use windlass_connect::{Connectors, Sandbox, SandboxSettings};
 use windlass_kernel::Code;
 
-use crate::config;
 use crate::failure::Failure;
+use crate::project::Project;
+use crate::user_config::UserConfig;
 
-impl config::Sandbox {
-    /// Connectors that confine commands; `folder` is private to Windlass.
-    pub fn connectors(&self, root: &Path, folder: &Path) -> Result<Connectors, Failure> {
-        Ok(Connectors::new().with_sandbox(self.sandbox(root, folder)?))
+const MEGABYTE: u64 = 1 << 20;
+
+impl UserConfig {
+    /// Connectors that confine commands.
+    pub fn connectors(&self, project: &Project) -> Result<Connectors, Failure> {
+        Ok(Connectors::new().with_sandbox(self.sandbox(&project.state()?.join("cells"))?))
     }
 
-    /// The sandbox of the project's commands.
-    pub fn sandbox(&self, root: &Path, folder: &Path) -> Result<Sandbox, Failure> {
+    /// The sandbox of commands, with a folder that is private to Windlass.
+    pub fn sandbox(&self, folder: &Path) -> Result<Sandbox, Failure> {
         let unavailable = |message: String| Failure::new(Code::SandboxUnavailable, message);
         let launcher = std::env::current_exe().map_err(|error| {
             unavailable(format!("the path of the windlass binary is unknown: {error}"))
@@ -31,18 +34,31 @@ impl config::Sandbox {
         });
         let layout = Layout {
             variables: variables.collect(),
-            visible: Vec::new(),
-            writable: self.writable.iter().map(|folder| root.join(folder)).collect(),
+            visible: self.sandbox.visible.clone(),
+            writable: self.sandbox.writable.clone(),
             cache_changes: Some(folder.join("caches")),
             temporary: None,
         };
         Ok(Sandbox::new(SandboxSettings {
-            level: Level::Full,
+            level: self.sandbox.level,
             launcher,
             layout,
-            limits: CellLimits::default(),
+            limits: self.limits(),
             folder: folder.to_owned(),
         }))
+    }
+
+    fn limits(&self) -> CellLimits {
+        let (chosen, usual) = (self.sandbox.limits, CellLimits::default());
+        let bytes = |megabytes: Option<u64>, usual: u64| {
+            megabytes.map_or(usual, |megabytes| megabytes.saturating_mul(MEGABYTE))
+        };
+        CellLimits {
+            processes: chosen.processes.unwrap_or(usual.processes),
+            memory_bytes: bytes(chosen.memory_mb, usual.memory_bytes),
+            file_bytes: bytes(chosen.file_mb, usual.file_bytes),
+            open_files: chosen.open_files.unwrap_or(usual.open_files),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use windlass_connect::{Access, Confinement, Connectors, Network};
+use windlass_connect::{Confinement, Connectors};
 use windlass_driver::DriverConfig;
 use windlass_driver::executor::{DRIVER_BUILTINS, Driver, DriverSettings};
 use windlass_engine::executors::{Agent, AgentGuard, BUILTINS, Executors, RunnerChoice};
@@ -26,8 +26,9 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::progress::ProgressPrinter;
-use crate::project::{Project, unreadable};
+use crate::project::{Access, Project, unreadable};
 use crate::telemetry::{Collector, ExportQueue, RunExporter};
+use crate::user_config::UserConfig;
 
 /// The engine of a project and what commands need besides it.
 pub struct RunSetup {
@@ -35,6 +36,8 @@ pub struct RunSetup {
     pub engine: Engine,
     /// The journal.
     pub store: Arc<dyn Store>,
+    /// The settings that hold: what leads out of the project counts only if the user trusts it.
+    pub config: Config,
     /// The loops, by name.
     pub loops: BTreeMap<String, LoopFile>,
     /// The governance rules, without those of loops.
@@ -79,8 +82,7 @@ impl GatewayProvider for GatewayPool {
     }
 
     fn confinement(&self, workspace: &Path) -> Option<Confinement> {
-        let (access, network) = (Access::Write, Network::Closed);
-        Some(Confinement { workspace: workspace.to_owned(), access, network })
+        Some(Confinement::writing(workspace))
     }
 
     fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {
@@ -132,8 +134,8 @@ fn driver(
         available,
         project_id: config.driver.project(&root),
         session_id: SystemClock.new_id().to_string(),
-        memory: project.folder.join("memory"),
-        edits: project.folder.join("edits"),
+        memory: project.state()?.join("memory"),
+        edits: project.state()?.join("edits"),
         store: Arc::clone(store),
         config: tables,
     };
@@ -214,9 +216,15 @@ impl RunSetup {
     }
 
     /// Builds everything; run events are printed to `output`.
-    pub fn open(project: &Project, by: &str, output: Output) -> Result<Self, Failure> {
+    pub fn open(
+        project: &Project,
+        by: &str,
+        access: Access,
+        output: Output,
+    ) -> Result<Self, Failure> {
         let files = project.files()?;
-        let config = Project::config(&files)?;
+        let mut config = Project::config(&files)?;
+        let user = UserConfig::load()?;
         let set = PolicySet::load(&files)?;
         let policy_hash = set.hash();
         let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
@@ -225,7 +233,17 @@ impl RunSetup {
         let rules = rules(&files)?;
         let root =
             project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
-        let connectors = Arc::new(config.sandbox.connectors(&root, &project.folder.join("cells"))?);
+        let state = project.state()?.to_owned();
+        match access {
+            Access::Act => project.require_trust(&files)?,
+            // Nothing is sent or written where an untrusted repository says.
+            Access::Read if project.require_trust(&files).is_err() => {
+                config.telemetry.endpoint = None;
+                config.artifacts_root = None;
+            }
+            Access::Read => {}
+        }
+        let connectors = Arc::new(user.connectors(project)?);
         let gateways: Arc<dyn GatewayProvider> = Arc::new(GatewayPool {
             set,
             settings: config.gateway(),
@@ -235,7 +253,7 @@ impl RunSetup {
         });
         let (snapshot_root, checkpoint_root) = (root.clone(), root.clone());
         let repository: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
-        let stop = StopSwitch::new(project.stop_folder());
+        let stop = StopSwitch::new(project.stop_folder()?);
         let clock = Arc::new(SystemClock);
         let driver = driver(project, &config, &files, &loops, &store)?;
         let mut executor = Executors::new(
@@ -270,20 +288,23 @@ impl RunSetup {
                 gateways,
                 stop,
             },
-            Settings { root, policy_hash, by: by.to_owned(), locks: project.folder.join("locks") },
+            Settings {
+                root,
+                policy_hash,
+                by: by.to_owned(),
+                locks: state.join("locks"),
+                state: state.clone(),
+            },
         );
-        let snapshots = GitSnapshotStore::new(
-            snapshot_root,
-            project.folder.join("snapshots.git"),
-            project.folder.join("blobs"),
-        );
-        let checkpointer =
-            Checkpointer::new(Arc::new(snapshots), Arc::new(SystemClock), checkpoint_root);
+        let snapshots =
+            GitSnapshotStore::new(snapshot_root, state.join("snapshots.git"), state.join("blobs"));
+        let clock = Arc::new(SystemClock);
+        let checkpointer = Checkpointer::new(Arc::new(snapshots), clock, checkpoint_root, state);
         engine = engine.with_checkpointer(Arc::new(checkpointer));
         if let Some(driver) = driver {
             engine = engine.with_expander(driver);
         }
         let exporter = RunExporter { queue, collector, store: Arc::clone(&store), output };
-        Ok(Self { engine, store, loops, rules, _exporter: exporter })
+        Ok(Self { engine, store, config, loops, rules, _exporter: exporter })
     }
 }

@@ -32,6 +32,15 @@ pub struct Confinement {
     pub network: Network,
 }
 
+impl Confinement {
+    /// A command that may change the workspace and reach nothing.
+    #[must_use]
+    pub fn writing(workspace: &Path) -> Self {
+        let (access, network) = (Access::Write, Network::Closed);
+        Self { workspace: workspace.to_owned(), access, network }
+    }
+}
+
 /// How the commands of a project are confined.
 #[derive(Debug)]
 pub struct Sandbox {
@@ -140,12 +149,7 @@ impl Sandbox {
     /// # Errors
     /// Why it does not work.
     pub fn try_out(&self) -> Result<(), String> {
-        let confinement = Confinement {
-            workspace: self.settings.folder.clone(),
-            access: Access::Write,
-            network: Network::Closed,
-        };
-        let cell = self.open(&confinement).map_err(|failure| failure.message)?;
+        let cell = self.open(&Confinement::writing(&self.settings.folder)).map_err(|failure| failure.message)?;
         let program = Program {
             argv: vec!["true".as_ref()],
             stdin: None,

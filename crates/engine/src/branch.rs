@@ -23,7 +23,7 @@ impl Engine {
     /// The workspace of an attempt of a phase.
     pub(crate) fn phase_workspace(&self, run: &Run, phase: &Phase, attempt: u32) -> PathBuf {
         match branch_path(run, phase, attempt) {
-            Some(own) => self.settings.root.join(own),
+            Some(own) => self.settings.state.join(own),
             None => self.workspace(run),
         }
     }
@@ -44,8 +44,8 @@ impl Engine {
     ) -> Result<(), EngineError> {
         let Some((phase, state)) = run.phase(at) else { return Ok(()) };
         let Some(path) = branch_path(run, phase, attempt) else { return Ok(()) };
-        let folder = self.settings.root.join(&path);
-        let ready = self.settings.root.join(format!("{path}.ready"));
+        let folder = self.settings.state.join(&path);
+        let ready = self.settings.state.join(format!("{path}.ready"));
         if ready.exists() && folder.exists() {
             return Ok(());
         }
@@ -56,7 +56,7 @@ impl Engine {
         };
         {
             let _lock = self.wait_for_lock("worktrees")?;
-            self.repository.add_phase_worktree(&path, base)?;
+            self.repository.add_phase_worktree(&folder, base)?;
         }
         let store = self.checkpointer()?.store();
         let from = store.capture_unreferenced(&folder)?;
@@ -158,11 +158,11 @@ impl Engine {
     /// Removes the work tree of an attempt that is merged; its checkpoint has its files.
     fn drop_branch(&self, run: &Run, phase: &Phase, attempt: u32) -> Result<(), EngineError> {
         let Some(path) = branch_path(run, phase, attempt) else { return Ok(()) };
-        let ready = self.settings.root.join(format!("{path}.ready"));
+        let ready = self.settings.state.join(format!("{path}.ready"));
         // If this fails, the work tree is created again when it is needed.
         drop(std::fs::remove_file(ready));
         let _lock = self.wait_for_lock("worktrees")?;
-        self.repository.remove_phase_worktree(&path)
+        self.repository.remove_phase_worktree(&self.settings.state.join(path))
     }
 
     pub(crate) fn record(

@@ -17,8 +17,8 @@ use windlass_workspace::TreeId;
 use crate::error::EngineError;
 use crate::snapshot_store::SnapshotStore;
 
-/// The folder of the work trees in a project.
-pub(crate) const WORKTREES: &str = ".windlass/worktrees";
+/// The folder of the work trees in a project's state folder.
+pub(crate) const WORKTREES: &str = "worktrees";
 /// How long the last capture of a workspace is reused if no phase has run since.
 const REUSE_MAX: Duration = Duration::from_millis(500);
 
@@ -27,6 +27,7 @@ pub struct Checkpointer {
     store: Arc<dyn SnapshotStore>,
     clock: Arc<dyn Clock>,
     root: PathBuf,
+    state: PathBuf,
     /// The last capture of each workspace by this process.
     last: Mutex<BTreeMap<PathBuf, LastCapture>>,
 }
@@ -39,10 +40,15 @@ struct LastCapture {
 }
 
 impl Checkpointer {
-    /// Creates the checkpointer of the project in a folder.
+    /// Creates the checkpointer of the project in a folder, with its state folder.
     #[must_use]
-    pub fn new(store: Arc<dyn SnapshotStore>, clock: Arc<dyn Clock>, root: PathBuf) -> Self {
-        Self { store, clock, root, last: Mutex::new(BTreeMap::new()) }
+    pub fn new(
+        store: Arc<dyn SnapshotStore>,
+        clock: Arc<dyn Clock>,
+        root: PathBuf,
+        state: PathBuf,
+    ) -> Self {
+        Self { store, clock, root, state, last: Mutex::new(BTreeMap::new()) }
     }
 
     /// The storage of the checkpoints.
@@ -67,12 +73,12 @@ impl Checkpointer {
         let tree = self.tree(run, due, phase, &reference(run, id, "tree"))?;
         let branch = match &own {
             Some(own) => {
-                let own = self.root.join(own);
+                let own = self.state.join(own);
                 Some(self.store.capture(&own, &reference(run, id, "branch"))?)
             }
             None => None,
         };
-        let folder = own.map_or(workspace, |own| self.root.join(own));
+        let folder = own.map_or(workspace, |own| self.state.join(own));
         let mut artifacts = BTreeMap::new();
         for path in done.iter().flat_map(|done| done.outputs.keys()) {
             artifacts.insert(path.clone(), self.store.store_file(&folder, path)?);
@@ -132,7 +138,7 @@ impl Checkpointer {
     /// The workspace of a run.
     pub(crate) fn workspace(&self, run: &Run) -> PathBuf {
         let own = run.started.as_ref().and_then(|started| started.worktree.as_ref());
-        own.map_or_else(|| self.root.clone(), |own| self.root.join(own))
+        own.map_or_else(|| self.root.clone(), |own| self.state.join(own))
     }
 }
 
@@ -150,8 +156,8 @@ fn reference(run: &Run, id: CheckpointId, what: &str) -> String {
     format!("{run_id}/{id}/{what}")
 }
 
-/// The path of the work tree of one attempt of a phase, relative to the project; `None` if the phase
-/// has no work tree of its own.
+/// The path of the work tree of one attempt of a phase, relative to the state folder; `None` if the
+/// phase has no work tree of its own.
 pub(crate) fn branch_path(run: &Run, phase: &Phase, attempt: u32) -> Option<String> {
     let run_id = &run.started.as_ref()?.run_id;
     phase.branch.then(|| format!("{WORKTREES}/{run_id}.{}.{attempt}", phase.id))

@@ -23,6 +23,8 @@ use crate::stop::StopSwitch;
 pub struct Settings {
     /// The project's folder.
     pub root: PathBuf,
+    /// The project's state folder; recorded paths of work trees are relative to it.
+    pub state: PathBuf,
     /// The digest of the policy set, computed once.
     pub policy_hash: Digest,
     /// The name of the person or program that acts, as it is recorded.
@@ -141,7 +143,7 @@ impl Engine {
     #[must_use]
     pub fn workspace(&self, run: &Run) -> PathBuf {
         let own = run.started.as_ref().and_then(|started| started.worktree.as_ref());
-        own.map_or_else(|| self.settings.root.clone(), |own| self.settings.root.join(own))
+        own.map_or_else(|| self.settings.root.clone(), |own| self.settings.state.join(own))
     }
 }
 

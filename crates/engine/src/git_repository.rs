@@ -8,7 +8,6 @@ use windlass_workspace::{
     CommitId, Git, GitCause, GitError, LineChange, OnChanges, RefUpdate, Treeish, WorktreeStatus,
 };
 
-use crate::checkpointer::WORKTREES;
 use crate::error::EngineError;
 use crate::repository::{FILES_MAX, PreparedCommit, Repository};
 use crate::snapshot_store::recorded_tree;
@@ -213,22 +212,19 @@ impl Repository for GitRepository {
         }
     }
 
-    fn make_worktree(&self, run_id: &str, base: &Base) -> Result<String, EngineError> {
-        let path = format!("{WORKTREES}/{run_id}");
-        let branch = format!("windlass/{run_id}");
+    fn make_worktree(&self, folder: &Path, branch: &str, base: &Base) -> Result<(), EngineError> {
         let git = Git::new(&self.root);
-        git.worktree_add(&self.root.join(&path), &branch, &recorded_commit(&base.commit)?)?;
-        Ok(path)
+        git.worktree_add(folder, branch, &recorded_commit(&base.commit)?)?;
+        Ok(())
     }
 
-    fn add_phase_worktree(&self, path: &str, base: &Base) -> Result<(), EngineError> {
+    fn add_phase_worktree(&self, folder: &Path, base: &Base) -> Result<(), EngineError> {
         let git = Git::new(&self.root);
-        let base = recorded_commit(&base.commit)?;
-        Ok(git.worktree_add_detached(&self.root.join(path), &base)?)
+        Ok(git.worktree_add_detached(folder, &recorded_commit(&base.commit)?)?)
     }
 
-    fn remove_phase_worktree(&self, path: &str) -> Result<(), EngineError> {
+    fn remove_phase_worktree(&self, folder: &Path) -> Result<(), EngineError> {
         let git = Git::new(&self.root);
-        Ok(git.worktree_remove(&self.root.join(path), OnChanges::Discard)?)
+        Ok(git.worktree_remove(folder, OnChanges::Discard)?)
     }
 }

@@ -55,24 +55,23 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if the branch has moved meanwhile.
     fn publish_commit(&self, workspace: &Path, commit: &Commit) -> Result<(), EngineError>;
 
-    /// Adds a work tree for a run; returns its path relative to the project.
+    /// Adds a work tree for a run, on a new branch.
     ///
     /// # Errors
     /// [`EngineError::Requirement`] if git fails.
-    fn make_worktree(&self, run_id: &str, base: &Base) -> Result<String, EngineError>;
+    fn make_worktree(&self, folder: &Path, branch: &str, base: &Base) -> Result<(), EngineError>;
 
-    /// Adds a work tree for one phase, on no branch, at a path relative to the project; a complete one
-    /// is not changed.
+    /// Adds a work tree for one phase, on no branch; a complete one is not changed.
     ///
     /// # Errors
     /// [`EngineError`] if it cannot be added.
-    fn add_phase_worktree(&self, path: &str, base: &Base) -> Result<(), EngineError>;
+    fn add_phase_worktree(&self, folder: &Path, base: &Base) -> Result<(), EngineError>;
 
     /// Removes the work tree of a phase; one that does not exist is no error.
     ///
     /// # Errors
     /// [`EngineError::Requirement`] if git fails.
-    fn remove_phase_worktree(&self, path: &str) -> Result<(), EngineError>;
+    fn remove_phase_worktree(&self, folder: &Path) -> Result<(), EngineError>;
 }
 
 /// A prepared commit.

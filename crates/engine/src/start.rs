@@ -8,6 +8,7 @@ use windlass_kernel::run::plan::{Plan, Requirement, RunOutcome};
 use windlass_kernel::run::{PhaseResult, Run, RunName, Started};
 use windlass_kernel::{Code, Digest, TraceId};
 
+use crate::checkpointer::WORKTREES;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::run_recorder::RunRecorder;
@@ -103,7 +104,10 @@ impl Engine {
             (Some(base), true) => {
                 // Git lets one process see the incomplete work tree of another.
                 let _lock = self.wait_for_lock("worktrees")?;
-                Some(self.repository.make_worktree(&run_id, base)?)
+                let path = format!("{WORKTREES}/{run_id}");
+                let folder = self.settings.state.join(&path);
+                self.repository.make_worktree(&folder, &format!("windlass/{run_id}"), base)?;
+                Some(path)
             }
             (_, _) => None,
         };

@@ -186,6 +186,18 @@ codes! {
     ProjectMissing = "PROJECT_MISSING",
     /// There is already a project here.
     ProjectExists = "PROJECT_EXISTS",
+    /// The project has been moved, and its state is bound to another place.
+    ProjectMoved = "PROJECT_MOVED",
+    /// The project is a copy of another, which has the state.
+    ProjectCopied = "PROJECT_COPIED",
+    /// The project's configuration is not trusted, or has changed since it was.
+    ProjectUntrusted = "PROJECT_UNTRUSTED",
+    /// The state folder of the project is missing, or its place is unknown.
+    StateMissing = "STATE_MISSING",
+    /// Others could change the state folder.
+    StateUnsafe = "STATE_UNSAFE",
+    /// The record that binds a state folder to its project is damaged.
+    StateDamaged = "STATE_DAMAGED",
     /// The configuration is invalid.
     ConfigInvalid = "CONFIG_INVALID",
     /// The store cannot be opened, read or written.

@@ -151,6 +151,12 @@ fn locate(
 }
 
 impl LoopFile {
+    /// All phases, also those that take part only if they are selected.
+    #[must_use]
+    pub fn all_phases(&self) -> &[Phase] {
+        &self.phases
+    }
+
     /// The plan of a variant, or of the loop without a variant, plus the phases `with`.
     ///
     /// # Errors

@@ -28,7 +28,7 @@ pub use registry::{
     TIMEOUT_MS_MAX, TOOL_BYTES_MAX, TemplateError, Tool, fill_template,
 };
 pub use rule::{RULES_MAX, Rule, Verdict};
-pub use set::{CaseOutcome, CaseReport, PolicySet};
+pub use set::{CaseOutcome, CaseReport, PolicySet, policy_hash};
 pub use shell::Access;
 pub use windlass_text::FileError;
 pub use workspace::{LexicalWorkspace, ResolvedPath, Workspace};

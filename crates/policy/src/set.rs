@@ -39,7 +39,7 @@ impl PolicySet {
     /// # Errors
     /// The first [`FileError`]: one error refuses the whole set.
     pub fn load(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, FileError> {
-        let hash = hash(files)?;
+        let hash = policy_hash(files)?;
         let registry = match files.get("tools.toml") {
             Some(bytes) => registry::load(&source_file("tools.toml", bytes)?)?,
             None => Registry::default(),
@@ -226,8 +226,11 @@ const fn no_file(path: &str) -> SourceFile<'_> {
     SourceFile::empty(path, Code::PolicyInvalid)
 }
 
-/// The digest over `{relative path: digest of its bytes}`.
-fn hash(files: &BTreeMap<String, Vec<u8>>) -> Result<Digest, FileError> {
+/// The policy hash of files: the digest over `{relative path: digest of its bytes}`.
+///
+/// # Errors
+/// [`FileError`] if there are too many files, or a path is not a plain relative one.
+pub fn policy_hash(files: &BTreeMap<String, Vec<u8>>) -> Result<Digest, FileError> {
     let error = |path: &str, message: &str| no_file(path).error(0..0, message);
     if files.len() > FILES_MAX {
         return Err(error("policy", &format!("there are more than {FILES_MAX} files")));

@@ -49,6 +49,12 @@ pub struct RotatedKeys {
 }
 
 impl KeyStore {
+    /// The key folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Opens a key folder. The folder is created only when the first key is.
     ///
     /// # Errors
@@ -258,7 +264,7 @@ impl KeyStore {
                     remove(&entry.path())?;
                 }
             }
-            // The `.gitignore` of an old project does not list the key folder.
+            // A state folder may lie in a repository.
             if !self.path(IGNORE).exists() {
                 file::write(&self.path(IGNORE), b"*\n", 0o600)?;
             }

@@ -79,15 +79,16 @@ impl Repository for FakeRepository {
         Ok(())
     }
 
-    fn make_worktree(&self, run_id: &str, _: &Base) -> Result<String, EngineError> {
-        Ok(format!(".windlass/worktrees/{run_id}"))
+    fn make_worktree(&self, _: &Path, _: &str, _: &Base) -> Result<(), EngineError> {
+        Ok(())
     }
 
-    fn add_phase_worktree(&self, path: &str, _: &Base) -> Result<(), EngineError> {
-        Err(EngineError::NoCheckpoint { what: format!("no work tree can be made at `{path}`") })
+    fn add_phase_worktree(&self, folder: &Path, _: &Base) -> Result<(), EngineError> {
+        let what = format!("no work tree can be made at `{}`", folder.display());
+        Err(EngineError::NoCheckpoint { what })
     }
 
-    fn remove_phase_worktree(&self, _: &str) -> Result<(), EngineError> {
+    fn remove_phase_worktree(&self, _: &Path) -> Result<(), EngineError> {
         Ok(())
     }
 }

@@ -29,7 +29,7 @@ pub fn write(project: &Project, options: &Anchor, output: &Output) -> CommandRes
     let replace = bundle::replace(file, options.force)?;
     let store = project.store(&project.settings()?)?;
     let keys = keys::open(project)?;
-    let (signer, public) = keys::signer(project, &keys, output)?;
+    let (signer, public) = keys::signer(&keys, output)?;
     let anchor = NewAnchor {
         keys: keys.all()?,
         rotations: keys.rotations()?,

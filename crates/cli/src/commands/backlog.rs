@@ -12,7 +12,7 @@ use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Code, Digest, Timestamp};
 
 use crate::args::BacklogCommand;
-use crate::commands::run::{LoopSelection, open, report, start};
+use crate::commands::run::{LoopSelection, open, open_to_read, report, start};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::{Project, read_limited};
@@ -30,7 +30,7 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
     match command {
         BacklogCommand::List { file } => list(&path(project, file.as_deref()), output),
         BacklogCommand::Next { file } => {
-            let setup = open(project, None, output)?;
+            let setup = open_to_read(project, None, output)?;
             let backlog = available_items(&setup, &path(project, file.as_deref()), output)?;
             let Some(item) = backlog::next(&backlog) else { return report_no_task(output) };
             if output.json {

@@ -59,7 +59,7 @@ pub fn write(
     let blobs = open_blobs(project)?;
     let (contents, contents_left_out) = collected.contents(blobs.as_ref())?;
     let keys = keys::open(project)?;
-    let (signer, public) = keys::signer(project, &keys, output)?;
+    let (signer, public) = keys::signer(&keys, output)?;
     let traces = collected.heads.len();
     let entries: u64 = collected.heads.iter().map(|head| head.sequence_number).sum();
     let counts = (checkpoints.len(), contents.len());
@@ -119,7 +119,7 @@ fn recorded(record: Record) -> StoredEntry {
 
 /// The blob store, if there is one.
 fn open_blobs(project: &Project) -> Result<Option<BlobStore>, Failure> {
-    let folder = project.folder.join("blobs");
+    let folder = project.state()?.join("blobs");
     Ok(if folder.exists() { Some(BlobStore::open(folder)?) } else { None })
 }
 

@@ -10,14 +10,14 @@ use crate::args::{Call, CallRun, Decide};
 use crate::commands::{read_args, recover, risk, tool_name, trace, trace_id};
 use crate::failure::{CommandResult, Failure, exit_of, hint_of};
 use crate::output::{Output, Style, sanitize};
-use crate::project::Project;
+use crate::project::{Access, Project};
 
 /// Runs a subcommand of `call`.
 pub fn run(project: &Project, command: &Call, output: &Output) -> CommandResult {
     match command {
         Call::Run(options) => make(project, options, output),
         Call::Show { id } => {
-            let gateway = project.gateway()?;
+            let gateway = project.gateway(Access::Read)?;
             let report = gateway.show(trace_id(id)?)?;
             show(&gateway, &report, output)?;
             Ok(0)
@@ -40,7 +40,7 @@ fn make(project: &Project, options: &CallRun, output: &Output) -> CommandResult 
     // Without `--class` the registry's class is declared.
     let registered = supervisor.set().registry().find(&server, &tool).map(|(_, tool)| tool.class);
     let declared_class = options.class.map(risk).or(registered).unwrap_or(RiskLevel::Read);
-    let gateway = project.gateway_with(&files, supervisor)?;
+    let gateway = project.gateway_with(&files, supervisor, Access::Act)?;
     recover::at_start(&gateway, output);
     let key = match (&options.key, options.new_key) {
         (Some(key), _) => Some(key.clone()),
@@ -72,7 +72,12 @@ fn make(project: &Project, options: &CallRun, output: &Output) -> CommandResult 
 
 fn decide(project: &Project, answer: Answer, options: &Decide, output: &Output) -> CommandResult {
     let id = trace_id(&options.id)?;
-    let gateway: Gateway = project.gateway()?;
+    // A denial starts nothing.
+    let access = match answer {
+        Answer::Approve => Access::Act,
+        Answer::Deny => Access::Read,
+    };
+    let gateway: Gateway = project.gateway(access)?;
     let attribution = Attribution { by: &options.by, reason: &options.reason };
     let report = gateway.decide(id, answer, attribution)?;
     print(&report, output)?;

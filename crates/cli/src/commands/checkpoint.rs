@@ -8,7 +8,7 @@ use windlass_views::checkpoints::{CheckpointDiff, CheckpointDocument, Checkpoint
 use windlass_workspace::{ChangeKind, PathChange, TextDiff};
 
 use crate::args::{CheckpointCommand, CheckpointPurge, CheckpointRollback};
-use crate::commands::run::{open, report};
+use crate::commands::run::{open, open_to_read, report};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
@@ -34,7 +34,7 @@ pub fn run(project: &Project, command: &CheckpointCommand, output: &Output) -> C
 }
 
 fn list(project: &Project, name: &str, output: &Output) -> CommandResult {
-    let setup = open(project, None, output)?;
+    let setup = open_to_read(project, None, output)?;
     let trace_id = setup.engine.find(name)?;
     let summaries = setup.checkpoints().list(trace_id)?;
     let stored = setup.engine.has_snapshots(&setup.engine.read(trace_id)?)?;
@@ -92,7 +92,7 @@ fn load(setup: &RunSetup, named: &str) -> Result<CheckpointDocument, Failure> {
 }
 
 fn show(project: &Project, named: &str, output: &Output) -> CommandResult {
-    let setup = open(project, None, output)?;
+    let setup = open_to_read(project, None, output)?;
     let one = load(&setup, named)?;
     if output.json {
         output.value(&one)?;
@@ -149,7 +149,7 @@ fn show(project: &Project, named: &str, output: &Output) -> CommandResult {
 }
 
 fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -> CommandResult {
-    let setup = open(project, None, output)?;
+    let setup = open_to_read(project, None, output)?;
     let (from, to) = (setup.checkpoints().find(from)?, setup.checkpoints().find(to)?);
     let found = setup.checkpoints().compare(setup.engine.snapshots()?, from, to)?;
     let text = match (&found.trees, names) {
@@ -272,6 +272,7 @@ fn shorten(value: &Value) -> String {
 
 fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) -> CommandResult {
     let by = actor_name(options.by.as_deref());
+    let open = if options.dry_run { open_to_read } else { open };
     let setup = open(project, Some(&by), output)?;
     let (trace_id, checkpoint) = setup.checkpoints().find(&options.checkpoint)?;
     if options.dry_run {
@@ -332,7 +333,7 @@ fn print_plan(plan: &RollbackPlan, output: &Output) {
 }
 
 fn purge(project: &Project, options: &CheckpointPurge, output: &Output) -> CommandResult {
-    let setup = open(project, None, output)?;
+    let setup = open_to_read(project, None, output)?;
     let run = options.run.as_deref().map(|name| setup.engine.find(name)).transpose()?;
     let purged = setup.engine.purge(&Retention {
         days: options.days,
@@ -370,7 +371,7 @@ fn print_purged(purged: &PurgeReport, dry_run: bool, output: &Output) {
 }
 
 fn check(project: &Project, output: &Output) -> CommandResult {
-    let setup = open(project, None, output)?;
+    let setup = open_to_read(project, None, output)?;
     let faults = setup.engine.check_checkpoints()?;
     if output.json {
         output.value(&json!({ "faults": faults, "intact": faults.is_empty() }))?;

@@ -5,14 +5,14 @@ use windlass_kernel::Code;
 use windlass_workspace::{Git, OnChanges};
 
 use crate::args::Close;
-use crate::commands::run::open;
+use crate::commands::run::open_to_read;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::project::Project;
 
 /// Removes the work tree; its branch and commits stay.
 pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult {
-    let setup = open(project, None, output)?;
+    let setup = open_to_read(project, None, output)?;
     let run = setup.engine.read(setup.engine.find(&options.run)?)?;
     let Some(started) = &run.started else {
         return Err(Failure::new(Code::RunNotFound, "the run has not started"));
@@ -37,7 +37,7 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
         return Ok(0);
     };
     let on_changes = if options.discard { OnChanges::Discard } else { OnChanges::Refuse };
-    let path = project.root.join(worktree);
+    let path = project.state()?.join(worktree);
     Git::new(&project.root).worktree_remove(&path, on_changes).map_err(|error| {
         Failure::of(error.code(), &error)
             .hint("commit the changes, or discard them with `--discard`")
@@ -60,7 +60,7 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
 
 /// Removes the work trees that branches of the run left; their files are stored in checkpoints.
 fn drop_branches(project: &Project, run_id: &str) -> Result<Vec<String>, Failure> {
-    let folder = project.folder.join("worktrees");
+    let folder = project.state()?.join("worktrees");
     let start = format!("{run_id}.");
     let mut dropped = Vec::new();
     let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(dropped) };

@@ -1,21 +1,23 @@
 //! `windlass doctor`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
 use windlass_connect::{Connectors, Limits, ServerDescription};
+use windlass_cell::Level;
 use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Connector, Server};
 use windlass_runtime::PolicySupervisor;
 use windlass_store::{Store, TraceFilter};
 
 use crate::args::Doctor;
-use crate::config::Config;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 use crate::sandbox::find_program;
+use crate::user_config::{self, UserConfig};
 
 /// The result of one check.
 struct Check {
@@ -53,6 +55,15 @@ impl Findings {
     }
 }
 
+/// What lets a machine make namespaces.
+const ALLOW: &str = "\
+where AppArmor forbids them, allow them for windlass in /etc/apparmor.d/windlass:
+    abi <abi/4.0>,
+    profile windlass /path/of/windlass flags=(unconfined) { userns, }
+in a container, start it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined
+a kernel older than 5.13, or one without overlayfs for users (before 5.11), cannot do it
+weaker, by your own choice: `sandbox.level = \"landlock\"` in your settings";
+
 /// Checks the machine and the project, and prints what is wrong and how to fix it.
 pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> CommandResult {
     let mut findings = Findings(Vec::new());
@@ -62,6 +73,15 @@ pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> CommandRe
         } else {
             findings.add(program, Health::Warn, format!("not found in PATH; {need}"));
         }
+    }
+    match UserConfig::load() {
+        Ok(user) => {
+            let path = user_config::path().filter(|path| path.exists());
+            let from = path.map_or("no file".to_owned(), |path| path.display().to_string());
+            findings.add("your settings", Health::Good, format!("{from}: {}", user.describe()));
+            check_sandbox(&user, &mut findings);
+        }
+        Err(failure) => findings.fail("your settings", &failure),
     }
     match Project::find(named) {
         Ok(project) => check_project(&project, options, &mut findings),
@@ -85,7 +105,7 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
         }
         Err(failure) => return findings.fail("settings", &failure),
     };
-    check_sandbox(project, &config, findings);
+    let trusted = check_state(project, &files, options.servers, findings);
     match project.supervisor(&files) {
         Ok(supervisor) => {
             let set = supervisor.set();
@@ -97,7 +117,7 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
                 set.hash()
             );
             findings.add("policy", Health::Good, message);
-            check_servers(&supervisor, options.servers, findings);
+            check_servers(&supervisor, options.servers && trusted, findings);
         }
         Err(failure) => findings.fail("policy", &failure),
     }
@@ -105,6 +125,31 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
         Ok(store) => check_store(&store, findings),
         Err(failure) => findings.fail("journal", &failure),
     }
+}
+
+/// Checks the state folder and the trust; returns whether the configuration is trusted.
+fn check_state(
+    project: &Project,
+    files: &BTreeMap<String, Vec<u8>>,
+    servers: bool,
+    findings: &mut Findings,
+) -> bool {
+    let state = match project.state() {
+        Ok(state) => state,
+        Err(failure) => {
+            findings.fail("state", &failure);
+            return false;
+        }
+    };
+    findings.add("state", Health::Good, state.display().to_string());
+    let trusted = project.require_trust(files);
+    match &trusted {
+        Ok(()) => findings.add("trust", Health::Good, "you have trusted the configuration"),
+        // Only the servers need trust here.
+        Err(failure) if !servers => findings.add("trust", Health::Warn, failure.summary()),
+        Err(failure) => findings.fail("trust", failure),
+    }
+    trusted.is_ok()
 }
 
 fn check_store(store: &dyn Store, findings: &mut Findings) {
@@ -204,16 +249,27 @@ fn compare(server: &Server, description: &ServerDescription, findings: &mut Find
     }
 }
 
-fn check_sandbox(project: &Project, config: &Config, findings: &mut Findings) {
+/// Makes a real cell and runs a program in it.
+fn check_sandbox(user: &UserConfig, findings: &mut Findings) {
     let name = "sandbox";
-    let sandbox = match config.sandbox.sandbox(&project.root, &project.folder.join("cells")) {
-        Ok(sandbox) => sandbox,
-        Err(failure) => return findings.fail(name, &failure),
-    };
-    match sandbox.try_out() {
-        Ok(()) => findings.add(name, Health::Good, "namespaces, Landlock and seccomp"),
-        Err(why) => {
-            let message = format!("{why}; commands are not run [{}]", Code::SandboxUnavailable);
+    let tried = tempfile::tempdir()
+        .map_err(|error| format!("there is no temporary folder: {error}"))
+        .and_then(|folder| {
+            let sandbox = user.sandbox(folder.path()).map_err(|failure| failure.summary())?;
+            sandbox.try_out()
+        });
+    match (tried, user.sandbox.level) {
+        (Ok(()), Level::Full) => {
+            findings.add(name, Health::Good, "full: namespaces, Landlock and seccomp");
+        }
+        (Ok(()), Level::Landlock) => {
+            let message = "level `landlock`, as you chose: commands read everything that you can read, and \
+                           processes can outlive their call; `.git` and `.windlass` are not protected";
+            findings.add(name, Health::Warn, message);
+        }
+        (Err(why), _) => {
+            let message =
+                format!("{why}; commands are not run [{}]\n{ALLOW}", Code::SandboxUnavailable);
             findings.add(name, Health::Bad, message);
         }
     }

@@ -3,7 +3,7 @@
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass_kernel::Code;
 use windlass_policy::PolicySet;
 use windlass_store_sqlite::SqliteStore;
@@ -12,6 +12,11 @@ use crate::args::Init;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style};
 use crate::project::{DATABASE, FOLDER, user_root};
+use crate::state::{
+    self, Binding, ProjectId, ProjectRecord, StateFolder, StateLock, StateRoot, cannot_write,
+    write_id,
+};
+use crate::trust::TrustRecord;
 
 /// The files of a new project.
 const FILES: &[(&str, &str)] = &[
@@ -43,39 +48,58 @@ const FILES: &[(&str, &str)] = &[
     ("agents/qa-engineer.md", include_str!("../../../../loops/agents/qa-engineer.md")),
     ("agents/reviewer.md", include_str!("../../../../loops/agents/reviewer.md")),
     ("agents/security-engineer.md", include_str!("../../../../loops/agents/security-engineer.md")),
-    (".gitignore", include_str!("../../../../policies/gitignore")),
 ];
+/// The file that keeps what belongs to one machine out of git.
+const GITIGNORE: &str = include_str!("../../../../policies/gitignore");
 
 /// The name prefix of a project folder under construction.
 const DRAFT: &str = ".windlass.new-";
 
-/// Creates a project. The folder is built under a temporary name and renamed, so that an incomplete one
-/// never appears.
+/// Creates a project: its configuration, and its state outside of it. Both folders are built under
+/// temporary names and renamed, the state first, so that an incomplete one never appears; what a crash in
+/// between leaves is an unused state folder, which the next `init` here removes.
 pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> CommandResult {
     let root = root(named, options)?;
     let folder = root.join(FOLDER);
+    let state = StateRoot::find()?;
+    let lock = state.lock()?;
     // An empty folder may be replaced; `remove_dir` removes nothing else.
     if folder.is_dir() && std::fs::remove_dir(&folder).is_err() {
-        return create_missing_journal(&root, &folder, output);
+        return add_state(&root, &folder, options, &state, &lock, output);
     }
     if folder.exists() {
         let message = format!("`{}` exists and is not a folder", folder.display());
         return Err(Failure::new(Code::FileUnreadable, message)
             .hint("move it away, then run `windlass init` again"));
     }
+    remove_unused_state(&root, options, &state, &lock)?;
+    let record = ProjectRecord::of(&root, ProjectId::random()?)?;
     let draft = root.join(format!("{DRAFT}{}", std::process::id()));
-    let made = write_files(&draft).and_then(|()| {
-        std::fs::rename(&draft, &folder).map_err(|error| cannot_write(&folder, &error))
+    let made = write_files(&draft, &record.id).and_then(|trusted| {
+        let made = state.create(&lock, &record, |state| {
+            create_journal(&state.join(DATABASE))?;
+            // What `init` itself wrote needs no second look.
+            trusted.write(state)
+        })?;
+        std::fs::rename(&draft, &folder).map_err(|error| {
+            // Best effort: it is unused, so the next `init` would remove it.
+            drop(state.remove(&lock, &made));
+            cannot_write(&folder, &error)
+        })?;
+        Ok(made)
     });
-    if let Err(failure) = made {
-        // Best effort: the original failure is reported.
-        drop(std::fs::remove_dir_all(&draft));
-        // Another process may have been faster and have removed this draft.
-        return Err(if folder.is_dir() { exists(&root) } else { failure });
-    }
+    let made = match made {
+        Ok(made) => made,
+        Err(failure) => {
+            // Best effort: the original failure is reported.
+            drop(std::fs::remove_dir_all(&draft));
+            // A process with another state folder may have been faster and have removed this draft.
+            return Err(if folder.is_dir() { exists(&root) } else { failure });
+        }
+    };
     remove_stale_drafts(&root);
     if output.json {
-        output.value(&json!({ "root": root, "folder": folder }))?;
+        output.value(&describe(&root, &record.id, &made, true))?;
     } else {
         output.line(&format!("{} {}", output.paint("created", Style::Good), folder.display()));
         output.line("  tools.toml           the tool registry");
@@ -83,13 +107,16 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> CommandResu
         output.line("  policy/governance/   the governance rules for the work of phases");
         output.line("  loops/, agents/      the loops, and the agents that do the work");
         output.line("  config.toml          settings");
-        output.line("  windlass.db          the journal");
-        output.line(
-            "\nCommit the folder; its .gitignore excludes the journal and other recorded data.",
-        );
+        output.line(&format!("the journal is in {}", made.path.display()));
+        output.line("\nCommit the folder; its .gitignore excludes what belongs to this machine.");
         output.line("Next: windlass call run shell/read --args '{\"line\":\"ls\"}'");
     }
     Ok(0)
+}
+
+fn describe(root: &Path, id: &ProjectId, state: &StateFolder, trusted: bool) -> Value {
+    let folder = root.join(FOLDER);
+    json!({ "root": root, "folder": folder, "id": id, "state": state.path, "trusted": trusted })
 }
 
 fn exists(root: &Path) -> Failure {
@@ -97,21 +124,87 @@ fn exists(root: &Path) -> Failure {
     Failure::new(Code::ProjectExists, message)
 }
 
-/// Creates the journal of a project that has none, such as a fresh clone.
-fn create_missing_journal(root: &Path, folder: &Path, output: &Output) -> CommandResult {
-    let parts = ["", "-wal", "-shm"].map(|end| folder.join(format!("{DATABASE}{end}")));
-    if parts.iter().any(|path| path.exists()) {
-        return Err(exists(root));
+/// Creates the state of a project whose configuration is there, such as a fresh clone. The configuration
+/// is not trusted by that.
+fn add_state(
+    root: &Path,
+    folder: &Path,
+    options: &Init,
+    state: &StateRoot,
+    lock: &StateLock,
+    output: &Output,
+) -> CommandResult {
+    match state::open(root, folder) {
+        Ok(found) if !options.new || found.join(DATABASE).exists() => return Err(exists(root)),
+        Ok(_) => {}
+        Err(failure) if failure.code() == Code::ProjectMissing => {
+            remove_unused_state(root, options, state, lock)?;
+        }
+        Err(failure) if options.new && is_replaceable(failure.code()) => {}
+        Err(failure) => return Err(failure),
     }
-    let path = folder.join(DATABASE);
-    create_journal(&path)?;
-    if output.json {
-        output.value(&json!({ "root": root, "folder": folder }))?;
+    let record = ProjectRecord::of(root, ProjectId::random()?)?;
+    let made = state.create(lock, &record, |state| create_journal(&state.join(DATABASE)))?;
+    let ignore = folder.join(".gitignore");
+    let written = if ignore.exists() {
+        Ok(())
     } else {
-        output.line(&format!("{} {}", output.paint("created", Style::Good), path.display()));
+        std::fs::write(&ignore, GITIGNORE).map_err(|error| cannot_write(&ignore, &error))
+    };
+    if let Err(failure) = written.and_then(|()| write_id(folder, &record.id)) {
+        // Best effort: it is unused, so the next `init` would remove it.
+        drop(state.remove(lock, &made));
+        return Err(failure);
+    }
+    if output.json {
+        output.value(&describe(root, &record.id, &made, false))?;
+    } else {
+        let path = made.path.display();
+        output.line(&format!("{} {path}", output.paint("created", Style::Good)));
         output.line("  an empty journal; the project's configuration is unchanged");
+        output.line("Next: windlass trust, which shows what the configuration would start");
     }
     Ok(0)
+}
+
+/// Whether `init --new` may replace the id of a project with this problem.
+const fn is_replaceable(code: Code) -> bool {
+    matches!(
+        code,
+        Code::ProjectMoved | Code::ProjectCopied | Code::StateMissing | Code::StateDamaged
+    )
+}
+
+/// Removes the state folders of this place that an interrupted `init` left: no project has their id, and
+/// their journals are empty. One with entries is not replaced silently.
+fn remove_unused_state(
+    root: &Path,
+    options: &Init,
+    state: &StateRoot,
+    lock: &StateLock,
+) -> Result<(), Failure> {
+    for found in state.folders()? {
+        let Ok(record) = found.record() else { continue };
+        if record.binding(root)? != Binding::Here {
+            continue;
+        }
+        if found.is_unused()? {
+            state.remove(lock, &found)?;
+        } else if !options.new {
+            let message = format!(
+                "`{}` has the journal of a project that was in this folder",
+                found.path.display()
+            );
+            let again = if root.join(FOLDER).is_dir() {
+                "`windlass state move` uses it again; "
+            } else {
+                ""
+            };
+            return Err(Failure::new(Code::ProjectMoved, message)
+                .hint(format!("{again}`windlass init --new` starts with an empty journal")));
+        }
+    }
+    Ok(())
 }
 
 /// Removes the drafts of processes that died. A live process's draft goes too: this one has won.
@@ -139,18 +232,20 @@ fn root(named: Option<&Path>, options: &Init) -> Result<PathBuf, Failure> {
     root.canonicalize().map_err(|error| cannot_write(&root, &error))
 }
 
-fn write_files(draft: &Path) -> Result<(), Failure> {
+/// Writes the configuration; returns the record of its trust.
+fn write_files(draft: &Path, id: &ProjectId) -> Result<TrustRecord, Failure> {
     let mut files = std::collections::BTreeMap::new();
-    for (name, text) in FILES {
+    for (name, text) in FILES.iter().chain(&[(".gitignore", GITIGNORE)]) {
         let path = draft.join(name);
         let folder = path.parent().unwrap_or(draft);
         std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
         std::fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
         files.insert((*name).to_owned(), text.as_bytes().to_vec());
     }
+    write_id(draft, id)?;
     files.remove(".gitignore");
     PolicySet::load(&files)?;
-    create_journal(&draft.join(DATABASE))
+    TrustRecord::of(&files)
 }
 
 /// Creates an empty journal readable only by its owner: it will contain tool inputs and outputs.
@@ -165,17 +260,4 @@ fn create_journal(path: &Path) -> Result<(), Failure> {
         .map_err(|error| cannot_write(path, &error))?;
     SqliteStore::open(path, windlass_store_sqlite::Settings::default())?;
     Ok(())
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    use std::io::ErrorKind as Kind;
-    let kind = error.kind();
-    let code = if matches!(kind, Kind::ReadOnlyFilesystem | Kind::PermissionDenied) {
-        Code::StoreReadOnly
-    } else if matches!(kind, Kind::StorageFull | Kind::QuotaExceeded) {
-        Code::StoreFull
-    } else {
-        Code::FileUnreadable
-    };
-    Failure::new(code, format!("`{}` cannot be created: {error}", path.display()))
 }

@@ -12,7 +12,7 @@ use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style};
 use crate::project::{Project, read_limited};
 
-/// The key folder in the `.windlass` folder.
+/// The key folder in the state folder.
 const FOLDER: &str = "keys";
 /// The maximum size of a public key file.
 const KEY_BYTES_MAX: u64 = 64 << 10;
@@ -21,31 +21,27 @@ const KEY_BYTES_MAX: u64 = 64 << 10;
 pub fn run(project: &Project, command: Command, output: &Output) -> CommandResult {
     let keys = open(project)?;
     match command {
-        Command::Show => show(project, &keys, output),
-        Command::List => list(project, &keys, output),
-        Command::Rotate => rotate(project, &keys, output),
+        Command::Show => show(&keys, output),
+        Command::List => list(&keys, output),
+        Command::Rotate => rotate(&keys, output),
     }
 }
 
 /// Opens the project's keys.
 pub fn open(project: &Project) -> Result<KeyStore, Failure> {
-    Ok(KeyStore::open(project.folder.join(FOLDER))?)
+    Ok(KeyStore::open(project.state()?.join(FOLDER))?)
 }
 
 /// The path of a public key.
-fn path_of(project: &Project, key: &PublicKey) -> PathBuf {
-    project.folder.join(FOLDER).join(format!("{}.pub", key.id()))
+fn path_of(keys: &KeyStore, key: &PublicKey) -> PathBuf {
+    keys.folder().join(format!("{}.pub", key.id()))
 }
 
 /// The signing key, generated if there is none, and the path of its public key.
-pub fn signer(
-    project: &Project,
-    keys: &KeyStore,
-    output: &Output,
-) -> Result<(Signer, PathBuf), Failure> {
+pub fn signer(keys: &KeyStore, output: &Output) -> Result<(Signer, PathBuf), Failure> {
     let fresh = keys.current()?.is_none();
     let signer = keys.signer_or_generate(SystemClock.now())?;
-    let path = path_of(project, &signer.public());
+    let path = path_of(keys, &signer.public());
     if fresh && !output.json {
         let shown = path.display();
         output.note(&format!("a signing key was created; publish its public key: `{shown}`"));
@@ -57,7 +53,12 @@ pub fn signer(
 pub fn trust(project: Option<&Project>, given: &[PathBuf]) -> Result<Trust, Failure> {
     if given.is_empty() {
         return match project {
-            Some(project) => Ok(open(project)?.trust()?),
+            Some(project) => match open(project) {
+                Ok(keys) => Ok(keys.trust()?),
+                // A fresh clone has no keys yet.
+                Err(failure) if failure.code() == Code::ProjectMissing => Ok(Trust::default()),
+                Err(failure) => Err(failure),
+            },
             None => Ok(Trust::default()),
         };
     }
@@ -79,31 +80,31 @@ fn read(path: &Path) -> Result<PublicKey, Failure> {
     })
 }
 
-fn describe(project: &Project, file: &KeyFile) -> Value {
+fn describe(keys: &KeyStore, file: &KeyFile) -> Value {
     json!({
         "created_at": file.created_at,
-        "file": path_of(project, &file.key),
+        "file": path_of(keys, &file.key),
         "key_id": file.key.id(),
         "public_key": file.key.to_pem(),
         "retired_at": file.retired_at,
     })
 }
 
-fn show(project: &Project, keys: &KeyStore, output: &Output) -> CommandResult {
-    let missing = || KeyError::Missing { path: project.folder.join(FOLDER) };
+fn show(keys: &KeyStore, output: &Output) -> CommandResult {
+    let missing = || KeyError::Missing { path: keys.folder().to_owned() };
     let current = keys.current()?.ok_or_else(missing)?;
     if output.json {
-        output.value(&describe(project, &current))?;
+        output.value(&describe(keys, &current))?;
     } else {
         output.bytes(current.to_text().as_bytes());
     }
     Ok(0)
 }
 
-fn list(project: &Project, keys: &KeyStore, output: &Output) -> CommandResult {
+fn list(keys: &KeyStore, output: &Output) -> CommandResult {
     let all = keys.all()?;
     if output.json {
-        let values: Vec<Value> = all.iter().map(|file| describe(project, file)).collect();
+        let values: Vec<Value> = all.iter().map(|file| describe(keys, file)).collect();
         output.value(&values)?;
         return Ok(0);
     }
@@ -126,10 +127,10 @@ fn list(project: &Project, keys: &KeyStore, output: &Output) -> CommandResult {
     Ok(0)
 }
 
-fn rotate(project: &Project, keys: &KeyStore, output: &Output) -> CommandResult {
+fn rotate(keys: &KeyStore, output: &Output) -> CommandResult {
     let rotated = keys.rotate(SystemClock.now())?;
     if output.json {
-        let (old, new) = (describe(project, &rotated.old), describe(project, &rotated.new));
+        let (old, new) = (describe(keys, &rotated.old), describe(keys, &rotated.new));
         output.value(&json!({ "new": new, "old": old, "rotated_at": rotated.statement.ts() }))?;
         return Ok(0);
     }
@@ -137,7 +138,7 @@ fn rotate(project: &Project, keys: &KeyStore, output: &Output) -> CommandResult 
     output.line(&format!(
         "{new} is the new signing key; {old} is retired, its private key destroyed"
     ));
-    let path = path_of(project, &rotated.new.key);
+    let path = path_of(keys, &rotated.new.key);
     output.note(&format!("publish the new public key: `{}`", path.display()));
     Ok(0)
 }

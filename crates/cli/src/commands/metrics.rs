@@ -14,8 +14,9 @@ use crate::project::{DATABASE, Project};
 /// Prints the metrics of a project.
 pub fn run(project: &Project, runs: &Runs, output: &Output) -> CommandResult {
     let metrics = Metrics::of(runs.store())?;
+    let state = project.state()?;
     let bytes = ["", "-wal"].iter().map(|end| {
-        let path = project.folder.join(format!("{DATABASE}{end}"));
+        let path = state.join(format!("{DATABASE}{end}"));
         std::fs::metadata(path).map_or(0, |meta| meta.len())
     });
     output.bytes(text(&metrics, bytes.sum(), SystemClock.now()).as_bytes());

@@ -20,15 +20,17 @@ pub mod policy;
 pub mod queue;
 pub mod recover;
 pub mod run;
+pub mod state;
 pub mod status;
 pub mod stop;
 pub mod telemetry;
 pub mod trace;
+pub mod trust;
 pub mod verify;
 pub mod verify_file;
 pub mod watch;
 
-use std::io::Read as _;
+use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::Path;
 
 use serde_json::Value;
@@ -37,7 +39,11 @@ use windlass_runtime::REQUEST_BYTES_MAX;
 
 use crate::args::Class;
 use crate::failure::Failure;
+use crate::output::Output;
 use crate::project::unreadable;
+
+/// The maximum length of an answer on the terminal.
+const ANSWER_BYTES_MAX: u64 = 100;
 
 /// Parses a trace id.
 pub fn trace_id(text: &str) -> Result<TraceId, Failure> {
@@ -87,6 +93,21 @@ pub fn read_limited(source: &mut dyn std::io::Read, name: &str) -> Result<Vec<u8
         return Err(Failure::new(Code::DocSizeExceeded, message));
     }
     Ok(bytes)
+}
+
+/// Asks the user on the terminal; where there is none, `option` answers instead.
+pub fn confirm(question: &str, option: &str, output: &Output) -> Result<bool, Failure> {
+    let (stdin, stderr) = (std::io::stdin(), std::io::stderr());
+    if output.json || !stdin.is_terminal() || !stderr.is_terminal() {
+        let message = "there is no terminal to ask on";
+        return Err(Failure::new(Code::RequestInvalid, message)
+            .hint(format!("pass `{option}` if you have decided")));
+    }
+    output.note(&format!("{question} [y/N]"));
+    let mut answer = String::new();
+    let read = stdin.lock().take(ANSWER_BYTES_MAX).read_line(&mut answer);
+    read.map_err(|error| unreadable(Path::new("standard input"), &error))?;
+    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 /// The risk level of a class.

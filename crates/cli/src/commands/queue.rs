@@ -7,7 +7,7 @@ use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_views::RunSummary;
 
 use crate::args::{Answer, Queue};
-use crate::commands::run::{open, report};
+use crate::commands::run::{open, open_to_read, report};
 use crate::commands::status;
 use crate::commands::verify::count;
 use crate::failure::{CommandResult, Failure, exit_of};
@@ -143,6 +143,9 @@ fn decide(
     decision: VoteDecision,
     output: &Output,
 ) -> CommandResult {
+    // A rejection starts nothing by itself.
+    let acts = decision == VoteDecision::Approved || answer.resume;
+    let open = if acts { open } else { open_to_read };
     let setup = open(project, Some(&answer.by), output)?;
     let shown = answer
         .shown

@@ -13,7 +13,7 @@ use crate::args::Recover;
 use crate::commands::{backlog, call, status, trace_id};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
-use crate::project::Project;
+use crate::project::{Access, Project};
 
 /// Recovers one trace, or all that are open.
 pub fn run(project: &Project, options: &Recover, output: &Output) -> CommandResult {
@@ -22,7 +22,7 @@ pub fn run(project: &Project, options: &Recover, output: &Output) -> CommandResu
     {
         return Ok(done);
     }
-    let gateway = project.gateway()?;
+    let gateway = project.gateway(Access::Act)?;
     if let Some(id) = &options.trace {
         let recovery = gateway.recover(trace_id(id)?)?;
         if output.json {

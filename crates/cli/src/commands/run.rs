@@ -12,15 +12,24 @@ use crate::args::{Resume, RunTask};
 use crate::commands::{backlog, status};
 use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
-use crate::project::{Project, read_limited};
+use crate::project::{Access, Project, read_limited};
 use crate::setup::{RunSetup, actor_name, compose_rules};
 
 /// The maximum size of an answer or task file.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// Opens a project's engine; run events are printed.
+/// Opens a project's engine to act, which needs the user's trust; run events are printed.
 pub fn open(project: &Project, by: Option<&str>, output: &Output) -> Result<RunSetup, Failure> {
-    RunSetup::open(project, &actor_name(by), *output)
+    RunSetup::open(project, &actor_name(by), Access::Act, *output)
+}
+
+/// Opens a project's engine to read, or to record what starts nothing.
+pub fn open_to_read(
+    project: &Project,
+    by: Option<&str>,
+    output: &Output,
+) -> Result<RunSetup, Failure> {
+    RunSetup::open(project, &actor_name(by), Access::Read, *output)
 }
 
 /// Starts a run and drives it until it ends or waits.

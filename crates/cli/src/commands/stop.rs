@@ -6,7 +6,7 @@ use windlass_journal::JournalError;
 use windlass_kernel::run::RunName;
 
 use crate::args::StopRuns;
-use crate::commands::run::open;
+use crate::commands::run::open_to_read;
 use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::project::Project;
@@ -18,7 +18,7 @@ pub fn run(project: &Project, options: &StopRuns, output: &Output) -> CommandRes
         Some(name) => Some(name_of(project, name, output)?),
         None => None,
     };
-    let switch = StopSwitch::new(project.stop_folder());
+    let switch = StopSwitch::new(project.stop_folder()?);
     let what = run.as_deref().unwrap_or("all runs");
     if options.clear {
         let was_on = switch.clear(run.as_deref())?;
@@ -47,7 +47,7 @@ pub fn run(project: &Project, options: &StopRuns, output: &Output) -> CommandRes
 /// The id of a run. If the project cannot be opened (an invalid policy, for example), any well-formed run
 /// id is accepted: stopping must always work.
 fn name_of(project: &Project, name: &str, output: &Output) -> Result<String, Failure> {
-    let setup = match (open(project, None, output), name.parse::<RunName>()) {
+    let setup = match (open_to_read(project, None, output), name.parse::<RunName>()) {
         (Ok(setup), _) => setup,
         (Err(_), Ok(name)) => return Ok(name.to_string()),
         (Err(failure), Err(_)) => return Err(failure),

@@ -6,7 +6,7 @@ use windlass_kernel::Code;
 use windlass_kernel::run::RunName;
 
 use crate::args::Telemetry;
-use crate::commands::run::open;
+use crate::commands::run::open_to_read;
 use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::project::Project;
@@ -15,14 +15,18 @@ use crate::telemetry::Collector;
 /// Runs a subcommand of `telemetry`.
 pub fn run(project: &Project, command: &Telemetry, output: &Output) -> CommandResult {
     let Telemetry::Push { run } = command;
-    let config = project.settings()?;
-    let Some(collector) = Collector::find(&config)? else {
+    let setup = open_to_read(project, None, output)?;
+    // An address that the environment names is the user's own.
+    let Some(collector) = Collector::find(&setup.config)? else {
+        let files = project.files()?;
+        if Project::config(&files)?.telemetry.endpoint.is_some() {
+            project.require_trust(&files)?;
+        }
         let message = "no collector is configured";
         return Err(Failure::new(Code::ConfigInvalid, message).hint(
             "set `[telemetry] endpoint` in `.windlass/config.toml`, or OTEL_EXPORTER_OTLP_ENDPOINT",
         ));
     };
-    let setup = open(project, None, output)?;
     let ids = match run {
         Some(name) => vec![setup.engine.find(name)?],
         None => {

@@ -13,7 +13,7 @@ use windlass_kernel::{Code, TraceId};
 use windlass_views::{Follower, RecordedEvent, Watcher};
 
 use crate::args::Watch;
-use crate::commands::run::open;
+use crate::commands::run::open_to_read;
 use crate::commands::status::{self, phase_line};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
@@ -29,7 +29,7 @@ const BACKOFF_FACTOR: u32 = 10;
 /// Follows one run or all of them.
 pub fn run(project: &Project, options: &Watch, output: &Output) -> CommandResult {
     let stop = Interrupt::new()?;
-    let setup = open(project, None, output)?;
+    let setup = open_to_read(project, None, output)?;
     match &options.run {
         Some(name) => {
             let trace_id = setup.engine.find(name)?;

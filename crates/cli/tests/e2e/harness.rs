@@ -1,5 +1,6 @@
 //! A temporary place to run the real binary in, and what came of a run.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -130,7 +131,16 @@ impl Place {
         });
         let place = Self::new();
         copy(&made.work().join(".windlass"), &place.work().join(".windlass"));
+        place.take_state(made);
         place
+    }
+
+    /// Takes over the state of another place's project, whose files were copied here.
+    pub fn take_state(&self, from: &Self) {
+        copy(&from.state_root(), &self.state_root());
+        private(&self.state_root());
+        private(&self.state());
+        bind(&self.work(), &self.state());
     }
 
     /// A place with a project that knows the counting server, and may use all of it.
@@ -155,9 +165,48 @@ impl Place {
         self.base().join("work")
     }
 
+    /// The user's home.
+    pub fn home(&self) -> PathBuf {
+        self.base().join("home")
+    }
+
+    /// The folder of all states.
+    pub fn state_root(&self) -> PathBuf {
+        self.home().join(".local/state/windlass")
+    }
+
+    /// The state folder of the project.
+    #[track_caller]
+    pub fn state(&self) -> PathBuf {
+        state_of(&self.work(), &self.state_root()).expect("the project has a state")
+    }
+
     /// The journal.
+    #[track_caller]
     pub fn database(&self) -> PathBuf {
-        self.work().join(".windlass/windlass.db")
+        self.state().join("windlass.db")
+    }
+
+    /// Trusts the configuration as it is, as the user would have done.
+    pub fn trust(&self) {
+        if let Some(state) = state_of(&self.work(), &self.state_root()) {
+            trust(&self.work(), &state);
+        }
+    }
+
+    /// Writes a file in the state folder.
+    #[track_caller]
+    pub fn write_state(&self, name: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.state().join(name);
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, bytes).expect("a file");
+    }
+
+    /// Writes the user's own settings.
+    pub fn settings(&self, text: &str) {
+        let path = self.home().join(".config/windlass/config.toml");
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        std::fs::write(path, text).expect("a file");
     }
 
     /// The counting server's record of what it executed.
@@ -170,8 +219,17 @@ impl Place {
         std::fs::read_to_string(self.log()).map_or(0, |text| text.lines().count())
     }
 
-    /// Writes a file in the work folder.
-    pub fn write(&self, path: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+    /// Writes a file in the work folder. The user trusts a changed configuration.
+    pub fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.write_untrusted(name, bytes);
+        if name.starts_with(".windlass/") {
+            self.trust();
+        }
+        path
+    }
+
+    /// Writes a file in the work folder, and nothing else.
+    pub fn write_untrusted(&self, path: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.work().join(path);
         std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
         std::fs::write(&path, bytes).expect("a file");
@@ -209,7 +267,7 @@ impl Place {
         command
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
-            .env("HOME", self.base().join("home"))
+            .env("HOME", self.home())
             .current_dir(self.work())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -291,16 +349,17 @@ impl Place {
         database.total_changes() - before
     }
 
-    /// Whether any file of the project holds these bytes.
+    /// Whether any file of the project or its state holds these bytes.
     pub fn stores(&self, secret: &str) -> bool {
-        let folder = self.work().join(".windlass");
-        std::fs::read_dir(folder).expect("a folder").any(|entry| {
-            let path = entry.expect("an entry").path();
-            path.is_file()
-                && std::fs::read(path)
-                    .expect("a file")
-                    .windows(secret.len())
-                    .any(|window| window == secret.as_bytes())
+        [self.work().join(".windlass"), self.state()].iter().any(|folder| {
+            std::fs::read_dir(folder).expect("a folder").any(|entry| {
+                let path = entry.expect("an entry").path();
+                path.is_file()
+                    && std::fs::read(path)
+                        .expect("a file")
+                        .windows(secret.len())
+                        .any(|window| window == secret.as_bytes())
+            })
         })
     }
 }
@@ -341,6 +400,65 @@ pub fn copy(from: &Path, to: &Path) {
             std::fs::copy(entry.path(), &to).expect("a copy");
         }
     }
+}
+
+/// Closes a folder to everybody else.
+pub fn private(folder: &Path) {
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(folder, mode).expect("a mode");
+}
+
+/// The state folder of a project, by its id.
+pub fn state_of(root: &Path, states: &Path) -> Option<PathBuf> {
+    let id = std::fs::read_to_string(root.join(".windlass/id")).ok()?;
+    let folders = std::fs::read_dir(states).ok()?.flatten().map(|entry| entry.path());
+    folders.into_iter().find(|folder| {
+        let record = std::fs::read_to_string(folder.join("project.json")).unwrap_or_default();
+        record.contains(id.trim())
+    })
+}
+
+/// Binds a state folder to a project that was copied together with it.
+pub fn bind(root: &Path, state: &Path) {
+    use std::os::unix::fs::MetadataExt as _;
+    let path = state.join("project.json");
+    let root = root.canonicalize().expect("a folder");
+    let found = root.metadata().expect("a folder");
+    let mut record: Value =
+        serde_json::from_slice(&std::fs::read(&path).expect("a record")).expect("JSON");
+    record["path"] = root.to_str().expect("text").into();
+    record["device"] = found.dev().into();
+    record["inode"] = found.ino().into();
+    std::fs::write(path, record.to_string()).expect("a record");
+}
+
+/// The configuration of a project.
+pub fn configuration(root: &Path) -> BTreeMap<String, Vec<u8>> {
+    let folder = root.join(".windlass");
+    let mut files = BTreeMap::new();
+    let mut paths: Vec<PathBuf> = ["config.toml", "tools.toml", "policy", "loops", "agents"]
+        .map(|name| folder.join(name))
+        .into();
+    while let Some(path) = paths.pop() {
+        if path.is_dir() {
+            paths
+                .extend(std::fs::read_dir(path).expect("a folder").flatten().map(|one| one.path()));
+        } else if let (Ok(bytes), Ok(name)) = (std::fs::read(&path), path.strip_prefix(&folder)) {
+            files.insert(name.to_string_lossy().into_owned(), bytes);
+        }
+    }
+    files
+}
+
+/// Records trust in the configuration of a project, without a process.
+pub fn trust(root: &Path, state: &Path) {
+    let files = configuration(root);
+    let Ok(digest) = windlass_policy::policy_hash(&files) else { return };
+    let digests: BTreeMap<&String, windlass_kernel::Digest> =
+        files.iter().map(|(path, bytes)| (path, windlass_kernel::Digest::of(bytes))).collect();
+    let when = "2026-01-01T00:00:00.000Z";
+    let record = serde_json::json!({ "digest": digest, "when": when, "files": digests });
+    std::fs::write(state.join("trust.json"), record.to_string()).expect("a record");
 }
 
 /// A file of the repository.

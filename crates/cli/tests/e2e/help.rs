@@ -5,6 +5,11 @@ use crate::snapshot::check;
 
 const COMMANDS: &[&str] = &[
     "init",
+    "trust",
+    "state",
+    "state list",
+    "state move",
+    "state remove",
     "run",
     "resume",
     "status",

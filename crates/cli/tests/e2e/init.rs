@@ -76,6 +76,10 @@ fn the_users_own_project_serves_outside_of_any_other() {
     let mut homeless = place.command(&["init", "--user"]);
     homeless.env_remove("HOME");
     finish(homeless, &[]).fails_with(1, "FILE_UNREADABLE").warns("HOME");
+    for name in ["", "relative"] {
+        let ignored = place.run_with("XDG_DATA_HOME", name, &["init", "--user"]);
+        ignored.fails_with(2, "PROJECT_EXISTS");
+    }
 }
 
 #[test]
@@ -184,12 +188,14 @@ fn what_was_recorded_is_no_change_of_the_repository() {
 fn a_clone_gets_a_journal_of_its_own_and_keeps_what_decides() {
     let place = Place::with_project();
     place.append(".windlass/policy/default.toml", "# ours");
-    for name in ["windlass.db", "windlass.db-wal", "windlass.db-shm"] {
-        drop(std::fs::remove_file(place.work().join(".windlass").join(name)));
-    }
-    place.run(&["call", "list"]).fails_with(1, "STORE_UNAVAILABLE").warns("windlass init");
-    place.run(&["init"]).exit(0).says("windlass.db");
+    std::fs::remove_dir_all(place.state()).unwrap();
+    std::fs::remove_file(place.work().join(".windlass/id")).unwrap();
+    place.run(&["call", "list"]).fails_with(2, "PROJECT_MISSING").warns("windlass init");
+    place.run(&["init"]).exit(0).says("empty journal").says("windlass trust");
     assert!(place.read(".windlass/policy/default.toml").ends_with("# ours"));
+    place.run(&["doctor"]).exit(0).says("warn");
+    place.shell("shell/read", "echo one", &[]).fails_with(3, "PROJECT_UNTRUSTED");
+    place.trust();
     place.run(&["doctor"]).exit(0);
     place.completed();
     place.run(&["init"]).fails_with(2, "PROJECT_EXISTS");

@@ -32,8 +32,10 @@ mod scenarios;
 mod seal_scenarios;
 mod secrets;
 mod snapshot;
+mod state;
 mod tamper;
 mod trace;
+mod trust;
 mod verify_file;
 mod verify_vectors;
 #[path = "../runs/world.rs"]

@@ -141,6 +141,7 @@ fn the_hash_covers_what_decides_and_nothing_else() {
         seen.push(new);
     }
     std::fs::remove_file(place.work().join(".windlass/agents/b.md")).unwrap();
+    place.trust();
     assert_eq!(hash(), seen[seen.len() - 2]);
     // The hash is recorded with each decision.
     let id = place.completed();

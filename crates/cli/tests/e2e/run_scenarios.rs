@@ -115,7 +115,7 @@ pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
     }),
     (Code::FileUnwritable, || {
         let repo = Repo::new();
-        repo.write(".windlass/stop", "a file where a folder should be\n");
+        repo.place.write_state("stop", "a file where a folder should be\n");
         repo.windlass(&["stop", "--clear"]).exit(1);
         repo.windlass(&["stop"])
     }),

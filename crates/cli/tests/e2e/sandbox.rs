@@ -55,10 +55,10 @@ impl Lab {
         Self { place }
     }
 
-    /// With a setting changed.
-    fn with(from: &str, to: &str) -> Self {
+    /// With settings of the user.
+    fn with(settings: &str) -> Self {
         let lab = Self::new();
-        lab.place.replace(".windlass/config.toml", from, to);
+        lab.place.settings(settings);
         lab
     }
 
@@ -181,9 +181,6 @@ fn no_socket_reaches_anybody_unless_it_is_opened() {
     assert_eq!(udp.recv(&mut [0; 16]).unwrap(), 6);
     // Files stay closed.
     assert!(lab.fails("network", "echo x > ../new").contains("denied"));
-    let lab = Lab::with("network = false", "network = true");
-    lab.prints("confined", &udp_script);
-    assert_eq!(udp.recv(&mut [0; 16]).unwrap(), 6);
 }
 
 #[test]
@@ -206,16 +203,21 @@ fn the_tools_of_the_trade_work_in_it() {
 }
 
 #[test]
-fn settings_open_folders_or_all_of_it() {
-    let lab = Lab::with("writable = []", "writable = [\"../home\"]");
+fn the_users_settings_open_folders_and_nothing_closes_it() {
+    let lab = Lab::with("[sandbox]\nwritable = [\"~/\"]\n");
     lab.prints("confined", "echo x > ../home/new");
     assert!(lab.fails("confined", "echo x > ../new").contains("denied"));
-    let absolute = format!("writable = [\"{}\"]", lab.outside("home").display());
-    let lab = Lab::with("writable = []", &absolute);
+    let absolute = format!("[sandbox]\nwritable = [{:?}]\n", lab.outside("home"));
+    let lab = Lab::with(&absolute);
     assert!(lab.fails("confined", "echo x > ../home/new").contains("denied"), "another's home");
-    let lab = Lab::with("enabled = true", "enabled = false");
-    lab.prints("confined", "echo x > ../new");
-    lab.place.run(&["doctor"]).exit(0).says("warn").says("off: commands can change everything");
+    for off in ["enabled = false", "level = \"off\"", "level = \"none\"", "network = true"] {
+        lab.place.settings(&format!("[sandbox]\n{off}\n"));
+        lab.call("confined", "echo x > ../new").exit(2);
+        lab.place.run(&["doctor"]).exit(1).says("[CONFIG_INVALID]");
+    }
+    assert!(!lab.outside("new").exists());
+    lab.place.settings("[sandbox]\nlevel = \"landlock\"\n");
+    assert!(lab.fails("confined", "echo x > ../new").contains("denied"));
 }
 
 #[test]
@@ -256,14 +258,14 @@ fn a_registry_that_contradicts_itself_is_refused() {
 
 #[test]
 fn what_cannot_be_confined_does_not_run() {
-    let lab = Lab::with("writable = []", "writable = [\"missing\"]");
+    let lab = Lab::with("[sandbox]\nwritable = [\"~/missing\"]\n");
     let error = lab.refused("confined");
     assert_eq!(error["code"], "SANDBOX_UNAVAILABLE");
     assert!(error["message"].as_str().unwrap().contains("missing"), "{error}");
     lab.prints("free", "echo x > ../new");
 
     // Landlock can be stacked 16 times; then the kernel refuses.
-    let lab = Lab::with("protect = \"auto\"", "protect = \"never\"");
+    let lab = Lab::with("[sandbox]\nlevel = \"landlock\"\n");
     lab.place.write("lab.sh", "touch began");
     let windlass = env!("CARGO_BIN_EXE_windlass");
     let mut words = Vec::new();
@@ -321,18 +323,16 @@ fn output_is_limited_as_it_is_outside() {
 
 #[test]
 fn bwrap_keeps_what_decides_and_what_git_would_start() {
-    let lab = Lab::with("protect = \"auto\"", "protect = \"always\"");
+    let lab = Lab::new();
     lab.prints("free", "git init -q && echo no > .git/hooks/none || true");
-    let outcome = lab.call("confined", "true");
-    if outcome.code != Some(0) {
-        outcome.says("SANDBOX_UNAVAILABLE");
+    if !lab.place.run(&["doctor"]).text().contains("bwrap protects .windlass") {
         eprintln!("no bwrap here: what it protects cannot be tried");
         return;
     }
     for script in [
         "echo x >> .windlass/config.toml",
         "rm -rf .windlass/policy",
-        "rm .windlass/windlass.db",
+        "rm .windlass/id",
         "mv .windlass away",
         "echo x > .git/hooks/post-checkout",
         "git config core.fsmonitor ./evil",
@@ -353,22 +353,24 @@ fn bwrap_keeps_what_decides_and_what_git_would_start() {
 }
 
 #[test]
-fn without_bwrap_a_command_that_needs_it_does_not_run() {
-    let lab = Lab::with("protect = \"auto\"", "protect = \"always\"");
+fn a_bwrap_that_does_not_work_is_no_reason_to_go_on_without_it() {
+    let lab = Lab::new();
     let programs = lab.outside("bin");
     lab.place.write("lab.sh", "touch began");
     let path = programs.display().to_string();
     let words = ["call", "run", "lab/confined", "--new-key"];
-    let outcome = lab.place.run_with("PATH", &path, &words).exit(1);
-    outcome.says("[SANDBOX_UNAVAILABLE]");
-    lab.place.run_with("PATH", &path, &["doctor"]).exit(1).says("bwrap is not installed");
-    // One that is there and does not work is no reason to go on without it.
-    let broken = programs.join("bwrap");
+    let broken = lab.outside("broken");
     std::fs::write(&broken, "#!/bin/bash\necho 'bwrap: not today' >&2\nexit 1\n").unwrap();
     std::fs::set_permissions(&broken, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    lab.place.replace(".windlass/config.toml", "protect = \"always\"", "protect = \"auto\"");
-    let outcome = lab.place.run_with("PATH", &path, &words).exit(1);
-    outcome.says("[SANDBOX_UNAVAILABLE]").says("not today");
-    lab.place.run_with("PATH", &path, &["doctor"]).exit(1).says("bwrap: not today");
+    lab.place.settings(&format!("[helpers]\nbwrap = {broken:?}\n"));
+    for _ in 0..2 {
+        let outcome = lab.place.run_with("PATH", &path, &words).exit(1);
+        outcome.says("[SANDBOX_UNAVAILABLE]").says("not today");
+        let doctor = lab.place.run_with("PATH", &path, &["doctor"]).exit(1);
+        doctor.says("bwrap: not today").says("level = \"landlock\"");
+        // The same one, found on the path.
+        lab.place.settings("");
+        drop(std::fs::rename(&broken, programs.join("bwrap")));
+    }
     assert!(!lab.place.work().join("began").exists());
 }

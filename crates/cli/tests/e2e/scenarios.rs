@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use windlass_kernel::Code;
 
-use crate::harness::{Outcome, Place, finish};
+use crate::harness::{Outcome, Place, copy, finish};
 
 const VOICE: [&str; 4] = ["--by", "ada", "--reason", "a test"];
 const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
@@ -178,7 +178,7 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
     (Code::ToolFailed, || server("count/fail", "{}")),
     (Code::SandboxUnavailable, || {
         let place = Place::with_project();
-        place.replace(".windlass/config.toml", "writable = []", "writable = [\"missing\"]");
+        place.settings("[sandbox]\nwritable = [\"/missing\"]\n");
         place.shell("shell/read", "ls", &[])
     }),
     (Code::ToolOutcomeUnknown, || {
@@ -200,6 +200,38 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
     (Code::TraceNotFound, || Place::with_project().run(&["call", "show", UNKNOWN])),
     (Code::ProjectMissing, || Place::new().run(&["verify"])),
     (Code::ProjectExists, || Place::with_project().run(&["init"])),
+    (Code::ProjectMoved, || {
+        let place = Place::with_project();
+        std::fs::rename(place.work(), place.base().join("moved")).unwrap();
+        std::fs::create_dir(place.work()).unwrap();
+        place.run(&["-C", "../moved", "verify"])
+    }),
+    (Code::ProjectCopied, || {
+        let place = Place::with_project();
+        copy(&place.work(), &place.base().join("copy"));
+        place.run(&["-C", "../copy", "verify"])
+    }),
+    (Code::ProjectUntrusted, || {
+        let place = Place::with_project();
+        place.write_untrusted(".windlass/agents/mine.md", "---\nname: mine\n---\nWork.\n");
+        place.shell("shell/read", "ls", &[])
+    }),
+    (Code::StateMissing, || {
+        let place = Place::with_project();
+        std::fs::remove_dir_all(place.state()).unwrap();
+        place.run(&["verify"])
+    }),
+    (Code::StateUnsafe, || {
+        let place = Place::with_project();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o770);
+        std::fs::set_permissions(place.state(), mode).unwrap();
+        place.run(&["verify"])
+    }),
+    (Code::StateDamaged, || {
+        let place = Place::with_project();
+        place.write_state("project.json", "{}");
+        place.run(&["verify"])
+    }),
     (Code::ConfigInvalid, || {
         let place = Place::with_project();
         place.write(".windlass/config.toml", "colour = 1\n");
@@ -230,8 +262,10 @@ fn full() -> Outcome {
     let place = Place::with_project();
     let windlass = env!("CARGO_BIN_EXE_windlass");
     let script = format!(
-        "mkdir ../disk; mount -t tmpfs -o size=1m tmpfs ../disk && cp -r .windlass ../disk/ \
-         && cd ../disk && {windlass} call run no/tool >&2; (head -c 2M /dev/zero > ballast 2>/dev/null; {windlass} call run no/tool)"
+        "mkdir ../disk; mount -t tmpfs -o size=1m,mode=700 tmpfs ../disk \
+         && cp -r ~/.local/state/windlass/. ../disk/ && export WINDLASS_STATE=$(realpath ../disk) \
+         && {windlass} call run no/tool >&2; \
+         (head -c 2M /dev/zero > ../disk/ballast 2>/dev/null; {windlass} call run no/tool)"
     );
     let mut command = std::process::Command::new("unshare");
     command.args(["--user", "--map-root-user", "--mount", "bash", "-c", &script]);

@@ -33,7 +33,7 @@ pub const SEAL_SCENARIOS: &[(Code, Scenario)] = &[
         })
     }),
     (Code::BundleUntrusted, || {
-        bundle(|repo| std::fs::remove_dir_all(repo.root().join(".windlass/keys")).unwrap())
+        bundle(|repo| std::fs::remove_dir_all(repo.place.state().join("keys")).unwrap())
     }),
     (Code::AnchorInvalid, || {
         let place = Place::with_project();

@@ -12,6 +12,7 @@ static FILTERS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         (r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", "<id>"),
         (r"\b[0-9a-f]{64}\b", "<digest>"),
+        (r"/windlass/work-[0-9a-f]{8}", "/windlass/work-<id>"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "<time>"),
         (r"Landlock \d and seccomp(.*); .*bwrap.*", "Landlock <n> and seccomp$1; <bwrap>"),
         (r#""duration_ms":\d+"#, r#""duration_ms":<n>"#),

@@ -17,11 +17,11 @@ pub fn is_whole(project: &Project) {
     let open = project.run(&["trace", "list", "--open", "--limit", "100000"]);
     assert_eq!(open.out, serde_json::json!([]), "{open:?}");
     eventually("no process left", || project.children().is_empty());
-    for lock in std::fs::read_dir(project.home().join("windlass.db.locks")).unwrap() {
+    for lock in std::fs::read_dir(project.state().join("windlass.db.locks")).unwrap() {
         let lock = File::open(lock.unwrap().path()).unwrap();
         assert!(!matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)), "{lock:?}");
     }
-    for folder in [project.root(), &project.home()] {
+    for folder in [project.root(), project.configuration(), project.state()] {
         for file in std::fs::read_dir(folder).unwrap() {
             let name = file.unwrap().file_name();
             assert!(!name.to_string_lossy().contains("new-"), "{}", name.display());

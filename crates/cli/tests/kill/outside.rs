@@ -127,14 +127,16 @@ fn a_killed_init_leaves_no_half_project() {
     let tally = Tally::default();
     for round in 0..soak::rounds(15) {
         let folder = tempfile::tempdir().unwrap();
-        let init = Project::command_in(folder.path(), &["init"]);
+        let work = folder.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        let init = Project::command_in(&work, &["init"]);
         let time = Duration::from_micros(random.below(30_000));
         let ended = kill_after({ init }.spawn().unwrap(), time, &tally);
         let story = format!("seed {seed}, round {round}: {ended:?}");
-        let there = folder.path().join(".windlass").exists();
-        let again = Ended::of(&Project::command_in(folder.path(), &["init"]).output().unwrap());
+        let there = work.join(".windlass").exists();
+        let again = Ended::of(&Project::command_in(&work, &["init"]).output().unwrap());
         let (exit, code) = if there { (2, "PROJECT_EXISTS") } else { (0, "") };
         assert_eq!((again.exit, again.error_code().as_str()), (Some(exit), code), "{story}");
-        crate::race::is_a_project(folder.path(), &story);
+        crate::race::is_a_project(&work, &story);
     }
 }

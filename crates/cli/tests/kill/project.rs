@@ -9,6 +9,8 @@ use std::process::{Child, Command, Output, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::harness;
+
 /// How the server is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
@@ -132,13 +134,14 @@ pub struct Project {
 impl Project {
     pub fn new(transport: Transport) -> Self {
         let mut project = Self { folder: TempDir::new().unwrap(), servers: Vec::new() };
+        std::fs::create_dir(project.root()).unwrap();
         let made = project.run(&["init"]);
         assert_eq!(made.exit, Some(0), "{made:?}");
         let keyed = project.reach(transport, &["--honour-keys"]);
         let plain = project.reach(transport, &[]);
         let tools = format!("[server.keyed]\n{keyed}{KEYED}[server.plain]\n{plain}{PLAIN}");
-        std::fs::write(project.home().join("tools.toml"), tools).unwrap();
-        std::fs::write(project.home().join("policy/default.toml"), POLICY).unwrap();
+        project.configure("tools.toml", &tools);
+        project.configure("policy/default.toml", POLICY);
         project
     }
 
@@ -166,12 +169,24 @@ impl Project {
         }
     }
 
-    pub fn root(&self) -> &Path {
-        self.folder.path()
+    pub fn root(&self) -> PathBuf {
+        self.folder.path().join("work")
     }
 
-    pub fn home(&self) -> PathBuf {
+    /// The state folder.
+    pub fn state(&self) -> PathBuf {
+        let states = self.folder.path().join("home/.local/state/windlass");
+        harness::state_of(&self.root(), &states).unwrap()
+    }
+
+    pub fn configuration(&self) -> PathBuf {
         self.root().join(".windlass")
+    }
+
+    /// Writes a file of the configuration, which the user trusts.
+    pub fn configure(&self, name: &str, text: &str) {
+        std::fs::write(self.configuration().join(name), text).unwrap();
+        harness::trust(&self.root(), &self.state());
     }
 
     fn log_path(&self) -> PathBuf {
@@ -179,15 +194,19 @@ impl Project {
     }
 
     fn command(&self, words: &[&str]) -> Command {
-        Self::command_in(self.root(), words)
+        Self::command_in(&self.root(), words)
     }
 
-    /// The command in any folder, ready to start.
+    /// The command in any folder, ready to start; the home is beside it.
     pub fn command_in(folder: &Path, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
         command.args(["--json", "-C"]).arg(folder).args(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.env_remove(windlass_store::fault::VARIABLE);
+        command.env("HOME", folder.parent().unwrap().join("home"));
+        for name in ["WINDLASS_STATE", "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME"] {
+            command.env_remove(name);
+        }
         command
     }
 
@@ -221,13 +240,12 @@ impl Project {
 
     /// Changes the registry: what was left to a person is from now on asked of the server.
     pub fn let_holds_be_probed(&self) {
-        let path = self.home().join("tools.toml");
-        let text = std::fs::read_to_string(&path).unwrap();
+        let text = std::fs::read_to_string(self.configuration().join("tools.toml")).unwrap();
         let probe = "on_uncertain = { action = \"probe\", tool = \"lookup\", \
             args = { key = \"$key\" }, found = \"/structuredContent/found\" }";
         let changed = text.replacen("on_uncertain = \"hold\"", probe, 1);
         assert_ne!(text, changed);
-        std::fs::write(path, changed).unwrap();
+        self.configure("tools.toml", &changed);
     }
 
     /// What the servers executed, in order.

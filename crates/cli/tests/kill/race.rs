@@ -200,11 +200,13 @@ fn a_live_holder_is_not_robbed_and_a_dead_one_is_free_at_once() {
     }
 }
 
-/// Whether a folder holds a whole project and nothing beside it.
+/// Whether a folder holds a whole project and nothing beside it, with one state and nothing beside that.
 pub fn is_a_project(folder: &Path, story: &str) {
     let names: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(names, [".windlass"], "{story}");
+    let states = folder.parent().unwrap().join("home/.local/state/windlass");
+    assert_eq!(std::fs::read_dir(&states).unwrap().count(), 2, "a state and the lock: {story}");
     for words in [["policy", "check"].as_slice(), &["verify"]] {
         let ended = Ended::of(&Project::command_in(folder, words).output().unwrap());
         assert_eq!(ended.exit, Some(0), "{story}: {ended:?}");
@@ -215,7 +217,9 @@ pub fn is_a_project(folder: &Path, story: &str) {
 fn one_of_eight_inits_makes_the_project() {
     for round in 0..soak::rounds(5) {
         let folder = tempfile::tempdir().unwrap();
-        let start = |_| Project::command_in(folder.path(), &["init"]).spawn().unwrap();
+        let work = folder.path().join("work");
+        std::fs::create_dir(&work).unwrap();
+        let start = |_| Project::command_in(&work, &["init"]).spawn().unwrap();
         let racers: Vec<Child> = (0..PROCESSES).map(start).collect();
         let ended: Vec<Ended> =
             racers.into_iter().map(|racer| Ended::of(&racer.wait_with_output().unwrap())).collect();
@@ -225,6 +229,6 @@ fn one_of_eight_inits_makes_the_project() {
             let told = (other.exit, other.error_code());
             assert_eq!(told, (Some(2), "PROJECT_EXISTS".to_owned()), "round {round}: {other:?}");
         }
-        is_a_project(folder.path(), &format!("round {round}"));
+        is_a_project(&work, &format!("round {round}"));
     }
 }

@@ -145,7 +145,7 @@ fn a_call_survives_every_pair_of_kills() {
 fn a_read_recorded_with_its_effect_survives_every_kill() {
     let (project, tally) = (Project::new(Transport::Stdio), Tally::default());
     let config = "journal.reads = \"with-effect\"\n";
-    std::fs::write(project.home().join("config.toml"), config).unwrap();
+    project.configure("config.toml", config);
     let passes = at_every_point(|point, count| {
         let mut scene = Scene::new(&project, &tally, Rule::Read);
         let killed = scene.call(Some((point, count))).killed;

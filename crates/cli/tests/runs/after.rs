@@ -7,7 +7,7 @@ fn closing_removes_the_work_tree_and_keeps_the_branch() {
     let repo = Repo::new();
     let done = repo.run_with(&passing(), &["--worktree"]).exit(0);
     let (id, commit) = (id_of(&done), done.json()["commit"].as_str().unwrap().to_owned());
-    let folder = repo.root().join(".windlass/worktrees").join(&id);
+    let folder = repo.place.state().join("worktrees").join(&id);
     assert!(folder.exists());
     repo.windlass(&["close", &id]).exit(0).says("removed");
     assert!(!folder.exists());
@@ -20,7 +20,7 @@ fn closing_removes_the_work_tree_and_keeps_the_branch() {
 fn closing_keeps_what_is_not_committed_or_not_ended() {
     let repo = Repo::new();
     let id = id_of(&repo.run_with(&escalating(), &["--worktree"]).exit(4));
-    let built = repo.root().join(".windlass/worktrees").join(&id).join("built.txt");
+    let built = repo.place.state().join("worktrees").join(&id).join("built.txt");
     repo.windlass(&["close", &id]).fails_with(1, "RUN_CONCURRENT");
     repo.windlass(&[&["queue", "reject", &id][..], &VOICE].concat()).exit(0);
     let kept = repo.windlass(&["close", &id]);

@@ -72,7 +72,7 @@ fn a_journal_that_was_put_back_is_found_though_it_is_whole() {
     let place = Place::with_project();
     let untouched = place.completed();
     let held = place.held();
-    let (folder, backup) = (place.work().join(".windlass"), place.base().join("backup"));
+    let (folder, backup) = (place.state(), place.base().join("backup"));
     copy(&folder, &backup);
     decide(&place, "deny", &held);
     let gone = place.completed();
@@ -182,7 +182,7 @@ fn an_anchor_that_was_changed_or_is_a_strangers_compares_nothing() {
     std::fs::write(&path, &whole).unwrap();
     compare(&place).exit(0);
     // Somebody who replaces the keys too cannot sign for the ones that were.
-    std::fs::rename(place.work().join(".windlass/keys"), place.base().join("keys")).unwrap();
+    std::fs::rename(place.state().join("keys"), place.base().join("keys")).unwrap();
     let found = compare(&place).exit(3).json();
     assert_eq!(
         (&found["result"], &found["error_code"]),

@@ -116,14 +116,14 @@ fn the_first_bundle_makes_the_key_and_says_so() {
     repo.windlass(&["keys", "rotate"]).fails_with(1, "KEY_MISSING");
     repo.windlass(&["keys", "list"]).exit(0).quiet().says("no keys");
     repo.windlass(&["export", &id]).exit(0);
-    assert!(!repo.root().join(".windlass/keys").exists());
+    assert!(!repo.place.state().join("keys").exists());
     // A file that is in the way stays, and nothing is made for it.
     let path = repo.place.base().join("run.bundle");
     let line = ["export", &id, "--bundle", path.to_str().unwrap()];
     std::fs::write(&path, "mine").unwrap();
     repo.windlass(&line).fails_with(1, "FILE_UNWRITABLE").warns("--force");
     assert_eq!(std::fs::read(&path).unwrap(), b"mine");
-    assert!(!repo.root().join(".windlass/keys").exists());
+    assert!(!repo.place.state().join("keys").exists());
     let made = repo.windlass(&[&line[..], &["--force"]].concat()).exit(0);
     let shown = repo.windlass(&["keys", "show", "--json"]).exit(0).quiet().json();
     let (key, file) = (text_of(&shown, "key_id"), text_of(&shown, "file"));
@@ -134,7 +134,7 @@ fn the_first_bundle_makes_the_key_and_says_so() {
     repo.windlass(&line).fails_with(1, "FILE_UNWRITABLE");
     repo.windlass(&["verify", path.to_str().unwrap()]).exit(0);
     assert_eq!(repo.status(), "");
-    let signing = repo.root().join(".windlass/keys/signing.pem");
+    let signing = repo.place.state().join("keys/signing.pem");
     std::fs::set_permissions(&signing, PermissionsExt::from_mode(0o644)).unwrap();
     repo.windlass(&[&line[..], &["--force"]].concat()).fails_with(1, "KEY_INVALID");
 }
@@ -278,7 +278,7 @@ fn what_does_not_hold_together_is_never_signed() {
             assert_eq!(repo.place.tamper().execute(gone, [call]).unwrap(), 1);
         }),
         ("a content is damaged", "BUNDLE_INVALID", |repo, _| {
-            let folder = repo.root().join(".windlass/blobs");
+            let folder = repo.place.state().join("blobs");
             let name = tree(&folder).into_keys().find(|name| name.ends_with(".zst")).unwrap();
             let mut bytes = std::fs::read(folder.join(&name)).unwrap();
             *bytes.last_mut().unwrap() ^= 1;
@@ -314,8 +314,8 @@ fn mistakes_with_bundles_are_told_apart() {
     place.run(&["verify", "--key", "x"]).fails_with(2, "REQUEST_INVALID");
     let path = anchor.to_str().unwrap();
     place.run(&["verify", path]).fails_with(2, "REQUEST_INVALID").warns("verify --anchor");
-    let signing = ".windlass/keys/signing.pem";
-    place.run(&["verify", path, "--key", signing]).fails_with(1, "KEY_INVALID");
+    let signing = place.state().join("keys/signing.pem");
+    place.run(&["verify", path, "--key", signing.to_str().unwrap()]).fails_with(1, "KEY_INVALID");
     place.write("long.pub", vec![b'x'; 100_000]);
     place.run(&["verify", path, "--key", "long.pub"]).fails_with(2, "DOC_SIZE_EXCEEDED");
     place

@@ -17,8 +17,14 @@ fn a_work_tree_leaves_the_main_tree_alone() {
     let (run, id) = (done.json(), id_of(&done));
     let mut after = repo.snapshot();
     after.retain(|name, _| {
-        let recorded = ["worktrees", "artifacts", "checkpoints", "snapshots.git", "blobs"];
-        !recorded.iter().any(|folder| name.starts_with(&format!(".windlass/{folder}")))
+        let recorded = [
+            "state/worktrees",
+            ".windlass/artifacts",
+            ".windlass/checkpoints",
+            "state/snapshots.git",
+            "state/blobs",
+        ];
+        !recorded.iter().any(|folder| name.starts_with(folder))
     });
     after.retain(|name, _| !name.starts_with(".git/"));
     let before = files.into_iter().filter(|(name, _)| !name.starts_with(".git/")).collect();
@@ -28,7 +34,7 @@ fn a_work_tree_leaves_the_main_tree_alone() {
     assert_eq!(run["commit"], repo.git(&["rev-parse", &branch]));
     assert_eq!(repo.git(&["show", &format!("{branch}:built.txt")]), "built");
     // Whoever removes the work tree does not lose the commit.
-    let folder = repo.root().join(".windlass/worktrees").join(&id);
+    let folder = repo.place.state().join("worktrees").join(&id);
     std::fs::remove_dir_all(folder).unwrap();
     repo.git(&["worktree", "prune"]);
     assert_eq!(run["commit"], repo.git(&["rev-parse", &branch]));
@@ -48,7 +54,7 @@ fn a_hold_keeps_the_work_tree_and_goes_on_in_it() {
     let repo = Repo::new();
     let held = repo.run_with(&escalating(), &["--worktree"]).exit(4);
     let id = id_of(&held);
-    let built = repo.root().join(".windlass/worktrees").join(&id).join("built.txt");
+    let built = repo.place.state().join("worktrees").join(&id).join("built.txt");
     assert_eq!(std::fs::read_to_string(&built).unwrap(), "built\n");
     // Meanwhile the main tree is anybody's.
     repo.write("README.md", "changed meanwhile\n");

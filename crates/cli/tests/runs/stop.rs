@@ -78,8 +78,8 @@ fn the_switch_works_where_nothing_else_does() {
     repo.write(".windlass/loops/spine.md", "nonsense");
     repo.windlass(&["stop", "--reason", "enough"]).exit(0);
     repo.windlass(&["stop", &id]).exit(0);
-    assert!(repo.root().join(".windlass/stop/ALL").exists());
-    assert!(repo.root().join(format!(".windlass/stop/{id}")).exists());
+    assert!(repo.place.state().join("stop/ALL").exists());
+    assert!(repo.place.state().join("stop").join(&id).exists());
     repo.windlass(&["stop", "--clear"]).exit(0);
     repo.windlass(&["stop", &id, "--clear"]).exit(0);
 }
@@ -89,12 +89,12 @@ fn only_a_run_that_there_is_can_be_stopped() {
     let repo = Repo::new();
     repo.windlass(&["stop", "run_20260101_000000_00000000"]).fails_with(2, "RUN_NOT_FOUND");
     repo.windlass(&["stop", "../../ALL"]).fails_with(2, "RUN_NOT_FOUND");
-    assert!(!repo.root().join(".windlass/stop").exists());
+    assert!(!repo.place.state().join("stop").exists());
 }
 
 #[test]
 fn an_unreadable_switch_is_on() {
     let repo = Repo::new();
-    repo.write(".windlass/stop/ALL", "not a request");
+    repo.place.write_state("stop/ALL", "not a request");
     assert_eq!(repo.run(&passing()).exit(3).error()["code"], "RUN_STOPPED");
 }

@@ -41,6 +41,7 @@ impl Repo {
         });
         let repo = Self { place: Place::new() };
         copy(&made.root(), &repo.root());
+        repo.place.take_state(&made.place);
         // The copies have times of their own, which git would find out again and again.
         repo.git(&["update-index", "-q", "--refresh"]);
         repo
@@ -201,11 +202,12 @@ impl Repo {
         let mut files = tree(&self.root());
         // Locks are left behind empty, and git's objects unused; what SQLite's files hold is another
         // question.
-        files.retain(|name, _| {
-            !name.starts_with(".windlass/windlass.db")
-                && !name.starts_with(".windlass/locks")
-                && !name.starts_with(".git/objects")
-        });
+        files.retain(|name, _| !name.starts_with(".git/objects"));
+        for (name, bytes) in tree(&self.place.state()) {
+            if !name.starts_with("windlass.db") && !name.starts_with("locks") {
+                files.insert(format!("state/{name}"), bytes);
+            }
+        }
         files
     }
 

@@ -223,6 +223,7 @@ impl World {
             policy_hash: Digest::of(b"policy"),
             by: "ada".to_owned(),
             locks: locks.to_owned(),
+            state: self.folder.path().join(".windlass"),
         };
         Process { engine: Engine::new(parts, settings).with_expander(driver), store, faults }
     }

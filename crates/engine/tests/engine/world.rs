@@ -187,6 +187,7 @@ impl World {
             policy_hash: self.policy,
             by: "the engine".to_owned(),
             locks: self.root().join("locks"),
+            state: self.root().join(".windlass"),
         };
         Engine::new(parts, settings)
     }

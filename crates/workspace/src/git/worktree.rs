@@ -146,6 +146,16 @@ impl Git {
         top.filter_settings(operation, Files::Index(&index), OnFilter::Refuse)
     }
 
+    /// Renews the links between the repository and work trees, after one side was moved.
+    ///
+    /// # Errors
+    /// [`GitError`]: a folder is not a work tree of this repository.
+    pub fn worktree_repair(&self, paths: &[PathBuf]) -> Result<(), GitError> {
+        let repair =
+            self.write("repair the links of work trees").args(["worktree", "repair", "--"]);
+        paths.iter().fold(repair, |repair, path| repair.arg(path)).output().map(drop)
+    }
+
     /// Returns the complete work tree at a path; removes an incomplete one that a crash left.
     fn remove_incomplete(
         &self,

@@ -57,8 +57,9 @@ pub fn snapshots(world: &World) -> GitSnapshotStore {
 pub fn engine(world: &World, life: &Arc<Life>) -> Engine {
     let repository = Arc::new(GitRepository::new(world.root().to_owned()));
     let store = MortalStore { inner: snapshots(world), life: Arc::clone(life) };
-    let checkpointer =
-        Checkpointer::new(Arc::new(store), Arc::new(SystemClock), world.root().to_owned());
+    let (root, clock) = (world.root().to_owned(), Arc::new(SystemClock));
+    let state = root.join(".windlass");
+    let checkpointer = Checkpointer::new(Arc::new(store), clock, root, state);
     crate::executors::engine(world, life, repository).with_checkpointer(Arc::new(checkpointer))
 }
 

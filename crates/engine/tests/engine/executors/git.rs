@@ -333,7 +333,7 @@ fn a_run_in_its_own_work_tree_leaves_the_main_tree_alone() {
     let new = NewRun { worktree: true, ..with_task(asking(), task(json!({}))) };
     let run = engine.start(new).unwrap();
     let started = run.started.as_ref().unwrap();
-    let own = root.join(started.worktree.as_ref().unwrap());
+    let own = root.join(".windlass").join(started.worktree.as_ref().unwrap());
     assert_eq!(std::fs::read_to_string(own.join("src/b.txt")).unwrap(), "new\n");
     assert!(!root.join("src/b.txt").exists());
     // The hold keeps the tree, and the run goes on in it.

@@ -1,0 +1,42 @@
+//! Arguments of `trust` and `state`.
+
+use clap::{Args, Subcommand};
+
+/// Options of `trust`.
+#[derive(Debug, Args)]
+pub struct Trust {
+    /// Only show it.
+    #[arg(long, conflicts_with_all = ["yes", "revoke"])]
+    pub show: bool,
+    /// Trust the configuration with this digest, without asking.
+    #[arg(long, value_name = "DIGEST", conflicts_with = "revoke")]
+    pub yes: Option<String>,
+    /// Trust it no longer.
+    #[arg(long)]
+    pub revoke: bool,
+}
+
+/// Subcommands of `state`.
+#[derive(Debug, Subcommand)]
+pub enum StateCommand {
+    /// List the states of all your projects.
+    List,
+    /// Bind this project's state to the place where the project is now.
+    Move,
+    /// Remove the state of a project: its journal, keys, snapshots and work trees.
+    Remove(StateRemove),
+}
+
+/// Options of `state remove`.
+#[derive(Debug, Args)]
+pub struct StateRemove {
+    /// The project's id, or the first 8 characters of it or more.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Remove it even if the project still exists.
+    #[arg(long)]
+    pub force: bool,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
+}

@@ -1,0 +1,263 @@
+//! The folder of all states, and the state folder of one project.
+
+use std::fs::{DirBuilder, File, Metadata, TryLockError};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use windlass_kernel::Code;
+use windlass_store::{Store as _, TraceFilter};
+use windlass_store_sqlite::SqliteStore;
+
+use crate::atomic;
+use crate::config::plain_name;
+use crate::failure::Failure;
+use crate::project::{DATABASE, read_limited, unreadable};
+use crate::state::{ProjectId, ProjectRecord, cannot_write};
+use crate::user_folders;
+
+/// The environment variable that names the folder of all states.
+const VARIABLE: &str = "WINDLASS_STATE";
+/// The record of a state folder's project.
+const RECORD: &str = "project.json";
+/// The maximum size of that record.
+const RECORD_BYTES_MAX: u64 = 64 << 10;
+/// The name prefix of a state folder under construction or removal.
+const DRAFT: &str = ".draft-";
+/// The lock of changes to the set of state folders.
+const LOCK: &str = ".lock";
+
+/// The folder of all states.
+#[derive(Clone, Debug)]
+pub struct StateRoot(PathBuf);
+
+/// Held while state folders are created, bound and removed.
+#[derive(Debug)]
+pub struct StateLock(File);
+
+impl Drop for StateLock {
+    fn drop(&mut self) {
+        // The lock ends with the file in any case.
+        drop(self.0.unlock());
+    }
+}
+
+/// The state folder of one project.
+#[derive(Debug)]
+pub struct StateFolder {
+    /// Its path.
+    pub path: PathBuf,
+}
+
+impl StateRoot {
+    /// Finds the folder: `$WINDLASS_STATE`, or `windlass` in the user's folder for state.
+    pub fn find() -> Result<Self, Failure> {
+        let named = std::env::var_os(VARIABLE).filter(|value| !value.is_empty());
+        if let Some(named) = named.map(PathBuf::from) {
+            if named.is_absolute() {
+                return Ok(Self(named));
+            }
+            let message = format!("{VARIABLE} is `{}`, which is relative", named.display());
+            return Err(Failure::new(Code::ConfigInvalid, message)
+                .hint(format!("set {VARIABLE} to an absolute path, or unset it")));
+        }
+        let folder = user_folders::state().ok_or_else(|| {
+            let message = format!("none of {VARIABLE}, XDG_STATE_HOME and HOME names a folder");
+            Failure::new(Code::StateMissing, message)
+                .hint(format!("set HOME, or set {VARIABLE} to an absolute path"))
+        })?;
+        Ok(Self(folder.join("windlass")))
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// Creates the folder if it is missing, and locks the set of state folders.
+    pub fn lock(&self) -> Result<StateLock, Failure> {
+        let mut builder = DirBuilder::new();
+        let made = builder.recursive(true).mode(0o700).create(&self.0);
+        made.map_err(|error| cannot_write(&self.0, &error))?;
+        self.check()?;
+        let path = self.0.join(LOCK);
+        let opened = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = opened.map_err(|error| cannot_write(&path, &error))?;
+        file.lock().map_err(|error| cannot_write(&path, &error))?;
+        Ok(StateLock(file))
+    }
+
+    /// Fails if others could change the folder; one that is missing is fine.
+    fn check(&self) -> Result<bool, Failure> {
+        match std::fs::metadata(&self.0) {
+            Ok(found) => require_private(&self.0, &found).map(|()| true),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(unreadable(&self.0, &error)),
+        }
+    }
+
+    /// All state folders, by name.
+    pub fn folders(&self) -> Result<Vec<StateFolder>, Failure> {
+        if !self.check()? {
+            return Ok(Vec::new());
+        }
+        let entries = std::fs::read_dir(&self.0).map_err(|error| unreadable(&self.0, &error))?;
+        let mut folders = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| unreadable(&self.0, &error))?;
+            let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+            if !hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(StateFolder { path: entry.path() });
+            }
+        }
+        folders.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(folders)
+    }
+
+    /// The state folder of a project.
+    pub fn folder_of(&self, id: &ProjectId) -> Result<Option<StateFolder>, Failure> {
+        let end = format!("-{}", id.short());
+        let mut matching = None;
+        for folder in self.folders()? {
+            if !folder.name().ends_with(&end) || folder.record()?.id != *id {
+                continue;
+            }
+            if matching.is_some() {
+                let message = format!("`{}` has two states of the project {id}", self.0.display());
+                return Err(Failure::new(Code::StateDamaged, message)
+                    .hint("move the one that is a copy to another folder"));
+            }
+            matching = Some(folder);
+        }
+        if let Some(folder) = &matching {
+            folder.check()?;
+        }
+        Ok(matching)
+    }
+
+    /// Creates the state folder of a project: under a temporary name, then renamed.
+    pub fn create(
+        &self,
+        _: &StateLock,
+        record: &ProjectRecord,
+        fill: impl FnOnce(&Path) -> Result<(), Failure>,
+    ) -> Result<StateFolder, Failure> {
+        self.remove_drafts();
+        let folder_name = Path::new(&record.path).file_name().unwrap_or_default();
+        let name = format!("{}-{}", plain_name(&folder_name.to_string_lossy()), record.id.short());
+        let (draft, path) = (self.0.join(format!("{DRAFT}{name}")), self.0.join(&name));
+        let made = DirBuilder::new().mode(0o700).create(&draft);
+        let made = made.map_err(|error| cannot_write(&draft, &error)).and_then(|()| {
+            StateFolder { path: draft.clone() }.write_record(record)?;
+            fill(&draft)?;
+            atomic::sync_parent(&draft.join(RECORD))
+                .and_then(|()| std::fs::rename(&draft, &path))
+                .and_then(|()| atomic::sync_parent(&path))
+                .map_err(|error| cannot_write(&path, &error))
+        });
+        if made.is_err() {
+            // The original failure is reported.
+            drop(std::fs::remove_dir_all(&draft));
+        }
+        made.map(|()| StateFolder { path })
+    }
+
+    /// Removes a state folder; what a crash leaves of it is removed with the next change.
+    pub fn remove(&self, _: &StateLock, folder: &StateFolder) -> Result<(), Failure> {
+        self.remove_drafts();
+        let draft = self.0.join(format!("{DRAFT}{}", folder.name()));
+        std::fs::rename(&folder.path, &draft)
+            .and_then(|()| std::fs::remove_dir_all(&draft))
+            .map_err(|error| {
+                let message = format!("`{}` cannot be removed: {error}", folder.path.display());
+                Failure::new(Code::FileUnwritable, message)
+            })
+    }
+
+    /// Removes what processes that died left behind; the lock is held, so none is at work.
+    fn remove_drafts(&self) {
+        for entry in std::fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if entry.file_name().as_encoded_bytes().starts_with(DRAFT.as_bytes()) {
+                // A draft that cannot be removed does no harm.
+                drop(std::fs::remove_dir_all(entry.path()));
+            }
+        }
+    }
+}
+
+impl StateFolder {
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// Reads the record of its project.
+    pub fn record(&self) -> Result<ProjectRecord, Failure> {
+        let path = self.path.join(RECORD);
+        let damaged = |why: String| {
+            let message = format!("`{}` is damaged: {why}", path.display());
+            Failure::new(Code::StateDamaged, message)
+        };
+        if !path.exists() {
+            return Err(damaged("it is missing".to_owned()));
+        }
+        let bytes = read_limited(&path, RECORD_BYTES_MAX)?;
+        serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))
+    }
+
+    /// Writes the record of its project.
+    pub fn write_record(&self, record: &ProjectRecord) -> Result<(), Failure> {
+        let path = self.path.join(RECORD);
+        let text = serde_json::to_vec_pretty(record)
+            .map_err(|error| Failure::of(Code::Internal, &error))?;
+        atomic::write(&path, &text).map_err(|error| cannot_write(&path, &error))
+    }
+
+    /// Fails if others could change the folder.
+    fn check(&self) -> Result<(), Failure> {
+        let found = std::fs::symlink_metadata(&self.path);
+        let found = found.map_err(|error| unreadable(&self.path, &error))?;
+        require_private(&self.path, &found)
+    }
+
+    /// Whether its journal has no entries.
+    pub fn is_unused(&self) -> Result<bool, Failure> {
+        let path = self.path.join(DATABASE);
+        if !path.exists() {
+            return Ok(false);
+        }
+        let store = SqliteStore::open(&path, windlass_store_sqlite::Settings::default())?;
+        let any = TraceFilter { open_only: false, ..TraceFilter::open(1) };
+        Ok(store.list_traces(&any)?.is_empty())
+    }
+
+    /// Whether a live process uses it: one holds a lock in it.
+    pub fn is_in_use(&self) -> bool {
+        let folders = [self.path.join(format!("{DATABASE}.locks")), self.path.join("locks")];
+        folders.iter().any(|folder| {
+            let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            files
+                .filter_map(|file| File::open(file.path()).ok())
+                .any(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+        })
+    }
+}
+
+/// Fails unless a folder belongs to the user and only the user can write to it.
+fn require_private(path: &Path, found: &Metadata) -> Result<(), Failure> {
+    let fail = |what: &str| {
+        let message = format!("the state folder `{}` {what}", path.display());
+        Failure::new(Code::StateUnsafe, message)
+    };
+    if !found.is_dir() {
+        return Err(fail("is not a folder").hint("move it away, or set WINDLASS_STATE"));
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(fail("belongs to another user")
+            .hint("set WINDLASS_STATE to a folder of your own, or run as its owner"));
+    }
+    if found.mode() & 0o022 != 0 {
+        let hint = format!("close it to others: `chmod 700 {}`", path.display());
+        return Err(fail("can be changed by other users").hint(hint));
+    }
+    Ok(())
+}
