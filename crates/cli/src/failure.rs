@@ -182,6 +182,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyDenied
         | Code::PathOutsideWorkspace
         | Code::SecretInRequest
+        | Code::NetworkRefused
         | Code::DeniedByPerson
         | Code::HoldExpired
         | Code::HoldStale
@@ -231,6 +232,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ToolFailed
         | Code::ToolCompensated
         | Code::SandboxUnavailable
+        | Code::NetworkUnreachable
         | Code::StoreUnavailable
         | Code::StoreReadOnly
         | Code::StoreFull
@@ -356,6 +358,13 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::SandboxUnavailable => {
             "`windlass doctor` shows what is missing; `[sandbox]` in `.windlass/config.toml` changes or \
              disables the sandbox"
+        }
+        Code::NetworkRefused => {
+            "if the tool needs the host, add it with its port to the tool's `network` in \
+             `.windlass/tools.toml`"
+        }
+        Code::NetworkUnreachable => {
+            "check the host's name and port, and that this machine can reach it; then try again"
         }
         Code::StoreReadOnly => "make the project's `.windlass` folder writable",
         Code::StoreFull => "free some space, then run `windlass recover`",

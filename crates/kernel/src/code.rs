@@ -129,6 +129,10 @@ codes! {
     ToolFailed = "TOOL_FAILED",
     /// The command could not be confined and was not started.
     SandboxUnavailable = "SANDBOX_UNAVAILABLE",
+    /// A network request of a command was refused.
+    NetworkRefused = "NETWORK_REFUSED",
+    /// A host that a command may reach could not be reached.
+    NetworkUnreachable = "NETWORK_UNREACHABLE",
     /// It is unknown whether the call took effect.
     ToolOutcomeUnknown = "TOOL_OUTCOME_UNKNOWN",
     /// The call was undone after a crash.
