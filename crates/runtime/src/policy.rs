@@ -58,7 +58,8 @@ impl PolicySupervisor {
             .sandbox
             .clone()
             .filter(|_| server.connector == Connector::Command && tool.sandbox)?;
-        if tool.network {
+        // Landlock and seccomp know no hosts: whoever may reach one may reach all.
+        if !tool.network.is_empty() {
             confinement.network = Network::Open;
         }
         Some(confinement)
