@@ -218,11 +218,8 @@ impl<R: AsyncBufRead + Unpin, W: AsyncWrite + Unpin> Pipe<'_, R, W> {
                     return Ok(line);
                 }
                 (b'\n', _) | (_, Some(b'\r')) => return Err(CopyError::Malformed),
-                (byte, _) if line.len() > max + 1 => {
-                    let _ = byte;
-                    return Err(CopyError::Malformed);
-                }
-                (byte, _) => line.push(byte),
+                (byte, _) if line.len() < max + 2 => line.push(byte),
+                (_, _) => return Err(CopyError::Malformed),
             }
         }
     }

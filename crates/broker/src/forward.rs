@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::io::{AsyncRead, AsyncWrite, BufReader};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::tcp::OwnedWriteHalf;
 use windlass_kernel::Authority;
 
@@ -95,7 +95,7 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
         }
         let up = async {
             let pipe = Pipe {
-                reader: client_reader,
+                reader: &mut *client_reader,
                 writer: &mut host_writer,
                 meter: &meter,
                 direction: Direction::Up,
@@ -104,15 +104,17 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
                 scrubber: None,
             };
             match pipe.copy(request.framing).await {
-                Ok(()) => {
-                    sent_all.store(true, Ordering::Relaxed);
-                    Ok(())
-                }
+                Ok(()) => sent_all.store(true, Ordering::Relaxed),
                 // The host wants no more; its response says why.
-                Err(CopyError::Write) => Ok(()),
-                Err(CopyError::Read) => Err(End::Broken),
-                Err(CopyError::Malformed) => Err(End::Refused(Refusal::Chunk)),
-                Err(CopyError::Limit(refusal)) => Err(End::Refused(refusal)),
+                Err(CopyError::Write) => {}
+                Err(CopyError::Read) => return End::Broken,
+                Err(CopyError::Malformed) => return End::Refused(Refusal::Chunk),
+                Err(CopyError::Limit(refusal)) => return End::Refused(refusal),
+            }
+            // A client that goes away gets no response: the host need not finish it.
+            match client_reader.fill_buf().await {
+                Ok([_, ..]) => std::future::pending().await,
+                Ok([]) | Err(_) => End::Broken,
             }
         };
         let down = async {
@@ -122,7 +124,7 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
         tokio::pin!(up, down);
         tokio::select! {
             response = &mut down => response,
-            sent = &mut up => { sent?; down.await }
+            end = &mut up => Err(end),
         }
     };
     let end = match watched(&meter, limits.idle_timeout, work).await {
@@ -186,7 +188,7 @@ impl<R: tokio::io::AsyncBufRead + Unpin> Back<'_, R> {
 
     async fn final_head(&mut self, method: &str, limits: &Limits) -> Option<Response> {
         for _ in 0..INTERIM_MAX {
-            let head = read_head(self.reader, limits.head_bytes_max, |_| Ok(())).await;
+            let head = read_head(self.reader, limits.head_bytes_max, |_, _| Ok(())).await;
             let response = Response::parse(&head.ok()??, method)?;
             match response.status {
                 // Nothing was asked to be upgraded.

@@ -1,5 +1,7 @@
 //! The server name in a TLS greeting.
 
+use std::collections::BTreeSet;
+
 use crate::event::Refusal;
 
 /// The largest greeting. One with post-quantum keys and a long ticket has a few thousand bytes.
@@ -107,13 +109,12 @@ fn server_name(body: &[u8]) -> Result<Option<String>, Refusal> {
     }
     let mut extensions = reader.vector(2)?;
     ensure(reader.is_empty())?;
-    let mut seen = Vec::new();
+    let mut seen = BTreeSet::new();
     let mut name = None;
     while !extensions.is_empty() {
         let kind = extensions.number(2)?;
         let data = extensions.vector(2)?;
-        ensure(!seen.contains(&kind))?;
-        seen.push(kind);
+        ensure(seen.insert(kind))?;
         if kind == 0 {
             name = Some(only_name(data)?);
         }

@@ -128,6 +128,7 @@ impl Broker {
 /// A running broker. Dropping it closes all its connections, and returns when they are closed and the
 /// observer has been told of each.
 #[derive(Debug)]
+#[must_use = "a broker stops when its handle is dropped"]
 pub struct BrokerHandle {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -155,7 +156,9 @@ async fn accept(
             _ = &mut stopped => break,
             Some(_) = served.join_next() => {}
             Some(_) = turned_away.join_next() => {}
-            accepted = listener.accept() => match accepted {
+            accepted = listener.accept() => {
+                while served.try_join_next().is_some() {}
+                match accepted {
                 Ok((stream, _)) if served.len() < shared.rules.limits.connections_max => {
                     served.spawn(serve(Arc::clone(&shared), stream));
                 }
@@ -164,7 +167,7 @@ async fn accept(
                 }
                 Ok((stream, _)) => drop(stream),
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-            }
+            }}
         }
     }
     drop(listener);

@@ -24,6 +24,8 @@ use crate::upstream::{Resolver, Stop, authorize, check_literal, connect, secure}
 /// How long a client has to read the answer to a refused request before the connection is closed.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: u64 = 1024 * 1024;
+/// How much of a request's line is kept for the observer.
+const LINE_SHOWN_BYTES: usize = 1024;
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -65,13 +67,17 @@ impl Client {
         );
         let told = async {
             send(&mut self.writer, answer.as_bytes()).await.ok()?;
-            self.writer.shutdown().await.ok()?;
-            // Closing with unread bytes would make the system discard the answer.
-            let mut rest = (&mut self.reader).take(LINGER_BYTES_MAX);
-            tokio::io::copy(&mut rest, &mut tokio::io::sink()).await.ok()
+            self.close().await
         };
         // Whether the client listens is its own business.
         let _ = timeout(LINGER, told).await;
+    }
+
+    /// Lets the client read what was sent. Closing with unread bytes would make the system discard it.
+    async fn close(&mut self) -> Option<u64> {
+        self.writer.shutdown().await.ok()?;
+        let mut rest = (&mut self.reader).take(LINGER_BYTES_MAX);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await.ok()
     }
 }
 
@@ -93,7 +99,10 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
         let mut asked = String::new();
         match serve_one(&shared, &mut client, &mut asked).await {
             Ok(Next::Another) => {}
-            Ok(Next::Close) => return,
+            Ok(Next::Close) => {
+                let _ = timeout(LINGER, client.close()).await;
+                return;
+            }
             Err(stop) => {
                 shared.observer.event(match stop {
                     Stop::Refused(refusal) => BrokerEvent::Refused { asked, refusal },
@@ -115,11 +124,16 @@ async fn serve_one(shared: &Shared, client: &mut Client, what: &mut String) -> R
     let limits = &shared.rules.limits;
     let first = timeout(limits.idle_timeout, client.reader.fill_buf()).await;
     let Ok(Ok([_, ..])) = first else { return Ok(Next::Close) };
+    let requests = shared.requests.fetch_add(1, Ordering::Relaxed);
+    if limits.requests_max.is_some_and(|max| requests >= max) {
+        return Err(Stop::Refused(Refusal::RequestsMax));
+    }
     let mut line = Vec::new();
-    let head = read_head(&mut client.reader, limits.head_bytes_max, |head| {
-        line.clear();
-        line.extend(head.iter().take(1024));
-        check_beginning(head)
+    let mut beginning = Beginning::default();
+    let head = read_head(&mut client.reader, limits.head_bytes_max, |head, known| {
+        let unseen = head.get(line.len()..).unwrap_or_default();
+        line.extend(unseen.iter().take(LINE_SHOWN_BYTES - line.len()));
+        beginning.check(head, known)
     });
     let head = timeout(limits.head_timeout, head).await;
     *what = asked(&line);
@@ -129,10 +143,6 @@ async fn serve_one(shared: &Shared, client: &mut Client, what: &mut String) -> R
         Ok(Err(refusal)) => return Err(Stop::Refused(refusal)),
         Err(_) => return Err(Stop::Refused(Refusal::HeadTimeout)),
     };
-    let requests = shared.requests.fetch_add(1, Ordering::Relaxed);
-    if limits.requests_max.is_some_and(|max| requests >= max) {
-        return Err(Stop::Refused(Refusal::RequestsMax));
-    }
     if shared.budget.is_used_up() {
         return Err(Stop::Refused(Refusal::BrokerBytesMax));
     }
@@ -263,12 +273,12 @@ impl Drop for Open<'_> {
     }
 }
 
-/// Reads a head up to its empty line; `None` if the connection ends before. `check` sees the
-/// beginning of the head after each piece.
+/// Reads a head up to its empty line; `None` if the connection ends before. `check` sees the head
+/// after each piece, and how many bytes of it are old.
 pub(crate) async fn read_head<R: AsyncBufRead + Unpin>(
     reader: &mut R,
     max: usize,
-    mut check: impl FnMut(&[u8]) -> Result<(), Refusal>,
+    mut check: impl FnMut(&[u8], usize) -> Result<(), Refusal>,
 ) -> Result<Option<Vec<u8>>, Refusal> {
     const END: &[u8] = b"\r\n\r\n";
     let mut head = Vec::new();
@@ -286,7 +296,7 @@ pub(crate) async fn read_head<R: AsyncBufRead + Unpin>(
         let end = end.map(|at| from + at + END.len());
         reader.consume(end.map_or(taken, |end| end.saturating_sub(known)));
         head.truncate(end.unwrap_or(head.len()));
-        check(&head)?;
+        check(&head, known)?;
         if head.len() > max {
             return Err(Refusal::HeadTooLarge);
         }
@@ -296,18 +306,32 @@ pub(crate) async fn read_head<R: AsyncBufRead + Unpin>(
     }
 }
 
-/// Refuses what cannot become a request, without waiting for an end that never comes.
-fn check_beginning(head: &[u8]) -> Result<(), Refusal> {
-    if !head.first().is_some_and(u8::is_ascii_uppercase) {
-        return Err(Refusal::NotHttp);
+/// Refuses what cannot become a request, without waiting for an end that never comes. Each byte is
+/// looked at once, in however many pieces the head comes.
+#[derive(Default)]
+struct Beginning {
+    line_is_read: bool,
+}
+
+impl Beginning {
+    fn check(&mut self, head: &[u8], known: usize) -> Result<(), Refusal> {
+        if !head.first().is_some_and(u8::is_ascii_uppercase) {
+            return Err(Refusal::NotHttp);
+        }
+        let unseen = head.get(known..).unwrap_or_default();
+        if !self.line_is_read
+            && let Some(end) = unseen.iter().position(|byte| *byte == b'\n')
+        {
+            let line = head.get(..known + end).unwrap_or_default();
+            RequestLine::parse(line.strip_suffix(b"\r").ok_or(Refusal::HeaderInvalid)?)?;
+            self.line_is_read = true;
+        }
+        let with_one_before = head.get(known.saturating_sub(1)..).unwrap_or_default();
+        let ends_badly = |pair: &[u8]| pair.ends_with(b"\n") && pair != b"\r\n";
+        if with_one_before.windows(2).any(ends_badly) {
+            Err(Refusal::HeaderInvalid)
+        } else {
+            Ok(())
+        }
     }
-    let mut lines = head.split(|byte| *byte == b'\n');
-    let first = lines.next().unwrap_or_default();
-    if first.len() == head.len() {
-        return Ok(());
-    }
-    let first = first.strip_suffix(b"\r").ok_or(Refusal::HeaderInvalid)?;
-    RequestLine::parse(first)?;
-    let pairs = head.windows(2).filter(|pair| pair.ends_with(b"\n"));
-    if pairs.into_iter().all(|pair| pair == b"\r\n") { Ok(()) } else { Err(Refusal::HeaderInvalid) }
 }

@@ -90,6 +90,32 @@ fn a_host_that_never_responds_is_given_up() {
 }
 
 #[test]
+fn a_client_that_goes_away_ends_its_request() {
+    let origin = Origin::start(|mut stream| {
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let to = origin.at("origin.example");
+    let world = with(&[&to], |_| ());
+    let mut stream = world.connect();
+    write!(stream, "GET http://{to}/ HTTP/1.1\r\nHost: {to}\r\n\r\n").unwrap();
+    world.recorder.wait(|event| matches!(event, BrokerEvent::Allowed { .. }).then_some(()));
+    drop(stream);
+    assert_eq!(world.recorder.end(), End::Broken);
+}
+
+#[test]
+fn a_response_before_the_end_of_the_upload_arrives() {
+    let origin = Origin::answering("HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\n\r\nno");
+    let to = origin.at("origin.example");
+    let world = with(&[&to], |_| ());
+    let mut stream = world.connect();
+    write!(stream, "POST http://{to}/ HTTP/1.1\r\nHost: {to}\r\nContent-Length: 9000\r\n\r\nab")
+        .unwrap();
+    let text = read_all(&mut stream);
+    assert!(text.starts_with("HTTP/1.1 413 ") && text.ends_with("no"), "{text}");
+}
+
+#[test]
 fn more_connections_than_allowed_are_turned_away() {
     let origin = echo();
     let to = origin.at("origin.example");
