@@ -331,5 +331,4 @@ impl Response {
 }
 
 #[cfg(test)]
-#[path = "http_tests.rs"]
 mod tests;

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use rustls::{ServerConnection, StreamOwned};
 use windlass_broker::{BrokerEvent, BrokerRules, Credential, Route, Trust};
 
+use crate::certificate::Identity;
 use crate::support::{Origin, World, read_all, read_head, rule, world};
-use crate::tunnel::{Identity, identity, tls_origin};
+use crate::tunnel::{identity, tls_origin};
 
 const KEY: &str = "sk-live-0123456789abcdef";
 

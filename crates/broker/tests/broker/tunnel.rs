@@ -10,18 +10,12 @@ use rustls::{
 };
 use windlass_broker::{BrokerEvent, BrokerRules, End, Limits, Refusal};
 
+use crate::certificate::{self, Identity};
 use crate::support::{Origin, World, private, read_all, read_head, world};
 
-/// A certificate that signs itself, and its key.
-pub struct Identity {
-    pub certificate: Vec<u8>,
-    key: Vec<u8>,
-}
-
+/// The identity of both names that are this machine.
 pub fn identity() -> Identity {
-    let names = vec!["origin.example".to_owned(), "other.example".to_owned()];
-    let made = rcgen::generate_simple_self_signed(names).unwrap();
-    Identity { certificate: made.cert.der().to_vec(), key: made.signing_key.serialize_der() }
+    certificate::identity(&["origin.example", "other.example"])
 }
 
 /// A host that speaks TLS; `serve` gets each connection.
