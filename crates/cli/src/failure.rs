@@ -183,6 +183,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyDenied
         | Code::PathOutsideWorkspace
         | Code::SecretInRequest
+        | Code::NetworkRefused
         | Code::DeniedByPerson
         | Code::HoldExpired
         | Code::HoldStale
@@ -246,6 +247,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::GitConflict
         | Code::StateMissing
         | Code::StateUnsafe
+        | Code::NetworkUnreachable
         | Code::StoreUnavailable
         | Code::StoreReadOnly
         | Code::StoreFull
@@ -406,6 +408,13 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         }
         Code::ProtectedPathChanged => {
             "commands may not change `.windlass` or git's settings; change them yourself"
+        }
+        Code::NetworkRefused => {
+            "if the tool needs the host, add it with its port to the tool's `network` in \
+             `.windlass/tools.toml`"
+        }
+        Code::NetworkUnreachable => {
+            "check the host's name and port, and that this machine can reach it; then try again"
         }
         Code::StoreReadOnly => "make the folder that the message names writable",
         Code::StoreFull => "free some space, then run `windlass recover`",

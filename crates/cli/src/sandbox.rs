@@ -45,6 +45,7 @@ impl UserConfig {
             layout,
             limits: self.limits(),
             folder: folder.to_owned(),
+            private_hosts: self.network.private.clone(),
         }))
     }
 

@@ -5,9 +5,10 @@ use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use windlass_cell::Level;
-use windlass_kernel::Code;
+use windlass_kernel::{Code, HostRule};
 
 use crate::config::toml_message;
 use crate::failure::Failure;
@@ -29,6 +30,23 @@ pub struct UserConfig {
     pub helpers: Helpers,
     /// What git may do when Windlass starts it.
     pub git: GitSettings,
+    /// What tools may reach.
+    pub network: NetworkSettings,
+}
+
+/// What tools may reach through the broker, beyond what the tool registry lists.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetworkSettings {
+    /// Hosts whose addresses may be private, as `host:port`.
+    #[serde(deserialize_with = "host_rules")]
+    pub private: Vec<HostRule>,
+}
+
+fn host_rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HostRule>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let rule = |text: String| HostRule::parse_with_addresses(&text).map_err(D::Error::custom);
+    texts.into_iter().map(rule).collect()
 }
 
 /// How commands are confined.

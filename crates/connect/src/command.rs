@@ -12,6 +12,7 @@ use windlass_kernel::Code;
 use windlass_cell::{Ending, Finished, LimitKind, Limits, Program, describe_exit};
 
 use crate::call_failure::CallFailure;
+use crate::network::CommandNetwork;
 use crate::sandbox::OpenCell;
 use crate::{Certainty, Confinement, Reply, Sandbox};
 
@@ -31,29 +32,44 @@ pub(crate) fn perform(
     sandbox: Option<&Sandbox>,
 ) -> Reply {
     let run = || match (confinement, sandbox) {
-        (None, _) => start(command, None),
+        (None, _) => start(command, None).map(|finished| (finished, None)),
         (Some(_), None) => Err(CallFailure::sandbox("there is no sandbox for the command")),
         (Some(confinement), Some(sandbox)) => {
             let cell = sandbox.open(confinement)?;
-            let finished = start(command, Some(&cell));
-            cell.close(finished)
+            let mut network = CommandNetwork::new(cell.rules());
+            let finished = start(command, Some((&cell, &mut network)));
+            let network = network.finish();
+            cell.close(finished).map(|finished| (finished, network))
         }
     };
     match run() {
-        Ok(finished) => reply(command.limits, finished),
+        Ok((finished, network)) => reply(command.limits, finished).with("network", network),
         Err(failure) => failure.into_reply(None),
     }
 }
 
-fn start(command: &Command<'_>, cell: Option<&OpenCell>) -> Result<Finished, CallFailure> {
-    Ok(windlass_cell::run(&Program {
+fn start(
+    command: &Command<'_>,
+    confined: Option<(&OpenCell, &mut CommandNetwork)>,
+) -> Result<Finished, CallFailure> {
+    let variables = confined.as_ref().map(|(_, network)| network.variables()).unwrap_or_default();
+    let own = command.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
+    let proxies = variables.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
+    let mut program = Program {
         argv: command.argv.iter().map(OsStr::new).collect(),
         stdin: command.stdin.map(str::as_bytes),
-        env: command.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
+        env: proxies.chain(own).collect(),
         cwd: command.cwd,
         limits: command.limits,
-        confined: cell.map(OpenCell::confined),
-    })?)
+        confined: None,
+    };
+    Ok(match confined {
+        None => windlass_cell::run(&program)?,
+        Some((cell, network)) => {
+            program.confined = Some(cell.confined());
+            windlass_cell::run_with_broker(&program, &mut |listener| network.serve(listener))?
+        }
+    })
 }
 
 fn reply(limits: Limits, finished: Finished) -> Reply {

@@ -129,6 +129,20 @@ pub enum Reply {
     },
 }
 
+impl Reply {
+    /// Adds a field to the result, if there is one.
+    pub(crate) fn with(mut self, name: &str, field: Option<Value>) -> Self {
+        let result = match &mut self {
+            Self::Success { result } => Some(result),
+            Self::Failure { result, .. } => result.as_mut(),
+        };
+        if let (Some(Value::Object(map)), Some(field)) = (result, field) {
+            map.insert(name.to_owned(), field);
+        }
+        self
+    }
+}
+
 /// Whether a failed job can have had an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Certainty {

@@ -12,6 +12,8 @@ use windlass_cell::{
     Program, WorkspaceView, find_git,
 };
 
+use windlass_broker::BrokerRules;
+use windlass_kernel::HostRule;
 use windlass_workspace::{Baseline, take_over};
 
 use crate::Certainty;
@@ -28,16 +30,15 @@ pub struct Confinement {
     pub workspace: PathBuf,
     /// Whether it may change that folder.
     pub access: Access,
-    /// Whether it may reach the network.
-    pub network: Network,
+    /// The hosts that it may reach, through the broker.
+    pub hosts: Vec<HostRule>,
 }
 
 impl Confinement {
     /// A command that may change the workspace and reach nothing.
     #[must_use]
     pub fn writing(workspace: &Path) -> Self {
-        let (access, network) = (Access::Write, Network::Closed);
-        Self { workspace: workspace.to_owned(), access, network }
+        Self { workspace: workspace.to_owned(), access: Access::Write, hosts: Vec::new() }
     }
 }
 
@@ -62,6 +63,8 @@ pub struct SandboxSettings {
     pub limits: CellLimits,
     /// A private folder for what commands change in git directories.
     pub folder: PathBuf,
+    /// Hosts whose addresses may be private.
+    pub private_hosts: Vec<HostRule>,
 }
 
 /// A cell for one command.
@@ -72,6 +75,7 @@ pub(crate) struct OpenCell {
     git: Option<GitChanges>,
     /// Protected paths that did not exist before the command.
     absent: Vec<PathBuf>,
+    rules: BrokerRules,
 }
 
 /// The changes of a command in a git directory, which are taken over when it has ended.
@@ -102,7 +106,7 @@ impl Sandbox {
 
     /// Describes the cell of one command and creates what it needs outside.
     pub(crate) fn open(&self, confinement: &Confinement) -> Result<OpenCell, CallFailure> {
-        let Confinement { workspace, access, network } = confinement;
+        let Confinement { workspace, access, hosts } = confinement;
         let (mounts, changes) = match self.settings.level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
@@ -126,13 +130,18 @@ impl Sandbox {
         let cell = Cell {
             level: self.settings.level,
             mounts,
-            network: *network,
+            network: if hosts.is_empty() { Network::Closed } else { Network::Broker },
             limits: self.settings.limits,
         };
         let protected = [workspace.join(".windlass"), workspace.join(".git")];
         let absent = protected.into_iter().filter(|path| path.symlink_metadata().is_err());
         let absent = absent.filter(|_| *access == Access::Write).collect();
-        Ok(OpenCell { launcher: self.settings.launcher.clone(), cell, git: changes, absent })
+        let rules = BrokerRules {
+            hosts: hosts.clone(),
+            private_hosts: self.settings.private_hosts.clone(),
+            ..BrokerRules::default()
+        };
+        Ok(OpenCell { launcher: self.settings.launcher.clone(), cell, git: changes, absent, rules })
     }
 
     /// Without a root of its own a command sees everything; these are the folders that it may change.
@@ -149,7 +158,9 @@ impl Sandbox {
     /// # Errors
     /// Why it does not work.
     pub fn try_out(&self) -> Result<(), String> {
-        let cell = self.open(&Confinement::writing(&self.settings.folder)).map_err(|failure| failure.message)?;
+        let cell = self
+            .open(&Confinement::writing(&self.settings.folder))
+            .map_err(|failure| failure.message)?;
         let program = Program {
             argv: vec!["true".as_ref()],
             stdin: None,
@@ -217,6 +228,11 @@ impl OpenCell {
             true => finished,
             false => Err(CallFailure::protected(&protected)),
         }
+    }
+
+    /// What the broker lets through.
+    pub const fn rules(&self) -> &BrokerRules {
+        &self.rules
     }
 
     /// Where the command is started.

@@ -147,6 +147,10 @@ codes! {
     GitDamaged = "GIT_DAMAGED",
     /// The repository changed while a command ran that changed the same thing.
     GitConflict = "GIT_CONFLICT",
+    /// A network request of a command was refused.
+    NetworkRefused = "NETWORK_REFUSED",
+    /// A host that a command may reach could not be reached.
+    NetworkUnreachable = "NETWORK_UNREACHABLE",
     /// It is unknown whether the call took effect.
     ToolOutcomeUnknown = "TOOL_OUTCOME_UNKNOWN",
     /// The call was undone after a crash.

@@ -1,5 +1,6 @@
 //! The pure core: ids, canonical JSON and digests; the state machines of calls and runs; the hash
-//! chain of the journal; the next step of a call or run, and the recovery of an interrupted call.
+//! chain of the journal; the next step of a call or run, and the recovery of an interrupted call;
+//! hosts on the network and the rules that list them.
 //!
 //! This crate reads no clock, file, environment or socket and generates no random numbers. The caller
 //! passes time, ids and results as arguments.
@@ -12,6 +13,7 @@ mod chain;
 mod code;
 mod digest;
 mod entry;
+mod host;
 mod id;
 mod json_scan;
 pub mod recovery;
@@ -31,6 +33,7 @@ pub use chain::{ChainError, Head, StateOrEmpty};
 pub use code::Code;
 pub use digest::{Digest, DigestError, HexDigest};
 pub use entry::{Draft, Entry, KEY_CHARS_MAX, SCHEMA_VERSION};
+pub use host::{Authority, Host, HostError, HostProblem, HostRule};
 pub use id::{ArtifactId, CheckpointId, HolderId, IdError, PlanId, ToolCallId, TraceId, Uuid7};
 pub use replay_point::{ExecutionState, ReplayPoint, ReplayPointState};
 pub use risk::RiskLevel;

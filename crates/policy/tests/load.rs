@@ -343,3 +343,52 @@ matches = [{ tool = "local/copy", args = { from = ["a", "b"] } }]
     assert_eq!(verdict(json!(["/etc/passwd", "b"])), Verdict::Ask);
     assert_eq!(verdict(json!("-r")), Verdict::Deny);
 }
+
+fn local_tool(lines: &str) -> String {
+    format!(
+        "[server.local]\nconnector = \"command\"\n[server.local.tool.fetch]\nclass = \"read\"\nargv = [\"a\"]\n{lines}\n"
+    )
+}
+
+#[test]
+fn a_tool_lists_the_hosts_that_it_may_reach() {
+    let network = |lines: &str| {
+        let set = load(&local_tool(lines), "").unwrap();
+        let (_, tool) = set.registry().find("local", "fetch").unwrap();
+        tool.network.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(network(""), Vec::<String>::new());
+    assert_eq!(network("network = []"), Vec::<String>::new());
+    assert_eq!(
+        network("network = [\"Crates.example:443\", \"*.example.org:8443\"]"),
+        ["crates.example:443", "*.example.org:8443"]
+    );
+}
+
+#[test]
+fn a_host_that_is_not_plain_is_refused_where_it_stands() {
+    for (host, reason) in [
+        ("crates.example", "character 15: the port is missing, as in `host:443`"),
+        ("https://crates.example:443", "character 7: write the host without a scheme"),
+        ("crates.example:443/index", "character 19: write the host without a path"),
+        ("user@crates.example:443", "character 5: a user name is not allowed"),
+        ("*:443", "character 1: a `*` may only be the whole first part"),
+        ("127.0.0.1:443", "character 1: an IP address is not a host name"),
+        ("0x7f.1:443", "character 1: an IP address is not a host name"),
+        ("crates.example.:443", "character 15: a host name does not end with a dot"),
+    ] {
+        let error = load(&local_tool(&format!("network = [\n\"{host}\"]")), "").unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("tools.toml:7:"), "{text}");
+        assert!(
+            text.contains(&format!("tool `local/fetch`: `network` lists `{host}`: {reason}")),
+            "{text}"
+        );
+    }
+    let twice = load(&local_tool("network = [\"a.example:1\", \"A.example:1\"]"), "").unwrap_err();
+    assert!(twice.to_string().contains("listed twice"), "{twice}");
+    for open in ["true", "false", "\"a.example:1\""] {
+        let error = load(&local_tool(&format!("network = {open}")), "").unwrap_err();
+        assert!(error.to_string().contains("expected a sequence"), "{error}");
+    }
+}

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use windlass_connect::{Access, Confinement, Limits, Network, Target};
+use windlass_connect::{Access, Confinement, Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::{Code, Digest, RiskLevel};
 use windlass_policy::{Connector, PolicySet, Question, Server, Tool, Verdict};
@@ -58,12 +58,8 @@ impl PolicySupervisor {
             return None;
         }
         let access = if tool.class == RiskLevel::Read { Access::Read } else { Access::Write };
-        let network = if tool.network { Network::Broker } else { Network::Closed };
-        self.confined.then(|| self.confinement_with(access, network))
-    }
-
-    fn confinement_with(&self, access: Access, network: Network) -> Confinement {
-        Confinement { workspace: self.workspace.root().to_owned(), access, network }
+        let workspace = self.workspace.root().to_owned();
+        self.confined.then(|| Confinement { workspace, access, hosts: tool.network.clone() })
     }
 
     /// The policy set.

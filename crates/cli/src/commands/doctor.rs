@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use windlass_connect::{Connectors, Limits, ServerDescription};
 use windlass_cell::Level;
+use windlass_connect::{Connectors, Limits, ServerDescription};
 use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Connector, Server};
 use windlass_runtime::PolicySupervisor;

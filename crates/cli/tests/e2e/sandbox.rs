@@ -18,7 +18,7 @@ argv = ["lab", "lab.sh"]
 [server.lab.tool.network]
 class = "write"
 argv = ["lab", "lab.sh"]
-network = true
+network = ["host.example:443"]
 [server.lab.tool.free]
 class = "write"
 argv = ["lab", "lab.sh"]
@@ -235,9 +235,9 @@ fn a_registry_that_contradicts_itself_is_refused() {
     let place = Place::with_project();
     let tools = place.read(".windlass/tools.toml");
     for (more, says) in [
-        ("[server.x.tool.y]\nclass = \"read\"\nargv = [\"a\"]\nnetwork = 1", "boolean"),
+        ("[server.x.tool.y]\nclass = \"read\"\nargv = [\"a\"]\nnetwork = 1", "expected a sequence"),
         (
-            "[server.x.tool.y]\nclass = \"read\"\nargv = [\"a\"]\nnetwork = true\nsandbox = false",
+            "[server.x.tool.y]\nclass = \"read\"\nargv = [\"a\"]\nnetwork = [\"a.example:1\"]\nsandbox = false",
             "has no effect",
         ),
     ] {
@@ -245,7 +245,7 @@ fn a_registry_that_contradicts_itself_is_refused() {
         place.write(".windlass/tools.toml", text);
         place.run(&["policy", "check"]).fails_with(2, "POLICY_INVALID").warns(says);
     }
-    for key in ["network = true", "sandbox = true"] {
+    for key in ["network = []", "sandbox = true"] {
         let text = format!(
             "{tools}\n[server.x]\nconnector = \"mcp-stdio\"\ncommand = [\"a\"]\n\
              [server.x.tool.y]\nclass = \"read\"\n{key}\n"

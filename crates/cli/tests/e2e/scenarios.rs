@@ -20,6 +20,8 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::WorkspaceChanged, IN_RUNS),
     (Code::SnapshotCorrupt, IN_RUNS),
     (Code::SnapshotFailed, "git has to fail for it; the tests of `connect` meet it"),
+    (Code::NetworkRefused, IN_THE_BROKER),
+    (Code::NetworkUnreachable, IN_THE_BROKER),
     (Code::DriverModelUnavailable, IN_A_RUN),
     (Code::DriverCapabilityExceeded, IN_A_RUN),
     (Code::DriverSandboxInconsistent, IN_A_RUN),
@@ -31,6 +33,8 @@ const IN_BLOBS: &str = "a missing content is left out of bundles, a damaged one 
     the tests of `blobs` meet it";
 const IN_RUNS: &str =
     "it takes a run with checkpoints; `crates/cli/tests/runs/checkpoints.rs` meets it";
+const IN_THE_BROKER: &str =
+    "a command gets it as the answer of the proxy; the tests of `broker` meet it";
 const IN_A_RUN: &str = "a run of the driver loop ends with it as its reason, not with an error; \
     `crates/engine/tests/driver` meets it";
 

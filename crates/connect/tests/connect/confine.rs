@@ -6,8 +6,7 @@ use std::path::Path;
 use serde_json::json;
 use windlass_cell::{CellLimits, Layout, Level};
 use windlass_connect::{
-    Access, Certainty, Confinement, Connect, Connectors, Job, Network, Sandbox, SandboxSettings,
-    Target,
+    Access, Certainty, Confinement, Connect, Connectors, Job, Sandbox, SandboxSettings, Target,
 };
 use windlass_kernel::Code;
 
@@ -25,7 +24,7 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
     let confinement = Confinement {
         workspace: folder.path().to_owned(),
         access: Access::Write,
-        network: Network::Closed,
+        hosts: Vec::new(),
     };
     let args = json!({});
     let job = Job { confinement: Some(&confinement), ..common::job(&target, "", &args) };
@@ -42,6 +41,7 @@ fn with(launcher: &str, folder: &Path) -> Connectors {
         layout: Layout::default(),
         limits: CellLimits::default(),
         folder: folder.to_owned(),
+        private_hosts: Vec::new(),
     }))
 }
 

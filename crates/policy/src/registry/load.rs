@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::Deserialize;
 use serde_json::Value;
 use toml::Spanned;
-use windlass_kernel::RiskLevel;
+use windlass_kernel::{HostRule, RiskLevel};
 use windlass_text::{FileError, SourceFile};
 
 use super::{
@@ -21,6 +21,7 @@ const RETRIES: u32 = 3;
 const RETRIES_MAX: u32 = 100;
 const TOOLS_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 128;
+const HOSTS_MAX: usize = 256;
 
 /// A tool's class as policy files write it.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -98,7 +99,7 @@ struct RawTool {
     #[serde(default)]
     argv: Vec<RawArgv>,
     stdin: Option<String>,
-    network: Option<bool>,
+    network: Option<Vec<Spanned<String>>>,
     sandbox: Option<bool>,
 }
 
@@ -295,13 +296,34 @@ fn tool(server: &Server, name: &Spanned<String>, raw: RawTool) -> Result<Tool, R
         shell_line: pointer(raw.shell_line.as_ref()).map_err(error)?,
         argv: raw.argv.into_iter().map(argv_part).collect::<Result<_, _>>().map_err(error)?,
         stdin: pointer(raw.stdin.as_ref()).map_err(error)?,
-        network: raw.network.unwrap_or(false),
+        network: hosts(raw.network.as_deref().unwrap_or_default())
+            .map_err(|(span, message)| (span, error(message).1))?,
         sandbox: raw.sandbox.unwrap_or(true),
         declared_on_uncertain: raw.on_uncertain.map(on_uncertain).transpose().map_err(error)?,
     };
-    check_sandbox(server, raw.network, raw.sandbox).map_err(|message| error(message.to_owned()))?;
+    check_sandbox(server, raw.network.is_some(), raw.sandbox)
+        .map_err(|message| error(message.to_owned()))?;
     check_tool(server, &tool).map_err(|message| error(message.to_owned()))?;
     Ok(tool)
+}
+
+/// The hosts of `network`, each with its port.
+fn hosts(listed: &[Spanned<String>]) -> Result<Vec<HostRule>, RegistryError> {
+    let mut rules: Vec<HostRule> = Vec::new();
+    for text in listed {
+        let error = |problem: String| {
+            (text.span(), format!("`network` lists `{}`: {problem}", text.get_ref()))
+        };
+        let rule = HostRule::parse(text.get_ref()).map_err(|problem| error(problem.to_string()))?;
+        if rules.contains(&rule) {
+            return Err(error("it is listed twice".to_owned()));
+        }
+        if rules.len() == HOSTS_MAX {
+            return Err(error(format!("there are more than {HOSTS_MAX} hosts")));
+        }
+        rules.push(rule);
+    }
+    Ok(rules)
 }
 
 fn argv_part(raw: RawArgv) -> Result<ArgvPart, String> {
@@ -342,13 +364,13 @@ fn on_uncertain(raw: RawUncertain) -> Result<OnUncertain, String> {
 /// Only commands are sandboxed, and only a sandboxed one can be given the network.
 fn check_sandbox(
     server: &Server,
-    network: Option<bool>,
+    has_network: bool,
     sandbox: Option<bool>,
 ) -> Result<(), &'static str> {
-    if server.connector != Connector::Command && (network.is_some() || sandbox.is_some()) {
+    if server.connector != Connector::Command && (has_network || sandbox.is_some()) {
         return Err("`network` and `sandbox` belong to the connector `command`");
     }
-    if network.is_some() && sandbox == Some(false) {
+    if has_network && sandbox == Some(false) {
         return Err("`network` has no effect with `sandbox = false`");
     }
     Ok(())

@@ -7,7 +7,7 @@ mod template;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
-use windlass_kernel::RiskLevel;
+use windlass_kernel::{HostRule, RiskLevel};
 
 pub use command_line::{CommandLine, CommandLineError};
 pub use template::{TemplateError, fill_template};
@@ -119,8 +119,8 @@ pub struct Tool {
     pub argv: Vec<ArgvPart>,
     /// The argument that is the command's input.
     pub stdin: Option<Pointer>,
-    /// Whether a command may use the network although the sandbox closes it.
-    pub network: bool,
+    /// The hosts that a command may reach although the sandbox closes the network.
+    pub network: Vec<HostRule>,
     /// Whether a command runs in the sandbox.
     pub sandbox: bool,
     /// What the registry declares for a call whose outcome is unknown.
