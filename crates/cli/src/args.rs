@@ -103,7 +103,11 @@ pub enum Command {
     )]
     Trust(Trust),
     /// List, bind and remove the state of projects: journals, keys, snapshots, work trees.
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "States lie in $WINDLASS_STATE, else $XDG_STATE_HOME/windlass, else \
+        ~/.local/state/windlass; `windlass doctor` shows that of a project."
+    )]
     State(StateCommand),
     /// Run a task through a loop until it ends or waits for a decision.
     #[command(

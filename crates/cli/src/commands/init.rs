@@ -62,6 +62,7 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> CommandResu
     let root = root(named, options)?;
     let folder = root.join(FOLDER);
     let state = StateRoot::find()?;
+    state.require_outside(&root)?;
     let lock = state.lock()?;
     // An empty folder may be replaced; `remove_dir` removes nothing else.
     if folder.is_dir() && std::fs::remove_dir(&folder).is_err() {

@@ -78,8 +78,9 @@ fn size(folder: &Path) -> u64 {
 /// Binds the state to the project's present place.
 fn bind(project: &Project, output: &Output) -> CommandResult {
     let state = StateRoot::find()?;
-    let _lock = state.lock()?;
     let root = project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
+    state.require_outside(&root)?;
+    let _lock = state.lock()?;
     let id = read_id(&project.folder)?;
     let folder = match &id {
         Some(id) => state.folder_of(id)?,

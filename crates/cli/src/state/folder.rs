@@ -73,6 +73,19 @@ impl StateRoot {
         &self.0
     }
 
+    /// Fails if the folder lies in a project: its commands could change it.
+    pub fn require_outside(&self, root: &Path) -> Result<(), Failure> {
+        let root = root.canonicalize().map_err(|error| unreadable(root, &error))?;
+        // The part of the path that exists, without links.
+        let real = self.0.ancestors().find_map(|part| part.canonicalize().ok());
+        if !self.0.starts_with(&root) && !real.is_some_and(|real| real.starts_with(&root)) {
+            return Ok(());
+        }
+        let message = format!("the state folder `{}` lies inside of the project", self.0.display());
+        Err(Failure::new(Code::StateUnsafe, message)
+            .hint(format!("set {VARIABLE} to a folder outside of it")))
+    }
+
     /// Creates the folder if it is missing, and locks the set of state folders.
     pub fn lock(&self) -> Result<StateLock, Failure> {
         let mut builder = DirBuilder::new();

@@ -23,6 +23,7 @@ pub fn open(root: &Path, folder: &Path) -> Result<PathBuf, Failure> {
             .hint("this is a fresh clone: run `windlass init`, which creates an empty journal"));
     };
     let state = StateRoot::find()?;
+    state.require_outside(root)?;
     let found = state.folder_of(&id)?.ok_or_else(|| missing(&id, state.path()))?;
     found.record()?.require_here(root)?;
     Ok(found.path)

@@ -24,7 +24,8 @@ static FILTERS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
 
 /// Takes out what differs from run to run.
 pub fn filter(place: &Place, text: &str) -> String {
-    let mut text = text.replace(&place.base().display().to_string(), "<dir>");
+    let mut text = text.replace(&place.home().display().to_string(), "<home>");
+    text = text.replace(&place.base().display().to_string(), "<dir>");
     for (pattern, name) in FILTERS.iter() {
         text = pattern.replace_all(&text, *name).into_owned();
     }

@@ -4,10 +4,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::Value;
-
 use crate::harness::{Outcome, Place, copy, finish, state_of};
-use crate::world::{Repo, escalating, id_of, passing};
+use crate::world::{Repo, escalating, id_of, passing, trace_of};
 
 fn mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
@@ -232,6 +230,23 @@ fn a_state_that_others_could_change_is_refused() {
 }
 
 #[test]
+fn a_project_around_the_state_is_refused() {
+    let place = Place::new();
+    let refused = place.run(&["-C", "../home", "init"]).fails_with(1, "STATE_UNSAFE");
+    refused.warns("inside of the project").warns("WINDLASS_STATE");
+    assert!(!place.home().join(".windlass").exists());
+    let (inside, outside) = (place.work().join("state"), place.base().join("states"));
+    place.run_with("WINDLASS_STATE", outside.to_str().unwrap(), &["init"]).exit(0);
+    std::fs::rename(&outside, &inside).unwrap();
+    let path = inside.to_str().unwrap();
+    place.run_with("WINDLASS_STATE", path, &["verify"]).fails_with(1, "STATE_UNSAFE");
+    // A link does not hide where it lies.
+    std::os::unix::fs::symlink(&inside, &outside).unwrap();
+    let path = outside.to_str().unwrap();
+    place.run_with("WINDLASS_STATE", path, &["verify"]).fails_with(1, "STATE_UNSAFE");
+}
+
+#[test]
 fn a_state_that_is_gone_is_not_made_anew_in_silence() {
     let place = Place::with_project();
     place.completed();
@@ -381,9 +396,9 @@ fn a_clone_gets_an_id_and_a_journal_of_its_own() {
 #[test]
 fn the_work_trees_of_runs_survive_both_moves() {
     let repo = Repo::new();
-    let id = id_of(&repo.run_with(&escalating(), &["--worktree"]).exit(4));
-    let recorded = repo.stands(&id)["worktree"].clone();
-    assert!(recorded.is_null() || recorded == Value::from(format!("worktrees/{id}")), "{recorded}");
+    let held = repo.run_with(&escalating(), &["--worktree"]).exit(4);
+    let id = id_of(&held);
+    assert_eq!(repo.events(&trace_of(&held))[0]["worktree"], format!("worktrees/{id}"));
     let moved = repo.place.base().join("moved");
     std::fs::rename(repo.root(), &moved).unwrap();
     std::fs::create_dir(repo.root()).unwrap();

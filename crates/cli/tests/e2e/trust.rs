@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::harness::{Place, text_of};
+use crate::harness::{Outcome, Place, finish, text_of};
 use crate::snapshot::check;
 use crate::world::{Repo, VOICE, escalating, id_of};
 
@@ -216,6 +216,37 @@ fn nothing_slips_in_between() {
     let trusted = place.run(&["trust", "--yes", &digest(&place)]).exit(0);
     check("trust", &place, &[shown, trusted]);
     place.shell("shell/read", "ls", &[]).exit(0);
+}
+
+/// Runs the binary on a terminal, with an answer typed; `None` where there is no `script`.
+fn on_terminal(place: &Place, words: &str, answer: &str) -> Option<Outcome> {
+    if !std::path::Path::new("/usr/bin/script").exists() {
+        eprintln!("there is no `script` here, so no terminal can be made");
+        return None;
+    }
+    let mut command = std::process::Command::new("/usr/bin/script");
+    let line = format!("{} {words}", env!("CARGO_BIN_EXE_windlass"));
+    command.args(["-qec", &line, "/dev/null"]);
+    place.settle(&mut command);
+    Some(finish(command, answer.as_bytes()))
+}
+
+#[test]
+fn on_a_terminal_the_user_is_asked() {
+    let place = Place::with_project();
+    place.write_untrusted(".windlass/agents/mine.md", AGENT);
+    for answer in ["n\n", "\n", "yess\n"] {
+        let Some(outcome) = on_terminal(&place, "trust", answer) else { return };
+        outcome.exit(1).says("agents/mine.md").says("[y/N]").says("not trusted");
+        place.shell("shell/read", "ls", &[]).fails_with(3, "PROJECT_UNTRUSTED");
+    }
+    on_terminal(&place, "trust", "y\n").unwrap().exit(0).says("trusted");
+    place.shell("shell/read", "ls", &[]).exit(0);
+    let remove = format!("state remove {} --force", &place.read(".windlass/id")[..8]);
+    on_terminal(&place, &remove, "n\n").unwrap().exit(1).says("nothing was removed");
+    place.run(&["verify"]).exit(0);
+    on_terminal(&place, &remove, "y\n").unwrap().exit(0).says("removed");
+    place.run(&["verify"]).fails_with(1, "STATE_MISSING");
 }
 
 #[test]
