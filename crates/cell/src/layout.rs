@@ -178,8 +178,7 @@ impl Layout {
         }
         mounts.extend(masks.into_iter().map(|path| Mount::Mask { path }));
         let shown = |paths: &[PathBuf], access: Access| {
-            let paths = paths.iter().filter(|path| path.exists());
-            paths.map(|path| bind(path.clone(), access)).collect::<Vec<_>>()
+            paths.iter().map(|path| bind(path.clone(), access)).collect::<Vec<_>>()
         };
         mounts.extend(shown(&self.visible, Access::Read));
         mounts.extend(shown(&self.writable, Access::Write));

@@ -140,8 +140,9 @@ fn add_server(server: &Server, add: &mut impl FnMut(PowerKind, &str, String)) {
             for tool in server.tools.values() {
                 let source = format!("{}/{}", server.name, tool.name);
                 let line = command_line(tool);
-                if tool.network {
-                    add(PowerKind::Network, &source, format!("{line}, any host"));
+                if !tool.network.is_empty() {
+                    let hosts: Vec<String> = tool.network.iter().map(ToString::to_string).collect();
+                    add(PowerKind::Network, &source, format!("{line}: {}", hosts.join(", ")));
                 }
                 let kind = if tool.sandbox { PowerKind::Command } else { PowerKind::Unconfined };
                 add(kind, &source, line);

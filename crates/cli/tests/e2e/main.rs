@@ -27,7 +27,6 @@ mod policy;
 mod recover;
 mod run_scenarios;
 mod sandbox;
-mod sandbox_inside;
 mod scenarios;
 mod seal_scenarios;
 mod secrets;
