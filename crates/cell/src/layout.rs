@@ -135,6 +135,8 @@ pub struct Layout {
     pub writable: Vec<PathBuf>,
     /// Where changes of caches go; without it caches are read-only.
     pub cache_changes: Option<PathBuf>,
+    /// Changes of caches by other cells, which this one sees.
+    pub earlier_cache_changes: Option<PathBuf>,
     /// The folder that is `/tmp` in the cell; without it `/tmp` is in memory.
     pub temporary: Option<PathBuf>,
 }
@@ -219,12 +221,15 @@ impl Layout {
     fn cache(&self, path: PathBuf) -> Mount {
         let Some(changes) = &self.cache_changes else { return bind(path, Access::Read) };
         let name = path.to_string_lossy().replace('%', "%25").replace('/', "%2F");
+        let earlier = self.earlier_cache_changes.as_ref().map(|changes| changes.join(&name));
+        let earlier = earlier.map(|folder| folder.join("upper")).filter(|folder| folder.is_dir());
         let folder = changes.join(name);
         let (upper, work) = (folder.join("upper"), folder.join("work"));
         let made =
             [&upper, &work].into_iter().all(|folder| std::fs::create_dir_all(folder).is_ok());
         if made {
-            Mount::Overlay { lower: vec![path.clone()], path, upper, work }
+            let lower = earlier.into_iter().chain([path.clone()]).collect();
+            Mount::Overlay { lower, path, upper, work }
         } else {
             bind(path, Access::Read)
         }

@@ -24,11 +24,9 @@ impl UserConfig {
         let launcher = std::env::current_exe().map_err(|error| {
             unavailable(format!("the path of the windlass binary is unknown: {error}"))
         })?;
-        for folder in [folder.to_owned(), folder.join("caches")] {
-            std::fs::create_dir_all(&folder).map_err(|error| {
-                unavailable(format!("cannot create `{}`: {error}", folder.display()))
-            })?;
-        }
+        std::fs::create_dir_all(folder).map_err(|error| {
+            unavailable(format!("cannot create `{}`: {error}", folder.display()))
+        })?;
         let variables = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
@@ -36,8 +34,7 @@ impl UserConfig {
             variables: variables.collect(),
             visible: self.sandbox.visible.clone(),
             writable: self.sandbox.writable.clone(),
-            cache_changes: Some(folder.join("caches")),
-            temporary: None,
+            ..Layout::default()
         };
         Ok(Sandbox::new(SandboxSettings {
             level: self.sandbox.level,

@@ -14,7 +14,7 @@ use windlass_engine::{
 };
 use windlass_governance::{Composed, GovernanceFile, LocatedRule, compose};
 use windlass_kernel::run::plan::Plan;
-use windlass_kernel::{Code, RiskLevel};
+use windlass_kernel::{Code, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
 use windlass_runtime::{Clock as _, FileWorkspace, Gateway, PolicySupervisor, SystemClock};
@@ -81,8 +81,8 @@ impl GatewayProvider for GatewayPool {
         Ok(gateway)
     }
 
-    fn confinement(&self, workspace: &Path) -> Option<Confinement> {
-        Some(Confinement::writing(workspace))
+    fn confinement(&self, workspace: &Path, run: TraceId) -> Option<Confinement> {
+        Some(Confinement::writing(workspace, run))
     }
 
     fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {

@@ -52,13 +52,16 @@ fn start(
     command: &Command<'_>,
     confined: Option<(&OpenCell, &mut CommandNetwork)>,
 ) -> Result<Finished, CallFailure> {
-    let variables = confined.as_ref().map(|(_, network)| network.variables()).unwrap_or_default();
+    let variables: Vec<(&str, String)> =
+        confined.as_ref().map_or_else(Vec::new, |(cell, network)| {
+            cell.variables().iter().cloned().chain(network.variables()).collect()
+        });
     let own = command.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
-    let proxies = variables.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
+    let added = variables.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
     let mut program = Program {
         argv: command.argv.iter().map(OsStr::new).collect(),
         stdin: command.stdin.map(str::as_bytes),
-        env: proxies.chain(own).collect(),
+        env: added.chain(own).collect(),
         cwd: command.cwd,
         limits: command.limits,
         confined: None,

@@ -5,6 +5,7 @@
 //! The API is blocking; an asynchronous runtime starts with the first MCP call and stays inside.
 //! Nothing is reached over the network unless a call, or the caller of [`post_json`], names it.
 
+mod cache_changes;
 mod call_failure;
 mod command;
 mod hidden_files;

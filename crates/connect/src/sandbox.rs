@@ -14,9 +14,10 @@ use windlass_cell::{
 
 use windlass_broker::BrokerRules;
 use windlass_kernel::HostRule;
-use windlass_workspace::{Baseline, take_over};
+use windlass_workspace::{Baseline, Git, Signature, take_over};
 
 use crate::Certainty;
+use crate::cache_changes::CacheChanges;
 use crate::call_failure::CallFailure;
 use crate::hidden_files;
 
@@ -32,13 +33,16 @@ pub struct Confinement {
     pub access: Access,
     /// The hosts that it may reach, through the broker.
     pub hosts: Vec<HostRule>,
+    /// The run or plan to which it belongs; its commands share `/tmp`.
+    pub scope: String,
 }
 
 impl Confinement {
     /// A command that may change the workspace and reach nothing.
     #[must_use]
-    pub fn writing(workspace: &Path) -> Self {
-        Self { workspace: workspace.to_owned(), access: Access::Write, hosts: Vec::new() }
+    pub fn writing(workspace: &Path, scope: impl ToString) -> Self {
+        let (access, scope) = (Access::Write, scope.to_string());
+        Self { workspace: workspace.to_owned(), access, hosts: Vec::new(), scope }
     }
 }
 
@@ -46,8 +50,16 @@ impl Confinement {
 #[derive(Debug)]
 pub struct Sandbox {
     settings: SandboxSettings,
-    /// The hidden files of each workspace, found once: what commands create later is theirs.
-    hidden: Mutex<BTreeMap<PathBuf, Arc<Vec<PathBuf>>>>,
+    workspaces: Mutex<BTreeMap<PathBuf, Arc<WorkspaceFacts>>>,
+}
+
+/// What is found out about a workspace once.
+#[derive(Debug)]
+struct WorkspaceFacts {
+    /// The hidden files; what commands create later is theirs.
+    hidden: Vec<PathBuf>,
+    /// The variables that tell git who commits: the user's settings are not in a cell.
+    identity: Vec<(&'static str, String)>,
 }
 
 /// The settings of a [`Sandbox`].
@@ -76,6 +88,10 @@ pub(crate) struct OpenCell {
     /// Protected paths that did not exist before the command.
     absent: Vec<PathBuf>,
     rules: BrokerRules,
+    /// The folder that is `/tmp`.
+    temporary: PathBuf,
+    facts: Arc<WorkspaceFacts>,
+    _caches: CacheChanges,
 }
 
 /// The changes of a command in a git directory, which are taken over when it has ended.
@@ -101,12 +117,15 @@ impl Sandbox {
     /// Uses these settings.
     #[must_use]
     pub fn new(settings: SandboxSettings) -> Self {
-        Self { settings, hidden: Mutex::default() }
+        Self { settings, workspaces: Mutex::default() }
     }
 
     /// Describes the cell of one command and creates what it needs outside.
     pub(crate) fn open(&self, confinement: &Confinement) -> Result<OpenCell, CallFailure> {
-        let Confinement { workspace, access, hosts } = confinement;
+        let Confinement { workspace, access, hosts, scope } = confinement;
+        let temporary = self.temporary(scope)?;
+        let facts = self.facts(workspace)?;
+        let caches = CacheChanges::take(&self.settings.folder).map_err(CallFailure::sandbox)?;
         let (mounts, changes) = match self.settings.level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
@@ -119,9 +138,9 @@ impl Sandbox {
                     access: *access,
                     git: git.as_ref(),
                     git_changes: folders.as_ref().map(|(upper, work)| (&**upper, &**work)),
-                    hidden: &self.hidden(workspace)?,
+                    hidden: &facts.hidden,
                 };
-                let mut mounts = self.settings.layout.mounts();
+                let mut mounts = self.machine(temporary.clone(), &caches);
                 mounts.extend(view.mounts());
                 (mounts, changes)
             }
@@ -141,7 +160,16 @@ impl Sandbox {
             private_hosts: self.settings.private_hosts.clone(),
             ..BrokerRules::default()
         };
-        Ok(OpenCell { launcher: self.settings.launcher.clone(), cell, git: changes, absent, rules })
+        Ok(OpenCell {
+            launcher: self.settings.launcher.clone(),
+            cell,
+            git: changes,
+            absent,
+            rules,
+            temporary,
+            facts,
+            _caches: caches,
+        })
     }
 
     /// Without a root of its own a command sees everything; these are the folders that it may change.
@@ -153,13 +181,34 @@ impl Sandbox {
         writable.chain([bind(workspace, access)]).collect()
     }
 
+    /// What the cell has of the machine.
+    fn machine(&self, temporary: PathBuf, caches: &CacheChanges) -> Vec<Mount> {
+        let mut layout = self.settings.layout.clone();
+        layout.temporary = Some(temporary);
+        layout.cache_changes = Some(caches.folder().to_owned());
+        layout.earlier_cache_changes = caches.earlier().map(Path::to_owned);
+        layout.mounts()
+    }
+
+    /// The folder that is `/tmp` for the commands of one run.
+    fn temporary(&self, scope: &str) -> Result<PathBuf, CallFailure> {
+        let plain = |char: char| if char.is_ascii_alphanumeric() { char } else { '-' };
+        let name: String = scope.chars().map(plain).collect();
+        let folder = self.settings.folder.join("tmp").join(name);
+        let made = std::fs::create_dir_all(&folder);
+        made.map_err(|error| {
+            CallFailure::sandbox(format!("cannot create `{}`: {error}", folder.display()))
+        })?;
+        Ok(folder)
+    }
+
     /// Makes a cell and runs a program in it that does nothing.
     ///
     /// # Errors
     /// Why it does not work.
     pub fn try_out(&self) -> Result<(), String> {
         let cell = self
-            .open(&Confinement::writing(&self.settings.folder))
+            .open(&Confinement::writing(&self.settings.folder, "doctor"))
             .map_err(|failure| failure.message)?;
         let program = Program {
             argv: vec!["true".as_ref()],
@@ -193,14 +242,25 @@ impl Sandbox {
         Ok(changes)
     }
 
-    fn hidden(&self, workspace: &Path) -> Result<Arc<Vec<PathBuf>>, CallFailure> {
-        let mut known = self.hidden.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(hidden) = known.get(workspace) {
-            return Ok(Arc::clone(hidden));
+    fn facts(&self, workspace: &Path) -> Result<Arc<WorkspaceFacts>, CallFailure> {
+        let mut known = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(facts) = known.get(workspace) {
+            return Ok(Arc::clone(facts));
         }
-        let hidden = Arc::new(hidden_files::find(workspace).map_err(CallFailure::sandbox)?);
-        known.insert(workspace.to_owned(), Arc::clone(&hidden));
-        Ok(hidden)
+        let hidden = hidden_files::find(workspace).map_err(CallFailure::sandbox)?;
+        // Without one, git in the cell says so itself.
+        let identity = Git::new(workspace).identity().map_or_else(
+            |_| Vec::new(),
+            |Signature { name, email }| {
+                let names =
+                    ["GIT_AUTHOR_NAME", "GIT_COMMITTER_NAME"].map(|key| (key, name.clone()));
+                let emails = ["GIT_AUTHOR_EMAIL", "GIT_COMMITTER_EMAIL"];
+                names.into_iter().chain(emails.map(|key| (key, email.clone()))).collect()
+            },
+        );
+        let facts = Arc::new(WorkspaceFacts { hidden, identity });
+        known.insert(workspace.to_owned(), Arc::clone(&facts));
+        Ok(facts)
     }
 }
 
@@ -230,6 +290,11 @@ impl OpenCell {
         }
     }
 
+    /// Variables for the command.
+    pub fn variables(&self) -> &[(&'static str, String)] {
+        &self.facts.identity
+    }
+
     /// What the broker lets through.
     pub const fn rules(&self) -> &BrokerRules {
         &self.rules
@@ -241,13 +306,25 @@ impl OpenCell {
     }
 }
 
+impl Drop for OpenCell {
+    fn drop(&mut self) {
+        // Only what is empty is removed: the next command of the run may need the rest.
+        let _ = std::fs::remove_dir(&self.temporary);
+    }
+}
+
 impl Drop for GitChanges {
     fn drop(&mut self) {
-        // The kernel leaves a folder in the work folder that nobody may enter; without this it could not be
-        // removed.
-        let inner = self.work().join("work");
-        let _ = std::fs::set_permissions(inner, std::fs::Permissions::from_mode(0o700));
+        open_work_folder(&self.work());
     }
+}
+
+/// Opens the folder that the kernel leaves in the work folder of an overlay: nobody may enter it, so it
+/// could not be removed.
+pub(crate) fn open_work_folder(work: &Path) {
+    let open = std::fs::Permissions::from_mode(0o700);
+    // It may not be there.
+    let _ = std::fs::set_permissions(work.join("work"), open);
 }
 
 /// Removes what is at a path; returns whether anything was.

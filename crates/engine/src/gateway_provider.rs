@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use windlass_connect::Confinement;
-use windlass_kernel::RiskLevel;
+use windlass_kernel::{RiskLevel, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::Gateway;
 
@@ -18,8 +18,8 @@ pub trait GatewayProvider: Send + Sync {
     /// [`EngineError`] if it cannot be created.
     fn gateway(&self, workspace: &Path) -> Result<Arc<Gateway>, EngineError>;
 
-    /// The confinement of the programs of loops in this workspace, if they are confined.
-    fn confinement(&self, workspace: &Path) -> Option<Confinement>;
+    /// The confinement of the programs of a run in this workspace, if they are confined.
+    fn confinement(&self, workspace: &Path, run: TraceId) -> Option<Confinement>;
 
     /// The class of a tool in the tool registry.
     fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel>;

@@ -53,13 +53,16 @@ impl PolicySupervisor {
     }
 
     /// The confinement of a tool's command.
-    fn confinement(&self, server: &Server, tool: &Tool) -> Option<Confinement> {
+    fn confinement(&self, server: &Server, tool: &Tool, scope: String) -> Option<Confinement> {
         if server.connector != Connector::Command || !tool.sandbox {
             return None;
         }
         let access = if tool.class == RiskLevel::Read { Access::Read } else { Access::Write };
         let workspace = self.workspace.root().to_owned();
-        self.confined.then(|| Confinement { workspace, access, hosts: tool.network.clone() })
+        self.confined.then(|| {
+            let hosts = tool.network.clone();
+            Confinement { workspace, access, hosts, scope }
+        })
     }
 
     /// The policy set.
@@ -183,7 +186,7 @@ impl Supervisor for PolicySupervisor {
             },
             on_uncertain: tool.on_uncertain(server),
             retries_max: tool.retries_max,
-            confinement: self.confinement(server, tool),
+            confinement: self.confinement(server, tool, request.plan_id.to_string()),
         })
     }
 

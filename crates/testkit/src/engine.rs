@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use windlass_connect::Confinement;
 use windlass_engine::{EngineError, GatewayProvider, HoldPackets, PreparedCommit, Repository};
 use windlass_kernel::run::{Base, Change, Commit, Run};
-use windlass_kernel::{Code, Digest, RiskLevel, Timestamp};
+use windlass_kernel::{Code, Digest, RiskLevel, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::Gateway;
 
@@ -101,7 +101,7 @@ impl GatewayProvider for OneGateway {
         Ok(Arc::clone(&self.0))
     }
 
-    fn confinement(&self, _: &Path) -> Option<Confinement> {
+    fn confinement(&self, _: &Path, _: TraceId) -> Option<Confinement> {
         None
     }
 

@@ -25,6 +25,7 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
         workspace: folder.path().to_owned(),
         access: Access::Write,
         hosts: Vec::new(),
+        scope: "test".to_owned(),
     };
     let args = json!({});
     let job = Job { confinement: Some(&confinement), ..common::job(&target, "", &args) };

@@ -1,7 +1,6 @@
 //! Programs as executors: JSON on standard input, one JSON object on standard output.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -33,7 +32,7 @@ impl Executors {
         let timeout = assignment.time_left.map_or(timeout, |left| timeout.min(left));
         let stdin = Some(format!("{}\n", phase_input(assignment)));
         let limits = Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX };
-        let reply = self.run_program(argv, stdin, &assignment.workspace, limits);
+        let reply = self.run_program(argv, stdin, assignment, limits);
         let result = match (&assignment.subject, reply) {
             (Subject::Work, reply) => phase_result(reply),
             (Subject::Check(check), reply) => check_result(reply, check),
@@ -50,12 +49,14 @@ impl Executors {
         &self,
         argv: &[String],
         stdin: Option<String>,
-        workspace: &Path,
+        assignment: &Assignment,
         limits: Limits,
     ) -> Reply {
-        let (argv, cwd) = (argv.to_vec(), workspace.to_owned());
+        let workspace = &assignment.workspace;
+        let (argv, cwd) = (argv.to_vec(), workspace.clone());
+        let run = assignment.run.head.trace_id;
         self.connect.perform(&Job {
-            confinement: self.gateways.confinement(workspace).as_ref(),
+            confinement: self.gateways.confinement(workspace, run).as_ref(),
             target: &Target::Command { argv, stdin, env: BTreeMap::new(), cwd },
             tool: "",
             args: &Value::Null,
