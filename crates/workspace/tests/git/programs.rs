@@ -290,6 +290,8 @@ fn no_operation_of_snapshots_starts_a_program() {
         snapshots.references().unwrap();
         assert_eq!(snapshots.check().unwrap(), []);
         snapshots.changes(&one, &two).unwrap();
+        snapshots.text_diff(&one, &two, &[], 1000).unwrap();
+        snapshots.read(&one, Path::new("a"), 1000).unwrap();
         snapshots.merge(&one, &two, &three).unwrap();
         snapshots.with_files(&one, &three, &["new".into()]).unwrap();
         snapshots.check_restorable(&three, &one).unwrap();

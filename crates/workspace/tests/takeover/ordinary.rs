@@ -79,9 +79,9 @@ fn the_first_commit_and_an_orphan_branch_are_taken_over() {
     let cell = Cell::new("sha1");
     cell.run("git switch -q --orphan fresh && echo f > f && git add f && git commit -q -m fresh");
     assert_eq!(cell.outside("git log --format=%s"), "fresh\n");
+    cell.view();
     cell.run("git switch -q --orphan unborn");
     assert_eq!(cell.outside("git symbolic-ref HEAD"), "refs/heads/unborn\n");
-    cell.view();
 }
 
 #[test]
