@@ -400,33 +400,3 @@ fn a_driver_without_a_program_changes_nothing() {
     repository.ours().tree_of_worktree().unwrap();
     repository.ours().status().unwrap();
 }
-
-#[test]
-fn the_search_path_does_not_decide_which_git_runs() {
-    let repository = Repository::new();
-    let trap = Trap::new(&repository);
-    let folder = repository.beside("bin");
-    write_program(&folder.join("git"), &fs::read_to_string(&trap.script).unwrap());
-    // In a process of its own, since the environment belongs to all tests.
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "programs::reads_the_head", "--nocapture"])
-        .env("PATH", &folder)
-        .env("WINDLASS_TEST_REPOSITORY", repository.path())
-        .env("GIT_DIR", "/nowhere")
-        .env("GIT_EXEC_PATH", &folder)
-        .env("GIT_EXTERNAL_DIFF", trap.path())
-        .env("GIT_CONFIG_PARAMETERS", format!("'core.fsmonitor={}'", trap.path()))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    trap.assert_untouched("a git of the search path");
-}
-
-/// Not a test: a child process of another test runs it.
-#[test]
-fn reads_the_head() {
-    if let Some(folder) = std::env::var_os("WINDLASS_TEST_REPOSITORY") {
-        assert!(Git::new(folder.clone()).head().unwrap().is_some());
-        Git::new(folder).status().unwrap();
-    }
-}
