@@ -20,10 +20,7 @@ struct Trap {
 impl Trap {
     fn new(repository: &Repository) -> Self {
         let (script, marks) = (repository.beside("trap"), repository.beside("marks"));
-        let text = format!(
-            "#!/bin/sh\necho \"$0 $@\" >> '{}'\ncat > /dev/null\nexit 0\n",
-            marks.display()
-        );
+        let text = format!("#!/bin/sh\necho \"$0 $@\" >> '{}'\nexit 0\n", marks.display());
         write_program(&script, &text);
         Self { script, marks }
     }
@@ -214,6 +211,33 @@ fn touch(repository: &Repository) {
         let text = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
         fs::write(&path, text).unwrap();
+    }
+}
+
+/// Without our options git does start them: the traps of this file work.
+#[test]
+fn the_plain_command_starts_the_programs() {
+    for place in PLACES {
+        for arguments in [
+            &["status"][..],
+            &["update-ref", "refs/heads/x", "HEAD"],
+            &["update-index", "--refresh", "-q"],
+            &["cat-file", "-e", "1111111111111111111111111111111111111111"],
+            &["worktree", "add", "-q", "../w"],
+        ] {
+            let (repository, trap) = hostile(place);
+            touch(&repository);
+            let mut plain = std::process::Command::new("timeout");
+            plain
+                .args(["20", "git"])
+                .args(arguments)
+                .current_dir(repository.path())
+                .stdin(std::process::Stdio::null());
+            // It may fail, or not.
+            plain.output().unwrap();
+            let marks = fs::read_to_string(&trap.marks).unwrap_or_default();
+            assert!(!marks.is_empty(), "{place:?}: {arguments:?}");
+        }
     }
 }
 

@@ -97,6 +97,15 @@ fn a_submodule_is_seen_in_the_cell() {
 }
 
 #[test]
+fn a_workspace_can_be_a_submodule() {
+    let (cell, plain) = (Cell::submodule(), Cell::submodule());
+    let script = "echo x > x && git add x && git commit -q -m x && git branch y";
+    plain.outside(script);
+    cell.run(script);
+    assert_eq!(cell.view(), plain.view());
+}
+
+#[test]
 fn nothing_done_is_nothing_taken_over() {
     let cell = Cell::new("sha1");
     let before = cell.files();
