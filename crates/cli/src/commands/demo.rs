@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 use windlass_kernel::Code;
+use windlass_workspace::find_helper;
 
 use crate::args::Demo;
 use crate::failure::{CommandResult, Failure};
@@ -63,8 +64,8 @@ const PYTHON: SampleProject = SampleProject {
 /// Runs the demonstration.
 pub fn run(options: &Demo, output: &Output) -> CommandResult {
     let sample = [RUST, PYTHON].into_iter().find(|sample| is_installed(sample.tool));
-    let Some(sample) = sample.filter(|_| is_installed("git")) else {
-        let message = "the demonstration needs git, and cargo or python3, on the PATH";
+    let Some(sample) = sample.filter(|_| find_helper("git", None).is_ok()) else {
+        let message = "the demonstration needs git, and cargo or python3 on the PATH";
         return Err(
             Failure::new(Code::ToolServerUnavailable, message).hint("install them, then try again")
         );
@@ -169,13 +170,15 @@ impl DemoRunner {
         }
         let answers = serde_json::to_vec_pretty(&answers(sample)).unwrap_or_default();
         write(&self.folder.join("answers.json"), &answers)?;
-        self.run_silently("git", &["init", "--quiet", "--initial-branch=main"])?;
-        self.run_silently("git", &["config", "user.name", "Windlass demo"])?;
-        self.run_silently("git", &["config", "user.email", "demo@localhost"])?;
+        let git = find_helper("git", None).map_err(|why| Failure::new(Code::HelperMissing, why))?;
+        let git = git.display().to_string();
+        self.run_silently(&git, &["init", "--quiet", "--initial-branch=main"])?;
+        self.run_silently(&git, &["config", "user.name", "Windlass demo"])?;
+        self.run_silently(&git, &["config", "user.email", "demo@localhost"])?;
         let binary = self.binary.display().to_string();
         self.run_silently(&binary, &["init"])?;
-        self.run_silently("git", &["add", "--all"])?;
-        self.run_silently("git", &["commit", "--quiet", "--message", "a small project"])?;
+        self.run_silently(&git, &["add", "--all"])?;
+        self.run_silently(&git, &["commit", "--quiet", "--message", "a small project"])?;
         self.output.note(&format!("in {}", self.repository.display()));
         Ok(())
     }

@@ -11,6 +11,7 @@ use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Connector, Server};
 use windlass_runtime::PolicySupervisor;
 use windlass_store::{Store, TraceFilter};
+use windlass_workspace::find_helper;
 
 use crate::args::Doctor;
 use crate::failure::{CommandResult, Failure};
@@ -67,12 +68,14 @@ weaker, by your own choice: `sandbox.level = \"landlock\"` in your settings";
 /// Checks the machine and the project, and prints what is wrong and how to fix it.
 pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> CommandResult {
     let mut findings = Findings(Vec::new());
-    for (program, need) in [("bash", "the shell tools need it"), ("git", "runs need it")] {
-        if find_program(program).is_some() {
-            findings.add(program, Health::Good, "found");
-        } else {
-            findings.add(program, Health::Warn, format!("not found in PATH; {need}"));
-        }
+    if find_program("bash").is_some() {
+        findings.add("bash", Health::Good, "found");
+    } else {
+        findings.add("bash", Health::Warn, "not found in PATH; the shell tools need it");
+    }
+    match find_helper("git", None) {
+        Ok(_) => findings.add("git", Health::Good, "found"),
+        Err(why) => findings.add("git", Health::Warn, format!("{why}; runs need it")),
     }
     match UserConfig::load() {
         Ok(user) => {

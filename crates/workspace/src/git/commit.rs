@@ -138,10 +138,11 @@ impl Git {
     /// [`GitError`], also when another process has locked the index.
     pub fn reset_index(&self, commit: &CommitId) -> Result<(), GitError> {
         let operation = "bring the index up to date";
-        self.write(operation).args(["read-tree", "--reset", commit.as_str()]).output()?;
-        // A file whose filter is disabled is only listed as different.
         let top = self.at(self.top_for(operation)?);
+        // Both commands read files. One whose filter is disabled is only listed as different.
         let settings = top.filter_settings(operation, Files::Worktree(None), OnFilter::Disable)?;
+        let read = top.write(operation).settings(&settings);
+        read.args(["read-tree", "--reset", commit.as_str()]).output()?;
         // Lists files that differ, with status 1, which is no error here.
         let refresh = top.write(operation).settings(&settings);
         let refresh = refresh.args(["update-index", "-q", "--refresh"]).run()?;

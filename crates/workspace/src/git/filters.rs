@@ -41,6 +41,9 @@ pub(super) enum OnFilter {
     Disable,
 }
 
+/// Path, name and value of an attribute.
+type Attribute = (Vec<u8>, Vec<u8>, Vec<u8>);
+
 /// The definitions of the drivers: by name, then by setting.
 type Drivers = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Definition>>;
 
@@ -128,7 +131,7 @@ impl Git {
         &self,
         operation: &'static str,
         files: Files<'_>,
-    ) -> Result<Vec<(Vec<u8>, Vec<u8>, Vec<u8>)>, GitError> {
+    ) -> Result<Vec<Attribute>, GitError> {
         let (list, options, index): (_, &[&str], _) = match files {
             Files::Worktree(index) => {
                 (vec!["--cached", "--others", "--exclude-standard"], &[], index)

@@ -1,7 +1,8 @@
 //! Git operations on real repositories.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod commit;
+mod helper;
 mod hostile;
 mod programs;
 mod repository;

@@ -20,10 +20,7 @@ struct Trap {
 impl Trap {
     fn new(repository: &Repository) -> Self {
         let (script, marks) = (repository.beside("trap"), repository.beside("marks"));
-        let text = format!(
-            "#!/bin/sh\necho \"$0 $@\" >> '{}'\ncat > /dev/null\nexit 0\n",
-            marks.display()
-        );
+        let text = format!("#!/bin/sh\necho \"$0 $@\" >> '{}'\nexit 0\n", marks.display());
         write_program(&script, &text);
         Self { script, marks }
     }
@@ -217,6 +214,33 @@ fn touch(repository: &Repository) {
     }
 }
 
+/// Without our options git does start them: the traps of this file work.
+#[test]
+fn the_plain_command_starts_the_programs() {
+    for place in PLACES {
+        for arguments in [
+            &["status"][..],
+            &["update-ref", "refs/heads/x", "HEAD"],
+            &["update-index", "--refresh", "-q"],
+            &["cat-file", "-e", "1111111111111111111111111111111111111111"],
+            &["worktree", "add", "-q", "../w"],
+        ] {
+            let (repository, trap) = hostile(place);
+            touch(&repository);
+            let mut plain = std::process::Command::new("timeout");
+            plain
+                .args(["20", "git"])
+                .args(arguments)
+                .current_dir(repository.path())
+                .stdin(std::process::Stdio::null());
+            // It may fail, or not.
+            plain.output().unwrap();
+            let marks = fs::read_to_string(&trap.marks).unwrap_or_default();
+            assert!(!marks.is_empty(), "{place:?}: {arguments:?}");
+        }
+    }
+}
+
 #[test]
 fn no_operation_of_git_starts_a_program() {
     for place in PLACES {
@@ -284,6 +308,8 @@ fn no_operation_of_snapshots_starts_a_program() {
         snapshots.references().unwrap();
         assert_eq!(snapshots.check().unwrap(), []);
         snapshots.changes(&one, &two).unwrap();
+        snapshots.text_diff(&one, &two, &[], 1000).unwrap();
+        snapshots.read(&one, Path::new("a"), 1000).unwrap();
         snapshots.merge(&one, &two, &three).unwrap();
         snapshots.with_files(&one, &three, &["new".into()]).unwrap();
         snapshots.check_restorable(&three, &one).unwrap();
@@ -391,34 +417,4 @@ fn a_driver_without_a_program_changes_nothing() {
     repository.file(".gitattributes", "a filter=unknown\n");
     repository.ours().tree_of_worktree().unwrap();
     repository.ours().status().unwrap();
-}
-
-#[test]
-fn the_search_path_does_not_decide_which_git_runs() {
-    let repository = Repository::new();
-    let trap = Trap::new(&repository);
-    let folder = repository.beside("bin");
-    write_program(&folder.join("git"), &fs::read_to_string(&trap.script).unwrap());
-    // In a process of its own, since the environment belongs to all tests.
-    let output = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "programs::reads_the_head", "--nocapture"])
-        .env("PATH", &folder)
-        .env("WINDLASS_TEST_REPOSITORY", repository.path())
-        .env("GIT_DIR", "/nowhere")
-        .env("GIT_EXEC_PATH", &folder)
-        .env("GIT_EXTERNAL_DIFF", trap.path())
-        .env("GIT_CONFIG_PARAMETERS", format!("'core.fsmonitor={}'", trap.path()))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    trap.assert_untouched("a git of the search path");
-}
-
-/// Not a test: a child process of another test runs it.
-#[test]
-fn reads_the_head() {
-    if let Some(folder) = std::env::var_os("WINDLASS_TEST_REPOSITORY") {
-        assert!(Git::new(folder.clone()).head().unwrap().is_some());
-        Git::new(folder).status().unwrap();
-    }
 }

@@ -12,6 +12,8 @@ pub struct Cell {
     folder: TempDir,
     /// Below the folder.
     workspace: &'static str,
+    /// The git directory, below the folder.
+    common: &'static str,
 }
 
 /// What a person sees of a repository.
@@ -20,7 +22,7 @@ pub type View = BTreeMap<&'static str, String>;
 impl Cell {
     /// A repository with three branches, a tag, packed and loose refs, and a file of ours among the refs.
     pub fn new(format: &str) -> Self {
-        let cell = Self { folder: TempDir::new().unwrap(), workspace: "repo" };
+        let cell = Self { folder: TempDir::new().unwrap(), workspace: "repo", common: "repo/.git" };
         fs::create_dir(cell.root().join("repo")).unwrap();
         fs::create_dir(cell.upper()).unwrap();
         fs::create_dir(cell.root().join("work")).unwrap();
@@ -43,6 +45,17 @@ impl Cell {
         cell
     }
 
+    /// A repository whose workspace is a submodule.
+    pub fn submodule() -> Self {
+        let mut cell = Self::new("sha1");
+        cell.outside(
+            "git init -q -b main ../sub && git -C ../sub commit -q --allow-empty -m s && \
+             git submodule add -q ../sub sub && git commit -q -m sub",
+        );
+        (cell.workspace, cell.common) = ("repo/sub", "repo/.git/modules/sub");
+        cell
+    }
+
     pub fn root(&self) -> PathBuf {
         self.folder.path().canonicalize().unwrap()
     }
@@ -52,7 +65,7 @@ impl Cell {
     }
 
     pub fn common(&self) -> PathBuf {
-        self.root().join("repo/.git")
+        self.root().join(self.common)
     }
 
     pub fn upper(&self) -> PathBuf {

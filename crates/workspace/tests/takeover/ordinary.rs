@@ -79,9 +79,9 @@ fn the_first_commit_and_an_orphan_branch_are_taken_over() {
     let cell = Cell::new("sha1");
     cell.run("git switch -q --orphan fresh && echo f > f && git add f && git commit -q -m fresh");
     assert_eq!(cell.outside("git log --format=%s"), "fresh\n");
+    cell.view();
     cell.run("git switch -q --orphan unborn");
     assert_eq!(cell.outside("git symbolic-ref HEAD"), "refs/heads/unborn\n");
-    cell.view();
 }
 
 #[test]
@@ -94,6 +94,15 @@ fn a_submodule_is_seen_in_the_cell() {
     let inside = cell.inside("git submodule status");
     assert_eq!(inside, cell.outside("git submodule status"));
     assert!(inside.contains(" sub (heads/"), "{inside}");
+}
+
+#[test]
+fn a_workspace_can_be_a_submodule() {
+    let (cell, plain) = (Cell::submodule(), Cell::submodule());
+    let script = "echo x > x && git add x && git commit -q -m x && git branch y";
+    plain.outside(script);
+    cell.run(script);
+    assert_eq!(cell.view(), plain.view());
 }
 
 #[test]

@@ -99,15 +99,16 @@ impl TakeOver<'_> {
             return Ok(());
         }
         let error = output.failure(OPERATION, self.common);
-        match &error.cause {
-            GitCause::Locked(line) => Err(TakeOverError::Conflict(line.clone())),
-            // The value was compared before, so it changed just now.
-            GitCause::Exit { line, .. } if line.contains("but expected") => {
-                Err(TakeOverError::Conflict(line.clone()))
-            }
-            GitCause::Exit { line, .. } => Err(TakeOverError::damaged(Path::new("refs"), line)),
-            _ => Err(error.into()),
+        if let GitCause::Locked(line) = &error.cause {
+            return Err(TakeOverError::Conflict(line.clone()));
         }
+        let GitCause::Exit { line, .. } = &error.cause else { return Err(error.into()) };
+        // The value was compared before, so it changed just now.
+        Err(if line.contains("but expected") {
+            TakeOverError::Conflict(line.clone())
+        } else {
+            TakeOverError::damaged(Path::new("refs"), line)
+        })
     }
 
     fn set_symbolic(&self, change: &RefChange) -> Result<(), TakeOverError> {

@@ -40,6 +40,12 @@ pub(super) enum Found {
     Lower(PathBuf, Kind),
 }
 
+impl Found {
+    const fn is_folder(&self) -> bool {
+        matches!(self, Self::Upper(_, Kind::Folder { .. }) | Self::Lower(_, Kind::Folder { .. }))
+    }
+}
+
 /// An entry of the upper folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UpperEntry {
@@ -173,24 +179,18 @@ impl Layers {
     ) -> Result<BTreeMap<PathBuf, Found>, TakeOverError> {
         let mut files = BTreeMap::new();
         let mut folders = Vec::new();
-        match self.find(path) {
-            Found::Absent => {}
-            Found::Upper(_, Kind::Folder { .. }) | Found::Lower(_, Kind::Folder { .. }) => {
-                folders.push((path.to_owned(), 0));
-            }
-            found => {
-                files.insert(path.to_owned(), found);
-            }
+        let found = self.find(path);
+        if found.is_folder() {
+            folders.push((path.to_owned(), 0));
+        } else if found != Found::Absent {
+            files.insert(path.to_owned(), found);
         }
         while let Some((folder, depth)) = folders.pop() {
             for (path, found) in self.list(&folder) {
-                match found {
-                    Found::Upper(_, Kind::Folder { .. }) | Found::Lower(_, Kind::Folder { .. }) => {
-                        folders.push((path, depth + 1));
-                    }
-                    found => {
-                        files.insert(path, found);
-                    }
+                if found.is_folder() {
+                    folders.push((path, depth + 1));
+                } else {
+                    files.insert(path, found);
                 }
             }
             if files.len() > count_max || depth > DEPTH_MAX {

@@ -86,10 +86,13 @@ impl TakeOverError {
 
     /// The error of git that means that objects are not valid.
     fn invalid_objects(error: GitError) -> Self {
-        match error.cause {
-            GitCause::Exit { line, .. } => Self::damaged(Path::new("objects"), &line),
-            GitCause::TooLarge(_) => Self::damaged(Path::new("objects"), "there are too many"),
-            _ => Self::Git(error),
+        let objects = Path::new("objects");
+        if let GitCause::Exit { line, .. } = &error.cause {
+            Self::damaged(objects, line)
+        } else if matches!(error.cause, GitCause::TooLarge(_)) {
+            Self::damaged(objects, "there are too many")
+        } else {
+            Self::Git(error)
         }
     }
 }

@@ -120,6 +120,9 @@ impl TakeOver<'_> {
         ids: impl Iterator<Item = &'b str>,
     ) -> Result<BTreeSet<String>, TakeOverError> {
         let list: String = ids.flat_map(|id| [id, "\n"]).collect();
+        if list.is_empty() {
+            return Ok(BTreeSet::new());
+        }
         let checked = self
             .real_objects()?
             .git(OPERATION, Access::Read)

@@ -40,11 +40,17 @@ pub(super) fn owners(
             .is_some_and(|path| path.starts_with(workspace));
         owners.insert(id, if inside { Owner::Command } else { Owner::User });
     }
-    let main = fs::symlink_metadata(workspace.join(".git"))
-        .map_err(|error| TakeOverError::file(&workspace.join(".git"), &error))?;
-    let is_main =
-        main.is_dir() && workspace.join(".git").canonicalize().is_ok_and(|at| at == common);
     let link = workspace.join(".git");
+    let found = fs::symlink_metadata(&link).map_err(|error| TakeOverError::file(&link, &error))?;
+    // A submodule has a file with the path of its git directory.
+    let target = if found.is_file() {
+        let bytes = read_file(&link, PATH_BYTES_MAX).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        text.strip_prefix("gitdir: ").map(|path| workspace.join(path.trim_end_matches('\n')))
+    } else {
+        Some(link.clone())
+    };
+    let is_main = target.and_then(|path| path.canonicalize().ok()).is_some_and(|at| at == common);
     let is_linked = owners.keys().any(|id| {
         let file = common.join(git_dir(id)).join("gitdir");
         read_file(&file, PATH_BYTES_MAX).ok().and_then(|bytes| path_in(&bytes)).as_ref()
