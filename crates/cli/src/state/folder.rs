@@ -232,10 +232,16 @@ impl StateFolder {
         require_private(&self.path, &found)
     }
 
-    /// Whether its journal has no entries.
+    /// Whether it has nothing but what `init` creates, and its journal no entries.
     pub fn is_unused(&self) -> Result<bool, Failure> {
         let path = self.path.join(DATABASE);
-        if !path.exists() {
+        let entries =
+            std::fs::read_dir(&self.path).map_err(|error| unreadable(&self.path, &error))?;
+        let fresh = entries.flatten().all(|entry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            name.starts_with(DATABASE) || name.ends_with(".json")
+        });
+        if !fresh || !path.exists() {
             return Ok(false);
         }
         let store = SqliteStore::open(&path, windlass_store_sqlite::Settings::default())?;

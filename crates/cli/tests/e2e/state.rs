@@ -372,6 +372,17 @@ fn what_a_crash_between_the_two_folders_left_is_removed_by_the_next_init() {
 }
 
 #[test]
+fn a_state_with_a_key_is_no_leftover() {
+    let place = Place::with_project();
+    place.run(&["anchor", "../x.anchor"]).exit(0);
+    let state = place.state();
+    std::fs::remove_dir_all(place.work().join(".windlass")).unwrap();
+    place.run(&["init"]).fails_with(2, "PROJECT_MOVED");
+    place.run(&["init", "--new"]).exit(0);
+    assert!(state.join("keys/signing.pem").exists());
+}
+
+#[test]
 fn a_clone_gets_an_id_and_a_journal_of_its_own() {
     let repo = Repo::new();
     repo.run(&passing()).exit(0);
