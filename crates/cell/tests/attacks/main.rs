@@ -1,0 +1,164 @@
+//! What a hostile agent tries in a cell. Nothing judges its commands: only the kernel holds them.
+//!
+//! `corpus/*.toml` are the attempts. Each runs in a cell of its own, as the tests' user and as one without
+//! rights, with a workspace that can be written to and with one that cannot; `judge.rs` then looks for any
+//! forbidden effect, whatever the attempt was.
+
+mod judge;
+mod runner;
+mod sequences;
+mod world;
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use windlass_cell::Access;
+
+use judge::Judge;
+use runner::Plan;
+use world::{NOBODY, World};
+
+/// The files of the corpus.
+const CORPUS: [(&str, &str); 6] = [
+    ("files", include_str!("corpus/files.toml")),
+    ("git", include_str!("corpus/git.toml")),
+    ("kernel", include_str!("corpus/kernel.toml")),
+    ("network", include_str!("corpus/network.toml")),
+    ("processes", include_str!("corpus/processes.toml")),
+    ("secrets", include_str!("corpus/secrets.toml")),
+];
+
+/// Attempts that get through, and why. The test fails as soon as one of them no longer does.
+const KNOWN_GAPS: [(&str, &str); 0] = [];
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    attack: Vec<Attack>,
+    #[serde(default)]
+    lists: std::collections::BTreeMap<String, Vec<String>>,
+}
+
+/// One attempt, or one for each of its targets.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Attack {
+    id: String,
+    /// The shell line; `{}` is the target.
+    line: String,
+    /// What would be a breach.
+    breach: String,
+    #[serde(default)]
+    each: Vec<String>,
+    /// The name of a list of targets.
+    list: Option<String>,
+    /// Whether it runs only where the workspace can be written to.
+    #[serde(default)]
+    writes: bool,
+    /// The processor that its machine code or its call numbers are for.
+    arch: Option<String>,
+    #[serde(default = "default_seconds")]
+    seconds: u64,
+}
+
+const fn default_seconds() -> u64 {
+    20
+}
+
+/// All attempts, one for each target.
+fn corpus() -> Vec<Attack> {
+    let mut all = Vec::new();
+    for (name, text) in CORPUS {
+        let file: File = toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for attack in file.attack {
+            let targets = attack.list.as_ref().map_or(&attack.each, |list| &file.lists[list]);
+            assert!(!attack.breach.is_empty(), "{}", attack.id);
+            if targets.is_empty() {
+                all.push(Attack { id: format!("{name}/{}", attack.id), ..attack });
+                continue;
+            }
+            for target in targets {
+                let id = format!("{name}/{}/{target}", attack.id);
+                let line = attack.line.replace("{}", target);
+                all.push(Attack { id, line, ..attack.clone() });
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn the_corpus_is_large_and_no_attempt_is_there_twice() {
+    let all = corpus();
+    let ids: std::collections::BTreeSet<&str> =
+        all.iter().map(|attack| attack.id.as_str()).collect();
+    let lines: std::collections::BTreeSet<&str> =
+        all.iter().map(|attack| attack.line.as_str()).collect();
+    assert_eq!((ids.len(), lines.len()), (all.len(), all.len()));
+    assert!(all.len() >= 300, "{}", all.len());
+    for (id, _) in KNOWN_GAPS {
+        assert!(ids.contains(id), "{id}");
+    }
+}
+
+/// Runs all attempts in one world.
+fn attack(user: Option<u32>, access: Access) {
+    let mut world = World::new(user);
+    let mut judge = Judge::new(&world);
+    let only = std::env::var("ATTACK").unwrap_or_default();
+    let (mut wrong, mut closed) = (Vec::new(), Vec::new());
+    for attack in corpus().iter().filter(|attack| attack.id.contains(&only)) {
+        let other_machine =
+            attack.arch.as_deref().is_some_and(|arch| arch != std::env::consts::ARCH);
+        if other_machine || (attack.writes && access == Access::Read) {
+            continue;
+        }
+        let timeout = Duration::from_secs(attack.seconds);
+        let plan = Plan { timeout, ..Plan::new(&world, access) };
+        let (outcome, changes) = runner::run(&world, &plan, &attack.line).unwrap();
+        let found = judge.judge(&mut world, &outcome, &changes, access);
+        runner::forget(&changes);
+        if !only.is_empty() {
+            println!("{}: {}\n{}", attack.id, attack.line, outcome.text());
+        }
+        let is_gap = KNOWN_GAPS.iter().any(|(id, _)| *id == attack.id);
+        if is_gap && found.is_empty() {
+            closed.push(attack.id.clone());
+        } else if !is_gap && !found.is_empty() {
+            let (line, why) = (&attack.line, found.join("\n  "));
+            wrong.push(format!("{} (must not: {}): {line}\n  {why}", attack.id, attack.breach));
+        }
+    }
+    wrong.extend(judge.compare(&world));
+    assert!(wrong.is_empty(), "{} got through:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(closed.is_empty(), "no longer gaps: {closed:?}");
+}
+
+/// A user without rights; tests that do not run as root have only their own.
+fn ordinary() -> Option<Option<u32>> {
+    rustix::process::getuid().is_root().then_some(Some(NOBODY))
+}
+
+#[test]
+fn nothing_gets_out_of_a_writing_cell() {
+    attack(None, Access::Write);
+}
+
+#[test]
+fn nothing_gets_out_of_a_reading_cell() {
+    attack(None, Access::Read);
+}
+
+#[test]
+fn nothing_gets_out_of_a_writing_cell_of_an_ordinary_user() {
+    if let Some(user) = ordinary() {
+        attack(user, Access::Write);
+    }
+}
+
+#[test]
+fn nothing_gets_out_of_a_reading_cell_of_an_ordinary_user() {
+    if let Some(user) = ordinary() {
+        attack(user, Access::Read);
+    }
+}

@@ -1,0 +1,1 @@
+//! Attempts that need more than one cell.
