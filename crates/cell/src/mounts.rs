@@ -177,12 +177,16 @@ impl Root {
         attach(&mount, &place, path)
     }
 
-    /// A device; its mount keeps its flags, since `nodev` would disable it.
+    /// A device. `nodev` would disable it. Its mount is read-only, which does not keep anyone from writing
+    /// to the device: otherwise root could change the mode of the machine's device without any capability.
     fn device(&self, path: &Path) -> Result<(), MountError> {
         let source = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
             .map_err(failed("open", path))?;
         let place = self.file(path)?;
-        attach(&copy_of(&source, path)?, &place, path)
+        let tree = copy_of(&source, path)?;
+        attach(&tree, &place, path)?;
+        set_flags(tree.as_fd(), MountFlags::NOSUID | MountFlags::RDONLY)
+            .map_err(failed("set the access of", path))
     }
 
     fn link(&self, path: &Path, target: &Path) -> Result<(), MountError> {
@@ -331,10 +335,22 @@ fn attach(mount: &OwnedFd, place: &OwnedFd, path: &Path) -> Result<(), MountErro
     move_mount(mount, "", place, "", flags).map_err(failed("mount", path))
 }
 
-/// Sets the access of an attached mount. Flags that it has stay: the kernel refuses to take them away.
+/// Sets the access of an attached mount.
 fn remount(mount: BorrowedFd<'_>, access: Access) -> rustix::io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    set_flags(
+        mount,
+        match access {
+            Access::Read => flags | MountFlags::RDONLY,
+            Access::Write => flags,
+        },
+    )
+}
+
+/// Adds flags to an attached mount. Those that it has stay: the kernel refuses to take them away.
+fn set_flags(mount: BorrowedFd<'_>, flags: MountFlags) -> rustix::io::Result<()> {
     let has = fstatvfs(mount)?.f_flag;
-    let mut flags = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV;
+    let mut flags = flags | MountFlags::BIND;
     for (present, flag) in [
         (StatVfsMountFlags::RDONLY, MountFlags::RDONLY),
         (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
@@ -345,9 +361,6 @@ fn remount(mount: BorrowedFd<'_>, access: Access) -> rustix::io::Result<()> {
         if has.contains(present) {
             flags |= flag;
         }
-    }
-    if access == Access::Read {
-        flags |= MountFlags::RDONLY;
     }
     mount_remount(of_descriptor(&mount), flags, "")
 }
