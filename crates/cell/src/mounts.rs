@@ -67,7 +67,9 @@ pub(crate) fn enter(mounts: &[Mount]) -> Result<(), MountError> {
         .map_err(failed("open", staging))?;
     attach(&root, &place, staging)?;
     let root = Root { root, mounted: mount_points().map_err(failed("list the mounts of", slash))? };
-    for mount in mounts {
+    for (at, mount) in mounts.iter().enumerate() {
+        let earlier = mounts.get(..at).unwrap_or_default();
+        keep_covered(earlier, mount)?;
         root.add(mount)?;
     }
     root.devices()?;
@@ -78,6 +80,20 @@ pub(crate) fn enter(mounts: &[Mount]) -> Result<(), MountError> {
     // The old root lies above the new one; taking it away leaves nothing of it.
     unmount(".", UnmountFlags::DETACH).map_err(failed("detach the old root from", slash))?;
     rustix::process::chdir("/").map_err(failed("enter", slash))
+}
+
+/// Refuses a mount that would show again what an empty folder covers: a repository around the home folder.
+fn keep_covered(earlier: &[Mount], mount: &Mount) -> Result<(), MountError> {
+    let path = match mount {
+        Mount::Bind { path, .. } | Mount::BindAt { path, .. } | Mount::Overlay { path, .. } => path,
+        Mount::Mask { .. } | Mount::Memory { .. } | Mount::Link { .. } => return Ok(()),
+    };
+    let covers = |earlier: &Mount| matches!(earlier, Mount::Memory { path: empty, .. } if empty.starts_with(path));
+    if earlier.iter().any(covers) {
+        let error = io::Error::other("it holds the home folder or the temporary folder");
+        return Err(failed("show", path)(error));
+    }
+    Ok(())
 }
 
 /// The root under construction.
@@ -159,7 +175,7 @@ impl Root {
         };
         // Paths of descriptors: the kernel gives `:`, `,` and `\` a meaning in these options.
         let lower = lower.iter().map(|path| opened(path)).collect::<Result<Vec<_>, _>>()?;
-        let names: Vec<String> = lower.iter().map(|folder| of_descriptor(folder)).collect();
+        let names: Vec<String> = lower.iter().map(of_descriptor).collect();
         fsconfig_set_string(&filesystem, "lowerdir", names.join(":").as_str()).map_err(fail())?;
         for (key, path) in [("upperdir", upper), ("workdir", work)] {
             let folder = opened(path)?;

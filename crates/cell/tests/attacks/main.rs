@@ -115,11 +115,13 @@ fn attack(user: Option<u32>, access: Access) {
         }
         let timeout = Duration::from_secs(attack.seconds);
         let plan = Plan { timeout, ..Plan::new(&world, access) };
+        let started = std::time::Instant::now();
         let (outcome, changes) = runner::run(&world, &plan, &attack.line).unwrap();
         let found = judge.judge(&mut world, &outcome, &changes, access);
         runner::forget(&changes);
         if !only.is_empty() {
-            println!("{}: {}\n{}", attack.id, attack.line, outcome.text());
+            let (limit, time) = (outcome.limit, started.elapsed());
+            println!("{}: {}\n{}{limit:?} {time:?}", attack.id, attack.line, outcome.text());
         }
         let is_gap = KNOWN_GAPS.iter().any(|(id, _)| *id == attack.id);
         if is_gap && found.is_empty() {

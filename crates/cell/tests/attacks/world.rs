@@ -275,7 +275,7 @@ pub fn git(folder: &Path, arguments: &[&str]) {
         Command::new("git")
             .args(["-c", "user.name=Test", "-c", "user.email=test@example.com"])
             .args(["-c", "protocol.file.allow=always", "-c", "init.defaultBranch=main"])
-            .args(["-c", "commit.gpgsign=false"])
+            .args(["-c", "commit.gpgsign=false", "-c", "safe.directory=*"])
             .args(arguments)
             .current_dir(folder)
             .env("GIT_CONFIG_NOSYSTEM", "1")
