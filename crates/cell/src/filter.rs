@@ -70,6 +70,27 @@ const ON_ITSELF: [i64; 5] = [
     libc::SYS_sched_setattr,
 ];
 
+/// Calls that set the mode of a file, and which of their arguments it is.
+const MODE_SETTERS: [(i64, u8); 4] = [
+    (libc::SYS_fchmod, 1),
+    (libc::SYS_fchmodat, 2),
+    (libc::SYS_fchmodat2, 2),
+    (libc::SYS_mknodat, 2),
+];
+/// Those that only this machine has.
+#[cfg(target_arch = "x86_64")]
+const OLD_MODE_SETTERS: [(i64, u8); 3] =
+    [(libc::SYS_chmod, 1), (libc::SYS_creat, 1), (libc::SYS_mknod, 1)];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_MODE_SETTERS: [(i64, u8); 0] = [];
+/// Calls that create a file with a mode if their flags say so: flags and mode are the arguments.
+#[cfg(target_arch = "x86_64")]
+const CREATORS: [(i64, u8, u8); 2] = [(libc::SYS_openat, 2, 3), (libc::SYS_open, 1, 2)];
+#[cfg(not(target_arch = "x86_64"))]
+const CREATORS: [(i64, u8, u8); 1] = [(libc::SYS_openat, 2, 3)];
+/// The bit of `O_TMPFILE` that no other flag has.
+const UNNAMED: u64 = 0o20_000_000;
+
 /// The `ioctl` requests that inject input into a terminal.
 const INPUT_INJECTION: [u64; 2] = [0x5412, 0x541c];
 
@@ -92,9 +113,10 @@ const FAMILIES: [i32; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::
 /// Marks the x32 variant of a system call on x86-64.
 #[cfg(target_arch = "x86_64")]
 const X32_BIT: i64 = 0x4000_0000;
-/// `ptrace`, `process_vm_readv`, `process_vm_writev` and `sendmmsg` have numbers of their own in x32.
+/// `ptrace`, `kexec_load`, `process_vm_readv`, `process_vm_writev` and `sendmmsg` have numbers of their own
+/// in x32.
 #[cfg(target_arch = "x86_64")]
-const X32_OWN: [i64; 4] = [521, 539, 540, 538];
+const X32_OWN: [i64; 5] = [521, 528, 539, 540, 538];
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -112,6 +134,7 @@ pub(crate) fn programs(level: Level) -> Result<Vec<BpfProgram>, BackendError> {
         libc::SYS_setpriority,
         vec![argument_rule(0, SeccompCmpOp::Ne, 0)?, argument_rule(1, SeccompCmpOp::Ne, 0)?],
     );
+    add_mode_rules(&mut rules)?;
     let flag_rules = |flags: &[i32]| -> Result<Vec<SeccompRule>, BackendError> {
         let bits = flags.iter().map(|flag| u64::from(flag.unsigned_abs()));
         bits.map(|bit| argument_rule(0, SeccompCmpOp::MaskedEq(bit), bit)).collect()
@@ -144,9 +167,50 @@ pub(crate) fn programs(level: Level) -> Result<Vec<BpfProgram>, BackendError> {
     }
     #[cfg(target_arch = "x86_64")]
     add_x32(&mut rules);
-    // Its flags cannot be seen by a filter; without it programs fall back to `clone`.
-    let unseen = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    Ok(vec![program(rules, libc::EPERM)?, program(unseen, libc::ENOSYS)?])
+    // Their flags and modes cannot be seen by a filter; without them programs fall back to `clone` and
+    // `openat`.
+    let unseen = [libc::SYS_clone3, libc::SYS_openat2].map(|call| (call, Vec::new()));
+    let mut unseen = BTreeMap::from(unseen);
+    #[cfg(target_arch = "x86_64")]
+    add_x32_numbers(&mut unseen);
+    // An error of 0 is success: the limit stays, and whoever wanted no dumps gets none.
+    let ignored = program(core_rules()?, 0)?;
+    Ok(vec![program(rules, libc::EPERM)?, program(unseen, libc::ENOSYS)?, ignored])
+}
+
+/// Refuses files that give whoever starts them the rights of their owner: those in a workspace can be
+/// started outside too. (Files that give the rights of a group cannot be told from shared folders.)
+fn add_mode_rules(rules: &mut Rules) -> Result<(), BackendError> {
+    let owner = u64::from(libc::S_ISUID);
+    let set = |argument: u8, bit: u64| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(bit), bit)
+    };
+    for (call, mode) in MODE_SETTERS.into_iter().chain(OLD_MODE_SETTERS) {
+        rules.insert(call, vec![SeccompRule::new(vec![set(mode, owner)?])?]);
+    }
+    for (call, flags, mode) in CREATORS {
+        let creates = [u64::from(libc::O_CREAT.unsigned_abs()), UNNAMED].into_iter();
+        let creates =
+            creates.map(|bit| SeccompRule::new(vec![set(flags, bit)?, set(mode, owner)?]));
+        rules.insert(call, creates.collect::<Result<_, _>>()?);
+    }
+    Ok(())
+}
+
+/// Changes of the limit of core dumps, by the caller for itself.
+fn core_rules() -> Result<Rules, BackendError> {
+    let core = u64::from(libc::RLIMIT_CORE);
+    let equal = |argument: u8, value: u64| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
+    };
+    let given = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
+    let mut rules = Rules::from([
+        (libc::SYS_setrlimit, vec![SeccompRule::new(vec![equal(0, core)?])?]),
+        (libc::SYS_prlimit64, vec![SeccompRule::new(vec![equal(0, 0)?, equal(1, core)?, given])?]),
+    ]);
+    #[cfg(target_arch = "x86_64")]
+    add_x32_numbers(&mut rules);
+    Ok(rules)
 }
 
 fn program(rules: Rules, errno: i32) -> Result<BpfProgram, BackendError> {
@@ -166,9 +230,14 @@ fn argument_rule(
 }
 
 #[cfg(target_arch = "x86_64")]
-fn add_x32(rules: &mut Rules) {
+fn add_x32_numbers(rules: &mut Rules) {
     let second: Rules = rules.iter().map(|(call, rules)| (call | X32_BIT, rules.clone())).collect();
     rules.extend(second);
+}
+
+#[cfg(target_arch = "x86_64")]
+fn add_x32(rules: &mut Rules) {
+    add_x32_numbers(rules);
     rules.extend(X32_OWN.map(|call| (call | X32_BIT, Vec::new())));
     // `ioctl` has one too.
     if let Some(ioctl) = rules.get(&libc::SYS_ioctl).cloned() {

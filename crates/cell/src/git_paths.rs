@@ -36,6 +36,10 @@ pub fn find_git(folder: &Path) -> Result<Option<GitPaths>, String> {
                 Ok(_) => absolute(&directory, &read_link(&shared, "")?),
                 Err(_) => directory.clone(),
             };
+            if !belongs(&directory, &common, &path, top) {
+                let text = "names a git directory that does not name it in return";
+                return Err(format!("`{}` {text}", path.display()));
+            }
             GitPaths { top: top.to_owned(), link: Some(path), directory, common }
         } else {
             return Err(format!("`{}` is neither a folder nor a file", path.display()));
@@ -47,6 +51,30 @@ pub fn find_git(folder: &Path) -> Result<Option<GitPaths>, String> {
         };
     }
     Ok(None)
+}
+
+/// Whether a git directory is that of a work tree. A command can write a `.git` file into a folder that has
+/// none, and would so be shown the repository of another project; it cannot write into that repository.
+fn belongs(directory: &Path, common: &Path, link: &Path, top: &Path) -> bool {
+    let same = |a: &Path, b: &Path| match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        (_, _) => false,
+    };
+    if directory != common {
+        // A linked work tree.
+        let place =
+            directory.parent().filter(|parent| parent.file_name() == Some("worktrees".as_ref()));
+        let back = read_link(&directory.join("gitdir"), "");
+        return place.and_then(Path::parent).is_some_and(|parent| same(parent, common))
+            && back.is_ok_and(|back| same(&absolute(directory, &back), link));
+    }
+    // A submodule, or a git directory elsewhere: `core.worktree` names the work tree.
+    let config = std::fs::read_to_string(directory.join("config")).unwrap_or_default();
+    let mut values = config.lines().filter_map(|line| {
+        let value = line.trim().strip_prefix("worktree")?.trim_start().strip_prefix('=')?;
+        Some(value.trim().trim_matches('"'))
+    });
+    values.any(|value| same(&absolute(directory, Path::new(value)), top))
 }
 
 fn read_link(path: &Path, prefix: &str) -> Result<PathBuf, String> {

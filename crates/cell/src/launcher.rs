@@ -28,7 +28,8 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::control::{self, Inbox};
 use crate::spec::{CellCommand, CellLimits, Level, LimitKind, Network, Report, Request};
-use crate::{locks, mounts, network, watch};
+use crate::watch::Watch;
+use crate::{locks, mounts, network};
 
 /// The exit code of a launcher whose report says more.
 const FAILED: i32 = 125;
@@ -222,15 +223,16 @@ fn cannot_start(program: &CellCommand, error: &io::Error) -> String {
 fn wait(control: BorrowedFd<'_>, command: Pid, limits: &CellLimits) -> io::Result<i32> {
     let exit = pidfd_open(command, PidfdFlags::empty())?;
     let mut inbox = Inbox::default();
+    let mut watch = Watch::new(*limits);
     loop {
         let mut fds =
             [PollFd::new(&exit, PollFlags::IN), PollFd::from_borrowed_fd(control, PollFlags::IN)];
         let tick = Timespec { tv_sec: 0, tv_nsec: WATCH_MS * 1_000_000 };
-        let ready = match poll(&mut fds, Some(&tick)) {
-            Ok(ready) => ready,
-            Err(rustix::io::Errno::INTR) => continue,
+        match poll(&mut fds, Some(&tick)) {
+            // The command can send signals at any rate: they must not keep the limits from being watched.
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
-        };
+        }
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if pid == command {
                 let (code, signal) = (status.exit_status(), status.terminating_signal());
@@ -251,9 +253,7 @@ fn wait(control: BorrowedFd<'_>, command: Pid, limits: &CellLimits) -> io::Resul
                 let _ = kill_process_group(command, Signal::TERM);
             }
         }
-        if ready == 0
-            && let Some(limit) = watch::reached(limits)
-        {
+        if let Some(limit) = watch.reached() {
             control::report(control, &Report::Limit(limit));
             return Ok(FAILED);
         }

@@ -12,7 +12,7 @@ use crate::spec::{Access, Mount};
 const PROGRAMS: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
 
 /// What programs expect in `/etc`; none of it holds a credential.
-const SETTINGS: [&str; 38] = [
+const SETTINGS: [&str; 40] = [
     "alternatives",
     "bash.bashrc",
     "bash_completion.d",
@@ -50,7 +50,9 @@ const SETTINGS: [&str; 38] = [
     "profile",
     "protocols",
     "services",
-    "ssl",
+    "ssl/cert.pem",
+    "ssl/certs",
+    "ssl/openssl.cnf",
 ];
 /// More of `/etc`.
 const MORE_SETTINGS: [&str; 8] =
@@ -119,6 +121,48 @@ const CREDENTIALS: [&str; 8] = [
     "auth.json",
     "nuget.config",
     ".git-credentials",
+];
+
+/// What a toolchain in the home folder has beside its programs. The rest of such a folder may be anything:
+/// `~/.docker/bin` lies beside credentials, `~/work/bin` beside all projects.
+const TOOLCHAIN_PARTS: [&str; 37] = [
+    "Cellar",
+    "boot",
+    "bundled",
+    "cabal",
+    "cmake",
+    "conda-meta",
+    "condabin",
+    "conf",
+    "downloads",
+    "envs",
+    "ghc",
+    "hls",
+    "include",
+    "init.d",
+    "jmods",
+    "jre",
+    "lib",
+    "lib32",
+    "lib64",
+    "libexec",
+    "node_modules",
+    "opt",
+    "packages",
+    "pkgs",
+    "plugins",
+    "pyvenv.cfg",
+    "release",
+    "runtime",
+    "sbin",
+    "shared",
+    "share",
+    "shims",
+    "store",
+    "toolchains",
+    "tools",
+    "venvs",
+    "versions",
 ];
 
 /// How much the home folder of a cell holds besides toolchains and caches.
@@ -213,7 +257,7 @@ impl Layout {
     fn toolchains(&self, home: Option<&Path>, caches: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
         let named = TOOLCHAINS.iter().filter_map(|(name, usual)| self.named(home, name, usual));
         let path = self.variable("PATH").unwrap_or_default();
-        let path = std::env::split_paths(path).filter_map(|entry| root_of(&entry, home));
+        let path = std::env::split_paths(path).flat_map(|entry| roots_of(&entry, home));
         let all = outermost(named.chain(path));
         all.into_iter().filter(|path| !caches.iter().any(|cache| path.starts_with(cache))).collect()
     }
@@ -250,19 +294,29 @@ fn holds_home(path: &Path, home: Option<&Path>) -> bool {
     path.parent().is_none() || home.is_some_and(|home| home.starts_with(path))
 }
 
-/// The folder of the toolchain to which an entry of `PATH` belongs.
-fn root_of(entry: &Path, home: Option<&Path>) -> Option<PathBuf> {
+/// What a cell has of the toolchain to which an entry of `PATH` belongs.
+fn roots_of(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     if !entry.is_absolute() || !entry.is_dir() || is_system(entry) || holds_home(entry, home) {
-        return None;
+        return Vec::new();
     }
-    let parent = entry.parent()?;
     let is_inner = entry
         .file_name()
         .is_some_and(|name| ["bin", "sbin", "shims"].iter().any(|inner| name == *inner));
+    let Some(parent) = entry.parent().filter(|parent| is_inner && !holds_home(parent, home)) else {
+        return vec![entry.to_owned()];
+    };
+    let is_in_home = home.is_some_and(|home| parent.starts_with(home));
+    // The sources of Go's own library belong to its compiler.
+    if !is_in_home || parent.join("pkg/tool").is_dir() {
+        return vec![parent.to_owned()];
+    }
+    let mut roots = vec![entry.to_owned()];
     // `~/.local` holds much more than programs.
-    let shared = home.is_some_and(|home| parent == home.join(".local"));
-    let root = if is_inner && !shared && !holds_home(parent, home) { parent } else { entry };
-    Some(root.to_owned())
+    if home.is_some_and(|home| parent != home.join(".local")) {
+        let parts = TOOLCHAIN_PARTS.iter().map(|name| parent.join(name));
+        roots.extend(parts.filter(|path| path.exists() && path != entry));
+    }
+    roots
 }
 
 /// The paths without those that lie in another one.
@@ -293,15 +347,24 @@ mod tests {
             std::fs::create_dir_all(home.join(name)).unwrap();
             home.join(name)
         };
-        let root = |entry: PathBuf| root_of(&entry, Some(home));
-        assert_eq!(root(make(".nvm/v20/bin")), Some(home.join(".nvm/v20")));
-        assert_eq!(root(make("bin")), Some(home.join("bin")));
-        assert_eq!(root(make(".local/bin")), Some(home.join(".local/bin")));
-        assert_eq!(root(make(".pyenv/shims")), Some(home.join(".pyenv")));
-        assert_eq!(root(home.to_owned()), None);
-        assert_eq!(root("/usr/bin".into()), None);
-        assert_eq!(root("relative".into()), None);
-        assert_eq!(root(home.join("missing/bin")), None);
+        let roots = |entry: PathBuf| roots_of(&entry, Some(home));
+        let node = make(".node/v20/bin");
+        let library = make(".node/v20/lib");
+        make(".node/v20/private");
+        assert_eq!(roots(node.clone()), [node, library]);
+        assert_eq!(roots(make("bin")), [home.join("bin")]);
+        make(".local/share");
+        assert_eq!(roots(make(".local/bin")), [home.join(".local/bin")]);
+        make("work/project");
+        assert_eq!(roots(make("work/bin")), [home.join("work/bin")]);
+        make("go1/pkg/tool");
+        assert_eq!(roots(make("go1/bin")), [home.join("go1")]);
+        assert_eq!(roots_of(&make("x/bin"), None), [home.join("x")]);
+        for none in
+            [home.to_owned(), "/usr/bin".into(), "relative".into(), home.join("missing/bin")]
+        {
+            assert!(roots(none.clone()).is_empty(), "{none:?}");
+        }
     }
 
     #[test]

@@ -124,7 +124,9 @@ pub(crate) fn limit(limits: &CellLimits) -> Result<(), String> {
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
             .map_err(|error| refused("setting a limit", &error))?;
     }
-    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    // With 0 a machine whose core dumps are piped to a program would still start it, outside the cell; 1
+    // means that no dump is made at all.
+    let none = Rlimit { current: Some(1), maximum: Some(1) };
     setrlimit(Resource::Core, none).map_err(|error| refused("setting a limit", &error))
 }
 

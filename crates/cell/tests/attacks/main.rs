@@ -1,0 +1,242 @@
+//! What a hostile agent tries in a cell. Nothing judges its commands: only the kernel holds them.
+//!
+//! `corpus/*.toml` are the attempts. Each runs in a cell of its own, as the tests' user and as one without
+//! rights, with a workspace that can be written to and with one that cannot; `judge.rs` then looks for any
+//! forbidden effect, whatever the attempt was.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod judge;
+mod runner;
+mod sequences;
+mod world;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde::Deserialize;
+use windlass_cell::Access;
+
+use judge::Judge;
+use runner::Plan;
+use world::{NOBODY, World};
+
+/// The files of the corpus.
+const CORPUS: [(&str, &str); 6] = [
+    ("files", include_str!("corpus/files.toml")),
+    ("git", include_str!("corpus/git.toml")),
+    ("kernel", include_str!("corpus/kernel.toml")),
+    ("network", include_str!("corpus/network.toml")),
+    ("processes", include_str!("corpus/processes.toml")),
+    ("secrets", include_str!("corpus/secrets.toml")),
+];
+
+/// Attempts that get through, and why. The test fails as soon as one of them no longer does.
+const KNOWN_GAPS: [(&str, &str); 5] = [
+    ("files/setuid/cp /bin/sh s && chmod 2755 s", GROUP),
+    ("files/overwrite/$W/vendor/lib/.git", SUBMODULE),
+    ("git/links/echo 'gitdir: /tmp/evil' > vendor/lib/.git", SUBMODULE),
+    ("git/links/git submodule foreach 'git config core.fsmonitor evil; echo x > .git'", SUBMODULE),
+    (
+        "git/links/mv vendor v2; mkdir -p vendor/lib; echo 'gitdir: /tmp/evil' > vendor/lib/.git",
+        SUBMODULE,
+    ),
+];
+const GROUP: &str =
+    "a filter of calls cannot tell a program from a shared folder, and builds make those";
+const SUBMODULE: &str =
+    "the file that names a submodule's git directory is an ordinary file of the workspace";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    attack: Vec<Attack>,
+    #[serde(default)]
+    lists: std::collections::BTreeMap<String, Vec<String>>,
+}
+
+/// One attempt, or one for each of its targets.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Attack {
+    id: String,
+    /// The shell line; `{}` is the target.
+    line: String,
+    /// What would be a breach.
+    breach: String,
+    #[serde(default)]
+    each: Vec<String>,
+    /// The name of a list of targets.
+    list: Option<String>,
+    /// Whether it runs only where the workspace can be written to.
+    #[serde(default)]
+    writes: bool,
+    /// The processor that its machine code or its call numbers are for.
+    arch: Option<String>,
+    #[serde(default = "default_seconds")]
+    seconds: u64,
+    /// Whether several targets are tried in one cell: none of them can hide what another one does.
+    #[serde(default)]
+    together: bool,
+    /// Whether it runs with a small memory limit.
+    #[serde(default)]
+    limited: bool,
+}
+
+const fn default_seconds() -> u64 {
+    20
+}
+
+/// All attempts, one for each target.
+fn corpus() -> Vec<Attack> {
+    let mut all = Vec::new();
+    for (name, text) in CORPUS {
+        let file: File = toml::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for attack in file.attack {
+            let targets = attack.list.as_ref().map_or(&attack.each, |list| &file.lists[list]);
+            assert!(!attack.breach.is_empty(), "{}", attack.id);
+            if targets.is_empty() {
+                all.push(Attack { id: format!("{name}/{}", attack.id), ..attack });
+                continue;
+            }
+            for target in targets {
+                let id = format!("{name}/{}/{target}", attack.id);
+                let line = attack.line.replace("{}", target);
+                all.push(Attack { id, line, ..attack.clone() });
+            }
+        }
+    }
+    all
+}
+
+#[test]
+fn the_corpus_is_large_and_no_attempt_is_there_twice() {
+    let all = corpus();
+    let ids: std::collections::BTreeSet<&str> =
+        all.iter().map(|attack| attack.id.as_str()).collect();
+    let lines: std::collections::BTreeSet<&str> =
+        all.iter().map(|attack| attack.line.as_str()).collect();
+    assert_eq!((ids.len(), lines.len()), (all.len(), all.len()));
+    assert!(all.len() >= 300, "{}", all.len());
+    for (id, _) in KNOWN_GAPS {
+        assert!(ids.contains(id), "{id}");
+    }
+}
+
+/// Puts attempts that can share a cell into one line.
+fn shared(attacks: Vec<Attack>) -> Vec<Attack> {
+    let mut all: Vec<(usize, Attack)> = Vec::new();
+    for attack in attacks {
+        let kind = |id: &str| id.splitn(3, '/').take(2).collect::<Vec<_>>().join("/");
+        match all.last_mut() {
+            Some((count, last))
+                if attack.together && *count < TOGETHER && kind(&last.id) == kind(&attack.id) =>
+            {
+                *count += 1;
+                last.line = format!("{}\n(\n{}\n)", last.line, attack.line);
+            }
+            Some(_) | None => all.push((1, attack)),
+        }
+    }
+    all.into_iter().map(|(_, attack)| attack).collect()
+}
+
+/// How many attempts share a cell at most.
+const TOGETHER: usize = 12;
+/// How many worlds are attacked at once: most of the time is spent waiting for the kernel.
+const WORLDS: usize = 3;
+/// The memory limit of those who try to get around it.
+const SMALL_BYTES: u64 = 128 << 20;
+
+/// Runs all attempts.
+fn attack(user: Option<u32>, access: Access) {
+    let only = std::env::var("ATTACK").unwrap_or_default();
+    // What a read-class tool has less of is the workspace.
+    let about_files = |attack: &Attack| {
+        ["files/", "git/", "secrets/hidden", "network/unix-socket-through"]
+            .iter()
+            .any(|start| attack.id.starts_with(start))
+    };
+    let attacks: Vec<Attack> = corpus()
+        .into_iter()
+        .filter(|attack| attack.id.contains(&only))
+        .filter(|attack| access == Access::Write || (about_files(attack) && !attack.writes))
+        .filter(|attack| attack.arch.as_deref().is_none_or(|arch| arch == std::env::consts::ARCH))
+        .collect();
+    let attacks = shared(attacks);
+    let next = AtomicUsize::new(0);
+    let wrong: Vec<String> = std::thread::scope(|scope| {
+        let one = || attack_one_world(user, access, &attacks, &next, !only.is_empty());
+        let threads: Vec<_> = (0..WORLDS).map(|_| scope.spawn(one)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert!(wrong.is_empty(), "{} got through:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Runs the attempts that no other thread takes, and returns those that got through.
+fn attack_one_world(
+    user: Option<u32>,
+    access: Access,
+    attacks: &[Attack],
+    next: &AtomicUsize,
+    is_shown: bool,
+) -> Vec<String> {
+    let mut world = World::new(user);
+    let mut judge = Judge::new(&world);
+    let mut wrong = Vec::new();
+    while let Some(attack) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
+        let mut plan = Plan::new(&world, access);
+        plan.timeout = Duration::from_secs(attack.seconds);
+        if attack.limited {
+            plan.limits.memory_bytes = SMALL_BYTES;
+        }
+        let started = std::time::Instant::now();
+        let (outcome, changes) = runner::run(&world, &plan, &attack.line).unwrap();
+        let ran = started.elapsed();
+        let found = judge.judge(&mut world, &outcome, &changes, access);
+        runner::forget(&changes);
+        if is_shown {
+            let (limit, judged) = (outcome.limit, started.elapsed());
+            println!("{}: {}\n{}", attack.id, attack.line, outcome.text());
+            println!("{limit:?} {ran:?} {judged:?}\n");
+        }
+        let is_gap = KNOWN_GAPS.iter().any(|(id, _)| *id == attack.id);
+        if is_gap && found.is_empty() && access == Access::Write {
+            wrong.push(format!("{} is no longer a gap", attack.id));
+        } else if !is_gap && !found.is_empty() {
+            let (line, why) = (&attack.line, found.join("\n  "));
+            wrong.push(format!("{} (must not: {}): {line}\n  {why}", attack.id, attack.breach));
+        }
+    }
+    wrong.extend(judge.compare(&world));
+    wrong
+}
+
+/// A user without rights; tests that do not run as root have only their own.
+fn ordinary() -> Option<Option<u32>> {
+    rustix::process::getuid().is_root().then_some(Some(NOBODY))
+}
+
+#[test]
+fn nothing_gets_out_of_a_writing_cell() {
+    attack(None, Access::Write);
+}
+
+#[test]
+fn nothing_gets_out_of_a_reading_cell() {
+    attack(None, Access::Read);
+}
+
+#[test]
+fn nothing_gets_out_of_a_writing_cell_of_an_ordinary_user() {
+    if let Some(user) = ordinary() {
+        attack(user, Access::Write);
+    }
+}
+
+#[test]
+fn nothing_gets_out_of_a_reading_cell_of_an_ordinary_user() {
+    if let Some(user) = ordinary() {
+        attack(user, Access::Read);
+    }
+}
