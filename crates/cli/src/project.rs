@@ -220,10 +220,12 @@ impl Project {
             self.require_trust(files)?;
         }
         let store = self.store(&config)?;
+        let user = UserConfig::load()?;
+        user.apply()?;
         Ok(Gateway::new(
             Arc::new(store),
             Arc::new(supervisor),
-            Arc::new(UserConfig::load()?.connectors(self)?),
+            Arc::new(user.connectors(self)?),
             Arc::new(SystemClock),
             config.gateway(),
         ))

@@ -225,6 +225,7 @@ impl RunSetup {
         let files = project.files()?;
         let mut config = Project::config(&files)?;
         let user = UserConfig::load()?;
+        user.apply()?;
         let set = PolicySet::load(&files)?;
         let policy_hash = set.hash();
         let store: Arc<dyn Store> = Arc::new(project.store(&config)?);

@@ -1,5 +1,6 @@
 //! The user's own settings, `~/.config/windlass/config.toml`: what no repository may decide.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -165,6 +166,18 @@ impl UserConfig {
             ));
         }
         Ok(config)
+    }
+
+    /// Sets what git may do in this process.
+    pub fn apply(&self) -> Result<(), Failure> {
+        let filters: BTreeSet<String> = self.git.filters.iter().cloned().collect();
+        let program = self.helpers.git.clone();
+        if program.is_none() && filters.is_empty() {
+            return Ok(());
+        }
+        let settings = windlass_workspace::GitSettings { program, filters };
+        windlass_workspace::configure_git(settings)
+            .map_err(|why| Failure::new(Code::HelperMissing, why))
     }
 
     /// The settings in one line, for people.
