@@ -66,7 +66,8 @@ pub(crate) fn enter(mounts: &[Mount]) -> Result<(), MountError> {
     let place = open(staging, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(failed("open", staging))?;
     attach(&root, &place, staging)?;
-    let root = Root { root, mounted: mount_points().map_err(failed("list the mounts of", slash))? };
+    let mounted = mount_points().map_err(failed("list the mounts of", slash))?;
+    let mut root = Root { root, mounted, shown: Vec::new() };
     for (at, mount) in mounts.iter().enumerate() {
         let earlier = mounts.get(..at).unwrap_or_default();
         keep_covered(earlier, mount)?;
@@ -101,26 +102,56 @@ struct Root {
     root: OwnedFd,
     /// The mount points of the machine.
     mounted: Vec<PathBuf>,
+    /// What has been mounted: its path, and where it really lies on the machine if it is of the machine.
+    shown: Vec<(PathBuf, Option<PathBuf>)>,
 }
 
 impl Root {
-    fn add(&self, mount: &Mount) -> Result<(), MountError> {
-        match mount {
-            Mount::Bind { path, access } => self.bind(path, path, *access),
-            Mount::BindAt { from, path, access } => self.bind(from, path, *access),
-            Mount::Mask { path } => self.mask(path),
+    fn add(&mut self, mount: &Mount) -> Result<(), MountError> {
+        let (path, real) = match mount {
+            Mount::Bind { path, access } => (path, Some(self.bind(path, path, *access)?)),
+            Mount::BindAt { from, path, access } => (path, Some(self.bind(from, path, *access)?)),
+            Mount::Mask { path } => return self.mask(path),
             Mount::Memory { path, bytes } => {
                 let place = self.folder(path)?;
-                attach(&memory(*bytes, path)?, &place, path)
+                attach(&memory(*bytes, path)?, &place, path)?;
+                (path, None)
             }
-            Mount::Overlay { path, lower, upper, work } => self.overlay(path, lower, upper, work),
-            Mount::Link { path, target } => self.link(path, target),
+            Mount::Overlay { path, lower, upper, work } => {
+                (path, self.overlay(path, lower, upper, work)?)
+            }
+            Mount::Link { path, target } => return self.link(path, target),
+        };
+        self.shown.push((path.clone(), real));
+        Ok(())
+    }
+
+    /// Checks that what was opened for a path inside an earlier mount is what that mount has there: a
+    /// command in another cell may put a link in its place at any moment.
+    fn check_source(&self, path: &Path, real: &Path) -> Result<(), MountError> {
+        let holds = |(outer, _): &&(PathBuf, Option<PathBuf>)| path.starts_with(outer);
+        let around =
+            self.shown.iter().filter(holds).max_by_key(|(outer, _)| outer.as_os_str().len());
+        let expected = around.and_then(|(outer, at)| {
+            path.strip_prefix(outer).ok().zip(at.as_ref()).map(|(rest, at)| at.join(rest))
+        });
+        match expected {
+            // `join` with nothing appends a separator, which comparing paths ignores.
+            Some(expected) if expected != real => {
+                Err(failed("show", path)(io::Error::other("it is a link, or was just replaced")))
+            }
+            Some(_) | None => Ok(()),
         }
     }
 
-    fn bind(&self, from: &Path, path: &Path, access: Access) -> Result<(), MountError> {
+    /// Mounts a file or folder of the machine; returns where it really lies.
+    fn bind(&self, from: &Path, path: &Path, access: Access) -> Result<PathBuf, MountError> {
         let source = open(from, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
             .map_err(failed("open", from))?;
+        let real = location(&source).map_err(failed("look at", from))?;
+        if from == path {
+            self.check_source(path, &real)?;
+        }
         let kind = fstat(&source).map(|stat| FileType::from_raw_mode(stat.st_mode));
         let place = match kind.map_err(failed("look at", from))? {
             FileType::Directory => self.folder(path)?,
@@ -135,13 +166,13 @@ impl Root {
         let tree = copy_of(&source, from)?;
         attach(&tree, &place, path)?;
         remount(tree.as_fd(), access).map_err(failed("set the access of", path))?;
-        let below = self.mounted.iter().filter(|point| *point != from && point.starts_with(from));
+        let below = self.mounted.iter().filter(|point| **point != real && point.starts_with(&real));
         for below in below {
-            let inside = path.join(below.strip_prefix(from).unwrap_or(below));
+            let inside = path.join(below.strip_prefix(&real).unwrap_or(below));
             let below = self.at(&inside).map_err(failed("open", &inside))?;
             remount(below.as_fd(), access).map_err(failed("set the access of", &inside))?;
         }
-        Ok(())
+        Ok(real)
     }
 
     /// Covers a file by an empty file, and a folder by an empty folder.
@@ -165,7 +196,7 @@ impl Root {
         lower: &[PathBuf],
         upper: &Path,
         work: &Path,
-    ) -> Result<(), MountError> {
+    ) -> Result<Option<PathBuf>, MountError> {
         let fail = || failed::<Errno>("mount an overlay on", path);
         let place = self.folder(path)?;
         let filesystem = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(fail())?;
@@ -173,9 +204,14 @@ impl Root {
             let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             open(path, flags, Mode::empty()).map_err(failed("open", path))
         };
+        let is_itself = lower.first().is_some_and(|lower| lower == path);
         // Paths of descriptors: the kernel gives `:`, `,` and `\` a meaning in these options.
         let lower = lower.iter().map(|path| opened(path)).collect::<Result<Vec<_>, _>>()?;
         let names: Vec<String> = lower.iter().map(of_descriptor).collect();
+        let real = lower.first().map(location).transpose().map_err(failed("look at", path))?;
+        if let (Some(real), true) = (&real, is_itself) {
+            self.check_source(path, real)?;
+        }
         fsconfig_set_string(&filesystem, "lowerdir", names.join(":").as_str()).map_err(fail())?;
         for (key, path) in [("upperdir", upper), ("workdir", work)] {
             let folder = opened(path)?;
@@ -190,7 +226,8 @@ impl Root {
             MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
         )
         .map_err(fail())?;
-        attach(&mount, &place, path)
+        attach(&mount, &place, path)?;
+        Ok(real)
     }
 
     /// A device. `nodev` would disable it. Its mount is read-only, which does not keep anyone from writing
@@ -384,6 +421,11 @@ fn set_flags(mount: BorrowedFd<'_>, flags: MountFlags) -> rustix::io::Result<()>
 /// A path that names an open descriptor of this process.
 fn of_descriptor(descriptor: &impl AsFd) -> String {
     format!("/proc/self/fd/{}", descriptor.as_fd().as_raw_fd())
+}
+
+/// Where an open file or folder lies, without symbolic links.
+fn location(file: &OwnedFd) -> io::Result<PathBuf> {
+    std::fs::read_link(of_descriptor(file))
 }
 
 /// The mount points of this namespace, outermost first.

@@ -55,7 +55,7 @@ impl Plan {
             folder: world.workspace(),
             hidden: world.hidden(),
             limits: CellLimits {
-                memory_bytes: 1 << 30,
+                memory_bytes: 16 << 30,
                 file_bytes: 1 << 28,
                 ..CellLimits::default()
             },
