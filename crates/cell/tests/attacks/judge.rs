@@ -204,9 +204,7 @@ impl Judge {
             wrong.push(format!("the line says: {line}"));
         }
         wrong.extend(world.doors.visitors().into_iter().map(str::to_owned));
-        if let Some(space) = &outcome.space {
-            wrong.extend(left_over(space));
-        }
+        wrong.extend(left_over(world));
         let now = machine(world);
         for (before, after) in
             self.machine.iter().zip(&now).filter(|(before, after)| before != after)
@@ -239,9 +237,7 @@ impl Judge {
         let free = |path: &Path| {
             access == Access::Write
                 && path.strip_prefix(&workspace).is_ok_and(|inside| {
-                    !inside.starts_with(".git")
-                        && !inside.starts_with(".windlass")
-                        && inside != Path::new("vendor/lib/.git")
+                    !inside.starts_with(".git") && !inside.starts_with(".windlass")
                 })
         };
         let mut wrong = Vec::new();
@@ -254,6 +250,12 @@ impl Judge {
             if !is_kept {
                 wrong.push(format!("{} changed: {:?}, {before:?}", path.display(), tree.get(path)));
             }
+        }
+        let submodule = workspace.join("vendor/lib/.git");
+        if submodule.symlink_metadata().is_ok()
+            && self.content.get(&submodule) != Some(&content(&submodule))
+        {
+            wrong.push("a submodule names another git directory".to_owned());
         }
         let new = tree.keys().filter(|path| !self.tree.contains_key(*path) && !free(path));
         wrong.extend(new.map(|path| format!("{} is new", path.display())));
@@ -335,12 +337,17 @@ fn holders<'a>(world: &World, paths: impl Iterator<Item = &'a PathBuf>) -> Vec<S
     paths.filter(holds).map(|path| format!("a secret is in {}", path.display())).collect()
 }
 
-/// Processes of the machine that are in a PID namespace which must be empty.
-fn left_over(space: &str) -> Option<String> {
+/// Processes of the machine that are in a cell of this world.
+fn left_over(world: &World) -> Option<String> {
+    let own = fs::read_link("/proc/self/ns/pid").ok();
+    let name =
+        world.folder.path().file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let mut left = entries.filter(|entry| {
-        let link = fs::read_link(entry.path().join("ns/pid"));
-        link.is_ok_and(|link| link.to_str() == Some(space))
+        let space = fs::read_link(entry.path().join("ns/pid")).ok();
+        // The numbers of namespaces are used again; what is mounted says whose cell it is.
+        let mounts = || fs::read_to_string(entry.path().join("mountinfo")).unwrap_or_default();
+        space.is_some() && space != own && mounts().contains(name)
     });
     left.next().map(|entry| format!("process {} outlives the cell", entry.file_name().display()))
 }
