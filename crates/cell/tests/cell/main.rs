@@ -5,3 +5,4 @@ mod end;
 mod limits;
 mod locks;
 mod root;
+mod work;
