@@ -4,7 +4,14 @@
 //! rights, with a workspace that can be written to and with one that cannot; `judge.rs` then looks for any
 //! forbidden effect, whatever the attempt was.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails"
+)]
 
 mod judge;
 mod runner;

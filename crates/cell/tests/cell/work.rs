@@ -91,13 +91,13 @@ impl Project {
 
     /// Runs a line that must succeed, and returns what it printed.
     fn run(&self, line: &str) -> String {
-        let name = ["Test", "test@example.com"].map(OsStr::new);
+        let (name, email) = (OsStr::new("Test"), OsStr::new("test@example.com"));
         let env = ["GIT_AUTHOR", "GIT_COMMITTER"]
             .map(|who| (format!("{who}_NAME"), format!("{who}_EMAIL")));
         let mut variables: Vec<(&OsStr, &OsStr)> =
             vec![("CARGO_NET_OFFLINE".as_ref(), "true".as_ref())];
         for (as_name, as_email) in &env {
-            variables.extend([(as_name.as_ref(), name[0]), (as_email.as_ref(), name[1])]);
+            variables.extend([(as_name.as_ref(), name), (as_email.as_ref(), email)]);
         }
         let done = windlass_cell::run(&Program {
             argv: ["/bin/sh", "-ec", line].map(OsStr::new).to_vec(),
