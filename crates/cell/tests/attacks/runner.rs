@@ -55,7 +55,7 @@ impl Plan {
             limits: CellLimits {
                 memory_bytes: 16 << 30,
                 file_bytes: 1 << 28,
-                processes: 512,
+                processes: 200,
                 ..CellLimits::default()
             },
             network: Network::Closed,
