@@ -2,7 +2,8 @@
 //!
 //! `corpus/*.toml` are the attempts. Each runs in a cell of its own, as the tests' user and as one without
 //! rights, with a workspace that can be written to and with one that cannot; `judge.rs` then looks for any
-//! forbidden effect, whatever the attempt was.
+//! forbidden effect, whatever the attempt was. With the variable `ATTACK` only the attempts run whose id
+//! contains its value, and their output is shown.
 
 #![expect(
     clippy::expect_used,
