@@ -156,6 +156,7 @@ fn run_init(control: BorrowedFd<'_>) -> Result<i32, String> {
     if cell.level != Level::Full {
         return Err("the request is for another level".to_owned());
     }
+    locks::limit_numbers(&cell.limits);
     mounts::enter(&cell.mounts).map_err(|error| error.to_string())?;
     rustix::system::sethostname(b"cell").map_err(fail("cannot set the host name"))?;
     network::bring_up_loopback().map_err(|error| format!("there is no loopback: {error}"))?;

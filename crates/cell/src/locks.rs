@@ -114,6 +114,27 @@ pub(crate) fn drop_capabilities() -> Result<(), String> {
     drop().map_err(|error| refused("the kernel", &error))
 }
 
+/// The kernel from which on the highest process number is a setting of the PID namespace. Before, writing it
+/// would change the whole machine.
+const OWN_NUMBERS: (u32, u32) = (6, 14);
+/// Numbers that the kernel gives only once.
+const RESERVED_NUMBERS: u64 = 301;
+
+/// Limits the processes of this PID namespace by their numbers: the kernel does not apply the limit of
+/// processes to root, and a watcher is too slow for a command that does nothing but fork.
+pub(crate) fn limit_numbers(limits: &CellLimits) {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy().into_owned();
+    let mut parts = release.split(|character: char| !character.is_ascii_digit());
+    let mut part = || parts.next().and_then(|part| part.parse::<u32>().ok());
+    let is_own = part().zip(part()).is_some_and(|version| version >= OWN_NUMBERS);
+    if is_own && limits.processes > 0 {
+        let most = limits.processes.saturating_add(RESERVED_NUMBERS);
+        // Where it cannot be written the watcher remains.
+        let _ = std::fs::write("/proc/sys/kernel/pid_max", most.to_string());
+    }
+}
+
 /// Sets the limits that the kernel enforces by itself.
 pub(crate) fn limit(limits: &CellLimits) -> Result<(), String> {
     let processes = [(Resource::Nproc, limits.processes)];

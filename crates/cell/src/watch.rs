@@ -23,7 +23,7 @@ struct Usage {
 #[derive(Debug)]
 pub(crate) struct Watch {
     limits: CellLimits,
-    /// The shared memory of the machine when the cell began.
+    /// The shared memory of the machine when the cell began, or the least since then.
     shared_bytes: u64,
     next: Instant,
 }
@@ -40,7 +40,10 @@ impl Watch {
             return None;
         }
         self.next = Instant::now() + INTERVAL;
-        reached(&self.limits, shared_bytes().saturating_sub(self.shared_bytes))
+        let now = shared_bytes();
+        // What others give back is not the cell's to take.
+        self.shared_bytes = self.shared_bytes.min(now);
+        reached(&self.limits, now.saturating_sub(self.shared_bytes))
     }
 }
 

@@ -326,13 +326,12 @@ impl Judge {
 
 /// Which of these files hold the canary.
 fn holders<'a>(world: &World, paths: impl Iterator<Item = &'a PathBuf>) -> Vec<String> {
-    let canary = world.canary.as_bytes();
     let holds = |path: &&PathBuf| {
         let is_file = path
             .symlink_metadata()
             .is_ok_and(|metadata| metadata.is_file() && metadata.size() < 8 << 20);
         let bytes = if is_file { fs::read(path).unwrap_or_default() } else { Vec::new() };
-        bytes.windows(canary.len()).any(|window| window == canary)
+        String::from_utf8_lossy(&bytes).contains(&world.canary)
     };
     paths.filter(holds).map(|path| format!("a secret is in {}", path.display())).collect()
 }

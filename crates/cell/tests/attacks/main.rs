@@ -2,15 +2,24 @@
 //!
 //! `corpus/*.toml` are the attempts. Each runs in a cell of its own, as the tests' user and as one without
 //! rights, with a workspace that can be written to and with one that cannot; `judge.rs` then looks for any
-//! forbidden effect, whatever the attempt was.
+//! forbidden effect, whatever the attempt was. With the variable `ATTACK` only the attempts run whose id
+//! contains its value, and their output is shown.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on fails"
+)]
 
 mod judge;
 mod runner;
 mod sequences;
 mod world;
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -149,7 +158,7 @@ const WORLDS: usize = 3;
 const SMALL_BYTES: u64 = 128 << 20;
 
 /// Runs all attempts.
-fn attack(user: Option<u32>, access: Access) {
+fn attack(user: Option<u32>) {
     let only = std::env::var("ATTACK").unwrap_or_default();
     // What a read-class tool has less of is the workspace.
     let about_files = |attack: &Attack| {
@@ -157,16 +166,20 @@ fn attack(user: Option<u32>, access: Access) {
             .iter()
             .any(|start| attack.id.starts_with(start))
     };
-    let attacks: Vec<Attack> = corpus()
+    let writing: Vec<Attack> = corpus()
         .into_iter()
         .filter(|attack| attack.id.contains(&only))
-        .filter(|attack| access == Access::Write || (about_files(attack) && !attack.writes))
         .filter(|attack| attack.arch.as_deref().is_none_or(|arch| arch == std::env::consts::ARCH))
         .collect();
-    let attacks = shared(attacks);
+    let reading = writing.iter().filter(|attack| about_files(attack) && !attack.writes).cloned();
+    // Where nothing can be changed, no attempt hides another.
+    let reading = reading.map(|attack| Attack { together: true, ..attack }).collect();
+    let attacks = shared(writing).into_iter().map(|attack| (Access::Write, attack));
+    let attacks: Vec<(Access, Attack)> =
+        attacks.chain(shared(reading).into_iter().map(|attack| (Access::Read, attack))).collect();
     let next = AtomicUsize::new(0);
     let wrong: Vec<String> = std::thread::scope(|scope| {
-        let one = || attack_one_world(user, access, &attacks, &next, !only.is_empty());
+        let one = || attack_one_world(user, &attacks, &next, !only.is_empty());
         let threads: Vec<_> = (0..WORLDS).map(|_| scope.spawn(one)).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
@@ -176,24 +189,31 @@ fn attack(user: Option<u32>, access: Access) {
 /// Runs the attempts that no other thread takes, and returns those that got through.
 fn attack_one_world(
     user: Option<u32>,
-    access: Access,
-    attacks: &[Attack],
+    attacks: &[(Access, Attack)],
     next: &AtomicUsize,
     is_shown: bool,
 ) -> Vec<String> {
     let mut world = World::new(user);
     let mut judge = Judge::new(&world);
     let mut wrong = Vec::new();
-    while let Some(attack) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
-        let mut plan = Plan::new(&world, access);
+    while let Some((access, attack)) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
+        let mut plan = Plan::new(&world, *access);
         plan.timeout = Duration::from_secs(attack.seconds);
-        if attack.limited {
+        // Shared memory is counted for the whole machine: one at a time.
+        let alone = attack.limited.then(|| {
+            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("memory.lock");
+            let file = std::fs::File::create(path).unwrap();
+            file.lock().unwrap();
+            file
+        });
+        if alone.is_some() {
             plan.limits.memory_bytes = SMALL_BYTES;
         }
         let started = std::time::Instant::now();
         let (outcome, changes) = runner::run(&world, &plan, &attack.line).unwrap();
         let ran = started.elapsed();
-        let found = judge.judge(&mut world, &outcome, &changes, access);
+        drop(alone);
+        let found = judge.judge(&mut world, &outcome, &changes, *access);
         runner::forget(&changes);
         if is_shown {
             let (limit, judged) = (outcome.limit, started.elapsed());
@@ -201,42 +221,27 @@ fn attack_one_world(
             println!("{limit:?} {ran:?} {judged:?}\n");
         }
         let is_gap = KNOWN_GAPS.iter().any(|(id, _)| *id == attack.id);
-        if is_gap && found.is_empty() && access == Access::Write {
+        if is_gap && found.is_empty() && *access == Access::Write {
             wrong.push(format!("{} is no longer a gap", attack.id));
         } else if !is_gap && !found.is_empty() {
             let (line, why) = (&attack.line, found.join("\n  "));
-            wrong.push(format!("{} (must not: {}): {line}\n  {why}", attack.id, attack.breach));
+            let what = format!("{} ({access:?}; must not: {})", attack.id, attack.breach);
+            wrong.push(format!("{what}: {line}\n  {why}"));
         }
     }
     wrong.extend(judge.compare(&world));
     wrong
 }
 
-/// A user without rights; tests that do not run as root have only their own.
-fn ordinary() -> Option<Option<u32>> {
-    rustix::process::getuid().is_root().then_some(Some(NOBODY))
+#[test]
+fn nothing_gets_out_of_a_cell() {
+    attack(None);
 }
 
+/// Tests that do not run as root have only their own user.
 #[test]
-fn nothing_gets_out_of_a_writing_cell() {
-    attack(None, Access::Write);
-}
-
-#[test]
-fn nothing_gets_out_of_a_reading_cell() {
-    attack(None, Access::Read);
-}
-
-#[test]
-fn nothing_gets_out_of_a_writing_cell_of_an_ordinary_user() {
-    if let Some(user) = ordinary() {
-        attack(user, Access::Write);
-    }
-}
-
-#[test]
-fn nothing_gets_out_of_a_reading_cell_of_an_ordinary_user() {
-    if let Some(user) = ordinary() {
-        attack(user, Access::Read);
+fn nothing_gets_out_of_a_cell_of_an_ordinary_user() {
+    if rustix::process::getuid().is_root() {
+        attack(Some(NOBODY));
     }
 }

@@ -16,7 +16,7 @@ use windlass_cell::{
 use super::world::{World, give, open_folders};
 
 /// The most output that is kept of each stream.
-const OUTPUT_BYTES_MAX: u64 = 4 << 20;
+const OUTPUT_BYTES_MAX: u64 = 256 << 10;
 /// How long a cell may take to end once its socket is closed.
 const END: Duration = Duration::from_secs(20);
 
@@ -55,7 +55,7 @@ impl Plan {
             limits: CellLimits {
                 memory_bytes: 16 << 30,
                 file_bytes: 1 << 28,
-                processes: 512,
+                processes: 200,
                 ..CellLimits::default()
             },
             network: Network::Closed,

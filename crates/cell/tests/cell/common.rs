@@ -24,6 +24,7 @@ pub struct World {
 const NOBODY: u32 = 65534;
 
 /// A command that has ended.
+#[expect(dead_code, reason = "some of it is only printed")]
 #[derive(Debug)]
 pub struct Done {
     pub code: Option<i32>,

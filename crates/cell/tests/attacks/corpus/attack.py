@@ -1,19 +1,15 @@
-import array
 import ctypes
-import errno
 import fcntl
 import mmap
 import os
-import platform
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 
 libc = ctypes.CDLL(None, use_errno=True)
-X86 = platform.machine() == "x86_64"
+X86 = os.uname().machine == "x86_64"
 
 
 def breach(why=""):
