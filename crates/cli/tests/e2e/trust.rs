@@ -171,7 +171,7 @@ fn what_it_would_start_and_open_is_shown() {
     );
     place.write(
         ".windlass/policy/governance/mine.toml",
-        "level = \"project\"\n[[gate]]\nid = \"lint\"\ntool = { command = [\"./lint.sh\"] }\n",
+        "level = \"project\"\n[[gate]]\nid = \"lint\"\non_failure = \"warn\"\nremediation = \"tidy up\"\ntool = { command = [\"./lint.sh\"] }\n",
     );
     let shown = place.run(&["trust", "--show", "--json"]).exit(0).json();
     let powers = shown["powers"].as_array().unwrap();

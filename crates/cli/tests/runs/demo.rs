@@ -12,6 +12,7 @@ fn the_demonstration_passes_and_leaves_what_it_names() {
             command.env(name, value);
         }
     }
+    command.env("WINDLASS_STATE", place.state_root());
     let told = crate::harness::finish(command, &[]).exit(0);
     let end = told.json();
     for packet in end["packets"].as_array().unwrap() {
