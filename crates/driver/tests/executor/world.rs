@@ -44,7 +44,7 @@ impl GatewayProvider for Tools {
     fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {
         self.set.registry().find(server, tool).map(|(_, tool)| tool.class)
     }
-    fn confinement(&self, _: &Path) -> Option<Sandbox> {
+    fn confinement(&self, _: &Path, _: windlass_kernel::TraceId) -> Option<Sandbox> {
         None
     }
     fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement> {
@@ -164,7 +164,8 @@ impl World {
         let set = policy();
         let files = FileWorkspace::new(&root).unwrap();
         let path = std::env::var("PATH").unwrap();
-        let supervisor = PolicySupervisor::new(set.clone(), files, [("PATH".to_owned(), path)]);
+        let supervisor =
+            PolicySupervisor::new(set.clone(), files, [("PATH".to_owned(), path)]).unconfined();
         let gateway = Arc::new(Gateway::new(
             Arc::clone(&store),
             Arc::new(supervisor),
