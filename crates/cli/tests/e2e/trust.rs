@@ -221,7 +221,6 @@ fn nothing_slips_in_between() {
 /// Runs the binary on a terminal, with an answer typed; `None` where there is no `script`.
 fn on_terminal(place: &Place, words: &str, answer: &str) -> Option<Outcome> {
     if !std::path::Path::new("/usr/bin/script").exists() {
-        eprintln!("there is no `script` here, so no terminal can be made");
         return None;
     }
     let mut command = std::process::Command::new("/usr/bin/script");
@@ -236,7 +235,10 @@ fn on_a_terminal_the_user_is_asked() {
     let place = Place::with_project();
     place.write_untrusted(".windlass/agents/mine.md", AGENT);
     for answer in ["n\n", "\n", "yess\n"] {
-        let Some(outcome) = on_terminal(&place, "trust", answer) else { return };
+        let Some(outcome) = on_terminal(&place, "trust", answer) else {
+            eprintln!("there is no `script` here, so no terminal can be made");
+            return;
+        };
         outcome.exit(1).says("agents/mine.md").says("[y/N]").says("not trusted");
         place.shell("shell/read", "ls", &[]).fails_with(3, "PROJECT_UNTRUSTED");
     }
