@@ -110,7 +110,10 @@ impl Root {
     fn add(&mut self, mount: &Mount) -> Result<(), MountError> {
         let (path, real) = match mount {
             Mount::Bind { path, access } => (path, Some(self.bind(path, path, *access)?)),
-            Mount::BindAt { from, path, access } => (path, Some(self.bind(from, path, *access)?)),
+            Mount::BindAt { from, path, access } => {
+                self.bind(from, path, *access)?;
+                (path, None)
+            }
             Mount::Mask { path } => return self.mask(path),
             Mount::Memory { path, bytes } => {
                 let place = self.folder(path)?;

@@ -308,9 +308,20 @@ impl OpenCell {
 
 impl Drop for OpenCell {
     fn drop(&mut self) {
-        // Only what is empty is removed: the next command of the run may need the rest.
-        let _ = std::fs::remove_dir(&self.temporary);
+        remove_empty(&self.temporary);
     }
+}
+
+/// Removes a folder if it holds nothing but empty folders: mount points of a workspace below `/tmp`. The
+/// next command of the run may need anything else.
+fn remove_empty(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_empty(&entry.path());
+        }
+    }
+    // Fails where something is left.
+    let _ = std::fs::remove_dir(folder);
 }
 
 impl Drop for GitChanges {

@@ -5,6 +5,8 @@ use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::harness::{Place, finish};
@@ -39,7 +41,7 @@ impl Collector {
     }
 
     fn next(&self) -> (String, Vec<Value>) {
-        let (head, body) = self.received.try_recv().expect("a request");
+        let (head, body) = self.received.recv_timeout(Duration::from_secs(20)).expect("a request");
         let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().unwrap().clone();
         check_shape(&body, &spans);
         (head, spans)

@@ -20,6 +20,15 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::WorkspaceChanged, IN_RUNS),
     (Code::SnapshotCorrupt, IN_RUNS),
     (Code::SnapshotFailed, "git has to fail for it; the tests of `connect` meet it"),
+    (Code::LimitProcesses, IN_THE_CELL),
+    (Code::LimitMemory, IN_THE_CELL),
+    (Code::LimitFileSize, IN_THE_CELL),
+    (Code::LimitOpenFiles, IN_THE_CELL),
+    (Code::ProtectedPathChanged, IN_SANDBOX),
+    (Code::GitDamaged, IN_SANDBOX),
+    (Code::GitConflict, IN_WORKSPACE),
+    (Code::GitFilterRefused, IN_WORKSPACE),
+    (Code::HelperMissing, IN_WORKSPACE),
     (Code::NetworkRefused, IN_THE_BROKER),
     (Code::NetworkUnreachable, IN_THE_BROKER),
     (Code::DriverModelUnavailable, IN_A_RUN),
@@ -33,6 +42,10 @@ const IN_BLOBS: &str = "a missing content is left out of bundles, a damaged one 
     the tests of `blobs` meet it";
 const IN_RUNS: &str =
     "it takes a run with checkpoints; `crates/cli/tests/runs/checkpoints.rs` meets it";
+const IN_THE_CELL: &str = "it takes a command that uses much; the tests of `cell` meet it";
+const IN_SANDBOX: &str = "the call fails with it, not the command; `sandbox.rs` meets it";
+const IN_WORKSPACE: &str =
+    "it takes a special repository or machine; the tests of `workspace` meet it";
 const IN_THE_BROKER: &str =
     "a command gets it as the answer of the proxy; the tests of `broker` meet it";
 const IN_A_RUN: &str = "a run of the driver loop ends with it as its reason, not with an error; \

@@ -167,7 +167,7 @@ fn what_it_would_start_and_open_is_shown() {
          [server.net.tool.get]\nclass = \"read\"\n\
          [server.lab]\nconnector = \"command\"\n\
          [server.lab.tool.free]\nclass = \"write\"\nargv = [\"make\", \"all of it\"]\nsandbox = false\n\
-         [server.lab.tool.fetch]\nclass = \"read\"\nargv = [\"curl\", \"{/url}\"]\nnetwork = true\n",
+         [server.lab.tool.fetch]\nclass = \"read\"\nargv = [\"curl\", \"{/url}\"]\nnetwork = [\"files.example:443\"]\n",
     );
     place.write(
         ".windlass/policy/governance/mine.toml",
