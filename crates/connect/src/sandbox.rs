@@ -33,15 +33,15 @@ pub struct Confinement {
     pub access: Access,
     /// The hosts that it may reach, through the broker.
     pub hosts: Vec<HostRule>,
-    /// The run or plan to which it belongs; its commands share `/tmp`.
-    pub scope: String,
+    /// The run to which it belongs, whose commands share `/tmp`.
+    pub scope: Option<String>,
 }
 
 impl Confinement {
     /// A command that may change the workspace and reach nothing.
     #[must_use]
     pub fn writing(workspace: &Path, scope: impl ToString) -> Self {
-        let (access, scope) = (Access::Write, scope.to_string());
+        let (access, scope) = (Access::Write, Some(scope.to_string()));
         Self { workspace: workspace.to_owned(), access, hosts: Vec::new(), scope }
     }
 }
@@ -88,8 +88,6 @@ pub(crate) struct OpenCell {
     /// Protected paths that did not exist before the command.
     absent: Vec<PathBuf>,
     rules: BrokerRules,
-    /// The folder that is `/tmp`.
-    temporary: PathBuf,
     facts: Arc<WorkspaceFacts>,
     _caches: CacheChanges,
 }
@@ -123,7 +121,8 @@ impl Sandbox {
     /// Describes the cell of one command and creates what it needs outside.
     pub(crate) fn open(&self, confinement: &Confinement) -> Result<OpenCell, CallFailure> {
         let Confinement { workspace, access, hosts, scope } = confinement;
-        let temporary = self.temporary(scope)?;
+        let temporary = scope.as_ref().filter(|_| !self.is_below_tmp(workspace));
+        let temporary = temporary.map(|scope| self.temporary(scope)).transpose()?;
         let facts = self.facts(workspace)?;
         let caches = CacheChanges::take(&self.settings.folder).map_err(CallFailure::sandbox)?;
         let (mounts, changes) = match self.settings.level {
@@ -140,7 +139,7 @@ impl Sandbox {
                     git_changes: folders.as_ref().map(|(upper, work)| (&**upper, &**work)),
                     hidden: &facts.hidden,
                 };
-                let mut mounts = self.machine(temporary.clone(), &caches);
+                let mut mounts = self.machine(temporary, &caches);
                 mounts.extend(view.mounts());
                 (mounts, changes)
             }
@@ -166,7 +165,6 @@ impl Sandbox {
             git: changes,
             absent,
             rules,
-            temporary,
             facts,
             _caches: caches,
         })
@@ -182,12 +180,21 @@ impl Sandbox {
     }
 
     /// What the cell has of the machine.
-    fn machine(&self, temporary: PathBuf, caches: &CacheChanges) -> Vec<Mount> {
+    fn machine(&self, temporary: Option<PathBuf>, caches: &CacheChanges) -> Vec<Mount> {
         let mut layout = self.settings.layout.clone();
-        layout.temporary = Some(temporary);
+        layout.temporary = temporary;
         layout.cache_changes = Some(caches.folder().to_owned());
         layout.earlier_cache_changes = caches.earlier().map(Path::to_owned);
         layout.mounts()
+    }
+
+    /// Whether something that a cell shows lies below `/tmp`. Then `/tmp` cannot be shared: a command could
+    /// remove the folder on which another cell has its workspace, and with it the mount.
+    fn is_below_tmp(&self, workspace: &Path) -> bool {
+        let home = self.settings.layout.variables.get("HOME").map(Path::new);
+        let shown = self.settings.layout.visible.iter().chain(&self.settings.layout.writable);
+        let shown = shown.map(PathBuf::as_path).chain(home).chain([workspace]);
+        shown.into_iter().any(|path| path.starts_with("/tmp"))
     }
 
     /// The folder that is `/tmp` for the commands of one run.
@@ -304,24 +311,6 @@ impl OpenCell {
     pub fn confined(&self) -> Confined<'_> {
         Confined { launcher: &self.launcher, cell: &self.cell }
     }
-}
-
-impl Drop for OpenCell {
-    fn drop(&mut self) {
-        remove_empty(&self.temporary);
-    }
-}
-
-/// Removes a folder if it holds nothing but empty folders: mount points of a workspace below `/tmp`. The
-/// next command of the run may need anything else.
-fn remove_empty(folder: &Path) {
-    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            remove_empty(&entry.path());
-        }
-    }
-    // Fails where something is left.
-    let _ = std::fs::remove_dir(folder);
 }
 
 impl Drop for GitChanges {

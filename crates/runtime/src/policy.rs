@@ -53,7 +53,12 @@ impl PolicySupervisor {
     }
 
     /// The confinement of a tool's command.
-    fn confinement(&self, server: &Server, tool: &Tool, scope: String) -> Option<Confinement> {
+    fn confinement(
+        &self,
+        server: &Server,
+        tool: &Tool,
+        scope: Option<String>,
+    ) -> Option<Confinement> {
         if server.connector != Connector::Command || !tool.sandbox {
             return None;
         }
@@ -176,6 +181,8 @@ impl Supervisor for PolicySupervisor {
             *argv = line.argv;
             *stdin = line.stdin;
         }
+        // Only calls of a run have a phase.
+        let scope = request.phase.as_ref().map(|_| request.plan_id.to_string());
         Ok(Preparation {
             target,
             tool: tool.remote_name.clone(),
@@ -186,7 +193,7 @@ impl Supervisor for PolicySupervisor {
             },
             on_uncertain: tool.on_uncertain(server),
             retries_max: tool.retries_max,
-            confinement: self.confinement(server, tool, request.plan_id.to_string()),
+            confinement: self.confinement(server, tool, scope),
         })
     }
 

@@ -25,7 +25,7 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
         workspace: folder.path().to_owned(),
         access: Access::Write,
         hosts: Vec::new(),
-        scope: "test".to_owned(),
+        scope: None,
     };
     let args = json!({});
     let job = Job { confinement: Some(&confinement), ..common::job(&target, "", &args) };
