@@ -13,6 +13,7 @@
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 mod calls;
+mod cell;
 mod checkpoints;
 mod journal;
 mod process;
@@ -52,13 +53,20 @@ struct Effort {
     holds: usize,
     files: usize,
     snapshots: usize,
+    starts: u32,
 }
 
 /// The parts that can be selected by name.
-const PARTS: &[&str] = &["pages", "rates", "verify", "recover", "runs", "checkpoints"];
+const PARTS: &[&str] = &["pages", "rates", "verify", "recover", "runs", "checkpoints", "cell"];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    // The launcher of cells.
+    if let [confined, stage] = arguments.as_slice()
+        && confined == "confined"
+    {
+        std::process::exit(windlass_cell::launch(stage));
+    }
     let quick = arguments.iter().any(|argument| argument == "--quick");
     // The named parts, or all if none is named.
     let wanted = |part: &str| {
@@ -75,6 +83,7 @@ fn main() -> Result<()> {
             holds: 1_000,
             files: 5_000,
             snapshots: 5,
+            starts: 20,
         }
     } else {
         Effort {
@@ -86,6 +95,7 @@ fn main() -> Result<()> {
             holds: 10_000,
             files: 20_000,
             snapshots: 25,
+            starts: 200,
         }
     };
     let folder = tempfile::tempdir_in(".")?;
@@ -122,6 +132,9 @@ fn main() -> Result<()> {
     }
     if wanted("checkpoints") {
         checkpoints(folder.path(), &effort)?;
+    }
+    if wanted("cell") {
+        cell::measure(folder.path(), effort.starts)?;
     }
     println!("load after: {}", process::load());
     Ok(())

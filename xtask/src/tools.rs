@@ -18,7 +18,7 @@ struct Tool {
     hint: &'static str,
 }
 
-const TOOLS: [Tool; 4] = [
+const TOOLS: [Tool; 8] = [
     Tool {
         name: "rustfmt",
         probe: &["cargo", "fmt", "--version"],
@@ -36,6 +36,30 @@ const TOOLS: [Tool; 4] = [
         probe: &["cc", "--version"],
         packages: &["gcc", "libc6-dev", "pkg-config"],
         hint: "apt-get install gcc libc6-dev pkg-config",
+    },
+    Tool {
+        name: "make",
+        probe: &["make", "--version"],
+        packages: &["make"],
+        hint: "apt-get install make",
+    },
+    Tool {
+        name: "perl",
+        probe: &["perl", "--version"],
+        packages: &["perl"],
+        hint: "apt-get install perl",
+    },
+    Tool {
+        name: "python3",
+        probe: &["/usr/bin/python3", "-m", "venv", "--help"],
+        packages: &["python3", "python3-venv"],
+        hint: "apt-get install python3 python3-venv",
+    },
+    Tool {
+        name: "node",
+        probe: &["node", "--version"],
+        packages: &["nodejs"],
+        hint: "apt-get install nodejs",
     },
     Tool {
         name: "git",

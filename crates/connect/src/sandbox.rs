@@ -21,6 +21,8 @@ use crate::cache_changes::CacheChanges;
 use crate::call_failure::CallFailure;
 use crate::hidden_files;
 
+/// How long the temporary files of a run are kept after its last command.
+const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long the trial of a cell may take.
 const TRY_OUT: Duration = Duration::from_secs(10);
 
@@ -112,9 +114,10 @@ impl GitChanges {
 }
 
 impl Sandbox {
-    /// Uses these settings.
+    /// Uses these settings, and removes what commands of old runs left in `/tmp`.
     #[must_use]
     pub fn new(settings: SandboxSettings) -> Self {
+        remove_old(&settings.folder.join("tmp"));
         Self { settings, workspaces: Mutex::default() }
     }
 
@@ -313,6 +316,18 @@ impl OpenCell {
     }
 }
 
+/// Removes the folders that have not been used for a long time.
+fn remove_old(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let modified = entry.metadata().and_then(|metadata| metadata.modified());
+        let age = modified.ok().and_then(|modified| modified.elapsed().ok());
+        if age.is_some_and(|age| age > TEMPORARY_AGE_MAX) {
+            // The next start tries again.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 impl Drop for GitChanges {
     fn drop(&mut self) {
         open_work_folder(&self.work());
@@ -334,5 +349,45 @@ fn remove(path: &Path) -> std::io::Result<bool> {
         Ok(_) => std::fs::remove_file(path).map(|()| true),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+
+    #[test]
+    fn only_old_temporary_folders_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["old", "new"] {
+            std::fs::create_dir(folder.path().join(name)).unwrap();
+        }
+        std::fs::write(folder.path().join("old/file"), "x").unwrap();
+        let old = std::fs::File::open(folder.path().join("old")).unwrap();
+        old.set_modified(SystemTime::now() - TEMPORARY_AGE_MAX * 2).unwrap();
+        remove_old(folder.path());
+        assert!(!folder.path().join("old").exists() && folder.path().join("new").exists());
+        remove_old(&folder.path().join("missing"));
+    }
+
+    #[test]
+    fn a_workspace_below_tmp_keeps_tmp_from_being_shared() {
+        let settings = |home: &str| SandboxSettings {
+            level: Level::Full,
+            launcher: "/bin/true".into(),
+            layout: Layout {
+                variables: BTreeMap::from([("HOME".to_owned(), home.to_owned())]),
+                ..Layout::default()
+            },
+            limits: CellLimits::default(),
+            folder: "/nonexistent".into(),
+            private_hosts: Vec::new(),
+        };
+        let sandbox = Sandbox::new(settings("/home/ann"));
+        assert!(!sandbox.is_below_tmp(Path::new("/home/ann/project")));
+        assert!(sandbox.is_below_tmp(Path::new("/tmp/project")));
+        assert!(Sandbox::new(settings("/tmp/home")).is_below_tmp(Path::new("/srv/project")));
     }
 }
