@@ -385,8 +385,8 @@ mod tests {
             folder: "/nonexistent".into(),
             private_hosts: Vec::new(),
         };
-        let sandbox = Sandbox::new(settings("/home/ann"));
-        assert!(!sandbox.is_below_tmp(Path::new("/home/ann/project")));
+        let sandbox = Sandbox::new(settings("/srv/ann"));
+        assert!(!sandbox.is_below_tmp(Path::new("/srv/ann/project")));
         assert!(sandbox.is_below_tmp(Path::new("/tmp/project")));
         assert!(Sandbox::new(settings("/tmp/home")).is_below_tmp(Path::new("/srv/project")));
     }

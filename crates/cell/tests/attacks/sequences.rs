@@ -194,7 +194,7 @@ fn cells_do_not_see_each_other() {
         safe(
             &world,
             &plan,
-            "cat /tmp/mine /dev/shm/mine $H/mine && echo breach:$MARK; grep -sl sleep /proc/*/comm && echo breach:$MARK; kill -9 -1; cat /proc/*/root/tmp/mine && echo breach:$MARK; ipcs; true",
+            "cat /tmp/mine /dev/shm/mine $H/mine && echo breach:$MARK; grep -sl sleep /proc/*/comm && echo breach:$MARK; kill -9 -1; cat /proc/*/roo[t]/tmp/mine && echo breach:$MARK; ipcs; true",
         );
         let (outcome, changes) = running.finish(Duration::ZERO);
         runner::forget(&changes);
