@@ -1,7 +1,7 @@
 //! Runs programs: to their end or beside us, confined in a cell or not.
 //!
 //! A **cell** is a set of namespaces whose root holds only what the command needs. [`Cell`] describes one,
-//! [`Layout`] says what every cell has of the machine, [`run`] and [`spawn`] start a program in it, and
+//! [`Layout`] says what every cell has of the machine, [`run()`] and [`spawn`] start a program in it, and
 //! [`launch`] is what our binary does when it is started as the launcher. The control socket between both
 //! sides is in `control.rs`, the root in `mounts.rs`, the other locks (capabilities, Landlock, system calls,
 //! limits) in `locks.rs`.

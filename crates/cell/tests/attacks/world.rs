@@ -95,7 +95,7 @@ impl World {
         make_project(root, &canary);
         let doors = Doors::open(root, &mark);
         set_mode(root, 0o755);
-        fs::copy(env!("CARGO_BIN_EXE_windlass-cell"), root.join("launcher")).unwrap();
+        fs::copy(env!("CARGO_BIN_EXE_cell-launcher"), root.join("launcher")).unwrap();
         set_mode(&root.join("launcher"), 0o755);
         if let Some(user) = user {
             give(root, user);

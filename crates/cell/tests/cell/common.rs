@@ -70,7 +70,7 @@ impl World {
             };
             open(world.folder.path());
             // The folder of our binaries may be closed to others.
-            fs::copy(env!("CARGO_BIN_EXE_windlass-cell"), world.launcher()).unwrap();
+            fs::copy(env!("CARGO_BIN_EXE_cell-launcher"), world.launcher()).unwrap();
             open(&world.launcher());
             chown(world.workspace(), Some(NOBODY), Some(NOBODY)).unwrap();
         }
@@ -80,7 +80,7 @@ impl World {
     fn launcher(&self) -> PathBuf {
         match self.user {
             Some(_) => self.folder.path().join("launcher"),
-            None => env!("CARGO_BIN_EXE_windlass-cell").into(),
+            None => env!("CARGO_BIN_EXE_cell-launcher").into(),
         }
     }
 

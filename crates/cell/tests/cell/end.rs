@@ -63,7 +63,7 @@ fn a_cell_ends_when_its_launcher_is_killed() {
 
 fn run(world: &World, line: &str, timeout: Duration) -> windlass_cell::Finished {
     let argv = ["/bin/sh", "-c", line].map(std::ffi::OsStr::new).to_vec();
-    let launcher = std::path::Path::new(env!("CARGO_BIN_EXE_windlass-cell"));
+    let launcher = std::path::Path::new(env!("CARGO_BIN_EXE_cell-launcher"));
     let limits = Limits { timeout, output_bytes_max: 1000 };
     let confined = Some(Confined { launcher, cell: &world.cell });
     let program = Program {
@@ -105,7 +105,7 @@ fn a_command_out_of_time_may_clean_up_and_is_then_ended() {
 #[test]
 fn a_command_that_cannot_start_is_reported() {
     let world = World::new();
-    let launcher = std::path::Path::new(env!("CARGO_BIN_EXE_windlass-cell"));
+    let launcher = std::path::Path::new(env!("CARGO_BIN_EXE_cell-launcher"));
     let start = |program: &str, launcher: &std::path::Path| {
         windlass_cell::run(&Program {
             argv: vec![program.as_ref()],

@@ -106,7 +106,7 @@ impl Project {
             cwd: &self.path("workspace"),
             limits: Limits { timeout: Duration::from_secs(240), output_bytes_max: 1 << 20 },
             confined: Some(Confined {
-                launcher: Path::new(env!("CARGO_BIN_EXE_windlass-cell")),
+                launcher: Path::new(env!("CARGO_BIN_EXE_cell-launcher")),
                 cell: &self.cell,
             }),
         })
