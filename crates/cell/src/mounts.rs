@@ -180,7 +180,12 @@ impl Root {
 
     /// Covers a file by an empty file, and a folder by an empty folder.
     fn mask(&self, path: &Path) -> Result<(), MountError> {
-        let place = self.at(path).map_err(failed("open", path))?;
+        let place = match self.at(path) {
+            Ok(place) => place,
+            // It was removed since it was listed: there is nothing to cover.
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return Err(failed("open", path)(error)),
+        };
         let stat = fstat(&place).map_err(failed("look at", path))?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             let empty = memory(0, path)?;

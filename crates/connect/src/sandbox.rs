@@ -89,6 +89,8 @@ pub(crate) struct OpenCell {
     git: Option<GitChanges>,
     /// Protected paths that did not exist before the command.
     absent: Vec<PathBuf>,
+    /// Where they are moved if it created them.
+    removed: PathBuf,
     rules: BrokerRules,
     facts: Arc<WorkspaceFacts>,
     _caches: CacheChanges,
@@ -167,6 +169,7 @@ impl Sandbox {
             cell,
             git: changes,
             absent,
+            removed: self.settings.folder.join("removed"),
             rules,
             facts,
             _caches: caches,
@@ -285,14 +288,13 @@ impl OpenCell {
             protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
         }
         for path in &self.absent {
-            if remove(path).map_err(|error| {
-                CallFailure::internal(
-                    Certainty::Unknown,
-                    format!("cannot remove `{}`: {error}", path.display()),
-                )
-            })? {
-                protected.push(path.display().to_string());
-            }
+            let moved = move_away(path, &self.removed).map_err(|error| {
+                let message = format!("cannot remove `{}`: {error}", path.display());
+                CallFailure::internal(Certainty::Unknown, message)
+            })?;
+            protected.extend(
+                moved.map(|to| format!("{} (moved to `{}`)", path.display(), to.display())),
+            );
         }
         match protected.is_empty() {
             true => finished,
@@ -342,12 +344,24 @@ pub(crate) fn open_work_folder(work: &Path) {
     let _ = std::fs::set_permissions(work.join("work"), open);
 }
 
-/// Removes what is at a path; returns whether anything was.
-fn remove(path: &Path) -> std::io::Result<bool> {
-    match path.symlink_metadata() {
-        Ok(metadata) if metadata.is_dir() => std::fs::remove_dir_all(path).map(|()| true),
-        Ok(_) => std::fs::remove_file(path).map(|()| true),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+/// Moves what is at a path into a folder of ours, or, if that is on another file system, to a name beside it
+/// that means nothing; returns where it is. It is not deleted: it may be the user who has just created it.
+fn move_away(path: &Path, folder: &Path) -> std::io::Result<Option<PathBuf>> {
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    std::fs::create_dir_all(folder)?;
+    // An empty folder with a name of its own, which the move replaces or fills.
+    let place = TempDir::with_prefix_in("removed-", folder)?.keep();
+    let name = path.file_name().unwrap_or_default();
+    let aside = place.join(name);
+    match std::fs::rename(path, &aside) {
+        Ok(()) => Ok(Some(aside)),
+        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
+            let label = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let beside = path.with_file_name(format!("{}.{label}", name.to_string_lossy()));
+            std::fs::rename(path, &beside).map(|()| Some(beside))
+        }
         Err(error) => Err(error),
     }
 }
@@ -370,6 +384,26 @@ mod tests {
         remove_old(folder.path());
         assert!(!folder.path().join("old").exists() && folder.path().join("new").exists());
         remove_old(&folder.path().join("missing"));
+    }
+
+    #[test]
+    fn what_may_not_appear_is_moved_and_not_deleted() {
+        let (folder, ours) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let path = folder.path().join(".git");
+        assert_eq!(move_away(&path, ours.path()).unwrap(), None);
+        for text in ["one", "two"] {
+            std::fs::create_dir(&path).unwrap();
+            std::fs::write(path.join("HEAD"), text).unwrap();
+            let moved = move_away(&path, ours.path()).unwrap().unwrap();
+            assert!(!path.exists() && moved.starts_with(ours.path()));
+            assert_eq!(std::fs::read_to_string(moved.join("HEAD")).unwrap(), text);
+        }
+        // `/dev/shm` is another file system.
+        let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
+        std::fs::write(&path, "three").unwrap();
+        let moved = move_away(&path, elsewhere.path()).unwrap().unwrap();
+        assert!(!path.exists() && moved.parent() == Some(folder.path()));
+        assert_eq!(std::fs::read_to_string(moved).unwrap(), "three");
     }
 
     #[test]

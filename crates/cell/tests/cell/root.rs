@@ -77,6 +77,14 @@ fn a_protected_path_cannot_be_changed_moved_or_removed() {
 }
 
 #[test]
+fn a_hidden_file_that_was_removed_keeps_nothing_from_running() {
+    let mut world = World::new();
+    world.cell.mounts.push(Mount::Mask { path: world.workspace().join("gone") });
+    world.cell.mounts.push(Mount::Mask { path: world.workspace().join("no/such/folder") });
+    assert_eq!(world.output("ls"), "");
+}
+
+#[test]
 fn a_symbolic_link_in_the_workspace_redirects_no_mount() {
     let mut world = World::new();
     let outside = world.folder.path().join("outside");
