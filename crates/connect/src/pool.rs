@@ -110,12 +110,12 @@ impl Connectors {
             let deadline = call.deadline;
             let act = |connection: Arc<Connection>| {
                 let call = Arc::clone(&call);
-                async move { connection.call(&call).await }
+                async move { connection.call_confined(&call).await }
             };
             slot.with(&target, deadline, act).await
         });
         match answer {
-            Ok(result) => tool_reply(result),
+            Ok((result, events)) => tool_reply(result).with("network", events),
             Err(failure) => failure.into_reply(None),
         }
     }
@@ -259,7 +259,7 @@ impl Slot {
             return Ok((Arc::clone(connection), Origin::Reused));
         }
         *slot = None;
-        let connection = Arc::new(Connection::open(target, self.sandbox.as_deref()).await?);
+        let connection = Arc::new(Connection::open(target, self.sandbox.clone()).await?);
         *slot = Some(Arc::clone(&connection));
         Ok((connection, Origin::Opened))
     }

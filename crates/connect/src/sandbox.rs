@@ -37,6 +37,9 @@ pub struct Confinement {
     pub hosts: Vec<HostRule>,
     /// The run to which it belongs, whose commands share `/tmp`.
     pub scope: Option<String>,
+    /// Whether it lives longer than a call, as a server does. Then git's folder is read-only, and what it
+    /// changes in caches is lost: both are taken over when a command has ended.
+    pub is_server: bool,
 }
 
 impl Confinement {
@@ -44,7 +47,7 @@ impl Confinement {
     #[must_use]
     pub fn writing(workspace: &Path, scope: impl ToString) -> Self {
         let (access, scope) = (Access::Write, Some(scope.to_string()));
-        Self { workspace: workspace.to_owned(), access, hosts: Vec::new(), scope }
+        Self { workspace: workspace.to_owned(), access, hosts: Vec::new(), scope, is_server: false }
     }
 }
 
@@ -87,9 +90,9 @@ pub(crate) struct OpenCell {
     launcher: PathBuf,
     cell: Cell,
     git: Option<GitChanges>,
-    /// Protected paths that did not exist before the command.
-    absent: Vec<PathBuf>,
-    /// Where they are moved if it created them.
+    /// Paths that may not appear while a command runs.
+    protected: Vec<PathBuf>,
+    /// Where they are moved if they do.
     removed: PathBuf,
     rules: BrokerRules,
     facts: Arc<WorkspaceFacts>,
@@ -125,15 +128,19 @@ impl Sandbox {
 
     /// Describes the cell of one command and creates what it needs outside.
     pub(crate) fn open(&self, confinement: &Confinement) -> Result<OpenCell, CallFailure> {
-        let Confinement { workspace, access, hosts, scope } = confinement;
+        let Confinement { workspace, access, hosts, scope, is_server } = confinement;
         let temporary = scope.as_ref().filter(|_| !self.is_below_tmp(workspace));
         let temporary = temporary.map(|scope| self.temporary(scope)).transpose()?;
         let facts = self.facts(workspace)?;
-        let caches = CacheChanges::take(&self.settings.folder).map_err(CallFailure::sandbox)?;
+        let caches = match is_server {
+            true => CacheChanges::own(&self.settings.folder),
+            false => CacheChanges::take(&self.settings.folder),
+        };
+        let caches = caches.map_err(CallFailure::sandbox)?;
         let (mounts, changes) = match self.settings.level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
-                let writes = *access == Access::Write;
+                let writes = *access == Access::Write && !is_server;
                 let changes = git.clone().filter(|_| writes).map(|git| self.git_changes(git));
                 let changes = changes.transpose()?;
                 let folders = changes.as_ref().map(|changes| (changes.upper(), changes.work()));
@@ -156,9 +163,10 @@ impl Sandbox {
             network: if hosts.is_empty() { Network::Closed } else { Network::Broker },
             limits: self.settings.limits,
         };
-        let protected = [workspace.join(".windlass"), workspace.join(".git")];
-        let absent = protected.into_iter().filter(|path| path.symlink_metadata().is_err());
-        let absent = absent.filter(|_| *access == Access::Write).collect();
+        let protected = match access {
+            Access::Read => Vec::new(),
+            Access::Write => vec![workspace.join(".windlass"), workspace.join(".git")],
+        };
         let rules = BrokerRules {
             hosts: hosts.clone(),
             private_hosts: self.settings.private_hosts.clone(),
@@ -168,7 +176,7 @@ impl Sandbox {
             launcher: self.settings.launcher.clone(),
             cell,
             git: changes,
-            absent,
+            protected,
             removed: self.settings.folder.join("removed"),
             rules,
             facts,
@@ -278,8 +286,41 @@ impl Sandbox {
 }
 
 impl OpenCell {
+    /// The protected paths that do not exist now.
+    pub fn absent(&self) -> Vec<PathBuf> {
+        let absent = self.protected.iter().filter(|path| path.symlink_metadata().is_err());
+        absent.cloned().collect()
+    }
+
+    /// Moves away what appeared at paths that were absent, and returns what it was.
+    fn remove_appeared(&self, absent: &[PathBuf]) -> Result<Vec<String>, CallFailure> {
+        let mut appeared = Vec::new();
+        for path in absent {
+            let moved = move_away(path, &self.removed).map_err(|error| {
+                let message = format!("cannot remove `{}`: {error}", path.display());
+                CallFailure::internal(Certainty::Unknown, message)
+            })?;
+            appeared.extend(
+                moved.map(|to| format!("{} (moved to `{}`)", path.display(), to.display())),
+            );
+        }
+        Ok(appeared)
+    }
+
+    /// Fails if something appeared at paths that were absent before a call of a server.
+    pub fn require_absent(&self, absent: &[PathBuf]) -> Result<(), CallFailure> {
+        match self.remove_appeared(absent)? {
+            appeared if appeared.is_empty() => Ok(()),
+            appeared => Err(CallFailure::protected(&appeared)),
+        }
+    }
+
     /// Takes over what the command changed in the git directory, and removes what it may not create.
-    pub fn close(self, finished: Result<Finished, CallFailure>) -> Result<Finished, CallFailure> {
+    pub fn close(
+        self,
+        absent: &[PathBuf],
+        finished: Result<Finished, CallFailure>,
+    ) -> Result<Finished, CallFailure> {
         let mut protected = Vec::new();
         if let Some(changes) = &self.git {
             let GitChanges { git, before, .. } = changes;
@@ -287,15 +328,7 @@ impl OpenCell {
                 .map_err(|error| CallFailure::git(Certainty::Unknown, &error))?;
             protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
         }
-        for path in &self.absent {
-            let moved = move_away(path, &self.removed).map_err(|error| {
-                let message = format!("cannot remove `{}`: {error}", path.display());
-                CallFailure::internal(Certainty::Unknown, message)
-            })?;
-            protected.extend(
-                moved.map(|to| format!("{} (moved to `{}`)", path.display(), to.display())),
-            );
-        }
+        protected.extend(self.remove_appeared(absent)?);
         match protected.is_empty() {
             true => finished,
             false => Err(CallFailure::protected(&protected)),
