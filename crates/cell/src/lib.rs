@@ -12,6 +12,7 @@ mod child;
 mod control;
 mod filter;
 mod git_paths;
+mod interrupt;
 mod launcher;
 mod layout;
 mod locks;
@@ -26,6 +27,7 @@ mod workspace;
 
 pub use child::CellChild;
 pub use git_paths::{GitPaths, find_git};
+pub use interrupt::{ReceivedSignal, handle_signals, received_signal};
 pub use launcher::launch;
 pub use layout::Layout;
 pub use network::BROKER_PORT;

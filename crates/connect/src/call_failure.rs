@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_kernel::Code;
 
-use windlass_cell::{LimitKind, ProcessError, one_line};
+use windlass_cell::{LimitKind, ProcessError, ReceivedSignal, one_line};
 use windlass_workspace::TakeOverError;
 
 use crate::{Certainty, Reply};
@@ -70,6 +70,13 @@ impl CallFailure {
         };
         let message = format!("the {who} reached its limit of {what} and was ended");
         Self::new(code, Certainty::Unknown, message)
+    }
+
+    /// Windlass was asked to end.
+    pub fn interrupted(certainty: Certainty) -> Self {
+        let signal = windlass_cell::received_signal().map_or("a signal", ReceivedSignal::name);
+        let message = format!("it was ended because Windlass received {signal}");
+        Self::new(Code::Interrupted, certainty, message)
     }
 
     /// What a command did to git cannot be taken over.

@@ -64,6 +64,7 @@ fn start(
         cwd: command.cwd,
         limits: command.limits,
         confined: None,
+        interruptible: true,
     };
     Ok(match confined {
         None => windlass_cell::run(&program)?,
@@ -88,6 +89,9 @@ fn reply(limits: Limits, finished: Finished) -> Reply {
         }
         Ending::Limit(limit) => {
             CallFailure::limit_of(limit, "command").into_reply(Some(result(status, finished)))
+        }
+        Ending::Interrupted => {
+            CallFailure::interrupted(Certainty::Unknown).into_reply(Some(result(status, finished)))
         }
         Ending::Exited => match status {
             Some(status) if status.success() => {

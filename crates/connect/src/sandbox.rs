@@ -238,6 +238,7 @@ impl Sandbox {
             cwd: &self.settings.folder,
             limits: Limits { timeout: TRY_OUT, output_bytes_max: 4096 },
             confined: Some(cell.confined()),
+            interruptible: true,
         };
         let finished = windlass_cell::run(&program).map_err(|error| error.to_string())?;
         if finished.status.is_some_and(|status| status.success()) {

@@ -85,6 +85,12 @@ fn a_server_changes_its_project_and_nothing_else() {
 }
 
 #[test]
+fn doctor_reaches_a_server_in_its_cell() {
+    let lab = Lab::new("write", "");
+    lab.place.run(&["doctor", "--servers"]).says("s 1, protocol 2025-06-18, 1 tools");
+}
+
+#[test]
 fn a_server_whose_tools_only_read_cannot_write() {
     let lab = Lab::new("read", "");
     let said = lab.prints("touch new");
@@ -175,4 +181,24 @@ fn a_server_beyond_its_limits_is_ended_with_a_code() {
     lab.place.settings("[sandbox.limits]\nprocesses = 40\n");
     let report = lab.call("for n in $(seq 100); do sleep 20 & done; wait").exit(1).json();
     assert_eq!(report["error"]["code"], "LIMIT_PROCESSES", "{report}");
+}
+
+#[test]
+fn a_signal_ends_a_call_to_a_server_and_the_server() {
+    let lab = Lab::new("write", "");
+    lab.place.write(
+        "lab.sh",
+        "(while :; do echo x >> ticks; sleep 0.05; done) > /dev/null 2>&1 & sleep 0.2; touch begun; wait",
+    );
+    let words = ["call", "run", "lab/do", "--new-key", "--json"];
+    let child = lab.place.command(&words).spawn().unwrap();
+    windlass_testkit::eventually("it has begun", || lab.place.work().join("begun").exists());
+    let pid = child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    let ended = Outcome::of("windlass".to_owned(), child.wait_with_output().unwrap()).exit(130);
+    assert_eq!(ended.error()["code"], "INTERRUPTED", "{ended}");
+    let size = || std::fs::metadata(lab.place.work().join("ticks")).unwrap().len();
+    let before = size();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert_eq!(size(), before);
 }
