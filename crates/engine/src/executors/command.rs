@@ -65,13 +65,11 @@ impl Executors {
             idempotency_key: None,
             limits,
         });
-        match reply {
+        if matches!(&reply, Reply::Failure { code: Code::Interrupted, .. }) {
             // It says nothing about the work, which is done again when the run is resumed.
-            Reply::Failure { code: Code::Interrupted, .. } => {
-                Err(EngineError::interrupted(&assignment.run))
-            }
-            reply => Ok(reply),
+            return Err(EngineError::interrupted(&assignment.run));
         }
+        Ok(reply)
     }
 }
 
