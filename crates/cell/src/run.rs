@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::ioctl_fionbio;
 
+use crate::one_line::one_line;
 use crate::process::{self, ChildInput, Confined, InputPipe, ProcessError, ProcessGroup};
 use crate::spec::LimitKind;
 
@@ -112,7 +113,7 @@ pub fn run_with_broker(
     pump.stdout.drain();
     pump.stderr.drain();
     if let Some(error) = group.failure() {
-        return Err(error);
+        return Err(with_reason(error, &pump.stderr.bytes));
     }
     let limit = group.cell().and_then(|cell| cell.limit());
     let too_large = [&pump.stdout, &pump.stderr].into_iter().find(|capture| capture.too_large());
@@ -122,6 +123,17 @@ pub fn run_with_broker(
         (ending, _, _) => ending,
     };
     Ok(Finished { ending, status, stdout: pump.stdout.bytes, stderr: pump.stderr.bytes })
+}
+
+/// A cell that could not be made, with what its maker printed: nothing else ran that could print.
+fn with_reason(error: ProcessError, printed: &[u8]) -> ProcessError {
+    match error {
+        ProcessError::NotConfined(why) if !printed.is_empty() => {
+            let printed = one_line(&String::from_utf8_lossy(printed));
+            ProcessError::NotConfined(format!("{why}: {printed}"))
+        }
+        ProcessError::NotConfined(_) | ProcessError::NotStarted(_) | ProcessError::Lost(_) => error,
+    }
 }
 
 /// A program's three streams, all non-blocking.

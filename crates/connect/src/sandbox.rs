@@ -3,18 +3,18 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, Finished, GitPaths, Layout, Level, Limits, Mount, Network,
-    Program, WorkspaceView, find_git,
+    Access, Cell, CellLimits, Confined, Finished, GitPaths, Layout, Level, Limits, Maker, Mount,
+    Network, Program, WorkspaceView, choose_maker, find_git,
 };
 
 use windlass_broker::BrokerRules;
 use windlass_kernel::HostRule;
-use windlass_workspace::{Baseline, Git, Signature, take_over};
+use windlass_workspace::{Baseline, Git, Signature, find_helper, take_over};
 
 use crate::Certainty;
 use crate::cache_changes::CacheChanges;
@@ -52,6 +52,8 @@ impl Confinement {
 #[derive(Debug)]
 pub struct Sandbox {
     settings: SandboxSettings,
+    /// Who makes cells here, found out by a trial.
+    maker: OnceLock<Result<Maker, String>>,
     workspaces: Mutex<BTreeMap<PathBuf, Arc<WorkspaceFacts>>>,
 }
 
@@ -71,6 +73,8 @@ pub struct SandboxSettings {
     pub level: Level,
     /// Our own binary, which is the launcher.
     pub launcher: PathBuf,
+    /// The `bwrap` program that the user names, for machines on which the launcher can make no cells.
+    pub bwrap: Option<PathBuf>,
     /// What every cell has of the machine.
     pub layout: Layout,
     /// What a command may use.
@@ -120,7 +124,7 @@ impl Sandbox {
     #[must_use]
     pub fn new(settings: SandboxSettings) -> Self {
         remove_old(&settings.folder.join("tmp"));
-        Self { settings, workspaces: Mutex::default() }
+        Self { settings, maker: OnceLock::new(), workspaces: Mutex::default() }
     }
 
     /// Describes the cell of one command and creates what it needs outside.
@@ -129,11 +133,16 @@ impl Sandbox {
         let temporary = scope.as_ref().filter(|_| !self.is_below_tmp(workspace));
         let temporary = temporary.map(|scope| self.temporary(scope)).transpose()?;
         let facts = self.facts(workspace)?;
+        let maker = match self.settings.level {
+            Level::Full => self.maker().map_err(CallFailure::sandbox)?,
+            Level::Landlock => Maker::Own,
+        };
+        let has_overlays = maker == Maker::Own;
         let caches = CacheChanges::take(&self.settings.folder).map_err(CallFailure::sandbox)?;
         let (mounts, changes) = match self.settings.level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
-                let writes = *access == Access::Write;
+                let writes = *access == Access::Write && has_overlays;
                 let changes = git.clone().filter(|_| writes).map(|git| self.git_changes(git));
                 let changes = changes.transpose()?;
                 let folders = changes.as_ref().map(|changes| (changes.upper(), changes.work()));
@@ -144,7 +153,7 @@ impl Sandbox {
                     git_changes: folders.as_ref().map(|(upper, work)| (&**upper, &**work)),
                     hidden: &facts.hidden,
                 };
-                let mut mounts = self.machine(temporary, &caches);
+                let mut mounts = self.machine(temporary, has_overlays.then_some(&caches));
                 mounts.extend(view.mounts());
                 (mounts, changes)
             }
@@ -152,6 +161,7 @@ impl Sandbox {
         };
         let cell = Cell {
             level: self.settings.level,
+            maker,
             mounts,
             network: if hosts.is_empty() { Network::Closed } else { Network::Broker },
             limits: self.settings.limits,
@@ -176,6 +186,12 @@ impl Sandbox {
         })
     }
 
+    /// Who makes cells on this machine.
+    fn maker(&self) -> Result<Maker, String> {
+        let bwrap = || find_helper("bwrap", self.settings.bwrap.as_deref());
+        self.maker.get_or_init(|| choose_maker(&self.settings.launcher, bwrap)).clone()
+    }
+
     /// Without a root of its own a command sees everything; these are the folders that it may change.
     fn landlock_mounts(&self, workspace: &Path, access: Access) -> Vec<Mount> {
         let bind = |path: &Path, access| Mount::Bind { path: path.to_owned(), access };
@@ -186,11 +202,11 @@ impl Sandbox {
     }
 
     /// What the cell has of the machine.
-    fn machine(&self, temporary: Option<PathBuf>, caches: &CacheChanges) -> Vec<Mount> {
+    fn machine(&self, temporary: Option<PathBuf>, caches: Option<&CacheChanges>) -> Vec<Mount> {
         let mut layout = self.settings.layout.clone();
         layout.temporary = temporary;
-        layout.cache_changes = Some(caches.folder().to_owned());
-        layout.earlier_cache_changes = caches.earlier().map(Path::to_owned);
+        layout.cache_changes = caches.map(|caches| caches.folder().to_owned());
+        layout.earlier_cache_changes = caches.and_then(CacheChanges::earlier).map(Path::to_owned);
         layout.mounts()
     }
 
@@ -215,11 +231,11 @@ impl Sandbox {
         Ok(folder)
     }
 
-    /// Makes a cell and runs a program in it that does nothing.
+    /// Makes a cell and runs a program in it that does nothing. Returns who made it.
     ///
     /// # Errors
     /// Why it does not work.
-    pub fn try_out(&self) -> Result<(), String> {
+    pub fn try_out(&self) -> Result<Maker, String> {
         let cell = self
             .open(&Confinement::writing(&self.settings.folder, "doctor"))
             .map_err(|failure| failure.message)?;
@@ -233,7 +249,7 @@ impl Sandbox {
         };
         let finished = windlass_cell::run(&program).map_err(|error| error.to_string())?;
         if finished.status.is_some_and(|status| status.success()) {
-            return Ok(());
+            return Ok(cell.cell.maker);
         }
         Err("a program that does nothing fails in a cell".to_owned())
     }
@@ -410,6 +426,7 @@ mod tests {
     fn a_workspace_below_tmp_keeps_tmp_from_being_shared() {
         let settings = |home: &str| SandboxSettings {
             level: Level::Full,
+            bwrap: None,
             launcher: "/bin/true".into(),
             layout: Layout {
                 variables: BTreeMap::from([("HOME".to_owned(), home.to_owned())]),

@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::Deserialize;
-use windlass_cell::Access;
+use windlass_cell::{Access, Maker};
 
 use judge::Judge;
 use runner::Plan;
@@ -158,7 +158,7 @@ const WORLDS: usize = 3;
 const SMALL_BYTES: u64 = 128 << 20;
 
 /// Runs all attempts.
-fn attack(user: Option<u32>) {
+fn attack(user: Option<u32>, maker: &Maker) {
     let only = std::env::var("ATTACK").unwrap_or_default();
     // What a read-class tool has less of is the workspace.
     let about_files = |attack: &Attack| {
@@ -179,7 +179,7 @@ fn attack(user: Option<u32>) {
         attacks.chain(shared(reading).into_iter().map(|attack| (Access::Read, attack))).collect();
     let next = AtomicUsize::new(0);
     let wrong: Vec<String> = std::thread::scope(|scope| {
-        let one = || attack_one_world(user, &attacks, &next, !only.is_empty());
+        let one = || attack_one_world(user, maker, &attacks, &next, !only.is_empty());
         let threads: Vec<_> = (0..WORLDS).map(|_| scope.spawn(one)).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
@@ -189,11 +189,13 @@ fn attack(user: Option<u32>) {
 /// Runs the attempts that no other thread takes, and returns those that got through.
 fn attack_one_world(
     user: Option<u32>,
+    maker: &Maker,
     attacks: &[(Access, Attack)],
     next: &AtomicUsize,
     is_shown: bool,
 ) -> Vec<String> {
     let mut world = World::new(user);
+    world.maker = maker.clone();
     let mut judge = Judge::new(&world);
     let mut wrong = Vec::new();
     while let Some((access, attack)) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -235,13 +237,29 @@ fn attack_one_world(
 
 #[test]
 fn nothing_gets_out_of_a_cell() {
-    attack(None);
+    attack(None, &Maker::Own);
 }
 
 /// Tests that do not run as root have only their own user.
 #[test]
 fn nothing_gets_out_of_a_cell_of_an_ordinary_user() {
     if rustix::process::getuid().is_root() {
-        attack(Some(NOBODY));
+        attack(Some(NOBODY), &Maker::Own);
     }
+}
+
+#[test]
+fn nothing_gets_out_of_a_cell_that_bwrap_makes() {
+    attack(None, &bwrap());
+}
+
+#[test]
+fn nothing_gets_out_of_a_cell_that_bwrap_makes_for_an_ordinary_user() {
+    if rustix::process::getuid().is_root() {
+        attack(Some(NOBODY), &bwrap());
+    }
+}
+
+fn bwrap() -> Maker {
+    Maker::Bwrap { program: "/usr/bin/bwrap".into() }
 }

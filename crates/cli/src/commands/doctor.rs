@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use windlass_cell::Level;
+use windlass_cell::{Level, Maker};
 use windlass_connect::{Connectors, Limits, ServerDescription};
 use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Connector, Server};
@@ -262,10 +262,18 @@ fn check_sandbox(user: &UserConfig, findings: &mut Findings) {
             sandbox.try_out()
         });
     match (tried, user.sandbox.level) {
-        (Ok(()), Level::Full) => {
+        (Ok(Maker::Own), Level::Full) => {
             findings.add(name, Health::Good, "full: namespaces, Landlock and seccomp");
         }
-        (Ok(()), Level::Landlock) => {
+        (Ok(Maker::Bwrap { program }), Level::Full) => {
+            let message = format!(
+                "full, by {}: commands cannot change `.git` or caches, and have no terminals; the launcher \
+                 itself may make no namespaces\n{ALLOW}",
+                program.display()
+            );
+            findings.add(name, Health::Warn, message);
+        }
+        (Ok(_), Level::Landlock) => {
             let message = "level `landlock`, as you chose: commands read everything that you can read, and \
                            processes can outlive their call; `.git` and `.windlass` are not protected";
             findings.add(name, Health::Warn, message);
