@@ -19,7 +19,8 @@ use windlass_workspace::{Baseline, Git, Signature, find_helper, take_over};
 use crate::Certainty;
 use crate::cache_changes::CacheChanges;
 use crate::call_failure::CallFailure;
-use crate::hidden_files;
+use crate::hidden_files::HiddenFiles;
+use crate::protected_paths::ProtectedPaths;
 
 /// How long the temporary files of a run are kept after its last command.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -60,10 +61,16 @@ pub struct Sandbox {
 /// What is found out about a workspace once.
 #[derive(Debug)]
 struct WorkspaceFacts {
-    /// The hidden files; what commands create later is theirs.
-    hidden: Vec<PathBuf>,
+    hidden: Mutex<HiddenFiles>,
     /// The variables that tell git who commits: the user's settings are not in a cell.
     identity: Vec<(&'static str, String)>,
+}
+
+impl WorkspaceFacts {
+    /// The files that commands do not see.
+    fn hidden(&self, workspace: &Path) -> Result<Vec<PathBuf>, String> {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner).paths(workspace)
+    }
 }
 
 /// The settings of a [`Sandbox`].
@@ -91,10 +98,7 @@ pub(crate) struct OpenCell {
     launcher: PathBuf,
     cell: Cell,
     git: Option<GitChanges>,
-    /// Protected paths that did not exist before the command.
-    absent: Vec<PathBuf>,
-    /// Where they are moved if it created them.
-    removed: PathBuf,
+    protected: ProtectedPaths,
     rules: BrokerRules,
     facts: Arc<WorkspaceFacts>,
     _caches: CacheChanges,
@@ -137,11 +141,19 @@ impl Sandbox {
             Level::Full => self.maker().map_err(CallFailure::sandbox)?,
             Level::Landlock => Maker::Own,
         };
+        let mut protected = ProtectedPaths::new(self.settings.folder.join("removed"));
+        if *access == Access::Write {
+            protected.add(workspace.join(".windlass"));
+            protected.add(workspace.join(".git"));
+        }
         let has_overlays = maker == Maker::Own;
         let caches = CacheChanges::take(&self.settings.folder).map_err(CallFailure::sandbox)?;
         let (mounts, changes) = match self.settings.level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
+                if let Some(git) = git.as_ref().filter(|_| *access == Access::Write) {
+                    git.submodule_links().into_iter().for_each(|link| protected.add(link));
+                }
                 let writes = *access == Access::Write && has_overlays;
                 let changes = git.clone().filter(|_| writes).map(|git| self.git_changes(git));
                 let changes = changes.transpose()?;
@@ -151,7 +163,7 @@ impl Sandbox {
                     access: *access,
                     git: git.as_ref(),
                     git_changes: folders.as_ref().map(|(upper, work)| (&**upper, &**work)),
-                    hidden: &facts.hidden,
+                    hidden: &facts.hidden(workspace).map_err(CallFailure::sandbox)?,
                 };
                 let mut mounts = self.machine(temporary, has_overlays.then_some(&caches));
                 mounts.extend(view.mounts());
@@ -166,9 +178,6 @@ impl Sandbox {
             network: if hosts.is_empty() { Network::Closed } else { Network::Broker },
             limits: self.settings.limits,
         };
-        let protected = [workspace.join(".windlass"), workspace.join(".git")];
-        let absent = protected.into_iter().filter(|path| path.symlink_metadata().is_err());
-        let absent = absent.filter(|_| *access == Access::Write).collect();
         let rules = BrokerRules {
             hosts: hosts.clone(),
             private_hosts: self.settings.private_hosts.clone(),
@@ -178,8 +187,7 @@ impl Sandbox {
             launcher: self.settings.launcher.clone(),
             cell,
             git: changes,
-            absent,
-            removed: self.settings.folder.join("removed"),
+            protected,
             rules,
             facts,
             _caches: caches,
@@ -276,7 +284,7 @@ impl Sandbox {
         if let Some(facts) = known.get(workspace) {
             return Ok(Arc::clone(facts));
         }
-        let hidden = hidden_files::find(workspace).map_err(CallFailure::sandbox)?;
+        let hidden = HiddenFiles::find(workspace).map_err(CallFailure::sandbox)?;
         // Without one, git in the cell says so itself.
         let identity = Git::new(workspace).identity().map_or_else(
             |_| Vec::new(),
@@ -287,7 +295,7 @@ impl Sandbox {
                 names.into_iter().chain(emails.map(|key| (key, email.clone()))).collect()
             },
         );
-        let facts = Arc::new(WorkspaceFacts { hidden, identity });
+        let facts = Arc::new(WorkspaceFacts { hidden: Mutex::new(hidden), identity });
         known.insert(workspace.to_owned(), Arc::clone(&facts));
         Ok(facts)
     }
@@ -303,15 +311,7 @@ impl OpenCell {
                 .map_err(|error| CallFailure::git(Certainty::Unknown, &error))?;
             protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
         }
-        for path in &self.absent {
-            let moved = move_away(path, &self.removed).map_err(|error| {
-                let message = format!("cannot remove `{}`: {error}", path.display());
-                CallFailure::internal(Certainty::Unknown, message)
-            })?;
-            protected.extend(
-                moved.map(|to| format!("{} (moved to `{}`)", path.display(), to.display())),
-            );
-        }
+        protected.extend(self.protected.check()?);
         match protected.is_empty() {
             true => finished,
             false => Err(CallFailure::protected(&protected)),
@@ -360,28 +360,6 @@ pub(crate) fn open_work_folder(work: &Path) {
     let _ = std::fs::set_permissions(work.join("work"), open);
 }
 
-/// Moves what is at a path into a folder of ours, or, if that is on another file system, to a name beside it
-/// that means nothing; returns where it is. It is not deleted: it may be the user who has just created it.
-fn move_away(path: &Path, folder: &Path) -> std::io::Result<Option<PathBuf>> {
-    if path.symlink_metadata().is_err() {
-        return Ok(None);
-    }
-    std::fs::create_dir_all(folder)?;
-    // An empty folder with a name of its own, which the move replaces or fills.
-    let place = TempDir::with_prefix_in("removed-", folder)?.keep();
-    let name = path.file_name().unwrap_or_default();
-    let aside = place.join(name);
-    match std::fs::rename(path, &aside) {
-        Ok(()) => Ok(Some(aside)),
-        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
-            let label = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let beside = path.with_file_name(format!("{}.{label}", name.to_string_lossy()));
-            std::fs::rename(path, &beside).map(|()| Some(beside))
-        }
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
@@ -400,26 +378,6 @@ mod tests {
         remove_old(folder.path());
         assert!(!folder.path().join("old").exists() && folder.path().join("new").exists());
         remove_old(&folder.path().join("missing"));
-    }
-
-    #[test]
-    fn what_may_not_appear_is_moved_and_not_deleted() {
-        let (folder, ours) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let path = folder.path().join(".git");
-        assert_eq!(move_away(&path, ours.path()).unwrap(), None);
-        for text in ["one", "two"] {
-            std::fs::create_dir(&path).unwrap();
-            std::fs::write(path.join("HEAD"), text).unwrap();
-            let moved = move_away(&path, ours.path()).unwrap().unwrap();
-            assert!(!path.exists() && moved.starts_with(ours.path()));
-            assert_eq!(std::fs::read_to_string(moved.join("HEAD")).unwrap(), text);
-        }
-        // `/dev/shm` is another file system.
-        let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
-        std::fs::write(&path, "three").unwrap();
-        let moved = move_away(&path, elsewhere.path()).unwrap().unwrap();
-        assert!(!path.exists() && moved.parent() == Some(folder.path()));
-        assert_eq!(std::fs::read_to_string(moved).unwrap(), "three");
     }
 
     #[test]
