@@ -32,7 +32,7 @@ pub use child::CellChild;
 pub use git_paths::{GitPaths, find_git};
 pub use launcher::launch;
 pub use layout::Layout;
-pub use maker::choose_maker;
+pub use maker::{choose_maker, inside_a_cell};
 pub use network::BROKER_PORT;
 pub use one_line::{MESSAGE_BYTES_MAX, one_line};
 pub use process::{

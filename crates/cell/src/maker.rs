@@ -73,8 +73,9 @@ fn try_out(launcher: &Path, maker: &Maker) -> Result<(), String> {
     }
 }
 
-/// Says so if this process is itself in a cell: those that hold it forbid to make more.
-fn inside_a_cell() -> Option<&'static str> {
+/// Says so if this process is itself in a cell: what holds it forbids to make more.
+#[must_use]
+pub fn inside_a_cell() -> Option<&'static str> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let has = |line: &str| status.lines().any(|own| own == line);
     let name = rustix::system::uname();
