@@ -195,7 +195,7 @@ fn an_ordinary_user_has_cells_too() {
 fn a_git_that_is_missing_is_named_with_what_to_do() {
     let lab = Lab::with("[helpers]\ngit = \"/no/such/git\"\n");
     lab.place.run(&["doctor"]).says("/no/such/git");
-    let run = lab.place.run(&["run", "--loop", "any", "--task", "x"]);
+    let run = lab.place.run(&["run", "raise the price"]);
     run.fails_with(1, "HELPER_MISSING").warns("/no/such/git").warns("hint: install the program");
 }
 
