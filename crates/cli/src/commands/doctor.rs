@@ -304,7 +304,9 @@ fn check_sandbox(user: &UserConfig, findings: &mut Findings) {
         (Err(why), _) => {
             let message = format!("{why}; commands are not run [{}]", Code::SandboxUnavailable);
             findings.add(name, Health::Bad, message);
-            findings.advise(advice());
+            if windlass_cell::inside_a_cell().is_none() {
+                findings.advise(advice());
+            }
         }
     }
 }
