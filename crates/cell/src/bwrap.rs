@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -15,14 +15,14 @@ use rustix::io::{Errno, FdFlags, fcntl_setfd};
 use rustix::mount::MountFlags;
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions};
 
-use crate::control;
 use crate::launcher::follow;
 use crate::mounts::{
     DEVICE_LINKS, DEVICES, MountError, SHARED_MEMORY_BYTES, failed, location, set_flags,
 };
 use crate::sources::{Shown, keep_covered};
-use crate::spec::{Access, Cell, Level, Maker, Mount};
+use crate::spec::{Access, Cell, CellLimits, Level, Maker, Mount};
 use crate::verify::{self, Identity};
+use crate::{control, locks};
 
 /// The variable that holds the identities of what is shown, for the stage inside.
 const IDENTITIES: &str = "WINDLASS_CELL_IDENTITIES";
@@ -47,7 +47,7 @@ const NAMESPACES: [&str; 17] = [
     "ALL",
     "--setenv",
 ];
-/// What the stage inside needs where it is root: to set devices read-only and to drop these.
+/// What the stage inside needs where it is root: to set devices and `/proc` read-only, and to drop these.
 const ROOT_NEEDS: [&str; 4] = ["--cap-add", "CAP_SYS_ADMIN", "--cap-add", "CAP_SETPCAP"];
 /// The access mode of folders in memory.
 const FOLDER_MODE: &str = "0755";
@@ -94,7 +94,10 @@ impl Arguments {
             identities.extend(all.mount(mount, &mut shown)?);
         }
         all.devices();
-        all.add(["--proc", "/proc", "--remount-ro", "/proc", "--remount-ro", "/"]);
+        all.add(["--proc", "/proc", "--remount-ro", "/"]);
+        if !rustix::process::getuid().is_root() {
+            all.add(["--remount-ro", "/proc"]);
+        }
         let program = Path::new("/proc/self/exe");
         let program = all.pass_on(program, OFlags::PATH).map_err(failed("open", program))?;
         all.add(["--", &program, "confined", "inside"]);
@@ -234,13 +237,16 @@ fn raise_open_files() {
 }
 
 /// The stage inside: finishes the root that `bwrap` made, and checks it.
-pub(crate) fn finish_root(mounts: &[Mount]) -> Result<(), String> {
+pub(crate) fn finish_root(mounts: &[Mount], limits: &CellLimits) -> Result<(), String> {
     let identities = std::env::var(IDENTITIES).unwrap_or_default();
     let is_root = rustix::process::getuid().is_root();
     if is_root {
-        for name in DEVICES {
-            let path = Path::new("/dev").join(name);
-            set_read_only(&path)
+        // The kernel does not apply the other limit of processes to root.
+        locks::limit_numbers(limits);
+        let plain = MountFlags::NOSUID | MountFlags::RDONLY;
+        let devices = DEVICES.iter().map(|name| (Path::new("/dev").join(name), plain));
+        for (path, flags) in devices.chain([("/proc".into(), plain | MountFlags::NODEV)]) {
+            add_flags(&path, flags)
                 .map_err(failed("set the access of", &path))
                 .map_err(|error| error.to_string())?;
         }
@@ -248,10 +254,9 @@ pub(crate) fn finish_root(mounts: &[Mount]) -> Result<(), String> {
     verify::check(mounts, &verify::from_text(&identities), is_root)
 }
 
-/// Makes the mount of a device read-only, which does not keep anyone from writing to the device: otherwise
-/// root could change the mode of the machine's device without any capability.
-fn set_read_only(path: &Path) -> rustix::io::Result<()> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let device = open(path, flags, Mode::empty())?;
-    set_flags(std::os::fd::AsFd::as_fd(&device), MountFlags::NOSUID | MountFlags::RDONLY)
+/// Adds flags to a mount. A device that is read-only can still be written to: but otherwise root could change
+/// the mode of the machine's device without any capability.
+fn add_flags(path: &Path, flags: MountFlags) -> rustix::io::Result<()> {
+    let place = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    set_flags(place.as_fd(), flags)
 }

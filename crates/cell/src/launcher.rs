@@ -190,11 +190,11 @@ fn run_inside(control: BorrowedFd<'_>) -> Result<i32, String> {
         .map_err(fail("cannot follow the parent"))?;
     let (request, stdin) = control::receive_request(control)
         .map_err(|error| format!("the request cannot be read: {error}"))?;
-    let Cell { level, maker, mounts, .. } = &request.cell;
+    let Cell { level, maker, mounts, limits, .. } = &request.cell;
     if *level != Level::Full || *maker == Maker::Own {
         return Err("the request is for another stage".to_owned());
     }
-    bwrap::finish_root(mounts)?;
+    bwrap::finish_root(mounts, limits)?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(fail("cannot hide"))?;
     lock_and_run(control, &request, stdin)
 }
