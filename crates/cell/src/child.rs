@@ -138,6 +138,16 @@ impl CellChild {
         self.inbox.ended
     }
 
+    /// Whether the program was started, or an error if it will not be.
+    pub(crate) fn started(&self) -> Result<bool, ProcessError> {
+        match (self.not_started.clone(), self.started, self.inbox.ended) {
+            (Some(error), ..) => Err(error),
+            (None, true, _) => Ok(true),
+            (None, false, false) => Ok(false),
+            (None, false, true) => self.failure().map_or(Ok(false), Err),
+        }
+    }
+
     /// Takes the socket on which the broker is to listen, once it has come.
     pub const fn take_listener(&mut self) -> Option<TcpListener> {
         self.listener.take()

@@ -13,6 +13,7 @@ mod child;
 mod control;
 mod filter;
 mod git_paths;
+mod interrupt;
 mod launcher;
 mod layout;
 mod locks;
@@ -30,6 +31,7 @@ mod workspace;
 
 pub use child::CellChild;
 pub use git_paths::{GitPaths, find_git};
+pub use interrupt::{ReceivedSignal, handle_signals, received_signal};
 pub use launcher::launch;
 pub use layout::Layout;
 pub use maker::{choose_maker, inside_a_cell};

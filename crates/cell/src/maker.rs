@@ -63,6 +63,7 @@ fn try_out(launcher: &Path, maker: &Maker) -> Result<(), String> {
         cwd: Path::new("/"),
         limits: Limits { timeout: TRIAL, output_bytes_max: 4096 },
         confined: Some(Confined { launcher, cell: &cell }),
+        interruptible: false,
     };
     match run(&program) {
         // A machine without this program has a cell all the same.

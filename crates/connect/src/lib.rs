@@ -22,4 +22,4 @@ pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};
 pub use post::{Post, PostError, post_json};
 pub use sandbox::{Confinement, Sandbox, SandboxSettings};
-pub use windlass_cell::{Access, Limits};
+pub use windlass_cell::{Access, Limits, ReceivedSignal, received_signal};

@@ -13,13 +13,17 @@ use crate::call_failure::CallFailure;
 /// The longest file whose contents are compared. A `.git` file has one line.
 const BYTES_MAX: u64 = 16 << 10;
 
-/// These paths, and what was there before a command.
+/// These paths.
 #[derive(Debug)]
 pub(crate) struct ProtectedPaths {
-    before: Vec<(PathBuf, Content)>,
+    paths: Vec<PathBuf>,
     /// Where what a command put there is moved.
     removed: PathBuf,
 }
+
+/// What was there before a command.
+#[derive(Debug, Default)]
+pub(crate) struct ProtectedContents(Vec<Content>);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Content {
@@ -42,20 +46,23 @@ impl Content {
 
 impl ProtectedPaths {
     pub const fn new(removed: PathBuf) -> Self {
-        Self { before: Vec::new(), removed }
+        Self { paths: Vec::new(), removed }
     }
 
-    /// Adds a path as it is now.
     pub fn add(&mut self, path: PathBuf) {
-        let content = Content::of(&path);
-        self.before.push((path, content));
+        self.paths.push(path);
+    }
+
+    /// What is there now.
+    pub fn contents(&self) -> ProtectedContents {
+        ProtectedContents(self.paths.iter().map(|path| Content::of(path)).collect())
     }
 
     /// Moves away what the command put in these places, and says what it was. What the command removed is only
     /// missing.
-    pub fn check(&self) -> Result<Vec<String>, CallFailure> {
+    pub fn check(&self, before: &ProtectedContents) -> Result<Vec<String>, CallFailure> {
         let mut changed = Vec::new();
-        for (path, before) in &self.before {
+        for (path, before) in self.paths.iter().zip(&before.0) {
             let now = Content::of(path);
             if now == *before || now == Content::Absent {
                 continue;
@@ -110,14 +117,15 @@ mod tests {
         for name in ["same", "gone", "changed", "replaced", "folder", "new"] {
             paths.add(at(name));
         }
-        assert_eq!(paths.check().map_err(|failure| failure.message), Ok(Vec::new()));
+        let before = paths.contents();
+        assert_eq!(paths.check(&before).map_err(|failure| failure.message), Ok(Vec::new()));
         fs::remove_file(at("gone")).unwrap();
         fs::write(at("changed"), "gitdir: y").unwrap();
         fs::write(at("new"), "").unwrap();
         fs::remove_file(at("replaced")).unwrap();
         std::os::unix::fs::symlink("same", at("replaced")).unwrap();
         fs::write(at("folder/file"), "").unwrap();
-        let changed = paths.check().map_err(|failure| failure.message).unwrap();
+        let changed = paths.check(&before).map_err(|failure| failure.message).unwrap();
         assert_eq!(changed.len(), 3, "{changed:?}");
         for name in ["changed", "new", "replaced"] {
             assert!(at(name).symlink_metadata().is_err(), "{name}");

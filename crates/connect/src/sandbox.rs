@@ -20,7 +20,7 @@ use crate::Certainty;
 use crate::cache_changes::CacheChanges;
 use crate::call_failure::CallFailure;
 use crate::hidden_files::HiddenFiles;
-use crate::protected_paths::ProtectedPaths;
+use crate::protected_paths::{ProtectedContents, ProtectedPaths};
 
 /// How long the temporary files of a run are kept after its last command.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -38,6 +38,9 @@ pub struct Confinement {
     pub hosts: Vec<HostRule>,
     /// The run to which it belongs, whose commands share `/tmp`.
     pub scope: Option<String>,
+    /// Whether it lives longer than a call, as a server does. Then git's folder is read-only, and what it
+    /// changes in caches is lost: both are taken over when a command has ended.
+    pub is_server: bool,
 }
 
 impl Confinement {
@@ -45,7 +48,7 @@ impl Confinement {
     #[must_use]
     pub fn writing(workspace: &Path, scope: impl ToString) -> Self {
         let (access, scope) = (Access::Write, Some(scope.to_string()));
-        Self { workspace: workspace.to_owned(), access, hosts: Vec::new(), scope }
+        Self { workspace: workspace.to_owned(), access, hosts: Vec::new(), scope, is_server: false }
     }
 }
 
@@ -133,7 +136,7 @@ impl Sandbox {
 
     /// Describes the cell of one command and creates what it needs outside.
     pub(crate) fn open(&self, confinement: &Confinement) -> Result<OpenCell, CallFailure> {
-        let Confinement { workspace, access, hosts, scope } = confinement;
+        let Confinement { workspace, access, hosts, scope, is_server } = confinement;
         let temporary = scope.as_ref().filter(|_| !self.is_below_tmp(workspace));
         let temporary = temporary.map(|scope| self.temporary(scope)).transpose()?;
         let facts = self.facts(workspace)?;
@@ -147,14 +150,18 @@ impl Sandbox {
             protected.add(workspace.join(".git"));
         }
         let has_overlays = maker == Maker::Own;
-        let caches = CacheChanges::take(&self.settings.folder).map_err(CallFailure::sandbox)?;
+        let caches = match is_server {
+            true => CacheChanges::own(&self.settings.folder),
+            false => CacheChanges::take(&self.settings.folder),
+        };
+        let caches = caches.map_err(CallFailure::sandbox)?;
         let (mounts, changes) = match self.settings.level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
                 if let Some(git) = git.as_ref().filter(|_| *access == Access::Write) {
                     git.submodule_links().into_iter().for_each(|link| protected.add(link));
                 }
-                let writes = *access == Access::Write && has_overlays;
+                let writes = *access == Access::Write && has_overlays && !is_server;
                 let changes = git.clone().filter(|_| writes).map(|git| self.git_changes(git));
                 let changes = changes.transpose()?;
                 let folders = changes.as_ref().map(|changes| (changes.upper(), changes.work()));
@@ -254,6 +261,7 @@ impl Sandbox {
             cwd: &self.settings.folder,
             limits: Limits { timeout: TRY_OUT, output_bytes_max: 4096 },
             confined: Some(cell.confined()),
+            interruptible: true,
         };
         let finished = windlass_cell::run(&program).map_err(|error| error.to_string())?;
         if finished.status.is_some_and(|status| status.success()) {
@@ -302,8 +310,25 @@ impl Sandbox {
 }
 
 impl OpenCell {
+    /// What is at the protected paths now.
+    pub fn protected(&self) -> ProtectedContents {
+        self.protected.contents()
+    }
+
+    /// Fails if a call of a server changed what is at protected paths.
+    pub fn require_unchanged(&self, before: &ProtectedContents) -> Result<(), CallFailure> {
+        match self.protected.check(before)? {
+            changed if changed.is_empty() => Ok(()),
+            changed => Err(CallFailure::protected(&changed)),
+        }
+    }
+
     /// Takes over what the command changed in the git directory, and removes what it may not create.
-    pub fn close(self, finished: Result<Finished, CallFailure>) -> Result<Finished, CallFailure> {
+    pub fn close(
+        self,
+        before: &ProtectedContents,
+        finished: Result<Finished, CallFailure>,
+    ) -> Result<Finished, CallFailure> {
         let mut protected = Vec::new();
         if let Some(changes) = &self.git {
             let GitChanges { git, before, .. } = changes;
@@ -311,7 +336,7 @@ impl OpenCell {
                 .map_err(|error| CallFailure::git(Certainty::Unknown, &error))?;
             protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
         }
-        protected.extend(self.protected.check()?);
+        protected.extend(self.protected.check(before)?);
         match protected.is_empty() {
             true => finished,
             false => Err(CallFailure::protected(&protected)),

@@ -62,11 +62,23 @@ impl PolicySupervisor {
         if server.connector != Connector::Command || !tool.sandbox {
             return None;
         }
-        let access = if tool.class == RiskLevel::Read { Access::Read } else { Access::Write };
+        let (access, hosts) = (access(tool.class), tool.network.clone());
         let workspace = self.workspace.root().to_owned();
-        self.confined.then(|| {
-            let hosts = tool.network.clone();
-            Confinement { workspace, access, hosts, scope }
+        self.confined.then_some(Confinement { workspace, access, hosts, scope, is_server: false })
+    }
+
+    /// The confinement of an MCP server, which may write if one of its tools does.
+    fn server_confinement(&self, server: &Server) -> Option<Confinement> {
+        let Connector::McpStdio { sandbox: true, network, .. } = &server.connector else {
+            return None;
+        };
+        let class = server.tools.values().map(|tool| tool.class).max().unwrap_or(RiskLevel::Read);
+        self.confined.then(|| Confinement {
+            workspace: self.workspace.root().to_owned(),
+            access: access(class),
+            hosts: network.clone(),
+            scope: None,
+            is_server: true,
         })
     }
 
@@ -87,12 +99,12 @@ impl PolicySupervisor {
             env.insert(name.clone(), self.variable(name)?);
         }
         Ok(match &server.connector {
-            Connector::McpStdio { command } => Target::McpStdio {
+            Connector::McpStdio { command, .. } => Target::McpStdio {
                 server: server.name.clone(),
                 command: command.clone(),
                 env,
                 cwd,
-                confinement: None,
+                confinement: self.server_confinement(server),
             },
             Connector::McpHttp { url, bearer_env } => Target::McpHttp {
                 server: server.name.clone(),
@@ -132,6 +144,11 @@ impl PolicySupervisor {
             agent: request.agent.clone(),
         }
     }
+}
+
+/// What tools of a class may do to the workspace.
+const fn access(class: RiskLevel) -> Access {
+    if class.writes() { Access::Write } else { Access::Read }
 }
 
 impl Supervisor for PolicySupervisor {

@@ -76,6 +76,7 @@ fn run(world: &World, line: &str, timeout: Duration) -> windlass_cell::Finished 
         cwd: &world.workspace(),
         limits,
         confined,
+        interruptible: false,
     };
     windlass_cell::run(&program).unwrap()
 }
@@ -119,6 +120,7 @@ fn a_command_that_cannot_start_is_reported() {
             cwd: &world.workspace(),
             limits: Limits { timeout: Duration::from_secs(60), output_bytes_max: 1000 },
             confined: Some(Confined { launcher, cell: &world.cell }),
+            interruptible: false,
         })
         .unwrap_err()
     };

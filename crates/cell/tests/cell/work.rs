@@ -110,6 +110,7 @@ impl Project {
                 launcher: Path::new(env!("CARGO_BIN_EXE_cell-launcher")),
                 cell: &self.cell,
             }),
+            interruptible: false,
         })
         .unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

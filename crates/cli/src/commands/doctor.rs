@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_cell::{Level, Maker};
-use windlass_connect::{Connectors, Limits, ServerDescription};
+use windlass_connect::{Limits, ServerDescription};
 use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Connector, Server};
 use windlass_runtime::PolicySupervisor;
@@ -142,7 +142,7 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
                 set.hash()
             );
             findings.add("policy", Health::Good, message);
-            check_servers(&supervisor, options.servers && trusted, findings);
+            check_servers(project, &supervisor, options.servers && trusted, findings);
         }
         Err(failure) => findings.fail("policy", &failure),
     }
@@ -209,8 +209,16 @@ fn check_store(store: &dyn Store, findings: &mut Findings) {
     findings.add("open calls", verdict, message);
 }
 
-fn check_servers(supervisor: &PolicySupervisor, reach: bool, findings: &mut Findings) {
-    let connectors = Connectors::new();
+fn check_servers(
+    project: &Project,
+    supervisor: &PolicySupervisor,
+    reach: bool,
+    findings: &mut Findings,
+) {
+    let connectors = match UserConfig::load().and_then(|user| user.connectors(project)) {
+        Ok(connectors) => connectors,
+        Err(failure) => return findings.fail("servers", &failure),
+    };
     for server in supervisor.set().registry().servers() {
         let name = format!("server {}", server.name);
         let target = match supervisor.target(server) {

@@ -31,6 +31,7 @@ mod sandbox;
 mod scenarios;
 mod seal_scenarios;
 mod secrets;
+mod server_sandbox;
 mod snapshot;
 mod state;
 mod tamper;

@@ -333,16 +333,6 @@ fn the_users_settings_open_folders_and_nothing_closes_it() {
 }
 
 #[test]
-fn a_registered_server_is_free() {
-    let place = Place::with_server();
-    let tmp = place.base().join("tmp");
-    std::fs::create_dir(&tmp).unwrap();
-    let words = ["call", "run", "count/add", "--new-key"];
-    place.run_with("TMPDIR", &tmp.display().to_string(), &words).exit(0);
-    assert_eq!(place.executed(), 1, "its record lies outside the project");
-}
-
-#[test]
 fn a_registry_that_contradicts_itself_is_refused() {
     let place = Place::with_project();
     let tools = place.read(".windlass/tools.toml");
@@ -356,6 +346,12 @@ fn a_registry_that_contradicts_itself_is_refused() {
         let text = format!("{tools}\n[server.x]\nconnector = \"command\"\n{more}\n");
         place.write(".windlass/tools.toml", text);
         place.run(&["policy", "check"]).fails_with(2, "POLICY_INVALID").warns(says);
+    }
+    for server in ["command", "mcp-http"] {
+        let text = format!("{tools}\n[server.x]\nconnector = \"{server}\"\nsandbox = false\n");
+        place.write(".windlass/tools.toml", text);
+        let outcome = place.run(&["policy", "check"]).fails_with(2, "POLICY_INVALID");
+        outcome.warns("belong to the connector `mcp-stdio`");
     }
     for key in ["network = []", "sandbox = true"] {
         let text = format!(

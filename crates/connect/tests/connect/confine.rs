@@ -26,6 +26,7 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
         access: Access::Write,
         hosts: Vec::new(),
         scope: None,
+        is_server: false,
     };
     let args = json!({});
     let job = Job { confinement: Some(&confinement), ..common::job(&target, "", &args) };

@@ -32,7 +32,7 @@ impl Executors {
         let timeout = assignment.time_left.map_or(timeout, |left| timeout.min(left));
         let stdin = Some(format!("{}\n", phase_input(assignment)));
         let limits = Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX };
-        let reply = self.run_program(argv, stdin, assignment, limits);
+        let reply = self.run_program(argv, stdin, assignment, limits)?;
         let result = match (&assignment.subject, reply) {
             (Subject::Work, reply) => phase_result(reply),
             (Subject::Check(check), reply) => check_result(reply, check),
@@ -51,11 +51,11 @@ impl Executors {
         stdin: Option<String>,
         assignment: &Assignment,
         limits: Limits,
-    ) -> Reply {
+    ) -> Result<Reply, EngineError> {
         let workspace = &assignment.workspace;
         let (argv, cwd) = (argv.to_vec(), workspace.clone());
         let run = assignment.run.head.trace_id;
-        self.connect.perform(&Job {
+        let reply = self.connect.perform(&Job {
             confinement: self.gateways.confinement(workspace, run).as_ref(),
             target: &Target::Command { argv, stdin, env: BTreeMap::new(), cwd },
             tool: "",
@@ -64,7 +64,12 @@ impl Executors {
             tool_call_id: ToolCallId(self.clock.new_id()),
             idempotency_key: None,
             limits,
-        })
+        });
+        if matches!(&reply, Reply::Failure { code: Code::Interrupted, .. }) {
+            // It says nothing about the work, which is done again when the run is resumed.
+            return Err(EngineError::interrupted(&assignment.run));
+        }
+        Ok(reply)
     }
 }
 

@@ -105,7 +105,7 @@ impl Executors {
         let invocation = recorder.invocation_started(assignment, &program, "governance", None)?;
         let began = Instant::now();
         let limits = Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX };
-        let reply = self.run_program(argv, None, assignment, limits);
+        let reply = self.run_program(argv, None, assignment, limits)?;
         let found = program_result(reply);
         let (result, note) = match &found {
             Observation::Exited { exit_code: Some(0), .. } => {
