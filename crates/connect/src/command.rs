@@ -35,10 +35,10 @@ pub(crate) fn perform(
         (Some(_), None) => Err(CallFailure::sandbox("there is no sandbox for the command")),
         (Some(confinement), Some(sandbox)) => {
             let cell = sandbox.open(confinement)?;
-            let (mut network, absent) = (CommandNetwork::new(cell.rules()), cell.absent());
+            let (mut network, before) = (CommandNetwork::new(cell.rules()), cell.protected());
             let finished = start(command, Some((&cell, &mut network)));
             let network = network.finish();
-            cell.close(&absent, finished).map(|finished| (finished, network))
+            cell.close(&before, finished).map(|finished| (finished, network))
         }
     };
     match run() {

@@ -14,6 +14,7 @@ mod mcp;
 mod network;
 mod pool;
 mod post;
+mod protected_paths;
 mod sandbox;
 
 pub use job::{Certainty, Connect, Job, Reply, Target};

@@ -134,9 +134,9 @@ impl Connection {
     /// Performs a call and returns its result, with what the broker of the server recorded.
     pub async fn call_confined(&self, call: &Call) -> Result<(Value, Option<Value>), CallFailure> {
         let Some(server) = &self.server else { return Ok((self.call(call).await?, None)) };
-        let absent = server.absent();
+        let before = server.protected();
         let result = self.call(call).await;
-        server.require_absent(&absent)?;
+        server.require_unchanged(&before)?;
         Ok((result?, server.take_events()))
     }
 

@@ -40,6 +40,7 @@ fn with(launcher: &str, folder: &Path) -> Connectors {
     Connectors::new().with_sandbox(Sandbox::new(SandboxSettings {
         level: Level::Full,
         launcher: launcher.into(),
+        bwrap: None,
         layout: Layout::default(),
         limits: CellLimits::default(),
         folder: folder.to_owned(),
