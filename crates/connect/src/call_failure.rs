@@ -60,6 +60,11 @@ impl CallFailure {
         Self::new(Code::SandboxUnavailable, Certainty::DidNotRun, message)
     }
 
+    /// Pinned files cannot be shown to the command; it was not started.
+    pub fn pinned(message: impl AsRef<str>) -> Self {
+        Self::new(Code::PinnedUnavailable, Certainty::DidNotRun, message)
+    }
+
     /// The command reached a limit of its cell and was ended.
     pub fn limit(code: Code, message: impl AsRef<str>) -> Self {
         Self::new(code, Certainty::Unknown, message)

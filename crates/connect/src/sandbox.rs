@@ -14,12 +14,13 @@ use windlass_cell::{
 
 use windlass_broker::BrokerRules;
 use windlass_kernel::HostRule;
-use windlass_workspace::{Baseline, Git, Signature, take_over};
+use windlass_workspace::{Baseline, Git, PinnedPath, Signature, TreeId, take_over};
 
 use crate::Certainty;
 use crate::cache_changes::CacheChanges;
 use crate::call_failure::CallFailure;
 use crate::hidden_files;
+use crate::pinned::ShownFiles;
 
 /// How long the temporary files of a run are kept after its last command.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -37,14 +38,24 @@ pub struct Confinement {
     pub hosts: Vec<HostRule>,
     /// The run to which it belongs, whose commands share `/tmp`.
     pub scope: Option<String>,
+    /// Files of the workspace that it gets as they were when the run started.
+    pub pinned: Vec<PinnedPath>,
+    /// The tree that git shows it as staged, in an index of its own; otherwise it has the user's index.
+    pub staged: Option<TreeId>,
 }
 
 impl Confinement {
     /// A command that may change the workspace and reach nothing.
     #[must_use]
     pub fn writing(workspace: &Path, scope: impl ToString) -> Self {
-        let (access, scope) = (Access::Write, Some(scope.to_string()));
-        Self { workspace: workspace.to_owned(), access, hosts: Vec::new(), scope }
+        Self {
+            workspace: workspace.to_owned(),
+            access: Access::Write,
+            hosts: Vec::new(),
+            scope: Some(scope.to_string()),
+            pinned: Vec::new(),
+            staged: None,
+        }
     }
 }
 
@@ -92,7 +103,8 @@ pub(crate) struct OpenCell {
     /// Where they are moved if it created them.
     removed: PathBuf,
     rules: BrokerRules,
-    facts: Arc<WorkspaceFacts>,
+    variables: Vec<(&'static str, String)>,
+    _shown: ShownFiles,
     _caches: CacheChanges,
 }
 
@@ -125,12 +137,18 @@ impl Sandbox {
 
     /// Describes the cell of one command and creates what it needs outside.
     pub(crate) fn open(&self, confinement: &Confinement) -> Result<OpenCell, CallFailure> {
-        let Confinement { workspace, access, hosts, scope } = confinement;
+        let Confinement { workspace, access, hosts, scope, pinned, staged } = confinement;
+        let SandboxSettings { level, folder, .. } = &self.settings;
         let temporary = scope.as_ref().filter(|_| !self.is_below_tmp(workspace));
         let temporary = temporary.map(|scope| self.temporary(scope)).transpose()?;
         let facts = self.facts(workspace)?;
         let caches = CacheChanges::take(&self.settings.folder).map_err(CallFailure::sandbox)?;
-        let (mounts, changes) = match self.settings.level {
+        let mut shown = ShownFiles::default();
+        shown.pin(*level, folder, workspace, pinned)?;
+        if let Some(tree) = staged {
+            shown.stage(*level, folder, workspace, tree)?;
+        }
+        let (mut mounts, changes) = match level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
                 let writes = *access == Access::Write;
@@ -150,8 +168,9 @@ impl Sandbox {
             }
             Level::Landlock => (self.landlock_mounts(workspace, *access), None),
         };
+        mounts.append(&mut shown.mounts);
         let cell = Cell {
-            level: self.settings.level,
+            level: *level,
             mounts,
             network: if hosts.is_empty() { Network::Closed } else { Network::Broker },
             limits: self.settings.limits,
@@ -164,6 +183,7 @@ impl Sandbox {
             private_hosts: self.settings.private_hosts.clone(),
             ..BrokerRules::default()
         };
+        let variables = facts.identity.iter().cloned().chain(shown.variables.drain(..)).collect();
         Ok(OpenCell {
             launcher: self.settings.launcher.clone(),
             cell,
@@ -171,7 +191,8 @@ impl Sandbox {
             absent,
             removed: self.settings.folder.join("removed"),
             rules,
-            facts,
+            variables,
+            _shown: shown,
             _caches: caches,
         })
     }
@@ -304,7 +325,7 @@ impl OpenCell {
 
     /// Variables for the command.
     pub fn variables(&self) -> &[(&'static str, String)] {
-        &self.facts.identity
+        &self.variables
     }
 
     /// What the broker lets through.

@@ -65,8 +65,8 @@ impl PolicySupervisor {
         let access = if tool.class == RiskLevel::Read { Access::Read } else { Access::Write };
         let workspace = self.workspace.root().to_owned();
         self.confined.then(|| {
-            let hosts = tool.network.clone();
-            Confinement { workspace, access, hosts, scope }
+            let (hosts, pinned) = (tool.network.clone(), Vec::new());
+            Confinement { workspace, access, hosts, scope, pinned, staged: None }
         })
     }
 

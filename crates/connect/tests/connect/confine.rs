@@ -26,6 +26,8 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
         access: Access::Write,
         hosts: Vec::new(),
         scope: None,
+        pinned: Vec::new(),
+        staged: None,
     };
     let args = json!({});
     let job = Job { confinement: Some(&confinement), ..common::job(&target, "", &args) };
