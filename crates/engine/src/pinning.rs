@@ -1,10 +1,14 @@
 //! Which files of a run's base a program gets, and the hook that a commit has to pass.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use windlass_kernel::Code;
-use windlass_kernel::run::{Base, Run, is_measuring_folder, named_paths, pinned_path_error};
-use windlass_workspace::{Git, GitCause, GitError, Hook, PinnedKind, PinnedPath};
+use windlass_kernel::run::{
+    Base, NamedAs, NamedPath, Run, is_measuring, is_measuring_folder, named_paths,
+    pinned_path_error,
+};
+use windlass_workspace::{CommitId, Git, GitCause, GitError, Hook, PinnedKind, PinnedPath};
 
 use crate::error::EngineError;
 use crate::git_repository::{recorded_commit, tree_to_commit};
@@ -20,11 +24,7 @@ fn unavailable(message: String) -> EngineError {
 /// Finds the pinned files of a program, outermost first and none inside another.
 pub(crate) fn pinned_paths(request: &PinRequest<'_>) -> Result<Vec<PinnedPath>, EngineError> {
     let PinRequest { workspace, from_top, base, argv, written } = *request;
-    let named = match written {
-        Some(paths) => paths.to_vec(),
-        None => named_paths(argv),
-    };
-    let Some(base) = base.filter(|_| !named.is_empty()) else {
+    let Some(base) = base else {
         return match written.and_then(<[String]>::first) {
             Some(path) => Err(unavailable(format!(
                 "`{path}` cannot be pinned: the project is not a git repository with a commit"
@@ -37,26 +37,62 @@ pub(crate) fn pinned_paths(request: &PinRequest<'_>) -> Result<Vec<PinnedPath>, 
         git = Git::new(git.top_level()?);
     }
     let commit = recorded_commit(&base.commit)?;
-    let paths = match written {
-        Some(_) => named,
-        None => git.paths_in(&commit, &named)?,
-    };
-    let mut found: Vec<PinnedPath> = Vec::new();
-    for path in &paths {
-        if let Some(why) = pinned_path_error(path) {
-            return Err(unavailable(format!("`{path}` cannot be pinned: {why}")));
+    let found = match written {
+        Some(paths) => {
+            let mut found = Vec::new();
+            for path in paths {
+                found.extend(look_up(&git, &commit, path)?);
+            }
+            found
         }
-        let pinned = git.pinned(&commit, path).map_err(|error| match error {
-            GitError { cause: GitCause::Refused(why), .. } => unavailable(why),
-            error => error.into(),
-        })?;
-        // A folder that a command names may as well be what it measures.
-        let is_subject = pinned.last().is_some_and(|last| last.kind == PinnedKind::Folder)
-            && !is_measuring_folder(path);
-        if written.is_some() || !is_subject {
+        None => named_files(&git, &commit, argv)?,
+    };
+    Ok(outermost(found))
+}
+
+fn look_up(git: &Git, commit: &CommitId, path: &str) -> Result<Vec<PinnedPath>, EngineError> {
+    if let Some(why) = pinned_path_error(path) {
+        return Err(unavailable(format!("`{path}` cannot be pinned: {why}")));
+    }
+    git.pinned(commit, path).map_err(|error| match error {
+        GitError { cause: GitCause::Refused(why), .. } => unavailable(why),
+        error => error.into(),
+    })
+}
+
+/// The files that measure, of those that a command names: its programs and scripts, tests, and build
+/// settings. What else it names, such as a report or a folder of sources, is what it measures.
+fn named_files(
+    git: &Git,
+    commit: &CommitId,
+    argv: &[String],
+) -> Result<Vec<PinnedPath>, EngineError> {
+    let named = named_paths(argv);
+    let paths: Vec<String> = named.iter().map(|named| named.path.clone()).collect();
+    let existing: BTreeSet<String> = git.paths_in(commit, &paths)?.into_iter().collect();
+    let (mut found, mut scripts) = (Vec::new(), BTreeSet::new());
+    for NamedPath { path, command, role } in named {
+        if !existing.contains(&path) {
+            continue;
+        }
+        let pinned = look_up(git, commit, &path)?;
+        let measures = match pinned.last().map(|last| last.kind) {
+            Some(PinnedKind::Folder) => is_measuring_folder(&path),
+            Some(PinnedKind::File { executable }) => {
+                let is_script = role == NamedAs::Script && scripts.insert(command);
+                is_script || executable || role == NamedAs::Program || is_measuring(&path)
+            }
+            Some(PinnedKind::Link) | None => true,
+        };
+        if measures {
             found.extend(pinned);
         }
     }
+    Ok(found)
+}
+
+/// Sorts them, and leaves out those inside another.
+fn outermost(mut found: Vec<PinnedPath>) -> Vec<PinnedPath> {
     found.sort_by(|one, other| one.path.cmp(&other.path));
     found.dedup();
     let mut outer: Vec<PinnedPath> = Vec::new();
@@ -68,7 +104,7 @@ pub(crate) fn pinned_paths(request: &PinRequest<'_>) -> Result<Vec<PinnedPath>, 
             outer.push(pinned);
         }
     }
-    Ok(outer)
+    outer
 }
 
 /// Finds the repository's own hook, and what it is to be shown.

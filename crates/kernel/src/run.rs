@@ -40,7 +40,7 @@ pub use payload::{
     Base, CallRecord, Change, Failure, HoldRequest, InvocationResult, PhaseResult, Started, Usage,
     Vote, VoteDecision,
 };
-pub use pinned::{PINNED_MAX, named_paths, pinned_path_error};
+pub use pinned::{NamedAs, NamedPath, PINNED_MAX, named_paths, pinned_path_error};
 pub use state::{
     AttemptStage, Commit, Ended, Hold, JudgedBy, PendingVerdict, PhaseState, PhaseStatus,
     RecordedNote, Resolution, Run, Spent,

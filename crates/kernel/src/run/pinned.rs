@@ -11,9 +11,14 @@ const PATH_BYTES_MAX: usize = 1024;
 const NAMED_MAX: usize = 2000;
 /// Programs whose arguments are lines of a shell.
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "busybox"];
-/// What ends a word in a line of a shell.
-const SEPARATORS: &[char] =
-    &[';', '&', '|', '(', ')', '<', '>', '{', '}', '`', '"', '\'', '$', '=', ',', '\\'];
+/// Other programs that run a file.
+const INTERPRETERS: [&str; 18] = [
+    "python", "pypy", "node", "deno", "bun", "tsx", "ts-node", "ruby", "perl", "php", "lua",
+    "tclsh", "Rscript", "pwsh", "awk", "java", "source", ".",
+];
+/// What ends a simple command in a line of a shell, and what ends a word.
+const COMMAND_ENDS: &[char] = &[';', '&', '|', '(', ')', '{', '}', '`', '\n'];
+const WORD_ENDS: &[char] = &['<', '>', '"', '\'', '$', ',', '\\'];
 
 /// Returns why a path cannot be pinned, if it cannot: it must be a plain path relative to the workspace.
 #[must_use]
@@ -52,62 +57,105 @@ pub(super) fn check_pinned(paths: Option<&[String]>) -> Result<(), String> {
     }
 }
 
+/// A relative path that a command may name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPath {
+    /// The path.
+    pub path: String,
+    /// The number of the simple command that names it.
+    pub command: usize,
+    /// How it is named there.
+    pub role: NamedAs,
+}
+
+/// How a simple command names a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamedAs {
+    /// As the program.
+    Program,
+    /// After the name of an interpreter: the first file is what the interpreter runs.
+    Script,
+    /// As anything else: what measures, or what is measured.
+    Argument,
+}
+
 /// Lists the relative paths that a command may name: its words and, if a shell is among them, the words of
 /// its lines, also below the folders that such a line changes to. Most of them are no files.
 #[must_use]
-pub fn named_paths(argv: &[String]) -> Vec<String> {
-    let is_shell = |word: &String| {
-        let name = word.rsplit('/').next().unwrap_or(word);
-        SHELLS.contains(&name)
-    };
+pub fn named_paths(argv: &[String]) -> Vec<NamedPath> {
     let mut named = Named::default();
-    if argv.iter().any(is_shell) {
-        for line in argv {
-            named.add_line(line);
-        }
-    }
-    for word in argv {
-        named.add(word);
-        if let Some((_, value)) = word.split_once('=') {
-            named.add(value);
-        }
+    named.add_words(argv.iter().map(String::as_str));
+    if argv.iter().any(|word| SHELLS.contains(&name_of(word))) {
+        argv.iter().skip(1).for_each(|line| named.add_line(line));
     }
     named.paths
 }
 
+fn name_of(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// Whether a program of this name runs a file that it is given; versions are part of many names.
+fn is_interpreter(word: &str) -> bool {
+    let plain = name_of(word).trim_end_matches(|char: char| char.is_ascii_digit() || char == '.');
+    INTERPRETERS.contains(&plain) || SHELLS.contains(&plain)
+}
+
 #[derive(Default)]
 struct Named {
-    paths: Vec<String>,
-    seen: BTreeSet<String>,
+    paths: Vec<NamedPath>,
+    seen: BTreeSet<(String, usize)>,
     /// The folders that a line has changed to.
     folders: Vec<String>,
+    /// The number of simple commands so far.
+    commands: usize,
 }
 
 impl Named {
-    /// Adds the words of a line of a shell, and its quoted parts as a whole.
+    /// Adds the simple commands of a line of a shell.
     fn add_line(&mut self, line: &str) {
-        for quote in ['"', '\''] {
-            let quoted = line.split(quote).skip(1).step_by(2);
-            quoted.for_each(|part| self.add(part));
+        for command in line.split(COMMAND_ENDS) {
+            let ends = |char: char| char.is_whitespace() || WORD_ENDS.contains(&char);
+            self.add_words(command.split(ends).filter(|word| !word.is_empty()));
         }
-        let mut changes_folder = false;
-        let ends = |char: char| char.is_whitespace() || SEPARATORS.contains(&char);
-        for word in line.split(ends).filter(|word| !word.is_empty()) {
-            self.add(word);
+        // Quoted names can have spaces.
+        for quote in ['"', '\''] {
+            for part in line.split(quote).skip(1).step_by(2) {
+                self.add_words([part].into_iter());
+            }
+        }
+    }
+
+    fn add_words<'a>(&mut self, words: impl Iterator<Item = &'a str>) {
+        self.commands += 1;
+        let (mut role, mut changes_folder) = (NamedAs::Program, false);
+        for word in words {
+            self.add(word, role);
+            if let Some((_, value)) = word.split_once('=') {
+                self.add(value, role);
+            }
             if changes_folder && let Some(folder) = plain(word) {
                 self.folders.push(folder);
             }
             changes_folder = matches!(word, "cd" | "pushd" | "-C");
+            role = match role {
+                _ if is_interpreter(word) => NamedAs::Script,
+                NamedAs::Script => NamedAs::Script,
+                NamedAs::Program | NamedAs::Argument => NamedAs::Argument,
+            };
         }
     }
 
-    fn add(&mut self, word: &str) {
+    fn add(&mut self, word: &str, role: NamedAs) {
+        if word.starts_with(['-', '/', '~']) {
+            return;
+        }
         let below = self.folders.iter().map(|folder| format!("{folder}/{word}"));
         let all: Vec<String> = below.chain([word.to_owned()]).collect();
-        for path in all.iter().filter(|_| !word.starts_with(['-', '/', '~'])) {
-            let Some(path) = plain(path) else { continue };
-            if self.paths.len() < NAMED_MAX && self.seen.insert(path.clone()) {
-                self.paths.push(path);
+        let command = self.commands;
+        for path in all.iter().filter_map(|path| plain(path)) {
+            if self.paths.len() < NAMED_MAX && self.seen.insert((path.clone(), command)) {
+                self.paths.push(NamedPath { path, command, role });
             }
         }
     }
@@ -133,8 +181,34 @@ fn plain(path: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn named(argv: &[&str]) -> Vec<String> {
+    fn all(argv: &[&str]) -> Vec<NamedPath> {
         named_paths(&argv.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    fn named(argv: &[&str]) -> Vec<String> {
+        all(argv).into_iter().map(|named| named.path).collect()
+    }
+
+    #[test]
+    fn programs_and_scripts_are_told_from_arguments() {
+        let roles = |argv: &[&str], path: &str| -> Vec<NamedAs> {
+            all(argv)
+                .into_iter()
+                .filter(|named| named.path == path)
+                .map(|named| named.role)
+                .collect()
+        };
+        assert_eq!(roles(&["./check", "data.json"], "check"), [NamedAs::Program]);
+        assert_eq!(roles(&["./check", "data.json"], "data.json"), [NamedAs::Argument]);
+        assert_eq!(roles(&["python3.12", "-u", "lint.py", "src"], "lint.py"), [NamedAs::Script]);
+        assert_eq!(roles(&["cat", "python/a.json"], "python/a.json"), [NamedAs::Argument]);
+        let line = ["sh", "-c", "cat a.json | python3 sum.py && ./check"];
+        assert_eq!(roles(&line, "a.json"), [NamedAs::Argument]);
+        assert_eq!(roles(&line, "sum.py"), [NamedAs::Script]);
+        assert_eq!(roles(&line, "check"), [NamedAs::Program]);
+        let line = ["sh", "-c", ". ./env; cat x"];
+        assert_eq!(roles(&line, "env"), [NamedAs::Script]);
+        assert_eq!(roles(&line, "x"), [NamedAs::Argument]);
     }
 
     #[test]
@@ -182,6 +256,7 @@ mod tests {
             "sh scripts/check.sh",
             "set -e; sh ./scripts/check.sh>out",
             "x=$(scripts/check.sh)",
+            "x=scripts/check.sh; sh $x",
             "cd scripts && ./check.sh",
             "make -C scripts check.sh",
             "exec \"scripts/check.sh\"",
