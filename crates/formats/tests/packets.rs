@@ -40,6 +40,7 @@ fn hold() -> HoldPacket {
         expires_at: None,
         approvals_needed: None,
         approvals: Vec::new(),
+        changed_tests_and_scripts: Vec::new(),
     }
 }
 
@@ -61,6 +62,7 @@ fn approved() -> HoldPacket {
         expires_at: Some(at("2026-02-03T12:00:00Z")),
         approvals_needed: Some(2),
         approvals: vec![approval("bob", "10"), approval("Ana Lima", "30")],
+        changed_tests_and_scripts: vec!["check.sh".to_owned(), "tests/a.rs".to_owned()],
         ..hold()
     }
 }
@@ -96,6 +98,7 @@ fn blocked() -> TerminalPacket {
         ]),
         gate_results: vec![gate("build", true, ""), gate("review", false, "rejected: no tests")],
         repo_clean_verified: Some(true),
+        changed_tests_and_scripts: vec!["check.sh".to_owned()],
         tokens_consumed: Some(81_234),
         token_accounting_complete: Some(false),
         ledger_chain_tip: Some(Digest::of(b"tip")),

@@ -1,7 +1,7 @@
 //! The files that decide what gates and checks measure: tests, scripts and build settings.
 
 /// The maximum number of files that are listed.
-const LISTED_MAX: usize = 200;
+const LISTED_MAX: usize = 100;
 
 /// Folders that hold tests, scripts or the settings of continuous integration.
 const FOLDERS: [&str; 26] = [
