@@ -62,7 +62,6 @@ fn approved() -> HoldPacket {
         expires_at: Some(at("2026-02-03T12:00:00Z")),
         approvals_needed: Some(2),
         approvals: vec![approval("bob", "10"), approval("Ana Lima", "30")],
-        changed_tests_and_scripts: vec!["check.sh".to_owned(), "tests/a.rs".to_owned()],
         ..hold()
     }
 }
@@ -98,7 +97,6 @@ fn blocked() -> TerminalPacket {
         ]),
         gate_results: vec![gate("build", true, ""), gate("review", false, "rejected: no tests")],
         repo_clean_verified: Some(true),
-        changed_tests_and_scripts: vec!["check.sh".to_owned()],
         tokens_consumed: Some(81_234),
         token_accounting_complete: Some(false),
         ledger_chain_tip: Some(Digest::of(b"tip")),
@@ -133,6 +131,17 @@ fn the_bytes_are_those_of_the_vectors() {
         assert_eq!(text(bytes.clone()), pinned(name));
         assert_eq!(read_terminal(&bytes), Ok(packet));
     }
+}
+
+#[test]
+fn changed_tests_and_scripts_are_listed() {
+    let listed = vec!["check.sh".to_owned(), "tests/ä: b.rs".to_owned(), "… and 2 more".to_owned()];
+    let packet = HoldPacket { changed_tests_and_scripts: listed.clone(), ..approved() };
+    let bytes = packet.to_bytes().unwrap();
+    assert!(text(bytes.clone()).contains("changed_tests_and_scripts:\n- check.sh\n"));
+    assert_eq!(read_hold(&bytes), Ok(packet));
+    let packet = TerminalPacket { changed_tests_and_scripts: listed, ..blocked() };
+    assert_eq!(read_terminal(&packet.to_bytes().unwrap()), Ok(packet));
 }
 
 #[test]

@@ -98,7 +98,7 @@ fn name_of(word: &str) -> &str {
 /// Whether a program of this name runs a file that it is given; versions are part of many names.
 fn is_interpreter(word: &str) -> bool {
     let plain = name_of(word).trim_end_matches(|char: char| char.is_ascii_digit() || char == '.');
-    INTERPRETERS.contains(&plain) || SHELLS.contains(&plain)
+    [name_of(word), plain].iter().any(|name| INTERPRETERS.contains(name) || SHELLS.contains(name))
 }
 
 #[derive(Default)]
