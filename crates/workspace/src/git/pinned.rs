@@ -121,7 +121,9 @@ impl Git {
         let (mut at, mut links, mut found) = (prefix.clone(), 0_usize, Vec::new());
         while let Some(part) = left.pop() {
             if part == Path::new("..") {
-                at.pop();
+                if !at.pop() {
+                    return Ok(found);
+                }
                 continue;
             }
             let here = at.join(&part);
