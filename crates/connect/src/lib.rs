@@ -12,6 +12,7 @@ mod hidden_files;
 mod job;
 mod mcp;
 mod network;
+mod pinned;
 mod pool;
 mod post;
 mod protected_paths;

@@ -14,12 +14,13 @@ use windlass_cell::{
 
 use windlass_broker::BrokerRules;
 use windlass_kernel::HostRule;
-use windlass_workspace::{Baseline, Git, Signature, find_helper, take_over};
+use windlass_workspace::{Baseline, Git, PinnedPath, Signature, TreeId, find_helper, take_over};
 
 use crate::Certainty;
 use crate::cache_changes::CacheChanges;
 use crate::call_failure::CallFailure;
 use crate::hidden_files::HiddenFiles;
+use crate::pinned::ShownFiles;
 use crate::protected_paths::{ProtectedContents, ProtectedPaths};
 
 /// How long the temporary files of a run are kept after its last command.
@@ -41,14 +42,32 @@ pub struct Confinement {
     /// Whether it lives longer than a call, as a server does. Then git's folder is read-only, and what it
     /// changes in caches is lost: both are taken over when a command has ended.
     pub is_server: bool,
+    /// Files of the workspace that it gets as they were when the run started.
+    pub pinned: Vec<PinnedPath>,
+    /// The tree that git shows it as staged, in an index of its own; otherwise it has the user's index.
+    pub staged: Option<TreeId>,
 }
 
 impl Confinement {
     /// A command that may change the workspace and reach nothing.
     #[must_use]
     pub fn writing(workspace: &Path, scope: impl ToString) -> Self {
-        let (access, scope) = (Access::Write, Some(scope.to_string()));
-        Self { workspace: workspace.to_owned(), access, hosts: Vec::new(), scope, is_server: false }
+        let scope = Some(scope.to_string());
+        Self { scope, ..Self::new(workspace.to_owned(), Access::Write) }
+    }
+
+    /// One that reaches nothing and belongs to no run.
+    #[must_use]
+    pub const fn new(workspace: PathBuf, access: Access) -> Self {
+        Self {
+            workspace,
+            access,
+            hosts: Vec::new(),
+            scope: None,
+            is_server: false,
+            pinned: Vec::new(),
+            staged: None,
+        }
     }
 }
 
@@ -103,7 +122,8 @@ pub(crate) struct OpenCell {
     git: Option<GitChanges>,
     protected: ProtectedPaths,
     rules: BrokerRules,
-    facts: Arc<WorkspaceFacts>,
+    variables: Vec<(&'static str, String)>,
+    _shown: ShownFiles,
     _caches: CacheChanges,
 }
 
@@ -136,26 +156,33 @@ impl Sandbox {
 
     /// Describes the cell of one command and creates what it needs outside.
     pub(crate) fn open(&self, confinement: &Confinement) -> Result<OpenCell, CallFailure> {
-        let Confinement { workspace, access, hosts, scope, is_server } = confinement;
+        let Confinement { workspace, access, hosts, scope, is_server, pinned, staged } =
+            confinement;
+        let SandboxSettings { level, folder, .. } = &self.settings;
         let temporary = scope.as_ref().filter(|_| !self.is_below_tmp(workspace));
         let temporary = temporary.map(|scope| self.temporary(scope)).transpose()?;
         let facts = self.facts(workspace)?;
-        let maker = match self.settings.level {
+        let maker = match level {
             Level::Full => self.maker().map_err(CallFailure::sandbox)?,
             Level::Landlock => Maker::Own,
         };
-        let mut protected = ProtectedPaths::new(self.settings.folder.join("removed"));
+        let mut protected = ProtectedPaths::new(folder.join("removed"));
         if *access == Access::Write {
             protected.add(workspace.join(".windlass"));
             protected.add(workspace.join(".git"));
         }
         let has_overlays = maker == Maker::Own;
         let caches = match is_server {
-            true => CacheChanges::own(&self.settings.folder),
-            false => CacheChanges::take(&self.settings.folder),
+            true => CacheChanges::own(folder),
+            false => CacheChanges::take(folder),
         };
         let caches = caches.map_err(CallFailure::sandbox)?;
-        let (mounts, changes) = match self.settings.level {
+        let mut shown = ShownFiles::default();
+        shown.pin(*level, folder, workspace, pinned)?;
+        if let Some(tree) = staged {
+            shown.stage(*level, folder, workspace, tree)?;
+        }
+        let (mut mounts, changes) = match level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
                 if let Some(git) = git.as_ref().filter(|_| *access == Access::Write) {
@@ -178,8 +205,9 @@ impl Sandbox {
             }
             Level::Landlock => (self.landlock_mounts(workspace, *access), None),
         };
+        mounts.append(&mut shown.mounts);
         let cell = Cell {
-            level: self.settings.level,
+            level: *level,
             maker,
             mounts,
             network: if hosts.is_empty() { Network::Closed } else { Network::Broker },
@@ -190,13 +218,15 @@ impl Sandbox {
             private_hosts: self.settings.private_hosts.clone(),
             ..BrokerRules::default()
         };
+        let variables = facts.identity.iter().cloned().chain(shown.variables.drain(..)).collect();
         Ok(OpenCell {
             launcher: self.settings.launcher.clone(),
             cell,
             git: changes,
             protected,
             rules,
-            facts,
+            variables,
+            _shown: shown,
             _caches: caches,
         })
     }
@@ -345,7 +375,7 @@ impl OpenCell {
 
     /// Variables for the command.
     pub fn variables(&self) -> &[(&'static str, String)] {
-        &self.facts.identity
+        &self.variables
     }
 
     /// What the broker lets through.

@@ -27,6 +27,8 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
         hosts: Vec::new(),
         scope: None,
         is_server: false,
+        pinned: Vec::new(),
+        staged: None,
     };
     let args = json!({});
     let job = Job { confinement: Some(&confinement), ..common::job(&target, "", &args) };
