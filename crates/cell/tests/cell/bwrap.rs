@@ -104,3 +104,30 @@ fn many_hidden_files_are_covered() {
     }
     assert_eq!(world.output("cat *.key; ls | wc -l").trim(), "1500");
 }
+
+#[test]
+fn files_and_folders_are_shown_at_other_paths() {
+    for mut world in World::by_all() {
+        let (base, work) = (world.folder.path().to_owned(), world.workspace());
+        for (folder, text) in [(base.join("from"), "shown"), (work.join("at"), "covered")] {
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("file"), text).unwrap();
+        }
+        fs::write(work.join("one"), "covered").unwrap();
+        for (from, path) in [("from", "at"), ("from/file", "one")] {
+            let (from, path) = (base.join(from), work.join(path));
+            world.cell.mounts.push(Mount::BindAt { from, path, access: Access::Read });
+        }
+        assert_eq!(world.output("cat at/file one"), "shownshown");
+        for line in ["echo x > one", "echo x > at/file", "touch at/new", "mv at x", "rm one"] {
+            assert_ne!(world.run(line).code, Some(0), "{line}");
+        }
+        // A link in the place of a folder above redirects nothing.
+        fs::create_dir(work.join("above")).unwrap();
+        fs::write(work.join("above/file"), "").unwrap();
+        std::os::unix::fs::symlink("above", work.join("link")).unwrap();
+        let (from, path) = (base.join("from/file"), work.join("link/file"));
+        world.cell.mounts.push(Mount::BindAt { from, path, access: Access::Read });
+        assert!(world.run("true").failure.is_some());
+    }
+}
