@@ -5,6 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, PipeWriter};
+use std::net::TcpListener;
 use std::os::fd::AsFd as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
@@ -123,7 +124,7 @@ pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     };
     let arguments = arguments.iter().map(AsRef::as_ref);
     let program = request(std::iter::once(program).chain(arguments), ours.chain(env), cwd)?;
-    let (cell, socket) = CellChild::new(confined.cell.level)
+    let (cell, socket) = CellChild::new(confined.cell)
         .map_err(|error| not_confined("there is no control socket", &error))?;
     let mut command = Command::new(confined.launcher);
     command.args(cell.arguments()).env_clear().stdin(Stdio::from(socket));
@@ -166,7 +167,7 @@ fn request<'a>(
 }
 
 /// Starts a prepared command in a process group of its own.
-fn start(
+pub(crate) fn start(
     mut command: Command,
     stdin: Option<InputPipe>,
     cell: Option<CellChild>,
@@ -267,6 +268,29 @@ impl ProcessGroup {
     /// The cell, while it may still report.
     pub(crate) fn reporting_cell(&self) -> Option<&CellChild> {
         self.cell.as_ref().filter(|cell| !cell.has_ended())
+    }
+
+    /// Waits until a program in a cell is started; returns the socket on which it expects the broker.
+    ///
+    /// # Errors
+    /// [`ProcessError`] if it is not started in `time`.
+    pub fn wait_started(&mut self, time: Duration) -> Result<Option<TcpListener>, ProcessError> {
+        let Some(cell) = &mut self.cell else { return Ok(None) };
+        let deadline = Instant::now() + time;
+        let failed = |why: String| ProcessError::NotConfined(why);
+        loop {
+            cell.update().map_err(|error| failed(format!("the launcher's report: {error}")))?;
+            if cell.started()? {
+                return Ok(cell.take_listener());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let mut fds = [PollFd::new(&*cell, PollFlags::IN)];
+            match poll(&mut fds, Some(&timespec(left))) {
+                Ok(0) => return Err(failed("the cell was not made in time".to_owned())),
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(failed(format!("cannot follow the launcher: {error}"))),
+            }
+        }
     }
 
     /// Asks every process to end; in a cell, those of the program's own process group.

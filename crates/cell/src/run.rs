@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::ioctl_fionbio;
 
+use crate::interrupt;
+use crate::one_line::one_line;
 use crate::process::{self, ChildInput, Confined, InputPipe, ProcessError, ProcessGroup};
 use crate::spec::LimitKind;
 
@@ -44,6 +46,8 @@ pub struct Program<'a> {
     pub limits: Limits,
     /// The cell in which it runs; none is no confinement.
     pub confined: Option<Confined<'a>>,
+    /// Whether a signal that asks Windlass to end ends the program too, at once.
+    pub interruptible: bool,
 }
 
 /// Why [`run`] stopped waiting for a program.
@@ -57,6 +61,8 @@ pub enum Ending {
     TooLarge(&'static str),
     /// It reached this limit of its cell, and was killed.
     Limit(LimitKind),
+    /// Windlass was asked to end, and the program was killed.
+    Interrupted,
 }
 
 /// A program that was started and has ended.
@@ -103,6 +109,7 @@ pub fn run_with_broker(
         stdout: Capture::new("stdout", streams.stdout, bytes_max),
         stderr: Capture::new("stderr", streams.stderr, bytes_max),
         broker,
+        interruptible: program.interruptible,
     };
     let ending = pump
         .run(&mut group, program.limits.timeout)
@@ -112,7 +119,7 @@ pub fn run_with_broker(
     pump.stdout.drain();
     pump.stderr.drain();
     if let Some(error) = group.failure() {
-        return Err(error);
+        return Err(with_reason(error, &pump.stderr.bytes));
     }
     let limit = group.cell().and_then(|cell| cell.limit());
     let too_large = [&pump.stdout, &pump.stderr].into_iter().find(|capture| capture.too_large());
@@ -124,6 +131,17 @@ pub fn run_with_broker(
     Ok(Finished { ending, status, stdout: pump.stdout.bytes, stderr: pump.stderr.bytes })
 }
 
+/// A cell that could not be made, with what its maker printed: nothing else ran that could print.
+fn with_reason(error: ProcessError, printed: &[u8]) -> ProcessError {
+    match error {
+        ProcessError::NotConfined(why) if !printed.is_empty() => {
+            let printed = one_line(&String::from_utf8_lossy(printed));
+            ProcessError::NotConfined(format!("{why}: {printed}"))
+        }
+        ProcessError::NotConfined(_) | ProcessError::NotStarted(_) | ProcessError::Lost(_) => error,
+    }
+}
+
 /// A program's three streams, all non-blocking.
 struct Pump<'a> {
     stdin: Option<InputPipe>,
@@ -131,6 +149,7 @@ struct Pump<'a> {
     stdout: Capture,
     stderr: Capture,
     broker: &'a mut dyn FnMut(TcpListener),
+    interruptible: bool,
 }
 
 impl Pump<'_> {
@@ -153,10 +172,17 @@ impl Pump<'_> {
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 // Out of time after the exit means that a child of the program keeps a stream open.
-                if exited || ending == Ending::TimedOut {
+                if exited || ending != Ending::Exited {
                     return Ok(ending);
                 }
                 ending = Ending::TimedOut;
+                group.terminate();
+                deadline = Instant::now().checked_add(GRACE);
+                continue;
+            }
+            if self.interruptible && !exited && interrupt::received_signal().is_some() {
+                self.interruptible = false;
+                ending = Ending::Interrupted;
                 group.terminate();
                 deadline = Instant::now().checked_add(GRACE);
                 continue;
@@ -168,11 +194,8 @@ impl Pump<'_> {
             }
             for capture in [&self.stdout, &self.stderr] {
                 if capture.too_large() {
-                    return Ok(if ending == Ending::TimedOut {
-                        ending
-                    } else {
-                        Ending::TooLarge(capture.name)
-                    });
+                    let too_large = Ending::TooLarge(capture.name);
+                    return Ok(if ending == Ending::Exited { too_large } else { ending });
                 }
             }
         }
@@ -186,13 +209,15 @@ impl Pump<'_> {
         deadline: Option<Instant>,
     ) -> io::Result<bool> {
         let (stdin, stdout, stderr, exit, cell) = {
-            let mut fds = Vec::with_capacity(5);
+            let mut fds = Vec::with_capacity(6);
             let stdin = slot(&mut fds, self.stdin.as_ref().map(AsFd::as_fd), PollFlags::OUT);
             let stdout = slot(&mut fds, self.stdout.fd(), PollFlags::IN);
             let stderr = slot(&mut fds, self.stderr.fd(), PollFlags::IN);
             // Once it has ended, the pipe would be ready for ever.
             let exit = slot(&mut fds, (!exited).then(|| group.exit().as_fd()), PollFlags::IN);
             let cell = slot(&mut fds, group.reporting_cell().map(AsFd::as_fd), PollFlags::IN);
+            let signal = self.interruptible.then(interrupt::wake_up).flatten();
+            let _ = slot(&mut fds, signal.filter(|_| !exited), PollFlags::IN);
             let time = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             match poll(&mut fds, time.map(process::timespec).as_ref()) {
                 Ok(_) => {}

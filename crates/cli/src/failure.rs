@@ -60,8 +60,11 @@ impl Failure {
     }
 
     /// The exit code.
-    pub const fn exit(&self) -> u8 {
-        exit_of(self.code)
+    pub fn exit(&self) -> u8 {
+        match (self.code, windlass_cell::received_signal()) {
+            (Code::Interrupted, Some(signal)) => signal.exit_code(),
+            (code, _) => exit_of(code),
+        }
     }
 
     /// Prints the failure to standard error.
@@ -175,6 +178,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ToolOutcomeUnknown
         | Code::RunOnHold
         | Code::DriverMemoryConflict => 4,
+        Code::Interrupted => 130,
         Code::ToolUnclassifiedDenied
         | Code::ToolClassDeclarationMismatch
         | Code::ToolClassMismatch
@@ -407,6 +411,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         }
         Code::GitConflict => {
             "the repository has your change, not that of the command; run the command again"
+        }
+        Code::Interrupted => {
+            "`windlass resume` continues the run, `windlass recover` a call; `windlass status` shows both"
         }
         Code::SandboxUnavailable => {
             "`windlass doctor` shows what is missing and what would allow it"

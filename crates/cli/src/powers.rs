@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Component, Path};
 
 use windlass_governance::LocatedRule;
+use windlass_kernel::HostRule;
 use windlass_kernel::run::plan::{Doer, Evidence, Phase};
 use windlass_policy::{ArgvPart, Connector, PolicySet, Server, Tool, Verdict};
 
@@ -129,7 +130,12 @@ fn leads_outside(path: &Path) -> bool {
 fn add_server(server: &Server, add: &mut impl FnMut(PowerKind, &str, String)) {
     let source = format!("server {}", server.name);
     match &server.connector {
-        Connector::McpStdio { command } => add(PowerKind::Server, &source, words(command)),
+        Connector::McpStdio { command, sandbox, network } => {
+            let line = words(command);
+            add_hosts(network, &source, &line, add);
+            let kind = if *sandbox { PowerKind::Server } else { PowerKind::Unconfined };
+            add(kind, &source, line);
+        }
         Connector::McpHttp { url, bearer_env } => {
             add(PowerKind::Network, &source, url.clone());
             if let Some(name) = bearer_env {
@@ -140,10 +146,7 @@ fn add_server(server: &Server, add: &mut impl FnMut(PowerKind, &str, String)) {
             for tool in server.tools.values() {
                 let source = format!("{}/{}", server.name, tool.name);
                 let line = command_line(tool);
-                if !tool.network.is_empty() {
-                    let hosts: Vec<String> = tool.network.iter().map(ToString::to_string).collect();
-                    add(PowerKind::Network, &source, format!("{line}: {}", hosts.join(", ")));
-                }
+                add_hosts(&tool.network, &source, &line, add);
                 let kind = if tool.sandbox { PowerKind::Command } else { PowerKind::Unconfined };
                 add(kind, &source, line);
             }
@@ -151,6 +154,18 @@ fn add_server(server: &Server, add: &mut impl FnMut(PowerKind, &str, String)) {
     }
     for name in &server.env {
         add(PowerKind::Secret, &source, name.clone());
+    }
+}
+
+fn add_hosts(
+    hosts: &[HostRule],
+    source: &str,
+    line: &str,
+    add: &mut impl FnMut(PowerKind, &str, String),
+) {
+    if !hosts.is_empty() {
+        let hosts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
+        add(PowerKind::Network, source, format!("{line}: {}", hosts.join(", ")));
     }
 }
 

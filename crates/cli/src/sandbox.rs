@@ -13,8 +13,11 @@ use crate::user_config::UserConfig;
 const MEGABYTE: u64 = 1 << 20;
 
 impl UserConfig {
-    /// Connectors that confine commands.
+    /// Connectors that confine commands. From here on a signal ends what they run, and is recorded.
     pub fn connectors(&self, project: &Project) -> Result<Connectors, Failure> {
+        windlass_cell::handle_signals().map_err(|error| {
+            Failure::new(Code::Internal, format!("signals cannot be handled: {error}"))
+        })?;
         Ok(Connectors::new().with_sandbox(self.sandbox(&project.state()?.join("cells"))?))
     }
 
@@ -39,6 +42,7 @@ impl UserConfig {
         Ok(Sandbox::new(SandboxSettings {
             level: self.sandbox.level,
             launcher,
+            bwrap: self.helpers.bwrap.clone(),
             layout,
             limits: self.limits(),
             folder: folder.to_owned(),

@@ -25,12 +25,18 @@ impl CacheChanges {
         let lock = lock.map_err(|error| cannot(&error))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self::Shared { folder, _lock: lock }),
-            Err(TryLockError::WouldBlock) => {
-                let own = TempDir::with_prefix_in("caches-", parent);
-                Ok(Self::Own { folder: own.map_err(|error| cannot(&error))?, shared: folder })
-            }
+            Err(TryLockError::WouldBlock) => Self::own(parent),
             Err(TryLockError::Error(error)) => Err(cannot(&error)),
         }
+    }
+
+    /// Makes a folder for one cell alone.
+    pub fn own(parent: &Path) -> Result<Self, String> {
+        let shared = parent.join("caches");
+        let cannot = |error: &std::io::Error| format!("cannot use `{}`: {error}", shared.display());
+        std::fs::create_dir_all(&shared).map_err(|error| cannot(&error))?;
+        let own = TempDir::with_prefix_in("caches-", parent).map_err(|error| cannot(&error))?;
+        Ok(Self::Own { folder: own, shared })
     }
 
     /// Where the changes go.

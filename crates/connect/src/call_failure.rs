@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_kernel::Code;
 
-use windlass_cell::{ProcessError, one_line};
+use windlass_cell::{LimitKind, ProcessError, ReceivedSignal, one_line};
 use windlass_workspace::TakeOverError;
 
 use crate::{Certainty, Reply};
@@ -65,9 +65,23 @@ impl CallFailure {
         Self::new(Code::PinnedUnavailable, Certainty::DidNotRun, message)
     }
 
-    /// The command reached a limit of its cell and was ended.
-    pub fn limit(code: Code, message: impl AsRef<str>) -> Self {
+    /// A command or server reached a limit of its cell and was ended.
+    pub fn limit_of(limit: LimitKind, who: &str) -> Self {
+        let (code, what) = match limit {
+            LimitKind::Processes => (Code::LimitProcesses, "processes"),
+            LimitKind::Memory => (Code::LimitMemory, "memory"),
+            LimitKind::FileSize => (Code::LimitFileSize, "the size of one file"),
+            LimitKind::OpenFiles => (Code::LimitOpenFiles, "open files"),
+        };
+        let message = format!("the {who} reached its limit of {what} and was ended");
         Self::new(code, Certainty::Unknown, message)
+    }
+
+    /// Windlass was asked to end.
+    pub fn interrupted(certainty: Certainty) -> Self {
+        let signal = windlass_cell::received_signal().map_or("a signal", ReceivedSignal::name);
+        let message = format!("it was ended because Windlass received {signal}");
+        Self::new(Code::Interrupted, certainty, message)
     }
 
     /// What a command did to git cannot be taken over.

@@ -7,9 +7,8 @@ use std::path::Path;
 use std::process::ExitStatus;
 
 use serde_json::{Value, json};
-use windlass_kernel::Code;
 
-use windlass_cell::{Ending, Finished, LimitKind, Limits, Program, describe_exit};
+use windlass_cell::{Ending, Finished, Limits, Program, describe_exit};
 
 use crate::call_failure::CallFailure;
 use crate::network::CommandNetwork;
@@ -36,10 +35,10 @@ pub(crate) fn perform(
         (Some(_), None) => Err(CallFailure::sandbox("there is no sandbox for the command")),
         (Some(confinement), Some(sandbox)) => {
             let cell = sandbox.open(confinement)?;
-            let mut network = CommandNetwork::new(cell.rules());
+            let (mut network, before) = (CommandNetwork::new(cell.rules()), cell.protected());
             let finished = start(command, Some((&cell, &mut network)));
             let network = network.finish();
-            cell.close(finished).map(|finished| (finished, network))
+            cell.close(&before, finished).map(|finished| (finished, network))
         }
     };
     match run() {
@@ -65,6 +64,7 @@ fn start(
         cwd: command.cwd,
         limits: command.limits,
         confined: None,
+        interruptible: true,
     };
     Ok(match confined {
         None => windlass_cell::run(&program)?,
@@ -88,14 +88,10 @@ fn reply(limits: Limits, finished: Finished) -> Reply {
                 .into_reply(Some(result(status, finished)))
         }
         Ending::Limit(limit) => {
-            let (code, what) = match limit {
-                LimitKind::Processes => (Code::LimitProcesses, "processes"),
-                LimitKind::Memory => (Code::LimitMemory, "memory"),
-                LimitKind::FileSize => (Code::LimitFileSize, "the size of one file"),
-                LimitKind::OpenFiles => (Code::LimitOpenFiles, "open files"),
-            };
-            let message = format!("the command reached its limit of {what} and was ended");
-            CallFailure::limit(code, message).into_reply(Some(result(status, finished)))
+            CallFailure::limit_of(limit, "command").into_reply(Some(result(status, finished)))
+        }
+        Ending::Interrupted => {
+            CallFailure::interrupted(Certainty::Unknown).into_reply(Some(result(status, finished)))
         }
         Ending::Exited => match status {
             Some(status) if status.success() => {

@@ -15,6 +15,7 @@ mod network;
 mod pinned;
 mod pool;
 mod post;
+mod protected_paths;
 mod sandbox;
 
 pub use job::{Certainty, Connect, Job, Reply, Target};
@@ -22,4 +23,4 @@ pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};
 pub use post::{Post, PostError, post_json};
 pub use sandbox::{Confinement, Sandbox, SandboxSettings};
-pub use windlass_cell::{Access, Limits};
+pub use windlass_cell::{Access, Limits, ReceivedSignal, received_signal};

@@ -84,6 +84,11 @@ impl CommandNetwork {
     /// Stops the broker and returns what is recorded of it, if anything was asked of it.
     pub fn finish(mut self) -> Option<Value> {
         drop(self.broker.take());
+        self.take_events()
+    }
+
+    /// Takes what was recorded since the last time.
+    pub fn take_events(&self) -> Option<Value> {
         let mut record = self.record.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (events, more) = std::mem::take(&mut *record);
         if events.is_empty() {

@@ -1,7 +1,8 @@
 //! The connectors: commands, and one live connection for each MCP server.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -13,6 +14,8 @@ use crate::command::{self, Command};
 use crate::mcp::{Call, Connection, Deadline, ServerDescription};
 use crate::{Certainty, Connect, Job, Limits, Reply, Sandbox, Target};
 
+/// How often a call that waits for a server looks whether Windlass was asked to end.
+const SIGNAL_POLL: Duration = Duration::from_millis(100);
 /// How long closing the connections may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -110,12 +113,12 @@ impl Connectors {
             let deadline = call.deadline;
             let act = |connection: Arc<Connection>| {
                 let call = Arc::clone(&call);
-                async move { connection.call(&call).await }
+                async move { connection.call_confined(&call).await }
             };
             slot.with(&target, deadline, act).await
         });
         match answer {
-            Ok(result) => tool_reply(result),
+            Ok((result, events)) => tool_reply(result).with("network", events),
             Err(failure) => failure.into_reply(None),
         }
     }
@@ -151,9 +154,19 @@ impl Connectors {
         self.runtime()?.spawn(async move {
             let _ = sender.send(future.await);
         });
-        receiver.recv().unwrap_or_else(|_| {
-            Err(CallFailure::internal(Certainty::Unknown, "the call ended without an answer"))
-        })
+        loop {
+            match receiver.recv_timeout(SIGNAL_POLL) {
+                Ok(answer) => return answer,
+                Err(RecvTimeoutError::Timeout) if windlass_cell::received_signal().is_none() => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    return Err(CallFailure::interrupted(Certainty::Unknown));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let message = "the call ended without an answer";
+                    return Err(CallFailure::internal(Certainty::Unknown, message));
+                }
+            }
+        }
     }
 
     fn runtime(&self) -> Result<Handle, CallFailure> {
@@ -259,7 +272,7 @@ impl Slot {
             return Ok((Arc::clone(connection), Origin::Reused));
         }
         *slot = None;
-        let connection = Arc::new(Connection::open(target, self.sandbox.as_deref()).await?);
+        let connection = Arc::new(Connection::open(target, self.sandbox.clone()).await?);
         *slot = Some(Arc::clone(&connection));
         Ok((connection, Origin::Opened))
     }

@@ -8,8 +8,10 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use windlass_connect::received_signal;
+use windlass_kernel::Code;
 use windlass_kernel::run::plan::{BudgetedResource, RunOutcome};
-use windlass_kernel::run::{Change, Event, Failure, Next, PhaseResult, Run, Usage, Work};
+use windlass_kernel::run::{Change, Event, Failure, Next, NoteKind, PhaseResult, Run, Usage, Work};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -63,6 +65,9 @@ impl Engine {
             while result.is_err() && !drive.in_progress.is_empty() {
                 drop(drive.wait(&receiver));
             }
+            if matches!(&result, Err(error) if error.code() == Code::Interrupted) {
+                return Err(drive.interrupted());
+            }
             result
         })?;
         Ok(lock(&recorder).run().clone())
@@ -98,6 +103,9 @@ impl<'a> Drive<'a> {
         'a: 'scope,
     {
         loop {
+            if received_signal().is_some() {
+                return Err(EngineError::interrupted(lock(self.recorder).run()));
+            }
             let next = lock(self.recorder).run().next();
             match next {
                 Next::Record(event) if !matches!(*event, Event::PhaseStarted { .. }) => {
@@ -157,6 +165,18 @@ impl<'a> Drive<'a> {
             });
         }
         self.wait(receiver)
+    }
+
+    /// Records that a signal ended the work, and returns the error that says so.
+    fn interrupted(&self) -> EngineError {
+        let mut recorder = lock(self.recorder);
+        let error = EngineError::interrupted(recorder.run());
+        if let EngineError::Interrupted { signal, .. } = &error {
+            let body = json!({ "signal": signal });
+            // Without the note the run is as after a crash.
+            drop(recorder.append(vec![Event::Noted { what: NoteKind::Interrupt, body }]));
+        }
+        error
     }
 
     /// Waits for the next result and records it.

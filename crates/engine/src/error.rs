@@ -1,8 +1,10 @@
 //! The errors of the engine.
 
 use thiserror::Error;
+use windlass_connect::{ReceivedSignal, received_signal};
 use windlass_journal::{JournalError, ObserverError};
 use windlass_kernel::Code;
+use windlass_kernel::run::Run;
 use windlass_runtime::GatewayError;
 use windlass_store::StoreError;
 use windlass_workspace::{BlobError, GitError, SnapshotError};
@@ -84,6 +86,14 @@ pub enum EngineError {
         /// The requirement that is not met.
         message: String,
     },
+    /// Windlass was asked to end by a signal; the run stays where it is.
+    #[error("{signal} came while run `{run}` was at work; what it had started was ended")]
+    Interrupted {
+        /// The run.
+        run: String,
+        /// The signal.
+        signal: &'static str,
+    },
     /// The policy differs from the run's; the run has been ended.
     #[error("the policy has changed since run `{run}` began; the run has ended BLOCKED")]
     PolicyChanged {
@@ -148,6 +158,15 @@ impl EngineError {
         matches!(self, Self::Journal(error) if error.is_damage())
     }
 
+    /// The signal that came while a run was at work.
+    pub(crate) fn interrupted(run: &Run) -> Self {
+        let run = run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default();
+        Self::Interrupted {
+            run,
+            signal: received_signal().map_or("a signal", ReceivedSignal::name),
+        }
+    }
+
     /// The stable code.
     #[must_use]
     pub fn code(&self) -> Code {
@@ -162,6 +181,7 @@ impl EngineError {
             Self::Stale { .. } => Code::HoldStale,
             Self::PolicyChanged { .. } => Code::PolicyChangedMidRun,
             Self::Stopped { .. } => Code::RunStopped,
+            Self::Interrupted { .. } => Code::Interrupted,
             Self::Unwritable { .. } => Code::FileUnwritable,
             Self::Requirement { code, .. }
             | Self::Packet { code, .. }

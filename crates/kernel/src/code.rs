@@ -131,6 +131,8 @@ codes! {
     ToolProtocolError = "TOOL_PROTOCOL_ERROR",
     /// The tool ran and reported a failure.
     ToolFailed = "TOOL_FAILED",
+    /// Windlass was asked to end by a signal.
+    Interrupted = "INTERRUPTED",
     /// The command could not be confined and was not started.
     SandboxUnavailable = "SANDBOX_UNAVAILABLE",
     /// A command had as many processes as its cell may have, and was ended.

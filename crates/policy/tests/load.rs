@@ -154,7 +154,11 @@ fn the_registry_says_what_is_written_and_what_follows() {
     let (notes, add) = set.registry().find("notes", "add").unwrap();
     assert_eq!(
         notes.connector,
-        Connector::McpStdio { command: vec!["node".into(), "server.js".into()] }
+        Connector::McpStdio {
+            command: vec!["node".into(), "server.js".into()],
+            sandbox: true,
+            network: Vec::new(),
+        }
     );
     assert_eq!((add.remote_name.as_str(), add.class), ("addNote", RiskLevel::Write));
     assert_eq!((add.timeout_ms, add.output_bytes_max, add.retries_max), (60_000, 5 << 20, 3));

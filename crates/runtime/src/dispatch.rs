@@ -53,6 +53,9 @@ impl Gateway {
         let reply = self.connect.perform(&job);
         let duration_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         fault::point("dispatch.after");
+        if let Reply::Failure { code: Code::Interrupted, .. } = &reply {
+            return Err(GatewayError::Interrupted { trace_id: Some(call.head.trace_id) });
+        }
         Ok(self.read_reply(reply, preparation, duration_ms))
     }
 

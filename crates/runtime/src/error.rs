@@ -1,6 +1,7 @@
 //! The errors of the gateway.
 
 use thiserror::Error;
+use windlass_connect::{ReceivedSignal, received_signal};
 use windlass_journal::JournalError;
 use windlass_kernel::{Code, State, TraceId};
 use windlass_store::StoreError;
@@ -23,6 +24,12 @@ pub enum GatewayError {
         trace_id: TraceId,
         /// What is missing.
         reason: String,
+    },
+    /// Windlass was asked to end by a signal. A call that was dispatched may have run; recovery continues it.
+    #[error("{}", interrupted(*trace_id))]
+    Interrupted {
+        /// The call that was ended, if one was dispatched.
+        trace_id: Option<TraceId>,
     },
     /// The call is not on hold.
     #[error("call `{trace_id}` has already been decided: its state is {state}")]
@@ -50,6 +57,14 @@ impl GatewayError {
         Self::Recovery { trace_id, reason: format!("its {artifact} is not recorded") }
     }
 
+    /// Fails if a signal asked Windlass to end: nothing new is dispatched then.
+    pub(crate) fn check_signal() -> Result<(), Self> {
+        match received_signal() {
+            Some(_) => Err(Self::Interrupted { trace_id: None }),
+            None => Ok(()),
+        }
+    }
+
     /// Whether another live process holds the lease of the trace.
     #[must_use]
     pub const fn is_held(&self) -> bool {
@@ -63,9 +78,20 @@ impl GatewayError {
             Self::Request(error) => error.code(),
             Self::Journal(error) => error.code(),
             Self::Recovery { .. } => Code::StateRecoveryFailed,
+            Self::Interrupted { .. } => Code::Interrupted,
             Self::AlreadyDecided { .. } => Code::DecisionAlreadyMade,
             Self::Refused { code, .. } => *code,
         }
+    }
+}
+
+fn interrupted(trace_id: Option<TraceId>) -> String {
+    let signal = received_signal().map_or("a signal", ReceivedSignal::name);
+    match trace_id {
+        Some(id) => {
+            format!("{signal} came while call `{id}` ran; it was ended and may have had an effect")
+        }
+        None => format!("{signal} came before the call was dispatched; nothing was done"),
     }
 }
 

@@ -184,6 +184,7 @@ impl Gateway {
         ruling: Ruling,
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
+        GatewayError::check_signal()?;
         let single_commit = self.settings.reads == ReadDurability::WithEffect
             && preparation.class == RiskLevel::Read
             && request.idempotency_key.is_none();
@@ -343,6 +344,7 @@ impl Gateway {
                 Err(error) if !error.is_held() || waited >= wait_max => return Err(error),
                 Err(_) => {}
             }
+            GatewayError::check_signal()?;
             std::thread::sleep(pause);
             waited += pause;
             pause = (pause * 2).min(Duration::from_millis(50));

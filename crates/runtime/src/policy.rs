@@ -62,11 +62,22 @@ impl PolicySupervisor {
         if server.connector != Connector::Command || !tool.sandbox {
             return None;
         }
-        let access = if tool.class == RiskLevel::Read { Access::Read } else { Access::Write };
+        let (access, hosts) = (access(tool.class), tool.network.clone());
         let workspace = self.workspace.root().to_owned();
-        self.confined.then(|| {
-            let (hosts, pinned) = (tool.network.clone(), Vec::new());
-            Confinement { workspace, access, hosts, scope, pinned, staged: None }
+        self.confined.then(|| Confinement { hosts, scope, ..Confinement::new(workspace, access) })
+    }
+
+    /// The confinement of an MCP server, which may write if one of its tools does.
+    fn server_confinement(&self, server: &Server) -> Option<Confinement> {
+        let Connector::McpStdio { sandbox: true, network, .. } = &server.connector else {
+            return None;
+        };
+        let class = server.tools.values().map(|tool| tool.class).max().unwrap_or(RiskLevel::Read);
+        let workspace = self.workspace.root().to_owned();
+        self.confined.then(|| Confinement {
+            hosts: network.clone(),
+            is_server: true,
+            ..Confinement::new(workspace, access(class))
         })
     }
 
@@ -87,12 +98,12 @@ impl PolicySupervisor {
             env.insert(name.clone(), self.variable(name)?);
         }
         Ok(match &server.connector {
-            Connector::McpStdio { command } => Target::McpStdio {
+            Connector::McpStdio { command, .. } => Target::McpStdio {
                 server: server.name.clone(),
                 command: command.clone(),
                 env,
                 cwd,
-                confinement: None,
+                confinement: self.server_confinement(server),
             },
             Connector::McpHttp { url, bearer_env } => Target::McpHttp {
                 server: server.name.clone(),
@@ -132,6 +143,11 @@ impl PolicySupervisor {
             agent: request.agent.clone(),
         }
     }
+}
+
+/// What tools of a class may do to the workspace.
+const fn access(class: RiskLevel) -> Access {
+    if class.writes() { Access::Write } else { Access::Read }
 }
 
 impl Supervisor for PolicySupervisor {

@@ -198,6 +198,7 @@ impl Gateway {
         mut recorder: CallRecorder,
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
+        GatewayError::check_signal()?;
         let key = self.add_tool_call(&mut recorder)?;
         match recorder.commit(key, After::Keep) {
             Ok(()) => self.dispatch_and_settle(recorder, preparation, Vec::new()),
@@ -220,6 +221,7 @@ impl Gateway {
         by: Option<&str>,
         reason: String,
     ) -> Result<CallReport, GatewayError> {
+        GatewayError::check_signal()?;
         let attempt = count(&redispatches).saturating_add(2);
         let by = by.map(str::to_owned);
         let redispatch = Redispatch { attempt, ts: self.clock.now(), by, reason };

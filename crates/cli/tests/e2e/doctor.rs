@@ -70,7 +70,7 @@ fn servers_are_reached_and_compared() {
     place.replace(".windlass/tools.toml", "/nonexistent/server\"", "unused\"");
     let tools = place.read(".windlass/tools.toml");
     let server = windlass_testkit::example_binary("counting_server").display().to_string();
-    let good = tools.replace("[\"unused\"]", &format!("[\"{server}\"]"));
+    let good = tools.replace("[\"unused\"]", &format!("[\"{server}\"]\nsandbox = false"));
     place.write(".windlass/tools.toml", &good);
     place.run(&["doctor"]).exit(0).says("not checked; use `--servers`");
     let outcome = place.run(&["doctor", "--servers"]).exit(0);

@@ -41,12 +41,12 @@ matches = [{ tool = "lab/free" }]
 "#;
 
 /// A project whose scripts run in the sandbox, with a temporary folder of its own.
-struct Lab {
-    place: Place,
+pub struct Lab {
+    pub place: Place,
 }
 
 impl Lab {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let place = Place::with_project();
         std::fs::create_dir(place.base().join("tmp")).unwrap();
         std::fs::write(place.base().join("home/precious"), "gold\n").unwrap();
@@ -59,18 +59,18 @@ impl Lab {
     }
 
     /// With settings of the user.
-    fn with(settings: &str) -> Self {
+    pub fn with(settings: &str) -> Self {
         let lab = Self::new();
         lab.place.settings(settings);
         lab
     }
 
-    fn outside(&self, name: &str) -> PathBuf {
+    pub fn outside(&self, name: &str) -> PathBuf {
         self.place.base().join(name)
     }
 
     /// Runs a script by one of the tools.
-    fn call(&self, tool: &str, script: &str) -> Outcome {
+    pub fn call(&self, tool: &str, script: &str) -> Outcome {
         self.place.write("lab.sh", script);
         let tool = format!("lab/{tool}");
         let mut command = self.place.command(&["call", "run", &tool, "--new-key", "--json"]);
@@ -79,7 +79,7 @@ impl Lab {
     }
 
     /// Sets the path, and a temporary folder that is not everybody's.
-    fn equip(&self, command: &mut Command) {
+    pub fn equip(&self, command: &mut Command) {
         let path = std::env::var("PATH").unwrap();
         let cargo = PathBuf::from(std::env::var_os("CARGO").unwrap());
         let (own, cargo) = (self.outside("bin"), cargo.parent().unwrap().display().to_string());
@@ -89,14 +89,14 @@ impl Lab {
 
     /// Runs a script that must do well, and returns what it printed.
     #[track_caller]
-    fn prints(&self, tool: &str, script: &str) -> String {
+    pub fn prints(&self, tool: &str, script: &str) -> String {
         let report = self.call(tool, script).exit(0).json();
         report["result"]["stdout"].as_str().unwrap().to_owned()
     }
 
     /// Runs a script that must fail, and returns its complaint.
     #[track_caller]
-    fn fails(&self, tool: &str, script: &str) -> String {
+    pub fn fails(&self, tool: &str, script: &str) -> String {
         let report = self.call(tool, script).exit(1).json();
         assert_eq!(report["error"]["code"], "TOOL_FAILED", "{report}");
         report["result"]["stderr"].as_str().unwrap().to_owned()
@@ -104,7 +104,7 @@ impl Lab {
 
     /// Runs a script that must not even begin, and returns the error.
     #[track_caller]
-    fn refused(&self, tool: &str) -> Value {
+    pub fn refused(&self, tool: &str) -> Value {
         let report = self.call(tool, "touch began").exit(1).json();
         assert_eq!(report["state"], "FAILED", "{report}");
         assert_eq!(report["error"]["may_have_run"], false, "{report}");
@@ -333,16 +333,6 @@ fn the_users_settings_open_folders_and_nothing_closes_it() {
 }
 
 #[test]
-fn a_registered_server_is_free() {
-    let place = Place::with_server();
-    let tmp = place.base().join("tmp");
-    std::fs::create_dir(&tmp).unwrap();
-    let words = ["call", "run", "count/add", "--new-key"];
-    place.run_with("TMPDIR", &tmp.display().to_string(), &words).exit(0);
-    assert_eq!(place.executed(), 1, "its record lies outside the project");
-}
-
-#[test]
 fn a_registry_that_contradicts_itself_is_refused() {
     let place = Place::with_project();
     let tools = place.read(".windlass/tools.toml");
@@ -356,6 +346,12 @@ fn a_registry_that_contradicts_itself_is_refused() {
         let text = format!("{tools}\n[server.x]\nconnector = \"command\"\n{more}\n");
         place.write(".windlass/tools.toml", text);
         place.run(&["policy", "check"]).fails_with(2, "POLICY_INVALID").warns(says);
+    }
+    for server in ["command", "mcp-http"] {
+        let text = format!("{tools}\n[server.x]\nconnector = \"{server}\"\nsandbox = false\n");
+        place.write(".windlass/tools.toml", text);
+        let outcome = place.run(&["policy", "check"]).fails_with(2, "POLICY_INVALID");
+        outcome.warns("belong to the connector `mcp-stdio`");
     }
     for key in ["network = []", "sandbox = true"] {
         let text = format!(

@@ -20,6 +20,7 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::WorkspaceChanged, IN_RUNS),
     (Code::SnapshotCorrupt, IN_RUNS),
     (Code::SnapshotFailed, "git has to fail for it; the tests of `connect` meet it"),
+    (Code::Interrupted, "a signal has to be sent; the tests of `runs` send it"),
     (Code::LimitProcesses, IN_THE_CELL),
     (Code::LimitMemory, IN_THE_CELL),
     (Code::LimitFileSize, IN_THE_CELL),

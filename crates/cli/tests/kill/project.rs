@@ -152,7 +152,9 @@ impl Project {
         let mut words = vec![binary.to_str().unwrap(), "--log", log.to_str().unwrap()];
         words.extend(options);
         match transport {
-            Transport::Stdio => format!("connector = \"mcp-stdio\"\ncommand = {words:?}\n"),
+            Transport::Stdio => {
+                format!("connector = \"mcp-stdio\"\nsandbox = false\ncommand = {words:?}\n")
+            }
             Transport::Http => {
                 words.push("--http");
                 let mut server = Command::new(words[0])

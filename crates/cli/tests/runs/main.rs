@@ -22,6 +22,7 @@ mod governance;
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
 mod holds;
+mod interrupt;
 mod large;
 mod mistakes;
 mod packets;

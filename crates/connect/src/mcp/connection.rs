@@ -75,24 +75,29 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Starts or reaches the server and does the handshake.
-    pub async fn open(target: &Target, sandbox: Option<&Sandbox>) -> Result<Self, CallFailure> {
+    pub async fn open(target: &Target, sandbox: Option<Arc<Sandbox>>) -> Result<Self, CallFailure> {
         let connection = Self::try_open(target, sandbox).await;
         connection.map_err(CallFailure::before_dispatch)
     }
 
-    async fn try_open(target: &Target, sandbox: Option<&Sandbox>) -> Result<Self, CallFailure> {
+    async fn try_open(target: &Target, sandbox: Option<Arc<Sandbox>>) -> Result<Self, CallFailure> {
         let (service, state, server) = match target {
             Target::Command { .. } => {
                 let message = "a command is not an MCP server";
                 return Err(CallFailure::internal(Certainty::DidNotRun, message));
             }
             Target::McpStdio { command, env, cwd, confinement, .. } => {
-                let cell = confinement.as_ref().map(|confinement| match sandbox {
-                    Some(sandbox) => sandbox.open(confinement),
-                    None => Err(CallFailure::sandbox("there is no sandbox for the server")),
+                let (command, env, cwd) = (command.clone(), env.clone(), cwd.clone());
+                let confinement = confinement.clone();
+                let started = tokio::task::spawn_blocking(move || {
+                    let cell = confinement.as_ref().map(|confinement| match sandbox {
+                        Some(sandbox) => sandbox.open(confinement),
+                        None => Err(CallFailure::sandbox("there is no sandbox for the server")),
+                    });
+                    stdio::start(&command, &env, &cwd, cell.transpose()?)
                 });
-                let (server, transport, state) =
-                    stdio::start(command, env, cwd, cell.transpose()?)?;
+                let lost = |_| CallFailure::internal(Certainty::DidNotRun, "no server was started");
+                let (server, transport, state) = started.await.map_err(lost)??;
                 match client().serve(transport).await {
                     Ok(service) => (service, state, Some(server)),
                     // How it died says more than that it does not answer.
@@ -124,6 +129,15 @@ impl Connection {
                 Err(CallFailure::protocol(Certainty::DidNotRun, message))
             }
         }
+    }
+
+    /// Performs a call and returns its result, with what the broker of the server recorded.
+    pub async fn call_confined(&self, call: &Call) -> Result<(Value, Option<Value>), CallFailure> {
+        let Some(server) = &self.server else { return Ok((self.call(call).await?, None)) };
+        let before = server.protected();
+        let result = self.call(call).await;
+        server.require_unchanged(&before)?;
+        Ok((result?, server.take_events()))
     }
 
     /// Closes it and waits until the server has exited.

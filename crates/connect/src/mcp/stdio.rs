@@ -9,6 +9,7 @@ use std::time::Duration;
 use rmcp::RoleClient;
 use rmcp::model::{ClientJsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::Transport;
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
@@ -18,10 +19,14 @@ use windlass_cell::{ChildInput, ProcessGroup, describe_exit};
 use super::state::{ConnectionState, Outgoing};
 use crate::Certainty;
 use crate::call_failure::CallFailure;
+use crate::network::CommandNetwork;
+use crate::protected_paths::ProtectedContents;
 use crate::sandbox::OpenCell;
 
 /// How much of the server's error stream is kept, from its end.
 const STDERR_BYTES_MAX: usize = 2048;
+/// How long the cell of a server may take to be made.
+const CELL_WAIT: Duration = Duration::from_secs(30);
 /// How long a server that closed its output may take to exit.
 const EXIT_WAIT: Duration = Duration::from_millis(500);
 /// How long a server may take to exit after it was asked to.
@@ -34,14 +39,34 @@ type Tail = Arc<Mutex<VecDeque<u8>>>;
 
 /// The server's process. Dropping it stops the process and all its children.
 pub(crate) struct Server {
-    /// What its cell needs outside.
-    _cell: Option<OpenCell>,
     group: Arc<Mutex<Option<ProcessGroup>>>,
+    cell: Option<ServerCell>,
+}
+
+/// What a server's cell needs outside.
+struct ServerCell {
+    cell: OpenCell,
+    network: CommandNetwork,
 }
 
 impl Server {
     fn take(&self) -> Option<ProcessGroup> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// What is now at the paths that may not change during a call.
+    pub fn protected(&self) -> ProtectedContents {
+        self.cell.as_ref().map(|confined| confined.cell.protected()).unwrap_or_default()
+    }
+
+    /// Checks that they did not change.
+    pub fn require_unchanged(&self, before: &ProtectedContents) -> Result<(), CallFailure> {
+        self.cell.as_ref().map_or(Ok(()), |confined| confined.cell.require_unchanged(before))
+    }
+
+    /// What the broker recorded since it was last asked.
+    pub fn take_events(&self) -> Option<Value> {
+        self.cell.as_ref().and_then(|confined| confined.network.take_events())
     }
 
     /// Stops the process and waits until it has exited.
@@ -70,15 +95,29 @@ pub(crate) struct StdioTransport {
     writer: Writer,
 }
 
-/// Starts a server.
+/// Starts a server. It blocks until the server's cell is made.
 pub(crate) fn start(
     command: &[String],
     env: &BTreeMap<String, String>,
     cwd: &Path,
     cell: Option<OpenCell>,
 ) -> Result<(Server, StdioTransport, Arc<ConnectionState>), CallFailure> {
-    let confined = cell.as_ref().map(OpenCell::confined);
-    let (group, streams) = windlass_cell::spawn(command, env, cwd, ChildInput::Pipe, confined)?;
+    let mut cell = cell.map(|cell| {
+        let network = CommandNetwork::new(cell.rules());
+        ServerCell { cell, network }
+    });
+    let added = cell.as_ref().map_or_else(Vec::new, |confined| {
+        let ServerCell { cell, network } = confined;
+        cell.variables().iter().cloned().chain(network.variables()).collect()
+    });
+    let added = added.iter().map(|(name, value)| (*name, value.as_str()));
+    let env = added.chain(env.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+    let confined = cell.as_ref().map(|confined| confined.cell.confined());
+    let (mut group, streams) = windlass_cell::spawn(command, env, cwd, ChildInput::Pipe, confined)?;
+    let listener = group.wait_started(CELL_WAIT)?;
+    if let (Some(confined), Some(listener)) = (&mut cell, listener) {
+        confined.network.serve(listener);
+    }
     let no_pipe = |error: std::io::Error| {
         CallFailure::internal(
             Certainty::DidNotRun,
@@ -112,7 +151,7 @@ pub(crate) fn start(
         shutdown.run(failure, drained).await;
     });
     let transport = StdioTransport { state: Arc::clone(&state), inbox, writer };
-    Ok((Server { _cell: cell, group }, transport, state))
+    Ok((Server { group, cell }, transport, state))
 }
 
 /// Waits until the process has exited and everything it wrote should have been read.
@@ -222,11 +261,17 @@ impl Shutdown {
             let mut group = group?;
             let exited = group.wait(EXIT_WAIT);
             let status = group.finish();
-            Some((exited, status, group.failure()))
+            // It never ran, or its cell was ended because of a limit.
+            let failure = group.failure().map(CallFailure::from);
+            let limit = group.cell().and_then(|cell| cell.limit());
+            Some((
+                exited,
+                status,
+                failure.or_else(|| Some(CallFailure::limit_of(limit?, "server"))),
+            ))
         });
         let how = match exit.await {
-            // It never ran.
-            Ok(Some((_, _, Some(error)))) => return self.state.end(error.into()),
+            Ok(Some((_, _, Some(failure)))) => return self.state.end(failure),
             Ok(Some((true, Some(status), None))) => format!("the server {}", describe_exit(status)),
             Ok(Some((false, Some(_), None))) => "the server closed its output".to_owned(),
             Ok(Some((_, None, None)) | None) | Err(_) => "the server is gone".to_owned(),

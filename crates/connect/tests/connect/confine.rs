@@ -26,6 +26,7 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
         access: Access::Write,
         hosts: Vec::new(),
         scope: None,
+        is_server: false,
         pinned: Vec::new(),
         staged: None,
     };
@@ -41,6 +42,7 @@ fn with(launcher: &str, folder: &Path) -> Connectors {
     Connectors::new().with_sandbox(Sandbox::new(SandboxSettings {
         level: Level::Full,
         launcher: launcher.into(),
+        bwrap: None,
         layout: Layout::default(),
         limits: CellLimits::default(),
         folder: folder.to_owned(),

@@ -43,7 +43,7 @@ impl Executors {
         let reply = match self.pinned(argv, written, assignment) {
             Ok(pinned) => {
                 let program = Program { stdin, pinned, ..Program::new(argv, limits) };
-                self.run_program(program, assignment)
+                self.run_program(program, assignment)?
             }
             Err(reply) => reply,
         };
@@ -73,7 +73,11 @@ impl Executors {
     }
 
     /// Runs a program confined to the workspace, since it may run code that an agent wrote.
-    pub(super) fn run_program(&self, program: Program, assignment: &Assignment) -> Reply {
+    pub(super) fn run_program(
+        &self,
+        program: Program,
+        assignment: &Assignment,
+    ) -> Result<Reply, EngineError> {
         let Program { argv, stdin, cwd, limits, pinned, staged } = program;
         let workspace = &assignment.workspace;
         let run = assignment.run.head.trace_id;
@@ -85,17 +89,17 @@ impl Executors {
             }
             None if staged.is_some() => {
                 let why = "a hook of the repository is run in a cell only".to_owned();
-                return not_run(Code::SandboxUnavailable, why);
+                return Ok(not_run(Code::SandboxUnavailable, why));
             }
             None => {
                 let parent = std::env::temp_dir();
                 if let Err(why) = require_pinned_unchanged(workspace, &pinned, &parent) {
-                    return not_run(Code::PinnedUnavailable, why);
+                    return Ok(not_run(Code::PinnedUnavailable, why));
                 }
             }
         }
         let cwd = cwd.unwrap_or_else(|| workspace.clone());
-        self.connect.perform(&Job {
+        let reply = self.connect.perform(&Job {
             confinement: confinement.as_ref(),
             target: &Target::Command { argv, stdin, env: BTreeMap::new(), cwd },
             tool: "",
@@ -104,7 +108,12 @@ impl Executors {
             tool_call_id: ToolCallId(self.clock.new_id()),
             idempotency_key: None,
             limits,
-        })
+        });
+        if matches!(&reply, Reply::Failure { code: Code::Interrupted, .. }) {
+            // It says nothing about the work, which is done again when the run is resumed.
+            return Err(EngineError::interrupted(&assignment.run));
+        }
+        Ok(reply)
     }
 }
 

@@ -110,7 +110,7 @@ impl Executors {
         let limits = Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX };
         let reply = match pinned {
             Ok(pinned) => {
-                self.run_program(Program { pinned, ..Program::new(argv, limits) }, assignment)
+                self.run_program(Program { pinned, ..Program::new(argv, limits) }, assignment)?
             }
             Err(reply) => reply,
         };

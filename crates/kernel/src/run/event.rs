@@ -286,6 +286,8 @@ pub enum Event {
 pub enum NoteKind {
     /// Project memory was saved or restored.
     Memory,
+    /// A signal ended the process that worked on the run.
+    Interrupt,
     /// The state of the sandbox changed.
     Sandbox,
     /// A telemetry record.

@@ -68,6 +68,8 @@ struct RawServer {
     env: Vec<String>,
     #[serde(default)]
     honours_keys: bool,
+    network: Option<Vec<Spanned<String>>>,
+    sandbox: Option<bool>,
     #[serde(default)]
     tool: BTreeMap<Spanned<String>, RawTool>,
 }
@@ -202,9 +204,19 @@ fn check_name(what: &str, name: &Spanned<String>) -> Result<(), RegistryError> {
 fn server(name: &Spanned<String>, raw: RawServer) -> Result<Server, RegistryError> {
     check_name("server", name)?;
     let error = |message: &str| (name.span(), format!("server `{}`: {message}", name.get_ref()));
+    let network = hosts(raw.network.as_deref().unwrap_or_default())
+        .map_err(|(span, message)| (span, error(&message).1))?;
+    let sandbox = raw.sandbox.unwrap_or(true);
+    check_sandbox(raw.network.is_some(), raw.sandbox).map_err(error)?;
+    let is_stdio = matches!(raw.connector, RawConnector::McpStdio);
+    if !is_stdio && (raw.network.is_some() || raw.sandbox.is_some()) {
+        return Err(error(
+            "`network` and `sandbox` of a server belong to the connector `mcp-stdio`",
+        ));
+    }
     let connector = match (raw.connector, raw.command, raw.url, raw.bearer_env) {
         (RawConnector::McpStdio, Some(command), None, None) if !command.is_empty() => {
-            Connector::McpStdio { command }
+            Connector::McpStdio { command, sandbox, network }
         }
         (RawConnector::McpStdio, ..) => {
             return Err(error(
@@ -301,7 +313,11 @@ fn tool(server: &Server, name: &Spanned<String>, raw: RawTool) -> Result<Tool, R
         sandbox: raw.sandbox.unwrap_or(true),
         declared_on_uncertain: raw.on_uncertain.map(on_uncertain).transpose().map_err(error)?,
     };
-    check_sandbox(server, raw.network.is_some(), raw.sandbox)
+    if server.connector != Connector::Command && (raw.network.is_some() || raw.sandbox.is_some()) {
+        let message = "`network` and `sandbox` of a tool belong to the connector `command`";
+        return Err(error(message.to_owned()));
+    }
+    check_sandbox(raw.network.is_some(), raw.sandbox)
         .map_err(|message| error(message.to_owned()))?;
     check_tool(server, &tool).map_err(|message| error(message.to_owned()))?;
     Ok(tool)
@@ -361,15 +377,8 @@ fn on_uncertain(raw: RawUncertain) -> Result<OnUncertain, String> {
     }
 }
 
-/// Only commands are sandboxed, and only a sandboxed one can be given the network.
-fn check_sandbox(
-    server: &Server,
-    has_network: bool,
-    sandbox: Option<bool>,
-) -> Result<(), &'static str> {
-    if server.connector != Connector::Command && (has_network || sandbox.is_some()) {
-        return Err("`network` and `sandbox` belong to the connector `command`");
-    }
+/// Only what is sandboxed can be given the network.
+fn check_sandbox(has_network: bool, sandbox: Option<bool>) -> Result<(), &'static str> {
     if has_network && sandbox == Some(false) {
         return Err("`network` has no effect with `sandbox = false`");
     }

@@ -70,6 +70,10 @@ pub enum Connector {
     McpStdio {
         /// Its command line.
         command: Vec<String>,
+        /// Whether it runs in the sandbox.
+        sandbox: bool,
+        /// The hosts that it may reach although the sandbox closes the network.
+        network: Vec<HostRule>,
     },
     /// An MCP server reached over HTTP.
     McpHttp {

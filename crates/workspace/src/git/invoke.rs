@@ -204,7 +204,14 @@ impl<'a> Invocation<'a> {
         let finished = self.finish()?;
         let mut bytes = match (finished.ending, finished.status) {
             (Ending::TooLarge("stdout"), _) => finished.stdout,
-            (Ending::TooLarge(_) | Ending::Limit(_) | Ending::TimedOut | Ending::Exited, _) => {
+            (
+                Ending::TooLarge(_)
+                | Ending::Limit(_)
+                | Ending::TimedOut
+                | Ending::Interrupted
+                | Ending::Exited,
+                _,
+            ) => {
                 let output = self.check(finished)?;
                 if output.code != Some(0) {
                     return Err(output.failure(operation, cwd));
@@ -298,6 +305,7 @@ impl<'a> Invocation<'a> {
             cwd: self.cwd,
             limits: self.limits(),
             confined: None,
+            interruptible: false,
         })
         .map_err(|error| match error {
             ProcessError::NotStarted(why) | ProcessError::NotConfined(why) => {
@@ -313,6 +321,9 @@ impl<'a> Invocation<'a> {
             (Ending::TimedOut, _) => Err(fail(GitCause::Timeout(limits.timeout.as_millis()))),
             (Ending::TooLarge(_) | Ending::Limit(_), _) => {
                 Err(fail(GitCause::TooLarge(limits.output_bytes_max)))
+            }
+            (Ending::Interrupted, _) => {
+                Err(fail(GitCause::Unexpected("it was interrupted".to_owned())))
             }
             (Ending::Exited, None) => {
                 Err(fail(GitCause::Unexpected("its exit was lost".to_owned())))

@@ -84,7 +84,7 @@ fn pass_hook(job: &BuiltinJob<'_>, run: &Run) -> Result<HookResult, EngineError>
     let reply = job.executors.run_program(
         Program { cwd: Some(cwd), pinned, staged: Some(tree), ..Program::new(&argv, limits) },
         assignment,
-    );
+    )?;
     let failure = match reply {
         Reply::Success { .. } => None,
         Reply::Failure { code: Code::ToolFailed, message, result, .. } => {

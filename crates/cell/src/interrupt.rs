@@ -1,0 +1,90 @@
+//! Whether this process was asked to end, by Ctrl-C, a closed terminal or `SIGTERM`.
+//!
+//! Signals are the process's, so this is too. The first signal ends the programs that [`run`](crate::run()) runs
+//! and lets Windlass record what became of them; a second one ends the process at once, and with it every cell.
+
+use std::io::{self, PipeReader};
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+static INTERRUPT: OnceLock<Interrupt> = OnceLock::new();
+
+struct Interrupt {
+    /// The first signal that came; 0 is none.
+    signal: Arc<AtomicUsize>,
+    /// Readable from the first signal on. It is never read, so that it wakes everybody who polls it.
+    pipe: PipeReader,
+}
+
+/// A signal that asked this process to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceivedSignal(i32);
+
+impl ReceivedSignal {
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            SIGINT => "SIGINT",
+            SIGHUP => "SIGHUP",
+            _ => "SIGTERM",
+        }
+    }
+
+    /// The exit code of a process that ended because of it.
+    #[must_use]
+    pub fn exit_code(self) -> u8 {
+        u8::try_from(self.0).unwrap_or_default().saturating_add(128)
+    }
+}
+
+/// Handles `SIGINT`, `SIGTERM` and `SIGHUP` from now on, except those that this process was started to ignore.
+///
+/// # Errors
+/// The system's error.
+pub fn handle_signals() -> io::Result<()> {
+    if INTERRUPT.get().is_some() {
+        return Ok(());
+    }
+    let (pipe, writer) = io::pipe()?;
+    let signal = Arc::new(AtomicUsize::new(0));
+    let again = Arc::new(AtomicBool::new(false));
+    let ignored = ignored_signals();
+    for number in [SIGINT, SIGTERM, SIGHUP] {
+        if ignored & (1 << (number - 1)) != 0 {
+            continue;
+        }
+        // The order counts: only the second signal finds the flag set.
+        flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&again))?;
+        flag::register(number, Arc::clone(&again))?;
+        let value = usize::try_from(number).unwrap_or_default();
+        flag::register_usize(number, Arc::clone(&signal), value)?;
+        signal_hook::low_level::pipe::register(number, writer.try_clone()?)?;
+    }
+    // Another thread may have been quicker; then its flags are set as well.
+    let _ = INTERRUPT.set(Interrupt { signal, pipe });
+    Ok(())
+}
+
+/// The signals that this process ignores, one bit for each; none if the kernel does not say.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// The signal that asked this process to end, if one came.
+#[must_use]
+pub fn received_signal() -> Option<ReceivedSignal> {
+    let number = INTERRUPT.get()?.signal.load(Ordering::Acquire);
+    i32::try_from(number).ok().filter(|number| *number != 0).map(ReceivedSignal)
+}
+
+/// Becomes readable when a signal has come.
+pub(crate) fn wake_up() -> Option<BorrowedFd<'static>> {
+    INTERRUPT.get().map(|interrupt| interrupt.pipe.as_fd())
+}

@@ -1,0 +1,154 @@
+//! Ctrl-C, `SIGTERM` and a closed terminal while something runs.
+
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::harness::Outcome;
+use crate::world::{Repo, UNTIL_GO, id_of};
+
+/// A loop whose first phase waits until it may go on.
+fn waiting() -> String {
+    format!(
+        "---
+id: waiting
+title: A phase that waits
+type: workflow
+category: test
+version: \"1\"
+on_restart: resume
+phases:
+  - id: work
+    doer: {{ command: [bash, -c, \"echo again >> tries.txt; {UNTIL_GO}; echo '{{}}'\"] }}
+---
+"
+    )
+}
+
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args(["-s", name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+fn end(child: Child) -> Outcome {
+    Outcome::of("windlass".to_owned(), child.wait_with_output().unwrap())
+}
+
+/// Starts a call of a shell line and waits until it has begun.
+fn call(repo: &Repo, line: &str, through: &[&str]) -> Child {
+    let args = json!({ "line": line }).to_string();
+    let words = ["call", "run", "shell/run", "--new-key", "--json", "--args", &args];
+    let mut command = repo.place.command(&words);
+    if let [program, more @ ..] = through {
+        let binary = command.get_program().to_owned();
+        command = Command::new(program);
+        command.args(more).arg(binary).args(words);
+        repo.place.settle(&mut command);
+    }
+    let child = command.spawn().unwrap();
+    repo.until_begun();
+    child
+}
+
+/// Fails if something still writes to `ticks.txt`.
+#[track_caller]
+fn assert_still(repo: &Repo) {
+    let before = repo.read("ticks.txt");
+    assert!(!before.is_empty());
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(repo.read("ticks.txt"), before);
+}
+
+/// Starts `make tick`, which leaves a process behind that writes on and on and ignores every polite signal.
+fn ticking(repo: &Repo) -> Child {
+    repo.write("Makefile", "tick:\n\tbash tick.sh\n");
+    repo.write(
+        "tick.sh",
+        "trap '' INT TERM HUP
+         setsid bash -c 'while :; do echo x >> ticks.txt; sleep 0.05; done' &
+         sleep 0.2; touch begun.txt; wait\n",
+    );
+    call(repo, "make tick", &[])
+}
+
+#[test]
+fn an_interrupted_run_says_so_and_goes_on_later() {
+    for (name, exit) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let repo = Repo::with_loop("waiting", &waiting());
+        let child = repo.place.command(&["run", "one", "--loop", "waiting"]).spawn().unwrap();
+        repo.until_begun();
+        signal(&child, name);
+        let ended = end(child).exit(exit).warns("INTERRUPTED").warns("windlass resume");
+        assert!(ended.stderr.contains(&format!("SIG{name}")), "{ended}");
+        let list = repo.windlass(&["status", "--json"]).exit(0).json();
+        assert_eq!((&list[0]["state"], &list[0]["live"]), (&json!("RUNNING"), &json!(false)));
+        let id = list[0]["run_id"].as_str().unwrap();
+        let trace = list[0]["trace_id"].as_str().unwrap();
+        let last = repo.events(trace).pop().unwrap();
+        assert_eq!(
+            (&last["kind"], &last["what"]),
+            (&json!("noted"), &json!("interrupt")),
+            "{last}"
+        );
+        assert_eq!(last["body"]["signal"], format!("SIG{name}"));
+        repo.go();
+        // The command may have had an effect: a person says that it may be repeated.
+        let held = repo.windlass(&["resume", id, "--json"]).exit(4).json();
+        assert_eq!(held["hold"]["trigger"], "UNCERTAIN_EFFECT", "{held}");
+        assert_eq!(id_of(&repo.approve(id).exit(0)), id);
+        assert_eq!(repo.read("tries.txt"), "again\nagain\n");
+        repo.is_whole();
+    }
+}
+
+#[test]
+fn an_interrupted_call_is_ended_with_all_its_processes_and_may_have_run() {
+    let repo = Repo::new();
+    let child = ticking(&repo);
+    signal(&child, "INT");
+    let ended = end(child).exit(130);
+    assert_eq!(ended.error()["code"], "INTERRUPTED", "{ended}");
+    assert_still(&repo);
+    let open = repo.windlass(&["call", "list", "--json"]).exit(0).json();
+    assert_eq!(open[0]["current_state"], "EXECUTING", "{open}");
+    // Whether it ran is a person's to say.
+    repo.windlass(&["recover"]).exit(4);
+    repo.is_whole();
+}
+
+#[test]
+fn a_second_signal_ends_windlass_at_once() {
+    let repo = Repo::new();
+    let child = ticking(&repo);
+    signal(&child, "INT");
+    std::thread::sleep(Duration::from_millis(100));
+    signal(&child, "INT");
+    end(child).exit(130);
+    assert_still(&repo);
+    repo.is_whole();
+}
+
+#[test]
+fn a_signal_that_was_ignored_stays_ignored() {
+    let repo = Repo::new();
+    let child = call(&repo, UNTIL_GO, &["env", "--ignore-signal=HUP"]);
+    signal(&child, "HUP");
+    std::thread::sleep(Duration::from_millis(200));
+    repo.go();
+    end(child).exit(0);
+}
+
+#[test]
+fn git_goes_on_until_its_step_is_done() {
+    // The work of a run is committed by our own git, which a signal must not leave half done.
+    let repo = Repo::with_loop("waiting", &waiting());
+    let child = repo.place.command(&["run", "one", "--loop", "waiting"]).spawn().unwrap();
+    repo.until_begun();
+    repo.go();
+    signal(&child, "TERM");
+    let ended = end(child);
+    assert!(matches!(ended.code, Some(0 | 143)), "{ended}");
+    repo.git(&["fsck", "--strict"]);
+    repo.is_whole();
+}
