@@ -48,7 +48,8 @@ fn is_unreviewed(outcome: Outcome, file: &str) {
 
 #[test]
 fn a_file_that_changes_after_the_approval_is_not_committed() {
-    let late: [(&str, fn(&Repo), fn(&Repo)); 3] = [
+    type Edit = fn(&Repo);
+    let late: [(&str, Edit, Edit); 3] = [
         (
             "`late.txt`",
             |repo| drop(repo.write("late.txt", "x")),
