@@ -1,9 +1,9 @@
 //! Gates measure what agents cannot edit, in real cells.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::harness::Outcome;
-use crate::world::{Repo, answers, build, escalating, id_of, review, sh, trace_of};
+use crate::world::{Repo, build, escalating, id_of, sh, trace_of};
 
 /// Passes if the work is good.
 const SCRIPT: &str = "#!/bin/sh\ngrep -q good work.txt\n";
@@ -23,15 +23,33 @@ fn gated(tool: &str) -> Repo {
              remediation = \"do it well\"\ntool = {tool}\n"
         ),
     );
+    repo.write(".windlass/loops/made.md", MADE);
+    repo.write(".windlass/loops/checked.md", checked());
     repo.commit("a gate");
     repo
 }
 
-/// Runs a task whose builder runs these lines.
+/// Takes lines of a shell through the loop `made`.
 fn built(repo: &Repo, lines: &[&str], more: &[&str]) -> Outcome {
-    let calls: Vec<Value> = lines.iter().map(|line| sh(line)).collect();
-    repo.run_with(&answers(&[build(&calls)], &[review("approved")]), more)
+    let line = lines.join(" && ");
+    repo.windlass(&[&["run", &line, "--json", "--by", "ada", "--loop", "made"][..], more].concat())
 }
+
+/// A loop whose work is the task itself: no policy judges it, and the cell is the only lock.
+const MADE: &str = r#"---
+id: made
+title: Made
+type: loop
+category: test
+version: "1"
+on_restart: resume
+require: [repo]
+phases:
+  - id: build
+    doer: { command: [sh, -c, 'eval "$(sed -n ''s/.*"task":{"task":"\([^"]*\)".*/\1/p'')" && echo {}'] }
+  - { id: save, needs: [build], doer: { builtin: commit } }
+---
+"#;
 
 #[track_caller]
 fn is_blocked(outcome: Outcome, why: &str) {
@@ -47,7 +65,7 @@ const GOOD: &str = "echo good > work.txt";
 fn an_edited_script_does_not_let_a_gate_pass() {
     let ways = [
         "echo 'exit 0' > scripts/check.sh",
-        "printf '#!/bin/sh\\nexit 0\\n' > x && chmod +x x && mv x scripts/check.sh",
+        "echo 'exit 0' > x && chmod +x x && mv x scripts/check.sh",
         "sed -i 's/grep.*/true/' scripts/check.sh",
     ];
     for tool in [
@@ -174,38 +192,27 @@ fn what_cannot_be_pinned_refuses_the_start() {
     // Without a repository there is nothing to take files from.
     let place = crate::harness::Place::with_project();
     place.write("scripts/check.sh", SCRIPT);
-    place.write(".windlass/loops/checked.md", CHECKED.replace("require: [repo]\n", ""));
+    place.write(".windlass/loops/checked.md", checked().replace("require: [repo]\n", ""));
     let refused = place.run(&["run", "x", "--loop", "checked", "--json"]).exit(3);
     assert_eq!(refused.error()["code"], "PINNED_UNAVAILABLE");
     refused.warns("is not a git repository");
 }
 
-const CHECKED: &str = r#"---
-id: checked
-title: Checked
-type: loop
-category: test
-version: "1"
-on_restart: resume
-require: [repo]
-phases:
-  - id: build
-    doer: { agent: builder }
-    checks:
-      - id: script
-        at: after
-        doer: { command: [sh, -c, ". ./scripts/check.sh"] }
-        pinned: [scripts]
-        verdicts: { pass: continue, fail: block }
----
-"#;
+/// The loop `made` with a check instead of a commit.
+fn checked() -> String {
+    let check = "    checks:\n      - id: script\n        at: after\n        doer: { command: [sh, -c, \". ./scripts/check.sh\"] }\n        \
+                 pinned: [scripts]\n        verdicts: { pass: continue, fail: block }\n";
+    let save = "  - { id: save, needs: [build], doer: { builtin: commit } }\n";
+    MADE.replace("id: made", "id: checked").replace(save, check)
+}
 
 #[test]
 fn a_check_of_a_phase_gets_pinned_files_too() {
     let repo = gated(r#"{ command = ["true"] }"#);
-    repo.write(".windlass/loops/checked.md", CHECKED);
-    repo.commit("a loop");
-    let run = |lines: &[&str]| built(&repo, lines, &["--worktree", "--loop", "checked"]);
+    let run = |lines: &[&str]| {
+        let line = lines.join(" && ");
+        repo.windlass(&["run", &line, "--json", "--worktree", "--loop", "checked"])
+    };
     run(&[GOOD, "echo 'exit 1' > scripts/check.sh"]).exit(0);
     is_blocked(run(&[BAD, "echo 'exit 0' > scripts/check.sh"]), "script_fail");
     is_blocked(
@@ -218,7 +225,7 @@ fn a_check_of_a_phase_gets_pinned_files_too() {
 fn changed_tests_and_scripts_are_listed_for_the_person() {
     let repo = gated(r#"{ command = ["true"] }"#);
     let mut waits = escalating();
-    let line = "echo x > tests_are_not_here.txt; mkdir tests; echo x > tests/b.rs; echo x >> scripts/other.sh";
+    let line = "echo x > latest.txt; mkdir tests; echo x > tests/b.rs; echo x >> scripts/other.sh";
     waits["phases"]["build"] = json!([build(&[sh(line)])]);
     let held = repo.run(&waits).exit(4);
     let id = id_of(&held);
@@ -233,7 +240,7 @@ fn changed_tests_and_scripts_are_listed_for_the_person() {
     let packet = packets.iter().find(|name| name.starts_with("checkpoints/CP_")).unwrap();
     let packet = repo.artifact(packet);
     assert!(packet.contains("changed_tests_and_scripts:\n"), "{packet}");
-    assert!(packet.contains("tests/b.rs") && !packet.contains("tests_are_not_here"), "{packet}");
+    assert!(packet.contains("tests/b.rs") && !packet.contains("latest"), "{packet}");
     repo.approve(&id).exit(0);
     repo.windlass(&["status", &id])
         .exit(0)

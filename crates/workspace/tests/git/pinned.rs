@@ -152,7 +152,8 @@ fn a_place_is_lost_by_another_kind_and_by_links() {
 
 #[test]
 fn every_difference_is_found() {
-    let changes: [(&str, fn(&Path)); 5] = [
+    type Edit = fn(&Path);
+    let changes: [(&str, Edit); 5] = [
         ("scripts/check.sh", |root| fs::write(root.join("scripts/check.sh"), "two\n").unwrap()),
         ("scripts/plain", |root| {
             let open = fs::Permissions::from_mode(0o755);
