@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, Finished, GitPaths, Layout, Level, Limits, Maker, Mount,
-    Network, Program, WorkspaceView, choose_maker, find_git,
+    Access, Cell, CellLimits, Confined, GitPaths, Layout, Level, Limits, Maker, Mount, Network,
+    Program, WorkspaceView, choose_maker, find_git,
 };
 
 use windlass_broker::BrokerRules;
@@ -354,11 +354,7 @@ impl OpenCell {
     }
 
     /// Takes over what the command changed in the git directory, and removes what it may not create.
-    pub fn close(
-        self,
-        before: &ProtectedContents,
-        finished: Result<Finished, CallFailure>,
-    ) -> Result<Finished, CallFailure> {
+    pub fn close(self, before: &ProtectedContents) -> Result<(), CallFailure> {
         let mut protected = Vec::new();
         if let Some(changes) = &self.git {
             let GitChanges { git, before, .. } = changes;
@@ -368,7 +364,7 @@ impl OpenCell {
         }
         protected.extend(self.protected.check(before)?);
         match protected.is_empty() {
-            true => finished,
+            true => Ok(()),
             false => Err(CallFailure::protected(&protected)),
         }
     }

@@ -215,7 +215,8 @@ fn check_servers(
     reach: bool,
     findings: &mut Findings,
 ) {
-    let connectors = match UserConfig::load().and_then(|user| user.connectors(project)) {
+    let connectors = || UserConfig::load().and_then(|user| user.connectors(project));
+    let connectors = match reach.then(connectors).transpose() {
         Ok(connectors) => connectors,
         Err(failure) => return findings.fail("servers", &failure),
     };
@@ -238,7 +239,7 @@ fn check_servers(
         }
         if server.connector == Connector::Command {
             findings.add(name, Health::Good, format!("{} commands", server.tools.len()));
-        } else if reach {
+        } else if let Some(connectors) = &connectors {
             let limits = Limits { timeout: Duration::from_secs(20), output_bytes_max: 16 << 20 };
             match connectors.describe(&target, limits) {
                 Ok(description) => compare(server, &description, findings),

@@ -290,8 +290,10 @@ fn what_git_does_in_the_cell_is_taken_over_and_its_settings_are_not() {
 #[test]
 fn a_protected_name_that_appears_is_removed_and_fails_the_call() {
     let lab = Lab::new();
-    let report = lab.call("confined", "git init -q . && git config core.pager evil").exit(1).json();
+    let script = "git init -q . && git config core.pager evil && echo done";
+    let report = lab.call("confined", script).exit(1).json();
     assert_eq!(report["error"]["code"], "PROTECTED_PATH_CHANGED", "{report}");
+    assert_eq!(report["result"]["stdout"], "done\n", "{report}");
     assert!(!lab.place.work().join(".git").exists());
 }
 
