@@ -13,7 +13,7 @@ use crate::repository::Repository;
 fn repository() -> Repository {
     let repository = Repository::unborn();
     repository.file("scripts/check.sh", "one\n");
-    repository.file("scripts/deep/er/data", "\0\r\n");
+    repository.file("scripts/deep/er/data", "\0\n");
     repository.file("scripts/plain", "x");
     let script = repository.path().join("scripts/check.sh");
     fs::set_permissions(script, fs::Permissions::from_mode(0o755)).unwrap();
@@ -109,7 +109,7 @@ fn contents_modes_and_links_are_those_of_the_commit() {
     let mode = |name: &str| fs::metadata(copy.join(name)).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode("check.sh"), mode("plain")), (0o755, 0o644));
     assert_eq!(fs::read(copy.join("check.sh")).unwrap(), b"one\n");
-    assert_eq!(fs::read(copy.join("deep/er/data")).unwrap(), b"\0\r\n");
+    assert_eq!(fs::read(copy.join("deep/er/data")).unwrap(), b"\0\n");
     assert_eq!(fs::read_link(copy.join("link")).unwrap(), Path::new("deep/er"));
     assert!(!copy.join("new").exists());
     let (_, copy) = written(&repository, "scripts/check.sh", "file");
