@@ -42,6 +42,8 @@ pub struct Confinement {
     /// Whether it lives longer than a call, as a server does. Then git's folder is read-only, and what it
     /// changes in caches is lost: both are taken over when a command has ended.
     pub is_server: bool,
+    /// Whether what it does to git is dropped: it measures work, or is asked about it, and does none.
+    pub drops_git_changes: bool,
     /// Files of the workspace that it gets as they were when the run started.
     pub pinned: Vec<PinnedPath>,
     /// The tree that git shows it as staged, in an index of its own; otherwise it has the user's index.
@@ -65,6 +67,7 @@ impl Confinement {
             hosts: Vec::new(),
             scope: None,
             is_server: false,
+            drops_git_changes: false,
             pinned: Vec::new(),
             staged: None,
         }
@@ -120,6 +123,7 @@ pub(crate) struct OpenCell {
     launcher: PathBuf,
     cell: Cell,
     git: Option<GitChanges>,
+    drops_git_changes: bool,
     protected: ProtectedPaths,
     rules: BrokerRules,
     variables: Vec<(&'static str, String)>,
@@ -156,8 +160,8 @@ impl Sandbox {
 
     /// Describes the cell of one command and creates what it needs outside.
     pub(crate) fn open(&self, confinement: &Confinement) -> Result<OpenCell, CallFailure> {
-        let Confinement { workspace, access, hosts, scope, is_server, pinned, staged } =
-            confinement;
+        let Confinement { workspace, access, hosts, scope, is_server, .. } = confinement;
+        let Confinement { pinned, staged, .. } = confinement;
         let SandboxSettings { level, folder, .. } = &self.settings;
         let temporary = scope.as_ref().filter(|_| !self.is_below_tmp(workspace));
         let temporary = temporary.map(|scope| self.temporary(scope)).transpose()?;
@@ -223,6 +227,7 @@ impl Sandbox {
             launcher: self.settings.launcher.clone(),
             cell,
             git: changes,
+            drops_git_changes: confinement.drops_git_changes,
             protected,
             rules,
             variables,
@@ -356,7 +361,7 @@ impl OpenCell {
     /// Takes over what the command changed in the git directory, and removes what it may not create.
     pub fn close(self, before: &ProtectedContents) -> Result<(), CallFailure> {
         let mut protected = Vec::new();
-        if let Some(changes) = &self.git {
+        if let Some(changes) = self.git.as_ref().filter(|_| !self.drops_git_changes) {
             let GitChanges { git, before, .. } = changes;
             let taken = take_over(&git.common, &changes.upper(), &git.top, before)
                 .map_err(|error| CallFailure::git(Certainty::Unknown, &error))?;

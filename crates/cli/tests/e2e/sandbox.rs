@@ -298,6 +298,31 @@ fn a_protected_name_that_appears_is_removed_and_fails_the_call() {
 }
 
 #[test]
+fn programs_in_caches_are_not_replaced_for_later_commands() {
+    let lab = Lab::new();
+    let bin = lab.outside("home/.cargo/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::os::unix::fs::symlink("/bin/true", bin.join("measure")).unwrap();
+    lab.place.write(
+        "lab.sh",
+        "rm -f ~/.cargo/bin/measure; echo x > ~/.cargo/bin/measure; echo y > ~/.cargo/kept",
+    );
+    let call = || {
+        let mut command =
+            lab.place.command(&["call", "run", "lab/confined", "--new-key", "--json"]);
+        lab.equip(&mut command);
+        let path = std::env::var("PATH").unwrap();
+        let own = lab.outside("bin");
+        command.env("PATH", format!("{}:{}:{path}", bin.display(), own.display()));
+        finish(command, &[]).exit(0).json()["result"].clone()
+    };
+    let said = call()["stderr"].to_string();
+    assert_eq!(said.matches("Read-only").count(), 2, "{said}");
+    lab.place.write("lab.sh", "measure && cat ~/.cargo/kept");
+    assert_eq!(call()["stdout"], "y\n", "other files of a cache are kept for the project");
+}
+
+#[test]
 fn secrets_of_the_workspace_are_not_there() {
     let lab = Lab::new();
     lab.place.write(".env", "TOKEN=s3cret\n");

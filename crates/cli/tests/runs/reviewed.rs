@@ -193,6 +193,24 @@ fn the_hook_of_the_repository_decides_in_a_cell() {
 }
 
 #[test]
+fn what_a_hook_does_to_git_is_dropped() {
+    let repo = repo();
+    hook(
+        &repo,
+        HOOK,
+        "git branch other && git tag mark && \
+         git update-ref refs/heads/main \"$(git commit-tree -p HEAD -m evil $(git write-tree))\"",
+        0o755,
+    );
+    let (id, _) = start(&repo, "echo work > work.txt");
+    repo.approve(&id).exit(0);
+    let log = repo.git(&["log", "--all", "--format=%s", "--not", "--glob=refs/windlass/*"]);
+    assert!(!log.contains("evil"), "{log}");
+    assert_eq!(repo.git(&["for-each-ref", "refs/heads/other", "refs/tags"]), "");
+    assert_eq!(repo.git(&["show", "HEAD:work.txt"]), "work");
+}
+
+#[test]
 fn a_hook_that_changes_files_refuses_the_commit() {
     let repo = repo();
     hook(&repo, HOOK, "echo formatted > work.txt; git add work.txt", 0o755);

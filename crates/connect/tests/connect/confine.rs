@@ -27,6 +27,7 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
         hosts: Vec::new(),
         scope: None,
         is_server: false,
+        drops_git_changes: false,
         pinned: Vec::new(),
         staged: None,
     };

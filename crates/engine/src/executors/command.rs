@@ -42,7 +42,8 @@ impl Executors {
         };
         let reply = match self.pinned(argv, written, assignment) {
             Ok(pinned) => {
-                let program = Program { stdin, pinned, ..Program::new(argv, limits) };
+                let measures = matches!(assignment.subject, Subject::Check(_));
+                let program = Program { stdin, pinned, measures, ..Program::new(argv, limits) };
                 self.run_program(program, assignment)?
             }
             Err(reply) => reply,
@@ -78,7 +79,7 @@ impl Executors {
         program: Program,
         assignment: &Assignment,
     ) -> Result<Reply, EngineError> {
-        let Program { argv, stdin, cwd, limits, pinned, staged } = program;
+        let Program { argv, stdin, cwd, limits, pinned, staged, measures } = program;
         let workspace = &assignment.workspace;
         let run = assignment.run.head.trace_id;
         let mut confinement = self.gateways.confinement(workspace, run);
@@ -86,6 +87,7 @@ impl Executors {
             Some(confinement) => {
                 confinement.pinned = pinned;
                 confinement.staged = staged;
+                confinement.drops_git_changes = measures;
             }
             None if staged.is_some() => {
                 let why = "a hook of the repository is run in a cell only".to_owned();
@@ -128,13 +130,15 @@ pub(super) struct Program {
     pub pinned: Vec<PinnedPath>,
     /// The tree that git shows it as staged.
     pub staged: Option<TreeId>,
+    /// Whether it only measures work, so that what it does to git is dropped.
+    pub measures: bool,
 }
 
 impl Program {
     /// A program that gets everything as it is.
     pub fn new(argv: &[String], limits: Limits) -> Self {
         let (argv, pinned) = (argv.to_vec(), Vec::new());
-        Self { argv, stdin: None, cwd: None, limits, pinned, staged: None }
+        Self { argv, stdin: None, cwd: None, limits, pinned, staged: None, measures: false }
     }
 }
 

@@ -110,7 +110,8 @@ impl Executors {
         let limits = Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX };
         let reply = match pinned {
             Ok(pinned) => {
-                self.run_program(Program { pinned, ..Program::new(argv, limits) }, assignment)?
+                let measured = Program { pinned, measures: true, ..Program::new(argv, limits) };
+                self.run_program(measured, assignment)?
             }
             Err(reply) => reply,
         };

@@ -82,7 +82,13 @@ fn pass_hook(job: &BuiltinJob<'_>, run: &Run) -> Result<HookResult, EngineError>
     let limits = Limits { timeout, output_bytes_max: HOOK_OUTPUT_BYTES_MAX };
     let argv = [program.display().to_string()];
     let reply = job.executors.run_program(
-        Program { cwd: Some(cwd), pinned, staged: Some(tree), ..Program::new(&argv, limits) },
+        Program {
+            cwd: Some(cwd),
+            pinned,
+            staged: Some(tree),
+            measures: true,
+            ..Program::new(&argv, limits)
+        },
         assignment,
     )?;
     let failure = match reply {
