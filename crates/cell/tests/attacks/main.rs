@@ -185,6 +185,39 @@ fn attack(user: Option<u32>, maker: &Maker) {
     assert!(wrong.is_empty(), "{} got through:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// Holds the right to take shared memory, which is counted for the whole machine: one at a time.
+struct Alone {
+    _lock: std::fs::File,
+    shared_bytes: u64,
+}
+
+impl Alone {
+    fn new() -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("memory.lock");
+        let file = std::fs::File::create(path).unwrap();
+        file.lock().unwrap();
+        Self { _lock: file, shared_bytes: shared_bytes() }
+    }
+}
+
+impl Drop for Alone {
+    /// Waits until the kernel has freed what the cell had: it does so after the last process has exited, and what
+    /// becomes free while the next cell takes memory would hide it.
+    fn drop(&mut self) {
+        let end = std::time::Instant::now() + Duration::from_secs(5);
+        while shared_bytes() > self.shared_bytes + (8 << 20) && std::time::Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// The shared memory of the machine.
+fn shared_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("Shmem:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
 /// Runs the attempts that no other thread takes, and returns those that got through.
 fn attack_one_world(
     user: Option<u32>,
@@ -200,13 +233,7 @@ fn attack_one_world(
     while let Some((access, attack)) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
         let mut plan = Plan::new(&world, *access);
         plan.timeout = Duration::from_secs(attack.seconds);
-        // Shared memory is counted for the whole machine: one at a time.
-        let alone = attack.limited.then(|| {
-            let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("memory.lock");
-            let file = std::fs::File::create(path).unwrap();
-            file.lock().unwrap();
-            file
-        });
+        let alone = attack.limited.then(Alone::new);
         if alone.is_some() {
             plan.limits.memory_bytes = SMALL_BYTES;
         }
