@@ -61,6 +61,11 @@ impl CommandFacts {
         }
     }
 
+    /// Whether a spelling that certainly means this command matches any glob.
+    pub fn is_exactly(&self, globs: &[Glob]) -> bool {
+        self.certain && self.narrow.iter().any(|text| globs.iter().any(|glob| glob.matches(text)))
+    }
+
     /// Whether any spelling matches any glob. Allow rules are matched only with spellings that
     /// certainly mean the same; stricter rules with every spelling that may.
     pub fn matches(&self, globs: &[Glob], verdict: Verdict) -> bool {
