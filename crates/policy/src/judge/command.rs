@@ -6,7 +6,7 @@ use windlass_text::Glob;
 
 use super::path::PathFact;
 use crate::Verdict;
-use crate::shell::{Simple, Word};
+use crate::shell::{NUMBER, Simple, UNKNOWN, Word};
 
 /// Folders whose programs can be trusted to be what their names say.
 const SYSTEM_FOLDERS: &[&str] =
@@ -74,9 +74,14 @@ impl CommandFacts {
     }
 }
 
-/// Replaces control characters by spaces.
+/// Replaces control characters by spaces, and what is not known by dots.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+    let shown = |char: char| match char {
+        UNKNOWN | NUMBER => '…',
+        other if other.is_control() => ' ',
+        other => other,
+    };
+    text.chars().map(shown).collect()
 }
 
 /// The words with blanks inside them replaced: a blank in a glob separates words.

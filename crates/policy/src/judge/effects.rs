@@ -262,23 +262,46 @@ pub(super) fn revisions(words: &[Word]) -> Vec<&str> {
     }
 }
 
-/// The paths that a command removes.
-pub(super) fn removed(words: &[Word]) -> Vec<&Word> {
+/// The paths that a command removes, each with the pattern that they must fit, if there is one.
+pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
     let Some((name, rest)) = split(words) else { return Vec::new() };
     match name {
-        "rm" | "unlink" | "truncate" => {
-            rest.iter().filter(|word| !word.text.starts_with('-')).collect()
+        "rm" | "unlink" | "truncate" => rest
+            .iter()
+            .filter(|word| !word.text.starts_with('-'))
+            .map(|word| {
+                let pattern = word.is_pattern().then(|| word.text.clone());
+                (word.text.clone(), pattern)
+            })
+            .collect(),
+        "find" if rest.iter().any(|word| matches!(word.text.as_str(), "-delete" | "rm")) => {
+            let after = |option: &str| {
+                let at = rest.iter().position(|word| word.text == option)?;
+                rest.get(at + 1).map(|word| format!("**/{}", word.text))
+            };
+            let single =
+                !rest.iter().any(|word| matches!(word.text.as_str(), "-o" | "-or" | "!" | "-not"));
+            let pattern = if single { after("-name") } else { None };
+            trees(words).into_iter().map(|tree| (tree.to_owned(), pattern.clone())).collect()
         }
-        "find" if rest.iter().any(|word| word.text == "-delete" || word.text == "rm") => {
-            let named = |word: &&Word| !word.text.starts_with(['-', '(', '!']);
-            rest.iter().take_while(named).collect()
-        }
+        _ if cleans_ignored(words) => vec![(".".to_owned(), None)],
         _ => Vec::new(),
     }
 }
 
+/// Commands that show names of files, never what is in them.
+const NAMES_ONLY: &[&str] = &[
+    "ls", "stat", "test", "[", "[[", "echo", "printf", "basename", "dirname", "du", "realpath",
+    "readlink", "tree", "cd", "touch", "mkdir",
+];
+
+/// Whether a command never reads the content of files.
+pub(super) fn shows_names_only(words: &[Word]) -> bool {
+    split(words).is_some_and(|(name, _)| NAMES_ONLY.contains(&name))
+}
+
 /// Whether `git clean` removes ignored files too.
-pub(super) fn cleans_ignored(words: &[Word]) -> bool {
+fn cleans_ignored(words: &[Word]) -> bool {
     git(words).is_some_and(|(command, rest)| command == "clean" && has_option(rest, "xX", &[]))
 }
 

@@ -163,8 +163,9 @@ impl Facts {
             };
             let mut paths = Vec::new();
             for (at, word) in simple.words.iter().enumerate() {
-                if !word.inert && (at > 0 || word.text.contains('/') && !word.text.starts_with('/'))
-                {
+                let is_name = word.is_pattern() && effects::shows_names_only(&simple.words);
+                let is_path = at > 0 || word.text.contains('/') && !word.text.starts_with('/');
+                if is_path && !word.inert && !is_name {
                     let outside = self.take_word(word, access, &folders, workspace, &mut paths);
                     // From one of the folders that the line has reached it must lie inside.
                     if let Some(Some(path)) = outside.get(..reached).and_then(|all| {
@@ -230,14 +231,10 @@ impl Facts {
                 }
             }
         }
-        let removed =
-            effects::removed(words).into_iter().map(|word| (word.text.as_str(), word.is_pattern()));
-        let cleaned = effects::cleans_ignored(words).then_some((".", false));
-        for (path, is_pattern) in removed.chain(cleaned) {
+        for (path, pattern) in effects::removed(words) {
             for folder in folders {
-                let place = if is_pattern { folder_of_pattern(path) } else { path };
-                if let Some(normal) = inside(place, folder) {
-                    let pattern = is_pattern.then(|| within(folder, path));
+                if let Some(normal) = inside(folder_of_pattern(&path), folder) {
+                    let pattern = pattern.as_ref().map(|pattern| within(folder, pattern));
                     self.take_removal(&normal, pattern.as_deref(), workspace);
                 }
             }

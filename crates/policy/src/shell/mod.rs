@@ -18,7 +18,7 @@ pub(crate) mod word;
 use std::collections::BTreeSet;
 
 use variables::Variables;
-pub(crate) use word::{NUMBER, Word};
+pub(crate) use word::{NUMBER, UNKNOWN, Word};
 
 /// The longest line.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
