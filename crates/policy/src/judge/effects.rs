@@ -41,7 +41,6 @@ const READERS: &[&str] = &[
     "printf",
     "seq",
     "jq",
-    "yq",
     "true",
     "false",
     "test",
@@ -57,7 +56,6 @@ const READERS: &[&str] = &[
     "md5sum",
     "cksum",
     "hexdump",
-    "xxd",
     "od",
     "strings",
     "cd",
@@ -69,8 +67,6 @@ const READERS: &[&str] = &[
     "size",
     "base64",
     "shellcheck",
-    "cloc",
-    "tokei",
     "zcat",
 ];
 /// Subcommands of git that only read.
@@ -99,9 +95,9 @@ const GIT_READERS: &[&str] = &[
 ];
 /// Commands that read whole folders: their name, and the options that make them; none if they always do.
 const RECURSIVE: &[(&str, &str, &[&str])] = &[
-    ("grep", "rR", &["--recursive", "--dereference-recursive", "--directories"]),
-    ("egrep", "rR", &["--recursive", "--dereference-recursive", "--directories"]),
-    ("fgrep", "rR", &["--recursive", "--dereference-recursive", "--directories"]),
+    ("grep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
+    ("egrep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
+    ("fgrep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
     ("diff", "r", &["--recursive"]),
     ("cp", "rRa", &["--recursive", "--archive"]),
     ("zip", "r", &["--recurse-paths"]),
@@ -244,22 +240,33 @@ pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
 /// The revisions whose files a git command would put into the workspace.
 pub(super) fn revisions(words: &[Word]) -> Vec<&str> {
     let Some((command, rest)) = git(words) else { return Vec::new() };
+    let first = rest.first().map(|word| word.text.as_str());
     match command {
-        "stash"
-            if rest.first().is_some_and(|word| matches!(word.text.as_str(), "pop" | "apply")) =>
-        {
-            rest.get(1).map_or_else(|| vec!["stash@{0}"], |word| vec![word.text.as_str()])
+        "stash" if matches!(first, Some("pop" | "apply" | "branch")) => {
+            let named: Vec<&str> = operands(rest).skip(1).collect();
+            if named.is_empty() { vec!["stash@{0}"] } else { named }
         }
-        command if GIT_TAKES.contains(&command) => rest
-            .iter()
-            .map(|word| word.text.as_str())
-            .take_while(|text| *text != "--")
-            .filter_map(|text| {
-                text.strip_prefix("--source=").or_else(|| (!text.starts_with('-')).then_some(text))
-            })
-            .collect(),
+        command if GIT_TAKES.contains(&command) => {
+            let words = rest.iter().map(|word| word.text.as_str());
+            let named: Vec<&str> =
+                words.take_while(|text| *text != "--").filter_map(revision).collect();
+            if named.is_empty() && matches!(command, "merge" | "rebase") {
+                return vec!["@{upstream}"];
+            }
+            named
+        }
         _ => Vec::new(),
     }
+}
+
+/// The revision that a word names: `-` is the branch before, and of a range the end counts.
+fn revision(text: &str) -> Option<&str> {
+    if text == "-" {
+        return Some("@{-1}");
+    }
+    let named =
+        text.strip_prefix("--source=").or_else(|| (!text.starts_with('-')).then_some(text))?;
+    named.rsplit("..").next().filter(|end| !end.is_empty()).or(Some(named))
 }
 
 /// The paths that a command removes, each with the pattern that they must fit, if there is one.
@@ -294,6 +301,11 @@ const NAMES_ONLY: &[&str] = &[
     "ls", "stat", "test", "[", "[[", "echo", "printf", "basename", "dirname", "du", "realpath",
     "readlink", "tree", "cd", "touch", "mkdir",
 ];
+
+/// Whether a command changes the folder that later ones work in.
+pub(super) fn changes_folder(words: &[Word]) -> bool {
+    split(words).is_some_and(|(name, _)| matches!(name, "cd" | "pushd"))
+}
 
 /// Whether a command never reads the content of files.
 pub(super) fn shows_names_only(words: &[Word]) -> bool {

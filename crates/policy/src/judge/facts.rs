@@ -280,10 +280,20 @@ impl Facts {
     /// Asks about a line that makes a link and uses it: where it leads is not known before.
     fn check_links(&mut self, shell: &Shell) {
         for link in shell.commands.iter().filter_map(|simple| effects::link(&simple.words)) {
-            let through = format!("{}/", link.trim_end_matches('/'));
-            let words = shell.commands.iter().flat_map(|simple| &simple.words);
+            let link = link.trim_end_matches('/');
+            let leads = |word: &Word| {
+                word.text
+                    .strip_prefix(link)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            let others = shell.commands.iter().filter(|simple| {
+                effects::link(&simple.words).is_none()
+                    && (effects::changes_folder(&simple.words)
+                        || !effects::shows_names_only(&simple.words))
+            });
+            let words = others.flat_map(|simple| &simple.words);
             let targets = shell.redirects.iter().map(|redirect| &redirect.target);
-            if words.chain(targets).any(|word| word.text.contains(&through)) {
+            if words.chain(targets).any(leads) {
                 self.findings.insert(printable(&format!("the link `{link}` is made and used")));
             }
         }

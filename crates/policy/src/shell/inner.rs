@@ -235,8 +235,6 @@ const PER_OPERAND: &[&str] = &[
     "gofmt",
     "black",
     "shellcheck",
-    "mkdir",
-    "touch",
     "nl",
     "strings",
 ];

@@ -24,6 +24,7 @@ const LONG_OPTIONS: &[(&str, &[&str])] = &[
             "--super-prefix",
         ],
     ),
+    ("ag", &["--pager"]),
     ("rg", &["--pre", "--hostname-bin", "--search-zip"]),
     ("sort", &["--compress-program", "--output", "--files0-from", "--temporary-directory"]),
     ("tree", &["--output"]),
