@@ -243,7 +243,9 @@ pub(super) fn revisions(words: &[Word]) -> Vec<&str> {
     let first = rest.first().map(|word| word.text.as_str());
     match command {
         "stash" if matches!(first, Some("pop" | "apply" | "branch")) => {
-            let named: Vec<&str> = operands(rest).skip(1).collect();
+            // `branch` is followed by the name of the new branch.
+            let before = if first == Some("branch") { 2 } else { 1 };
+            let named: Vec<&str> = operands(rest).skip(before).collect();
             if named.is_empty() { vec!["stash@{0}"] } else { named }
         }
         command if GIT_TAKES.contains(&command) => {
