@@ -138,7 +138,7 @@ impl Facts {
                 continue;
             }
             let own = lies_in(OWN_PLACES, &target.text);
-            if redirect.access == Access::Write && !tool.class.writes() && !own {
+            if redirect.access == Access::Write && !tool.class.writes() {
                 let reason = format!("`{}` would be written by a read tool", target.text);
                 self.deny(Code::PolicyDenied, reason);
             }
