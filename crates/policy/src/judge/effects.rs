@@ -283,7 +283,14 @@ pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
                 (word.text.clone(), pattern)
             })
             .collect(),
-        "find" if rest.iter().any(|word| matches!(word.text.as_str(), "-delete" | "rm")) => {
+        "find"
+            if rest.iter().any(|word| {
+                matches!(
+                    word.text.rsplit('/').next(),
+                    Some("-delete" | "rm" | "unlink" | "truncate")
+                )
+            }) =>
+        {
             let after = |option: &str| {
                 let at = rest.iter().position(|word| word.text == option)?;
                 rest.get(at + 1).map(|word| format!("**/{}", word.text))

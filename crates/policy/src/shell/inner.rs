@@ -8,6 +8,8 @@ use super::word::{Word, join};
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     pub commands: Vec<Vec<Word>>,
+    /// Commands that a tool looks up in an environment of its own, so that their names are not certain.
+    pub looked_up: Vec<Vec<Word>>,
     pub lines: Vec<String>,
     pub findings: Vec<String>,
 }
@@ -120,6 +122,13 @@ pub(super) fn of(words: &[Word]) -> Inner {
             );
         }
         "find" | "gfind" => find(rest, &mut inner),
+        "uv" | "poetry" | "pdm" | "pipenv" | "hatch" | "rye" | "bundle" => {
+            let mut words = rest.iter().skip_while(|word| word.text.starts_with('-'));
+            if words.next().is_some_and(|word| matches!(word.text.as_str(), "run" | "exec" | "x")) {
+                let command = words.skip_while(|word| word.text.starts_with('-'));
+                inner.looked_up.push(command.cloned().collect());
+            }
+        }
         "fd" | "fdfind" => {
             if let Some(at) = rest.iter().position(|word| {
                 matches!(word.text.as_str(), "-x" | "-X" | "--exec" | "--exec-batch")

@@ -301,13 +301,18 @@ impl Shell {
         let inner = inner::of(&words);
         self.commands.push(Simple { words, certain: certain && name_is_known });
         self.opaque.extend(inner.findings);
-        if depth >= NESTING_MAX && !(inner.commands.is_empty() && inner.lines.is_empty()) {
+        let is_last =
+            inner.commands.is_empty() && inner.looked_up.is_empty() && inner.lines.is_empty();
+        if depth >= NESTING_MAX && !is_last {
             self.refused =
                 Some(format!("commands stand within commands more than {NESTING_MAX} deep"));
             return;
         }
         for words in inner.commands {
             self.take_words(words, certain, depth + 1);
+        }
+        for words in inner.looked_up {
+            self.take_words(words, false, depth + 1);
         }
         for line in inner.lines {
             self.take_line(&line, depth + 1);

@@ -95,6 +95,11 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
         }
         "awk" | "gawk" | "mawk" | "nawk" if !is_plain_awk(&texts) => "`awk` runs a program",
         "sed" | "gsed" if !is_plain_sed(&texts) => "`sed` runs a program",
+        "cmake"
+            if texts.first() == Some(&"-E") && texts.iter().any(|text| text.starts_with("env")) =>
+        {
+            "`cmake` shows or changes the environment"
+        }
         "jq" if jq_reads_environment(&texts) => "`jq` reads the environment",
         "ps" if texts.iter().any(|text| positional(text) && text.contains('e')) => {
             "`ps` shows the environment"

@@ -166,7 +166,9 @@ pub(super) fn prints_number(line: &str) -> bool {
 
 /// Whether `((…))` contains numbers and operators only: names in it would be evaluated again.
 pub(super) fn is_plain_arithmetic(inner: &str) -> bool {
-    inner.chars().all(|char| char.is_ascii_digit() || " \t+-*/%()<>=!&|^~?:".contains(char))
+    // Without two brackets at its end it is a command substitution with a subshell.
+    inner.ends_with(')')
+        && inner.chars().all(|char| char.is_ascii_digit() || " \t+-*/%()<>=!&|^~?:".contains(char))
 }
 
 /// Whether text would run a command if it were evaluated once more.
