@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, Layout, Level, Mount, Network, Program, WorkspaceView,
+    Access, Cell, CellLimits, Confined, Layout, Level, Maker, Mount, Network, Program,
+    WorkspaceView,
 };
 use windlass_connect::{Confinement, Connectors, Limits, Sandbox, SandboxSettings, Target};
 use windlass_kernel::Digest;
@@ -74,12 +75,14 @@ pub fn measure(folder: &Path, rounds: u32) -> Result<()> {
     mounts.extend(view.mounts());
     let cell = Cell {
         level: Level::Full,
+        maker: Maker::Own,
         mounts,
         network: Network::Closed,
         limits: CellLimits::default(),
     };
     let launcher = std::env::current_exe()?;
     let settings = SandboxSettings {
+        bwrap: None,
         level: Level::Full,
         launcher: launcher.clone(),
         layout,

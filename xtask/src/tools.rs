@@ -18,7 +18,7 @@ struct Tool {
     hint: &'static str,
 }
 
-const TOOLS: [Tool; 8] = [
+const TOOLS: [Tool; 9] = [
     Tool {
         name: "rustfmt",
         probe: &["cargo", "fmt", "--version"],
@@ -66,6 +66,12 @@ const TOOLS: [Tool; 8] = [
         probe: &["git", "--version"],
         packages: &["git"],
         hint: "apt-get install git",
+    },
+    Tool {
+        name: "bwrap",
+        probe: &["/usr/bin/bwrap", "--version"],
+        packages: &["bubblewrap"],
+        hint: "apt-get install bubblewrap",
     },
 ];
 
@@ -140,7 +146,7 @@ mod tests {
         assert_eq!(complaint([].into_iter()), None);
         let line = complaint(TOOLS.iter()).unwrap();
         assert!(line.starts_with("missing: rustfmt (`rustup component add rustfmt`), clippy"));
-        assert!(line.ends_with("git (`apt-get install git`)"));
+        assert!(line.contains("git (`apt-get install git`)"));
         assert_eq!(line.lines().count(), 1);
     }
 

@@ -10,12 +10,13 @@ use rustix::net::{RecvFlags, Shutdown, shutdown};
 
 use crate::control::{self, Inbox};
 use crate::process::ProcessError;
-use crate::spec::{Cell, CellCommand, Level, LimitKind, Report, Request};
+use crate::spec::{Cell, CellCommand, Level, LimitKind, Maker, Report, Request};
 
 /// The control socket of one cell, and what came through it. Dropping it ends the cell with all its
 /// processes.
 #[derive(Debug)]
 pub struct CellChild {
+    stage: &'static str,
     level: Level,
     socket: OwnedFd,
     inbox: Inbox,
@@ -31,9 +32,24 @@ impl CellChild {
     ///
     /// # Errors
     /// The system's error.
-    pub fn new(level: Level) -> io::Result<(Self, OwnedFd)> {
+    pub fn new(cell: &Cell) -> io::Result<(Self, OwnedFd)> {
+        let stage = match (cell.level, &cell.maker) {
+            (Level::Full, Maker::Own) => "full",
+            (Level::Full, Maker::Bwrap { .. }) => "bwrap",
+            (Level::Landlock, _) => "landlock",
+        };
+        Self::of_stage(stage, cell.level)
+    }
+
+    /// The same for a launcher that only tries whether it can make namespaces.
+    pub(crate) fn probe() -> io::Result<(Self, OwnedFd)> {
+        Self::of_stage("probe", Level::Full)
+    }
+
+    fn of_stage(stage: &'static str, level: Level) -> io::Result<(Self, OwnedFd)> {
         let (socket, theirs) = control::pair()?;
         let child = Self {
+            stage,
             level,
             socket,
             inbox: Inbox::default(),
@@ -49,10 +65,7 @@ impl CellChild {
     /// The arguments of the launcher.
     #[must_use]
     pub const fn arguments(&self) -> [&'static str; 2] {
-        match self.level {
-            Level::Full => ["confined", "full"],
-            Level::Landlock => ["confined", "landlock"],
-        }
+        ["confined", self.stage]
     }
 
     /// Tells the launcher what to run and where.
@@ -65,6 +78,10 @@ impl CellChild {
         command: &CellCommand,
         stdin: Option<BorrowedFd<'_>>,
     ) -> io::Result<()> {
+        if let (Level::Full, Maker::Bwrap { .. }) = (cell.level, &cell.maker) {
+            // For the launcher; the request is for the stage that `bwrap` starts.
+            control::send(self.socket.as_fd(), cell, None)?;
+        }
         let request =
             Request { cell: cell.clone(), command: command.clone(), has_stdin: stdin.is_some() };
         control::send(self.socket.as_fd(), &request, stdin)

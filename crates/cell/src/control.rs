@@ -21,6 +21,7 @@ const MESSAGE_BYTES_MAX: usize = 4 << 20;
 /// Asks the cell to send `SIGTERM` to its program.
 const TERMINATE: u8 = b'T';
 const LENGTH_BYTES: usize = 4;
+const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Makes the two ends of the socket.
 ///
@@ -79,12 +80,21 @@ pub(crate) struct Inbox {
 impl Inbox {
     /// Reads once. Returns whether anything came.
     pub fn read(&mut self, socket: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<bool> {
-        let mut chunk = [0; 64 * 1024];
+        self.read_at_most(socket, flags, CHUNK_BYTES)
+    }
+
+    fn read_at_most(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        flags: RecvFlags,
+        most: usize,
+    ) -> io::Result<bool> {
+        let mut chunk = [0; CHUNK_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = flags | RecvFlags::CMSG_CLOEXEC;
         let received = loop {
-            let mut buffers = [io::IoSliceMut::new(&mut chunk)];
+            let mut buffers = [io::IoSliceMut::new(chunk.get_mut(..most).unwrap_or_default())];
             match recvmsg(socket, &mut buffers, &mut ancillary, flags) {
                 Ok(received) => break received,
                 Err(rustix::io::Errno::INTR) => {}
@@ -122,6 +132,17 @@ impl Inbox {
         Ok(Some(message))
     }
 
+    /// How many bytes the first message still lacks, as far as is known.
+    fn missing(&self) -> usize {
+        let whole = match self.bytes.first_chunk::<LENGTH_BYTES>() {
+            Some(length) => usize::try_from(u32::from_le_bytes(*length))
+                .unwrap_or(usize::MAX)
+                .saturating_add(LENGTH_BYTES),
+            None => LENGTH_BYTES,
+        };
+        whole.saturating_sub(self.bytes.len())
+    }
+
     /// Takes the first descriptor that came.
     pub fn take_descriptor(&mut self) -> Option<OwnedFd> {
         if self.descriptors.is_empty() { None } else { Some(self.descriptors.remove(0)) }
@@ -144,6 +165,20 @@ pub(crate) fn receive_request(socket: BorrowedFd<'_>) -> io::Result<(Request, Op
             return Ok((request, stdin));
         }
         if !inbox.read(socket, RecvFlags::empty())? && inbox.ended {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// Reads one message and not a byte more: what follows is for the process that gets the socket next.
+pub(crate) fn receive_one<M: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<M> {
+    let mut inbox = Inbox::default();
+    loop {
+        if let Some(message) = inbox.take::<M>()? {
+            return Ok(message);
+        }
+        let most = inbox.missing().min(CHUNK_BYTES);
+        if !inbox.read_at_most(socket, RecvFlags::empty(), most)? && inbox.ended {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }

@@ -134,6 +134,8 @@ pub(crate) fn programs(level: Level) -> Result<Vec<BpfProgram>, BackendError> {
         libc::SYS_setpriority,
         vec![argument_rule(0, SeccompCmpOp::Ne, 0)?, argument_rule(1, SeccompCmpOp::Ne, 0)?],
     );
+    let keep_capabilities = u64::from(libc::PR_SET_KEEPCAPS.unsigned_abs());
+    rules.insert(libc::SYS_prctl, vec![argument_rule(0, SeccompCmpOp::Eq, keep_capabilities)?]);
     add_mode_rules(&mut rules)?;
     let flag_rules = |flags: &[i32]| -> Result<Vec<SeccompRule>, BackendError> {
         let bits = flags.iter().map(|flag| u64::from(flag.unsigned_abs()));

@@ -1,9 +1,13 @@
 //! Where a work tree's git directories are, found without git.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 /// The longest `.git` file or `commondir` file.
 const LINK_BYTES_MAX: u64 = 16 * 1024;
+
+/// How deep folders of submodules are searched.
+const MODULES_DEPTH_MAX: usize = 16;
 
 /// The git directories of a work tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +72,46 @@ fn belongs(directory: &Path, common: &Path, link: &Path, top: &Path) -> bool {
         return place.and_then(Path::parent).is_some_and(|parent| same(parent, common))
             && back.is_ok_and(|back| same(&absolute(directory, &back), link));
     }
-    // A submodule, or a git directory elsewhere: `core.worktree` names the work tree.
+    // A submodule, or a git directory elsewhere.
+    work_trees(directory).iter().any(|named| same(named, top))
+}
+
+/// The work trees that a git directory names by `core.worktree`.
+fn work_trees(directory: &Path) -> Vec<PathBuf> {
     let config = std::fs::read_to_string(directory.join("config")).unwrap_or_default();
-    let mut values = config.lines().filter_map(|line| {
+    let values = config.lines().filter_map(|line| {
         let value = line.trim().strip_prefix("worktree")?.trim_start().strip_prefix('=')?;
         Some(value.trim().trim_matches('"'))
     });
-    values.any(|value| same(&absolute(directory, Path::new(value)), top))
+    values.map(|value| absolute(directory, Path::new(value))).collect()
+}
+
+impl GitPaths {
+    /// The `.git` files of its submodules, those of submodules included: a git outside that looks at the work
+    /// tree goes where they point. Which submodules there are no command can change.
+    #[must_use]
+    pub fn submodule_links(&self) -> BTreeSet<PathBuf> {
+        let mut links = BTreeSet::new();
+        for directory in [&self.common, &self.directory] {
+            collect_links(&directory.join("modules"), 0, &mut links);
+        }
+        links.retain(|link| link.starts_with(&self.top));
+        links
+    }
+}
+
+fn collect_links(folder: &Path, depth: usize, links: &mut BTreeSet<PathBuf>) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    for directory in folders.map(|entry| entry.path()).filter(|_| depth < MODULES_DEPTH_MAX) {
+        if directory.join("HEAD").symlink_metadata().is_ok() {
+            links.extend(work_trees(&directory).into_iter().map(|tree| tree.join(".git")));
+            collect_links(&directory.join("modules"), depth + 1, links);
+        } else {
+            // The name of a submodule can have several parts.
+            collect_links(&directory, depth + 1, links);
+        }
+    }
 }
 
 fn read_link(path: &Path, prefix: &str) -> Result<PathBuf, String> {

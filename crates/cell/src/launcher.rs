@@ -9,6 +9,9 @@
 //!          └─ `confined init`  ┘ first process of the cell: builds the root, drops every right, starts the
 //!                └─ command      command, reports its end; with it the kernel ends what is left of the cell
 //! ```
+//!
+//! Where `bwrap` makes the cell, `confined bwrap` starts it, and it starts `confined inside` as the first process
+//! of the cell, which does all that `init` does but for the root: it only checks that.
 
 use std::fs;
 use std::io;
@@ -27,9 +30,11 @@ use rustix::process::{
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use crate::control::{self, Inbox};
-use crate::spec::{CellCommand, CellLimits, Level, LimitKind, Network, Report, Request};
+use crate::spec::{
+    Cell, CellCommand, CellLimits, Level, LimitKind, Maker, Network, Report, Request,
+};
 use crate::watch::Watch;
-use crate::{locks, mounts, network};
+use crate::{bwrap, locks, mounts, network};
 
 /// The exit code of a launcher whose report says more.
 const FAILED: i32 = 125;
@@ -50,6 +55,9 @@ pub fn launch(stage: &str) -> i32 {
     let done = done.and_then(|()| match stage {
         "full" => make_namespaces(),
         "init" => run_init(control),
+        "probe" => probe(control),
+        "bwrap" => bwrap::start(control),
+        "inside" => run_inside(control),
         "landlock" => run_with_landlock(control),
         _ => Err(format!("there is no stage `{stage}`")),
     });
@@ -80,6 +88,16 @@ fn close_inherited() -> io::Result<()> {
 
 /// The first stage: new namespaces, in which the second stage is the first process.
 fn make_namespaces() -> Result<i32, String> {
+    unshare()?;
+    let mut init = Command::new("/proc/self/exe");
+    init.args(["confined", "init"]).env_clear().stdin(Stdio::inherit());
+    let init = init.spawn().map_err(|error| format!("cannot start the second stage: {error}"))?;
+    let pid = i32::try_from(init.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or_else(|| "the second stage has no number".to_owned())?;
+    follow(pid).map_err(|error| format!("cannot follow the cell: {error}"))
+}
+
+fn unshare() -> Result<(), String> {
     let (user, group) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let spaces = CloneFlags::CLONE_NEWUSER
         | CloneFlags::CLONE_NEWNS
@@ -96,13 +114,16 @@ fn make_namespaces() -> Result<i32, String> {
     write("/proc/self/setgroups", "deny".to_owned())?;
     write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     write("/proc/self/gid_map", format!("{group} {group} 1"))?;
-    pass_capabilities_on().map_err(|error| format!("cannot pass capabilities on: {error}"))?;
-    let mut init = Command::new("/proc/self/exe");
-    init.args(["confined", "init"]).env_clear().stdin(Stdio::inherit());
-    let init = init.spawn().map_err(|error| format!("cannot start the second stage: {error}"))?;
-    let pid = i32::try_from(init.id()).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| "the second stage has no number".to_owned())?;
-    follow(pid).map_err(|error| format!("cannot follow the cell: {error}"))
+    pass_capabilities_on().map_err(|error| format!("cannot pass capabilities on: {error}"))
+}
+
+/// Tries whether the launcher itself can make cells: some machines let it make namespaces in which it then
+/// has no rights.
+fn probe(control: BorrowedFd<'_>) -> Result<i32, String> {
+    unshare()?;
+    mounts::make_private().map_err(|error| error.to_string())?;
+    control::report(control, &Report::Started);
+    Ok(0)
 }
 
 /// Keeps what the second stage needs across its exec, also for an ordinary user.
@@ -117,7 +138,7 @@ fn pass_capabilities_on() -> rustix::io::Result<()> {
 }
 
 /// Waits for the cell. If Windlass is gone, the cell is ended.
-fn follow(init: Pid) -> io::Result<i32> {
+pub(crate) fn follow(init: Pid) -> io::Result<i32> {
     let exit = pidfd_open(init, PidfdFlags::empty())?;
     let control = rustix::stdio::stdin();
     loop {
@@ -152,14 +173,39 @@ fn run_init(control: BorrowedFd<'_>) -> Result<i32, String> {
     rustix::process::setsid().map_err(fail("cannot start a session"))?;
     let (request, stdin) = control::receive_request(control)
         .map_err(|error| format!("the request cannot be read: {error}"))?;
-    let Request { cell, command: program, .. } = request;
-    if cell.level != Level::Full {
-        return Err("the request is for another level".to_owned());
+    if (request.cell.level, &request.cell.maker) != (Level::Full, &Maker::Own) {
+        return Err("the request is for another stage".to_owned());
     }
-    locks::limit_numbers(&cell.limits);
-    mounts::enter(&cell.mounts).map_err(|error| error.to_string())?;
+    locks::limit_numbers(&request.cell.limits);
+    mounts::enter(&request.cell.mounts).map_err(|error| error.to_string())?;
     rustix::system::sethostname(b"cell").map_err(fail("cannot set the host name"))?;
     network::bring_up_loopback().map_err(|error| format!("there is no loopback: {error}"))?;
+    lock_and_run(control, &request, stdin)
+}
+
+/// The stage that `bwrap` starts: checks the cell, starts the command and waits for it.
+fn run_inside(control: BorrowedFd<'_>) -> Result<i32, String> {
+    let fail = |what: &'static str| move |error: rustix::io::Errno| format!("{what}: {error}");
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(fail("cannot follow the parent"))?;
+    let (request, stdin) = control::receive_request(control)
+        .map_err(|error| format!("the request cannot be read: {error}"))?;
+    let Cell { level, maker, mounts, limits, .. } = &request.cell;
+    if *level != Level::Full || *maker == Maker::Own {
+        return Err("the request is for another stage".to_owned());
+    }
+    bwrap::finish_root(mounts, limits)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(fail("cannot hide"))?;
+    lock_and_run(control, &request, stdin)
+}
+
+/// Drops every right, starts the command in the finished root and waits for it.
+fn lock_and_run(
+    control: BorrowedFd<'_>,
+    request: &Request,
+    stdin: Option<OwnedFd>,
+) -> Result<i32, String> {
+    let Request { cell, command: program, .. } = request;
     let listener = match cell.network {
         Network::Closed => None,
         Network::Broker => Some(
@@ -169,7 +215,7 @@ fn run_init(control: BorrowedFd<'_>) -> Result<i32, String> {
     };
     locks::limit(&cell.limits)?;
     locks::drop_capabilities()?;
-    locks::confine(&cell)?;
+    locks::confine(cell)?;
     if let Some(listener) = listener {
         control::send(control, &Report::Listening(network::BROKER_PORT), Some(listener.as_fd()))
             .map_err(|error| format!("the broker cannot be reached: {error}"))?;
@@ -177,14 +223,14 @@ fn run_init(control: BorrowedFd<'_>) -> Result<i32, String> {
     restore_signals().map_err(|error| format!("cannot restore signals: {error}"))?;
     // Before the start: whoever reads nothing more must not believe that nothing ran.
     control::report(control, &Report::Started);
-    match command(&program, stdin).spawn() {
+    match command(program, stdin).spawn() {
         Ok(child) => {
             let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
             let pid = pid.ok_or_else(|| "the command has no number".to_owned())?;
             wait(control, pid, &cell.limits).map_err(|error| format!("cannot follow: {error}"))
         }
         Err(error) => {
-            control::report(control, &Report::NoProgram(cannot_start(&program, &error)));
+            control::report(control, &Report::NoProgram(cannot_start(program, &error)));
             Ok(FAILED)
         }
     }

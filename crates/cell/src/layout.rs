@@ -218,10 +218,13 @@ impl Layout {
             masks.extend(credentials(&path));
             mounts.push(bind(path, Access::Read));
         }
+        let programs = self.programs_in(&caches);
         for path in caches {
             masks.extend(credentials(&path));
             mounts.push(self.cache(path));
         }
+        // What a command puts there would be run by later ones, and by gates.
+        mounts.extend(programs.into_iter().map(|path| bind(path, Access::Read)));
         mounts.extend(masks.into_iter().map(|path| Mount::Mask { path }));
         let shown = |paths: &[PathBuf], access: Access| {
             paths.iter().map(|path| bind(path.clone(), access)).collect::<Vec<_>>()
@@ -260,6 +263,17 @@ impl Layout {
         let path = std::env::split_paths(path).flat_map(|entry| roots_of(&entry, home));
         let all = outermost(named.chain(path));
         all.into_iter().filter(|path| !caches.iter().any(|cache| path.starts_with(cache))).collect()
+    }
+
+    /// The folders of `PATH` that lie in caches.
+    fn programs_in(&self, caches: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+        let path = self.variable("PATH").unwrap_or_default();
+        let inside = |entry: &PathBuf| {
+            let in_cache = |cache: &PathBuf| entry != cache && entry.starts_with(cache);
+            // A link cannot be mounted over.
+            caches.iter().any(in_cache) && entry.canonicalize().is_ok_and(|real| real == *entry)
+        };
+        std::env::split_paths(path).filter(|entry| entry.is_dir() && inside(entry)).collect()
     }
 
     fn cache(&self, path: PathBuf) -> Mount {
@@ -399,6 +413,7 @@ mod tests {
             in_home,
             [
                 &bind(cargo.clone(), Access::Read),
+                &bind(cargo.join("bin"), Access::Read),
                 &Mount::Mask { path: cargo.join("credentials.toml") }
             ]
         );

@@ -8,6 +8,7 @@
 //!
 //! INVARIANT: a command whose cell cannot be made in full does not start.
 
+mod bwrap;
 mod child;
 mod control;
 mod filter;
@@ -16,12 +17,15 @@ mod interrupt;
 mod launcher;
 mod layout;
 mod locks;
+mod maker;
 mod mounts;
 mod network;
 mod one_line;
 mod process;
 mod run;
+mod sources;
 mod spec;
+mod verify;
 mod watch;
 mod workspace;
 
@@ -30,6 +34,7 @@ pub use git_paths::{GitPaths, find_git};
 pub use interrupt::{ReceivedSignal, handle_signals, received_signal};
 pub use launcher::launch;
 pub use layout::Layout;
+pub use maker::{choose_maker, inside_a_cell};
 pub use network::BROKER_PORT;
 pub use one_line::{MESSAGE_BYTES_MAX, one_line};
 pub use process::{
@@ -37,5 +42,5 @@ pub use process::{
     describe_exit, spawn,
 };
 pub use run::{Ending, Finished, Limits, Program, run, run_with_broker};
-pub use spec::{Access, Cell, CellCommand, CellLimits, Level, LimitKind, Mount, Network};
+pub use spec::{Access, Cell, CellCommand, CellLimits, Level, LimitKind, Maker, Mount, Network};
 pub use workspace::WorkspaceView;

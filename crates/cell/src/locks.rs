@@ -89,6 +89,17 @@ fn writable(cell: &Cell) -> Vec<PathBuf> {
 
 /// Takes every capability away for ever, from root too.
 pub(crate) fn drop_capabilities() -> Result<(), String> {
+    let sets = rustix::thread::capabilities(None).map_err(|error| refused("the kernel", &error))?;
+    let none = CapabilitySet::empty();
+    let bounded = |capability: CapabilitySet| {
+        rustix::thread::capability_is_in_bounding_set(capability).unwrap_or(false)
+    };
+    let is_bare = sets == CapabilitySets { effective: none, permitted: none, inheritable: none };
+    // `bwrap` has taken them already. The secure bits, which cannot be set without them, would add nothing:
+    // what is not in the bounding set can never be gained.
+    if is_bare && !CapabilitySet::all().iter().any(bounded) {
+        return Ok(());
+    }
     let drop = || -> rustix::io::Result<()> {
         rustix::thread::clear_ambient_capability_set()?;
         for capability in CapabilitySet::all().iter() {
@@ -107,7 +118,6 @@ pub(crate) fn drop_capabilities() -> Result<(), String> {
                 | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
                 | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED,
         )?;
-        let none = CapabilitySet::empty();
         let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
         rustix::thread::set_capabilities(None, sets)
     };

@@ -20,6 +20,7 @@ use rustix::mount::{
     fsopen, mount_change, mount_remount, move_mount, open_tree, unmount,
 };
 
+use crate::sources::{Shown, keep_covered};
 use crate::spec::{Access, Mount};
 
 /// Folders on which the new root can be built; none of them is in a cell.
@@ -27,11 +28,11 @@ const STAGING: [&str; 4] = ["/sys", "/mnt", "/media", "/srv"];
 /// How much the folders of the root itself may hold.
 const ROOT_BYTES: u64 = 16 << 20;
 /// How much `/dev/shm` may hold.
-const SHARED_MEMORY_BYTES: u64 = 1 << 30;
+pub(crate) const SHARED_MEMORY_BYTES: u64 = 1 << 30;
 /// The devices of a cell.
-const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+pub(crate) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// The links of `/dev`.
-const DEVICE_LINKS: [(&str, &str); 5] = [
+pub(crate) const DEVICE_LINKS: [(&str, &str); 5] = [
     ("fd", "/proc/self/fd"),
     ("stdin", "/proc/self/fd/0"),
     ("stdout", "/proc/self/fd/1"),
@@ -48,7 +49,10 @@ pub(crate) struct MountError {
     error: io::Error,
 }
 
-fn failed<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl FnOnce(E) -> MountError {
+pub(crate) fn failed<E: Into<io::Error>>(
+    what: &'static str,
+    path: &Path,
+) -> impl FnOnce(E) -> MountError {
     move |error| MountError { what, path: path.to_owned(), error: error.into() }
 }
 
@@ -56,8 +60,7 @@ fn failed<E: Into<io::Error>>(what: &'static str, path: &Path) -> impl FnOnce(E)
 /// of its PID namespace.
 pub(crate) fn enter(mounts: &[Mount]) -> Result<(), MountError> {
     let slash = Path::new("/");
-    mount_change(slash, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .map_err(failed("make private", slash))?;
+    make_private()?;
     let staging = STAGING.into_iter().map(Path::new).find(|path| path.is_dir());
     let staging = staging.ok_or_else(|| {
         failed("find a folder to build on in", slash)(io::Error::from(io::ErrorKind::NotFound))
@@ -67,7 +70,7 @@ pub(crate) fn enter(mounts: &[Mount]) -> Result<(), MountError> {
         .map_err(failed("open", staging))?;
     attach(&root, &place, staging)?;
     let mounted = mount_points().map_err(failed("list the mounts of", slash))?;
-    let mut root = Root { root, mounted, shown: Vec::new() };
+    let mut root = Root { root, mounted, shown: Shown::default() };
     for (at, mount) in mounts.iter().enumerate() {
         let earlier = mounts.get(..at).unwrap_or_default();
         keep_covered(earlier, mount)?;
@@ -83,18 +86,11 @@ pub(crate) fn enter(mounts: &[Mount]) -> Result<(), MountError> {
     rustix::process::chdir("/").map_err(failed("enter", slash))
 }
 
-/// Refuses a mount that would show again what an empty folder covers: a repository around the home folder.
-fn keep_covered(earlier: &[Mount], mount: &Mount) -> Result<(), MountError> {
-    let path = match mount {
-        Mount::Bind { path, .. } | Mount::BindAt { path, .. } | Mount::Overlay { path, .. } => path,
-        Mount::Mask { .. } | Mount::Memory { .. } | Mount::Link { .. } => return Ok(()),
-    };
-    let covers = |earlier: &Mount| matches!(earlier, Mount::Memory { path: empty, .. } if empty.starts_with(path));
-    if earlier.iter().any(covers) {
-        let error = io::Error::other("it holds the home folder or the temporary folder");
-        return Err(failed("show", path)(error));
-    }
-    Ok(())
+/// Keeps all later changes of mounts in this namespace.
+pub(crate) fn make_private() -> Result<(), MountError> {
+    let slash = Path::new("/");
+    mount_change(slash, MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(failed("make private", slash))
 }
 
 /// The root under construction.
@@ -102,8 +98,7 @@ struct Root {
     root: OwnedFd,
     /// The mount points of the machine.
     mounted: Vec<PathBuf>,
-    /// What has been mounted: its path, and where it really lies on the machine if it is of the machine.
-    shown: Vec<(PathBuf, Option<PathBuf>)>,
+    shown: Shown,
 }
 
 impl Root {
@@ -125,26 +120,8 @@ impl Root {
             }
             Mount::Link { path, target } => return self.link(path, target),
         };
-        self.shown.push((path.clone(), real));
+        self.shown.add(path, real);
         Ok(())
-    }
-
-    /// Checks that what was opened for a path inside an earlier mount is what that mount has there: a
-    /// command in another cell may put a link in its place at any moment.
-    fn check_source(&self, path: &Path, real: &Path) -> Result<(), MountError> {
-        let holds = |(outer, _): &&(PathBuf, Option<PathBuf>)| path.starts_with(outer);
-        let around =
-            self.shown.iter().filter(holds).max_by_key(|(outer, _)| outer.as_os_str().len());
-        let expected = around.and_then(|(outer, at)| {
-            path.strip_prefix(outer).ok().zip(at.as_ref()).map(|(rest, at)| at.join(rest))
-        });
-        match expected {
-            // `join` with nothing appends a separator, which comparing paths ignores.
-            Some(expected) if expected != real => {
-                Err(failed("show", path)(io::Error::other("it is a link, or was just replaced")))
-            }
-            Some(_) | None => Ok(()),
-        }
     }
 
     /// Mounts a file or folder of the machine; returns where it really lies.
@@ -153,7 +130,7 @@ impl Root {
             .map_err(failed("open", from))?;
         let real = location(&source).map_err(failed("look at", from))?;
         if from == path {
-            self.check_source(path, &real)?;
+            self.shown.check(path, &real)?;
         }
         let kind = fstat(&source).map(|stat| FileType::from_raw_mode(stat.st_mode));
         let place = match kind.map_err(failed("look at", from))? {
@@ -218,7 +195,7 @@ impl Root {
         let names: Vec<String> = lower.iter().map(of_descriptor).collect();
         let real = lower.first().map(location).transpose().map_err(failed("look at", path))?;
         if let (Some(real), true) = (&real, is_itself) {
-            self.check_source(path, real)?;
+            self.shown.check(path, real)?;
         }
         fsconfig_set_string(&filesystem, "lowerdir", names.join(":").as_str()).map_err(fail())?;
         for (key, path) in [("upperdir", upper), ("workdir", work)] {
@@ -409,7 +386,7 @@ fn remount(mount: BorrowedFd<'_>, access: Access) -> rustix::io::Result<()> {
 }
 
 /// Adds flags to an attached mount. Those that it has stay: the kernel refuses to take them away.
-fn set_flags(mount: BorrowedFd<'_>, flags: MountFlags) -> rustix::io::Result<()> {
+pub(crate) fn set_flags(mount: BorrowedFd<'_>, flags: MountFlags) -> rustix::io::Result<()> {
     let has = fstatvfs(mount)?.f_flag;
     let mut flags = flags | MountFlags::BIND;
     for (present, flag) in [
@@ -432,7 +409,7 @@ fn of_descriptor(descriptor: &impl AsFd) -> String {
 }
 
 /// Where an open file or folder lies, without symbolic links.
-fn location(file: &OwnedFd) -> io::Result<PathBuf> {
+pub(crate) fn location(file: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(of_descriptor(file))
 }
 
@@ -447,7 +424,7 @@ fn mount_points() -> io::Result<Vec<PathBuf>> {
 }
 
 /// Decodes the octal escapes of `mountinfo`.
-fn unescape(text: &str) -> String {
+pub(crate) fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('\\') {

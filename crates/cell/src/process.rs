@@ -124,7 +124,7 @@ pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     };
     let arguments = arguments.iter().map(AsRef::as_ref);
     let program = request(std::iter::once(program).chain(arguments), ours.chain(env), cwd)?;
-    let (cell, socket) = CellChild::new(confined.cell.level)
+    let (cell, socket) = CellChild::new(confined.cell)
         .map_err(|error| not_confined("there is no control socket", &error))?;
     let mut command = Command::new(confined.launcher);
     command.args(cell.arguments()).env_clear().stdin(Stdio::from(socket));
@@ -167,7 +167,7 @@ fn request<'a>(
 }
 
 /// Starts a prepared command in a process group of its own.
-fn start(
+pub(crate) fn start(
     mut command: Command,
     stdin: Option<InputPipe>,
     cell: Option<CellChild>,

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::ioctl_fionbio;
 
 use crate::interrupt;
+use crate::one_line::one_line;
 use crate::process::{self, ChildInput, Confined, InputPipe, ProcessError, ProcessGroup};
 use crate::spec::LimitKind;
 
@@ -118,7 +119,7 @@ pub fn run_with_broker(
     pump.stdout.drain();
     pump.stderr.drain();
     if let Some(error) = group.failure() {
-        return Err(error);
+        return Err(with_reason(error, &pump.stderr.bytes));
     }
     let limit = group.cell().and_then(|cell| cell.limit());
     let too_large = [&pump.stdout, &pump.stderr].into_iter().find(|capture| capture.too_large());
@@ -128,6 +129,17 @@ pub fn run_with_broker(
         (ending, _, _) => ending,
     };
     Ok(Finished { ending, status, stdout: pump.stdout.bytes, stderr: pump.stderr.bytes })
+}
+
+/// A cell that could not be made, with what its maker printed: nothing else ran that could print.
+fn with_reason(error: ProcessError, printed: &[u8]) -> ProcessError {
+    match error {
+        ProcessError::NotConfined(why) if !printed.is_empty() => {
+            let printed = one_line(&String::from_utf8_lossy(printed));
+            ProcessError::NotConfined(format!("{why}: {printed}"))
+        }
+        ProcessError::NotConfined(_) | ProcessError::NotStarted(_) | ProcessError::Lost(_) => error,
+    }
 }
 
 /// A program's three streams, all non-blocking.

@@ -26,11 +26,27 @@ impl Level {
     }
 }
 
+/// Who makes the namespaces and the root of a cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Maker {
+    /// The launcher itself.
+    #[default]
+    Own,
+    /// `bwrap`, which some machines allow to make namespaces when others may not. It has no overlays.
+    Bwrap {
+        /// The program.
+        program: PathBuf,
+    },
+}
+
 /// What a command sees and may use. Paths are the same inside and outside.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// How strongly it is confined.
     pub level: Level,
+    /// Who makes it, at the full level.
+    pub maker: Maker,
     /// What its root holds, in the order in which it is mounted.
     pub mounts: Vec<Mount>,
     /// What it may reach.

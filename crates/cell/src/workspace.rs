@@ -53,6 +53,10 @@ impl WorkspaceView<'_> {
     fn git_mounts(&self, git: &GitPaths) -> Vec<Mount> {
         let read = |path: PathBuf| Mount::Bind { path, access: Access::Read };
         let mut mounts: Vec<Mount> = git.link.iter().cloned().map(read).collect();
+        if self.access == Access::Write {
+            let links = git.submodule_links().into_iter();
+            mounts.extend(links.filter(|link| is_plain_file(link)).map(read));
+        }
         let Some((upper, work)) = self.git_changes.filter(|_| self.access == Access::Write) else {
             mounts.push(read(git.common.clone()));
             return mounts;
@@ -73,4 +77,11 @@ impl WorkspaceView<'_> {
         }
         mounts
     }
+}
+
+/// Whether a path is a file that no symbolic link leads to.
+fn is_plain_file(path: &Path) -> bool {
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return false };
+    path.symlink_metadata().is_ok_and(|metadata| metadata.is_file())
+        && folder.canonicalize().is_ok_and(|real| real == folder && real.join(name) == path)
 }

@@ -195,6 +195,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyChangedMidRun
         | Code::RepoDirty
         | Code::RepoMoved
+        | Code::ChangeUnreviewed
+        | Code::PinnedUnavailable
         | Code::WorkspaceChanged
         | Code::RunStopped
         | Code::BundleUntrusted
@@ -336,6 +338,13 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::PolicyChangedMidRun => "start a new run under the new policy",
         Code::RepoDirty => {
             "commit, stash or remove the changes that `git status` lists, then try again"
+        }
+        Code::ChangeUnreviewed => {
+            "restore or remove the files and run `windlass resume RUN`; with the files still there, it puts the \
+             run on hold, so that you can review them and approve"
+        }
+        Code::PinnedUnavailable => {
+            "correct `pinned` of the rule or check (`[]` pins nothing), or restore the file that the message names"
         }
         Code::WorkspaceChanged => {
             "--dry-run lists the changed files; --force rolls back anyway and saves the present files first"

@@ -83,7 +83,14 @@ impl Project {
         if let Some(state) = self.state.get() {
             return Ok(state);
         }
-        let state = state::open(&self.root, &self.folder)?;
+        let state = state::open(&self.root, &self.folder);
+        // There the user's state does not exist, and every other reason would mislead.
+        let state = state.map_err(|failure| match windlass_cell::inside_a_cell() {
+            Some(inside) => {
+                Failure::new(Code::SandboxUnavailable, inside).hint("run Windlass outside of it")
+            }
+            None => failure,
+        })?;
         Ok(self.state.get_or_init(|| state))
     }
 

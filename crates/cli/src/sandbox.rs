@@ -42,6 +42,7 @@ impl UserConfig {
         Ok(Sandbox::new(SandboxSettings {
             level: self.sandbox.level,
             launcher,
+            bwrap: self.helpers.bwrap.clone(),
             layout,
             limits: self.limits(),
             folder: folder.to_owned(),

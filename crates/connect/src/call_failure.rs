@@ -60,6 +60,11 @@ impl CallFailure {
         Self::new(Code::SandboxUnavailable, Certainty::DidNotRun, message)
     }
 
+    /// Pinned files cannot be shown to the command; it was not started.
+    pub fn pinned(message: impl AsRef<str>) -> Self {
+        Self::new(Code::PinnedUnavailable, Certainty::DidNotRun, message)
+    }
+
     /// A command or server reached a limit of its cell and was ended.
     pub fn limit_of(limit: LimitKind, who: &str) -> Self {
         let (code, what) = match limit {

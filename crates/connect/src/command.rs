@@ -31,18 +31,25 @@ pub(crate) fn perform(
     sandbox: Option<&Sandbox>,
 ) -> Reply {
     let run = || match (confinement, sandbox) {
-        (None, _) => start(command, None).map(|finished| (finished, None)),
+        (None, _) => start(command, None).map(|finished| (finished, None, None)),
         (Some(_), None) => Err(CallFailure::sandbox("there is no sandbox for the command")),
         (Some(confinement), Some(sandbox)) => {
             let cell = sandbox.open(confinement)?;
-            let (mut network, absent) = (CommandNetwork::new(cell.rules()), cell.absent());
+            let (mut network, before) = (CommandNetwork::new(cell.rules()), cell.protected());
             let finished = start(command, Some((&cell, &mut network)));
             let network = network.finish();
-            cell.close(&absent, finished).map(|finished| (finished, network))
+            match (finished, cell.close(&before)) {
+                (Ok(finished), closed) => Ok((finished, network, closed.err())),
+                (Err(_), Err(failure)) | (Err(failure), Ok(())) => Err(failure),
+            }
         }
     };
     match run() {
-        Ok((finished, network)) => reply(command.limits, finished).with("network", network),
+        Ok((finished, network, None)) => reply(command.limits, finished).with("network", network),
+        // It ran to its end, but what it did cannot be accepted.
+        Ok((finished, network, Some(failure))) => {
+            failure.into_reply(Some(result(finished.status, finished))).with("network", network)
+        }
         Err(failure) => failure.into_reply(None),
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use windlass_kernel::{Code, RiskLevel, ToolCallId};
 
 use windlass_cell::Limits;
@@ -130,13 +130,14 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Adds a field to the result, if there is one.
+    /// Adds a field to the result; a failure without one gets one.
     pub(crate) fn with(mut self, name: &str, field: Option<Value>) -> Self {
+        let Some(field) = field else { return self };
         let result = match &mut self {
-            Self::Success { result } => Some(result),
-            Self::Failure { result, .. } => result.as_mut(),
+            Self::Success { result } => result,
+            Self::Failure { result, .. } => result.get_or_insert_with(|| Value::Object(Map::new())),
         };
-        if let (Some(Value::Object(map)), Some(field)) = (result, field) {
+        if let Value::Object(map) = result {
             map.insert(name.to_owned(), field);
         }
         self

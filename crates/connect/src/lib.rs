@@ -12,8 +12,10 @@ mod hidden_files;
 mod job;
 mod mcp;
 mod network;
+mod pinned;
 mod pool;
 mod post;
+mod protected_paths;
 mod sandbox;
 
 pub use job::{Certainty, Connect, Job, Reply, Target};

@@ -1,5 +1,6 @@
 //! The network of a confined command: a broker that lets through what the tool registry lists.
 
+use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +8,7 @@ use serde_json::{Value, json};
 use windlass_broker::{Broker, BrokerEvent, BrokerHandle, BrokerObserver, BrokerRules};
 use windlass_cell::BROKER_PORT;
 
-/// The most events that are recorded; the others are counted.
+/// The most events of one kind that are recorded; the others are counted.
 const EVENTS_MAX: usize = 200;
 /// The variables by which programs find their proxy.
 const PROXY_VARIABLES: [&str; 6] =
@@ -23,32 +24,69 @@ pub(crate) struct CommandNetwork {
 }
 
 #[derive(Default)]
-struct Record(Mutex<(Vec<Value>, usize)>);
+struct Record(Mutex<Events>);
+
+/// What happened since it was last asked for. Refusals and passages are limited apart, so that none hides the
+/// other.
+#[derive(Default)]
+struct Events {
+    all: Vec<Value>,
+    refused: usize,
+    more: usize,
+    /// The passages that are open now.
+    open: BTreeMap<u64, Value>,
+}
+
+impl Events {
+    fn add(&mut self, event: Value, is_refusal: bool) {
+        let of_kind = if is_refusal { self.refused } else { self.all.len() - self.refused };
+        if of_kind >= EVENTS_MAX {
+            self.more = self.more.saturating_add(1);
+            return;
+        }
+        self.refused += usize::from(is_refusal);
+        self.all.push(event);
+    }
+
+    /// Takes the events; passages that are still open are reported, and again when they are closed.
+    fn take(&mut self) -> Option<Value> {
+        let mut events = std::mem::take(&mut self.all);
+        events.extend(self.open.values().take(EVENTS_MAX).cloned());
+        let more = std::mem::take(&mut self.more);
+        self.refused = 0;
+        (!events.is_empty()).then(|| json!({ "events": events, "more": more }))
+    }
+}
 
 impl BrokerObserver for Record {
     fn event(&self, event: BrokerEvent) {
-        let value = match event {
-            // Its end says more.
-            BrokerEvent::Allowed { .. } => return,
-            BrokerEvent::Closed { passage, bytes_up, bytes_down, end, .. } => json!({
-                "allowed": format!("{} {}:{}", passage.method, passage.host, passage.port),
-                "address": passage.address.to_string(),
-                "bytes_up": bytes_up,
-                "bytes_down": bytes_down,
-                "end": format!("{end:?}"),
-            }),
+        let mut events = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            BrokerEvent::Allowed { id, passage } => {
+                let open = json!({
+                    "allowed": format!("{} {}:{}", passage.method, passage.host, passage.port),
+                    "address": passage.address.to_string(),
+                    "end": "Open",
+                });
+                events.open.insert(id, open);
+            }
+            BrokerEvent::Closed { id, passage, bytes_up, bytes_down, end, .. } => {
+                events.open.remove(&id);
+                let closed = json!({
+                    "allowed": format!("{} {}:{}", passage.method, passage.host, passage.port),
+                    "address": passage.address.to_string(),
+                    "bytes_up": bytes_up,
+                    "bytes_down": bytes_down,
+                    "end": format!("{end:?}"),
+                });
+                events.add(closed, false);
+            }
             BrokerEvent::Refused { asked, refusal } => {
-                json!({ "refused": asked, "reason": refusal.to_string() })
+                events.add(json!({ "refused": asked, "reason": refusal.to_string() }), true);
             }
             BrokerEvent::Unreachable { asked, failure } => {
-                json!({ "unreachable": asked, "reason": failure.to_string() })
+                events.add(json!({ "unreachable": asked, "reason": failure.to_string() }), true);
             }
-        };
-        let mut record = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if record.0.len() < EVENTS_MAX {
-            record.0.push(value);
-        } else {
-            record.1 = record.1.saturating_add(1);
         }
     }
 }
@@ -75,8 +113,8 @@ impl CommandNetwork {
         match Broker::start(listener, self.rules.clone(), record) {
             Ok(broker) => self.broker = Some(broker),
             Err(error) => {
-                let mut record = self.record.0.lock().unwrap_or_else(PoisonError::into_inner);
-                record.0.push(json!({ "unreachable": "all", "reason": error.to_string() }));
+                let mut events = self.record.0.lock().unwrap_or_else(PoisonError::into_inner);
+                events.add(json!({ "unreachable": "all", "reason": error.to_string() }), true);
             }
         }
     }
@@ -89,11 +127,29 @@ impl CommandNetwork {
 
     /// Takes what was recorded since the last time.
     pub fn take_events(&self) -> Option<Value> {
-        let mut record = self.record.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (events, more) = std::mem::take(&mut *record);
-        if events.is_empty() {
-            return None;
+        self.record.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_do_not_hide_what_was_let_through() {
+        let mut events = Events::default();
+        for _ in 0..EVENTS_MAX + 5 {
+            events.add(json!("refused"), true);
         }
-        Some(json!({ "events": events, "more": more }))
+        events.add(json!("allowed"), false);
+        events.open.insert(1, json!("open"));
+        let taken = events.take().unwrap();
+        assert_eq!(taken["more"], 5);
+        let list = taken["events"].as_array().unwrap();
+        assert_eq!(list.len(), EVENTS_MAX + 2);
+        assert_eq!(list[EVENTS_MAX..], [json!("allowed"), json!("open")]);
+        assert_eq!(events.take(), Some(json!({ "events": ["open"], "more": 0 })));
+        events.open.clear();
+        assert_eq!(events.take(), None);
     }
 }

@@ -118,7 +118,8 @@ impl Connectors {
             slot.with(&target, deadline, act).await
         });
         match answer {
-            Ok((result, events)) => tool_reply(result).with("network", events),
+            Ok((Ok(result), events)) => tool_reply(result).with("network", events),
+            Ok((Err(failure), events)) => failure.into_reply(None).with("network", events),
             Err(failure) => failure.into_reply(None),
         }
     }

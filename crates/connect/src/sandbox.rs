@@ -3,23 +3,25 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, Finished, GitPaths, Layout, Level, Limits, Mount, Network,
-    Program, WorkspaceView, find_git,
+    Access, Cell, CellLimits, Confined, GitPaths, Layout, Level, Limits, Maker, Mount, Network,
+    Program, WorkspaceView, choose_maker, find_git,
 };
 
 use windlass_broker::BrokerRules;
 use windlass_kernel::HostRule;
-use windlass_workspace::{Baseline, Git, Signature, take_over};
+use windlass_workspace::{Baseline, Git, PinnedPath, Signature, TreeId, find_helper, take_over};
 
 use crate::Certainty;
 use crate::cache_changes::CacheChanges;
 use crate::call_failure::CallFailure;
-use crate::hidden_files;
+use crate::hidden_files::HiddenFiles;
+use crate::pinned::ShownFiles;
+use crate::protected_paths::{ProtectedContents, ProtectedPaths};
 
 /// How long the temporary files of a run are kept after its last command.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -40,14 +42,35 @@ pub struct Confinement {
     /// Whether it lives longer than a call, as a server does. Then git's folder is read-only, and what it
     /// changes in caches is lost: both are taken over when a command has ended.
     pub is_server: bool,
+    /// Whether what it does to git is dropped: it measures work, or is asked about it, and does none.
+    pub drops_git_changes: bool,
+    /// Files of the workspace that it gets as they were when the run started.
+    pub pinned: Vec<PinnedPath>,
+    /// The tree that git shows it as staged, in an index of its own; otherwise it has the user's index.
+    pub staged: Option<TreeId>,
 }
 
 impl Confinement {
     /// A command that may change the workspace and reach nothing.
     #[must_use]
     pub fn writing(workspace: &Path, scope: impl ToString) -> Self {
-        let (access, scope) = (Access::Write, Some(scope.to_string()));
-        Self { workspace: workspace.to_owned(), access, hosts: Vec::new(), scope, is_server: false }
+        let scope = Some(scope.to_string());
+        Self { scope, ..Self::new(workspace.to_owned(), Access::Write) }
+    }
+
+    /// One that reaches nothing and belongs to no run.
+    #[must_use]
+    pub const fn new(workspace: PathBuf, access: Access) -> Self {
+        Self {
+            workspace,
+            access,
+            hosts: Vec::new(),
+            scope: None,
+            is_server: false,
+            drops_git_changes: false,
+            pinned: Vec::new(),
+            staged: None,
+        }
     }
 }
 
@@ -55,16 +78,24 @@ impl Confinement {
 #[derive(Debug)]
 pub struct Sandbox {
     settings: SandboxSettings,
+    /// Who makes cells here, found out by a trial.
+    maker: OnceLock<Result<Maker, String>>,
     workspaces: Mutex<BTreeMap<PathBuf, Arc<WorkspaceFacts>>>,
 }
 
 /// What is found out about a workspace once.
 #[derive(Debug)]
 struct WorkspaceFacts {
-    /// The hidden files; what commands create later is theirs.
-    hidden: Vec<PathBuf>,
+    hidden: Mutex<HiddenFiles>,
     /// The variables that tell git who commits: the user's settings are not in a cell.
     identity: Vec<(&'static str, String)>,
+}
+
+impl WorkspaceFacts {
+    /// The files that commands do not see.
+    fn hidden(&self, workspace: &Path) -> Result<Vec<PathBuf>, String> {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner).paths(workspace)
+    }
 }
 
 /// The settings of a [`Sandbox`].
@@ -74,6 +105,8 @@ pub struct SandboxSettings {
     pub level: Level,
     /// Our own binary, which is the launcher.
     pub launcher: PathBuf,
+    /// The `bwrap` program that the user names, for machines on which the launcher can make no cells.
+    pub bwrap: Option<PathBuf>,
     /// What every cell has of the machine.
     pub layout: Layout,
     /// What a command may use.
@@ -90,12 +123,11 @@ pub(crate) struct OpenCell {
     launcher: PathBuf,
     cell: Cell,
     git: Option<GitChanges>,
-    /// Paths that may not appear while a command runs.
-    protected: Vec<PathBuf>,
-    /// Where they are moved if they do.
-    removed: PathBuf,
+    drops_git_changes: bool,
+    protected: ProtectedPaths,
     rules: BrokerRules,
-    facts: Arc<WorkspaceFacts>,
+    variables: Vec<(&'static str, String)>,
+    _shown: ShownFiles,
     _caches: CacheChanges,
 }
 
@@ -123,24 +155,44 @@ impl Sandbox {
     #[must_use]
     pub fn new(settings: SandboxSettings) -> Self {
         remove_old(&settings.folder.join("tmp"));
-        Self { settings, workspaces: Mutex::default() }
+        Self { settings, maker: OnceLock::new(), workspaces: Mutex::default() }
     }
 
     /// Describes the cell of one command and creates what it needs outside.
     pub(crate) fn open(&self, confinement: &Confinement) -> Result<OpenCell, CallFailure> {
-        let Confinement { workspace, access, hosts, scope, is_server } = confinement;
+        let Confinement { workspace, access, hosts, scope, is_server, .. } = confinement;
+        let Confinement { pinned, staged, .. } = confinement;
+        let SandboxSettings { level, folder, .. } = &self.settings;
         let temporary = scope.as_ref().filter(|_| !self.is_below_tmp(workspace));
         let temporary = temporary.map(|scope| self.temporary(scope)).transpose()?;
         let facts = self.facts(workspace)?;
+        let maker = match level {
+            Level::Full => self.maker().map_err(CallFailure::sandbox)?,
+            Level::Landlock => Maker::Own,
+        };
+        let mut protected = ProtectedPaths::new(folder.join("removed"));
+        if *access == Access::Write {
+            protected.add(workspace.join(".windlass"));
+            protected.add(workspace.join(".git"));
+        }
+        let has_overlays = maker == Maker::Own;
         let caches = match is_server {
-            true => CacheChanges::own(&self.settings.folder),
-            false => CacheChanges::take(&self.settings.folder),
+            true => CacheChanges::own(folder),
+            false => CacheChanges::take(folder),
         };
         let caches = caches.map_err(CallFailure::sandbox)?;
-        let (mounts, changes) = match self.settings.level {
+        let mut shown = ShownFiles::default();
+        shown.pin(*level, folder, workspace, pinned)?;
+        if let Some(tree) = staged {
+            shown.stage(*level, folder, workspace, tree)?;
+        }
+        let (mut mounts, changes) = match level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
-                let writes = *access == Access::Write && !is_server;
+                if let Some(git) = git.as_ref().filter(|_| *access == Access::Write) {
+                    git.submodule_links().into_iter().for_each(|link| protected.add(link));
+                }
+                let writes = *access == Access::Write && has_overlays && !is_server;
                 let changes = git.clone().filter(|_| writes).map(|git| self.git_changes(git));
                 let changes = changes.transpose()?;
                 let folders = changes.as_ref().map(|changes| (changes.upper(), changes.work()));
@@ -149,39 +201,45 @@ impl Sandbox {
                     access: *access,
                     git: git.as_ref(),
                     git_changes: folders.as_ref().map(|(upper, work)| (&**upper, &**work)),
-                    hidden: &facts.hidden,
+                    hidden: &facts.hidden(workspace).map_err(CallFailure::sandbox)?,
                 };
-                let mut mounts = self.machine(temporary, &caches);
+                let mut mounts = self.machine(temporary, has_overlays.then_some(&caches));
                 mounts.extend(view.mounts());
                 (mounts, changes)
             }
             Level::Landlock => (self.landlock_mounts(workspace, *access), None),
         };
+        mounts.append(&mut shown.mounts);
         let cell = Cell {
-            level: self.settings.level,
+            level: *level,
+            maker,
             mounts,
             network: if hosts.is_empty() { Network::Closed } else { Network::Broker },
             limits: self.settings.limits,
-        };
-        let protected = match access {
-            Access::Read => Vec::new(),
-            Access::Write => vec![workspace.join(".windlass"), workspace.join(".git")],
         };
         let rules = BrokerRules {
             hosts: hosts.clone(),
             private_hosts: self.settings.private_hosts.clone(),
             ..BrokerRules::default()
         };
+        let variables = facts.identity.iter().cloned().chain(shown.variables.drain(..)).collect();
         Ok(OpenCell {
             launcher: self.settings.launcher.clone(),
             cell,
             git: changes,
+            drops_git_changes: confinement.drops_git_changes,
             protected,
-            removed: self.settings.folder.join("removed"),
             rules,
-            facts,
+            variables,
+            _shown: shown,
             _caches: caches,
         })
+    }
+
+    /// Who makes cells on this machine.
+    fn maker(&self) -> Result<Maker, String> {
+        let bwrap = || find_helper("bwrap", self.settings.bwrap.as_deref());
+        self.maker.get_or_init(|| choose_maker(&self.settings.launcher, bwrap)).clone()
     }
 
     /// Without a root of its own a command sees everything; these are the folders that it may change.
@@ -194,11 +252,11 @@ impl Sandbox {
     }
 
     /// What the cell has of the machine.
-    fn machine(&self, temporary: Option<PathBuf>, caches: &CacheChanges) -> Vec<Mount> {
+    fn machine(&self, temporary: Option<PathBuf>, caches: Option<&CacheChanges>) -> Vec<Mount> {
         let mut layout = self.settings.layout.clone();
         layout.temporary = temporary;
-        layout.cache_changes = Some(caches.folder().to_owned());
-        layout.earlier_cache_changes = caches.earlier().map(Path::to_owned);
+        layout.cache_changes = caches.map(|caches| caches.folder().to_owned());
+        layout.earlier_cache_changes = caches.and_then(CacheChanges::earlier).map(Path::to_owned);
         layout.mounts()
     }
 
@@ -223,11 +281,11 @@ impl Sandbox {
         Ok(folder)
     }
 
-    /// Makes a cell and runs a program in it that does nothing.
+    /// Makes a cell and runs a program in it that does nothing. Returns who made it.
     ///
     /// # Errors
     /// Why it does not work.
-    pub fn try_out(&self) -> Result<(), String> {
+    pub fn try_out(&self) -> Result<Maker, String> {
         let cell = self
             .open(&Confinement::writing(&self.settings.folder, "doctor"))
             .map_err(|failure| failure.message)?;
@@ -242,7 +300,7 @@ impl Sandbox {
         };
         let finished = windlass_cell::run(&program).map_err(|error| error.to_string())?;
         if finished.status.is_some_and(|status| status.success()) {
-            return Ok(());
+            return Ok(cell.cell.maker);
         }
         Err("a program that does nothing fails in a cell".to_owned())
     }
@@ -269,7 +327,7 @@ impl Sandbox {
         if let Some(facts) = known.get(workspace) {
             return Ok(Arc::clone(facts));
         }
-        let hidden = hidden_files::find(workspace).map_err(CallFailure::sandbox)?;
+        let hidden = HiddenFiles::find(workspace).map_err(CallFailure::sandbox)?;
         // Without one, git in the cell says so itself.
         let identity = Git::new(workspace).identity().map_or_else(
             |_| Vec::new(),
@@ -280,65 +338,45 @@ impl Sandbox {
                 names.into_iter().chain(emails.map(|key| (key, email.clone()))).collect()
             },
         );
-        let facts = Arc::new(WorkspaceFacts { hidden, identity });
+        let facts = Arc::new(WorkspaceFacts { hidden: Mutex::new(hidden), identity });
         known.insert(workspace.to_owned(), Arc::clone(&facts));
         Ok(facts)
     }
 }
 
 impl OpenCell {
-    /// The protected paths that do not exist now.
-    pub fn absent(&self) -> Vec<PathBuf> {
-        let absent = self.protected.iter().filter(|path| path.symlink_metadata().is_err());
-        absent.cloned().collect()
+    /// What is at the protected paths now.
+    pub fn protected(&self) -> ProtectedContents {
+        self.protected.contents()
     }
 
-    /// Moves away what appeared at paths that were absent, and returns what it was.
-    fn remove_appeared(&self, absent: &[PathBuf]) -> Result<Vec<String>, CallFailure> {
-        let mut appeared = Vec::new();
-        for path in absent {
-            let moved = move_away(path, &self.removed).map_err(|error| {
-                let message = format!("cannot remove `{}`: {error}", path.display());
-                CallFailure::internal(Certainty::Unknown, message)
-            })?;
-            appeared.extend(
-                moved.map(|to| format!("{} (moved to `{}`)", path.display(), to.display())),
-            );
-        }
-        Ok(appeared)
-    }
-
-    /// Fails if something appeared at paths that were absent before a call of a server.
-    pub fn require_absent(&self, absent: &[PathBuf]) -> Result<(), CallFailure> {
-        match self.remove_appeared(absent)? {
-            appeared if appeared.is_empty() => Ok(()),
-            appeared => Err(CallFailure::protected(&appeared)),
+    /// Fails if a call of a server changed what is at protected paths.
+    pub fn require_unchanged(&self, before: &ProtectedContents) -> Result<(), CallFailure> {
+        match self.protected.check(before)? {
+            changed if changed.is_empty() => Ok(()),
+            changed => Err(CallFailure::protected(&changed)),
         }
     }
 
     /// Takes over what the command changed in the git directory, and removes what it may not create.
-    pub fn close(
-        self,
-        absent: &[PathBuf],
-        finished: Result<Finished, CallFailure>,
-    ) -> Result<Finished, CallFailure> {
+    pub fn close(self, before: &ProtectedContents) -> Result<(), CallFailure> {
         let mut protected = Vec::new();
-        if let Some(changes) = &self.git {
+        if let Some(changes) = self.git.as_ref().filter(|_| !self.drops_git_changes) {
             let GitChanges { git, before, .. } = changes;
             let taken = take_over(&git.common, &changes.upper(), &git.top, before)
                 .map_err(|error| CallFailure::git(Certainty::Unknown, &error))?;
             protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
         }
-        protected.extend(self.remove_appeared(absent)?);
+        protected.extend(self.protected.check(before)?);
         match protected.is_empty() {
-            true => finished,
+            true => Ok(()),
             false => Err(CallFailure::protected(&protected)),
         }
     }
 
     /// Variables for the command.
     pub fn variables(&self) -> &[(&'static str, String)] {
-        &self.facts.identity
+        &self.variables
     }
 
     /// What the broker lets through.
@@ -378,28 +416,6 @@ pub(crate) fn open_work_folder(work: &Path) {
     let _ = std::fs::set_permissions(work.join("work"), open);
 }
 
-/// Moves what is at a path into a folder of ours, or, if that is on another file system, to a name beside it
-/// that means nothing; returns where it is. It is not deleted: it may be the user who has just created it.
-fn move_away(path: &Path, folder: &Path) -> std::io::Result<Option<PathBuf>> {
-    if path.symlink_metadata().is_err() {
-        return Ok(None);
-    }
-    std::fs::create_dir_all(folder)?;
-    // An empty folder with a name of its own, which the move replaces or fills.
-    let place = TempDir::with_prefix_in("removed-", folder)?.keep();
-    let name = path.file_name().unwrap_or_default();
-    let aside = place.join(name);
-    match std::fs::rename(path, &aside) {
-        Ok(()) => Ok(Some(aside)),
-        Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => {
-            let label = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let beside = path.with_file_name(format!("{}.{label}", name.to_string_lossy()));
-            std::fs::rename(path, &beside).map(|()| Some(beside))
-        }
-        Err(error) => Err(error),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::SystemTime;
@@ -421,29 +437,10 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_appear_is_moved_and_not_deleted() {
-        let (folder, ours) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        let path = folder.path().join(".git");
-        assert_eq!(move_away(&path, ours.path()).unwrap(), None);
-        for text in ["one", "two"] {
-            std::fs::create_dir(&path).unwrap();
-            std::fs::write(path.join("HEAD"), text).unwrap();
-            let moved = move_away(&path, ours.path()).unwrap().unwrap();
-            assert!(!path.exists() && moved.starts_with(ours.path()));
-            assert_eq!(std::fs::read_to_string(moved.join("HEAD")).unwrap(), text);
-        }
-        // `/dev/shm` is another file system.
-        let elsewhere = tempfile::tempdir_in("/dev/shm").unwrap();
-        std::fs::write(&path, "three").unwrap();
-        let moved = move_away(&path, elsewhere.path()).unwrap().unwrap();
-        assert!(!path.exists() && moved.parent() == Some(folder.path()));
-        assert_eq!(std::fs::read_to_string(moved).unwrap(), "three");
-    }
-
-    #[test]
     fn a_workspace_below_tmp_keeps_tmp_from_being_shared() {
         let settings = |home: &str| SandboxSettings {
             level: Level::Full,
+            bwrap: None,
             launcher: "/bin/true".into(),
             layout: Layout {
                 variables: BTreeMap::from([("HOME".to_owned(), home.to_owned())]),

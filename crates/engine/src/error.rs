@@ -218,7 +218,7 @@ macro_rules! requirement_from {
 requirement_from!(BlobError, GitError, SnapshotError);
 
 /// Lists the first few files.
-fn listed(paths: &[String]) -> String {
+pub(crate) fn listed(paths: &[String]) -> String {
     let names: Vec<String> = paths.iter().take(5).map(|path| format!("`{path}`")).collect();
     let more = if paths.len() > names.len() { ", …" } else { "" };
     format!("{}{more}", names.join(", "))

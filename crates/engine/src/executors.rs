@@ -113,6 +113,7 @@ impl Executors {
                     gateways: self.gateways.as_ref(),
                     clock: self.clock.as_ref(),
                     agents: &self.agents,
+                    executors: self,
                 }),
                 None => {
                     Ok(WorkResult::failed("unknown_step", format!("there is no builtin `{name}`")))

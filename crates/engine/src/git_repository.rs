@@ -5,11 +5,13 @@ use std::path::{Path, PathBuf};
 use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_workspace::{
-    CommitId, Git, GitCause, GitError, LineChange, OnChanges, RefUpdate, Treeish, WorktreeStatus,
+    CommitId, Git, GitCause, GitError, LineChange, OnChanges, PinnedPath, RefUpdate, TreeId,
+    Treeish, WorktreeStatus,
 };
 
 use crate::error::EngineError;
-use crate::repository::{FILES_MAX, PreparedCommit, Repository};
+use crate::pinning::{commit_hook, pinned_paths};
+use crate::repository::{CommitHook, FILES_MAX, PinRequest, PreparedCommit, Repository};
 use crate::snapshot_store::recorded_tree;
 
 /// The repository of a project; the project need not be in one.
@@ -32,7 +34,8 @@ impl GitRepository {
     pub fn commit_all(&self, message: &str, at: Timestamp) -> Result<(), EngineError> {
         let git = Git::new(&self.root);
         let Some(head) = git.head()? else { return Ok(()) };
-        if let Some(commit) = commit_on(&git, head, message, at)? {
+        let tree = git.tree_of_worktree()?;
+        if let Some(commit) = commit_on(&git, head, &tree, message, at)? {
             self.publish_commit(&self.root, &commit)?;
         }
         Ok(())
@@ -40,7 +43,7 @@ impl GitRepository {
 }
 
 /// Parses a commit id from the journal.
-fn recorded_commit(text: &str) -> Result<CommitId, EngineError> {
+pub(crate) fn recorded_commit(text: &str) -> Result<CommitId, EngineError> {
     text.parse().map_err(|_| EngineError::Requirement {
         code: Code::StateRecoveryFailed,
         message: format!("`{text}` is recorded as a git commit but is not one"),
@@ -76,22 +79,53 @@ fn require_head(git: &Git, run: &Run) -> Result<CommitId, EngineError> {
     }
 }
 
-/// Creates a commit of the work tree on top of `head`; `None` if nothing has changed.
+/// The tree that was last reviewed, if the work tree is that; otherwise an error names the differing files.
+/// Where nothing was recorded yet, the work tree must be that of the current commit.
+fn reviewed_tree(git: &Git, head: &CommitId, run: &Run) -> Result<TreeId, EngineError> {
+    let reviewed = match &run.reviewed {
+        Some(tree) => recorded_tree(tree)?,
+        None => git.tree_of(head)?,
+    };
+    let tree = git.tree_of_worktree()?;
+    if tree == reviewed {
+        return Ok(reviewed);
+    }
+    let stat = git.diff_to(&Treeish::Tree(reviewed), &tree)?;
+    let names: Vec<String> =
+        stat.files.iter().map(|file| file.path.display().to_string()).collect();
+    Err(EngineError::Requirement {
+        code: Code::ChangeUnreviewed,
+        message: format!(
+            "nothing was committed: files have changed since run `{}` was last reviewed: {}",
+            crate::engine::run_name(run),
+            crate::error::listed(&names)
+        ),
+    })
+}
+
+/// The tree that is about to be committed; `None` if the current commit has it.
+pub(crate) fn tree_to_commit(git: &Git, run: &Run) -> Result<Option<TreeId>, EngineError> {
+    let head = require_head(git, run)?;
+    let tree = reviewed_tree(git, &head, run)?;
+    Ok(Some(tree).filter(|tree| git.tree_of(&head).as_ref() != Ok(tree)))
+}
+
+/// Creates a commit of a tree on top of `head`; `None` if nothing has changed.
 fn commit_on(
     git: &Git,
     head: CommitId,
+    tree: &TreeId,
     message: &str,
     at: Timestamp,
 ) -> Result<Option<Commit>, EngineError> {
-    let tree = git.tree_of_worktree()?;
-    let stat = git.diff_to(&Treeish::Commit(head.clone()), &tree)?;
+    let stat = git.diff_to(&Treeish::Commit(head.clone()), tree)?;
     if stat.files.is_empty() {
         return Ok(None);
     }
     let who = git.identity()?;
     let seconds = u64::try_from(at.unix_ms() / 1000).unwrap_or_default();
     let parents = std::slice::from_ref(&head);
-    let commit = git.commit_tree(&tree, parents, message, &who, &who, seconds)?;
+    let commit = git.commit_tree(tree, parents, message, &who, &who, seconds)?;
     let branch = git.branch()?;
     Ok(Some(Commit {
         branch: branch.unwrap_or_else(|| "HEAD".to_owned()),
@@ -171,6 +205,24 @@ impl Repository for GitRepository {
         }))
     }
 
+    fn require_filters(&self, workspace: &Path) -> Result<(), EngineError> {
+        Ok(Git::new(workspace).check_filters()?)
+    }
+
+    fn pinned(&self, request: &PinRequest<'_>) -> Result<Vec<PinnedPath>, EngineError> {
+        pinned_paths(request)
+    }
+
+    fn require_reviewed(&self, workspace: &Path, run: &Run) -> Result<(), EngineError> {
+        let git = Git::new(workspace);
+        let head = require_head(&git, run)?;
+        reviewed_tree(&git, &head, run).map(drop)
+    }
+
+    fn pre_commit_hook(&self, workspace: &Path, run: &Run) -> Result<CommitHook, EngineError> {
+        commit_hook(workspace, run)
+    }
+
     fn prepare_commit(
         &self,
         workspace: &Path,
@@ -180,7 +232,8 @@ impl Repository for GitRepository {
     ) -> Result<PreparedCommit, EngineError> {
         let git = Git::new(workspace);
         let head = require_head(&git, run)?;
-        let commit = commit_on(&git, head, message, at)?;
+        let tree = reviewed_tree(&git, &head, run)?;
+        let commit = commit_on(&git, head, &tree, message, at)?;
         Ok(commit.map_or(PreparedCommit::Nothing, PreparedCommit::Commit))
     }
 

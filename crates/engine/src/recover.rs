@@ -139,7 +139,20 @@ impl Engine {
 
     /// Puts a run whose process died on hold.
     fn hold_after_restart(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
-        let hold = self.with_current_change(recorder.run().restart_hold(), recorder.run())?;
+        self.hold_with_question(recorder, None)
+    }
+
+    /// Puts a run that stopped on hold, with a question that tells why.
+    pub(crate) fn hold_with_question(
+        &self,
+        recorder: &mut RunRecorder,
+        question: Option<String>,
+    ) -> Result<(), EngineError> {
+        let mut hold = recorder.run().restart_hold();
+        if let (Event::Held(held), Some(question)) = (&mut hold, question) {
+            held.question = question;
+        }
+        let hold = self.with_current_change(hold, recorder.run())?;
         let mut events = match recorder.run().head.state {
             Some(State::Init) => vec![Event::Begun {}],
             Some(State::Resumed) => vec![Event::Continued {}],

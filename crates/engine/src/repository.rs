@@ -1,9 +1,11 @@
 //! The repository operations that runs need.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use windlass_kernel::Timestamp;
 use windlass_kernel::run::{Base, Change, Commit, Run};
+
+use windlass_workspace::{PinnedPath, TreeId};
 
 use crate::error::EngineError;
 
@@ -37,10 +39,36 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if git fails.
     fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError>;
 
-    /// Creates a commit of the whole workspace; does not move a branch.
+    /// Fails if a file of the workspace needs a git filter that the user's settings do not allow.
     ///
     /// # Errors
-    /// [`EngineError::Requirement`] if the branch has moved, or git fails.
+    /// [`EngineError::Requirement`] with the code `GIT_FILTER_REFUSED`, or if git fails.
+    fn require_filters(&self, workspace: &Path) -> Result<(), EngineError>;
+
+    /// Finds the files and folders that a program gets as they are in the base of a run.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] with the code `PINNED_UNAVAILABLE` names a path that is not there; also if
+    /// git fails.
+    fn pinned(&self, request: &PinRequest<'_>) -> Result<Vec<PinnedPath>, EngineError>;
+
+    /// Fails if the workspace is not what was last reviewed.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] with the code `CHANGE_UNREVIEWED` names the files; also if git fails.
+    fn require_reviewed(&self, workspace: &Path, run: &Run) -> Result<(), EngineError>;
+
+    /// Finds the repository's own hook that a commit has to pass.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] if git fails, or the workspace is not what was last reviewed.
+    fn pre_commit_hook(&self, workspace: &Path, run: &Run) -> Result<CommitHook, EngineError>;
+
+    /// Creates a commit of the tree that was last reviewed; does not move a branch.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] if the branch has moved, the workspace is not what was reviewed
+    /// (`CHANGE_UNREVIEWED`), or git fails.
     fn prepare_commit(
         &self,
         workspace: &Path,
@@ -72,6 +100,44 @@ pub trait Repository: Send + Sync {
     /// # Errors
     /// [`EngineError::Requirement`] if git fails.
     fn remove_phase_worktree(&self, folder: &Path) -> Result<(), EngineError>;
+}
+
+/// Asks for the pinned files of a program.
+#[derive(Clone, Copy, Debug)]
+pub struct PinRequest<'a> {
+    /// The workspace; paths are relative to it.
+    pub workspace: &'a Path,
+    /// Whether paths are relative to the top of the work tree instead: the workspace is yet to be made.
+    pub from_top: bool,
+    /// The base of the run.
+    pub base: Option<&'a Base>,
+    /// The program and its arguments.
+    pub argv: &'a [String],
+    /// The list as it is written; without one, the files that the command names are pinned.
+    pub written: Option<&'a [String]>,
+}
+
+/// The hook that a commit has to pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitHook {
+    /// There is none, or nothing to commit.
+    None,
+    /// There is one that cannot be run safely.
+    Refused {
+        /// The reason.
+        why: String,
+    },
+    /// It is run in a cell.
+    Run {
+        /// The program.
+        program: PathBuf,
+        /// The top of the work tree, in which it is run.
+        cwd: PathBuf,
+        /// The hook as the base of the run has it, if it lies in the work tree.
+        pinned: Vec<PinnedPath>,
+        /// The tree that is about to be committed.
+        tree: TreeId,
+    },
 }
 
 /// A prepared commit.

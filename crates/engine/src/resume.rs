@@ -1,9 +1,11 @@
 //! Resumes a run after a person's answer or after its process died.
 
 use windlass_journal::{Check, Reader};
-use windlass_kernel::run::plan::{OnRestart, Requirement, RunOutcome, Trigger};
-use windlass_kernel::run::{Event, Hold, HoldRequest, Resolution, Run};
-use windlass_kernel::{Call, State, Timestamp, TraceId};
+use windlass_kernel::run::plan::{Doer, OnRestart, Phase, Requirement, RunOutcome, Trigger};
+use windlass_kernel::run::{
+    AttemptStage, Event, Hold, HoldRequest, PhaseState, PhaseStatus, Resolution, Run,
+};
+use windlass_kernel::{Call, Code, State, Timestamp, TraceId};
 use windlass_runtime::{Answer, Attribution, GatewayError};
 
 use crate::engine::{Engine, refuse_ended, run_name};
@@ -133,10 +135,34 @@ impl Engine {
             return Err(EngineError::Ended { run, outcome, reason });
         }
         if matches!(recorder.run().head.state, Some(State::Running)) {
+            if let Some(question) = self.unreviewed(recorder.run())? {
+                return self.hold_with_question(recorder, Some(question));
+            }
             let by = self.settings.by.clone();
             recorder.append(vec![Event::Restarted { by }])?;
         }
         Ok(())
+    }
+
+    /// The question to a person, if the run stopped because files have changed since they were reviewed, and
+    /// they are still there.
+    fn unreviewed(&self, run: &Run) -> Result<Option<String>, EngineError> {
+        let commits = |(phase, state): (&Phase, &PhaseState)| {
+            let prepared = run.commit_at.zip(state.started_at).is_some_and(|(at, from)| at >= from);
+            let is_commit = matches!(&phase.doer, Doer::Builtin { name, .. } if name == "commit");
+            let at_work = state.status == PhaseStatus::Running && state.stage == AttemptStage::Work;
+            is_commit && at_work && !prepared
+        };
+        if !run.all_phases().any(commits) {
+            return Ok(None);
+        }
+        match self.repository.require_reviewed(&self.workspace(run), run) {
+            Err(EngineError::Requirement { code: Code::ChangeUnreviewed, message }) => {
+                Ok(Some(format!("{message}; approve to commit them as they are now")))
+            }
+            // The commit itself reports anything else.
+            Ok(()) | Err(_) => Ok(None),
+        }
     }
 
     /// Ends a run whose policy has changed.

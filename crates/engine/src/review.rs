@@ -32,6 +32,7 @@ pub(crate) fn review_of(run: &Run, phase: &Phase, reviewer: usize) -> Option<Che
         at: CheckTiming::After,
         doer: Doer::Agent { agent: agent.clone(), prompt: Some(words.join("\n\n")) },
         id: agent.clone(),
+        pinned: None,
         verdicts: BTreeMap::from(verdicts),
     })
 }

@@ -5,12 +5,13 @@ use std::fs::{File, TryLockError};
 
 use serde_json::Value;
 use windlass_kernel::run::plan::{Plan, Requirement, RunOutcome};
-use windlass_kernel::run::{PhaseResult, Run, RunName, Started};
+use windlass_kernel::run::{Base, PhaseResult, Run, RunName, Started};
 use windlass_kernel::{Code, Digest, TraceId};
 
 use crate::checkpointer::WORKTREES;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::repository::PinRequest;
 use crate::run_recorder::RunRecorder;
 
 /// The parameters of a new run.
@@ -98,6 +99,11 @@ impl Engine {
         if new.plan.require.contains(&Requirement::CleanRepo) {
             self.repository.require_clean(root)?;
         }
+        if base.is_some() {
+            // Otherwise the first phase that changes something would fail.
+            self.repository.require_filters(root)?;
+        }
+        self.require_pinned(&new, base.as_ref())?;
         let trace_id = TraceId(self.recording.clock.new_id());
         let run_id = RunName::of(trace_id).to_string();
         let worktree = match (&base, new.worktree) {
@@ -126,6 +132,25 @@ impl Engine {
         let mut recorder = RunRecorder::begin(&self.recording, trace_id, started)?;
         self.hold_or_end(&mut recorder, new.wait, new.end)?;
         self.drive(recorder)
+    }
+
+    /// Fails if a file that a rule or a check pins is not in the base.
+    fn require_pinned(&self, new: &NewRun, base: Option<&Base>) -> Result<(), EngineError> {
+        let Plan { governance, phases, .. } = &new.plan;
+        let rules = governance.gates.iter().chain(&governance.compliance);
+        let rules = rules.filter_map(|rule| rule.evidence.pinned());
+        let checks = phases.iter().flat_map(|phase| &phase.checks);
+        let checks = checks.filter_map(|check| check.pinned.as_deref());
+        for written in rules.chain(checks) {
+            self.repository.pinned(&PinRequest {
+                workspace: &self.settings.root,
+                from_top: new.worktree,
+                base,
+                argv: &[],
+                written: Some(written),
+            })?;
+        }
+        Ok(())
     }
 
     /// Acquires the locks of a run: the project's workspace unless the run has its own, and the loop if it

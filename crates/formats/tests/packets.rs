@@ -40,6 +40,7 @@ fn hold() -> HoldPacket {
         expires_at: None,
         approvals_needed: None,
         approvals: Vec::new(),
+        changed_tests_and_scripts: Vec::new(),
     }
 }
 
@@ -130,6 +131,17 @@ fn the_bytes_are_those_of_the_vectors() {
         assert_eq!(text(bytes.clone()), pinned(name));
         assert_eq!(read_terminal(&bytes), Ok(packet));
     }
+}
+
+#[test]
+fn changed_tests_and_scripts_are_listed() {
+    let listed = vec!["check.sh".to_owned(), "tests/ä: b.rs".to_owned(), "… and 2 more".to_owned()];
+    let packet = HoldPacket { changed_tests_and_scripts: listed.clone(), ..approved() };
+    let bytes = packet.to_bytes().unwrap();
+    assert!(text(bytes.clone()).contains("changed_tests_and_scripts:\n- check.sh\n"));
+    assert_eq!(read_hold(&bytes), Ok(packet));
+    let packet = TerminalPacket { changed_tests_and_scripts: listed, ..blocked() };
+    assert_eq!(read_terminal(&packet.to_bytes().unwrap()), Ok(packet));
 }
 
 #[test]

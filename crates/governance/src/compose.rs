@@ -115,10 +115,11 @@ enum Conflict {
 fn stricter(rule: Evidence, next: &Evidence) -> Result<Evidence, Conflict> {
     match (rule, next) {
         (
-            Evidence::Metric { argv, compare, pointer, threshold, timeout_ms },
+            Evidence::Metric { argv, compare, pinned, pointer, threshold, timeout_ms },
             Evidence::Metric {
                 argv: other_argv,
                 compare: other_compare,
+                pinned: other_pinned,
                 pointer: other_pointer,
                 threshold: other_threshold,
                 timeout_ms: other_timeout,
@@ -129,14 +130,16 @@ fn stricter(rule: Evidence, next: &Evidence) -> Result<Evidence, Conflict> {
             same(&compare, other_compare, "the comparison differs")?;
             let threshold = tighter(compare, &threshold, other_threshold)?;
             let timeout_ms = timeout_ms.min(*other_timeout);
-            Ok(Evidence::Metric { argv, compare, pointer, threshold, timeout_ms })
+            let pinned = more_pinned(pinned, other_pinned.as_deref())?;
+            Ok(Evidence::Metric { argv, compare, pinned, pointer, threshold, timeout_ms })
         }
         (
-            Evidence::Tool { argv, timeout_ms },
-            Evidence::Tool { argv: other_argv, timeout_ms: other_timeout },
+            Evidence::Tool { argv, pinned, timeout_ms },
+            Evidence::Tool { argv: other_argv, pinned: other_pinned, timeout_ms: other_timeout },
         ) => {
             same(&argv, other_argv, "the command differs")?;
-            Ok(Evidence::Tool { argv, timeout_ms: timeout_ms.min(*other_timeout) })
+            let pinned = more_pinned(pinned, other_pinned.as_deref())?;
+            Ok(Evidence::Tool { argv, pinned, timeout_ms: timeout_ms.min(*other_timeout) })
         }
         (
             Evidence::Validator { bytes_max, files, forbid, json, require },
@@ -169,6 +172,23 @@ fn stricter(rule: Evidence, next: &Evidence) -> Result<Evidence, Conflict> {
             Evidence::Metric { .. } | Evidence::Tool { .. } | Evidence::Validator { .. },
             Evidence::Metric { .. } | Evidence::Tool { .. } | Evidence::Validator { .. },
         ) => Err(Conflict::Different("the kind of evidence differs")),
+    }
+}
+
+/// The pinned files of both. A later level that does not write the list leaves it as it is.
+fn more_pinned(
+    one: Option<Vec<String>>,
+    other: Option<&[String]>,
+) -> Result<Option<Vec<String>>, Conflict> {
+    let Some(other) = other else { return Ok(one) };
+    // Which files the command names is known only at the start of a run.
+    let Some(one) = one else {
+        let what = "the earlier level pins the files that the command names".to_owned();
+        return Err(Conflict::Looser(what));
+    };
+    match one.iter().find(|path| !other.contains(path)) {
+        Some(path) => Err(Conflict::Looser(format!("`{path}` is no longer pinned"))),
+        None => Ok(Some(other.to_vec())),
     }
 }
 

@@ -3,6 +3,7 @@
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::Number;
 use windlass_kernel::run::plan::Evidence;
+use windlass_kernel::run::{PINNED_MAX, pinned_path_error};
 use windlass_text::{Glob, printable};
 
 /// The default timeout of a program, in milliseconds.
@@ -37,6 +38,8 @@ pub enum RuleField {
     Files(usize),
     /// `forbid`.
     Forbid,
+    /// The pinned path with this index, or all of them if there is none.
+    Pinned(usize),
     /// `pointer`.
     Pointer,
     /// `require`.
@@ -72,8 +75,9 @@ impl RuleError {
 /// The first [`RuleError`].
 pub fn check_evidence(evidence: &Evidence) -> Result<(), RuleError> {
     match evidence {
-        Evidence::Metric { argv, pointer, threshold, timeout_ms, .. } => {
+        Evidence::Metric { argv, pinned, pointer, threshold, timeout_ms, .. } => {
             program(argv, *timeout_ms)?;
+            are_pinned(pinned.as_deref())?;
             is_pointer(pointer)?;
             match exact_number(threshold) {
                 Some(same) if same == *threshold => Ok(()),
@@ -84,7 +88,10 @@ pub fn check_evidence(evidence: &Evidence) -> Result<(), RuleError> {
                 )),
             }
         }
-        Evidence::Tool { argv, timeout_ms } => program(argv, *timeout_ms),
+        Evidence::Tool { argv, pinned, timeout_ms } => {
+            program(argv, *timeout_ms)?;
+            are_pinned(pinned.as_deref())
+        }
         Evidence::Validator { bytes_max, files, forbid, json, require } => {
             if bytes_max.is_none() && forbid.is_none() && !json && require.is_none() {
                 return Err(RuleError::new(
@@ -138,6 +145,23 @@ fn program(argv: &[String], timeout_ms: u64) -> Result<(), RuleError> {
         return Err(RuleError::new(RuleField::Timeout, message, "stay within the limit"));
     }
     Ok(())
+}
+
+fn are_pinned(paths: Option<&[String]>) -> Result<(), RuleError> {
+    let paths = paths.unwrap_or_default();
+    let hint = "write files or folders relative to the workspace, such as `scripts`";
+    if paths.len() > PINNED_MAX {
+        let message = format!("`pinned` has more than {PINNED_MAX} paths");
+        return Err(RuleError::new(RuleField::Pinned(usize::MAX), message, hint));
+    }
+    let wrong = paths.iter().enumerate();
+    match wrong.filter_map(|(at, path)| Some((at, path, pinned_path_error(path)?))).next() {
+        Some((at, path, why)) => {
+            let message = format!("`{}` cannot be pinned: {why}", shown(path));
+            Err(RuleError::new(RuleField::Pinned(at), message, hint))
+        }
+        None => Ok(()),
+    }
 }
 
 fn is_pointer(pointer: &str) -> Result<(), RuleError> {

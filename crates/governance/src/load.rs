@@ -72,6 +72,7 @@ struct RawMetric {
     at_least: Option<Spanned<RawNumber>>,
     at_most: Option<Spanned<RawNumber>>,
     equal: Option<Spanned<RawNumber>>,
+    pinned: Option<RawPaths>,
     timeout_seconds: Option<Spanned<RawNumber>>,
 }
 
@@ -79,6 +80,7 @@ struct RawMetric {
 #[serde(deny_unknown_fields)]
 struct RawTool {
     command: Spanned<Vec<String>>,
+    pinned: Option<RawPaths>,
     timeout_seconds: Option<Spanned<RawNumber>>,
 }
 
@@ -135,6 +137,17 @@ impl GovernanceFile {
         let source = SourceFile::new(path, bytes, FILE_BYTES_MAX, Code::GovernanceInvalid)?;
         Parser(source).file()
     }
+}
+
+type RawPaths = Spanned<Vec<Spanned<String>>>;
+
+fn pinned(raw: Option<&RawPaths>) -> Option<Vec<String>> {
+    raw.map(|paths| paths.get_ref().iter().map(|path| path.get_ref().clone()).collect())
+}
+
+/// Where a pinned path is written, or the whole list.
+fn pinned_span(raw: Option<&RawPaths>, at: usize) -> Option<Range<usize>> {
+    raw.map(|paths| paths.get_ref().get(at).map_or_else(|| paths.span(), Spanned::span))
 }
 
 struct Parser<'a>(SourceFile<'a>);
@@ -266,12 +279,16 @@ impl Parser<'_> {
         let evidence = Evidence::Metric {
             argv: raw.command.get_ref().clone(),
             compare,
+            pinned: pinned(raw.pinned.as_ref()),
             pointer: raw.pointer.get_ref().clone(),
             threshold,
             timeout_ms: self.timeout(raw.timeout_seconds)?,
         };
         self.checked(evidence, |field| match field {
             RuleField::Command => raw.command.span(),
+            RuleField::Pinned(at) => {
+                pinned_span(raw.pinned.as_ref(), at).unwrap_or_else(|| span.clone())
+            }
             RuleField::Pointer => raw.pointer.span(),
             RuleField::Threshold => number.span(),
             RuleField::BytesMax
@@ -286,8 +303,23 @@ impl Parser<'_> {
     fn tool(&self, raw: Spanned<RawTool>) -> Result<Evidence, FileError> {
         let raw = raw.into_inner();
         let timeout_ms = self.timeout(raw.timeout_seconds)?;
-        let evidence = Evidence::Tool { argv: raw.command.get_ref().clone(), timeout_ms };
-        self.checked(evidence, |_| raw.command.span())
+        let (argv, pinned) = (raw.command.get_ref().clone(), pinned(raw.pinned.as_ref()));
+        let evidence = Evidence::Tool { argv, pinned, timeout_ms };
+        self.checked(evidence, |field| {
+            let span = match field {
+                RuleField::Pinned(at) => pinned_span(raw.pinned.as_ref(), at),
+                RuleField::BytesMax
+                | RuleField::Command
+                | RuleField::Files(_)
+                | RuleField::Forbid
+                | RuleField::Pointer
+                | RuleField::Require
+                | RuleField::Threshold
+                | RuleField::Timeout
+                | RuleField::Validator => None,
+            };
+            span.unwrap_or_else(|| raw.command.span())
+        })
     }
 
     fn validator(&self, raw: Spanned<RawValidator>) -> Result<Evidence, FileError> {
@@ -309,6 +341,7 @@ impl Parser<'_> {
                 RuleField::Require => raw.require.as_ref().map(Spanned::span),
                 RuleField::BytesMax => raw.bytes_max.as_ref().map(Spanned::span),
                 RuleField::Command
+                | RuleField::Pinned(_)
                 | RuleField::Pointer
                 | RuleField::Threshold
                 | RuleField::Timeout

@@ -40,7 +40,13 @@ fn stated(
 
 fn metric(compare: Compare, threshold: i64) -> Evidence {
     let (argv, pointer) = (vec!["m".to_owned()], "/n".to_owned());
-    Evidence::Metric { argv, compare, pointer, threshold: threshold.into(), timeout_ms: 1000 }
+    let threshold = threshold.into();
+    Evidence::Metric { argv, compare, pinned: None, pointer, threshold, timeout_ms: 1000 }
+}
+
+fn pinning(program: &str, paths: Option<&[&str]>) -> Evidence {
+    let pinned = paths.map(|paths| paths.iter().map(|path| (*path).to_owned()).collect());
+    Evidence::Tool { argv: vec![program.to_owned()], pinned, timeout_ms: 5 }
 }
 
 fn files(
@@ -99,10 +105,12 @@ fn the_stricter_wins() {
 
 #[test]
 fn looser_and_contradicting_rules_are_refused_with_both_places() {
-    let tool = |name: &str| Evidence::Tool { argv: vec![name.to_owned()], timeout_ms: 5 };
+    let tool = |name: &str| pinning(name, None);
+    let pin = |paths: &[&str]| pinning("t", Some(paths));
     let other_pointer = |evidence: Evidence| match evidence {
-        Evidence::Metric { argv, compare, threshold, timeout_ms, .. } => {
-            Evidence::Metric { argv, compare, pointer: "/m".to_owned(), threshold, timeout_ms }
+        Evidence::Metric { argv, compare, pinned, threshold, timeout_ms, .. } => {
+            let pointer = "/m".to_owned();
+            Evidence::Metric { argv, compare, pinned, pointer, threshold, timeout_ms }
         }
         other @ (Evidence::Tool { .. } | Evidence::Validator { .. }) => other,
     };
@@ -110,6 +118,8 @@ fn looser_and_contradicting_rules_are_refused_with_both_places() {
         (metric(Compare::AtLeast, 80), metric(Compare::AtLeast, 79), "looser: 79 instead of 80"),
         (metric(Compare::AtMost, 80), metric(Compare::AtMost, 81), "looser: 81 instead of 80"),
         (metric(Compare::Equal, 1), metric(Compare::Equal, 2), "the threshold differs"),
+        (pin(&["a", "b"]), pin(&["b"]), "looser: `a` is no longer pinned"),
+        (tool("t"), pin(&["a"]), "looser: the earlier level pins the files that the command names"),
         (metric(Compare::AtLeast, 1), metric(Compare::AtMost, 1), "the comparison differs"),
         (
             metric(Compare::AtLeast, 1),
@@ -163,7 +173,10 @@ fn evidence() -> impl Strategy<Value = Evidence> {
     let compare = select(vec![Compare::AtLeast, Compare::AtLeast, Compare::AtMost, Compare::Equal]);
     prop_oneof![
         4 => (compare, 0..6i64).prop_map(|(compare, threshold)| metric(compare, threshold)),
-        1 => (1..5u64).prop_map(|ms| Evidence::Tool { argv: vec!["t".to_owned()], timeout_ms: ms }),
+        1 => (1..5u64, option::of(subsequence(vec!["a", "b"], 0..=2))).prop_map(|(timeout_ms, paths)| {
+            let pinned = paths.map(|paths| paths.into_iter().map(str::to_owned).collect());
+            Evidence::Tool { argv: vec!["t".to_owned()], pinned, timeout_ms }
+        }),
         4 => (
             option::of(Just("x")), option::of(select(vec!["y", "z"])), any::<bool>(), option::of(1..6u64),
         )

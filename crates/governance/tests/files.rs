@@ -51,13 +51,17 @@ fn a_good_file_is_read_in_its_order() {
     let expected = Evidence::Metric {
         argv: vec!["cov".to_owned(), "--json".to_owned()],
         compare: Compare::AtLeast,
+        pinned: None,
         pointer: "/total".to_owned(),
         threshold: 80.into(),
         timeout_ms: 1500,
     };
     assert_eq!(first.evidence, expected);
     let second = &file.rules.get(1).unwrap().rule.evidence;
-    assert_eq!(*second, Evidence::Tool { argv: vec!["lint".to_owned()], timeout_ms: 600_000 });
+    assert_eq!(
+        *second,
+        Evidence::Tool { argv: vec!["lint".to_owned()], pinned: None, timeout_ms: 600_000 }
+    );
 }
 
 /// A file with one gate of which a part is replaced.

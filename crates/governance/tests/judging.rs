@@ -25,6 +25,7 @@ fn metric(compare: Compare, threshold: impl Into<serde_json::Number>) -> Evidenc
     Evidence::Metric {
         argv: vec!["m".to_owned()],
         compare,
+        pinned: None,
         pointer: "/a/0".to_owned(),
         threshold: threshold.into(),
         timeout_ms: 1,
@@ -32,7 +33,7 @@ fn metric(compare: Compare, threshold: impl Into<serde_json::Number>) -> Evidenc
 }
 
 fn tool() -> Evidence {
-    Evidence::Tool { argv: vec!["t".to_owned()], timeout_ms: 1 }
+    Evidence::Tool { argv: vec!["t".to_owned()], pinned: None, timeout_ms: 1 }
 }
 
 fn ended(exit_code: Option<i64>, stdout: &str) -> Observation {

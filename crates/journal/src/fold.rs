@@ -6,6 +6,7 @@ use windlass_kernel::{
     ArtifactBody, ArtifactType, Call, ChainError, Digest, Draft, Entry, Head, Machine, PlanId,
     State, TraceId, Transition, transition_of,
 };
+use windlass_store::TraceState;
 
 use crate::error::JournalError;
 
@@ -213,6 +214,20 @@ impl Fold for ChainOnly {
         run.head = self.0;
         run.draft(event)
     }
+}
+
+/// Compares the end and the plan of a trace with what the store recorded apart from its entries.
+pub(crate) fn agree(
+    head: &Head,
+    plan_id: Option<PlanId>,
+    recorded: &TraceState,
+) -> Result<(), ChainError> {
+    head.matches(&recorded.head)?;
+    if plan_id.is_some_and(|plan_id| plan_id != recorded.plan_id) {
+        let (sequence_number, reason) = (1, "the trace is recorded under another plan");
+        return Err(ChainError::Link { sequence_number, reason });
+    }
+    Ok(())
 }
 
 /// Verifies an entry's position in the chain, its own digest and its artifact's digest; returns the

@@ -6,7 +6,7 @@ use windlass_kernel::{ChainError, Head, ReplayPoint, TraceId};
 use windlass_store::{Record, Store, TraceState};
 
 use crate::error::JournalError;
-use crate::fold::{Fold, admit, mismatch};
+use crate::fold::{Fold, admit, agree, mismatch};
 use crate::observer::{Observer, Origin, Step};
 
 /// How many entries are read at once.
@@ -203,12 +203,7 @@ impl<F: Fold> Reader<F> {
         let Some(recorded) = &self.recorded else { return Ok(()) };
         let trace_id = recorded.head.trace_id;
         let corrupt = |source| JournalError::Corrupt { trace_id, source };
-        self.state.head().matches(&recorded.head).map_err(corrupt)?;
-        if self.state.plan_id().is_some_and(|plan_id| plan_id != recorded.plan_id) {
-            let (sequence_number, reason) = (1, "the trace is recorded under another plan");
-            return Err(corrupt(ChainError::Link { sequence_number, reason }));
-        }
-        Ok(())
+        agree(self.state.head(), self.state.plan_id(), recorded).map_err(corrupt)
     }
 }
 

@@ -5,8 +5,9 @@ use windlass_kernel::{
     ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Entry, Head, ReservedKey, ToolCallId,
     TraceId, is_call_artifact,
 };
+use windlass_store::TraceState;
 
-use crate::fold::{Fold, admit, mismatch};
+use crate::fold::{Fold, admit, agree, mismatch};
 
 /// Verifies a trace as it is read, wherever it comes from.
 ///
@@ -74,6 +75,15 @@ impl TraceVerifier {
     #[must_use]
     pub const fn head(&self) -> &Head {
         &self.head
+    }
+
+    /// Compares the trace with what the store recorded apart from its entries.
+    ///
+    /// # Errors
+    /// [`ChainError`] if they differ.
+    pub fn agrees_with(&self, recorded: &TraceState) -> Result<(), ChainError> {
+        let run = self.run.as_deref().and_then(Fold::plan_id);
+        agree(&self.head, self.links.plan_id().or(run), recorded)
     }
 
     /// How many artifacts were purged.

@@ -99,7 +99,7 @@ pub fn verify_trace(store: &dyn Store, trace_id: TraceId) -> Result<TraceReport,
     let mut verifier = TraceVerifier::new(trace_id);
     let (entries, mut error) = verify_entries(store, &mut verifier)?;
     if error.is_none() {
-        error = verifier.head().matches(&recorded.head).err();
+        error = verifier.agrees_with(&recorded).err();
     }
     if error.is_none() {
         error = verify_key(store, &verifier)?;
@@ -233,7 +233,7 @@ impl Verifier<'_> {
         let head = *self.trace.head();
         self.report.missing_artifacts += self.trace.purged();
         let error = current.error.or_else(|| match &current.recorded {
-            Some(recorded) => head.matches(&recorded.head).err(),
+            Some(recorded) => self.trace.agrees_with(recorded).err(),
             None => Some(ChainError::Truncated { expected: 0, found: head.sequence_number }),
         });
         match (error, current.recorded) {

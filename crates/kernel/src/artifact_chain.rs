@@ -8,7 +8,8 @@ use crate::artifact::{Artifact, Decision};
 use crate::canon::CanonError;
 use crate::json_scan;
 use crate::{
-    ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, State, ToolCallId, TraceId, Uuid7,
+    ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, PlanId, State, ToolCallId,
+    TraceId, Uuid7,
 };
 
 /// The ids, digests and verdict of an artifact that must agree with its entry and the artifacts before it.
@@ -21,7 +22,7 @@ pub struct ArtifactHeader {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reference {
-    Request { key: Option<Key>, proposal_digest: Digest },
+    Request { key: Option<Key>, plan_id: PlanId, proposal_digest: Digest },
     Decision { request_digest: Digest, decision: Decision },
     Call(CallReference),
     Effect { tool_call_digest: Digest, tool_call_id: ToolCallId, outcome: Outcome },
@@ -69,6 +70,7 @@ impl ArtifactHeader {
                     tool_name: request.proposal.tool_name.clone(),
                     idempotency_key,
                 }),
+                plan_id: request.plan_id,
                 proposal_digest: request.proposal.digest()?,
             },
             Artifact::Decision(decision) => Reference::Decision {
@@ -103,9 +105,9 @@ impl ArtifactHeader {
     fn scan(artifact_type: ArtifactType, body: &[u8]) -> Option<Self> {
         let (artifact_id, trace_id, reference) = match artifact_type {
             ArtifactType::ActionRequest => {
-                let names = ["artifact_id", "trace_id", "idempotency_key", "proposal"];
-                let [artifact_id, trace_id, key, proposal] = json_scan::members(body, names)?;
-                let proposal_digest = Digest::of(proposal);
+                let names = ["artifact_id", "trace_id", "idempotency_key", "plan_id", "proposal"];
+                let [artifact_id, trace_id, key, plan, proposal] = json_scan::members(body, names)?;
+                let (plan_id, proposal_digest) = (PlanId(id(plan)?), Digest::of(proposal));
                 let key = match optional(key)? {
                     None => None,
                     Some(idempotency_key) => {
@@ -114,7 +116,7 @@ impl ArtifactHeader {
                         Some(Key { server_id, tool_name, idempotency_key })
                     }
                 };
-                (artifact_id, trace_id, Reference::Request { key, proposal_digest })
+                (artifact_id, trace_id, Reference::Request { key, plan_id, proposal_digest })
             }
             ArtifactType::SupervisorDecision => {
                 let names = ["artifact_id", "trace_id", "request_digest", "decision"];
@@ -173,7 +175,8 @@ impl ArtifactHeader {
                     tool_name: names.tool_name,
                     idempotency_key,
                 });
-                let reference = Reference::Request { key, proposal_digest: Digest::of(proposal) };
+                let (plan_id, proposal_digest) = (wire.plan_id, Digest::of(proposal));
+                let reference = Reference::Request { key, plan_id, proposal_digest };
                 Ok(Self { artifact_id: wire.artifact_id, trace_id: wire.trace_id, reference })
             }
             ArtifactType::SupervisorDecision => read(body).map(|wire: DecisionWire| Self {
@@ -253,6 +256,7 @@ struct RequestWire<'a> {
     artifact_id: ArtifactId,
     trace_id: TraceId,
     idempotency_key: Option<String>,
+    plan_id: PlanId,
     #[serde(borrow)]
     proposal: &'a RawValue,
 }
@@ -303,6 +307,7 @@ pub struct ArtifactChain {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct RequestRecord {
     digest: Digest,
+    plan_id: PlanId,
     proposal_digest: Digest,
     key: Option<Key>,
 }
@@ -317,6 +322,12 @@ impl ArtifactChain {
     /// The digest of the request's proposal; `None` before the request.
     pub(crate) fn proposal_digest(&self) -> Option<Digest> {
         self.request.as_ref().map(|request| request.proposal_digest)
+    }
+
+    /// The plan that the request belongs to; `None` before the request.
+    #[must_use]
+    pub fn plan_id(&self) -> Option<PlanId> {
+        self.request.as_ref().map(|request| request.plan_id)
     }
 
     /// The idempotency key that the call reserves; `None` before the call, or if it has no key.
@@ -351,8 +362,8 @@ impl ArtifactChain {
         require(header.trace_id == entry.trace_id, "the artifact belongs to another trace")?;
         let digest = entry.artifact_digest;
         match header.reference {
-            Reference::Request { key, proposal_digest } => {
-                let request = RequestRecord { digest, proposal_digest, key };
+            Reference::Request { key, plan_id, proposal_digest } => {
+                let request = RequestRecord { digest, plan_id, proposal_digest, key };
                 require(
                     request.idempotency_key() == entry.idempotency_key.as_deref(),
                     "the request and its entry have different idempotency keys",

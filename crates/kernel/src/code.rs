@@ -99,6 +99,10 @@ codes! {
     PolicyChangedMidRun = "POLICY_CHANGED_MID_RUN",
     /// The repository has changes or untracked files.
     RepoDirty = "REPO_DIRTY",
+    /// Files have changed since they were last reviewed, so they are not committed.
+    ChangeUnreviewed = "CHANGE_UNREVIEWED",
+    /// A pinned file cannot be given to a program as it was at the start of the run.
+    PinnedUnavailable = "PINNED_UNAVAILABLE",
     /// The branch of the repository moved during a run.
     RepoMoved = "REPO_MOVED",
     /// The state of another program cannot be imported.

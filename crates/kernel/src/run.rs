@@ -14,9 +14,11 @@ mod fold;
 mod governance;
 mod hold;
 mod index;
+mod measuring;
 mod name;
 mod next;
 mod payload;
+mod pinned;
 pub mod plan;
 mod plan_check;
 mod rollback;
@@ -31,12 +33,14 @@ pub use checkpoint::{
 pub use consensus::{APPROVED, CONDITIONAL, REJECTED, Review};
 pub use event::{Event, NoteKind, RunEvent};
 pub use governance::{ComplianceResult, GateResult, GateStatus, GovernanceResult};
+pub use measuring::{MeasuringFiles, is_measuring, is_measuring_folder};
 pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};
 pub use payload::{
     Base, CallRecord, Change, Failure, HoldRequest, InvocationResult, PhaseResult, Started, Usage,
     Vote, VoteDecision,
 };
+pub use pinned::{NamedAs, NamedPath, PINNED_MAX, named_paths, pinned_path_error};
 pub use state::{
     AttemptStage, Commit, Ended, Hold, JudgedBy, PendingVerdict, PhaseState, PhaseStatus,
     RecordedNote, Resolution, Run, Spent,

@@ -64,7 +64,7 @@ impl PolicySupervisor {
         }
         let (access, hosts) = (access(tool.class), tool.network.clone());
         let workspace = self.workspace.root().to_owned();
-        self.confined.then_some(Confinement { workspace, access, hosts, scope, is_server: false })
+        self.confined.then(|| Confinement { hosts, scope, ..Confinement::new(workspace, access) })
     }
 
     /// The confinement of an MCP server, which may write if one of its tools does.
@@ -73,12 +73,11 @@ impl PolicySupervisor {
             return None;
         };
         let class = server.tools.values().map(|tool| tool.class).max().unwrap_or(RiskLevel::Read);
+        let workspace = self.workspace.root().to_owned();
         self.confined.then(|| Confinement {
-            workspace: self.workspace.root().to_owned(),
-            access: access(class),
             hosts: network.clone(),
-            scope: None,
             is_server: true,
+            ..Confinement::new(workspace, access(class))
         })
     }
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use windlass_connect::Confinement;
-use windlass_engine::{EngineError, GatewayProvider, HoldPackets, PreparedCommit, Repository};
+use windlass_engine::{
+    CommitHook, EngineError, GatewayProvider, HoldPackets, PinRequest, PinnedPath, PreparedCommit,
+    Repository,
+};
 use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Code, Digest, RiskLevel, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
@@ -63,6 +66,28 @@ impl Repository for FakeRepository {
 
     fn change(&self, _: &Path, _: &Run) -> Result<Option<Change>, EngineError> {
         Ok(Some(Self::change()))
+    }
+
+    fn require_filters(&self, _: &Path) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn pinned(&self, request: &PinRequest<'_>) -> Result<Vec<PinnedPath>, EngineError> {
+        match request.written.and_then(<[String]>::first) {
+            None => Ok(Vec::new()),
+            Some(path) => {
+                let message = format!("`{path}` is not in the commit from which the run started");
+                Err(EngineError::Requirement { code: Code::PinnedUnavailable, message })
+            }
+        }
+    }
+
+    fn require_reviewed(&self, _: &Path, _: &Run) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn pre_commit_hook(&self, _: &Path, _: &Run) -> Result<CommitHook, EngineError> {
+        Ok(CommitHook::None)
     }
 
     fn prepare_commit(

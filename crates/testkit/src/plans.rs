@@ -96,7 +96,7 @@ pub fn gate(id: &str, list: &[(&str, Effect)]) -> Option<Gate> {
 /// A check with these verdicts.
 #[must_use]
 pub fn check(id: &str, at: CheckTiming, doer: Doer, list: &[(&str, Effect)]) -> Check {
-    Check { at, doer, id: id.to_owned(), verdicts: verdicts(list) }
+    Check { at, doer, id: id.to_owned(), pinned: None, verdicts: verdicts(list) }
 }
 
 /// A hold that the plan's own number of people answers.

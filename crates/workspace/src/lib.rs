@@ -15,9 +15,10 @@ pub use blobs::{
 };
 pub use git::{
     Baseline, CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError,
-    GitSettings, LineChange, ObjectIdError, OnChanges, RefUpdate, SYSTEM_FOLDERS, Signature,
-    TakeOverError, TakenOver, TreeId, Treeish, Worktree, WorktreeStatus, configure_git,
-    find_helper, take_over, take_over_in_steps,
+    GitSettings, Hook, LineChange, ObjectIdError, OnChanges, PinnedKind, PinnedPath, RefUpdate,
+    SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId, Treeish, Worktree, WorktreeStatus,
+    check_pinned_place, configure_git, find_helper, require_pinned_unchanged, take_over,
+    take_over_in_steps,
 };
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use windlass_cell::{
-    Access, Cell, CellChild, CellCommand, CellLimits, Layout, Level, LimitKind, Mount, Network,
-    ProcessError, WorkspaceView, find_git,
+    Access, Cell, CellChild, CellCommand, CellLimits, Layout, Level, LimitKind, Maker, Mount,
+    Network, ProcessError, WorkspaceView, find_git,
 };
 
 use super::world::{World, give, open_folders};
@@ -39,6 +39,7 @@ impl Outcome {
 /// A cell to start.
 pub struct Plan {
     pub access: Access,
+    pub maker: Maker,
     pub folder: PathBuf,
     pub hidden: Vec<PathBuf>,
     pub limits: CellLimits,
@@ -50,6 +51,7 @@ impl Plan {
     pub fn new(world: &World, access: Access) -> Self {
         Self {
             access,
+            maker: world.maker.clone(),
             folder: world.workspace(),
             hidden: world.hidden(),
             limits: CellLimits {
@@ -79,7 +81,7 @@ fn mounts(world: &World, plan: &Plan, changes: &Path) -> Result<Vec<Mount>, Stri
         folder: &plan.folder,
         access: plan.access,
         git: git.as_ref(),
-        git_changes: Some((&upper, &work)),
+        git_changes: (plan.maker == Maker::Own).then_some((&upper, &work)),
         hidden: &plan.hidden,
     };
     let mut mounts = layout.mounts();
@@ -99,13 +101,19 @@ pub struct Running {
 pub fn start(world: &World, plan: &Plan, line: &str) -> Result<Running, String> {
     let changes = world.path("changes").join(super::world::random());
     let mounts = mounts(world, plan, &changes)?;
-    let cell = Cell { level: Level::Full, mounts, network: plan.network, limits: plan.limits };
+    let cell = Cell {
+        level: Level::Full,
+        maker: plan.maker.clone(),
+        mounts,
+        network: plan.network,
+        limits: plan.limits,
+    };
     let command = CellCommand {
         argv: ["/bin/sh", "-c", line].map(str::to_owned).to_vec(),
         env: world.variables(),
         cwd: plan.folder.clone(),
     };
-    let (child, theirs) = CellChild::new(cell.level).unwrap();
+    let (child, theirs) = CellChild::new(&cell).unwrap();
     let mut launcher = Command::new(world.path("launcher"));
     if let Some(user) = world.user {
         launcher.uid(user).gid(user);

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 use windlass_cell::{
-    Access, Cell, CellChild, CellCommand, CellLimits, Level, LimitKind, Mount, Network,
+    Access, Cell, CellChild, CellCommand, CellLimits, Level, LimitKind, Maker, Mount, Network,
     ProcessError,
 };
 
@@ -39,6 +39,11 @@ pub fn bind(path: impl Into<PathBuf>, access: Access) -> Mount {
     Mount::Bind { path: path.into(), access }
 }
 
+/// Cells by `bwrap`.
+pub fn bwrap() -> Maker {
+    Maker::Bwrap { program: "/usr/bin/bwrap".into() }
+}
+
 impl World {
     pub fn new() -> Self {
         let folder = TempDir::new().unwrap();
@@ -56,13 +61,27 @@ impl World {
         mounts.push(Mount::Memory { path: "/tmp".into(), bytes: 1 << 26 });
         mounts.push(bind(&workspace, Access::Write));
         let limits = CellLimits::default();
-        let cell = Cell { level: Level::Full, mounts, network: Network::Closed, limits };
+        let cell = Cell {
+            level: Level::Full,
+            maker: Maker::Own,
+            mounts,
+            network: Network::Closed,
+            limits,
+        };
         Self { folder, cell, user: None }
     }
 
+    /// The same once for each maker of cells.
+    pub fn by_all() -> [Self; 2] {
+        let (own, mut other) = (Self::new(), Self::new());
+        other.cell.maker = bwrap();
+        [own, other]
+    }
+
     /// The same as an ordinary user; of tests that do not run as root, their own.
-    pub fn ordinary() -> Self {
+    pub fn ordinary(maker: Maker) -> Self {
         let mut world = Self::new();
+        world.cell.maker = maker;
         if rustix::process::getuid().is_root() {
             world.user = Some(NOBODY);
             let open = |path: &Path| {
@@ -90,7 +109,7 @@ impl World {
 
     /// Starts a command line in the cell.
     pub fn start(&self, line: &str) -> (Child, CellChild) {
-        let (child, theirs) = CellChild::new(self.cell.level).unwrap();
+        let (child, theirs) = CellChild::new(&self.cell).unwrap();
         let mut launcher = Command::new(self.launcher());
         if let Some(user) = self.user {
             launcher.uid(user).gid(user).current_dir("/");

@@ -19,46 +19,49 @@ const TICKER: &str = "while :; do echo x >> ticks; sleep 0.05; done";
 
 #[test]
 fn children_end_with_the_command() {
-    let world = World::new();
-    for line in [
-        format!("setsid sh -c '{TICKER}' & sleep 0.2"),
-        format!("(setsid sh -c '({TICKER}) &' &) ; sleep 0.2"),
-        format!("nohup sh -c '{TICKER}' >/dev/null 2>&1 & sleep 0.2"),
-    ] {
-        world.output(&line);
-        assert!(fs::metadata(world.workspace().join("ticks")).unwrap().len() > 0, "{line}");
-        assert!(stops(&world.workspace().join("ticks")), "{line}");
+    for world in World::by_all() {
+        for line in [
+            format!("setsid sh -c '{TICKER}' & sleep 0.2"),
+            format!("(setsid sh -c '({TICKER}) &' &) ; sleep 0.2"),
+            format!("nohup sh -c '{TICKER}' >/dev/null 2>&1 & sleep 0.2"),
+        ] {
+            world.output(&line);
+            assert!(fs::metadata(world.workspace().join("ticks")).unwrap().len() > 0, "{line}");
+            assert!(stops(&world.workspace().join("ticks")), "{line}");
+        }
     }
 }
 
 #[test]
 fn a_cell_ends_when_its_socket_is_closed() {
-    let world = World::new();
-    let (mut launcher, child) = world.start(&format!("setsid sh -c '{TICKER}'"));
-    let ticks = world.workspace().join("ticks");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !ticks.exists() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
+    for world in World::by_all() {
+        let (mut launcher, child) = world.start(&format!("setsid sh -c '{TICKER}'"));
+        let ticks = world.workspace().join("ticks");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !ticks.exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        assert!(ticks.exists());
+        drop(child);
+        launcher.wait().unwrap();
+        assert!(stops(&ticks));
     }
-    assert!(ticks.exists());
-    drop(child);
-    launcher.wait().unwrap();
-    assert!(stops(&ticks));
 }
 
 #[test]
 fn a_cell_ends_when_its_launcher_is_killed() {
-    let world = World::new();
-    let (mut launcher, child) = world.start(&format!("setsid sh -c '{TICKER}'"));
-    let ticks = world.workspace().join("ticks");
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !ticks.exists() && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(10));
+    for world in World::by_all() {
+        let (mut launcher, child) = world.start(&format!("setsid sh -c '{TICKER}'"));
+        let ticks = world.workspace().join("ticks");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !ticks.exists() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        launcher.kill().unwrap();
+        launcher.wait().unwrap();
+        assert!(stops(&ticks));
+        drop(child);
     }
-    launcher.kill().unwrap();
-    launcher.wait().unwrap();
-    assert!(stops(&ticks));
-    drop(child);
 }
 
 fn run(world: &World, line: &str, timeout: Duration) -> windlass_cell::Finished {
@@ -80,27 +83,29 @@ fn run(world: &World, line: &str, timeout: Duration) -> windlass_cell::Finished 
 
 #[test]
 fn a_command_is_run_to_its_end() {
-    let world = World::new();
-    let minute = Duration::from_secs(60);
-    let done = run(&world, "cat; echo err >&2; exit 3", minute);
-    assert_eq!((done.ending, done.status.unwrap().code()), (Ending::Exited, Some(3)));
-    assert_eq!((done.stdout.as_slice(), done.stderr.as_slice()), (&b"in"[..], &b"err\n"[..]));
-    let killed = run(&world, "kill -KILL $$", minute);
-    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status.unwrap()), Some(9));
-    let large = run(&world, "head -c 5000 /dev/zero", minute);
-    assert_eq!(large.ending, Ending::TooLarge("stdout"));
+    for world in World::by_all() {
+        let minute = Duration::from_secs(60);
+        let done = run(&world, "cat; echo err >&2; exit 3", minute);
+        assert_eq!((done.ending, done.status.unwrap().code()), (Ending::Exited, Some(3)));
+        assert_eq!((done.stdout.as_slice(), done.stderr.as_slice()), (&b"in"[..], &b"err\n"[..]));
+        let killed = run(&world, "kill -KILL $$", minute);
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status.unwrap()), Some(9));
+        let large = run(&world, "head -c 5000 /dev/zero", minute);
+        assert_eq!(large.ending, Ending::TooLarge("stdout"));
+    }
 }
 
 #[test]
 fn a_command_out_of_time_may_clean_up_and_is_then_ended() {
-    let world = World::new();
-    let line = format!(
-        "trap 'echo bye; exit 0' TERM; setsid sh -c '{TICKER}' & while :; do sleep 0.05; done"
-    );
-    let done = run(&world, &line, Duration::from_secs(1));
-    assert_eq!(done.ending, Ending::TimedOut);
-    assert_eq!(done.stdout, b"bye\n");
-    assert!(stops(&world.workspace().join("ticks")));
+    for world in World::by_all() {
+        let line = format!(
+            "trap 'echo bye; exit 0' TERM; setsid sh -c '{TICKER}' & while :; do sleep 0.05; done"
+        );
+        let done = run(&world, &line, Duration::from_secs(1));
+        assert_eq!(done.ending, Ending::TimedOut);
+        assert_eq!(done.stdout, b"bye\n");
+        assert!(stops(&world.workspace().join("ticks")));
+    }
 }
 
 #[test]

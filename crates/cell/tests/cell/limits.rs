@@ -5,11 +5,14 @@ use windlass_cell::{CellLimits, LimitKind};
 use super::common::World;
 
 fn reached(limits: CellLimits, line: &str) -> Option<LimitKind> {
-    let mut world = World::new();
-    world.cell.limits = limits;
-    let done = world.run(line);
-    assert!(done.failure.is_none(), "{done:?}");
-    done.limit
+    let [own, other] = World::by_all().map(|mut world| {
+        world.cell.limits = limits;
+        let done = world.run(line);
+        assert!(done.failure.is_none(), "{done:?}");
+        done.limit
+    });
+    assert_eq!(own, other);
+    own
 }
 
 #[test]

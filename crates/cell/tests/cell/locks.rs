@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use windlass_cell::{Access, Level, Mount};
+use windlass_cell::{Access, Level, Maker, Mount};
 
-use super::common::{World, bind};
+use super::common::{World, bind, bwrap};
 
 /// The value of a line in `/proc/self/status` inside the cell.
 fn status(world: &World, key: &str) -> String {
@@ -15,70 +15,79 @@ fn status(world: &World, key: &str) -> String {
 
 #[test]
 fn no_capability_is_left_and_none_can_be_gained() {
-    let world = World::new();
-    for key in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
-        assert_eq!(status(&world, key), "0000000000000000", "{key}");
+    for world in World::by_all() {
+        for key in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+            assert_eq!(status(&world, key), "0000000000000000", "{key}");
+        }
+        assert_eq!(status(&world, "NoNewPrivs:"), "1");
+        assert_eq!(status(&world, "Seccomp:"), "2");
     }
-    assert_eq!(status(&world, "NoNewPrivs:"), "1");
-    assert_eq!(status(&world, "Seccomp:"), "2");
 }
 
 #[test]
 fn no_namespace_can_be_made_and_no_mount_changed() {
-    let world = World::new();
-    for line in [
-        "unshare -r true",
-        "unshare -m true",
-        "unshare -n true",
-        "unshare -U true",
-        "mount -t tmpfs none /tmp",
-        "umount /proc",
-        "chroot / true",
-        "hostname other",
-        "date -s 2000-01-01",
-        "mknod /tmp/x c 1 3",
-        "nsenter -t 1 -m true",
-    ] {
-        let done = world.run(line);
-        assert!(done.failure.is_none() && done.code != Some(0), "{line}: {done:?}");
+    for world in World::by_all() {
+        for line in [
+            "unshare -r true",
+            "unshare -m true",
+            "unshare -n true",
+            "unshare -U true",
+            "mount -t tmpfs none /tmp",
+            "umount /proc",
+            "chroot / true",
+            "hostname other",
+            "date -s 2000-01-01",
+            "mknod /tmp/x c 1 3",
+            "nsenter -t 1 -m true",
+        ] {
+            let done = world.run(line);
+            assert!(done.failure.is_none() && done.code != Some(0), "{line}: {done:?}");
+        }
+        assert_eq!(world.output("hostname || cat /proc/sys/kernel/hostname").trim(), "cell");
     }
-    assert_eq!(world.output("hostname || cat /proc/sys/kernel/hostname").trim(), "cell");
 }
 
 #[test]
 fn an_ordinary_user_gets_the_same_cell() {
-    let world = World::ordinary();
-    let listed = world.output("ls -A /");
-    assert!(!listed.contains("etc") && !listed.contains("root"), "{listed}");
-    for key in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
-        assert_eq!(status(&world, key), "0000000000000000", "{key}");
-    }
-    assert_eq!(
-        world.output("echo 1 > a && cat a /dev/null && head -c 1 /dev/zero | wc -c"),
-        "1\n1\n"
-    );
-    for line in
-        ["unshare -r true", "mount -t tmpfs none /tmp", "touch /x", "touch /usr/x", "ls /proc/1/fd"]
-    {
-        let done = world.run(line);
-        assert!(done.failure.is_none() && done.code != Some(0), "{line}: {done:?}");
+    for world in [Maker::Own, bwrap()].map(World::ordinary) {
+        let listed = world.output("ls -A /");
+        assert!(!listed.contains("etc") && !listed.contains("root"), "{listed}");
+        for key in ["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"] {
+            assert_eq!(status(&world, key), "0000000000000000", "{key}");
+        }
+        assert_eq!(
+            world.output("echo 1 > a && cat a /dev/null && head -c 1 /dev/zero | wc -c"),
+            "1\n1\n"
+        );
+        for line in [
+            "unshare -r true",
+            "mount -t tmpfs none /tmp",
+            "touch /x",
+            "touch /usr/x",
+            "ls /proc/1/fd",
+        ] {
+            let done = world.run(line);
+            assert!(done.failure.is_none() && done.code != Some(0), "{line}: {done:?}");
+        }
     }
 }
 
 #[test]
 fn the_user_stays_the_same() {
-    let world = World::new();
-    let own = rustix::process::getuid().as_raw();
-    assert_eq!(world.output("id -u").trim(), own.to_string());
-    world.output("touch mine && chmod 600 mine && chmod +x mine");
-    assert!(world.workspace().join("mine").exists());
+    for world in World::by_all() {
+        let own = rustix::process::getuid().as_raw();
+        assert_eq!(world.output("id -u").trim(), own.to_string());
+        world.output("touch mine && chmod 600 mine && chmod +x mine");
+        assert!(world.workspace().join("mine").exists());
+    }
 }
 
 #[test]
 fn there_is_no_terminal_and_no_inherited_descriptor() {
-    let world = World::new();
-    assert_ne!(world.run("exec 3< /dev/tty").code, Some(0));
-    assert_eq!(world.output("ls /proc/self/fd | wc -l").trim(), "4");
+    for world in World::by_all() {
+        assert_ne!(world.run("exec 3< /dev/tty").code, Some(0));
+        assert_eq!(world.output("ls /proc/self/fd | wc -l").trim(), "4");
+    }
 }
 
 #[test]
@@ -96,14 +105,15 @@ fn the_weaker_level_still_confines_writing() {
 
 #[test]
 fn files_outside_keep_their_mode_and_times() {
-    let world = World::new();
-    let before = fs::metadata("/usr/bin/env").unwrap();
-    for line in ["chmod 600 /usr/bin/env", "touch /usr/bin/env", "chown 65534 /usr/bin/env"] {
-        assert_ne!(world.run(line).code, Some(0), "{line}");
+    for world in World::by_all() {
+        let before = fs::metadata("/usr/bin/env").unwrap();
+        for line in ["chmod 600 /usr/bin/env", "touch /usr/bin/env", "chown 65534 /usr/bin/env"] {
+            assert_ne!(world.run(line).code, Some(0), "{line}");
+        }
+        let after = fs::metadata("/usr/bin/env").unwrap();
+        assert_eq!(
+            (before.permissions(), before.modified().unwrap()),
+            (after.permissions(), after.modified().unwrap())
+        );
     }
-    let after = fs::metadata("/usr/bin/env").unwrap();
-    assert_eq!(
-        (before.permissions(), before.modified().unwrap()),
-        (after.permissions(), after.modified().unwrap())
-    );
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, Ending, Layout, Level, Limits, Network, Program,
+    Access, Cell, CellLimits, Confined, Ending, Layout, Level, Limits, Maker, Network, Program,
     WorkspaceView, find_git,
 };
 
@@ -57,6 +57,7 @@ impl Project {
             folder,
             cell: Cell {
                 level: Level::Full,
+                maker: Maker::Own,
                 mounts: Vec::new(),
                 network: Network::Closed,
                 limits: CellLimits::default(),

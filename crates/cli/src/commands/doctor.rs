@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
-use windlass_cell::Level;
+use windlass_cell::{Level, Maker};
 use windlass_connect::{Limits, ServerDescription};
 use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Connector, Server};
@@ -25,6 +25,8 @@ struct Check {
     name: String,
     verdict: Health,
     message: String,
+    /// What to do about it, in several lines.
+    advice: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,7 +50,15 @@ struct Findings(Vec<Check>);
 
 impl Findings {
     fn add(&mut self, name: impl Into<String>, verdict: Health, message: impl Into<String>) {
-        self.0.push(Check { name: name.into(), verdict, message: message.into() });
+        let (name, message) = (name.into(), message.into());
+        self.0.push(Check { name, verdict, message, advice: None });
+    }
+
+    /// Adds advice to the last check.
+    fn advise(&mut self, advice: String) {
+        if let Some(check) = self.0.last_mut() {
+            check.advice = Some(advice);
+        }
     }
 
     fn fail(&mut self, name: &str, failure: &Failure) {
@@ -57,13 +67,23 @@ impl Findings {
 }
 
 /// What lets a machine make namespaces.
-const ALLOW: &str = "\
-where AppArmor forbids them, allow them for windlass in /etc/apparmor.d/windlass:
+fn advice() -> String {
+    let program = std::env::current_exe().unwrap_or_else(|_| "/path/of/windlass".into());
+    format!(
+        "\
+to let commands run in full cells:
+- where AppArmor forbids namespaces, allow them for windlass in /etc/apparmor.d/windlass, then run
+  `apparmor_parser -r /etc/apparmor.d/windlass`:
     abi <abi/4.0>,
-    profile windlass /path/of/windlass flags=(unconfined) { userns, }
-in a container, start it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined
-a kernel older than 5.13, or one without overlayfs for users (before 5.11), cannot do it
-weaker, by your own choice: `sandbox.level = \"landlock\"` in your settings";
+    profile windlass {} flags=(unconfined) {{ userns, }}
+- in a container, start it with --security-opt seccomp=unconfined --security-opt systempaths=unconfined
+- where only `bwrap` may make namespaces, install bubblewrap (in a folder of the system, or `helpers.bwrap` of
+  your settings): commands then run, but cannot change `.git` or caches
+- a kernel older than 5.13, or one without overlayfs for users (before 5.11), cannot do it
+- weaker, by your own choice: `sandbox.level = \"landlock\"` in your settings",
+        program.display()
+    )
+}
 
 /// Checks the machine and the project, and prints what is wrong and how to fix it.
 pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> CommandResult {
@@ -73,11 +93,13 @@ pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> CommandRe
     } else {
         findings.add("bash", Health::Warn, "not found in PATH; the shell tools need it");
     }
-    match find_helper("git", None) {
+    let user = UserConfig::load();
+    let program = |user: &UserConfig| user.helpers.git.clone();
+    match find_helper("git", user.as_ref().ok().and_then(program).as_deref()) {
         Ok(_) => findings.add("git", Health::Good, "found"),
         Err(why) => findings.add("git", Health::Warn, format!("{why}; runs need it")),
     }
-    match UserConfig::load() {
+    match user {
         Ok(user) => {
             let path = user_config::path().filter(|path| path.exists());
             let from = path.map_or("no file".to_owned(), |path| path.display().to_string());
@@ -193,7 +215,8 @@ fn check_servers(
     reach: bool,
     findings: &mut Findings,
 ) {
-    let connectors = match UserConfig::load().and_then(|user| user.connectors(project)) {
+    let connectors = || UserConfig::load().and_then(|user| user.connectors(project));
+    let connectors = match reach.then(connectors).transpose() {
         Ok(connectors) => connectors,
         Err(failure) => return findings.fail("servers", &failure),
     };
@@ -216,7 +239,7 @@ fn check_servers(
         }
         if server.connector == Connector::Command {
             findings.add(name, Health::Good, format!("{} commands", server.tools.len()));
-        } else if reach {
+        } else if let Some(connectors) = &connectors {
             let limits = Limits { timeout: Duration::from_secs(20), output_bytes_max: 16 << 20 };
             match connectors.describe(&target, limits) {
                 Ok(description) => compare(server, &description, findings),
@@ -270,18 +293,29 @@ fn check_sandbox(user: &UserConfig, findings: &mut Findings) {
             sandbox.try_out()
         });
     match (tried, user.sandbox.level) {
-        (Ok(()), Level::Full) => {
+        (Ok(Maker::Own), Level::Full) => {
             findings.add(name, Health::Good, "full: namespaces, Landlock and seccomp");
         }
-        (Ok(()), Level::Landlock) => {
+        (Ok(Maker::Bwrap { program }), Level::Full) => {
+            let message = format!(
+                "full, by {}, since windlass itself may make no namespaces: commands cannot change `.git` or \
+                 caches, and have no terminals",
+                program.display()
+            );
+            findings.add(name, Health::Warn, message);
+            findings.advise(advice());
+        }
+        (Ok(_), Level::Landlock) => {
             let message = "level `landlock`, as you chose: commands read everything that you can read, and \
                            processes can outlive their call; `.git` and `.windlass` are not protected";
             findings.add(name, Health::Warn, message);
         }
         (Err(why), _) => {
-            let message =
-                format!("{why}; commands are not run [{}]\n{ALLOW}", Code::SandboxUnavailable);
+            let message = format!("{why}; commands are not run [{}]", Code::SandboxUnavailable);
             findings.add(name, Health::Bad, message);
+            if windlass_cell::inside_a_cell().is_none() {
+                findings.advise(advice());
+            }
         }
     }
 }
@@ -292,7 +326,11 @@ fn print(findings: &Findings, output: &Output) -> Result<(), Failure> {
             .0
             .iter()
             .map(|check| {
-                json!({ "name": check.name, "verdict": check.verdict.label(), "message": check.message })
+                let mut json = json!({ "name": check.name, "verdict": check.verdict.label(), "message": check.message });
+                if let (Some(advice), Some(json)) = (&check.advice, json.as_object_mut()) {
+                    json.insert("advice".to_owned(), advice.as_str().into());
+                }
+                json
             })
             .collect();
         return output.value(&checks);
@@ -314,5 +352,9 @@ fn print(findings: &Findings, output: &Output) -> Result<(), Failure> {
         })
         .collect();
     output.table(&["", "CHECK", "RESULT"], &rows);
+    for advice in findings.0.iter().filter_map(|check| check.advice.as_ref()) {
+        output.line("");
+        advice.lines().for_each(|line| output.line(&sanitize(line)));
+    }
     Ok(())
 }

@@ -121,6 +121,7 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
             sanitize(&change.files.join(", "))
         ));
     }
+    status::print_measuring(hold.held.change.as_ref(), output);
     for (vote, at) in &hold.votes {
         output.line(&format!(
             "  {}  {} by {}: {}",

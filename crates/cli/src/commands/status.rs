@@ -4,7 +4,9 @@ use serde_json::{Value, json};
 use windlass_journal::RunFilter;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{BudgetedResource, Phase, RunOutcome};
-use windlass_kernel::run::{PhaseState, PhaseStatus, Resolution, Run, VoteDecision};
+use windlass_kernel::run::{
+    Change, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, VoteDecision,
+};
 use windlass_views::RunSummary;
 
 use crate::args::Status;
@@ -154,7 +156,22 @@ pub fn print(run: &Run, output: &Output) {
             output.line(&format!("  used     {used} of {limit} {}", resource.as_str()));
         }
     }
+    // A run on hold lists them with its question.
+    if run.ended.is_some() {
+        print_measuring(run.change.as_ref(), output);
+    }
     print_end(run, output);
+}
+
+/// Prints the changed files that decide what gates measure.
+pub fn print_measuring(change: Option<&Change>, output: &Output) {
+    let files = change.map(|change| MeasuringFiles::of(&change.files)).unwrap_or_default();
+    if !files.paths.is_empty() {
+        output.line("  changed tests and scripts");
+        for line in files.lines() {
+            output.line(&format!("    {}", sanitize(&line)));
+        }
+    }
 }
 
 /// Prints what a run waits for or how it ended.
@@ -245,6 +262,11 @@ pub fn describe(run: &Run) -> Value {
         .collect();
     if let Some(object) = value.as_object_mut() {
         object.insert("phases".to_owned(), Value::Array(phases));
+        let changed = run.change.as_ref().map(|change| MeasuringFiles::of(&change.files));
+        object.insert(
+            "changed_tests_and_scripts".to_owned(),
+            json!(changed.unwrap_or_default().lines()),
+        );
         object.insert("facts".to_owned(), json!(run.facts));
         object.insert("commit".to_owned(), json!(run.commit.as_ref().map(|commit| &commit.commit)));
         object.insert("detail".to_owned(), json!(run.ended.as_ref().map(|ended| &ended.detail)));

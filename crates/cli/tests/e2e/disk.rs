@@ -3,6 +3,7 @@
 use std::process::Command;
 
 use crate::harness::{Outcome, Place, finish};
+use crate::sandbox::Lab;
 
 const CALL: &[&str] = &["call", "run", "shell/run", "--key", "k", "--args"];
 
@@ -81,6 +82,44 @@ fn a_full_disk_is_told_and_everything_goes_on_after() {
          intact: 2 traces, 8 entries, 0 corrupt\n",
         "{outcome}"
     );
+}
+
+/// What a command changes in `.git` lies on that disk until it is taken over.
+#[test]
+fn a_disk_that_fills_up_during_a_command_loses_nothing() {
+    let lab = Lab::new();
+    let outcome = on_small_disk(
+        &lab.place,
+        r#"export PATH=$(realpath ../bin):$PATH
+           git init -q; git config user.name Ann; git config user.email ann@example.com
+           git commit -q --allow-empty -m first || exit 1
+           call() { windlass call run lab/confined --key $1 --json; }
+           free() { df --output=avail -B1 ../disk | tail -1; }
+           echo 'echo one > one && git add one && git commit -qm one' > lab.sh
+           call a > ../a || { cat ../a; exit 1; }
+           head -c $(( $(free) - 400000 )) /dev/zero > ../disk/ballast
+           echo 'head -c 900000 /dev/urandom > big && git add big' > lab.sh
+           call b | grep -o '"code":"[A-Z_]*"'
+           echo 'touch ready; until [ -e filled ]; do sleep 0.05; done; git commit -q --allow-empty -m two' > lab.sh
+           (until [ -e ready ]; do sleep 0.05; done; cat /dev/zero > ../disk/ballast2; touch filled) 2>/dev/null &
+           call c > ../c 2>&1; echo "full $?"; grep -o '"code":"[A-Z_]*"' ../c
+           wait
+           rm ../disk/ballast*
+           git log --format=%s
+           git fsck --strict 2>&1 | grep -v dangling
+           windlass recover > /dev/null 2>&1
+           echo 'git commit -q --allow-empty -m three' > lab.sh
+           call d > /dev/null; echo "call $?"
+           git log -1 --format=%s
+           windlass verify | grep -o '0 corrupt'"#,
+    );
+    if outcome.code == Some(77) || outcome.stderr.contains("unshare") {
+        eprintln!("no namespaces here: a small disk cannot be made");
+        return;
+    }
+    let outcome = outcome.exit(0);
+    let expected = "\"code\":\"TOOL_FAILED\"\nfull 1\n\"code\":\"STORE_FULL\"\none\nfirst\ncall 0\nthree\n0 corrupt\n";
+    assert_eq!(outcome.text(), expected, "{outcome}");
 }
 
 #[test]

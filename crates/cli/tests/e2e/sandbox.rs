@@ -41,12 +41,12 @@ matches = [{ tool = "lab/free" }]
 "#;
 
 /// A project whose scripts run in the sandbox, with a temporary folder of its own.
-struct Lab {
-    place: Place,
+pub struct Lab {
+    pub place: Place,
 }
 
 impl Lab {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let place = Place::with_project();
         std::fs::create_dir(place.base().join("tmp")).unwrap();
         std::fs::write(place.base().join("home/precious"), "gold\n").unwrap();
@@ -59,18 +59,18 @@ impl Lab {
     }
 
     /// With settings of the user.
-    fn with(settings: &str) -> Self {
+    pub fn with(settings: &str) -> Self {
         let lab = Self::new();
         lab.place.settings(settings);
         lab
     }
 
-    fn outside(&self, name: &str) -> PathBuf {
+    pub fn outside(&self, name: &str) -> PathBuf {
         self.place.base().join(name)
     }
 
     /// Runs a script by one of the tools.
-    fn call(&self, tool: &str, script: &str) -> Outcome {
+    pub fn call(&self, tool: &str, script: &str) -> Outcome {
         self.place.write("lab.sh", script);
         let tool = format!("lab/{tool}");
         let mut command = self.place.command(&["call", "run", &tool, "--new-key", "--json"]);
@@ -79,7 +79,7 @@ impl Lab {
     }
 
     /// Sets the path, and a temporary folder that is not everybody's.
-    fn equip(&self, command: &mut Command) {
+    pub fn equip(&self, command: &mut Command) {
         let path = std::env::var("PATH").unwrap();
         let cargo = PathBuf::from(std::env::var_os("CARGO").unwrap());
         let (own, cargo) = (self.outside("bin"), cargo.parent().unwrap().display().to_string());
@@ -89,14 +89,14 @@ impl Lab {
 
     /// Runs a script that must do well, and returns what it printed.
     #[track_caller]
-    fn prints(&self, tool: &str, script: &str) -> String {
+    pub fn prints(&self, tool: &str, script: &str) -> String {
         let report = self.call(tool, script).exit(0).json();
         report["result"]["stdout"].as_str().unwrap().to_owned()
     }
 
     /// Runs a script that must fail, and returns its complaint.
     #[track_caller]
-    fn fails(&self, tool: &str, script: &str) -> String {
+    pub fn fails(&self, tool: &str, script: &str) -> String {
         let report = self.call(tool, script).exit(1).json();
         assert_eq!(report["error"]["code"], "TOOL_FAILED", "{report}");
         report["result"]["stderr"].as_str().unwrap().to_owned()
@@ -104,7 +104,7 @@ impl Lab {
 
     /// Runs a script that must not even begin, and returns the error.
     #[track_caller]
-    fn refused(&self, tool: &str) -> Value {
+    pub fn refused(&self, tool: &str) -> Value {
         let report = self.call(tool, "touch began").exit(1).json();
         assert_eq!(report["state"], "FAILED", "{report}");
         assert_eq!(report["error"]["may_have_run"], false, "{report}");
@@ -290,9 +290,36 @@ fn what_git_does_in_the_cell_is_taken_over_and_its_settings_are_not() {
 #[test]
 fn a_protected_name_that_appears_is_removed_and_fails_the_call() {
     let lab = Lab::new();
-    let report = lab.call("confined", "git init -q . && git config core.pager evil").exit(1).json();
+    let script = "git init -q . && git config core.pager evil && echo done";
+    let report = lab.call("confined", script).exit(1).json();
     assert_eq!(report["error"]["code"], "PROTECTED_PATH_CHANGED", "{report}");
+    assert_eq!(report["result"]["stdout"], "done\n", "{report}");
     assert!(!lab.place.work().join(".git").exists());
+}
+
+#[test]
+fn programs_in_caches_are_not_replaced_for_later_commands() {
+    let lab = Lab::new();
+    let bin = lab.outside("home/.cargo/bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::os::unix::fs::symlink("/bin/true", bin.join("measure")).unwrap();
+    lab.place.write(
+        "lab.sh",
+        "rm -f ~/.cargo/bin/measure; echo x > ~/.cargo/bin/measure; echo y > ~/.cargo/kept",
+    );
+    let call = || {
+        let mut command =
+            lab.place.command(&["call", "run", "lab/confined", "--new-key", "--json"]);
+        lab.equip(&mut command);
+        let path = std::env::var("PATH").unwrap();
+        let own = lab.outside("bin");
+        command.env("PATH", format!("{}:{}:{path}", bin.display(), own.display()));
+        finish(command, &[]).exit(0).json()["result"].clone()
+    };
+    let said = call()["stderr"].to_string();
+    assert_eq!(said.matches("Read-only").count(), 2, "{said}");
+    lab.place.write("lab.sh", "measure && cat ~/.cargo/kept");
+    assert_eq!(call()["stdout"], "y\n", "other files of a cache are kept for the project");
 }
 
 #[test]

@@ -16,6 +16,8 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::BlobMissing, IN_BLOBS),
     (Code::BlobCorrupt, IN_BLOBS),
     (Code::ImportInvalid, IN_RUNS),
+    (Code::ChangeUnreviewed, IN_RUNS),
+    (Code::PinnedUnavailable, IN_RUNS),
     (Code::CheckpointUnavailable, IN_RUNS),
     (Code::WorkspaceChanged, IN_RUNS),
     (Code::SnapshotCorrupt, IN_RUNS),

@@ -17,6 +17,7 @@ while read -r line; do
         result='{"tools":[{"name":"do","inputSchema":{"type":"object"}}]}' ;;
     *'"tools/call"'*)
         text=$(bash lab.sh 2>&1 | tr '\n"\\' '   ')
+        case $text in *'no answer'*) exit 7 ;; esac
         result='{"content":[{"type":"text","text":"'$text'"}],"isError":false}' ;;
     *) continue ;;
     esac
@@ -150,6 +151,12 @@ fn a_server_reaches_listed_hosts_and_each_request_is_recorded() {
     let report = lab.call(&ask("other.example")).exit(0).json();
     assert_eq!(
         report["result"]["network"]["events"][0]["refused"], "GET other.example",
+        "{report}"
+    );
+    // A server that gives no answer is recorded too.
+    let report = lab.call(&format!("{}; echo no answer", ask("third.example"))).exit(1).json();
+    assert_eq!(
+        report["result"]["network"]["events"][0]["refused"], "GET third.example",
         "{report}"
     );
     let direct = format!("exec 3<>/dev/tcp/127.0.0.1/{port} && echo connected");

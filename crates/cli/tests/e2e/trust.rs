@@ -179,7 +179,8 @@ fn what_it_would_start_and_open_is_shown() {
         powers.iter().any(|power| power["kind"] == kind && text_of(power, "text").contains(text))
     };
     for (kind, text) in [
-        ("server", "counting_server"),
+        ("unconfined", "counting_server"),
+        ("server", "/nonexistent/server"),
         ("network", "https://tools.example/mcp"),
         ("secret", "NET_TOKEN"),
         ("unconfined", "make \"all of it\""),

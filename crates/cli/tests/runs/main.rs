@@ -16,6 +16,7 @@ mod bundles;
 mod checkpoints;
 mod contract;
 mod demo;
+mod gates;
 mod governance;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
@@ -29,6 +30,7 @@ mod phases;
 mod queue;
 mod recover;
 mod repository;
+mod reviewed;
 mod scenarios;
 mod stop;
 mod tasks;

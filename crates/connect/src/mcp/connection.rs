@@ -132,12 +132,20 @@ impl Connection {
     }
 
     /// Performs a call and returns its result, with what the broker of the server recorded.
-    pub async fn call_confined(&self, call: &Call) -> Result<(Value, Option<Value>), CallFailure> {
-        let Some(server) = &self.server else { return Ok((self.call(call).await?, None)) };
-        let absent = server.absent();
-        let result = self.call(call).await;
-        server.require_absent(&absent)?;
-        Ok((result?, server.take_events()))
+    ///
+    /// # Errors
+    /// [`CallFailure`] if nothing was sent, so that the call may be made over another connection.
+    pub async fn call_confined(
+        &self,
+        call: &Call,
+    ) -> Result<(Result<Value, CallFailure>, Option<Value>), CallFailure> {
+        let Some(server) = &self.server else { return Ok((Ok(self.call(call).await?), None)) };
+        let before = server.protected();
+        let result = match self.call(call).await {
+            Err(failure) if failure.stale_connection => return Err(failure),
+            result => server.require_unchanged(&before).and(result),
+        };
+        Ok((result, server.take_events()))
     }
 
     /// Closes it and waits until the server has exited.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use super::state::{ConnectionState, Outgoing};
 use crate::Certainty;
 use crate::call_failure::CallFailure;
 use crate::network::CommandNetwork;
+use crate::protected_paths::ProtectedContents;
 use crate::sandbox::OpenCell;
 
 /// How much of the server's error stream is kept, from its end.
@@ -53,14 +54,14 @@ impl Server {
         self.group.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The paths that may not appear during a call, and do not exist.
-    pub fn absent(&self) -> Vec<PathBuf> {
-        self.cell.as_ref().map_or_else(Vec::new, |confined| confined.cell.absent())
+    /// What is now at the paths that may not change during a call.
+    pub fn protected(&self) -> ProtectedContents {
+        self.cell.as_ref().map(|confined| confined.cell.protected()).unwrap_or_default()
     }
 
-    /// Checks that they did not appear.
-    pub fn require_absent(&self, absent: &[PathBuf]) -> Result<(), CallFailure> {
-        self.cell.as_ref().map_or(Ok(()), |confined| confined.cell.require_absent(absent))
+    /// Checks that they did not change.
+    pub fn require_unchanged(&self, before: &ProtectedContents) -> Result<(), CallFailure> {
+        self.cell.as_ref().map_or(Ok(()), |confined| confined.cell.require_unchanged(before))
     }
 
     /// What the broker recorded since it was last asked.

@@ -27,6 +27,9 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
         hosts: Vec::new(),
         scope: None,
         is_server: false,
+        drops_git_changes: false,
+        pinned: Vec::new(),
+        staged: None,
     };
     let args = json!({});
     let job = Job { confinement: Some(&confinement), ..common::job(&target, "", &args) };
@@ -37,9 +40,14 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
 
 /// Connectors whose launcher is another program.
 fn with(launcher: &str, folder: &Path) -> Connectors {
+    at_level(Level::Full, launcher, folder)
+}
+
+fn at_level(level: Level, launcher: &str, folder: &Path) -> Connectors {
     Connectors::new().with_sandbox(Sandbox::new(SandboxSettings {
-        level: Level::Full,
+        level,
         launcher: launcher.into(),
+        bwrap: None,
         layout: Layout::default(),
         limits: CellLimits::default(),
         folder: folder.to_owned(),
@@ -66,7 +74,8 @@ fn without_a_launcher_nothing_runs() {
 #[test]
 fn an_invalid_command_fails_as_it_does_without_a_launcher() {
     let folder = tempfile::tempdir().unwrap();
-    let connectors = with("true", folder.path());
+    // At the full level a trial of the launcher comes first.
+    let connectors = at_level(Level::Landlock, "true", folder.path());
     refused(&connectors, &[], Code::ToolServerUnavailable);
     refused(&connectors, &["touch", "nul\0byte"], Code::ToolServerUnavailable);
 }

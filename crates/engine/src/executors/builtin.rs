@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use windlass_runtime::Clock;
 
+use super::Executors;
 use super::agent::Agent;
 use super::tool_caller::ToolCaller;
 use crate::error::EngineError;
@@ -48,6 +49,8 @@ pub struct BuiltinJob<'a> {
     pub clock: &'a dyn Clock,
     /// The agents.
     pub agents: &'a BTreeMap<String, Agent>,
+    /// Runs programs.
+    pub(super) executors: &'a Executors,
 }
 
 impl BuiltinJob<'_> {

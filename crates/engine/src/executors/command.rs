@@ -1,18 +1,21 @@
 //! Programs as executors: JSON on standard input, one JSON object on standard output.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use windlass_connect::{Job, Limits, Reply, Target};
+use windlass_connect::{Certainty, Job, Limits, Reply, Target};
 use windlass_kernel::run::plan::{Check, Effect};
 use windlass_kernel::run::{Failure, Usage};
 use windlass_kernel::{Code, RiskLevel, ToolCallId, canon};
+use windlass_workspace::{PinnedPath, TreeId, require_pinned_unchanged};
 
 use super::input::phase_input;
 use super::{ANSWER_BYTES_MAX, Executors};
 use crate::error::EngineError;
 use crate::phase_executor::{Answer, Assignment, PhaseRecorder, Subject, WorkResult};
+use crate::repository::PinRequest;
 
 /// The maximum length of a program's output in a reason.
 const REASON_CHARS_MAX: usize = 1500;
@@ -32,7 +35,19 @@ impl Executors {
         let timeout = assignment.time_left.map_or(timeout, |left| timeout.min(left));
         let stdin = Some(format!("{}\n", phase_input(assignment)));
         let limits = Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX };
-        let reply = self.run_program(argv, stdin, assignment, limits)?;
+        let written = match &assignment.subject {
+            // The work of a phase is not measured by its own program.
+            Subject::Work => Some(&[][..]),
+            Subject::Check(check) => check.pinned.as_deref(),
+        };
+        let reply = match self.pinned(argv, written, assignment) {
+            Ok(pinned) => {
+                let measures = matches!(assignment.subject, Subject::Check(_));
+                let program = Program { stdin, pinned, measures, ..Program::new(argv, limits) };
+                self.run_program(program, assignment)?
+            }
+            Err(reply) => reply,
+        };
         let result = match (&assignment.subject, reply) {
             (Subject::Work, reply) => phase_result(reply),
             (Subject::Check(check), reply) => check_result(reply, check),
@@ -44,19 +59,50 @@ impl Executors {
         Ok(result.with_usage(Usage::default()))
     }
 
+    /// Finds the files that a program gets as they were at the start of the run.
+    pub(super) fn pinned(
+        &self,
+        argv: &[String],
+        written: Option<&[String]>,
+        assignment: &Assignment,
+    ) -> Result<Vec<PinnedPath>, Reply> {
+        let started = assignment.run.started.as_ref();
+        let base = started.and_then(|started| started.base.as_ref());
+        let workspace = &assignment.workspace;
+        let request = PinRequest { workspace, from_top: false, base, argv, written };
+        self.repository.pinned(&request).map_err(|error| not_run(error.code(), error.to_string()))
+    }
+
     /// Runs a program confined to the workspace, since it may run code that an agent wrote.
     pub(super) fn run_program(
         &self,
-        argv: &[String],
-        stdin: Option<String>,
+        program: Program,
         assignment: &Assignment,
-        limits: Limits,
     ) -> Result<Reply, EngineError> {
+        let Program { argv, stdin, cwd, limits, pinned, staged, measures } = program;
         let workspace = &assignment.workspace;
-        let (argv, cwd) = (argv.to_vec(), workspace.clone());
         let run = assignment.run.head.trace_id;
+        let mut confinement = self.gateways.confinement(workspace, run);
+        match &mut confinement {
+            Some(confinement) => {
+                confinement.pinned = pinned;
+                confinement.staged = staged;
+                confinement.drops_git_changes = measures;
+            }
+            None if staged.is_some() => {
+                let why = "a hook of the repository is run in a cell only".to_owned();
+                return Ok(not_run(Code::SandboxUnavailable, why));
+            }
+            None => {
+                let parent = std::env::temp_dir();
+                if let Err(why) = require_pinned_unchanged(workspace, &pinned, &parent) {
+                    return Ok(not_run(Code::PinnedUnavailable, why));
+                }
+            }
+        }
+        let cwd = cwd.unwrap_or_else(|| workspace.clone());
         let reply = self.connect.perform(&Job {
-            confinement: self.gateways.confinement(workspace, run).as_ref(),
+            confinement: confinement.as_ref(),
             target: &Target::Command { argv, stdin, env: BTreeMap::new(), cwd },
             tool: "",
             args: &Value::Null,
@@ -71,6 +117,33 @@ impl Executors {
         }
         Ok(reply)
     }
+}
+
+/// A program that a run starts by itself.
+pub(super) struct Program {
+    pub argv: Vec<String>,
+    pub stdin: Option<String>,
+    /// Its working directory, if it is not the workspace.
+    pub cwd: Option<PathBuf>,
+    pub limits: Limits,
+    /// The files that it gets as they were at the start of the run.
+    pub pinned: Vec<PinnedPath>,
+    /// The tree that git shows it as staged.
+    pub staged: Option<TreeId>,
+    /// Whether it only measures work, so that what it does to git is dropped.
+    pub measures: bool,
+}
+
+impl Program {
+    /// A program that gets everything as it is.
+    pub fn new(argv: &[String], limits: Limits) -> Self {
+        let (argv, pinned) = (argv.to_vec(), Vec::new());
+        Self { argv, stdin: None, cwd: None, limits, pinned, staged: None, measures: false }
+    }
+}
+
+fn not_run(code: Code, message: String) -> Reply {
+    Reply::Failure { code, message, result: None, certainty: Certainty::DidNotRun }
 }
 
 fn stdout(result: &Value) -> &str {
@@ -136,6 +209,11 @@ fn check_result(reply: Reply, check: &Check) -> WorkResult {
             }
             WorkResult::answer(answer)
         }
+        // Whoever changed what measures can undo that, as with any other finding.
+        Reply::Failure { code: Code::PinnedUnavailable, message, .. } => {
+            let reason = format!("[{}] {message}", Code::PinnedUnavailable);
+            WorkResult::answer(json!({"verdict": "fail", "reason": reason, "findings": [reason]}))
+        }
         Reply::Failure { code, message, .. } => {
             let class = if code == Code::ToolTimeout { "test_timeout" } else { "critical_failure" };
             WorkResult::failed(class, message)
@@ -176,7 +254,7 @@ fn usage(answer: &Value) -> Result<Usage, String> {
 }
 
 /// The end of a program's output.
-fn tail(result: &Value) -> String {
+pub(super) fn tail(result: &Value) -> String {
     let text = |key: &str| result.get(key).and_then(Value::as_str).unwrap_or_default().trim();
     let output = if text("stderr").is_empty() { text("stdout") } else { text("stderr") };
     let skip = output.chars().count().saturating_sub(REASON_CHARS_MAX);

@@ -15,8 +15,10 @@ use windlass_kernel::run::plan::{Evidence, Rule};
 use windlass_kernel::run::{
     Change, Failure, GateStatus, GovernanceResult, InvocationResult, Run, Usage,
 };
+use windlass_workspace::PinnedPath;
 
 use super::Executors;
+use super::command::Program;
 use crate::error::EngineError;
 use crate::phase_executor::{Assignment, PhaseRecorder};
 use crate::repository::FILES_MAX;
@@ -72,9 +74,8 @@ impl Executors {
         let mut ran = false;
         for (rule, found) in evidence.all() {
             let (argv, timeout_ms) = match &rule.evidence {
-                Evidence::Metric { argv, timeout_ms, .. } | Evidence::Tool { argv, timeout_ms } => {
-                    (argv, *timeout_ms)
-                }
+                Evidence::Metric { argv, timeout_ms, .. }
+                | Evidence::Tool { argv, timeout_ms, .. } => (argv, *timeout_ms),
                 Evidence::Validator { .. } => continue,
             };
             let spent = spent.saturating_add(began.elapsed());
@@ -87,7 +88,8 @@ impl Executors {
             let timeout = Duration::from_millis(timeout_ms);
             let timeout = left.map_or(timeout, |left| timeout.min(left));
             ran = true;
-            *found = Some(self.run_rule_program(argv, timeout, assignment, recorder)?);
+            let pinned = self.pinned(argv, rule.evidence.pinned(), assignment);
+            *found = Some(self.run_rule_program(argv, pinned, timeout, assignment, recorder)?);
         }
         evidence.ran = ran;
         Ok(evidence)
@@ -97,6 +99,7 @@ impl Executors {
     fn run_rule_program(
         &self,
         argv: &[String],
+        pinned: Result<Vec<PinnedPath>, Reply>,
         timeout: Duration,
         assignment: &Assignment,
         recorder: &PhaseRecorder<'_>,
@@ -105,7 +108,13 @@ impl Executors {
         let invocation = recorder.invocation_started(assignment, &program, "governance", None)?;
         let began = Instant::now();
         let limits = Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX };
-        let reply = self.run_program(argv, None, assignment, limits)?;
+        let reply = match pinned {
+            Ok(pinned) => {
+                let measured = Program { pinned, measures: true, ..Program::new(argv, limits) };
+                self.run_program(measured, assignment)?
+            }
+            Err(reply) => reply,
+        };
         let found = program_result(reply);
         let (result, note) = match &found {
             Observation::Exited { exit_code: Some(0), .. } => {

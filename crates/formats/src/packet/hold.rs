@@ -72,11 +72,14 @@ pub struct HoldPacket {
     pub approvals_needed: Option<u32>,
     /// The approvals so far.
     pub approvals: Vec<Approval>,
+    /// The tests, scripts and build settings that the run has changed.
+    pub changed_tests_and_scripts: Vec<String>,
 }
 
-const FIELDS: [&str; 18] = [
+const FIELDS: [&str; 19] = [
     "approvals",
     "approvals_needed",
+    "changed_tests_and_scripts",
     "checkpoint_id",
     "expires_at",
     HASH,
@@ -132,6 +135,11 @@ impl HoldPacket {
         put(&mut map, "expires_at", self.expires_at);
         put(&mut map, "approvals_needed", self.approvals_needed);
         put(&mut map, "approvals", Some(&self.approvals).filter(|given| !given.is_empty()));
+        put(
+            &mut map,
+            "changed_tests_and_scripts",
+            Some(&self.changed_tests_and_scripts).filter(|all| !all.is_empty()),
+        );
         seal(map)
     }
 }
@@ -158,6 +166,9 @@ pub fn read_hold(bytes: &[u8]) -> Result<HoldPacket, PacketError> {
         expires_at: fields.maybe("expires_at", Fields::parsed)?,
         approvals_needed: fields.maybe("approvals_needed", Fields::count)?,
         approvals: approvals(&fields)?,
+        changed_tests_and_scripts: fields
+            .maybe("changed_tests_and_scripts", Fields::texts)?
+            .unwrap_or_default(),
     };
     if packet.run() != &run {
         let checkpoint_run = packet.run().to_string();

@@ -107,9 +107,12 @@ pub struct TerminalPacket {
     pub ledger_chain_tip: Option<Digest>,
     /// The number of attempts of the run in the ledger.
     pub ledger_attempt_count: Option<u32>,
+    /// The tests, scripts and build settings that the run has changed.
+    pub changed_tests_and_scripts: Vec<String>,
 }
 
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 20] = [
+    "changed_tests_and_scripts",
     "commit_hash",
     "end_ts",
     "gate_results",
@@ -154,6 +157,7 @@ impl TerminalPacket {
             token_accounting_complete: None,
             ledger_chain_tip: None,
             ledger_attempt_count: None,
+            changed_tests_and_scripts: Vec::new(),
         }
     }
 
@@ -184,6 +188,11 @@ impl TerminalPacket {
         put(&mut map, "ledger_chain_tip", self.ledger_chain_tip);
         put(&mut map, "ledger_attempt_count", self.ledger_attempt_count);
         put(&mut map, "gate_results", Some(&self.gate_results).filter(|all| !all.is_empty()));
+        put(
+            &mut map,
+            "changed_tests_and_scripts",
+            Some(&self.changed_tests_and_scripts).filter(|all| !all.is_empty()),
+        );
         if !self.phase_outcomes.is_empty() {
             let phases = self.phase_outcomes.iter();
             let phases =
@@ -220,6 +229,9 @@ pub fn read_terminal(bytes: &[u8]) -> Result<TerminalPacket, PacketError> {
         token_accounting_complete: fields.maybe("token_accounting_complete", Fields::flag)?,
         ledger_chain_tip: fields.maybe("ledger_chain_tip", Fields::parsed)?,
         ledger_attempt_count: fields.maybe("ledger_attempt_count", Fields::count)?,
+        changed_tests_and_scripts: fields
+            .maybe("changed_tests_and_scripts", Fields::texts)?
+            .unwrap_or_default(),
     };
     check_hash(&value, fields.must(HASH, Fields::parsed)?)?;
     Ok(packet)

@@ -226,13 +226,21 @@ fn each_check_notices_exactly_its_damages() {
 #[test]
 fn a_trace_recorded_under_another_plan_is_corrupt() {
     let world = World::new();
-    let trace_id = world.run(3);
+    let (trace_id, call) = (world.run(3), world.call());
     let plan_id = PlanId(world.new_id().0);
-    world.shared.tamper(|tables| tables.traces.get_mut(&trace_id).unwrap().plan_id = plan_id);
     let reason = "the trace is recorded under another plan";
     let error = ChainError::Link { sequence_number: 1, reason };
-    assert_eq!(read(&world, trace_id, Check::Verified), Some(error));
+    assert_ne!(verify_trace(world.store.as_ref(), call).unwrap().error, Some(error.clone()));
+    for id in [trace_id, call] {
+        world.shared.tamper(|tables| tables.traces.get_mut(&id).unwrap().plan_id = plan_id);
+    }
+    assert_eq!(verify_trace(world.store.as_ref(), call).unwrap().error, Some(error.clone()));
+    assert_eq!(read(&world, trace_id, Check::Verified), Some(error.clone()));
     assert_eq!(read(&world, trace_id, Check::Prefix), None);
+    let report = verify_trace(world.store.as_ref(), trace_id).unwrap();
+    assert_eq!(report.error, Some(error));
+    let report = verify_store(world.store.as_ref(), &mut |_| {}).unwrap();
+    assert_eq!(report.broken, 2);
 }
 
 #[test]

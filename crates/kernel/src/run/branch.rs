@@ -109,6 +109,7 @@ impl Run {
             state.stage = AttemptStage::After(0);
         });
         self.set_change(change);
+        self.set_reviewed(change);
         self.advance(position);
         Ok(())
     }

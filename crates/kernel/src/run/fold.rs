@@ -233,6 +233,14 @@ impl Run {
         }
     }
 
+    /// Sets the tree that may be committed. A program of a check, or of a rule for a phase that does no work
+    /// itself, does not: what it changes has not been reviewed.
+    pub(super) fn set_reviewed(&mut self, change: Option<&Change>) {
+        if let Some(change) = change {
+            self.reviewed = Some(change.tree.clone());
+        }
+    }
+
     fn add_usage(&mut self, usage: Usage) {
         self.spent.tokens = self.spent.tokens.saturating_add(usage.tokens());
         self.spent.cost_micros = self.spent.cost_micros.saturating_add(usage.cost_micros);
@@ -389,6 +397,13 @@ impl Run {
             }
         });
         self.set_change(done.change.as_ref());
+        // The work of a branch is reviewed when it is merged.
+        let works = self.phase(position).is_some_and(|(phase, _)| {
+            matches!(phase.doer, Doer::Agent { .. } | Doer::Command { .. })
+        });
+        if !merge && (works || !done.calls.is_empty()) {
+            self.set_reviewed(done.change.as_ref());
+        }
         self.add_facts(&done.facts);
         self.advance(position);
         self.finish_attempt(position);

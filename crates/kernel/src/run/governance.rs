@@ -67,6 +67,10 @@ pub enum Evidence {
         argv: Vec<String>,
         /// The comparison of the number with the threshold.
         compare: Compare,
+        /// The files and folders that the program gets as they were at the start of the run; those that the
+        /// command names if `None`.
+        #[serde(deserialize_with = "present")]
+        pinned: Option<Vec<String>>,
         /// The JSON pointer to the number.
         pointer: String,
         /// The threshold.
@@ -78,6 +82,10 @@ pub enum Evidence {
     Tool {
         /// The program and its arguments.
         argv: Vec<String>,
+        /// The files and folders that the program gets as they were at the start of the run; those that the
+        /// command names if `None`.
+        #[serde(deserialize_with = "present")]
+        pinned: Option<Vec<String>>,
         /// The time limit.
         timeout_ms: u64,
     },
@@ -97,6 +105,17 @@ pub enum Evidence {
         #[serde(deserialize_with = "present")]
         require: Option<String>,
     },
+}
+
+impl Evidence {
+    /// The pinned files as they are written; `None` for those that the command names, and without one.
+    #[must_use]
+    pub fn pinned(&self) -> Option<&[String]> {
+        match self {
+            Self::Metric { pinned, .. } | Self::Tool { pinned, .. } => pinned.as_deref(),
+            Self::Validator { .. } => None,
+        }
+    }
 }
 
 /// A comparison of a number with a threshold.

@@ -124,6 +124,9 @@ impl Run {
             Resolution::Rejected => return Err("the hold was rejected".to_owned()),
         };
         let position = self.phase_index(&held.phase)?;
+        if decision == VoteDecision::Approved {
+            self.set_reviewed(held.change.as_ref());
+        }
         match held.trigger {
             Trigger::BudgetExhausted => {
                 if let Some(resource) = held.resource {

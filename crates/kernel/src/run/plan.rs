@@ -285,6 +285,10 @@ pub struct Check {
     pub doer: Doer,
     /// The id, unique in the phase.
     pub id: String,
+    /// The files and folders that the program of the check gets as they were at the start of the run; those
+    /// that the command names if `None`.
+    #[serde(deserialize_with = "present")]
+    pub pinned: Option<Vec<String>>,
     /// The effect of each verdict; other verdicts are not allowed.
     pub verdicts: BTreeMap<String, Effect>,
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::consensus::{APPROVED, CONDITIONAL, REJECTED};
 use super::index::{Graph, Visited};
+use super::pinned::check_pinned;
 use super::plan::{
     BudgetedResource, Check, Doer, Effect, PHASES_MAX, Phase, PhaseCondition, Plan, Reviewer,
     RunOutcome, Trigger,
@@ -32,6 +33,10 @@ impl Graph {
         }
         if !plan.checkpoints && plan.phases.iter().any(|phase| phase.branch) {
             return Err("a plan with branches needs checkpoints".to_owned());
+        }
+        let rules = plan.governance.gates.iter().chain(&plan.governance.compliance);
+        for rule in rules {
+            check_pinned(rule.evidence.pinned())?;
         }
         let mut graph = Self::default();
         let builtins: BTreeSet<&str> = plan.builtins().collect();
@@ -83,6 +88,13 @@ impl Graph {
                     check.id
                 ));
             }
+            if check.pinned.is_some() && !matches!(check.doer, Doer::Command { .. }) {
+                return Err(format!(
+                    "check `{}` of phase `{id}` has pinned files, but no command",
+                    check.id
+                ));
+            }
+            check_pinned(check.pinned.as_deref())?;
         }
         for need in &needs {
             if let Some(followers) = self.followers.get_mut(*need) {

@@ -198,6 +198,7 @@ impl Run {
             self.restore_end(&origin);
         }
         self.change = change.cloned();
+        self.reviewed = change.map(|change| change.tree.clone());
         self.spent.changed_lines = change.map_or(0, |change| change.lines);
         self.tree.clone_from(&rollback.target);
         self.paused = !rollback.resume;

@@ -255,6 +255,8 @@ pub struct Run {
     pub spent: Spent,
     /// The change of the workspace after the last phase.
     pub change: Option<Change>,
+    /// The tree of the workspace that was last reviewed: after work and its gates, or as people approved it.
+    pub reviewed: Option<String>,
     /// The hold that the run is on.
     pub hold: Option<Hold>,
     /// The number of holds so far.
@@ -310,6 +312,7 @@ impl Run {
             facts: BTreeMap::new(),
             spent: Spent::default(),
             change: None,
+            reviewed: None,
             hold: None,
             holds: 0,
             invocations: 0,

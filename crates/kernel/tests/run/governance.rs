@@ -24,6 +24,7 @@ fn metric(threshold: Value) -> Evidence {
     Evidence::Metric {
         argv: vec!["cover".into()],
         compare: Compare::AtLeast,
+        pinned: None,
         pointer: "/total".into(),
         threshold: serde_json::from_value(threshold).unwrap(),
         timeout_ms: 1000,
@@ -39,8 +40,10 @@ fn rules_are_written_and_read_byte_for_byte() {
         json: true,
         require: Some("^\\{".into()),
     };
-    let tool = Evidence::Tool { argv: vec!["lint".into()], timeout_ms: 5 };
-    for evidence in [metric(json!(80)), metric(json!(0.5)), tool, validator] {
+    let tool = |pinned| Evidence::Tool { argv: vec!["lint".into()], pinned, timeout_ms: 5 };
+    let (default, none) = (tool(None), tool(Some(Vec::new())));
+    let some = tool(Some(vec!["scripts".into()]));
+    for evidence in [metric(json!(80)), metric(json!(0.5)), default, none, some, validator] {
         let governance = Governance { compliance: vec![rule(evidence.clone())], gates: vec![] };
         let bytes = canon::to_bytes(&governance).unwrap();
         let back: Governance = serde_json::from_slice(&bytes).unwrap();

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_kernel::run::plan::Doer;
+use windlass_kernel::run::{PINNED_MAX, pinned_path_error};
 use windlass_text::nearest;
 use windlass_text::yaml::Node;
 
@@ -101,6 +102,26 @@ fn command(node: &Node) -> Result<Doer, Diagnostic> {
 pub fn timeout(node: Option<&Node>) -> Result<u64, Diagnostic> {
     let timeout = node.map(|node| number::decimal(node, "timeout_seconds", SECONDS));
     Ok(timeout.transpose()?.unwrap_or(COMMAND_MS))
+}
+
+/// The files that a program gets as they were at the start of a run, as they are written.
+pub fn pinned(node: Option<&Node>) -> Result<Option<Vec<String>>, Diagnostic> {
+    let Some(node) = node else { return Ok(None) };
+    let items = fields::list(node, "pinned")?;
+    if items.len() > PINNED_MAX {
+        return Err(Problem::TooMany { key: "pinned", max: PINNED_MAX }.at(node.position));
+    }
+    let mut paths = Vec::with_capacity(items.len());
+    for item in items {
+        let path = fields::string(item, "pinned")?;
+        if let Some(why) = pinned_path_error(path) {
+            let message = format!("`{}` cannot be pinned: {why}", shown(path));
+            let hint = "write files or folders relative to the workspace, such as `scripts`";
+            return Err(Problem::Rule { message, hint }.at(item.position));
+        }
+        paths.push(path.to_owned());
+    }
+    Ok(Some(paths))
 }
 
 /// A program and its arguments.

@@ -88,7 +88,7 @@ fn phases(node: &Node, ids: &BTreeSet<&str>) -> Result<Vec<String>, Diagnostic> 
 }
 
 fn metric(node: &Node) -> Result<Evidence, Diagnostic> {
-    let known = ["command", "pointer", "at_least", "at_most", "equal", "timeout_seconds"];
+    let known = ["command", "pointer", "at_least", "at_most", "equal", "pinned", "timeout_seconds"];
     let fields = Fields::new(node, "metric", "a metric", &known)?;
     let [key] = fields.present(&["at_least", "at_most", "equal"])[..] else {
         return Err(Problem::OneCompare.at(node.position));
@@ -101,6 +101,7 @@ fn metric(node: &Node) -> Result<Evidence, Diagnostic> {
     let evidence = Evidence::Metric {
         argv: doer::words(fields.required("command")?)?,
         compare,
+        pinned: doer::pinned(fields.get("pinned"))?,
         pointer: fields::string(fields.required("pointer")?, "pointer")?.to_owned(),
         threshold: threshold(fields.required(key)?, key)?,
         timeout_ms: doer::timeout(fields.get("timeout_seconds"))?,
@@ -121,9 +122,10 @@ fn threshold(node: &Node, key: &'static str) -> Result<Number, Diagnostic> {
 }
 
 fn tool(node: &Node) -> Result<Evidence, Diagnostic> {
-    let fields = Fields::new(node, "tool", "a tool", &["command", "timeout_seconds"])?;
+    let fields = Fields::new(node, "tool", "a tool", &["command", "pinned", "timeout_seconds"])?;
     let evidence = Evidence::Tool {
         argv: doer::words(fields.required("command")?)?,
+        pinned: doer::pinned(fields.get("pinned"))?,
         timeout_ms: doer::timeout(fields.get("timeout_seconds"))?,
     };
     checked(evidence, node, &fields)
@@ -161,6 +163,11 @@ fn checked(evidence: Evidence, node: &Node, fields: &Fields<'_>) -> Result<Evide
             items.and_then(|items| items.get(at)).or(list)
         }
         RuleField::Forbid => fields.get("forbid"),
+        RuleField::Pinned(at) => {
+            let list = fields.get("pinned");
+            let items = list.and_then(|list| fields::list(list, "pinned").ok());
+            items.and_then(|items| items.get(at)).or(list)
+        }
         RuleField::Pointer => fields.get("pointer"),
         RuleField::Require => fields.get("require"),
         RuleField::Timeout => fields.get("timeout_seconds"),

@@ -115,6 +115,8 @@ fn outputs(node: Option<&Node>) -> Result<Vec<String>, Diagnostic> {
     Ok(patterns)
 }
 
+const CHECK_FIELDS: &[&str] = &["id", "at", "doer", "pinned", "verdicts"];
+
 fn checks(
     node: Option<&Node>,
     context: Context<'_>,
@@ -124,7 +126,7 @@ fn checks(
     let mut seen = BTreeMap::new();
     let mut checks = Vec::new();
     for item in fields::list(node, "checks")? {
-        let fields = Fields::new(item, "checks", "a check", &["id", "at", "doer", "verdicts"])?;
+        let fields = Fields::new(item, "checks", "a check", CHECK_FIELDS)?;
         let id_node = fields.required("id")?;
         let id = text::id(id_node, "id", "the id of a check")?;
         if let Some(first_line) = seen.insert(id.clone(), id_node.position.line) {
@@ -145,7 +147,14 @@ fn checks(
         }
         let judge = Judge { what: "check", id: &id, position: id_node.position };
         let verdicts = effect::verdicts(fields.get("verdicts"), judge, references)?;
-        checks.push(Check { at, doer, id, verdicts });
+        let pinned_node = fields.get("pinned");
+        let pinned = doer::pinned(pinned_node)?;
+        if let (Some(node), false) = (pinned_node, matches!(doer, Doer::Command { .. })) {
+            let message = format!("the check `{id}` has `pinned`, but no command");
+            let hint = "remove `pinned`: only a program is given files";
+            return Err(Problem::Rule { message, hint }.at(node.position));
+        }
+        checks.push(Check { at, doer, id, pinned, verdicts });
     }
     Ok(checks)
 }

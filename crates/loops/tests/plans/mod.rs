@@ -156,9 +156,17 @@ fn verdicts() -> BoxedStrategy<BTreeMap<String, Effect>> {
         .boxed()
 }
 
+/// Files that a program gets as they were.
+fn pinned() -> BoxedStrategy<Option<Vec<String>>> {
+    option::of(vec("[a-zA-Z_]{1,4}(/[a-z \\[\\]]{1,4}){0,2}", 0..3)).boxed()
+}
+
 fn check() -> BoxedStrategy<Check> {
-    (select(vec![CheckTiming::Before, CheckTiming::After]), judge(), verdicts())
-        .prop_map(|(at, doer, verdicts)| Check { at, doer, id: String::new(), verdicts })
+    (select(vec![CheckTiming::Before, CheckTiming::After]), judge(), pinned(), verdicts())
+        .prop_map(|(at, doer, pinned, verdicts)| {
+            let pinned = pinned.filter(|_| matches!(doer, Doer::Command { .. }));
+            Check { at, doer, id: String::new(), pinned, verdicts }
+        })
         .boxed()
 }
 
@@ -298,12 +306,15 @@ fn evidence() -> BoxedStrategy<Evidence> {
             says.then_some(Evidence::Validator { bytes_max, files, forbid, json, require })
         });
     prop_oneof![
-        (argv(), compare, "(/[a-z0-9 ]{0,3}(~[01])?){0,3}", threshold, timeout()).prop_map(
-            |(argv, compare, pointer, threshold, timeout_ms)| {
-                Evidence::Metric { argv, compare, pointer, threshold, timeout_ms }
-            }
-        ),
-        (argv(), timeout()).prop_map(|(argv, timeout_ms)| Evidence::Tool { argv, timeout_ms }),
+        (argv(), compare, pinned(), "(/[a-z0-9 ]{0,3}(~[01])?){0,3}", threshold, timeout())
+            .prop_map(|(argv, compare, pinned, pointer, threshold, timeout_ms)| {
+                Evidence::Metric { argv, compare, pinned, pointer, threshold, timeout_ms }
+            }),
+        (argv(), pinned(), timeout()).prop_map(|(argv, pinned, timeout_ms)| Evidence::Tool {
+            argv,
+            pinned,
+            timeout_ms
+        }),
         validator,
     ]
     .boxed()

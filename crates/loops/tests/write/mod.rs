@@ -81,7 +81,11 @@ fn check(check: &Check) -> Value {
         CheckTiming::After => "after",
         CheckTiming::Before => "before",
     };
-    json!({ "id": check.id, "at": at, "doer": doer(&check.doer), "verdicts": verdicts(&check.verdicts) })
+    let mut value = json!({ "id": check.id, "at": at, "doer": doer(&check.doer), "verdicts": verdicts(&check.verdicts) });
+    if let Some(pinned) = &check.pinned {
+        value["pinned"] = json!(pinned);
+    }
+    value
 }
 
 fn phase(phase: &Phase) -> Value {
@@ -121,8 +125,8 @@ fn rule(rule: &Rule) -> Value {
         "phases": rule.phases,
     });
     let seconds = |ms: u64| decimal(ms, 1000, 3);
-    let (key, evidence) = match &rule.evidence {
-        Evidence::Metric { argv, compare, pointer, threshold, timeout_ms } => {
+    let (key, mut evidence) = match &rule.evidence {
+        Evidence::Metric { argv, compare, pinned: _, pointer, threshold, timeout_ms } => {
             let mut metric = json!({
                 "command": argv, "pointer": pointer, "timeout_seconds": seconds(*timeout_ms),
             });
@@ -134,7 +138,7 @@ fn rule(rule: &Rule) -> Value {
             metric[key] = json!({ "number": threshold.to_string() });
             ("metric", metric)
         }
-        Evidence::Tool { argv, timeout_ms } => {
+        Evidence::Tool { argv, pinned: _, timeout_ms } => {
             ("tool", json!({ "command": argv, "timeout_seconds": seconds(*timeout_ms) }))
         }
         Evidence::Validator { bytes_max, files, forbid, json, require } => {
@@ -152,6 +156,9 @@ fn rule(rule: &Rule) -> Value {
             ("validator", validator)
         }
     };
+    if let Some(pinned) = rule.evidence.pinned() {
+        evidence["pinned"] = json!(pinned);
+    }
     value[key] = evidence;
     value
 }

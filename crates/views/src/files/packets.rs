@@ -10,7 +10,7 @@ use windlass_formats::{
 };
 use windlass_kernel::canon;
 use windlass_kernel::run::plan::{Requirement, RunOutcome};
-use windlass_kernel::run::{self, Hold, Run, Started, Vote};
+use windlass_kernel::run::{self, Change, Hold, MeasuringFiles, Run, Started, Vote};
 
 use super::run_view::{HoldView, RunView, end_of};
 
@@ -40,6 +40,7 @@ impl RunView {
             expires_at: hold.held.expires_at.map(Into::into),
             approvals_needed: Some(hold.held.approvals).filter(|needed| *needed > 1),
             approvals: approvals(&hold),
+            changed_tests_and_scripts: measuring(hold.held.change.as_ref()),
         };
         match packet.to_bytes() {
             Err(PacketError::TooLarge { .. } | PacketError::Unwritable(_)) => {}
@@ -83,10 +84,16 @@ impl RunView {
             token_accounting_complete: Some(!run.spent.unaccounted),
             ledger_chain_tip: Some(identity.chain.tip()),
             ledger_attempt_count: Some(identity.chain.attempts()),
+            changed_tests_and_scripts: measuring(run.change.as_ref()),
             ..TerminalPacket::new(identity.name.clone(), end, outcome(ended.outcome), &ended.reason)
         };
         Some(packet.to_bytes().map_err(|error| self.invalid(&error))).transpose()
     }
+}
+
+/// The changed files that decide what gates measure.
+fn measuring(change: Option<&Change>) -> Vec<String> {
+    change.map(|change| MeasuringFiles::of(&change.files).lines()).unwrap_or_default()
 }
 
 fn task_spec(started: &Started) -> Map<String, Value> {

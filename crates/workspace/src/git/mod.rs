@@ -13,6 +13,7 @@ mod filters;
 mod hooks;
 mod id;
 mod invoke;
+mod pinned;
 mod private;
 mod program;
 mod status;
@@ -28,8 +29,10 @@ use std::sync::Arc;
 
 pub use commit::{RefUpdate, Signature};
 pub use error::{GitCause, GitError};
+pub use hooks::Hook;
 pub use id::{CommitId, ObjectIdError, TreeId, Treeish};
 pub(crate) use invoke::{Access, Invocation};
+pub use pinned::{PinnedKind, PinnedPath, check_pinned_place, require_pinned_unchanged};
 pub use program::{GitSettings, SYSTEM_FOLDERS, configure_git, find_helper};
 pub use status::{DIRTY_PATHS_MAX, WorktreeStatus};
 pub use takeover::{Baseline, TakeOverError, TakenOver, take_over, take_over_in_steps};

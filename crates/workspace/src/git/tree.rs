@@ -10,7 +10,9 @@ use tempfile::TempDir;
 use super::error::GitCause;
 use super::filters::{Files, OnFilter};
 use super::private::PrivateDir;
-use super::{Access, Git, GitError, Invocation, TreeId, Treeish, id_of, path_of, split_once};
+use super::{
+    Access, CommitId, Git, GitError, Invocation, TreeId, Treeish, id_of, path_of, split_once,
+};
 
 /// How a work tree differs from a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -110,6 +112,25 @@ impl Git {
         };
         update(&["--force-remove"], removed)?;
         update(&["--add", "--remove", "--replace"], present).map(drop)
+    }
+
+    /// Writes an index that holds a tree, to a new file.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn write_index(&self, tree: &TreeId, index: &Path) -> Result<(), GitError> {
+        let git = self.write("write an index").args(["read-tree", tree.as_str()]);
+        git.env("GIT_INDEX_FILE", index).output().map(drop)
+    }
+
+    /// Reads the tree of a commit.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn tree_of(&self, commit: &CommitId) -> Result<TreeId, GitError> {
+        let operation = "read the tree of the commit";
+        let tree = format!("{}^{{tree}}", commit.as_str());
+        id_of(operation, &self.read(operation).args(["rev-parse", "--verify", &tree]).output()?)
     }
 
     /// Writes the empty tree: the base before the first commit.

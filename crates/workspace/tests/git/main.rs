@@ -4,6 +4,7 @@
 mod commit;
 mod helper;
 mod hostile;
+mod pinned;
 mod programs;
 mod repository;
 mod status;

@@ -283,7 +283,9 @@ fn no_operation_of_git_starts_a_program() {
         git.worktree_remove(&other, OnChanges::Refuse).unwrap();
         say("removing a work tree");
         let hook = git.hook("pre-commit").unwrap();
-        assert_eq!(hook, Some(repository.path().join("hooks/pre-commit")), "{place:?}");
+        assert_eq!(hook.path, repository.path().join("hooks/pre-commit"), "{place:?}");
+        assert_eq!(hook.in_worktree.as_deref(), Some("hooks/pre-commit".as_ref()), "{place:?}");
+        assert!(hook.runs && !hook.is_outside, "{place:?}");
         say("all");
     }
 }

@@ -62,7 +62,11 @@ fn damage_is_refused_and_the_repository_stays_as_it_was() {
 }
 
 /// Commands whose effect is reported as protected, with its name.
-const PROTECTED: [(&str, &str); 19] = [
+const PROTECTED: [(&str, &str); 20] = [
+    (
+        "b=$(echo b | git hash-object -w --stdin) && git update-ref refs/replace/$b $b",
+        "refs/replace/61780798228d17af2d34fce4cfbdf35556832472",
+    ),
     ("git config core.fsmonitor /bin/evil", "config"),
     ("rm .git/config && ln -s /etc/passwd .git/config", "config"),
     ("rm .git/config", "config"),

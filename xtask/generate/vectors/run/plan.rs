@@ -76,6 +76,7 @@ fn build() -> Phase {
         at: CheckTiming::After,
         doer: Doer::Command { argv, repeatable: true, timeout_ms: 600_000 },
         id: "tests".to_owned(),
+        pinned: Some(vec!["scripts".to_owned()]),
         verdicts: [("pass".to_owned(), Effect::Continue)].into(),
     };
     let agent = Doer::Agent { agent: "builder".to_owned(), prompt: Some("Be brief.".to_owned()) };
@@ -124,11 +125,16 @@ fn governance() -> Governance {
     let coverage = Evidence::Metric {
         argv: vec!["cover".to_owned(), "--json".to_owned()],
         compare: Compare::AtLeast,
+        pinned: None,
         pointer: "/total".to_owned(),
         threshold: 80.into(),
         timeout_ms: 60_000,
     };
-    let lint = Evidence::Tool { argv: vec!["lint".to_owned()], timeout_ms: 60_000 };
+    let lint = Evidence::Tool {
+        argv: vec!["lint".to_owned()],
+        pinned: Some(Vec::new()),
+        timeout_ms: 60_000,
+    };
     let licence = Evidence::Validator {
         bytes_max: Some(1_000_000),
         files: vec!["src/**".to_owned()],

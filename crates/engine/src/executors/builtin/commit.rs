@@ -1,19 +1,28 @@
 //! `commit`: commits the changes of the run to the branch, exactly once.
 
-use serde_json::{Value, json};
-use windlass_kernel::Code;
-use windlass_kernel::run::{Event, Run};
+use std::time::{Duration, Instant};
 
+use serde_json::{Value, json};
+use windlass_connect::{Limits, Reply};
+use windlass_kernel::Code;
+use windlass_kernel::run::{Event, InvocationResult, Run, Usage};
+
+use super::super::command::{Program, tail};
 use super::scope::violations;
 use super::{Builtin, BuiltinJob};
 use crate::error::EngineError;
 use crate::phase_executor::WorkResult;
-use crate::repository::PreparedCommit;
+use crate::repository::{CommitHook, PreparedCommit};
 
 /// The maximum length of the first line of a commit message.
 const TITLE_CHARS_MAX: usize = 72;
 
-/// Commits the workspace. The commit is recorded before the branch moves to it, so that after a crash
+/// The limits of the pre-commit hook.
+const HOOK_TIMEOUT: Duration = Duration::from_secs(600);
+const HOOK_OUTPUT_BYTES_MAX: usize = 8 << 20;
+
+/// Commits the tree that was last reviewed. A file that has changed since stops the run with an error: it goes
+/// on when that is undone or reviewed. The commit is recorded before the branch moves to it, so that after a crash
 /// the same commit is published and no second one is created.
 pub(super) struct Commit;
 
@@ -36,11 +45,75 @@ impl Builtin for Commit {
             Ok(findings) => return Ok(WorkResult::failed("validation_error", findings.join("; "))),
             Err(reason) => return Ok(WorkResult::failed("validation_error", reason)),
         }
-        fail_if_moved(commit(job, &run))
+        let note = match fail_if_moved(pass_hook(job, &run))? {
+            HookResult::Passed(note) => note,
+            HookResult::Failed(result) => return Ok(result),
+        };
+        fail_if_moved(commit(job, &run, note.as_deref()))
     }
 }
 
-fn commit(job: &BuiltinJob<'_>, run: &Run) -> Result<WorkResult, EngineError> {
+/// The result of the repository's own hook.
+enum HookResult {
+    /// Nothing speaks against the commit; the note says why the hook was not run.
+    Passed(Option<String>),
+    /// The phase ends with this.
+    Failed(WorkResult),
+}
+
+impl From<WorkResult> for HookResult {
+    fn from(result: WorkResult) -> Self {
+        Self::Failed(result)
+    }
+}
+
+/// Runs the pre-commit hook in a cell, with the tree that is about to be committed as the staged state.
+fn pass_hook(job: &BuiltinJob<'_>, run: &Run) -> Result<HookResult, EngineError> {
+    let BuiltinJob { assignment, recorder, .. } = job;
+    let workspace = &assignment.workspace;
+    let (program, cwd, pinned, tree) = match job.repository.pre_commit_hook(workspace, run)? {
+        CommitHook::None => return Ok(HookResult::Passed(None)),
+        CommitHook::Refused { why } => return Ok(HookResult::Passed(Some(why))),
+        CommitHook::Run { program, cwd, pinned, tree } => (program, cwd, pinned, tree),
+    };
+    let invocation = recorder.invocation_started(assignment, "pre-commit", "hook", None)?;
+    let began = Instant::now();
+    let timeout = assignment.time_left.map_or(HOOK_TIMEOUT, |left| HOOK_TIMEOUT.min(left));
+    let limits = Limits { timeout, output_bytes_max: HOOK_OUTPUT_BYTES_MAX };
+    let argv = [program.display().to_string()];
+    let reply = job.executors.run_program(
+        Program {
+            cwd: Some(cwd),
+            pinned,
+            staged: Some(tree),
+            measures: true,
+            ..Program::new(&argv, limits)
+        },
+        assignment,
+    )?;
+    let failure = match reply {
+        Reply::Success { .. } => None,
+        Reply::Failure { code: Code::ToolFailed, message, result, .. } => {
+            let output = result.as_ref().map(tail).unwrap_or_default();
+            Some(format!("the pre-commit hook refuses the commit: {message}: {output}"))
+        }
+        Reply::Failure { code, message, .. } => {
+            Some(format!("the pre-commit hook could not be run: [{code}] {message}"))
+        }
+    };
+    let (ended, note) = match &failure {
+        None => (InvocationResult::Success, ""),
+        Some(reason) => (InvocationResult::Failure, reason.as_str()),
+    };
+    let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+    recorder.invocation_ended(invocation, ended, Usage::default(), duration_ms, note);
+    Ok(match failure {
+        None => HookResult::Passed(None),
+        Some(reason) => WorkResult::failed("validation_error", reason).into(),
+    })
+}
+
+fn commit(job: &BuiltinJob<'_>, run: &Run, note: Option<&str>) -> Result<WorkResult, EngineError> {
     let (workspace, now) = (&job.assignment.workspace, job.clock.now());
     match job.repository.prepare_commit(workspace, run, &message(job), now)? {
         PreparedCommit::Nothing => Ok(WorkResult::answer(json!({
@@ -54,7 +127,17 @@ fn commit(job: &BuiltinJob<'_>, run: &Run) -> Result<WorkResult, EngineError> {
                 parent: commit.parent.clone(),
                 tree: commit.tree.clone(),
             })?;
-            publish(job, &commit)
+            Ok(match (publish(job, &commit)?, note) {
+                (WorkResult::Finished(mut answer), Some(note)) => {
+                    let summary = answer.answer.get("summary").and_then(Value::as_str);
+                    let summary = format!("{}; {note}", summary.unwrap_or_default());
+                    if let Some(object) = answer.answer.as_object_mut() {
+                        object.insert("summary".to_owned(), json!(summary));
+                    }
+                    WorkResult::Finished(answer)
+                }
+                (result, _) => result,
+            })
         }
     }
 }
@@ -68,10 +151,11 @@ fn publish(
 }
 
 /// A branch that someone else moved is a failure of the phase, not an error of the engine.
-fn fail_if_moved(result: Result<WorkResult, EngineError>) -> Result<WorkResult, EngineError> {
+fn fail_if_moved<T: From<WorkResult>>(result: Result<T, EngineError>) -> Result<T, EngineError> {
     match result {
         Err(EngineError::Requirement { code: Code::RepoMoved, message }) => {
-            Ok(WorkResult::failed("critical_failure", format!("[{}] {message}", Code::RepoMoved)))
+            let reason = format!("[{}] {message}", Code::RepoMoved);
+            Ok(WorkResult::failed("critical_failure", reason).into())
         }
         other => other,
     }

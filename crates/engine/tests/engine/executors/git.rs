@@ -69,8 +69,8 @@ fn task(constraints: Value) -> Value {
 fn a_change_is_committed_once_and_the_tree_is_clean_afterwards() {
     let world = world();
     let root = world.root();
-    // Hooks are the user's, not ours: one that would refuse, and one that would leave a mark.
-    for hook in ["pre-commit", "commit-msg", "post-commit", "reference-transaction"] {
+    // Other hooks than `pre-commit` are the user's, not ours: ones that would refuse and leave a mark.
+    for hook in ["prepare-commit-msg", "commit-msg", "post-commit", "reference-transaction"] {
         write(root, &format!(".git/hooks/{hook}"), "#!/bin/sh\ntouch hooked\nexit 1\n");
         let path = root.join(".git/hooks").join(hook);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -90,6 +90,68 @@ fn a_change_is_committed_once_and_the_tree_is_clean_afterwards() {
     assert!(!root.join("hooked").exists());
     let commit = run.commit.as_ref().unwrap();
     assert_eq!(git(root, &["rev-parse", "HEAD"]), commit.commit);
+    world.verify();
+}
+
+#[test]
+fn a_hook_is_run_in_a_cell_only() {
+    let world = world();
+    let root = world.root();
+    write(root, ".git/hooks/pre-commit", "#!/bin/sh\ntouch hooked\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(root.join(".git/hooks/pre-commit"), mode).unwrap();
+    let run = calm(&world).start(with_task(building(CHANGE), task(json!({})))).unwrap();
+    assert!(detail(&run).contains("[SANDBOX_UNAVAILABLE]"), "{}", detail(&run));
+    assert!(!root.join("hooked").exists());
+    assert_eq!(git(root, &["rev-list", "--count", "HEAD"]), "1");
+    world.verify();
+}
+
+#[test]
+fn what_appears_between_the_record_and_the_branch_is_not_committed() {
+    let (world, _) = (1..)
+        .map(|at| dies(at, OnRestart::Resume))
+        .find(|(world, over)| !over || world.kinds().contains(&"commit_prepared"))
+        .unwrap();
+    let root = world.root();
+    assert_eq!(git(root, &["rev-list", "--count", "HEAD"]), "1");
+    write(root, "late.txt", "late\n");
+    let run = calm(&world).recover().unwrap().pop().unwrap().result.unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
+    let committed = git(root, &["show", "--format=", "--name-only", "HEAD"]);
+    assert_eq!(committed, "src/a.txt\nsrc/b.txt");
+    assert_eq!(git(root, &["status", "--porcelain"]), "?? late.txt");
+    // The commit has the recorded tree.
+    let tree = run.commit.unwrap().tree;
+    assert_eq!(
+        (Some(&tree), git(root, &["rev-parse", "HEAD^{tree}"])),
+        (run.reviewed.as_ref(), tree.clone())
+    );
+}
+
+#[test]
+fn a_crash_before_the_commit_does_not_hide_what_appears() {
+    // The process dies when the work is done, before the commit is recorded.
+    let (world, _) = (1..)
+        .map(|at| dies(at, OnRestart::Resume))
+        .find(|(world, over)| {
+            let started = world.kinds().iter().filter(|kind| **kind == "phase_started").count();
+            !over || started == 2
+        })
+        .unwrap();
+    let root = world.root();
+    assert!(!world.kinds().contains(&"commit_prepared"));
+    write(root, "late.txt", "late\n");
+    let engine = calm(&world);
+    let run = engine.recover().unwrap().pop().unwrap().result.unwrap();
+    let held = &run.hold.as_ref().unwrap().held;
+    assert!(held.question.contains("`late.txt`"), "{}", held.question);
+    assert_eq!(held.change.as_ref().unwrap().files, ["late.txt", "src/a.txt", "src/b.txt"]);
+    assert_eq!(git(root, &["rev-list", "--count", "HEAD"]), "1");
+    approve(&engine, &run, "ann");
+    let run = engine.resume(trace(&run)).unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
+    assert_eq!(git(root, &["show", "HEAD:late.txt"]), "late");
     world.verify();
 }
 

@@ -37,6 +37,7 @@ fn metric(script: &str, timeout_ms: u64) -> Evidence {
     Evidence::Metric {
         argv: argv(script),
         compare: Compare::AtLeast,
+        pinned: None,
         pointer: "/coverage".to_owned(),
         threshold: 80.into(),
         timeout_ms,
@@ -44,7 +45,7 @@ fn metric(script: &str, timeout_ms: u64) -> Evidence {
 }
 
 fn tool(script: &str) -> Evidence {
-    Evidence::Tool { argv: argv(script), timeout_ms: 10_000 }
+    Evidence::Tool { argv: argv(script), pinned: None, timeout_ms: 10_000 }
 }
 
 fn files(patterns: &[&str], require: Option<&str>, forbid: Option<&str>) -> Evidence {
@@ -143,7 +144,11 @@ fn what_cannot_be_measured_is_not_met() {
     let (_, governed) = one_gate(slow, OnFailure::Block);
     assert!(!governed.passed);
     assert!(governed.quality_gates[0].message.starts_with("there is no result"));
-    let missing = Evidence::Tool { argv: vec!["/no/such/program".to_owned()], timeout_ms: 1000 };
+    let missing = Evidence::Tool {
+        argv: vec!["/no/such/program".to_owned()],
+        pinned: None,
+        timeout_ms: 1000,
+    };
     let (_, governed) = one_gate(missing, OnFailure::Warn);
     assert!(governed.passed && governed.quality_gates[0].status == Warned);
     assert!(governed.quality_gates[0].message.starts_with("there is no result"));

@@ -31,8 +31,8 @@ use self::worktrees::NewWorktree;
 use super::error::GitCause;
 use super::{Access, GitError, Invocation};
 
-/// The refs of snapshots, which no command may change.
-const PROTECTED_REFS: &str = crate::snapshot::SNAPSHOT_REFS;
+/// Refs that no command may change: those of snapshots, and those that make git show another object than is there.
+const PROTECTED_REFS: [&str; 2] = [crate::snapshot::SNAPSHOT_REFS, "refs/replace/"];
 const OPERATION: &str = "take over the changes of git";
 /// The size limit of `HEAD`.
 const HEAD_BYTES_MAX: u64 = 4096;

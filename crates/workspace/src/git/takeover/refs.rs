@@ -229,7 +229,7 @@ pub(super) fn changes(
         if after == before || after == present {
             continue;
         }
-        if name.starts_with(PROTECTED_REFS) {
+        if PROTECTED_REFS.iter().any(|protected| name.starts_with(protected)) {
             protected.push(name.clone());
             continue;
         }
