@@ -5,7 +5,7 @@
 //! down both alike. The processor time of a call, which other work affects less, is printed too.
 //!
 //! - `--quick` makes fewer and shorter rounds.
-//! - `pages`, `rates`, `verify`, `recover`, `runs` and `checkpoints` select parts.
+//! - `pages`, `rates`, `verify`, `recover`, `runs`, `checkpoints`, `cell` and `policy` select parts.
 //! - `count KIND CALLS [CALLERS]` only makes calls, for a profiler. KIND is `write`, `read` or `ahead`;
 //!   with the prefix `raw-`, SQLite alone makes the commits of such calls.
 //! - `count verify ENTRIES` only verifies a journal.
@@ -16,6 +16,7 @@ mod calls;
 mod cell;
 mod checkpoints;
 mod journal;
+mod policy;
 mod process;
 mod raw;
 mod runs;
@@ -57,7 +58,8 @@ struct Effort {
 }
 
 /// The parts that can be selected by name.
-const PARTS: &[&str] = &["pages", "rates", "verify", "recover", "runs", "checkpoints", "cell"];
+const PARTS: &[&str] =
+    &["pages", "rates", "verify", "recover", "runs", "checkpoints", "cell", "policy"];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -135,6 +137,9 @@ fn main() -> Result<()> {
     }
     if wanted("cell") {
         cell::measure(folder.path(), effort.starts)?;
+    }
+    if wanted("policy") {
+        policy::measure(effort.rounds * 20)?;
     }
     println!("load after: {}", process::load());
     Ok(())

@@ -9,7 +9,7 @@
 //! matches, an allow rule only if all do. Every simple command of a shell line is judged on its own,
 //! so an allow rule for one command never covers another.
 //!
-//! Nothing here does IO, reads a clock, or allows by default. A [`Workspace`] resolves paths.
+//! Nothing here does IO, reads a clock, or allows by default. A [`Workspace`] knows the files.
 
 mod judge;
 mod pointer;
@@ -31,4 +31,4 @@ pub use rule::{RULES_MAX, Rule, Verdict};
 pub use set::{CaseOutcome, CaseReport, PolicySet, policy_hash};
 pub use shell::Access;
 pub use windlass_text::FileError;
-pub use workspace::{LexicalWorkspace, ResolvedPath, Workspace};
+pub use workspace::{IgnoredPath, LexicalWorkspace, ResolvedPath, Workspace, is_build_output};

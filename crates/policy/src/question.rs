@@ -38,7 +38,7 @@ pub struct Judgement {
     pub rules: Vec<RuleHit>,
     /// The simple commands that the call would run.
     pub commands: Vec<String>,
-    /// The paths inside the workspace that the call names.
+    /// The files that arguments and redirections name, in the workspace or in its cell's `/tmp`.
     pub paths: Vec<String>,
     /// Effects that commands and paths do not show; with any of them a person is asked at least.
     pub findings: Vec<String>,

@@ -211,9 +211,28 @@ impl PolicySet {
                     }
                     (true, false) => return Err(error("it matches this example of `misses`")),
                 }
+                if let Some((other, verdict)) = self.stricter_on(rule, example) {
+                    let verb = if verdict == Verdict::Deny { "denied" } else { "asked about" };
+                    let (id, location) = (&other.id, format!("{}:{}", other.file, other.line));
+                    let message = format!("this example is {verb} by rule `{id}` at {location}");
+                    return Err(error(&message).with_hint(
+                        "narrow one of the two, for example with `except_command` or `except_path`",
+                    ));
+                }
             }
         }
         Ok(())
+    }
+
+    /// The rule that is stricter on an example which this rule allows.
+    fn stricter_on(&self, rule: &Rule, example: &rule::Example) -> Option<(&Rule, Verdict)> {
+        if rule.verdict != Verdict::Allow || !example.must_match {
+            return None;
+        }
+        let judgement = self.judge(&example.question, &LexicalWorkspace::default());
+        let hit = judgement.rules.iter().find(|hit| hit.verdict > Verdict::Allow)?;
+        let other = self.rules.iter().find(|other| other.id == hit.id)?;
+        Some((other, hit.verdict))
     }
 }
 

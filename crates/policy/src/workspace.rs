@@ -11,21 +11,143 @@ pub enum ResolvedPath {
     Unresolvable(String),
 }
 
-/// Resolves paths. The runtime's implementation follows symlinks; [`LexicalWorkspace`] uses only
-/// the text.
+/// A file or folder that git ignores, so that no checkpoint brings it back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IgnoredPath {
+    /// Its path, relative to the root.
+    pub path: String,
+    /// Whether it lies in a folder that is marked as a cache by a `CACHEDIR.TAG`.
+    pub is_cache: bool,
+}
+
+/// Facts about the files of a workspace. The runtime's implementation reads the file system;
+/// [`LexicalWorkspace`] knows what it was told.
+///
+/// Paths are relative to the root. `None` means that the answer is not known.
 pub trait Workspace {
     /// Resolves `path`; a relative path starts at the root of the workspace.
     fn resolve(&self, path: &str) -> ResolvedPath;
 
     /// Whether the file system ignores case.
     fn folds_case(&self) -> bool;
+
+    /// The files below a folder, without build outputs and git's own.
+    fn files_below(&self, folder: &str) -> Option<Vec<String>>;
+
+    /// What git ignores at a path and below it.
+    fn ignored_below(&self, path: &str) -> Option<Vec<IgnoredPath>>;
+
+    /// Whether git would take this folder for a repository of its own, as it does with a bare one.
+    fn is_repository(&self, folder: &str) -> bool;
+
+    /// The files that differ between the present commit and a revision; none if there is no such revision.
+    fn changed_files(&self, revision: &str) -> Option<Vec<String>>;
 }
 
-/// A workspace known only by the text of its root: for examples, cases and tests.
+/// Names of files and folders that a build makes again; a `*` at an end stands for any text.
+const BUILD_OUTPUTS: &[&str] = &[
+    "target",
+    "node_modules",
+    "dist",
+    "build",
+    "out",
+    "bin",
+    "obj",
+    "coverage",
+    "htmlcov",
+    "tmp",
+    "logs",
+    "__pycache__",
+    "*.pyc",
+    "*.pyo",
+    "*.egg-info",
+    ".eggs",
+    ".venv",
+    "venv",
+    ".tox",
+    ".nox",
+    ".pytest_cache",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".hypothesis",
+    ".ipynb_checkpoints",
+    ".coverage",
+    ".coverage.*",
+    ".cache",
+    ".parcel-cache",
+    ".next",
+    ".nuxt",
+    ".output",
+    ".svelte-kit",
+    ".astro",
+    ".angular",
+    ".turbo",
+    ".nx",
+    ".vite",
+    ".nyc_output",
+    ".eslintcache",
+    ".stylelintcache",
+    "*.tsbuildinfo",
+    "storybook-static",
+    ".gradle",
+    ".kotlin",
+    "*.class",
+    "cmake-build-*",
+    "CMakeFiles",
+    "CMakeCache.txt",
+    "_build",
+    "_deps",
+    "*.o",
+    "*.a",
+    "*.so",
+    "*.d",
+    "*.obj",
+    "*.exe",
+    "*.log",
+    "*.tmp",
+    "*.swp",
+    "*.pid",
+    ".dart_tool",
+    ".build",
+    "DerivedData",
+    "Pods",
+    ".zig-cache",
+    "zig-cache",
+    "zig-out",
+    "bazel-*",
+    ".stack-work",
+    "dist-newstyle",
+    "elm-stuff",
+    ".bundle",
+    ".terraform",
+    ".DS_Store",
+    "Thumbs.db",
+    "*.profraw",
+    "*.profdata",
+    "flamegraph.svg",
+    "mutants.out",
+];
+
+/// Whether a name is that of a build output.
+#[must_use]
+pub fn is_build_output(name: &str) -> bool {
+    BUILD_OUTPUTS.iter().any(|known| match (known.strip_prefix('*'), known.strip_suffix('*')) {
+        (Some(end), _) => name.ends_with(end),
+        (None, Some(start)) => name.starts_with(start),
+        (None, None) => name == *known,
+    })
+}
+
+/// A workspace known only by the text of its root and by what it was told: for examples, cases and tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LexicalWorkspace {
     root: Vec<String>,
     folds_case: bool,
+    files: Vec<String>,
+    ignored: Vec<IgnoredPath>,
+    repositories: Vec<String>,
+    links: Vec<(String, String)>,
+    changes: Vec<(String, Vec<String>)>,
 }
 
 impl Default for LexicalWorkspace {
@@ -38,15 +160,65 @@ impl LexicalWorkspace {
     /// A workspace at an absolute root such as `/workspace`.
     #[must_use]
     pub fn new(root: &str) -> Self {
-        Self { root: names(root).map(str::to_owned).collect(), folds_case: false }
+        Self {
+            root: names(root).map(str::to_owned).collect(),
+            folds_case: false,
+            files: Vec::new(),
+            ignored: Vec::new(),
+            repositories: Vec::new(),
+            links: Vec::new(),
+            changes: Vec::new(),
+        }
     }
 
     /// The same on a file system that ignores case.
     #[must_use]
-    pub fn folding_case(mut self) -> Self {
+    pub const fn folding_case(mut self) -> Self {
         self.folds_case = true;
         self
     }
+
+    /// The same with a file.
+    #[must_use]
+    pub fn with_file(mut self, path: &str) -> Self {
+        self.files.push(path.to_owned());
+        self
+    }
+
+    /// The same with a path that git ignores.
+    #[must_use]
+    pub fn with_ignored(mut self, path: &str, is_cache: bool) -> Self {
+        self.ignored.push(IgnoredPath { path: path.to_owned(), is_cache });
+        self
+    }
+
+    /// The same with a folder that is a repository of its own.
+    #[must_use]
+    pub fn with_repository(mut self, folder: &str) -> Self {
+        self.repositories.push(folder.to_owned());
+        self
+    }
+
+    /// The same with a symlink.
+    #[must_use]
+    pub fn with_link(mut self, path: &str, target: &str) -> Self {
+        self.links.push((path.to_owned(), target.to_owned()));
+        self
+    }
+
+    /// The same with a revision, and the files that differ there.
+    #[must_use]
+    pub fn with_revision(mut self, revision: &str, files: &[&str]) -> Self {
+        let files = files.iter().map(|file| (*file).to_owned()).collect();
+        self.changes.push((revision.to_owned(), files));
+        self
+    }
+}
+
+/// Whether a path lies at or below a folder.
+fn is_at_or_below(path: &str, folder: &str) -> bool {
+    folder == "."
+        || path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn names(path: &str) -> impl Iterator<Item = &str> {
@@ -63,6 +235,11 @@ impl Workspace for LexicalWorkspace {
         }
         if path.starts_with('~') {
             return ResolvedPath::Outside(path.to_owned());
+        }
+        let link = self.links.iter().find(|(link, _)| is_at_or_below(path, link));
+        if let Some((link, target)) = link {
+            let rest = path.strip_prefix(link.as_str()).unwrap_or_default();
+            return self.resolve(&format!("{target}{rest}"));
         }
         let mut at: Vec<&str> = Vec::new();
         if !path.starts_with('/') {
@@ -88,6 +265,25 @@ impl Workspace for LexicalWorkspace {
 
     fn folds_case(&self) -> bool {
         self.folds_case
+    }
+
+    fn files_below(&self, folder: &str) -> Option<Vec<String>> {
+        Some(self.files.iter().filter(|file| is_at_or_below(file, folder)).cloned().collect())
+    }
+
+    fn ignored_below(&self, path: &str) -> Option<Vec<IgnoredPath>> {
+        let below =
+            |one: &&IgnoredPath| is_at_or_below(&one.path, path) || is_at_or_below(path, &one.path);
+        Some(self.ignored.iter().filter(below).cloned().collect())
+    }
+
+    fn is_repository(&self, folder: &str) -> bool {
+        self.repositories.iter().any(|known| is_at_or_below(folder, known))
+    }
+
+    fn changed_files(&self, revision: &str) -> Option<Vec<String>> {
+        let change = self.changes.iter().find(|(known, _)| known == revision);
+        Some(change.map(|(_, files)| files.clone()).unwrap_or_default())
     }
 }
 

@@ -119,7 +119,81 @@ matches = [{ tool = "notes/add" }]
     assert!(error.message.contains("rule `a` has no effect: `never`"), "{error}");
     assert!(error.hint.is_some());
     let narrower = stricter.replace("tool = \"*\"", "tool = \"*\"\nclass = \"write\"");
-    assert!(load(TOOLS, &format!("{RULE}{narrower}")).is_ok());
+    let other = RULE.replace("notes/add", "notes/lookup");
+    assert!(load(TOOLS, &format!("{other}{narrower}")).is_ok());
+}
+
+#[test]
+fn an_allow_example_that_another_rule_refuses_is_refused() {
+    for (verdict, verb) in [("ask", "asked about"), ("deny", "denied")] {
+        let stricter = format!(
+            "\n[[rule]]\nid = \"writes\"\nverdict = \"{verdict}\"\nreason = \"no\"\nclass = \"write\"\n\
+             matches = [{{ tool = \"notes/add\" }}]\n"
+        );
+        let error = load(TOOLS, &format!("{RULE}{stricter}")).unwrap_err();
+        let expected =
+            format!("rule `a`: this example is {verb} by rule `writes` at policy/a.toml:9");
+        assert_eq!(error.message, expected);
+        assert_eq!((error.location.file.as_str(), error.location.line), ("policy/a.toml", 7));
+        assert!(error.hint.is_some());
+    }
+}
+
+#[test]
+fn exceptions_take_out_what_a_rule_matches() {
+    let rules = r#"
+[[rule]]
+id = "copy"
+verdict = "allow"
+reason = "copying is fine"
+tool = "local/copy"
+command = "cp -- *"
+except_command = "cp -- secret *"
+matches = [{ tool = "local/copy", args = { from = ["a", "b"] } }]
+misses = [{ tool = "local/copy", args = { from = ["secret", "b"] } }]
+[[rule]]
+id = "keep"
+verdict = "deny"
+reason = "kept"
+path = "kept/**"
+except_path = "kept/open/**"
+matches = [{ tool = "local/copy", args = { from = ["kept/a", "b"] } }]
+misses = [{ tool = "local/copy", args = { from = ["kept/open/a", "b"] } }]
+"#;
+    load(TOOLS, rules).unwrap();
+    let needs = rules.replace("command = \"cp -- *\"\n", "");
+    let error = load(TOOLS, &needs).unwrap_err();
+    assert!(error.message.contains("`except_command` needs `command`"), "{error}");
+    let needs = rules.replace("path = \"kept/**\"\n", "tool = \"*\"\n");
+    let error = load(TOOLS, &needs).unwrap_err();
+    assert!(error.message.contains("`except_path` needs `path`"), "{error}");
+}
+
+#[test]
+fn a_scheme_does_not_hide_a_path() {
+    let set = load(TOOLS, RULE).unwrap();
+    let judged = |path: &str| {
+        let question = question("notes/add", json!({ "target": path }));
+        let judgement = set.judge(&question, &LexicalWorkspace::default());
+        (judgement.verdict, judgement.code)
+    };
+    for path in ["a.md", "./a:b", "file:a.md", "file:///workspace/a.md"] {
+        assert_eq!(judged(path), (Verdict::Allow, None), "{path}");
+    }
+    for path in [
+        "file:///etc/passwd",
+        "FILE:///etc/passwd",
+        "file://localhost/etc/passwd",
+        "file:/etc/passwd",
+        "file:../x",
+        "file:%2e%2e/x",
+        "file:///workspace/%2e%2e/x",
+        "http://example.org/x",
+        "data:text/plain,x",
+        "a:b",
+    ] {
+        assert_eq!(judged(path), (Verdict::Deny, Some(Code::PathOutsideWorkspace)), "{path}");
+    }
 }
 
 #[test]

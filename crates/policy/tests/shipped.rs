@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail loudly")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 use serde_json::json;
@@ -19,13 +19,59 @@ fn shipped() -> PolicySet {
     PolicySet::load(&files).expect("the shipped policy loads")
 }
 
+const SHELL_TRICKS: &str = include_str!("../../../vectors/policy/shell_tricks.json");
+const PATH_TRICKS: &str = include_str!("../../../vectors/policy/path_tricks.json");
+const BYPASSES: &str = include_str!("../../../vectors/policy/bypasses.json");
+const FACTS: &str = include_str!("../../../vectors/policy/facts.json");
+const ORDINARY: &str = include_str!("../../../vectors/policy/ordinary.json");
+
 #[derive(Deserialize)]
 struct Trick {
     line: String,
     #[serde(default = "run")]
     tool: String,
     verdict: Verdict,
+    #[serde(default)]
     why: String,
+    #[serde(default)]
+    workspace: Told,
+}
+
+/// What the workspace of a vector is like.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Told {
+    files: Vec<String>,
+    ignored: Vec<String>,
+    caches: Vec<String>,
+    repositories: Vec<String>,
+    links: BTreeMap<String, String>,
+    revisions: BTreeMap<String, Vec<String>>,
+}
+
+impl Told {
+    fn workspace(&self) -> LexicalWorkspace {
+        let mut workspace = LexicalWorkspace::default();
+        for file in &self.files {
+            workspace = workspace.with_file(file);
+        }
+        for (paths, is_cache) in [(&self.ignored, false), (&self.caches, true)] {
+            for path in paths {
+                workspace = workspace.with_ignored(path, is_cache);
+            }
+        }
+        for folder in &self.repositories {
+            workspace = workspace.with_repository(folder);
+        }
+        for (link, target) in &self.links {
+            workspace = workspace.with_link(link, target);
+        }
+        for (revision, files) in &self.revisions {
+            let files: Vec<&str> = files.iter().map(String::as_str).collect();
+            workspace = workspace.with_revision(revision, &files);
+        }
+        workspace
+    }
 }
 
 fn run() -> String {
@@ -47,11 +93,10 @@ fn question(tool: &str, line: &str) -> Question {
 fn check(tricks: &str, at_least: usize) {
     let tricks: Vec<Trick> = serde_json::from_str(tricks).unwrap();
     assert!(tricks.len() >= at_least, "only {} tricks", tricks.len());
-    let set = shipped();
-    let workspace = LexicalWorkspace::default();
     let mut wrong = Vec::new();
     for trick in &tricks {
-        let judgement = set.judge(&question(&trick.tool, &trick.line), &workspace);
+        let judgement =
+            SET.judge(&question(&trick.tool, &trick.line), &trick.workspace.workspace());
         if judgement.verdict != trick.verdict {
             wrong.push(format!(
                 "{:?} ({}): wants {}, gets {}: {}",
@@ -68,12 +113,44 @@ fn check(tricks: &str, at_least: usize) {
 
 #[test]
 fn shell_tricks_do_not_work() {
-    check(include_str!("../../../vectors/policy/shell_tricks.json"), 120);
+    check(SHELL_TRICKS, 120);
 }
 
 #[test]
 fn path_tricks_do_not_work() {
-    check(include_str!("../../../vectors/policy/path_tricks.json"), 30);
+    check(PATH_TRICKS, 30);
+}
+
+#[test]
+fn bypasses_do_not_work() {
+    check(BYPASSES, 500);
+}
+
+#[test]
+fn facts_about_the_workspace_count() {
+    check(FACTS, 80);
+}
+
+#[test]
+fn ordinary_work_is_hardly_asked_about() {
+    check(ORDINARY, 150);
+    let lines: Vec<Trick> = serde_json::from_str(ORDINARY).unwrap();
+    let stopped: Vec<&Trick> = lines.iter().filter(|line| line.verdict != Verdict::Allow).collect();
+    assert!(stopped.len() * 10 <= lines.len(), "{} of {}", stopped.len(), lines.len());
+    assert!(stopped.iter().all(|line| !line.why.is_empty()), "each has a reason");
+}
+
+/// Every vector that is not allowed is a spelling of something that policy forbids or leaves to people.
+#[test]
+fn the_corpus_is_large() {
+    let forbidden = |vectors: &str| {
+        let vectors: Vec<Trick> = serde_json::from_str(vectors).unwrap();
+        let lines = vectors.into_iter().filter(|one| one.verdict != Verdict::Allow);
+        lines.map(|one| one.line).collect::<BTreeSet<_>>()
+    };
+    let files = [SHELL_TRICKS, PATH_TRICKS, BYPASSES, FACTS];
+    let all: BTreeSet<String> = files.into_iter().flat_map(forbidden).collect();
+    assert!(all.len() >= 700, "{}", all.len());
 }
 
 #[test]

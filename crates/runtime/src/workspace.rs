@@ -1,11 +1,14 @@
-//! Resolves paths of the workspace in the file system: follows symlinks, resolves `..`, creates nothing.
+//! Answers questions about the files of the workspace: follows symlinks, resolves `..`, creates nothing.
 
 use std::path::{Component, Path, PathBuf};
 
-use windlass_policy::{ResolvedPath, Workspace};
+use windlass_policy::{IgnoredPath, ResolvedPath, Workspace, is_build_output};
+use windlass_workspace::{Git, GitCause, GitError};
 
 /// The maximum number of symlinks in one path.
 const LINKS_MAX: u32 = 40;
+/// The most entries that are looked at below one folder.
+const ENTRIES_MAX: usize = 100_000;
 
 /// A directory that tools are confined to.
 #[derive(Clone, Debug)]
@@ -29,6 +32,47 @@ impl FileWorkspace {
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// The names of the files below a folder.
+    fn walk_files(&self, folder: &str) -> Option<Vec<String>> {
+        let mut files = Vec::new();
+        let mut waiting = vec![self.root.join(folder)];
+        let mut seen = 0_usize;
+        while let Some(path) = waiting.pop() {
+            let entries = match std::fs::read_dir(&path) {
+                Ok(entries) => entries,
+                Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                    files.extend(self.relative(&path));
+                    continue;
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(_) => return None,
+            };
+            for entry in entries {
+                seen += 1;
+                let entry = entry.ok().filter(|_| seen <= ENTRIES_MAX)?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if !entry.file_type().ok()?.is_dir() {
+                    files.extend(self.relative(&entry.path()));
+                } else if name != ".git" && !is_build_output(&name) {
+                    waiting.push(entry.path());
+                }
+            }
+        }
+        Some(files)
+    }
+
+    fn relative(&self, path: &Path) -> Option<String> {
+        let relative = path.strip_prefix(&self.root).ok()?;
+        Some(relative.to_string_lossy().into_owned())
+    }
+
+    /// Whether the path or a folder above it is marked as a cache.
+    fn is_cache(&self, path: &str) -> bool {
+        let full = self.root.join(path);
+        let above = full.ancestors().take_while(|folder| *folder != self.root);
+        above.into_iter().any(|folder| folder.join("CACHEDIR.TAG").is_file())
     }
 
     fn real_path(&self, path: &str) -> Result<PathBuf, String> {
@@ -118,6 +162,43 @@ impl Workspace for FileWorkspace {
     fn folds_case(&self) -> bool {
         self.folds_case
     }
+
+    fn files_below(&self, folder: &str) -> Option<Vec<String>> {
+        self.walk_files(folder)
+    }
+
+    fn ignored_below(&self, path: &str) -> Option<Vec<IgnoredPath>> {
+        // What is not there cannot be lost.
+        if std::fs::symlink_metadata(self.root.join(path)).is_err() {
+            return Some(Vec::new());
+        }
+        let ignored = match Git::new(&self.root).ignored(path) {
+            Ok(ignored) => ignored,
+            // Without a repository nothing is ignored.
+            Err(GitError { cause: GitCause::NotARepository(_), .. }) => return Some(Vec::new()),
+            Err(_) => return None,
+        };
+        let entry = |path: String| IgnoredPath { is_cache: self.is_cache(&path), path };
+        Some(ignored.into_iter().map(entry).collect())
+    }
+
+    fn is_repository(&self, folder: &str) -> bool {
+        let full = self.root.join(folder);
+        let above =
+            full.ancestors().take_while(|path| *path != self.root && path.starts_with(&self.root));
+        above.into_iter().any(|path| {
+            path.join(".git").exists()
+                || path.join("HEAD").is_file() && path.join("objects").is_dir()
+        })
+    }
+
+    fn changed_files(&self, revision: &str) -> Option<Vec<String>> {
+        match Git::new(&self.root).changed_since(revision) {
+            Ok(files) => Some(files),
+            Err(GitError { cause: GitCause::NotARepository(_), .. }) => Some(Vec::new()),
+            Err(_) => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -164,5 +245,62 @@ mod tests {
         for path in ["", "a\0b", "loop", "loop/x"] {
             assert!(matches!(workspace.resolve(path), ResolvedPath::Unresolvable(_)), "{path:?}");
         }
+    }
+
+    fn git(root: &Path, words: &[&str]) {
+        let identity =
+            ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "init.defaultBranch=main"];
+        let output =
+            std::process::Command::new("git").args(identity).args(words).current_dir(root).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+    }
+
+    #[test]
+    fn facts_about_files_come_from_the_disk_and_from_git() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        git(&root, &["init", "-q"]);
+        write(".gitignore", "target\nlocal.db\nmade\n");
+        write("src/a.rs", "a");
+        git(&root, &["add", "."]);
+        git(&root, &["commit", "-qm", "one"]);
+        git(&root, &["switch", "-qc", "other"]);
+        write(".claude/settings.json", "{}");
+        git(&root, &["add", "."]);
+        git(&root, &["commit", "-qm", "two"]);
+        git(&root, &["switch", "-q", "main"]);
+        write("target/x", "x");
+        write("local.db", "x");
+        write("made/CACHEDIR.TAG", "x");
+        write("bare/HEAD", "x");
+        std::fs::create_dir_all(root.join("bare/objects")).unwrap();
+        let workspace = FileWorkspace::new(&root).unwrap();
+        assert_eq!(
+            workspace.changed_files("other"),
+            Some(vec![".claude/settings.json".to_owned()])
+        );
+        assert_eq!(workspace.changed_files("main"), Some(Vec::new()));
+        assert_eq!(workspace.changed_files("no-such"), Some(Vec::new()));
+        assert_eq!(workspace.changed_files("--output=x"), Some(Vec::new()));
+        assert_eq!(workspace.files_below("src"), Some(vec!["src/a.rs".to_owned()]));
+        let ignored = |path: &str| {
+            let found = workspace.ignored_below(path).unwrap();
+            found.into_iter().map(|one| (one.path, one.is_cache)).collect::<Vec<_>>()
+        };
+        assert_eq!(ignored("src"), []);
+        assert_eq!(ignored("local.db"), [("local.db".to_owned(), false)]);
+        let mut all = ignored(".");
+        all.sort();
+        let expected = [("local.db", false), ("made", true), ("target", false)];
+        assert_eq!(all, expected.map(|(path, cache)| (path.to_owned(), cache)));
+        assert!(workspace.is_repository("bare"));
+        assert!(!workspace.is_repository("src"));
+        assert!(!workspace.is_repository(""));
     }
 }

@@ -57,7 +57,7 @@ const LAYERS: &[Layer] = &[
     layer("workspace", "kernel cell"),
     layer("connect", "kernel broker cell workspace"),
     layer("seal", "kernel journal workspace"),
-    layer("runtime", "kernel policy store journal connect"),
+    layer("runtime", "kernel policy store journal connect workspace"),
     layer(
         "engine",
         "kernel text policy formats governance store journal connect workspace runtime",

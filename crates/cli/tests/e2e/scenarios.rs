@@ -170,7 +170,7 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         place.run(&["run", "greetings", "--loop", "driver"])
     }),
     (Code::PathOutsideWorkspace, || {
-        Place::with_project().shell("shell/run", "echo x > /tmp/x", &["--new-key"])
+        Place::with_project().shell("shell/run", "echo x > /etc/x", &["--new-key"])
     }),
     (Code::SecretInRequest, || {
         let place = Place::with_project();

@@ -6,7 +6,7 @@ use windlass_text::Glob;
 
 use super::path::PathFact;
 use crate::Verdict;
-use crate::shell::{Simple, Word};
+use crate::shell::{NUMBER, Simple, UNKNOWN, Word};
 
 /// Folders whose programs can be trusted to be what their names say.
 const SYSTEM_FOLDERS: &[&str] =
@@ -61,6 +61,11 @@ impl CommandFacts {
         }
     }
 
+    /// Whether a spelling that certainly means this command matches any glob.
+    pub fn is_exactly(&self, globs: &[Glob]) -> bool {
+        self.certain && self.narrow.iter().any(|text| globs.iter().any(|glob| glob.matches(text)))
+    }
+
     /// Whether any spelling matches any glob. Allow rules are matched only with spellings that
     /// certainly mean the same; stricter rules with every spelling that may.
     pub fn matches(&self, globs: &[Glob], verdict: Verdict) -> bool {
@@ -69,9 +74,14 @@ impl CommandFacts {
     }
 }
 
-/// Replaces control characters by spaces.
+/// Replaces control characters by spaces, and what is not known by dots.
 pub(super) fn printable(text: &str) -> String {
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
+    let shown = |char: char| match char {
+        UNKNOWN | NUMBER => '…',
+        other if other.is_control() => ' ',
+        other => other,
+    };
+    text.chars().map(shown).collect()
 }
 
 /// The words with blanks inside them replaced: a blank in a glob separates words.

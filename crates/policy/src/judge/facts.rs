@@ -5,13 +5,34 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use windlass_kernel::Code;
 
+use windlass_text::{Glob, GlobKind};
+
 use super::command::{CommandFacts, printable};
+use super::effects;
 use super::path::{PathFact, could_be_path};
-use crate::shell::{self, Access, LINE_BYTES_MAX, Shell, Simple, Word};
+use super::uri::file_path;
+use crate::shell::{self, Access, LINE_BYTES_MAX, Shell, Simple, Word, options};
 use crate::{Pointer, Question, ResolvedPath, Tool, Workspace};
 
 /// Devices, which are not judged as files.
 const DEVICES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"];
+/// Places of a cell that hold nothing of the person's: they may be read.
+const OPEN_PLACES: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib64",
+    "/opt",
+    "/etc/os-release",
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/proc/loadavg",
+    "/proc/version",
+    "/proc/uptime",
+];
+/// Places of a cell that are its own: they may be written.
+const OWN_PLACES: &[&str] = &["/tmp", "/dev/shm"];
 /// The most working folders of a line that are followed.
 const FOLDERS_MAX: usize = 16;
 
@@ -45,7 +66,7 @@ impl Facts {
             }
         }
         match parse_commands(question, tool) {
-            Ok(Some(shell)) => facts.take_shell(shell, tool, workspace),
+            Ok(Some(shell)) => facts.take_shell(&shell, tool, workspace),
             Ok(None) => {}
             Err((code, reason)) => facts.deny(code, reason),
         }
@@ -77,8 +98,9 @@ impl Facts {
                 }
             };
             for text in texts {
-                match text {
-                    Some(text) => self.take_path(text, access, workspace),
+                match text.map(file_path) {
+                    Some(Ok(path)) => self.take_path(&path, access, workspace),
+                    Some(Err(reason)) => self.deny(Code::PathOutsideWorkspace, reason),
                     None => self.deny(
                         Code::PathOutsideWorkspace,
                         format!("the argument `{}` is not a path", pointer.text()),
@@ -104,54 +126,203 @@ impl Facts {
         }
     }
 
-    fn take_shell(&mut self, shell: Shell, tool: &Tool, workspace: &dyn Workspace) {
-        self.findings.extend(shell.opaque);
-        if let Some(reason) = shell.refused {
-            self.deny(Code::PolicyDenied, reason);
+    fn take_shell(&mut self, shell: &Shell, tool: &Tool, workspace: &dyn Workspace) {
+        self.findings.extend(shell.opaque.iter().cloned());
+        if let Some(reason) = &shell.refused {
+            self.deny(Code::PolicyDenied, reason.clone());
         }
-        let folders = self.folders(&shell.commands, workspace);
+        let (folders, reached) = self.folders(&shell.commands, workspace);
         for redirect in &shell.redirects {
             let target = &redirect.target;
             if DEVICES.contains(&target.text.as_str()) {
                 continue;
             }
+            let own = lies_in(OWN_PLACES, &target.text);
             if redirect.access == Access::Write && !tool.class.writes() {
                 let reason = format!("`{}` would be written by a read tool", target.text);
                 self.deny(Code::PolicyDenied, reason);
             }
-            for folder in &folders {
+            for folder in folders.iter().filter(|_| !own) {
                 self.take_path(&within(folder, &target.text), redirect.access, workspace);
+            }
+            if own {
+                let normal = target.text.trim_start_matches('/');
+                let fact = PathFact::new(&target.text, normal, Some(redirect.access), false);
+                self.paths.push(fact.maybe());
             }
             if target.is_pattern() {
                 self.findings.insert("a redirection to a file name pattern".to_owned());
             }
         }
-        // The commands of a read tool only read; those of a write tool may do either.
-        let access = if tool.class.writes() { None } else { Some(Access::Read) };
-        for simple in &shell.commands {
+        for (simple, reached) in shell.commands.iter().zip(reached) {
+            // The commands of a read tool only read; those of a write tool may do either.
+            let access = if tool.class.writes() {
+                effects::access(&simple.words)
+            } else {
+                Some(Access::Read)
+            };
             let mut paths = Vec::new();
             for (at, word) in simple.words.iter().enumerate() {
-                if at > 0 || word.text.contains('/') && !word.text.starts_with('/') {
-                    self.take_word(word, access, &folders, workspace, &mut paths);
+                let is_name = word.is_pattern() && effects::shows_names_only(&simple.words);
+                let is_path = at > 0 || word.text.contains('/') && !word.text.starts_with('/');
+                if is_path && !word.inert && !is_name {
+                    let outside = self.take_word(word, access, &folders, workspace, &mut paths);
+                    // From one of the folders that the line has reached it must lie inside.
+                    if let Some(Some(path)) = outside.get(..reached).and_then(|all| {
+                        all.iter().all(Option::is_some).then(|| all.first().cloned().flatten())
+                    }) {
+                        self.findings.insert(printable(&format!(
+                            "the path `{path}` lies outside the workspace"
+                        )));
+                    }
                 }
             }
+            self.take_effects(simple, access, &folders, workspace, &mut paths);
             self.commands.push(CommandFacts::new(simple, paths));
+        }
+        self.check_links(shell);
+    }
+
+    /// Takes what a command does to files that its words do not name.
+    fn take_effects(
+        &mut self,
+        simple: &Simple,
+        access: Option<Access>,
+        folders: &[String],
+        workspace: &dyn Workspace,
+        paths: &mut Vec<PathFact>,
+    ) {
+        let words = &simple.words;
+        let inside = |path: &str, folder: &String| match workspace.resolve(&within(folder, path)) {
+            ResolvedPath::Inside(normal) => Some(normal),
+            ResolvedPath::Outside(_) | ResolvedPath::Unresolvable(_) => None,
+        };
+        for tree in effects::trees(words) {
+            for normal in
+                folders.iter().filter_map(|folder| inside(folder_of_pattern(tree), folder))
+            {
+                let Some(files) = workspace.files_below(&normal) else {
+                    self.findings.insert(printable(&format!(
+                        "more files in `{tree}` than can be looked at"
+                    )));
+                    continue;
+                };
+                for file in files {
+                    let shown = format!("{file} in {tree}");
+                    paths.push(PathFact::new(&shown, &file, access, self.folds_case).one_of_many());
+                }
+            }
+        }
+        for made in effects::copies(words, workspace) {
+            for normal in folders.iter().filter_map(|folder| inside(&made, folder)) {
+                let fact = PathFact::new(&made, &normal, Some(Access::Write), self.folds_case);
+                paths.push(fact.maybe());
+            }
+        }
+        for revision in effects::revisions(words) {
+            match workspace.changed_files(revision) {
+                Some(files) => paths.extend(files.iter().map(|file| {
+                    let shown = format!("{file} of {revision}");
+                    PathFact::new(&shown, file, Some(Access::Write), self.folds_case).maybe()
+                })),
+                None => {
+                    self.findings
+                        .insert(printable(&format!("what `{revision}` changes is not known")));
+                }
+            }
+        }
+        for (path, pattern) in effects::removed(words) {
+            for folder in folders {
+                if let Some(normal) = inside(folder_of_pattern(&path), folder) {
+                    let pattern = pattern.as_ref().map(|pattern| within(folder, pattern));
+                    self.take_removal(&normal, pattern.as_deref(), workspace);
+                }
+            }
+        }
+        if effects::is_git(words) {
+            for folder in folders.iter().filter(|folder| workspace.is_repository(folder)) {
+                self.findings.insert(printable(&format!(
+                    "`{folder}` is a repository of its own, with settings that git follows"
+                )));
+            }
         }
     }
 
-    /// The folders that the line may run in: the root, and the targets of every `cd` in it.
-    fn folders(&mut self, commands: &[Simple], workspace: &dyn Workspace) -> Vec<String> {
+    /// Asks about the removal of what no checkpoint brings back.
+    fn take_removal(&mut self, path: &str, pattern: Option<&str>, workspace: &dyn Workspace) {
+        let Some(ignored) = workspace.ignored_below(path) else {
+            self.findings.insert(printable(&format!("what git ignores in `{path}` is not known")));
+            return;
+        };
+        let glob =
+            pattern.and_then(|text| Glob::new(text.trim_start_matches("./"), GlobKind::Path).ok());
+        let removed = |path: &str| match (pattern, &glob) {
+            (Some(_), Some(glob)) => {
+                let names: Vec<&str> = path.split('/').collect();
+                (1..=names.len()).any(|count| {
+                    let start = names.get(..count).unwrap_or_default().join("/");
+                    glob.matches(&start.chars().collect::<Vec<_>>())
+                })
+            }
+            (Some(_), None) | (None, _) => true,
+        };
+        let lost = ignored
+            .iter()
+            .find(|one| !one.is_cache && !effects::is_output(&one.path) && removed(&one.path));
+        if let Some(lost) = lost {
+            self.findings.insert(printable(&format!(
+                "git ignores `{}`, so that no checkpoint brings it back",
+                lost.path
+            )));
+        }
+    }
+
+    /// Asks about a line that makes a link and uses it: where it leads is not known before.
+    fn check_links(&mut self, shell: &Shell) {
+        for link in shell.commands.iter().filter_map(|simple| effects::link(&simple.words)) {
+            let link = link.trim_end_matches('/');
+            let leads = |word: &Word| {
+                word.text
+                    .strip_prefix(link)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            let others = shell.commands.iter().filter(|simple| {
+                effects::link(&simple.words).is_none()
+                    && (effects::changes_folder(&simple.words)
+                        || !effects::shows_names_only(&simple.words))
+            });
+            let words = others.flat_map(|simple| &simple.words);
+            let targets = shell.redirects.iter().map(|redirect| &redirect.target);
+            if words.chain(targets).any(leads) {
+                self.findings.insert(printable(&format!("the link `{link}` is made and used")));
+            }
+        }
+    }
+
+    /// The folders that the line may run in: the root, and the targets of every `cd` in it; and how
+    /// many of them each command can have reached.
+    fn folders(
+        &mut self,
+        commands: &[Simple],
+        workspace: &dyn Workspace,
+    ) -> (Vec<String>, Vec<usize>) {
         let mut folders = vec![String::new()];
+        let mut counts = Vec::with_capacity(commands.len());
         for simple in commands {
-            let [name, target] = simple.words.as_slice() else { continue };
-            if name.text != "cd" {
-                continue;
+            counts.push(folders.len());
+            let Some((name, rest)) = simple.words.split_first() else { continue };
+            let name = name.text.rsplit('/').next().unwrap_or_default();
+            let mut targets = options::folders(name, rest);
+            if matches!(name, "cd" | "pushd") {
+                targets.extend(rest.iter().map(|word| word.text.as_str()));
+                if rest.iter().any(Word::is_pattern) {
+                    self.findings.insert("`cd` to a folder that is not known".to_owned());
+                }
             }
-            if target.is_pattern() {
-                self.findings.insert("`cd` to a folder that is not known".to_owned());
-            }
-            let reached: Vec<String> =
-                folders.iter().map(|folder| within(folder, &target.text)).collect();
+            let reached: Vec<String> = targets
+                .iter()
+                .flat_map(|target| folders.iter().map(|folder| within(folder, target)))
+                .collect();
             for folder in reached {
                 let normal = match workspace.resolve(&folder) {
                     ResolvedPath::Inside(normal) if normal == "." => String::new(),
@@ -168,10 +339,11 @@ impl Facts {
                 self.findings.insert("more folders than can be followed".to_owned());
             }
         }
-        folders
+        (folders, counts)
     }
 
-    /// Treats a word, and the text after `=`, `:`, `@` or an option's letter in it, as a path.
+    /// Treats a word, and the text after `=`, `:`, `@`, `,` or an option's letter in it, as a path; for
+    /// each folder, which part of the word lies outside from there.
     fn take_word(
         &mut self,
         word: &Word,
@@ -179,33 +351,40 @@ impl Facts {
         folders: &[String],
         workspace: &dyn Workspace,
         paths: &mut Vec<PathFact>,
-    ) {
+    ) -> Vec<Option<String>> {
         let text = word.text.as_str();
-        let behind = |separator: char| text.split_once(separator).map(|(_, rest)| rest);
-        let attached = if text.starts_with("--") { None } else { text.strip_prefix('-') };
-        let attached = attached.and_then(|rest| {
-            let mut chars = rest.chars();
-            chars.next().map(|_| chars.as_str())
-        });
-        let parts = [
-            (Some(text), true),
-            (behind('='), true),
-            (attached, true),
-            (behind(':'), false),
-            (behind('@'), false),
-        ];
+        let mut parts = vec![(text, true)];
+        for separator in ['=', ':', '@', ','] {
+            let ends = [text.split_once(separator), text.rsplit_once(separator)];
+            let values = ends.into_iter().flatten().map(|(_, behind)| (behind, separator == '='));
+            parts.extend(values);
+        }
+        if let Some(cluster) = text.strip_prefix('-').filter(|rest| !rest.starts_with('-')) {
+            // Behind any letter of a cluster a value can begin.
+            let letters =
+                cluster.char_indices().take_while(|(_, char)| char.is_ascii_alphanumeric());
+            parts.extend(
+                letters
+                    .filter_map(|(at, _)| cluster.get(at + 1..))
+                    .enumerate()
+                    .map(|(at, value)| (value, at == 0 || value.starts_with(['/', '~', '.']))),
+            );
+        }
         if word.is_pattern() && !could_be_path(text) {
             // It is too long for a path, but the files that it matches need not be.
             self.findings.insert("a file name pattern that is too long".to_owned());
         }
         let mut known: BTreeSet<&str> = BTreeSet::new();
+        let mut all_outside: Vec<Option<String>> = vec![None; folders.len()];
         for (part, may_ask) in parts {
-            let Some(part) = part.filter(|part| could_be_path(part)) else { continue };
-            if DEVICES.contains(&part) || !known.insert(part) {
+            if !could_be_path(part) || DEVICES.contains(&part) || !known.insert(part) {
                 continue;
             }
+            let is_open = lies_in(OWN_PLACES, part)
+                || (access == Some(Access::Read) || text.starts_with('-'))
+                    && lies_in(OPEN_PLACES, part);
             let looks = part.contains('/') || part.starts_with('~') || part == "..";
-            for folder in folders {
+            for (folder, found) in folders.iter().zip(&mut all_outside) {
                 let (normal, outside) = match workspace.resolve(&within(folder, part)) {
                     ResolvedPath::Inside(normal) => (normal, false),
                     ResolvedPath::Outside(resolved) => (resolved, true),
@@ -214,10 +393,9 @@ impl Facts {
                         continue;
                     }
                 };
-                if outside && looks && may_ask {
-                    self.findings.insert(printable(&format!(
-                        "the path `{part}` lies outside the workspace"
-                    )));
+                // A plain name can only lead outside by a link.
+                if outside && may_ask && !is_open {
+                    found.get_or_insert_with(|| part.to_owned());
                 }
                 let normal = normal.trim_start_matches(['~', '/']);
                 let fact = PathFact::new(text, normal, access, self.folds_case);
@@ -225,7 +403,23 @@ impl Facts {
                 paths.push(if looks && may_ask { fact } else { fact.maybe() });
             }
         }
+        all_outside
     }
+}
+
+/// Whether a path lies in one of these places, by its text.
+fn lies_in(places: &[&str], path: &str) -> bool {
+    let below = |place: &&str| {
+        path.strip_prefix(*place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    !path.split('/').any(|name| name == "..") && places.iter().any(below)
+}
+
+/// The folder that a file name pattern starts in.
+fn folder_of_pattern(path: &str) -> &str {
+    let Some(at) = path.find(['*', '?', '[']) else { return path };
+    let before = path.get(..at).unwrap_or_default();
+    before.rsplit_once('/').map_or(".", |(folder, _)| if folder.is_empty() { "/" } else { folder })
 }
 
 /// A path as seen from a folder.

@@ -1,8 +1,10 @@
 //! Judges one call.
 
 mod command;
+mod effects;
 mod facts;
 mod path;
+mod uri;
 
 use std::io::{self, Write};
 
@@ -259,7 +261,9 @@ fn rule_match(rule: &Rule, facts: &Facts, command: Option<&CommandFacts>) -> Opt
     let mut on = facts.tool.clone();
     if !limits.command.is_empty() {
         let command = command?;
-        if !command.matches(&limits.command, rule.verdict) {
+        if !command.matches(&limits.command, rule.verdict)
+            || command.is_exactly(&limits.except_command)
+        {
             return None;
         }
         on = format!("`{}`", command.shown);

@@ -3,13 +3,15 @@
 use windlass_text::{Glob, GlobKind, GlobToken, tokenize};
 
 use crate::rule::Limits;
-use crate::shell::Access;
+use crate::shell::{Access, NUMBER};
 
 /// The longest path and name of a file system.
 const PATH_BYTES_MAX: usize = 4096;
 const NAME_BYTES_MAX: usize = 255;
 /// The most interpretations of one file name pattern.
 const READINGS_MAX: usize = 16;
+/// The longest number in a name that is told from others.
+const DIGITS_MAX: usize = 5;
 
 /// Whether a rule's globs match a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub(crate) struct PathFact {
     pub access: Option<Access>,
     /// Whether it certainly is a path.
     pub counts_for_allow: bool,
+    /// Whether it is only one of many files that the call may use.
+    is_one_of_many: bool,
     /// The interpretations of a file name pattern.
     readings: Vec<Vec<GlobToken>>,
 }
@@ -42,6 +46,7 @@ impl PathFact {
             text: text.chars().collect(),
             access,
             counts_for_allow: true,
+            is_one_of_many: false,
             readings: Vec::new(),
         }
     }
@@ -58,11 +63,24 @@ impl PathFact {
         self
     }
 
+    /// The same for one of the files in a folder that the call names.
+    pub const fn one_of_many(mut self) -> Self {
+        self.is_one_of_many = true;
+        self.maybe()
+    }
+
     /// Whether the globs match this path.
     pub fn match_globs(&self, limits: &Limits, folds_case: bool) -> PathMatch {
-        let globs: &[Glob] = if folds_case { &limits.path_folded } else { &limits.path };
+        let (globs, except): (&[Glob], &[Glob]) = if folds_case {
+            (&limits.path_folded, &limits.except_path_folded)
+        } else {
+            (&limits.path, &limits.except_path)
+        };
+        if self.readings.is_empty() && except.iter().any(|glob| glob.matches(&self.text)) {
+            return PathMatch::None;
+        }
         if globs.iter().any(|glob| glob.matches(&self.text)) {
-            return PathMatch::Certain;
+            return if self.is_one_of_many { PathMatch::Possible } else { PathMatch::Certain };
         }
         let possible =
             self.readings.iter().any(|reading| globs.iter().any(|glob| glob.intersects(reading)));
@@ -86,6 +104,16 @@ fn readings(text: &[char]) -> Vec<Vec<GlobToken>> {
     for (at, token) in tokens.iter().enumerate() {
         let no_dot = GlobToken::Set { negated: true, ranges: vec!['.'..='.'], slash: false };
         match token {
+            GlobToken::Char(NUMBER) => {
+                let digit =
+                    GlobToken::Set { negated: false, ranges: vec!['0'..='9'], slash: false };
+                let lengths = 1..=DIGITS_MAX;
+                let longer = readings.iter().flat_map(|reading| {
+                    let digits = |count| vec![digit.clone(); count];
+                    lengths.clone().map(move |count| [reading.clone(), digits(count)].concat())
+                });
+                readings = longer.collect();
+            }
             GlobToken::Star { .. } if starts => {
                 let next = tokens.get(at + 1);
                 let longer = readings

@@ -25,7 +25,9 @@ pub(crate) fn unreachable(rules: &[Rule]) -> Option<(usize, usize)> {
 
 fn covers(outer: &Limits, inner: &Limits) -> bool {
     let access = outer.access.is_none() || inner.access == outer.access;
+    let whole = outer.except_command.is_empty() && outer.except_path.is_empty();
     access
+        && whole
         && all_covered(&outer.tool, &inner.tool)
         && all_covered(&outer.command, &inner.command)
         && all_covered(&outer.path, &inner.path)

@@ -36,7 +36,9 @@ struct RawRule {
     tool: Option<Spanned<Strings>>,
     class: Option<Spanned<Strings>>,
     command: Option<Spanned<Strings>>,
+    except_command: Option<Spanned<Strings>>,
     path: Option<Spanned<Strings>>,
+    except_path: Option<Spanned<Strings>>,
     access: Option<Spanned<Access>>,
     phase: Option<Spanned<Strings>>,
     agent: Option<Spanned<Strings>>,
@@ -177,6 +179,14 @@ fn rule(source: &SourceFile<'_>, line: usize, raw: RawRule) -> Result<Rule, Rule
     if let (Some(access), None) = (&raw.access, &raw.path) {
         return Err((Some(access.span()), format!("rule `{id}`: `access` needs `path`")));
     }
+    for (except, limit, key) in
+        [(&raw.except_command, &raw.command, "command"), (&raw.except_path, &raw.path, "path")]
+    {
+        if let (Some(except), None) = (except, limit) {
+            let message = format!("rule `{id}`: `except_{key}` needs `{key}`");
+            return Err((Some(except.span()), message));
+        }
+    }
     let count = raw.matches.len() + raw.misses.len();
     if raw.matches.is_empty() || count > EXAMPLES_MAX {
         return Err(at_id(format!(
@@ -202,8 +212,11 @@ fn rule(source: &SourceFile<'_>, line: usize, raw: RawRule) -> Result<Rule, Rule
         tool: globs(&id, raw.tool.as_ref(), GlobKind::Text)?,
         class: classes(&id, raw.class)?,
         command: commands(&id, raw.command.as_ref())?,
+        except_command: commands(&id, raw.except_command.as_ref())?,
         path: globs(&id, raw.path.as_ref(), GlobKind::Path)?,
         path_folded: folded(&id, raw.path)?,
+        except_path: globs(&id, raw.except_path.as_ref(), GlobKind::Path)?,
+        except_path_folded: folded(&id, raw.except_path)?,
         access: raw.access.map(Spanned::into_inner),
         phase: globs(&id, raw.phase.as_ref(), GlobKind::Text)?,
         agent: globs(&id, raw.agent.as_ref(), GlobKind::Text)?,

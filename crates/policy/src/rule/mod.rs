@@ -58,9 +58,14 @@ pub(crate) struct Limits {
     pub tool: Vec<Glob>,
     pub class: Vec<RiskLevel>,
     pub command: Vec<Glob>,
+    /// Commands that the rule does not match although `command` does.
+    pub except_command: Vec<Glob>,
     pub path: Vec<Glob>,
     /// The same globs in lower case, for file systems that ignore case.
     pub path_folded: Vec<Glob>,
+    /// Paths that the rule does not match although `path` does.
+    pub except_path: Vec<Glob>,
+    pub except_path_folded: Vec<Glob>,
     pub access: Option<Access>,
     pub phase: Vec<Glob>,
     pub agent: Vec<Glob>,

@@ -1,12 +1,15 @@
 //! Commands that run other commands, which are judged in addition.
 
 use super::lexer::is_assignment;
+use super::variables::{assigned_name, may_set};
 use super::word::{Word, join};
 
 /// The commands and lines that a command would run.
 #[derive(Debug, Default)]
 pub(super) struct Inner {
     pub commands: Vec<Vec<Word>>,
+    /// Commands that a tool looks up in an environment of its own, so that their names are not certain.
+    pub looked_up: Vec<Vec<Word>>,
     pub lines: Vec<String>,
     pub findings: Vec<String>,
 }
@@ -119,6 +122,13 @@ pub(super) fn of(words: &[Word]) -> Inner {
             );
         }
         "find" | "gfind" => find(rest, &mut inner),
+        "uv" | "poetry" | "pdm" | "pipenv" | "hatch" | "rye" | "bundle" => {
+            let mut words = rest.iter().skip_while(|word| word.text.starts_with('-'));
+            if words.next().is_some_and(|word| matches!(word.text.as_str(), "run" | "exec" | "x")) {
+                let command = words.skip_while(|word| word.text.starts_with('-'));
+                inner.looked_up.push(command.cloned().collect());
+            }
+        }
         "fd" | "fdfind" => {
             if let Some(at) = rest.iter().position(|word| {
                 matches!(word.text.as_str(), "-x" | "-X" | "--exec" | "--exec-batch")
@@ -147,6 +157,7 @@ fn unwrap(name: &str, rest: &[Word], options: &Options, inner: &mut Inner) {
             | "env"
             | "sudo"
             | "doas"
+            | "xargs"
     );
     if !transparent {
         inner.finding(format!("`{name}` runs other commands"));
@@ -188,7 +199,9 @@ fn unwrap(name: &str, rest: &[Word], options: &Options, inner: &mut Inner) {
             let takes = text.chars().skip(1).position(|char| options.short.contains(char));
             at += usize::from(takes == Some(text.chars().count().saturating_sub(2)));
         } else if matches!(name, "env" | "sudo" | "doas") && is_assignment(word) {
-            inner.finding("an assignment to a variable".to_owned());
+            if assigned_name(text).is_some_and(|(name, _)| !may_set(name)) {
+                inner.finding("a variable of the shell or of programs is set".to_owned());
+            }
         } else if operands > 0 {
             operands -= 1;
         } else {
@@ -196,7 +209,47 @@ fn unwrap(name: &str, rest: &[Word], options: &Options, inner: &mut Inner) {
             break;
         }
     }
-    inner.command(rest.get(at..).unwrap_or_default());
+    let command = rest.get(at..).unwrap_or_default();
+    if name == "env" && command.is_empty() {
+        // Without a command it prints the environment.
+        inner.command(&[Word::literal("printenv")]);
+    }
+    if name == "xargs" && !takes_any_operands(command) {
+        inner.finding("`xargs` adds arguments that are not known".to_owned());
+    }
+    inner.command(command);
+}
+
+/// Commands to which operands can be added without changing what they do to each.
+const PER_OPERAND: &[&str] = &[
+    "grep",
+    "egrep",
+    "fgrep",
+    "cat",
+    "head",
+    "tail",
+    "wc",
+    "ls",
+    "stat",
+    "file",
+    "du",
+    "echo",
+    "basename",
+    "dirname",
+    "sha256sum",
+    "sha1sum",
+    "md5sum",
+    "cksum",
+    "rustfmt",
+    "gofmt",
+    "black",
+    "shellcheck",
+    "nl",
+    "strings",
+];
+
+fn takes_any_operands(command: &[Word]) -> bool {
+    command.first().is_some_and(|name| PER_OPERAND.contains(&name.text.as_str()))
 }
 
 fn is_cluster(text: &str) -> bool {
@@ -229,7 +282,11 @@ fn shell(name: &str, rest: &[Word], inner: &mut Inner) {
     }
     match (wants_line, rest.get(at)) {
         (true, Some(line)) => inner.line(line),
-        (false, Some(_)) => inner.finding(format!("`{name}` runs a script")),
+        (false, Some(script)) if matches!(script.text.as_str(), "/dev/stdin" | "/dev/fd/0") => {
+            inner.finding(format!("`{name}` reads commands from its input"));
+        }
+        // A script of the workspace is left to the rules.
+        (false, Some(_)) => {}
         (_, None) => inner.finding(format!("`{name}` reads commands from its input")),
     }
 }
@@ -240,14 +297,16 @@ fn find(rest: &[Word], inner: &mut Inner) {
         at += 1;
         match word.text.as_str() {
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
-                inner.finding(format!("`find {}`", word.text));
+                if word.text.starts_with("-ok") {
+                    inner.finding(format!("`find {}`", word.text));
+                }
                 let tail = rest.get(at..).unwrap_or_default();
                 let end = tail.iter().position(|word| matches!(word.text.as_str(), ";" | "+"));
                 let end = end.unwrap_or(tail.len());
                 inner.command(tail.get(..end).unwrap_or_default());
                 at += end;
             }
-            "-delete" | "-fprint" | "-fprint0" | "-fprintf" | "-fls" | "-files0-from" => {
+            "-fprint" | "-fprint0" | "-fprintf" | "-fls" | "-files0-from" => {
                 inner.finding(format!("`find {}`", word.text));
             }
             _ => {}

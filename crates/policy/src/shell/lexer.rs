@@ -3,27 +3,47 @@
 //! It knows simple commands joined by operators, groups, `if` and `while`; everything else becomes a
 //! finding. The syntax tree of the second reading must agree, or a person is asked.
 
+use std::collections::BTreeSet;
+
+use super::variables::{assigned_name, may_set};
 use super::word::Word;
-use super::{Access, Reading, Redirect};
+use super::{Access, Assignment, Reading};
 
 /// Reserved words around commands that change nothing about what runs.
 const TRANSPARENT: &[&str] =
     &["if", "then", "elif", "else", "fi", "while", "until", "do", "done", "!", "{", "}"];
 /// Reserved words whose commands only the second reading finds.
-const COMPOUND: &[&str] = &["for", "case", "select", "function", "coproc", "[[", "esac", "in"];
+const COMPOUND: &[&str] = &["case", "select", "function", "coproc", "esac", "in"];
 
-struct HereDocument {
-    delimiter: String,
-    quoted: bool,
-    strips_tabs: bool,
+pub(super) struct HereDocument {
+    pub(super) delimiter: String,
+    pub(super) quoted: bool,
+    pub(super) strips_tabs: bool,
+}
+
+/// Where in the head of a `for` loop the lexer is.
+enum Head {
+    None,
+    Name,
+    In(String),
+    Values(String),
 }
 
 pub(super) struct Lexer {
     pub(super) chars: Vec<char>,
     pub(super) at: usize,
     words: Vec<Word>,
+    /// Assignments in front of the present command.
+    assignments: Vec<Word>,
     skipping: bool,
-    documents: Vec<HereDocument>,
+    head: Head,
+    /// The variables of the loops around this place; `None` for a loop without one.
+    pub(super) loops: Vec<Option<String>>,
+    /// The variables that have certainly been set.
+    pub(super) certain: BTreeSet<String>,
+    /// Whether what follows may be left out, or happens in a shell of its own.
+    conditional: bool,
+    pub(super) documents: Vec<HereDocument>,
     /// How many expansions surround this text.
     pub(super) depth: usize,
     pub(super) reading: Reading,
@@ -38,7 +58,7 @@ pub(super) fn read(line: &str) -> Reading {
             '\\' if lexer.peek_at(1) == Some('\n') => lexer.at += 2,
             '\n' => {
                 lexer.at += 1;
-                lexer.end_command();
+                lexer.end_command(true);
                 lexer.here_bodies();
             }
             '#' => lexer.skip_to_newline(),
@@ -49,7 +69,7 @@ pub(super) fn read(line: &str) -> Reading {
             }
         }
     }
-    lexer.end_command();
+    lexer.end_command(true);
     if !lexer.documents.is_empty() {
         lexer.broken("a here-document has no body");
     }
@@ -63,6 +83,7 @@ pub(super) fn read_word(text: &str, reading: &mut Reading) -> Word {
     let whole = lexer.at >= lexer.chars.len();
     reading.findings.append(&mut lexer.reading.findings);
     reading.nested.append(&mut lexer.reading.nested);
+    reading.uses.append(&mut lexer.reading.uses);
     if whole { word } else { Word::unknown() }
 }
 
@@ -72,7 +93,12 @@ impl Lexer {
             chars: text.chars().collect(),
             at: 0,
             words: Vec::new(),
+            assignments: Vec::new(),
             skipping: false,
+            head: Head::None,
+            loops: Vec::new(),
+            certain: BTreeSet::new(),
+            conditional: false,
             documents: Vec::new(),
             depth: 0,
             reading: Reading::default(),
@@ -108,20 +134,53 @@ impl Lexer {
         self.finding(text);
     }
 
-    fn skip_to_newline(&mut self) {
+    pub(super) fn skip_to_newline(&mut self) {
         while self.peek().is_some_and(|char| char != '\n') {
             self.at += 1;
         }
     }
 
-    fn end_command(&mut self) {
+    /// Ends a command; `waited` tells whether the shell itself has run it when it goes on.
+    fn end_command(&mut self, waited: bool) {
         self.skipping = false;
-        if !self.words.is_empty() {
+        match std::mem::replace(&mut self.head, Head::None) {
+            Head::None => {}
+            Head::Name | Head::In(_) => self.finding("a loop over arguments"),
+            Head::Values(name) => {
+                let values = std::mem::take(&mut self.words);
+                let values = values.into_iter().map(Some);
+                self.reading.sets.push(Assignment { name: name.clone(), values: values.collect() });
+                self.loops.push(Some(name));
+                self.conditional = true;
+                return;
+            }
+        }
+        let alone = self.words.is_empty();
+        for word in std::mem::take(&mut self.assignments) {
+            self.assign(&word, alone, waited);
+        }
+        if !alone {
             self.reading.commands.push(std::mem::take(&mut self.words));
         }
     }
 
-    fn take_word(&mut self, word: Word) {
+    /// Takes an assignment that stands alone or in front of a command.
+    fn assign(&mut self, word: &Word, alone: bool, waited: bool) {
+        let Some((name, value)) = assigned_name(&word.text) else { return };
+        let start = word.text.len().saturating_sub(value.len());
+        let before = word.text.get(..start).unwrap_or_default();
+        if before.contains(['[', '+']) {
+            self.finding("an assignment to a part of a variable");
+        }
+        let value = Word { text: value.to_owned(), ..word.clone() };
+        if alone && waited && !self.conditional {
+            self.certain.insert(name.to_owned());
+        }
+        let values = if alone { vec![Some(value)] } else { Vec::new() };
+        self.reading.sets.push(Assignment { name: name.to_owned(), values });
+    }
+
+    pub(super) fn take_word(&mut self, word: Word) {
         let redirect_follows = matches!(self.peek(), Some('<' | '>'));
         if redirect_follows && !word.quoted && !word.text.is_empty() {
             if word.text.chars().all(|char| char.is_ascii_digit()) {
@@ -134,21 +193,80 @@ impl Lexer {
         if self.skipping {
             return;
         }
-        if self.words.is_empty() {
-            if TRANSPARENT.iter().any(|reserved| word.is_bare(reserved)) {
+        match std::mem::replace(&mut self.head, Head::None) {
+            Head::Values(name) => {
+                self.head = Head::Values(name);
+                return self.words.push(word);
+            }
+            Head::Name => {
+                if !may_set(&word.text) {
+                    self.finding("a loop that sets a variable of the shell or of programs");
+                }
+                self.head = Head::In(word.text);
                 return;
+            }
+            Head::In(name) if word.is_bare("in") => {
+                self.head = Head::Values(name);
+                return;
+            }
+            Head::In(_) => return self.finding("a loop over arguments"),
+            Head::None => {}
+        }
+        if self.words.is_empty() && self.assignments.is_empty() {
+            if TRANSPARENT.iter().any(|reserved| word.is_bare(reserved)) {
+                self.conditional |= !matches!(word.text.as_str(), "!" | "{" | "}");
+                match word.text.as_str() {
+                    "while" | "until" => self.loops.push(None),
+                    "done" => {
+                        self.loops.pop();
+                    }
+                    _ => {}
+                }
+                return;
+            }
+            if word.is_bare("for") {
+                self.head = Head::Name;
+                return;
+            }
+            if word.is_bare("[[") {
+                return self.test();
             }
             if COMPOUND.iter().any(|reserved| word.is_bare(reserved)) {
                 self.finding(&format!("the compound command `{}`", word.text));
                 self.skipping = !matches!(word.text.as_str(), "coproc");
                 return;
             }
-            if is_assignment(&word) {
-                self.finding("an assignment to a variable");
-                return;
+        }
+        if self.words.is_empty() && is_assignment(&word) {
+            if assigned_name(&word.text).is_some_and(|(name, _)| !may_set(name)) {
+                self.finding("a variable of the shell or of programs is set");
             }
+            return self.assignments.push(word);
         }
         self.words.push(word);
+    }
+
+    /// Reads `[[ … ]]` as one command.
+    fn test(&mut self) {
+        self.words.push(Word { text: "[[".to_owned(), ..Word::default() });
+        loop {
+            match self.peek() {
+                None => return self.broken("a test is never closed"),
+                Some(' ' | '\t' | '\n') => self.at += 1,
+                Some(char @ (';' | '&' | '|' | '(' | ')' | '<' | '>')) => {
+                    self.at += 1;
+                    self.words.push(Word::literal(&char.to_string()));
+                }
+                Some(_) => {
+                    let word = self.word();
+                    let ends = word.is_bare("]]");
+                    self.words.push(word);
+                    if ends {
+                        return;
+                    }
+                }
+            }
+        }
     }
 
     fn operator(&mut self, char: char) {
@@ -160,9 +278,10 @@ impl Lexer {
                 return self.target(Access::Write);
             }
             '(' => {
-                if !self.words.is_empty() {
+                if !self.words.is_empty() || !self.assignments.is_empty() {
                     self.finding("a function definition or an array");
                 }
+                self.conditional = true;
                 if self.peek_at(1) == Some('(') {
                     self.finding("arithmetic");
                 }
@@ -173,126 +292,23 @@ impl Lexer {
             _ => {}
         }
         self.at += 1;
+        let mut waited = true;
         if matches!(char, '&' | '|') {
             let doubled = self.take_if(char);
             if char == '|' && !doubled {
                 self.take_if('&');
             }
+            self.reading.background |= char == '&' && !doubled;
+            waited = doubled;
         }
-        self.end_command();
-    }
-
-    fn redirect(&mut self) {
-        let first = self.next();
-        if self.peek() == Some('(') {
-            self.at += 1;
-            self.finding("a process substitution");
-            let inner = self.balanced('(', ')');
-            self.reading.nested.push(inner);
-            return self.take_word(Word::unknown());
-        }
-        match (first, self.peek()) {
-            (Some('<'), Some('<')) => {
-                self.at += 1;
-                if self.take_if('<') {
-                    self.here_string();
-                } else {
-                    self.here_document();
-                }
-            }
-            (_, Some('&')) => {
-                self.at += 1;
-                self.duplicate(first == Some('>'));
-            }
-            (Some('<'), Some('>')) => {
-                self.at += 1;
-                self.target(Access::Write);
-            }
-            (Some('<'), _) => self.target(Access::Read),
-            (_, Some('>' | '|')) => {
-                self.at += 1;
-                self.target(Access::Write);
-            }
-            (_, _) => self.target(Access::Write),
-        }
-    }
-
-    fn argument(&mut self) -> Option<Word> {
-        while matches!(self.peek(), Some(' ' | '\t')) {
-            self.at += 1;
-        }
-        match self.peek() {
-            None | Some('\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>') => {
-                self.broken("a redirection without a target");
-                None
-            }
-            Some(_) => Some(self.word()),
-        }
-    }
-
-    fn target(&mut self, access: Access) {
-        if let Some(target) = self.argument() {
-            self.reading.redirects.push(Redirect { target, access });
-        }
-    }
-
-    fn duplicate(&mut self, writes: bool) {
-        let Some(target) = self.argument() else { return };
-        let digits = target.text.strip_suffix('-').unwrap_or(&target.text);
-        if !target.dynamic && digits.chars().all(|char| char.is_ascii_digit()) {
-            return;
-        }
-        let access = if writes { Access::Write } else { Access::Read };
-        self.reading.redirects.push(Redirect { target, access });
-    }
-
-    fn here_string(&mut self) {
-        self.argument();
-    }
-
-    fn here_document(&mut self) {
-        let strips_tabs = self.take_if('-');
-        if let Some(word) = self.argument() {
-            let quoted = word.quoted;
-            self.documents.push(HereDocument { delimiter: word.text, quoted, strips_tabs });
-        }
-    }
-
-    fn here_bodies(&mut self) {
-        for document in std::mem::take(&mut self.documents) {
-            let mut body = String::new();
-            loop {
-                if self.at >= self.chars.len() {
-                    self.broken("a here-document is never closed");
-                    break;
-                }
-                let start = self.at;
-                self.skip_to_newline();
-                let line: String =
-                    self.chars.get(start..self.at).unwrap_or_default().iter().collect();
-                self.take_if('\n');
-                let bare = if document.strips_tabs { line.trim_start_matches('\t') } else { &line };
-                if bare == document.delimiter {
-                    break;
-                }
-                body.push_str(bare);
-                body.push('\n');
-            }
-            if !document.quoted {
-                self.expansions_in(&body);
-            }
-        }
+        self.end_command(waited);
+        self.conditional |= matches!(char, '&' | '|');
     }
 }
 
 /// Whether a word in front of a command sets a variable: `NAME=…`, `NAME+=…`, `NAME[…]=…`.
 pub(super) fn is_assignment(word: &Word) -> bool {
-    let Some((name, _)) = word.text.split_once('=') else { return false };
-    let name = name.strip_suffix('+').unwrap_or(name);
-    let name = name.split_once('[').map_or(name, |(name, _)| name);
-    let mut chars = name.chars();
-    chars.next().is_some_and(|char| char.is_ascii_alphabetic() || char == '_')
-        && chars.all(|char| char.is_ascii_alphanumeric() || char == '_')
+    assigned_name(&word.text).is_some()
 }
 
 #[cfg(test)]

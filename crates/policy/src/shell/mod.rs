@@ -6,14 +6,19 @@
 
 mod inner;
 mod lexer;
+pub(crate) mod options;
+mod programs;
 mod quote;
+mod redirect;
 mod suspect;
 mod tree;
+mod variables;
 pub(crate) mod word;
 
 use std::collections::BTreeSet;
 
-pub(crate) use word::Word;
+use variables::Variables;
+pub(crate) use word::{NUMBER, UNKNOWN, Word};
 
 /// The longest line.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;
@@ -45,6 +50,13 @@ pub(crate) struct Redirect {
     pub access: Access,
 }
 
+/// A variable that a line sets, and the values that it may get; none if it is set for one command.
+#[derive(Debug)]
+struct Assignment {
+    name: String,
+    values: Vec<Option<Word>>,
+}
+
 /// The result of one reading.
 #[derive(Debug, Default)]
 struct Reading {
@@ -59,9 +71,21 @@ struct Reading {
     bytes_read: usize,
     /// Whether a function calls itself.
     recursive: bool,
+    /// The variables that are set.
+    sets: Vec<Assignment>,
+    /// The variables whose values are used.
+    uses: Vec<String>,
+    /// How many values of variables are used.
+    expansions: usize,
+    /// Whether a command is started in the background.
+    background: bool,
 }
 
 impl Reading {
+    fn set(&mut self, name: &str) {
+        self.sets.push(Assignment { name: name.to_owned(), values: Vec::new() });
+    }
+
     fn finding(&mut self, text: &str) {
         self.findings.push(text.to_owned());
     }
@@ -86,12 +110,21 @@ pub(crate) struct Shell {
     pub refused: Option<String>,
     known: BTreeSet<Vec<Word>>,
     known_lines: BTreeSet<String>,
+    variables: Variables,
+    background: bool,
 }
 
 /// Analyses a line.
 pub(crate) fn analyse(line: &str) -> Shell {
     let mut shell = Shell::default();
     shell.take_line(line, 0);
+    let waits = |simple: &Simple| {
+        simple.words.first().is_some_and(|name| matches!(name.text.as_str(), "wait" | "kill"))
+    };
+    if shell.background && !shell.commands.iter().any(waits) {
+        // The cell ends with the call, and all its processes with it.
+        shell.opaque.insert("a command in the background, which ends with the call".to_owned());
+    }
     if shell.commands.is_empty() && !shell.redirects.is_empty() {
         shell.commands.push(Simple { words: vec![Word::literal(":")], certain: true });
     }
@@ -136,28 +169,113 @@ impl Shell {
             ));
             return;
         }
-        let by_tree = tree::read(line);
-        let silent = by_hand.findings.is_empty() && by_tree.findings.is_empty();
-        if silent && !agree(&by_hand, &by_tree) {
-            self.opaque.insert("the line can be read in two ways".to_owned());
-        }
+        let mut by_tree = tree::read(line);
         if by_tree.recursive {
             self.refused = Some("a function that calls itself".to_owned());
         }
+        self.background |= by_hand.background;
+        let silent = by_hand.findings.is_empty() && by_tree.findings.is_empty();
+        if silent && !agree(&by_hand, &by_tree) {
+            by_tree.finding("the line can be read in two ways");
+        }
         let certain = !by_hand.broken && !by_tree.broken;
-        // A command that only the lexer found is possible, not certain.
-        for (reading, is_tree) in [(by_tree, true), (by_hand, false)] {
+        self.learn(&by_hand);
+        // Both readings agree on a line without findings; only the lexer's words know their variables.
+        let readings = if by_hand.findings.is_empty() && by_tree.findings.is_empty() {
+            vec![(by_hand, certain)]
+        } else {
+            // A command that only the lexer found is possible, not certain.
+            vec![(by_tree, certain), (by_hand, false)]
+        };
+        for (reading, certain) in readings {
             self.opaque.extend(reading.findings);
             for redirect in reading.redirects {
-                if !self.redirects.contains(&redirect) {
-                    self.redirects.push(redirect);
-                }
+                self.take_redirect(redirect);
             }
             for words in reading.commands {
-                self.take_words(words, certain && is_tree, depth);
+                self.take_resolved(words, certain, depth);
             }
             for nested in reading.nested {
                 self.take_line(&nested, depth + 1);
+            }
+        }
+    }
+
+    /// Takes over what a line says about variables.
+    fn learn(&mut self, reading: &Reading) {
+        for assignment in &reading.sets {
+            for value in &assignment.values {
+                if value.as_ref().is_some_and(|word| variables::could_run(&word.text)) {
+                    self.opaque.insert("a value that could be run".to_owned());
+                }
+                self.variables.set(&assignment.name, value.clone());
+            }
+        }
+        for words in &reading.commands {
+            let Some((name, rest)) = words.split_first() else { continue };
+            for word in rest {
+                match name.text.as_str() {
+                    "export" => {
+                        if let Some((name, value)) = variables::assigned_name(&word.text) {
+                            let value = Word { text: value.to_owned(), ..word.clone() };
+                            self.variables.set(name, Some(value));
+                        }
+                    }
+                    "read" => self.variables.set(&word.text, None),
+                    _ => {}
+                }
+            }
+        }
+        for name in &reading.uses {
+            if !self.variables.may_show(name) {
+                self.opaque.insert("an expansion".to_owned());
+            }
+        }
+    }
+
+    fn take_redirect(&mut self, redirect: Redirect) {
+        let target = std::slice::from_ref(&redirect.target);
+        let resolved = if redirect.target.dynamic { self.variables.resolve(target) } else { None };
+        let targets = match resolved {
+            Some(alternatives) if alternatives.iter().all(|words| words.len() == 1) => {
+                alternatives.concat()
+            }
+            Some(_) | None => {
+                if redirect.target.dynamic {
+                    self.opaque.insert("a redirection to a file that is not known".to_owned());
+                }
+                vec![redirect.target]
+            }
+        };
+        for target in targets {
+            let redirect = Redirect { target, access: redirect.access };
+            if !self.redirects.contains(&redirect) {
+                self.redirects.push(redirect);
+            }
+        }
+    }
+
+    /// Takes a command with every value that its variables can have.
+    fn take_resolved(&mut self, mut words: Vec<Word>, certain: bool, depth: usize) {
+        if !words.iter().any(|word| word.dynamic) {
+            return self.take_words(words, certain, depth);
+        }
+        if variables::is_text_only(&words) {
+            words.iter_mut().for_each(|word| word.inert = word.dynamic);
+            return self.take_words(words, certain, depth);
+        }
+        match self.variables.resolve(&words) {
+            Some(alternatives) => {
+                for words in alternatives {
+                    self.take_words(words, certain, depth);
+                }
+            }
+            None => {
+                let mut expansions = words.iter().flat_map(|word| &word.expansions);
+                let substituted = expansions.any(|expansion| expansion.name.is_none());
+                let what = if substituted { "a command substitution" } else { "an expansion" };
+                self.opaque.insert(what.to_owned());
+                self.take_words(words, certain, depth);
             }
         }
     }
@@ -183,13 +301,18 @@ impl Shell {
         let inner = inner::of(&words);
         self.commands.push(Simple { words, certain: certain && name_is_known });
         self.opaque.extend(inner.findings);
-        if depth >= NESTING_MAX && !(inner.commands.is_empty() && inner.lines.is_empty()) {
+        let is_last =
+            inner.commands.is_empty() && inner.looked_up.is_empty() && inner.lines.is_empty();
+        if depth >= NESTING_MAX && !is_last {
             self.refused =
                 Some(format!("commands stand within commands more than {NESTING_MAX} deep"));
             return;
         }
         for words in inner.commands {
             self.take_words(words, certain, depth + 1);
+        }
+        for words in inner.looked_up {
+            self.take_words(words, false, depth + 1);
         }
         for line in inner.lines {
             self.take_line(&line, depth + 1);
@@ -214,7 +337,17 @@ fn agree(left: &Reading, right: &Reading) -> bool {
         redirects.sort();
         redirects
     }
-    commands(left) == commands(right) && redirects(left) == redirects(right)
+    fn sets(reading: &Reading) -> Vec<&str> {
+        let mut names: Vec<&str> = reading.sets.iter().map(|set| set.name.as_str()).collect();
+        names.sort_unstable();
+        names
+    }
+    let nested = |reading: &Reading| reading.nested.iter().cloned().collect::<BTreeSet<_>>();
+    commands(left) == commands(right)
+        && redirects(left) == redirects(right)
+        && sets(left) == sets(right)
+        && nested(left) == nested(right)
+        && left.expansions == right.expansions
 }
 
 /// Whether a character could make a line look like another one: control characters but tab and

@@ -1,7 +1,8 @@
 //! Words of a shell line: quotes, escapes and expansions.
 
 use super::lexer::Lexer;
-use super::word::{UNKNOWN, Word};
+use super::variables;
+use super::word::{NUMBER, UNKNOWN, Word};
 
 /// How deep expansions may be nested.
 const EXPANSIONS_DEEP_MAX: usize = 16;
@@ -14,6 +15,7 @@ impl Lexer {
         }
         let mut inner = Self::new(text);
         inner.depth = self.depth + 1;
+        inner.loops.clone_from(&self.loops);
         let mut word = Word::default();
         while let Some(char) = inner.next() {
             match char {
@@ -25,6 +27,8 @@ impl Lexer {
         }
         self.reading.findings.append(&mut inner.reading.findings);
         self.reading.nested.append(&mut inner.reading.nested);
+        self.reading.uses.append(&mut inner.reading.uses);
+        self.reading.expansions += inner.reading.expansions;
         self.reading.broken |= inner.reading.broken;
     }
 
@@ -54,10 +58,9 @@ impl Lexer {
         }
         if brace && list {
             self.finding("a brace expansion");
-            word.dynamic = true;
-            word.text.push(UNKNOWN);
+            word.push_unknown(None, false, false);
         }
-        word.pattern = globs;
+        word.pattern |= globs;
         word
     }
 
@@ -105,9 +108,69 @@ impl Lexer {
     }
 
     fn expanded(&mut self, word: &mut Word, what: &str) {
-        word.dynamic = true;
-        word.text.push(UNKNOWN);
+        word.push_unknown(None, true, false);
         self.finding(what);
+    }
+
+    /// Adds the value of a variable.
+    fn variable(&mut self, word: &mut Word, name: &str, exact: bool, in_quotes: bool) {
+        self.reading.expansions += 1;
+        let continues =
+            self.peek().is_some_and(|next| next != '/' && !" \t\n\";&|)<>".contains(next));
+        if exact && word.text.is_empty() && !continues && variables::is_place(name) {
+            word.text.push_str(if name == "HOME" { "~" } else { "." });
+            word.quoted = true;
+            return;
+        }
+        if exact && variables::is_number(name) {
+            return number(word);
+        }
+        self.reading.uses.push(name.to_owned());
+        let is_set =
+            self.loops.iter().flatten().any(|known| known == name) || self.certain.contains(name);
+        word.push_unknown(exact.then(|| name.to_owned()), in_quotes, is_set);
+    }
+
+    /// Adds `${…}`.
+    fn braced(&mut self, word: &mut Word, inner: &str, in_quotes: bool) {
+        let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
+        if let Some(name) =
+            inner.strip_prefix('#').filter(|name| !name.is_empty() && name.chars().all(is_name))
+        {
+            self.reading.expansions += 1;
+            self.reading.uses.push(name.to_owned());
+            return number(word);
+        }
+        let end = inner.find(|char| !is_name(char)).unwrap_or(inner.len());
+        let (name, rest) = inner.split_at_checked(end).unwrap_or((inner, ""));
+        if rest.is_empty() && matches!(name, "" | "?" | "!" | "$") {
+            self.reading.expansions += 1;
+            return self.expanded(word, "an expansion");
+        }
+        let kept = ["%", "#", "/", "^", ",", ":-", "-", ":+", "+", ":?", "?"];
+        let plain = rest.is_empty() || kept.iter().any(|operator| rest.starts_with(operator));
+        if name.is_empty() || !plain {
+            self.reading.expansions += 1;
+            self.expanded(word, "an expansion");
+            return self.expansions_in(inner);
+        }
+        self.variable(word, name, rest.is_empty(), in_quotes);
+        self.expansions_in(rest);
+    }
+
+    /// Adds the output of a command.
+    fn substitution(&mut self, word: &mut Word, inner: String, in_quotes: bool) {
+        let continues =
+            self.peek().is_some_and(|next| next != '/' && !" \t\n\";&|)<>".contains(next));
+        match inner.trim() {
+            "pwd" | "git rev-parse --show-toplevel" if word.text.is_empty() && !continues => {
+                word.text.push('.');
+                word.quoted = true;
+            }
+            line if variables::prints_number(line) => number(word),
+            _ => word.push_unknown(None, in_quotes, false),
+        }
+        self.reading.nested.push(inner);
     }
 
     fn dollar(&mut self, word: &mut Word, in_quotes: bool) {
@@ -120,24 +183,24 @@ impl Lexer {
             }
             Some('"') if !in_quotes => {
                 self.finding("a translated string");
-                word.dynamic = true;
+                word.push_unknown(None, true, false);
             }
             Some('(') => {
                 self.at += 1;
                 let inner = self.balanced('(', ')');
-                if inner.starts_with('(') {
+                if !inner.starts_with('(') {
+                    self.substitution(word, inner, in_quotes);
+                } else if variables::is_plain_arithmetic(&inner) {
+                    number(word);
+                } else {
                     self.expanded(word, "arithmetic");
                     self.expansions_in(&inner);
-                } else {
-                    self.expanded(word, "a command substitution");
-                    self.reading.nested.push(inner);
                 }
             }
             Some('{') => {
                 self.at += 1;
                 let inner = self.balanced('{', '}');
-                self.expanded(word, "an expansion");
-                self.expansions_in(&inner);
+                self.braced(word, &inner, in_quotes);
             }
             Some('[') => {
                 self.at += 1;
@@ -146,14 +209,23 @@ impl Lexer {
                 self.expansions_in(&inner);
             }
             Some(char) if char.is_ascii_alphabetic() || char == '_' => {
+                let start = self.at;
                 while self.peek().is_some_and(|next| next.is_ascii_alphanumeric() || next == '_') {
                     self.at += 1;
                 }
-                self.expanded(word, "an expansion");
+                let name: String =
+                    self.chars.get(start..self.at).unwrap_or_default().iter().collect();
+                self.variable(word, &name, true, in_quotes);
             }
-            Some(char) if char.is_ascii_digit() || "@*#?$!-".contains(char) => {
+            Some('?' | '#' | '$' | '!') => {
                 self.at += 1;
-                self.expanded(word, "an expansion");
+                self.reading.expansions += 1;
+                number(word);
+            }
+            Some(char) if char.is_ascii_digit() || "@*-".contains(char) => {
+                self.at += 1;
+                self.reading.expansions += 1;
+                word.push_unknown(None, in_quotes, false);
             }
             Some(_) | None => word.text.push('$'),
         }
@@ -173,8 +245,7 @@ impl Lexer {
                 None => break self.broken("a backtick is never closed"),
             }
         }
-        self.expanded(word, "a command substitution");
-        self.reading.nested.push(inner);
+        self.substitution(word, inner, true);
     }
 
     /// The text up to the closing bracket; quotes inside are respected.
@@ -248,4 +319,10 @@ impl Lexer {
         // A byte beyond ASCII is a part of a character that is not put together here.
         char::from_u32(value).filter(|char| char.is_ascii() || radix == 16).unwrap_or(UNKNOWN)
     }
+}
+
+/// Adds an expansion that is certainly a number.
+fn number(word: &mut Word) {
+    word.text.push(NUMBER);
+    word.pattern = true;
 }

@@ -1,12 +1,13 @@
 //! Finds commands whose words alone do not show what they do.
 
 use super::inner::base_name;
+use super::options;
+use super::programs::{is_plain_awk, is_plain_sed, jq_reads_environment};
+use super::variables::{assigned_name, could_run, may_set};
 use super::word::Word;
 
 /// Builtins that change the meaning of later words, or run their arguments.
 const CHANGING: &[&str] = &[
-    "source",
-    ".",
     "alias",
     "unalias",
     "exec",
@@ -15,26 +16,21 @@ const CHANGING: &[&str] = &[
     "shopt",
     "set",
     "unset",
-    "export",
     "declare",
     "typeset",
     "local",
     "readonly",
     "let",
-    "read",
     "mapfile",
     "readarray",
     "getopts",
     "bind",
     "complete",
     "compgen",
-    "pushd",
-    "popd",
     "fc",
     "history",
     "coproc",
     "function",
-    "wait",
     "unsetenv",
     "setenv",
     "caller",
@@ -43,58 +39,29 @@ const CHANGING: &[&str] = &[
 
 /// Programs that run commands elsewhere or later.
 const REMOTE: &[&str] = &[
-    "ssh", "mosh", "rsh", "gdb", "lldb", "at", "batch", "crontab", "expect", "tmux", "screen",
-    "m4", "vi", "vim", "nvim", "ed", "ex", "emacs", "nano", "less", "more", "man",
-];
-
-/// Long options that run a program or write a file, by command; shortened spellings count too.
-const LONG_OPTIONS: &[(&str, &[&str])] = &[
-    (
-        "git",
-        &[
-            "--exec-path",
-            "--config-env",
-            "--git-dir",
-            "--work-tree",
-            "--upload-pack",
-            "--receive-pack",
-            "--exec",
-            "--ext-diff",
-            "--output",
-            "--open-files-in-pager",
-            "--template",
-            "--extcmd",
-            "--textconv",
-            "--namespace",
-            "--super-prefix",
-        ],
-    ),
-    ("rg", &["--pre", "--hostname-bin", "--search-zip"]),
-    ("sort", &["--compress-program", "--output", "--files0-from", "--temporary-directory"]),
-    ("tree", &["--output"]),
-    ("cargo", &["--config"]),
-    ("make", &["--eval", "--file", "--makefile", "--directory"]),
-    ("just", &["--shell", "--command", "--justfile", "--set"]),
-    ("tar", &["--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command"]),
-    ("rsync", &["--rsh", "--rsync-path"]),
-    ("npm", &["--script-shell", "--prefix", "--node-options"]),
-    ("diff", &["--output"]),
-    ("date", &["--set"]),
-    ("uniq", &["--output"]),
-    ("file", &["--compile"]),
-];
-
-/// Short options of the same kind; their letters count in clusters too.
-const SHORT_OPTIONS: &[(&str, &str)] = &[
-    ("git", "c"),
-    ("rg", "z"),
-    ("sort", "oT"),
-    ("tree", "o"),
-    ("tar", "IF"),
-    ("rsync", "e"),
-    ("date", "s"),
-    ("file", "C"),
-    ("make", "f"),
+    "ssh",
+    "mosh",
+    "rsh",
+    "gdb",
+    "lldb",
+    "at",
+    "batch",
+    "crontab",
+    "expect",
+    "tmux",
+    "screen",
+    "daemonize",
+    "m4",
+    "vi",
+    "vim",
+    "nvim",
+    "ed",
+    "ex",
+    "emacs",
+    "nano",
+    "less",
+    "more",
+    "man",
 ];
 
 /// Why this command may do more than its words show.
@@ -112,69 +79,97 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
     if is_interpreter(&name, &texts) {
         found.push(format!("`{name}` runs code that is not a command"));
     }
-    // Names in arithmetic and array positions are expanded by these builtins themselves.
-    if matches!(name.as_str(), "test" | "[" | "printf")
-        && texts.iter().any(|text| *text == "-v" || text.contains("$(") || text.contains('`'))
-    {
+    if sets_unknown(&name, &texts) {
+        found.push(format!("`{name}` sets or shows variables"));
+    }
+    if evaluates(&name, &texts) {
         found.push(format!("`{name}` evaluates a variable's name"));
     }
-    match name.as_str() {
+    let positional = |text: &&str| !text.starts_with('-');
+    let finding = match name.as_str() {
         "cd" if texts.is_empty() || texts.iter().any(|text| text.starts_with('-')) => {
-            found.push("`cd` to a folder that is not known".to_owned());
+            "`cd` to a folder that is not known"
         }
-        "awk" | "gawk" | "mawk" | "nawk" if !is_plain_awk(&texts) => {
-            found.push(format!("`{name}` runs a program"));
+        "source" | "." if texts.len() != 1 || rest.iter().any(|word| word.dynamic) => {
+            "a script with arguments runs in this shell"
         }
-        "sed" | "gsed" if !is_plain_sed(&texts) => found.push(format!("`{name}` runs a program")),
-        "git" if git_runs_others(&texts) => found.push("`git` runs other commands".to_owned()),
-        "uniq" if texts.iter().filter(|text| !text.starts_with('-')).count() > 1 => {
-            found.push("`uniq` writes a file".to_owned());
+        "awk" | "gawk" | "mawk" | "nawk" if !is_plain_awk(&texts) => "`awk` runs a program",
+        "sed" | "gsed" if !is_plain_sed(&texts) => "`sed` runs a program",
+        "cmake"
+            if texts.first() == Some(&"-E") && texts.iter().any(|text| text.starts_with("env")) =>
+        {
+            "`cmake` shows or changes the environment"
         }
-        "go" if texts.iter().any(|text| text.contains("exec")) => {
-            found.push("`go` runs other commands".to_owned());
+        "jq" if jq_reads_environment(&texts) => "`jq` reads the environment",
+        "ps" if texts.iter().any(|text| positional(text) && text.contains('e')) => {
+            "`ps` shows the environment"
         }
-        "make" if texts.iter().any(|text| text.contains('=') && !text.starts_with('-')) => {
-            found.push("`make` with a variable".to_owned());
+        "git" if git_runs_others(&texts) => "`git` runs other commands",
+        "uniq" if texts.iter().filter(|text| positional(text)).count() > 1 => {
+            "`uniq` writes a file"
         }
-        _ => {}
+        "go" if texts.iter().any(|text| text.contains("exec") || text.contains("vettool")) => {
+            "`go` runs other commands"
+        }
+        "make" | "gmake" if !make_variables_are_plain(&texts) => "`make` with a variable",
+        _ => "",
+    };
+    if !finding.is_empty() {
+        found.push(finding.to_owned());
     }
-    found.extend(telling_options(&name, &texts));
+    found.extend(options::telling(&name, &texts));
     found
 }
 
-fn telling_options(name: &str, texts: &[&str]) -> Vec<String> {
-    let mut found = Vec::new();
-    let long = LONG_OPTIONS.iter().find(|(command, _)| *command == name);
-    let short = SHORT_OPTIONS.iter().find(|(command, _)| *command == name);
-    for text in texts.iter().take_while(|text| **text != "--") {
-        let option = text.split('=').next().unwrap_or_default();
-        let spelled = |known: &&&str| option.len() >= 4 && known.starts_with(option);
-        if let Some(known) = long.and_then(|(_, options)| options.iter().find(spelled)) {
-            found.push(format!("`{name} {known}`"));
+/// Whether a builtin sets a variable that it may not, or shows all of them.
+fn sets_unknown(name: &str, texts: &[&str]) -> bool {
+    match name {
+        "export" => {
+            texts.is_empty()
+                || !texts.iter().all(|text| {
+                    assigned_name(text)
+                        .is_some_and(|(name, value)| may_set(name) && !could_run(value))
+                })
         }
-        // Git's own options come before its subcommand; after it the letters mean other things.
-        if name == "git" && !text.starts_with('-') {
-            break;
+        "read" => {
+            let plain = |text: &&str| matches!(*text, "-r" | "-d" | "" | "-s" | "-rs");
+            let names: Vec<&&str> = texts.iter().filter(|text| !plain(text)).collect();
+            names.is_empty()
+                || !names.iter().all(|name| {
+                    may_set(name)
+                        && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_')
+                })
         }
-        let cluster = text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
-        let letter = |(_, letters): &(&str, &str)| {
-            cluster.and_then(|rest| rest.chars().find(|char| letters.contains(*char)))
-        };
-        if let Some(letter) = short.and_then(letter) {
-            found.push(format!("`{name} -{letter}`"));
-        }
+        "wait" => texts.iter().any(|text| text.starts_with("-p") || text.contains('p')),
+        _ => false,
     }
-    if name == "git" {
-        let behind = texts.iter().skip_while(|text| text.starts_with('-'));
-        for text in behind {
-            let option = text.split('=').next().unwrap_or_default();
-            let spelled = |known: &&&str| option.len() >= 4 && known.starts_with(option);
-            if let Some(known) = long.and_then(|(_, options)| options.iter().find(spelled)) {
-                found.push(format!("`git {known}`"));
-            }
-        }
+}
+
+/// Whether a builtin evaluates text as the name of a variable, which can hold a command.
+fn evaluates(name: &str, texts: &[&str]) -> bool {
+    if name == "printf" {
+        return texts.first().is_some_and(|text| text.starts_with("-v")) || texts.contains(&"-v");
     }
-    found
+    let arithmetic = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge"];
+    let is_number = |text: &str| {
+        text.chars().all(|char| char.is_ascii_digit() || matches!(char, '-' | super::word::NUMBER))
+    };
+    let operands = texts.windows(3).any(|three| {
+        matches!(three, [left, operator, right]
+            if arithmetic.contains(operator) && !(is_number(left) && is_number(right)))
+    });
+    matches!(name, "test" | "[" | "[[")
+        && (texts.iter().any(|text| matches!(*text, "-v" | "-R") || could_run(text))
+            || name == "[[" && operands)
+}
+
+/// Whether the variables given to `make` are neither its own nor expanded by it.
+fn make_variables_are_plain(texts: &[&str]) -> bool {
+    texts.iter().filter(|text| !text.starts_with('-') && text.contains('=')).all(|text| {
+        let name = text.split('=').next().unwrap_or_default();
+        let name = name.trim_end_matches([':', '+', '?', '!']);
+        may_set(name) && name != "MAKE" && !text.contains('$')
+    })
 }
 
 /// Whether an interpreter gets its code from its arguments or its input.
@@ -196,100 +191,12 @@ fn is_interpreter(name: &str, texts: &[&str]) -> bool {
             .iter()
             .any(|known| text.starts_with(known))
     });
-    let version = texts.iter().any(|text| matches!(*text, "--version" | "-V" | "-v" | "--help"));
+    let version =
+        texts.iter().any(|text| matches!(*text, "--version" | "-V" | "-v" | "--help" | "--test"));
     let has_file = texts.iter().any(|text| !text.starts_with('-')) || texts.contains(&"-m");
     // `python -m module` is left to the rules; the letters of its options come after the module.
     let module = stem == "python" && texts.first() == Some(&"-m");
     !module && (inline || long || texts.contains(&"eval") || !has_file && !version)
-}
-
-fn is_plain_awk(texts: &[&str]) -> bool {
-    let mut texts = texts.iter();
-    let mut program = None;
-    while let Some(text) = texts.next() {
-        match *text {
-            "-F" => {
-                texts.next();
-            }
-            option if option.starts_with("-F") => {}
-            option if option.starts_with('-') && option.len() > 1 => return false,
-            other => {
-                program = Some(other);
-                break;
-            }
-        }
-    }
-    program.is_none_or(|program| {
-        !["system", "getline", "|", ">", "@", "close", "ARGV", "ENVIRON"]
-            .iter()
-            .any(|word| program.contains(word))
-    })
-}
-
-/// Whether a `sed` only prints, deletes and substitutes.
-fn is_plain_sed(texts: &[&str]) -> bool {
-    let mut scripts = Vec::new();
-    let mut explicit = false;
-    let mut first = None;
-    let mut texts = texts.iter();
-    while let Some(text) = texts.next() {
-        match *text {
-            "-e" | "--expression" => {
-                explicit = true;
-                scripts.extend(texts.next().copied());
-            }
-            "-n" | "-E" | "-r" | "-nE" | "-nr" | "-En" | "-s" | "-u" | "-z" | "-i" | "--quiet"
-            | "--silent" | "--regexp-extended" | "--in-place" | "--version" => {}
-            option
-                if option.starts_with("-i")
-                    && option.len() > 2
-                    && !option.contains(['e', 'f', 'n', '/']) => {}
-            option if option.starts_with('-') && option.len() > 1 => return false,
-            other => {
-                first = first.or(Some(other));
-            }
-        }
-    }
-    if !explicit {
-        scripts.extend(first);
-    }
-    scripts.iter().all(|script| script.split(';').all(|part| is_plain_sed_command(part.trim())))
-}
-
-fn is_plain_sed_command(command: &str) -> bool {
-    if command.contains(['\n', '{', '}']) {
-        return false;
-    }
-    let digits = |char: char| char.is_ascii_digit() || matches!(char, '$' | ',' | '+' | '~' | ' ');
-    let mut rest = command.trim_start_matches(digits);
-    while let Some(pattern) = rest.strip_prefix('/') {
-        match pattern.split_once('/') {
-            Some((before, after)) if !before.ends_with('\\') => {
-                rest = after.trim_start_matches(digits)
-            }
-            Some(_) | None => return false,
-        }
-    }
-    let rest = rest.trim_start_matches('!');
-    if matches!(rest, "" | "p" | "d" | "q" | "=" | "P" | "D" | "$p") {
-        return true;
-    }
-    let Some(body) = rest.strip_prefix('s') else { return false };
-    let Some(delimiter) =
-        body.chars().next().filter(|char| !char.is_alphanumeric() && *char != '\\')
-    else {
-        return false;
-    };
-    let (mut parts, mut flags, mut escaped) = (0, String::new(), false);
-    for char in body.chars() {
-        if char == delimiter && !escaped {
-            parts += 1;
-        } else if parts >= 3 {
-            flags.push(char);
-        }
-        escaped = char == '\\' && !escaped;
-    }
-    parts == 3 && flags.chars().all(|char| "gpiI0123456789".contains(char))
 }
 
 fn git_runs_others(texts: &[&str]) -> bool {
@@ -300,16 +207,23 @@ fn git_runs_others(texts: &[&str]) -> bool {
         matches!(*text, "--get" | "--get-all" | "--list" | "-l" | "--get-regexp" | "get" | "list")
     };
     match command {
-        "config" => !rest.iter().any(reads),
+        "config" => {
+            !rest.iter().any(reads) && !matches!(rest.as_slice(), [name] if name.contains('.'))
+        }
         "bisect" => rest.first() == Some(&"run"),
         "submodule" => rest.first() == Some(&"foreach"),
         "filter-branch" | "difftool" | "mergetool" | "send-email" | "daemon" | "alias" | "hook" => {
             true
         }
-        "grep" => rest.iter().any(|text| text.starts_with("-O")),
-        "rebase" => rest.iter().any(|text| text.starts_with("-x")),
+        "grep" => rest.iter().any(|text| has_letter(text, 'O')),
+        "rebase" => rest.iter().any(|text| has_letter(text, 'x')),
         _ => false,
     }
+}
+
+/// Whether a cluster of short options contains a letter.
+fn has_letter(text: &str, letter: char) -> bool {
+    text.starts_with('-') && !text.starts_with("--") && text.contains(letter)
 }
 
 #[cfg(test)]
@@ -341,7 +255,7 @@ mod tests {
             "rg\u{1}--pre\u{1}x\u{1}y",
             "test\u{1}-v\u{1}a[$(id)]",
             "printf\u{1}-v\u{1}PATH\u{1}x",
-            "source\u{1}x",
+            "source\u{1}x\u{1}y",
             "cd",
             "uniq\u{1}a\u{1}b",
             "make\u{1}SHELL=x",

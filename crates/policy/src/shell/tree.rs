@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use tree_sitter::{Node, ParseOptions, ParseState, Parser, Point, Tree};
 
 use super::lexer::read_word;
+use super::redirect::is_descriptor;
 use super::word::Word;
 use super::{Access, Reading, Redirect};
 
@@ -42,6 +43,11 @@ pub(super) fn read(line: &str) -> Reading {
             break;
         }
         visit(node, parent, line, &mut reading);
+        // The line in a substitution is read on its own, as the lexer's.
+        if matches!(node.kind(), "command_substitution" | "process_substitution") {
+            substitution(node, line, &mut reading);
+            continue;
+        }
         let mut cursor = node.walk();
         // Last first, so that the commands come out in the order of the line.
         let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
@@ -83,12 +89,23 @@ fn visit(node: Node<'_>, parent: Option<Node<'_>>, line: &str, reading: &mut Rea
     match node.kind() {
         "command" => command(node, parent, line, reading),
         "declaration_command" | "unset_command" => {
-            reading.finding("a declaration of variables");
+            if !text(node, line).starts_with("export") {
+                reading.finding("a declaration of variables");
+            }
             words_of(node, line, reading);
         }
-        "test_command" if text(node, line).starts_with("[[") => {
-            reading.finding("the compound command `[[`");
+        "variable_assignment" => {
+            let exported = parent.is_some_and(|parent| parent.kind() == "declaration_command");
+            if let (false, Some(name)) = (exported, node.child_by_field_name("name")) {
+                reading.set(text(name, line));
+            }
         }
+        "for_statement" => {
+            if let Some(name) = node.child_by_field_name("variable") {
+                reading.set(text(name, line));
+            }
+        }
+        "simple_expansion" | "expansion" => reading.expansions += 1,
         "test_command" => test(node, line, reading),
         "file_redirect" => redirect(node, line, reading),
         "function_definition" => function(node, line, reading),
@@ -103,14 +120,10 @@ fn visit(node: Node<'_>, parent: Option<Node<'_>>, line: &str, reading: &mut Rea
 /// The finding for a kind of node.
 fn finding(kind: &str) -> Option<&'static str> {
     Some(match kind {
-        "variable_assignment" | "variable_assignments" => "an assignment to a variable",
         "array" | "subscript" => "an array",
-        "for_statement" | "c_style_for_statement" => "the compound command `for`",
+        "c_style_for_statement" => "the compound command `for`",
         "case_statement" => "the compound command `case`",
-        "simple_expansion" | "expansion" => "an expansion",
-        "command_substitution" => "a command substitution",
         "process_substitution" => "a process substitution",
-        "arithmetic_expansion" => "arithmetic",
         "brace_expression" => "a brace expansion",
         "ansi_c_string" => "a `$'…'` string",
         "translated_string" => "a translated string",
@@ -200,8 +213,23 @@ fn function(node: Node<'_>, line: &str, reading: &mut Reading) {
 fn test(node: Node<'_>, line: &str, reading: &mut Reading) {
     let inner = super::lexer::read(text(node, line));
     reading.commands.extend(inner.commands);
+    reading.nested.extend(inner.nested);
     for found in inner.findings {
         reading.finding(&found);
+    }
+}
+
+/// Takes the line in a substitution.
+fn substitution(node: Node<'_>, line: &str, reading: &mut Reading) {
+    let whole = text(node, line);
+    let inner = match whole.strip_prefix('`') {
+        // The lexer knows what a backslash means in backticks.
+        Some(_) => return drop(read_word(whole, reading)),
+        None => whole.get(2..).and_then(|inner| inner.strip_suffix(')')),
+    };
+    match inner {
+        Some(inner) => reading.nested.push(inner.to_owned()),
+        None => reading.finding("a command substitution"),
     }
 }
 
@@ -224,9 +252,7 @@ fn redirect(node: Node<'_>, line: &str, reading: &mut Reading) {
     let Some(target) = targets(node).first().map(|target| word(*target, line, reading)) else {
         return;
     };
-    let digits = target.text.strip_suffix('-').unwrap_or(&target.text);
-    let number = !target.dynamic && digits.chars().all(|char| char.is_ascii_digit());
-    if operator.ends_with('-') || operator.ends_with('&') && number {
+    if operator.ends_with('-') || operator.ends_with('&') && is_descriptor(&target) {
         return;
     }
     let access = if operator.starts_with('<') { Access::Read } else { Access::Write };
@@ -238,8 +264,9 @@ mod tests {
     use super::*;
 
     fn commands(line: &str) -> Vec<String> {
-        let mut commands: Vec<String> =
-            read(line).commands.iter().map(|words| super::super::word::join(words)).collect();
+        let reading = read(line);
+        let words = reading.commands.iter().map(|words| super::super::word::join(words));
+        let mut commands: Vec<String> = words.chain(reading.nested).collect();
         commands.sort();
         commands
     }

@@ -23,6 +23,8 @@ use crate::printable;
 const PATTERN_BYTES_MAX: usize = 4096;
 /// The most patterns that one pattern with braces and `**` may expand to.
 const ALTERNATIVES_MAX: usize = 64;
+/// The longest text whose characters are compared with those that a pattern needs before it is matched.
+const LETTERS_TEXT_MAX: usize = 256;
 
 /// What a glob is matched with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +108,8 @@ impl GlobToken {
 pub struct Glob {
     pattern: String,
     alternatives: Vec<Vec<GlobToken>>,
+    /// For each alternative, the letters without which it cannot match.
+    letters: Vec<u128>,
 }
 
 impl Glob {
@@ -136,7 +140,15 @@ impl Glob {
                 return Err(malformed("it expands to too many patterns".to_owned()));
             }
         }
-        Ok(Self { pattern: pattern.to_owned(), alternatives })
+        let needed = |tokens: &Vec<GlobToken>| {
+            let chars = tokens.iter().map(|token| match token {
+                GlobToken::Char(char) => letter(*char),
+                GlobToken::Any { .. } | GlobToken::Star { .. } | GlobToken::Set { .. } => 0,
+            });
+            chars.fold(0, |all, one| all | one)
+        };
+        let letters = alternatives.iter().map(needed).collect();
+        Ok(Self { pattern: pattern.to_owned(), alternatives, letters })
     }
 
     /// Parses a pattern for the files of a workspace, which must be relative and portable: without
@@ -163,7 +175,13 @@ impl Glob {
     /// Whether the whole of `text` matches.
     #[must_use]
     pub fn matches(&self, text: &[char]) -> bool {
-        self.alternatives.iter().any(|tokens| match_tokens(tokens, text))
+        let known = if text.len() > LETTERS_TEXT_MAX {
+            u128::MAX
+        } else {
+            text.iter().fold(0, |all, char| all | letter(*char))
+        };
+        let mut alternatives = self.alternatives.iter().zip(&self.letters);
+        alternatives.any(|(tokens, needed)| needed & !known == 0 && match_tokens(tokens, text))
     }
 
     /// Whether the whole of `text` matches.
@@ -185,6 +203,11 @@ impl Glob {
             self.alternatives.iter().any(|outer| outer == inner || prefix_covers(outer, inner))
         })
     }
+}
+
+/// The bit of an ASCII character; others have none.
+const fn letter(char: char) -> u128 {
+    if char.is_ascii() { 1 << (char as u32) } else { 0 }
 }
 
 /// Whether `outer` is a literal followed by a star that matches everything, and `inner` starts with

@@ -140,6 +140,42 @@ impl Git {
         }
     }
 
+    /// What git ignores at a path and below it; a folder that is ignored as a whole stands for its content.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn ignored(&self, path: &str) -> Result<Vec<String>, GitError> {
+        let operation = "list ignored files";
+        let listed = self
+            .read(operation)
+            .args(["--literal-pathspecs", "ls-files", "-z", "--others", "--ignored"])
+            .args(["--exclude-standard", "--directory", "--", path])
+            .output()?;
+        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        let text = |path: &[u8]| String::from_utf8_lossy(path).trim_end_matches('/').to_owned();
+        Ok(paths.map(text).collect())
+    }
+
+    /// The files that differ between the present commit and a revision, relative to the top; none if
+    /// either does not exist.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn changed_since(&self, revision: &str) -> Result<Vec<String>, GitError> {
+        let operation = "compare two commits";
+        let plain = !revision.is_empty() && !revision.starts_with('-');
+        let known =
+            if plain { self.commit_named(operation, revision).ok().flatten() } else { None };
+        let (Some(head), Some(other)) = (self.head()?, known) else { return Ok(Vec::new()) };
+        let listed = self
+            .read(operation)
+            .args(["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff"])
+            .args([head.as_str(), other.as_str(), "--"])
+            .output()?;
+        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+    }
+
     /// The paths among these that git tracks; they are relative to this folder.
     ///
     /// # Errors

@@ -1,0 +1,343 @@
+//! What commands do to files beyond the words that name them: tables, and the facts they lead to.
+
+use crate::shell::{Access, Word, options};
+use crate::{Workspace, is_build_output};
+
+/// Commands that only read the files they name.
+const READERS: &[&str] = &[
+    "cat",
+    "head",
+    "tail",
+    "wc",
+    "grep",
+    "egrep",
+    "fgrep",
+    "zgrep",
+    "rg",
+    "ag",
+    "ls",
+    "tree",
+    "file",
+    "stat",
+    "diff",
+    "cmp",
+    "comm",
+    "sort",
+    "uniq",
+    "cut",
+    "tr",
+    "nl",
+    "tac",
+    "paste",
+    "fold",
+    "join",
+    "column",
+    "basename",
+    "dirname",
+    "realpath",
+    "readlink",
+    "pwd",
+    "echo",
+    "printf",
+    "seq",
+    "jq",
+    "true",
+    "false",
+    "test",
+    "[",
+    "[[",
+    "date",
+    "which",
+    "type",
+    "du",
+    "df",
+    "sha256sum",
+    "sha1sum",
+    "md5sum",
+    "cksum",
+    "hexdump",
+    "od",
+    "strings",
+    "cd",
+    "awk",
+    "nm",
+    "objdump",
+    "readelf",
+    "ldd",
+    "size",
+    "base64",
+    "shellcheck",
+    "zcat",
+];
+/// Subcommands of git that only read.
+const GIT_READERS: &[&str] = &[
+    "status",
+    "diff",
+    "log",
+    "show",
+    "rev-parse",
+    "ls-files",
+    "ls-tree",
+    "blame",
+    "shortlog",
+    "describe",
+    "cat-file",
+    "grep",
+    "merge-base",
+    "name-rev",
+    "rev-list",
+    "diff-tree",
+    "show-ref",
+    "for-each-ref",
+    "check-ignore",
+    "add",
+    "commit",
+];
+/// Commands that read whole folders: their name, and the options that make them; none if they always do.
+const RECURSIVE: &[(&str, &str, &[&str])] = &[
+    ("grep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
+    ("egrep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
+    ("fgrep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
+    ("diff", "r", &["--recursive"]),
+    ("cp", "rRa", &["--recursive", "--archive"]),
+    ("zip", "r", &["--recurse-paths"]),
+    ("rg", "", &[]),
+    ("ag", "", &[]),
+    ("tar", "", &[]),
+    ("rsync", "", &[]),
+    ("mv", "", &[]),
+    ("ln", "", &[]),
+    ("chmod", "R", &["--recursive"]),
+    ("rm", "rR", &["--recursive"]),
+];
+/// Commands that put files into a folder.
+const COPIERS: &[&str] = &["cp", "mv", "ln", "install", "rsync"];
+/// Subcommands of git that take the files of other commits.
+const GIT_TAKES: &[&str] =
+    &["switch", "checkout", "merge", "rebase", "cherry-pick", "reset", "restore", "revert"];
+/// The most files that are looked at for one command.
+const FILES_MAX: usize = 20_000;
+
+/// The name of a command without its folder, and the words behind it.
+fn split(words: &[Word]) -> Option<(&str, &[Word])> {
+    let (name, rest) = words.split_first()?;
+    Some((name.text.rsplit('/').next().unwrap_or_default(), rest))
+}
+
+fn operands(words: &[Word]) -> impl Iterator<Item = &str> {
+    words.iter().map(|word| word.text.as_str()).filter(|text| !text.starts_with('-'))
+}
+
+/// The subcommand of git and the words behind it.
+fn git(words: &[Word]) -> Option<(&str, &[Word])> {
+    let (name, rest) = split(words)?;
+    let mut at = 0;
+    while let Some(word) = rest.get(at).filter(|word| name == "git" && word.text.starts_with('-')) {
+        at += if matches!(word.text.as_str(), "-C" | "-c") { 2 } else { 1 };
+    }
+    let command = rest.get(at).filter(|_| name == "git")?;
+    Some((command.text.as_str(), rest.get(at + 1..).unwrap_or_default()))
+}
+
+fn has_option(words: &[Word], letters: &str, long: &[&str]) -> bool {
+    words.iter().any(|word| {
+        let text = word.text.split('=').next().unwrap_or_default();
+        match text.strip_prefix('-') {
+            Some(option) if option.starts_with('-') => {
+                text.len() > 2 && long.iter().any(|known| known.starts_with(text))
+            }
+            Some(cluster) => cluster.contains(|char| letters.contains(char)),
+            None => false,
+        }
+    })
+}
+
+/// How a command uses the files it names, if that is certain.
+pub(super) fn access(words: &[Word]) -> Option<Access> {
+    let (name, rest) = split(words)?;
+    let reads = READERS.contains(&name)
+        || git(words).is_some_and(|(command, _)| GIT_READERS.contains(&command))
+        || name == "sed" && !has_option(rest, "i", &["--in-place"])
+        || name == "find" && !rest.iter().any(|word| is_find_action(&word.text));
+    reads.then_some(Access::Read)
+}
+
+fn is_find_action(text: &str) -> bool {
+    ["-exec", "-ok", "-delete", "-fprint", "-fls"].iter().any(|action| text.starts_with(action))
+}
+
+/// The folders whose whole content a command reads or moves.
+pub(super) fn trees(words: &[Word]) -> Vec<&str> {
+    let Some((name, rest)) = split(words) else { return Vec::new() };
+    let found = match name {
+        "xargs" => return vec!["."],
+        "find" => rest.iter().any(|word| is_find_action(&word.text)),
+        "git" => git(words).is_some_and(|(command, rest)| match command {
+            "grep" | "archive" => true,
+            "stash" => {
+                rest.first().is_some_and(|word| word.text == "show")
+                    && has_option(rest, "pu", &["--patch", "--include-untracked"])
+            }
+            _ => false,
+        }),
+        _ => RECURSIVE.iter().any(|(command, letters, long)| {
+            *command == name && (letters.is_empty() || has_option(rest, letters, long))
+        }),
+    };
+    if !found {
+        return Vec::new();
+    }
+    match name {
+        "git" => vec!["."],
+        "find" => {
+            let starts: Vec<&str> = rest
+                .iter()
+                .map(|word| word.text.as_str())
+                .take_while(|text| !text.starts_with(['-', '(', '!']))
+                .collect();
+            if starts.is_empty() { vec!["."] } else { starts }
+        }
+        "mv" | "ln" | "cp" | "rm" | "chmod" => operands(rest).collect(),
+        _ => {
+            let named: Vec<&str> = operands(rest).collect();
+            // The first operand of a search is what is searched for.
+            if named.len() < 2 && name != "tar" { vec!["."] } else { named }
+        }
+    }
+}
+
+/// The names that a command gives to files in another folder.
+pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
+    let Some((_, rest)) = split(words).filter(|(name, _)| COPIERS.contains(name)) else {
+        return Vec::new();
+    };
+    let mut sources: Vec<&str> = operands(rest).collect();
+    let mut targets = options::values(rest, "t", &["--target-directory"]);
+    if targets.is_empty() {
+        targets.extend(sources.pop());
+    }
+    let mut made = Vec::new();
+    for target in targets {
+        let target = target.trim_end_matches('/');
+        for source in &sources {
+            let source = source.trim_end_matches('/');
+            let base = source.rsplit('/').next().unwrap_or_default();
+            made.push(format!("{target}/{base}"));
+            for file in workspace.files_below(source).unwrap_or_default() {
+                if let Some(rest) =
+                    file.strip_prefix(source).map(|rest| rest.trim_start_matches('/'))
+                    && made.len() < FILES_MAX
+                {
+                    made.push(format!("{target}/{rest}"));
+                    made.push(format!("{target}/{base}/{rest}"));
+                }
+            }
+        }
+    }
+    made
+}
+
+/// The revisions whose files a git command would put into the workspace.
+pub(super) fn revisions(words: &[Word]) -> Vec<&str> {
+    let Some((command, rest)) = git(words) else { return Vec::new() };
+    let first = rest.first().map(|word| word.text.as_str());
+    match command {
+        "stash" if matches!(first, Some("pop" | "apply" | "branch")) => {
+            // `branch` is followed by the name of the new branch.
+            let before = if first == Some("branch") { 2 } else { 1 };
+            let named: Vec<&str> = operands(rest).skip(before).collect();
+            if named.is_empty() { vec!["stash@{0}"] } else { named }
+        }
+        command if GIT_TAKES.contains(&command) => {
+            let words = rest.iter().map(|word| word.text.as_str());
+            let named: Vec<&str> =
+                words.take_while(|text| *text != "--").filter_map(revision).collect();
+            if named.is_empty() && matches!(command, "merge" | "rebase") {
+                return vec!["@{upstream}"];
+            }
+            named
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The revision that a word names: `-` is the branch before, and of a range the end counts.
+fn revision(text: &str) -> Option<&str> {
+    if text == "-" {
+        return Some("@{-1}");
+    }
+    let named =
+        text.strip_prefix("--source=").or_else(|| (!text.starts_with('-')).then_some(text))?;
+    named.rsplit("..").next().filter(|end| !end.is_empty()).or(Some(named))
+}
+
+/// The paths that a command removes, each with the pattern that they must fit, if there is one.
+pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
+    let Some((name, rest)) = split(words) else { return Vec::new() };
+    match name {
+        "rm" | "unlink" | "truncate" => rest
+            .iter()
+            .filter(|word| !word.text.starts_with('-'))
+            .map(|word| {
+                let pattern = word.is_pattern().then(|| word.text.clone());
+                (word.text.clone(), pattern)
+            })
+            .collect(),
+        "find"
+            if rest.iter().any(|word| {
+                matches!(
+                    word.text.rsplit('/').next(),
+                    Some("-delete" | "rm" | "unlink" | "truncate")
+                )
+            }) =>
+        {
+            let after = |option: &str| {
+                let at = rest.iter().position(|word| word.text == option)?;
+                rest.get(at + 1).map(|word| format!("**/{}", word.text))
+            };
+            let single =
+                !rest.iter().any(|word| matches!(word.text.as_str(), "-o" | "-or" | "!" | "-not"));
+            let pattern = if single { after("-name") } else { None };
+            trees(words).into_iter().map(|tree| (tree.to_owned(), pattern.clone())).collect()
+        }
+        _ if cleans_ignored(words) => vec![(".".to_owned(), None)],
+        _ => Vec::new(),
+    }
+}
+
+/// Commands that show names of files, never what is in them.
+const NAMES_ONLY: &[&str] = &[
+    "ls", "stat", "test", "[", "[[", "echo", "printf", "basename", "dirname", "du", "realpath",
+    "readlink", "tree", "cd", "touch", "mkdir",
+];
+
+/// Whether a command changes the folder that later ones work in.
+pub(super) fn changes_folder(words: &[Word]) -> bool {
+    split(words).is_some_and(|(name, _)| matches!(name, "cd" | "pushd"))
+}
+
+/// Whether a command never reads the content of files.
+pub(super) fn shows_names_only(words: &[Word]) -> bool {
+    split(words).is_some_and(|(name, _)| NAMES_ONLY.contains(&name))
+}
+
+/// Whether `git clean` removes ignored files too.
+fn cleans_ignored(words: &[Word]) -> bool {
+    git(words).is_some_and(|(command, rest)| command == "clean" && has_option(rest, "xX", &[]))
+}
+
+/// The link that `ln` makes, if the line names it.
+pub(super) fn link(words: &[Word]) -> Option<&str> {
+    let (_, rest) = split(words).filter(|(name, _)| *name == "ln")?;
+    operands(rest).last()
+}
+
+/// Whether a command is git.
+pub(super) fn is_git(words: &[Word]) -> bool {
+    split(words).is_some_and(|(name, _)| name == "git")
+}
+
+/// Whether any part of a path is the name of a build output.
+pub(super) fn is_output(path: &str) -> bool {
+    path.split('/').any(is_build_output)
+}

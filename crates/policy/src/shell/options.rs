@@ -1,0 +1,149 @@
+//! Options that run programs, write files or change the folder.
+
+use super::word::Word;
+
+/// Long options that run a program or write a file, by command; shortened spellings count too.
+const LONG_OPTIONS: &[(&str, &[&str])] = &[
+    (
+        "git",
+        &[
+            "--exec-path",
+            "--config-env",
+            "--git-dir",
+            "--work-tree",
+            "--upload-pack",
+            "--receive-pack",
+            "--exec",
+            "--ext-diff",
+            "--output",
+            "--open-files-in-pager",
+            "--template",
+            "--extcmd",
+            "--textconv",
+            "--namespace",
+            "--super-prefix",
+        ],
+    ),
+    ("ag", &["--pager"]),
+    ("rg", &["--pre", "--hostname-bin", "--search-zip"]),
+    ("sort", &["--compress-program", "--output", "--files0-from", "--temporary-directory"]),
+    ("tree", &["--output"]),
+    ("cargo", &["--config"]),
+    ("make", &["--eval", "--file", "--makefile", "--print-data-base"]),
+    ("just", &["--shell", "--command", "--justfile", "--set"]),
+    ("tar", &["--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command"]),
+    ("rsync", &["--rsh", "--rsync-path"]),
+    ("npm", &["--script-shell", "--prefix", "--node-options"]),
+    ("diff", &["--output"]),
+    ("date", &["--set"]),
+    ("uniq", &["--output"]),
+    ("file", &["--compile"]),
+    ("time", &["--output"]),
+    ("jq", &["--from-file"]),
+    ("uv", &["--with", "--with-editable", "--with-requirements"]),
+    ("yarn", &["--script-shell"]),
+    ("pnpm", &["--script-shell"]),
+];
+
+/// Short options of the same kind; their letters count in clusters too.
+const SHORT_OPTIONS: &[(&str, &str)] = &[
+    ("git", "c"),
+    ("rg", "z"),
+    ("sort", "oT"),
+    ("tree", "o"),
+    ("tar", "IF"),
+    ("rsync", "e"),
+    ("date", "s"),
+    ("file", "C"),
+    ("make", "fEp"),
+    ("time", "o"),
+];
+
+/// Options that change the folder a command works in: short letters and long names.
+const FOLDER_OPTIONS: &[(&str, &str, &[&str])] = &[
+    ("git", "C", &["--work-tree"]),
+    ("make", "C", &["--directory"]),
+    ("env", "C", &["--chdir"]),
+    ("tar", "C", &["--directory", "--cd"]),
+    ("cargo", "C", &[]),
+    ("ninja", "C", &[]),
+    ("meson", "C", &[]),
+    ("go", "C", &[]),
+    ("npm", "C", &["--prefix"]),
+    ("pnpm", "C", &["--dir", "--prefix"]),
+    ("yarn", "", &["--cwd"]),
+    ("uv", "", &["--directory", "--project"]),
+    ("poetry", "C", &["--directory"]),
+    ("just", "d", &["--working-directory"]),
+    ("mvn", "f", &["--file"]),
+    ("gradle", "p", &["--project-dir"]),
+    ("ctest", "", &["--test-dir"]),
+    ("sudo", "D", &["--chdir"]),
+];
+
+/// The folders that a command's options name.
+pub(crate) fn folders<'a>(name: &str, words: &'a [Word]) -> Vec<&'a str> {
+    let Some((_, letters, long)) = FOLDER_OPTIONS.iter().find(|(command, ..)| *command == name)
+    else {
+        return Vec::new();
+    };
+    values(words, letters, long)
+}
+
+/// The values of options with one of these letters or long names; shortened and clustered ones count.
+pub(crate) fn values<'a>(words: &'a [Word], letters: &str, long: &[&str]) -> Vec<&'a str> {
+    let mut found = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        let text = word.text.as_str();
+        let next = words.get(at + 1).map(|word| word.text.as_str());
+        if text.starts_with("--") {
+            let (option, value) =
+                text.split_once('=').map_or((text, next), |(option, value)| (option, Some(value)));
+            if option.len() > 2 && long.iter().any(|known| known.starts_with(option)) {
+                found.extend(value);
+            }
+        } else if let Some(cluster) = text.strip_prefix('-')
+            && let Some(letter) = cluster.find(|char| letters.contains(char))
+        {
+            let attached = cluster.get(letter + 1..).filter(|value| !value.is_empty());
+            found.extend(attached.or(next));
+        }
+    }
+    found
+}
+
+/// Why options let a command do more than its words show.
+pub(super) fn telling(name: &str, texts: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    let long = LONG_OPTIONS.iter().find(|(command, _)| *command == name);
+    let short = SHORT_OPTIONS.iter().find(|(command, _)| *command == name);
+    for text in texts.iter().take_while(|text| **text != "--") {
+        let option = text.split('=').next().unwrap_or_default();
+        let spelled = |known: &&&str| option.len() >= 3 && known.starts_with(option);
+        if let Some(known) = long.and_then(|(_, options)| options.iter().find(spelled)) {
+            found.push(format!("`{name} {known}`"));
+        }
+        // Git's own options come before its subcommand; after it the letters mean other things.
+        if name == "git" && !text.starts_with('-') {
+            break;
+        }
+        let cluster = text.strip_prefix('-').filter(|rest| !rest.starts_with('-'));
+        let letter = |(_, letters): &(&str, &str)| {
+            cluster.and_then(|rest| rest.chars().find(|char| letters.contains(*char)))
+        };
+        if let Some(letter) = short.and_then(letter) {
+            found.push(format!("`{name} -{letter}`"));
+        }
+    }
+    if name == "git" {
+        let behind = texts.iter().skip_while(|text| text.starts_with('-'));
+        for text in behind {
+            let option = text.split('=').next().unwrap_or_default();
+            let spelled = |known: &&&str| option.len() >= 3 && known.starts_with(option);
+            if let Some(known) = long.and_then(|(_, options)| options.iter().find(spelled)) {
+                found.push(format!("`git {known}`"));
+            }
+        }
+    }
+    found
+}
