@@ -11,8 +11,8 @@ use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::{Digest, RiskLevel};
 use windlass_policy::{OnUncertain, Verdict};
 use windlass_runtime::{
-    CallRequest, Gateway, Preparation, ReadDurability, Refusal, Ruling, Settings, Supervisor,
-    SystemClock,
+    CallRequest, Examination, Gateway, Preparation, ReadDurability, Refusal, Ruling, Settings,
+    Supervisor, SystemClock,
 };
 use windlass_store_sqlite::SqliteStore;
 
@@ -38,6 +38,10 @@ impl Supervisor for AllowAll {
     fn judge(&self, _: &ActionRequest) -> Ruling {
         let reason = "rule `bench` allows it".to_owned();
         Ruling { verdict: Verdict::Allow, code: None, reason, rules: vec!["bench".to_owned()] }
+    }
+
+    fn examine(&self, _: &ActionRequest) -> Examination {
+        Examination::default()
     }
 
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {

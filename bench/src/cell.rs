@@ -15,7 +15,9 @@ use windlass_connect::{Confinement, Connectors, Limits, Sandbox, SandboxSettings
 use windlass_kernel::Digest;
 use windlass_kernel::artifact::ActionRequest;
 use windlass_policy::{OnUncertain, Verdict};
-use windlass_runtime::{Gateway, Preparation, Refusal, Ruling, Settings, Supervisor, SystemClock};
+use windlass_runtime::{
+    Examination, Gateway, Preparation, Refusal, Ruling, Settings, Supervisor, SystemClock,
+};
 use windlass_store_sqlite::SqliteStore;
 
 use crate::calls::{self, Kind};
@@ -36,6 +38,10 @@ impl Supervisor for RunTrue {
     fn judge(&self, _: &ActionRequest) -> Ruling {
         let reason = "rule `bench` allows it".to_owned();
         Ruling { verdict: Verdict::Allow, code: None, reason, rules: vec!["bench".to_owned()] }
+    }
+
+    fn examine(&self, _: &ActionRequest) -> Examination {
+        Examination::default()
     }
 
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {

@@ -46,6 +46,7 @@ fn engine(folder: &Path, store: Arc<dyn Store>) -> Engine {
             packets: Arc::new(NoPackets),
             repository: Arc::new(FakeRepository::default()),
             gateways: Arc::new(OneGateway(Arc::new(gateway))),
+            people: Arc::new(windlass_testkit::people::Everybody),
             stop: StopSwitch::new(folder.join("stop")),
         },
         Settings {

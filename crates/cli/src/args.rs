@@ -180,6 +180,14 @@ pub enum Command {
     Verify(Verify),
     /// Sign the heads of all traces, to detect later whether history was rewritten.
     Anchor(Anchor),
+    /// List, add and revoke the people who may decide, and their keys.
+    #[command(
+        subcommand,
+        after_help = "Every decision is signed with the key of the person who made it. The keys lie outside \
+        of all projects, where no agent can reach them.\n\nExamples:\n  windlass people add ann --passphrase\n  \
+        windlass people add bob --ssh-key ~/.ssh/id_ed25519.pub\n  windlass people revoke bob"
+    )]
+    People(People),
     /// Show, list and rotate the keys that sign bundles and anchors.
     #[command(subcommand)]
     Keys(Keys),
@@ -221,10 +229,12 @@ pub enum Call {
     },
     /// List calls, newest first.
     List(CallList),
-    /// Approve a waiting call; if it may already have run, dispatch it again.
-    Approve(Decide),
-    /// Deny a waiting call; if it may already have run, close it as failed.
+    /// Approve a waiting call: it runs.
+    Approve(Approve),
+    /// Deny a waiting call.
     Deny(Decide),
+    /// Say what became of a call that was interrupted.
+    Settle(Settle),
 }
 
 /// Options of `call run`.
@@ -293,18 +303,87 @@ pub struct CallList {
     pub ids: bool,
 }
 
-/// Options of `call approve` and `call deny`.
+/// Who decides, and why.
+#[derive(Debug, Args)]
+pub struct Decider {
+    /// Your name; the decision is signed with your key [default: your own, see `windlass people list`].
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+    /// The reason, recorded with the decision.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Read the passphrase of your key from a file, `-` for standard input, instead of asking for it.
+    #[arg(long, value_name = "FILE")]
+    pub passphrase_file: Option<PathBuf>,
+}
+
+/// Options of `call deny`.
 #[derive(Debug, Args)]
 pub struct Decide {
     /// The call's trace.
     #[arg(value_name = "ID")]
     pub id: String,
-    /// Your name, recorded with the decision.
-    #[arg(long, value_name = "NAME")]
-    pub by: String,
-    /// The reason, recorded with the decision.
-    #[arg(long, value_name = "TEXT")]
-    pub reason: String,
+    #[command(flatten)]
+    pub decider: Decider,
+}
+
+/// Options of `call approve`.
+#[derive(Debug, Args)]
+pub struct Approve {
+    #[command(flatten)]
+    pub decide: Decide,
+    /// The digest that `call show` printed; needed if a file that the call names has changed.
+    #[arg(long, value_name = "DIGEST")]
+    pub shown: Option<String>,
+}
+
+/// Options of `call settle`.
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("answer").required(true))]
+pub struct Settle {
+    #[command(flatten)]
+    pub decide: Decide,
+    /// It ran: your word is recorded as its effect.
+    #[arg(long, group = "answer")]
+    pub ran: bool,
+    /// It did not run: it is made now.
+    #[arg(long, group = "answer")]
+    pub not_run: bool,
+    /// It failed, or nobody knows: it is closed as failed.
+    #[arg(long, group = "answer")]
+    pub failed: bool,
+}
+
+/// Subcommands of `people`.
+#[derive(Debug, Subcommand)]
+pub enum People {
+    /// List the people, revoked ones included.
+    List,
+    /// Add a person with a new key, or with a key of an SSH agent.
+    Add(AddPerson),
+    /// Revoke a person's key: it signs nothing any more. Past decisions stay valid.
+    Revoke {
+        /// The person.
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
+}
+
+/// Options of `people add`.
+#[derive(Debug, Args)]
+pub struct AddPerson {
+    /// The name; upper and lower case are the same.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Protect the key with a passphrase, which is asked for.
+    #[arg(long, conflicts_with_all = ["passphrase_file", "ssh_key"])]
+    pub passphrase: bool,
+    /// Protect the key with the passphrase in this file, `-` for standard input.
+    #[arg(long, value_name = "FILE", conflicts_with = "ssh_key")]
+    pub passphrase_file: Option<PathBuf>,
+    /// Use an Ed25519 key that your SSH agent has, on hardware or not: its `.pub` file.
+    #[arg(long, value_name = "PUB")]
+    pub ssh_key: Option<PathBuf>,
 }
 
 /// Subcommands of `trace`.

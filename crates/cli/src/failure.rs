@@ -191,6 +191,9 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::DeniedByPerson
         | Code::HoldExpired
         | Code::HoldStale
+        | Code::PersonUnknown
+        | Code::PersonLocked
+        | Code::ApproverNotCounted
         | Code::HoldAlreadyResolved
         | Code::PolicyChangedMidRun
         | Code::RepoDirty
@@ -334,7 +337,19 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::HoldExpired => {
             "start a new run; `hold.expires_hours` in the loop file sets how long a hold stays open"
         }
-        Code::HoldStale => "run `windlass queue show RUN` again, then decide",
+        Code::HoldStale => {
+            "look again with `windlass queue show RUN` or `windlass call show ID`, then answer with the digest \
+             that it prints: --shown DIGEST"
+        }
+        Code::PersonUnknown => {
+            "`windlass people list` lists who can decide, `windlass people add NAME` adds a person"
+        }
+        Code::PersonLocked => {
+            "try again with the right passphrase, or add the key to your SSH agent"
+        }
+        Code::ApproverNotCounted => {
+            "another person must answer, with a key of their own: `windlass people add NAME --passphrase`"
+        }
         Code::PolicyChangedMidRun => "start a new run under the new policy",
         Code::RepoDirty => {
             "commit, stash or remove the changes that `git status` lists, then try again"

@@ -8,6 +8,7 @@ mod config;
 mod failure;
 mod logging;
 mod output;
+mod people;
 mod powers;
 mod progress;
 mod project;
@@ -112,6 +113,7 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
             commands::verify::choose(cli.project.as_deref(), options, output)
         }
         Command::Anchor(options) => commands::anchor::write(&find()?, options, output),
+        Command::People(command) => commands::people::run(command, output),
         Command::Keys(command) => commands::keys::run(&find()?, *command, output),
         Command::Policy(command) => commands::policy::run(&find()?, command, output),
         Command::Canon(options) => commands::canon::run(options, output),

@@ -156,6 +156,7 @@ pub fn line(event: &Event, paint: &dyn Fn(&str, Style) -> String) -> Option<Stri
         | Event::InvocationEnded { .. }
         | Event::Waiting { .. }
         | Event::Voted(_)
+        | Event::Revoked(_)
         | Event::Checkpointed(_)
         | Event::MergePrepared { .. }
         | Event::RolledBack { .. }

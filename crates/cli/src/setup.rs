@@ -17,7 +17,7 @@ use windlass_kernel::run::plan::Plan;
 use windlass_kernel::{Code, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
-use windlass_runtime::{Clock as _, FileWorkspace, Gateway, PolicySupervisor, SystemClock};
+use windlass_runtime::{Clock as _, FileWorkspace, Gateway, People, PolicySupervisor, SystemClock};
 use windlass_store::Store;
 use windlass_views::EventLog;
 use windlass_views::checkpoints::Checkpoints;
@@ -25,6 +25,7 @@ use windlass_views::checkpoints::Checkpoints;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::people::AccountPeople;
 use crate::progress::ProgressPrinter;
 use crate::project::{Access, Project, unreadable};
 use crate::telemetry::{Collector, ExportQueue, RunExporter};
@@ -38,6 +39,8 @@ pub struct RunSetup {
     pub store: Arc<dyn Store>,
     /// The settings that hold: what leads out of the project counts only if the user trusts it.
     pub config: Config,
+    /// The people who can decide.
+    pub people: Arc<AccountPeople>,
     /// The loops, by name.
     pub loops: BTreeMap<String, LoopFile>,
     /// The governance rules, without those of loops.
@@ -270,6 +273,7 @@ impl RunSetup {
             let guard = Arc::clone(driver) as Arc<dyn AgentGuard>;
             executor = executor.with(Driver::builtins(driver)).with_guard(guard);
         }
+        let people = Arc::new(AccountPeople::open()?);
         let files = Arc::new(project.run_files(&store, &config));
         let queue = ExportQueue::default();
         let collector = Collector::find(&config);
@@ -287,6 +291,7 @@ impl RunSetup {
                 packets: files,
                 repository,
                 gateways,
+                people: Arc::clone(&people) as Arc<dyn People>,
                 stop,
             },
             Settings {
@@ -306,6 +311,6 @@ impl RunSetup {
             engine = engine.with_expander(driver);
         }
         let exporter = RunExporter { queue, collector, store: Arc::clone(&store), output };
-        Ok(Self { engine, store, config, loops, rules, _exporter: exporter })
+        Ok(Self { engine, store, config, people, loops, rules, _exporter: exporter })
     }
 }

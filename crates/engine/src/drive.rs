@@ -241,8 +241,8 @@ impl<'a> Drive<'a> {
                     duration_ms,
                 });
             }
-            (_, WorkResult::Waiting { call, question, .. }) => {
-                events.push(Event::Waiting { phase, attempt, call, change, question });
+            (_, WorkResult::Waiting { call, evidence, question, .. }) => {
+                events.push(Event::Waiting { phase, attempt, call, change, evidence, question });
             }
             // The loop checks the switch again before any other work.
             (_, WorkResult::Stopped) => {}

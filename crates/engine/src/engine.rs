@@ -6,7 +6,7 @@ use std::sync::Arc;
 use windlass_journal::{Check, JournalError, Reader, RunFilter, RunListing, Runs};
 use windlass_kernel::run::Run;
 use windlass_kernel::{Digest, TraceId};
-use windlass_runtime::Clock;
+use windlass_runtime::{Clock, People};
 use windlass_store::Store;
 
 use crate::checkpointer::Checkpointer;
@@ -50,6 +50,8 @@ pub struct Parts {
     pub repository: Arc<dyn Repository>,
     /// Provides gateways.
     pub gateways: Arc<dyn GatewayProvider>,
+    /// The people who decide.
+    pub people: Arc<dyn People>,
     /// The stop switch.
     pub stop: StopSwitch,
 }
@@ -61,6 +63,7 @@ pub struct Engine {
     pub(crate) packets: Arc<dyn HoldPackets>,
     pub(crate) repository: Arc<dyn Repository>,
     pub(crate) gateways: Arc<dyn GatewayProvider>,
+    pub(crate) people: Arc<dyn People>,
     pub(crate) stop: StopSwitch,
     pub(crate) settings: Settings,
 }
@@ -69,10 +72,19 @@ impl Engine {
     /// Creates an engine from its parts.
     #[must_use]
     pub fn new(parts: Parts, settings: Settings) -> Self {
-        let Parts { store, clock, executor, observers, packets, repository, gateways, stop } =
-            parts;
+        let Parts {
+            store,
+            clock,
+            executor,
+            observers,
+            packets,
+            repository,
+            gateways,
+            people,
+            stop,
+        } = parts;
         let recording = Recording { store, clock, observers, expander: None, checkpointer: None };
-        Self { recording, executor, packets, repository, gateways, stop, settings }
+        Self { recording, executor, packets, repository, gateways, people, stop, settings }
     }
 
     /// The reader of runs.

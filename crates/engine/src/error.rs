@@ -3,9 +3,9 @@
 use thiserror::Error;
 use windlass_connect::{ReceivedSignal, received_signal};
 use windlass_journal::{JournalError, ObserverError};
-use windlass_kernel::Code;
 use windlass_kernel::run::Run;
-use windlass_runtime::GatewayError;
+use windlass_kernel::{Code, is_same_name};
+use windlass_runtime::{GatewayError, PersonError};
 use windlass_store::StoreError;
 use windlass_workspace::{BlobError, GitError, SnapshotError};
 
@@ -59,13 +59,26 @@ pub enum EngineError {
         decision: &'static str,
     },
     /// The same person cannot approve twice.
-    #[error("`{by}` has approved this hold of run `{run}` before; it needs another person")]
+    #[error("{}", same_person(run, by, other))]
     SamePerson {
         /// The run.
         run: String,
         /// The person.
         by: String,
+        /// The person who has answered.
+        other: String,
     },
+    /// Who started the run is not one of several who must approve.
+    #[error("`{by}` started run `{run}` and does not count where several must approve")]
+    Starter {
+        /// The run.
+        run: String,
+        /// The person.
+        by: String,
+    },
+    /// The person cannot decide.
+    #[error(transparent)]
+    Person(#[from] PersonError),
     /// The hold has expired; the run has been ended.
     #[error("the hold of run `{run}` has expired; the run has ended BLOCKED")]
     Expired {
@@ -73,10 +86,12 @@ pub enum EngineError {
         run: String,
     },
     /// The hold is not the one that the person was shown.
-    #[error("the hold of run `{run}` has changed since you were shown it")]
+    #[error("{}", stale(run, path.as_deref()))]
     Stale {
         /// The run.
         run: String,
+        /// A file that has changed since the question, if one has.
+        path: Option<String>,
     },
     /// A requirement of a run is not met.
     #[error("{message}")]
@@ -176,7 +191,9 @@ impl EngineError {
             Self::Changed { .. } => Code::WorkspaceChanged,
             Self::Unresolved { .. } => Code::RunOnHold,
             Self::NotOnHold { .. } => Code::RunNotOnHold,
-            Self::AlreadyResolved { .. } | Self::SamePerson { .. } => Code::HoldAlreadyResolved,
+            Self::AlreadyResolved { .. } => Code::HoldAlreadyResolved,
+            Self::SamePerson { .. } | Self::Starter { .. } => Code::ApproverNotCounted,
+            Self::Person(error) => error.code,
             Self::Expired { .. } => Code::HoldExpired,
             Self::Stale { .. } => Code::HoldStale,
             Self::PolicyChanged { .. } => Code::PolicyChangedMidRun,
@@ -222,4 +239,26 @@ pub(crate) fn listed(paths: &[String]) -> String {
     let names: Vec<String> = paths.iter().take(5).map(|path| format!("`{path}`")).collect();
     let more = if paths.len() > names.len() { ", …" } else { "" };
     format!("{}{more}", names.join(", "))
+}
+
+fn same_person(run: &str, by: &str, other: &str) -> String {
+    if is_same_name(by, other) {
+        format!("`{by}` has answered this hold of run `{run}` before; it needs another person")
+    } else {
+        format!(
+            "`{by}` and `{other}`, who has answered this hold of run `{run}`, count as one approver: every \
+             process of the account can use their keys"
+        )
+    }
+}
+
+fn stale(run: &str, path: Option<&str>) -> String {
+    match path {
+        Some(path) => {
+            format!(
+                "`{path}`, which the call on hold in run `{run}` names, has changed since the question"
+            )
+        }
+        None => format!("the hold of run `{run}` has changed since you were shown it"),
+    }
 }

@@ -143,8 +143,8 @@ impl Executors {
     ) -> Result<WorkResult<Completion>, EngineError> {
         let Answer { mut answer, mut failure, usage } = match result {
             WorkResult::Finished(answer) => answer,
-            WorkResult::Waiting { call, question, usage } => {
-                return Ok(WorkResult::Waiting { call, question, usage });
+            WorkResult::Waiting { call, evidence, question, usage } => {
+                return Ok(WorkResult::Waiting { call, evidence, question, usage });
             }
             WorkResult::Stopped => return Ok(WorkResult::Stopped),
         };
@@ -234,8 +234,8 @@ fn milliseconds(began: Instant) -> u64 {
 fn verdict_of(result: WorkResult, duration_ms: u64) -> WorkResult<Completion> {
     let Answer { answer, failure, usage } = match result {
         WorkResult::Finished(answer) => answer,
-        WorkResult::Waiting { call, question, usage } => {
-            return WorkResult::Waiting { call, question, usage };
+        WorkResult::Waiting { call, evidence, question, usage } => {
+            return WorkResult::Waiting { call, evidence, question, usage };
         }
         WorkResult::Stopped => return WorkResult::Stopped,
     };

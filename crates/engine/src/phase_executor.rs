@@ -64,6 +64,8 @@ pub enum WorkResult<T = Answer> {
     Waiting {
         /// The call.
         call: TraceId,
+        /// What the person should see of the call.
+        evidence: Value,
         /// The question to the person.
         question: String,
         /// The usage so far.

@@ -1,15 +1,19 @@
 //! The queue of holds, and the answers to them.
 
+use serde_json::json;
 use windlass_journal::{JournalError, RunFilter, Runs};
+use windlass_kernel::artifact::NamedFile;
 use windlass_kernel::run::plan::Trigger;
-use windlass_kernel::run::{Event, Hold, Resolution, Run, RunName, Vote, VoteDecision};
-use windlass_kernel::{Code, Digest, State, TraceId};
+use windlass_kernel::run::{
+    Event, Hold, NoteKind, Resolution, Revocation, Run, RunName, Vote, VoteDecision,
+};
+use windlass_kernel::{Code, Digest, State, TraceId, check_name, is_same_name, shown_with_files};
 
 use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
+use crate::run_recorder::RunRecorder;
 
-/// The maximum length of a person's name and of a reason.
-pub(crate) const NAME_BYTES_MAX: usize = 128;
+/// The maximum length of a reason.
 pub(crate) const REASON_BYTES_MAX: usize = 4096;
 /// The maximum number of conditions of one approval.
 const CONDITIONS_MAX: usize = 50;
@@ -76,77 +80,63 @@ impl HoldQueue {
     }
 }
 
+/// A person's answer to a hold.
+#[derive(Clone, Copy, Debug)]
+pub struct HoldAnswer<'a> {
+    /// The decision.
+    pub decision: VoteDecision,
+    /// The name of the person.
+    pub by: &'a str,
+    /// The reason.
+    pub reason: &'a str,
+    /// The digest of what the person was shown; without one the present hold is meant.
+    pub shown: Option<Digest>,
+    /// The conditions of an approval.
+    pub conditions: &'a [String],
+}
+
+impl HoldAnswer<'_> {
+    fn check(&self) -> Result<(), EngineError> {
+        for condition in self.conditions {
+            check("condition", condition, REASON_BYTES_MAX, "what must be true")?;
+        }
+        if self.decision == VoteDecision::Rejected && !self.conditions.is_empty() {
+            return Err(invalid("a rejection has a reason, not conditions".to_owned()));
+        }
+        if self.conditions.len() > CONDITIONS_MAX {
+            return Err(invalid(format!("an approval has at most {CONDITIONS_MAX} conditions")));
+        }
+        check_person(self.by, self.reason)
+    }
+}
+
 impl Engine {
-    /// Records a person's answer to the hold that they were shown, with conditions if there are any.
-    /// Each person answers once.
+    /// Records a person's signed answer to the hold that they were shown. Each person answers once. An answer
+    /// that is refused is noted in the run.
     ///
     /// # Errors
-    /// [`EngineError`]: nothing is recorded, except that an expired hold ends its run.
+    /// [`EngineError`]: nothing but a note is recorded, except that an expired hold ends its run.
     pub fn answer(
         &self,
         trace_id: TraceId,
-        decision: VoteDecision,
-        by: &str,
-        reason: &str,
-        shown: Option<Digest>,
-        conditions: &[String],
+        answer: HoldAnswer<'_>,
     ) -> Result<AnswerResult, EngineError> {
-        let by = by.trim();
-        for condition in conditions {
-            check("condition", condition, REASON_BYTES_MAX, "what must be true")?;
-        }
-        if decision == VoteDecision::Rejected && !conditions.is_empty() {
-            return Err(invalid("a rejection has a reason, not conditions".to_owned()));
-        }
-        if conditions.len() > CONDITIONS_MAX {
-            return Err(invalid(format!("an approval has at most {CONDITIONS_MAX} conditions")));
-        }
-        check("name", by, NAME_BYTES_MAX, "who decides")?;
-        if by.contains('\n') {
-            return Err(invalid("the name must be one line".to_owned()));
-        }
-        check("reason", reason, REASON_BYTES_MAX, "why")?;
+        let answer = HoldAnswer { by: answer.by.trim(), ..answer };
+        answer.check()?;
         let mut recorder = self.open(trace_id)?;
         refuse_ended(recorder.run())?;
-        let run = run_name(recorder.run());
-        let Some(hold) = recorder.run().hold.clone() else {
-            return Err(EngineError::NotOnHold { run });
-        };
-        match hold.resolution() {
-            Resolution::Open => {}
-            Resolution::Approved => {
-                return Err(EngineError::AlreadyResolved { run, decision: "APPROVED" });
-            }
-            Resolution::Rejected => {
-                return Err(EngineError::AlreadyResolved { run, decision: "REJECTED" });
-            }
-        }
+        let hold = self.open_hold(&recorder)?;
         if hold.is_expired(self.recording.clock.now()) {
             self.expire(&mut recorder)?;
         }
-        if shown.is_some_and(|shown| shown != hold.shown) {
-            return Err(EngineError::Stale { run });
-        }
-        let reviewers = &hold.held.reviewers;
-        if !reviewers.is_empty() && !reviewers.iter().any(|one| one == by) {
-            let message =
-                format!("`{by}` is not asked; the reviewers are: {}", reviewers.join(", "));
-            return Err(invalid(message));
-        }
-        if !conditions.is_empty() && hold.held.trigger != Trigger::ConsensusRequested {
-            return Err(invalid("only the approval of a reviewer can have conditions".to_owned()));
-        }
-        if hold.votes.iter().any(|(vote, _)| vote.by == by) {
-            return Err(EngineError::SamePerson { run, by: by.to_owned() });
-        }
-        let vote = Vote {
-            by: by.to_owned(),
-            conditions: conditions.to_vec(),
-            decision,
-            reason: reason.to_owned(),
-            shown: hold.shown,
+        let vote = match self.signed_vote(recorder.run(), &hold, answer) {
+            Ok(vote) => vote,
+            Err(error) => {
+                self.note_refusal(&mut recorder, answer.by, answer.decision.as_str(), &error)?;
+                return Err(error);
+            }
         };
-        recorder.append(vec![Event::Voted(vote)])?;
+        recorder.append(vec![Event::Voted(Box::new(vote))])?;
         let resolution = recorder
             .run()
             .hold
@@ -158,6 +148,128 @@ impl Engine {
         }
         Ok(AnswerResult { run: recorder.run().clone(), resolution })
     }
+
+    /// Withdraws a person's answer, which nothing has acted on yet.
+    ///
+    /// # Errors
+    /// [`EngineError`]: nothing but a note is recorded.
+    pub fn revoke(&self, trace_id: TraceId, by: &str, reason: &str) -> Result<Run, EngineError> {
+        let by = by.trim();
+        check_person(by, reason)?;
+        let mut recorder = self.open(trace_id)?;
+        refuse_ended(recorder.run())?;
+        let run = run_name(recorder.run());
+        let Some(hold) = recorder.run().hold.clone() else {
+            return Err(EngineError::NotOnHold { run });
+        };
+        if !hold.votes.iter().any(|(vote, _)| is_same_name(&vote.by.name, by)) {
+            return Err(invalid(format!("`{by}` has not answered this hold")));
+        }
+        let statement = Revocation::statement(&recorder.run().head, reason, hold.shown);
+        let signed = match self.people.sign(by, &statement) {
+            Ok(signed) => signed,
+            Err(error) => {
+                let error = EngineError::Person(error);
+                self.note_refusal(&mut recorder, by, "REVOKED", &error)?;
+                return Err(error);
+            }
+        };
+        let (reason, shown) = (reason.to_owned(), hold.shown);
+        let revoked = Revocation { by: signed, reason, shown };
+        recorder.append(vec![Event::Revoked(Box::new(revoked))])?;
+        Ok(recorder.run().clone())
+    }
+
+    /// The hold of a run that can still be answered.
+    fn open_hold(&self, recorder: &RunRecorder) -> Result<Hold, EngineError> {
+        let run = run_name(recorder.run());
+        let Some(hold) = recorder.run().hold.clone() else {
+            return Err(EngineError::NotOnHold { run });
+        };
+        match hold.resolution() {
+            Resolution::Open => Ok(hold),
+            Resolution::Approved => Err(EngineError::AlreadyResolved { run, decision: "APPROVED" }),
+            Resolution::Rejected => Err(EngineError::AlreadyResolved { run, decision: "REJECTED" }),
+        }
+    }
+
+    /// Checks an answer against its hold and has it signed.
+    fn signed_vote(
+        &self,
+        run: &Run,
+        hold: &Hold,
+        answer: HoldAnswer<'_>,
+    ) -> Result<Vote, EngineError> {
+        let HoldAnswer { decision, by, reason, shown, conditions } = answer;
+        let name = run_name(run);
+        let files = self.changed_files(run, hold, decision)?;
+        let is_stale = match shown {
+            Some(shown) => shown != shown_with_files(hold.shown, &files),
+            None => !files.is_empty(),
+        };
+        if is_stale {
+            let path = files.first().map(|file| file.path.clone());
+            return Err(EngineError::Stale { run: name, path });
+        }
+        if !hold.asks(by) {
+            let reviewers = hold.held.reviewers.join(", ");
+            return Err(invalid(format!("`{by}` is not asked; the reviewers are: {reviewers}")));
+        }
+        if hold.excludes(by) {
+            return Err(EngineError::Starter { run: name, by: by.to_owned() });
+        }
+        if !conditions.is_empty() && hold.held.trigger != Trigger::ConsensusRequested {
+            return Err(invalid("only the approval of a reviewer can have conditions".to_owned()));
+        }
+        let statement =
+            Vote::statement(&run.head, decision, reason, conditions, &files, hold.shown);
+        let signed = self.people.sign(by, &statement)?;
+        if let Some((other, _)) = hold.votes.iter().find(|(vote, _)| vote.by.is_same(&signed)) {
+            let (by, other) = (signed.name, other.by.name.clone());
+            return Err(EngineError::SamePerson { run: name, by, other });
+        }
+        let (conditions, reason, shown) = (conditions.to_vec(), reason.to_owned(), hold.shown);
+        Ok(Vote { by: signed, conditions, decision, files, reason, shown })
+    }
+
+    /// The files that the call on hold names, if they are no longer as they were at the question.
+    fn changed_files(
+        &self,
+        run: &Run,
+        hold: &Hold,
+        decision: VoteDecision,
+    ) -> Result<Vec<NamedFile>, EngineError> {
+        match hold.held.call {
+            Some(call) if decision == VoteDecision::Approved => {
+                let gateway = self.gateways.gateway(&self.workspace(run))?;
+                Ok(gateway.view(call)?.changed_files)
+            }
+            Some(_) | None => Ok(Vec::new()),
+        }
+    }
+
+    /// Notes an answer that was refused in the run.
+    fn note_refusal(
+        &self,
+        recorder: &mut RunRecorder,
+        by: &str,
+        decision: &str,
+        error: &EngineError,
+    ) -> Result<(), EngineError> {
+        let body = json!({
+            "by": by,
+            "code": error.code().as_str(),
+            "decision": decision,
+            "reason": error.to_string(),
+        });
+        recorder.append(vec![Event::Noted { what: NoteKind::Refusal, body }])
+    }
+}
+
+/// Checks the name of a person and a reason.
+fn check_person(by: &str, reason: &str) -> Result<(), EngineError> {
+    check_name(by).map_err(|message| invalid(message.to_owned()))?;
+    check("reason", reason, REASON_BYTES_MAX, "why")
 }
 
 fn check(what: &str, text: &str, bytes_max: usize, meaning: &str) -> Result<(), EngineError> {

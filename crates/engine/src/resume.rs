@@ -5,12 +5,12 @@ use windlass_kernel::run::plan::{Doer, OnRestart, Phase, Requirement, RunOutcome
 use windlass_kernel::run::{
     AttemptStage, Event, Hold, HoldRequest, PhaseState, PhaseStatus, Resolution, Run,
 };
-use windlass_kernel::{Call, Code, State, Timestamp, TraceId};
-use windlass_runtime::{Answer, Attribution, GatewayError};
+use windlass_kernel::{Call, Code, Head, Next, State, Timestamp, TraceId};
+use windlass_runtime::{Answer, Attribution, GatewayError, Who};
 
 use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
-use crate::queue::{NAME_BYTES_MAX, REASON_BYTES_MAX};
+use crate::queue::REASON_BYTES_MAX;
 use crate::run_recorder::RunRecorder;
 
 impl Engine {
@@ -103,12 +103,22 @@ impl Engine {
             return Ok(());
         }
         let gateway = self.gateways.gateway(&self.workspace(run))?;
-        let people: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.by.as_str()).collect();
+        let names: Vec<String> = hold.votes.iter().map(|(vote, _)| vote.by.name.clone()).collect();
         let reasons: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.reason.as_str()).collect();
-        let (mut by, mut reason) = (people.join(", "), reasons.join("; "));
-        by.truncate(by.floor_char_boundary(NAME_BYTES_MAX));
+        let mut reason = reasons.join("; ");
         reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
-        let attribution = Attribution { by: &by, reason: &reason };
+        let Head { entry_digest, trace_id, .. } = run.head;
+        let who = Who::Hold { entry_digest, names: &names, trace_id };
+        let files = hold.votes.last().map(|(vote, _)| vote.files.as_slice()).unwrap_or_default();
+        let attribution = Attribution { who, reason: &reason, files };
+        // An interrupted call that people let go on has not run.
+        let is_interrupted =
+            Reader::<Call>::state_of(self.store(), *call, Check::Verified)?.next() == Next::Settle;
+        let answer = match answer {
+            Answer::Approve if is_interrupted => Answer::DidNotRun,
+            Answer::Deny if is_interrupted => Answer::Failed,
+            other => other,
+        };
         match gateway.decide(*call, answer, attribution) {
             // The phase that makes the call gets the refusal if the policy denies it nevertheless.
             Ok(_) | Err(GatewayError::AlreadyDecided { .. } | GatewayError::Refused { .. }) => {
@@ -195,7 +205,7 @@ impl Engine {
             .as_ref()
             .and_then(|hold| hold.votes.last())
             .map_or_else(String::new, |(vote, _)| {
-                format!("rejected by {}: {}", vote.by, vote.reason)
+                format!("rejected by {}: {}", vote.by.name, vote.reason)
             });
         self.end(recorder, REJECTED, &detail)
     }

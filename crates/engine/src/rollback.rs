@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use windlass_kernel::run::{CheckpointRecord, Event, Next, PhaseStatus, Rollback, Run};
-use windlass_kernel::{CheckpointId, Code, State, TraceId};
+use windlass_kernel::{CheckpointId, Code, State, TraceId, check_name};
 use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
 
 use crate::drive::lock;
 use crate::engine::{Engine, run_name};
 use crate::error::EngineError;
-use crate::queue::{NAME_BYTES_MAX, REASON_BYTES_MAX};
+use crate::queue::REASON_BYTES_MAX;
 use crate::run_recorder::RunRecorder;
 use crate::snapshot_store::recorded_tree;
 
@@ -257,7 +257,7 @@ fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> {
     let (by, reason) = (request.by.trim(), request.reason.trim());
     let fits = !by.is_empty()
         && !reason.is_empty()
-        && by.len() <= NAME_BYTES_MAX
+        && check_name(by).is_ok()
         && reason.len() <= REASON_BYTES_MAX;
     if fits {
         return Ok(());

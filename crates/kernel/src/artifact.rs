@@ -17,7 +17,8 @@ use serde_json::Value;
 use crate::canon::{self, CanonError};
 use crate::entry::present;
 use crate::{
-    ArtifactId, ArtifactType, Code, Digest, PlanId, RiskLevel, Timestamp, ToolCallId, TraceId,
+    ArtifactId, ArtifactType, Code, Digest, PlanId, RiskLevel, Signed, Timestamp, ToolCallId,
+    TraceId,
 };
 
 /// A resource that an action affects.
@@ -55,6 +56,8 @@ pub struct ActionRequest {
     pub agent: Option<String>,
     /// The artifact's id.
     pub artifact_id: ArtifactId,
+    /// The files that the call names, if a person is asked about it.
+    pub files: Vec<NamedFile>,
     /// The idempotency key, under which the call takes effect at most once.
     #[serde(deserialize_with = "present")]
     #[schemars(length(min = 1, max = 255))]
@@ -117,11 +120,51 @@ pub enum DecidedBy {
         /// The ids of the rules that matched.
         rules: Vec<String>,
     },
-    /// A person.
+    /// People.
     Person {
-        /// The name of the person.
-        name: String,
+        /// Who they are.
+        decider: Decider,
+        /// The files that the call names, as the person saw them, if they had changed since the question.
+        files: Vec<NamedFile>,
     },
+}
+
+/// The people behind a decision on a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Decider {
+    /// The people who answered the hold of a run. Their signatures are in its trace.
+    Hold {
+        /// The digest of the run's last entry.
+        entry_digest: Digest,
+        /// Their names.
+        names: Vec<String>,
+        /// The trace of the run.
+        trace_id: TraceId,
+    },
+    /// One person, who signed the decision.
+    Person(Signed),
+}
+
+impl Decider {
+    /// The names of the people.
+    #[must_use]
+    pub fn names(&self) -> String {
+        match self {
+            Self::Hold { names, .. } => names.join(", "),
+            Self::Person(signed) => signed.name.clone(),
+        }
+    }
+}
+
+/// A file that a call names, as it was when a person was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NamedFile {
+    /// The digest of its content.
+    pub digest: Digest,
+    /// The path, relative to the workspace.
+    pub path: String,
 }
 
 /// The decision of the policy or of a person on a request.
@@ -238,10 +281,12 @@ pub enum SettledBy {
         /// The trace of that call.
         trace_id: TraceId,
     },
-    /// By a person who gave up the call.
+    /// By the word of people, since the response was lost.
     Person {
-        /// The name of the person.
-        name: String,
+        /// Who they are.
+        decider: Decider,
+        /// What they say.
+        reason: String,
     },
 }
 
@@ -252,9 +297,9 @@ pub struct Redispatch {
     /// The number of the dispatch; the first dispatch, recorded by the EXECUTING entry, is 1.
     #[schemars(range(min = 2))]
     pub attempt: u32,
-    /// The person who requested it; `None` if the rule of the tool did.
+    /// The people who requested it; `None` if the rule of the tool did.
     #[serde(deserialize_with = "present")]
-    pub by: Option<String>,
+    pub by: Option<Decider>,
     /// The reason.
     pub reason: String,
     /// When it was recorded, which is before the dispatch.

@@ -1,15 +1,17 @@
 //! The references between the artifacts of a call: each artifact contains the digest of the one before
 //! it, and agrees with its entry.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::artifact::{Artifact, Decision};
+use crate::artifact::{Artifact, DecidedBy, Decider, Decision, NamedFile, Redispatch, SettledBy};
 use crate::canon::CanonError;
 use crate::json_scan;
 use crate::{
-    ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, PlanId, State, ToolCallId,
-    TraceId, Uuid7,
+    ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, PlanId, Signed, State, Statement,
+    ToolCallId, TraceId, Uuid7,
 };
 
 /// The ids, digests and verdict of an artifact that must agree with its entry and the artifacts before it.
@@ -22,10 +24,102 @@ pub struct ArtifactHeader {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reference {
-    Request { key: Option<Key>, plan_id: PlanId, proposal_digest: Digest },
-    Decision { request_digest: Digest, decision: Decision },
+    Request {
+        key: Option<Key>,
+        plan_id: PlanId,
+        proposal_digest: Digest,
+    },
+    Decision {
+        request_digest: Digest,
+        decision: Decision,
+        signed: Vec<SignedDecision>,
+    },
     Call(CallReference),
-    Effect { tool_call_digest: Digest, tool_call_id: ToolCallId, outcome: Outcome },
+    Effect {
+        tool_call_digest: Digest,
+        tool_call_id: ToolCallId,
+        outcome: Outcome,
+        signed: Vec<SignedDecision>,
+    },
+}
+
+/// What a person signed in an artifact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SignedDecision {
+    decision: Cow<'static, str>,
+    files: Vec<NamedFile>,
+    reason: String,
+    signed: Signed,
+}
+
+impl SignedDecision {
+    fn of_decision(decided_by: &DecidedBy, decision: Decision, reason: &str) -> Vec<Self> {
+        match decided_by {
+            DecidedBy::Person { decider: Decider::Person(signed), files } => vec![Self {
+                decision: decision.as_str().into(),
+                files: files.clone(),
+                reason: reason.to_owned(),
+                signed: signed.clone(),
+            }],
+            DecidedBy::Person { decider: Decider::Hold { .. }, .. } | DecidedBy::Policy { .. } => {
+                Vec::new()
+            }
+        }
+    }
+
+    fn of_effect(
+        settled_by: &SettledBy,
+        outcome: Outcome,
+        redispatches: &[Redispatch],
+    ) -> Vec<Self> {
+        let mut all = Vec::new();
+        for again in redispatches {
+            if let Some(Decider::Person(signed)) = &again.by {
+                all.push(Self {
+                    decision: dispatch_decision(again.attempt).into(),
+                    files: Vec::new(),
+                    reason: again.reason.clone(),
+                    signed: signed.clone(),
+                });
+            }
+        }
+        if let SettledBy::Person { decider: Decider::Person(signed), reason } = settled_by {
+            all.push(Self {
+                decision: settled_decision(outcome).into(),
+                files: Vec::new(),
+                reason: reason.clone(),
+                signed: signed.clone(),
+            });
+        }
+        all
+    }
+
+    fn verifies(&self, entry: &Entry, shown: Digest) -> bool {
+        self.signed.verifies(&Statement {
+            after: entry.prev_entry_digest,
+            conditions: &[],
+            decision: Cow::Borrowed(&self.decision),
+            files: &self.files,
+            reason: &self.reason,
+            shown,
+            trace_id: entry.trace_id,
+        })
+    }
+}
+
+/// The decision that a person signs to have a call dispatched once more.
+#[must_use]
+pub fn dispatch_decision(attempt: u32) -> String {
+    format!("DISPATCH {attempt}")
+}
+
+/// The decision that a person signs who says what became of a call.
+#[must_use]
+pub const fn settled_decision(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Success => "RAN",
+        Outcome::Failure | Outcome::Denied | Outcome::Error => "FAILED",
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +170,11 @@ impl ArtifactHeader {
             Artifact::Decision(decision) => Reference::Decision {
                 request_digest: decision.request_digest,
                 decision: decision.decision,
+                signed: SignedDecision::of_decision(
+                    &decision.decided_by,
+                    decision.decision,
+                    &decision.rationale,
+                ),
             },
             Artifact::Call(call) => Reference::Call(CallReference {
                 decision_digest: call.decision_digest,
@@ -87,6 +186,11 @@ impl ArtifactHeader {
                 tool_call_digest: effect.tool_call_digest,
                 tool_call_id: effect.tool_call_id,
                 outcome: effect.outcome,
+                signed: SignedDecision::of_effect(
+                    &effect.settled_by,
+                    effect.outcome,
+                    &effect.redispatches,
+                ),
             },
         };
         Ok(Self { artifact_id: artifact.artifact_id(), trace_id: artifact.trace_id(), reference })
@@ -119,11 +223,16 @@ impl ArtifactHeader {
                 (artifact_id, trace_id, Reference::Request { key, plan_id, proposal_digest })
             }
             ArtifactType::SupervisorDecision => {
-                let names = ["artifact_id", "trace_id", "request_digest", "decision"];
-                let [artifact_id, trace_id, request, decision] = json_scan::members(body, names)?;
+                let names = ["artifact_id", "trace_id", "request_digest", "decision", "decided_by"];
+                let [artifact_id, trace_id, request, decision, decided_by] =
+                    json_scan::members(body, names)?;
+                if !decided_by.starts_with(br#"{"by":"policy","#) {
+                    return None;
+                }
                 let request_digest = digest(request)?;
                 let decision = serde_json::from_slice(decision).ok()?;
-                (artifact_id, trace_id, Reference::Decision { request_digest, decision })
+                let signed = Vec::new();
+                (artifact_id, trace_id, Reference::Decision { request_digest, decision, signed })
             }
             ArtifactType::ToolCall => {
                 let [artifact_id, trace_id, decision, call, proposal, key] = json_scan::members(
@@ -146,14 +255,27 @@ impl ArtifactHeader {
                 (artifact_id, trace_id, Reference::Call(call))
             }
             ArtifactType::ToolEffect => {
-                let names =
-                    ["artifact_id", "trace_id", "tool_call_digest", "tool_call_id", "outcome"];
-                let [artifact_id, trace_id, call_digest, call, outcome] =
-                    json_scan::members(body, names)?;
+                let [artifact_id, trace_id, call_digest, call, outcome, settled_by, again] =
+                    json_scan::members(
+                        body,
+                        [
+                            "artifact_id",
+                            "trace_id",
+                            "tool_call_digest",
+                            "tool_call_id",
+                            "outcome",
+                            "settled_by",
+                            "redispatches",
+                        ],
+                    )?;
+                if again != b"[]" || settled_by.starts_with(br#"{"by":"person","#) {
+                    return None;
+                }
                 let reference = Reference::Effect {
                     tool_call_digest: digest(call_digest)?,
                     tool_call_id: ToolCallId(id(call)?),
                     outcome: serde_json::from_slice(outcome).ok()?,
+                    signed: Vec::new(),
                 };
                 (artifact_id, trace_id, reference)
             }
@@ -185,6 +307,11 @@ impl ArtifactHeader {
                 reference: Reference::Decision {
                     request_digest: wire.request_digest,
                     decision: wire.decision,
+                    signed: SignedDecision::of_decision(
+                        &wire.decided_by,
+                        wire.decision,
+                        &wire.rationale,
+                    ),
                 },
             }),
             ArtifactType::ToolCall => read(body).map(|wire: CallWire| Self {
@@ -204,6 +331,11 @@ impl ArtifactHeader {
                     tool_call_digest: wire.tool_call_digest,
                     tool_call_id: wire.tool_call_id,
                     outcome: wire.outcome,
+                    signed: SignedDecision::of_effect(
+                        &wire.settled_by,
+                        wire.outcome,
+                        &wire.redispatches,
+                    ),
                 },
             }),
             ArtifactType::RunEvent => {
@@ -272,7 +404,9 @@ struct DecisionWire {
     artifact_id: ArtifactId,
     trace_id: TraceId,
     request_digest: Digest,
+    decided_by: DecidedBy,
     decision: Decision,
+    rationale: String,
 }
 
 #[derive(Deserialize)]
@@ -292,6 +426,8 @@ struct EffectWire {
     tool_call_digest: Digest,
     tool_call_id: ToolCallId,
     outcome: Outcome,
+    redispatches: Vec<Redispatch>,
+    settled_by: SettledBy,
 }
 
 /// The artifacts of a call so far, to which the next artifact must refer.
@@ -370,9 +506,13 @@ impl ArtifactChain {
                 )?;
                 self.request = Some(request);
             }
-            Reference::Decision { request_digest, decision } => {
+            Reference::Decision { request_digest, decision, signed } => {
                 let request = self.request.as_ref().map(|request| request.digest);
                 require(request == Some(request_digest), "the decision refers to another request")?;
+                require(
+                    signed.iter().all(|one| one.verifies(entry, request_digest)),
+                    "the signature of the decision is not valid",
+                )?;
                 let state = match decision {
                     Decision::Approve => State::Authorized,
                     Decision::Deny => State::Denied,
@@ -385,7 +525,7 @@ impl ArtifactChain {
                 self.check_call(entry, &call)?;
                 self.tool_call = Some(digest);
             }
-            Reference::Effect { tool_call_digest, tool_call_id, outcome } => {
+            Reference::Effect { tool_call_digest, tool_call_id, outcome, signed } => {
                 require(
                     self.tool_call == Some(tool_call_digest)
                         && entry.tool_call_id == Some(tool_call_id),
@@ -395,6 +535,10 @@ impl ArtifactChain {
                 require(
                     success == (entry.to_state == State::Completed),
                     "the outcome and the state of its entry differ",
+                )?;
+                require(
+                    signed.iter().all(|one| one.verifies(entry, tool_call_digest)),
+                    "the signature of a person is not valid",
                 )?;
             }
         }

@@ -95,6 +95,12 @@ codes! {
     HoldExpired = "HOLD_EXPIRED",
     /// The answer refers to another version of the hold.
     HoldStale = "HOLD_STALE",
+    /// There is no such person, or the person's key was revoked.
+    PersonUnknown = "PERSON_UNKNOWN",
+    /// The person's key cannot be used: the passphrase is wrong, or the agent does not have it.
+    PersonLocked = "PERSON_LOCKED",
+    /// The answer would not count: the person or the account has answered, or started the run.
+    ApproverNotCounted = "APPROVER_NOT_COUNTED",
     /// The policy has changed since the run began.
     PolicyChangedMidRun = "POLICY_CHANGED_MID_RUN",
     /// The repository has changes or untracked files.

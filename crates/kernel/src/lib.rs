@@ -16,6 +16,8 @@ mod entry;
 mod host;
 mod id;
 mod json_scan;
+mod key;
+mod person;
 pub mod recovery;
 mod replay_point;
 mod risk;
@@ -27,7 +29,9 @@ mod time;
 pub mod verify;
 
 pub use artifact::{Artifact, Outcome};
-pub use artifact_chain::{ArtifactChain, ArtifactHeader, ReservedKey};
+pub use artifact_chain::{
+    ArtifactChain, ArtifactHeader, ReservedKey, dispatch_decision, settled_decision,
+};
 pub use call::{Call, Next, is_call_artifact, transition_of};
 pub use chain::{ChainError, Head, StateOrEmpty};
 pub use code::Code;
@@ -35,6 +39,10 @@ pub use digest::{Digest, DigestError, HexDigest};
 pub use entry::{Draft, Entry, KEY_CHARS_MAX, SCHEMA_VERSION};
 pub use host::{Authority, Host, HostError, HostProblem, HostRule};
 pub use id::{ArtifactId, CheckpointId, HolderId, IdError, PlanId, ToolCallId, TraceId, Uuid7};
+pub use key::{KeyId, PublicKey, Signature, Signer};
+pub use person::{
+    SecurityKey, Signed, Statement, check_name, is_same_name, normalise_name, shown_with_files,
+};
 pub use replay_point::{ExecutionState, ReplayPoint, ReplayPointState};
 pub use risk::RiskLevel;
 pub use sealed_entry::{ArtifactBody, SealedEntry};

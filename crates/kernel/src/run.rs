@@ -37,11 +37,11 @@ pub use measuring::{MeasuringFiles, is_measuring, is_measuring_folder};
 pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};
 pub use payload::{
-    Base, CallRecord, Change, Failure, HoldRequest, InvocationResult, PhaseResult, Started, Usage,
-    Vote, VoteDecision,
+    Base, CallRecord, Change, Failure, HoldRequest, InvocationResult, PhaseResult, Revocation,
+    Started, Usage, Vote, VoteDecision,
 };
 pub use pinned::{NamedAs, NamedPath, PINNED_MAX, named_paths, pinned_path_error};
 pub use state::{
     AttemptStage, Commit, Ended, Hold, JudgedBy, PendingVerdict, PhaseState, PhaseStatus,
-    RecordedNote, Resolution, Run, Spent,
+    RecordedNote, Resolution, Run, Spent, WaitingCall,
 };

@@ -1,109 +1,225 @@
 //! A person's answer to a call on hold. A call is answered once.
 
+use serde_json::json;
 use windlass_journal::JournalError;
-use windlass_kernel::artifact::{Decision, EffectError, SettledBy};
-use windlass_kernel::{Code, Next, Outcome, State, TraceId};
+use windlass_kernel::artifact::{DecidedBy, Decision, EffectError, NamedFile, SettledBy};
+use windlass_kernel::{
+    Code, Digest, Next, Outcome, PlanId, RiskLevel, State, Statement, TraceId, dispatch_decision,
+    settled_decision,
+};
 use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, KeyAction};
 
 use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
+use crate::people::{Attribution, Who};
 use crate::report::CallReport;
-use crate::request::RequestError;
+use crate::request::{CallRequest, RequestError};
 use crate::supervisor::Ruling;
 
-/// The maximum length of a person's name.
-const NAME_BYTES_MAX: usize = 128;
 /// The maximum length of a reason.
 const REASON_BYTES_MAX: usize = 4096;
 
 /// A person's answer to a call on hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Dispatch the call; if it may have run, dispatch it again.
+    /// The call may run: dispatch it.
     Approve,
-    /// Refuse the call; if it may have run, give it up.
+    /// The call may not run.
     Deny,
+    /// The call was interrupted, and it took effect.
+    Ran,
+    /// The call was interrupted before it took effect: dispatch it again.
+    DidNotRun,
+    /// The call was interrupted, and it failed.
+    Failed,
 }
 
-/// The person who answers, and the reason.
-#[derive(Clone, Copy, Debug)]
-pub struct Attribution<'a> {
-    /// The person's name.
-    pub by: &'a str,
-    /// The reason.
-    pub reason: &'a str,
-}
-
-impl Attribution<'_> {
-    fn check(&self) -> Result<(), RequestError> {
-        let field = |field, reason: &str| RequestError::Field { field, reason: reason.to_owned() };
-        if self.by.trim().is_empty() || self.by.len() > NAME_BYTES_MAX {
-            return Err(field("name", "1 to 128 bytes long and not blank"));
+impl Answer {
+    /// The name in records.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Deny => "deny",
+            Self::Ran => "ran",
+            Self::DidNotRun => "did_not_run",
+            Self::Failed => "failed",
         }
-        if self.reason.trim().is_empty() || self.reason.len() > REASON_BYTES_MAX {
-            return Err(field("reason", "1 to 4096 bytes long and not blank"));
-        }
-        Ok(())
     }
 }
 
+fn check(attribution: &Attribution<'_>) -> Result<(), RequestError> {
+    let field = |field, reason: &str| RequestError::Field { field, reason: reason.to_owned() };
+    if let Who::Person { name, .. } = attribution.who {
+        windlass_kernel::check_name(name).map_err(|reason| field("name", reason))?;
+    }
+    if attribution.reason.trim().is_empty() || attribution.reason.len() > REASON_BYTES_MAX {
+        return Err(field("reason", "1 to 4096 bytes long and not blank"));
+    }
+    Ok(())
+}
+
 impl Gateway {
-    /// Records a person's answer and acts on it.
+    /// Records a person's answer and acts on it. An answer that is refused is recorded too, as a denied call
+    /// of the tool `windlass/decide`.
     ///
     /// # Errors
     /// [`GatewayError`]: `AlreadyDecided` if the call is not on hold, `Refused` if the policy denies the
-    /// call even with an approval, `Journal` with `Held` if another process works on the call.
+    /// call even with an approval, `Person` if the person cannot decide, `Stale` if a file that the call names
+    /// has changed, `WrongAnswer` if the answer does not fit the question, `Journal` with `Held` if another
+    /// process works on the call.
     pub fn decide(
         &self,
         trace_id: TraceId,
         answer: Answer,
         attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
-        attribution.check()?;
+        check(&attribution)?;
         let reason = self.redacted(attribution.reason);
         let attribution = Attribution { reason: &reason, ..attribution };
+        let decided = self.decide_open(trace_id, answer, attribution);
+        if let Err(
+            error @ (GatewayError::Person(_)
+            | GatewayError::Stale { .. }
+            | GatewayError::Refused { .. }),
+        ) = &decided
+        {
+            self.record_refusal(trace_id, answer, &attribution, error)?;
+        }
+        decided
+    }
+
+    fn decide_open(
+        &self,
+        trace_id: TraceId,
+        answer: Answer,
+        attribution: Attribution<'_>,
+    ) -> Result<CallReport, GatewayError> {
         let recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
-        match recorder.state().next() {
-            Next::Judge => self.decide_request(recorder, answer, attribution),
-            Next::Settle => self.decide_uncertain(recorder, answer, attribution),
-            Next::Start | Next::Nothing | Next::Done => {
+        let wrong = |question| Err(GatewayError::WrongAnswer { trace_id, question });
+        match (recorder.state().next(), answer) {
+            (Next::Judge, Answer::Approve) => self.approve(recorder, attribution),
+            (Next::Judge, Answer::Deny) => self.deny_request(recorder, attribution),
+            (Next::Judge, Answer::Ran | Answer::DidNotRun | Answer::Failed) => {
+                wrong("whether it may run")
+            }
+            (Next::Settle, Answer::DidNotRun) => self.dispatch_again(recorder, attribution),
+            (Next::Settle, Answer::Ran | Answer::Failed) => {
+                self.settle_by_person(recorder, answer, attribution)
+            }
+            (Next::Settle, Answer::Approve | Answer::Deny) => wrong("what became of it"),
+            (Next::Start | Next::Nothing | Next::Done, _) => {
                 let state = recorder.state().head.state.unwrap_or(State::Pending);
                 Err(GatewayError::AlreadyDecided { trace_id, state })
             }
         }
     }
 
-    /// Applies the answer to [`HoldQuestion::MayItRun`](crate::HoldQuestion::MayItRun).
-    fn decide_request(
+    /// Records a decision that was refused.
+    fn record_refusal(
+        &self,
+        trace_id: TraceId,
+        answer: Answer,
+        attribution: &Attribution<'_>,
+        error: &GatewayError,
+    ) -> Result<(), GatewayError> {
+        let by = match attribution.who {
+            Who::Person { name, .. } => name.to_owned(),
+            Who::Hold { names, .. } => names.join(", "),
+        };
+        let request = CallRequest {
+            server: "windlass".to_owned(),
+            tool: "decide".to_owned(),
+            args: json!({
+                "answer": answer.as_str(),
+                "by": by,
+                "call": trace_id.to_string(),
+                "reason": attribution.reason,
+            }),
+            intent: "decide on a call that waits for a person".to_owned(),
+            resources: Vec::new(),
+            declared_class: RiskLevel::Write,
+            key: None,
+            plan_id: Some(PlanId(trace_id.0)),
+            agent: None,
+            phase: None,
+        };
+        self.refuse(request, error.code(), error.to_string()).map(|_| ())
+    }
+
+    /// What a person signs who decides on the call, whose last entry is the recorder's.
+    fn statement<'a>(
+        recorder: &CallRecorder,
+        decision: impl Into<std::borrow::Cow<'a, str>>,
+        attribution: &Attribution<'a>,
+        shown: Digest,
+    ) -> Statement<'a> {
+        let head = &recorder.state().head;
+        Statement {
+            after: head.entry_digest,
+            conditions: &[],
+            decision: decision.into(),
+            files: attribution.files,
+            reason: attribution.reason,
+            shown,
+            trace_id: head.trace_id,
+        }
+    }
+
+    /// Adds the person's decision on the request.
+    fn add_person(
+        &self,
+        recorder: &mut CallRecorder,
+        decision: Decision,
+        attribution: &Attribution<'_>,
+        code: Option<Code>,
+    ) -> Result<(), GatewayError> {
+        let trace_id = recorder.state().head.trace_id;
+        let Some((_, request)) = &recorder.state().request else {
+            return Err(GatewayError::missing(trace_id, "request"));
+        };
+        let statement = Self::statement(recorder, decision.as_str(), attribution, *request);
+        let decider = attribution.sign(&statement)?;
+        let by = DecidedBy::Person { decider, files: attribution.files.to_vec() };
+        self.add_decision(recorder, decision, attribution.reason.to_owned(), code, by)?;
+        Ok(())
+    }
+
+    fn deny_request(
         &self,
         mut recorder: CallRecorder,
-        answer: Answer,
+        attribution: Attribution<'_>,
+    ) -> Result<CallReport, GatewayError> {
+        let attribution = Attribution { files: &[], ..attribution };
+        let code = Some(Code::DeniedByPerson);
+        self.add_person(&mut recorder, Decision::Deny, &attribution, code)?;
+        recorder.commit(KeyAction::None, After::Release)?;
+        Ok(CallReport::of(recorder.into_state(), Vec::new()))
+    }
+
+    fn approve(
+        &self,
+        mut recorder: CallRecorder,
         attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
         let trace_id = recorder.state().head.trace_id;
-        let reason = attribution.reason.to_owned();
-        if answer == Answer::Deny {
-            let code = Some(Code::DeniedByPerson);
-            let ruling = Ruling { verdict: Verdict::Deny, code, reason, rules: Vec::new() };
-            self.add_decision(&mut recorder, Decision::Deny, ruling, Some(attribution.by))?;
-            recorder.commit(KeyAction::None, After::Release)?;
-            return Ok(CallReport::of(recorder.into_state(), Vec::new()));
-        }
-        let ruling = match &recorder.state().request {
-            Some((request, _)) => self.supervisor.judge(request),
-            None => {
-                return Err(GatewayError::missing(trace_id, "request"));
-            }
+        let Some((request, _)) = &recorder.state().request else {
+            return Err(GatewayError::missing(trace_id, "request"));
         };
+        let ruling: Ruling = self.supervisor.judge(request);
         if ruling.verdict == Verdict::Deny {
             let code = ruling.code.unwrap_or(Code::PolicyDenied);
             return Err(GatewayError::Refused { trace_id, code, reason: ruling.reason });
         }
+        let seen = if attribution.files.is_empty() { &request.files } else { attribution.files };
+        let now = self.supervisor.examine(request).files;
+        if let Some(path) = first_difference(seen, &now) {
+            return Err(GatewayError::Stale { trace_id, path });
+        }
         let preparation = self.prepare(&recorder)?;
-        let ruling = Ruling { verdict: Verdict::Allow, code: None, reason, rules: ruling.rules };
-        self.add_decision(&mut recorder, Decision::Approve, ruling, Some(attribution.by))?;
+        self.add_person(&mut recorder, Decision::Approve, &attribution, None)?;
         let key = self.add_tool_call(&mut recorder)?;
         match recorder.commit(key, After::Keep) {
             Ok(()) => self.dispatch_and_settle(recorder, &preparation, Vec::new()),
@@ -117,35 +233,60 @@ impl Gateway {
         }
     }
 
-    /// Applies the answer to [`HoldQuestion::RunItAgain`](crate::HoldQuestion::RunItAgain).
-    fn decide_uncertain(
+    /// Dispatches an interrupted call again, which a person says has not run.
+    fn dispatch_again(
+        &self,
+        recorder: CallRecorder,
+        attribution: Attribution<'_>,
+    ) -> Result<CallReport, GatewayError> {
+        let attribution = Attribution { files: &[], ..attribution };
+        let redispatches = self.store.list_redispatches(recorder.state().head.trace_id)?;
+        let preparation = self.prepare(&recorder)?;
+        let attempt = u32::try_from(redispatches.len()).unwrap_or(u32::MAX).saturating_add(2);
+        let shown = self.dispatched(&recorder)?;
+        let statement = Self::statement(&recorder, dispatch_decision(attempt), &attribution, shown);
+        let by = Some(attribution.sign(&statement)?);
+        let reason = attribution.reason.to_owned();
+        self.redispatch(recorder, &preparation, redispatches, by, reason)
+    }
+
+    /// Records what a person says became of an interrupted call.
+    fn settle_by_person(
         &self,
         recorder: CallRecorder,
         answer: Answer,
         attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
+        let attribution = Attribution { files: &[], ..attribution };
         let redispatches = self.store.list_redispatches(recorder.state().head.trace_id)?;
-        match answer {
-            Answer::Approve => {
-                let preparation = self.prepare(&recorder)?;
-                let reason = attribution.reason.to_owned();
-                self.redispatch(recorder, &preparation, redispatches, Some(attribution.by), reason)
-            }
-            Answer::Deny => {
-                let error = EffectError {
-                    code: Code::ToolOutcomeUnknown,
-                    message: attribution.reason.to_owned(),
-                    may_have_run: true,
-                };
-                let settlement = Settlement {
-                    outcome: Outcome::Denied,
-                    result: serde_json::Value::Null,
-                    error: Some(error),
-                    duration_ms: 0,
-                    by: SettledBy::Person { name: attribution.by.to_owned() },
-                };
-                self.settle(recorder, settlement, redispatches)
-            }
-        }
+        let reason = attribution.reason.to_owned();
+        let (outcome, result, error) = if answer == Answer::Ran {
+            (Outcome::Success, json!({ "said": reason }), None)
+        } else {
+            let (code, message) = (Code::ToolOutcomeUnknown, reason.clone());
+            let error = EffectError { code, message, may_have_run: true };
+            (Outcome::Denied, serde_json::Value::Null, Some(error))
+        };
+        let shown = self.dispatched(&recorder)?;
+        let statement = Self::statement(&recorder, settled_decision(outcome), &attribution, shown);
+        let decider = attribution.sign(&statement)?;
+        let by = SettledBy::Person { decider, reason };
+        let settlement = Settlement { outcome, result, error, duration_ms: 0, by };
+        self.settle(recorder, settlement, redispatches)
     }
+
+    /// The digest of the dispatched call, to which a person's word about it refers.
+    fn dispatched(&self, recorder: &CallRecorder) -> Result<Digest, GatewayError> {
+        let call = recorder.state().tool_call.as_ref();
+        let missing = || GatewayError::missing(recorder.state().head.trace_id, "call");
+        call.map(|(_, digest)| *digest).ok_or_else(missing)
+    }
+}
+
+/// The first path whose file is not as it was seen.
+pub(crate) fn first_difference(seen: &[NamedFile], now: &[NamedFile]) -> Option<String> {
+    let differs = |one: &&NamedFile| !seen.contains(one);
+    let missing = |one: &&NamedFile| !now.iter().any(|other| other.path == one.path);
+    let found = now.iter().find(differs).or_else(|| seen.iter().find(missing));
+    found.map(|one| one.path.clone())
 }

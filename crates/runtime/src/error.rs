@@ -6,6 +6,7 @@ use windlass_journal::JournalError;
 use windlass_kernel::{Code, State, TraceId};
 use windlass_store::StoreError;
 
+use crate::people::PersonError;
 use crate::request::RequestError;
 
 /// Why the gateway could not continue a call. Committed entries stay.
@@ -39,6 +40,25 @@ pub enum GatewayError {
         /// The state of the call.
         state: State,
     },
+    /// The answer does not fit the question.
+    #[error("the answer does not fit: the question about call `{trace_id}` is {question}")]
+    WrongAnswer {
+        /// The trace.
+        trace_id: TraceId,
+        /// The question.
+        question: &'static str,
+    },
+    /// A file that the call names is not as the person saw it.
+    #[error("`{path}`, which call `{trace_id}` names, has changed since the question")]
+    Stale {
+        /// The trace.
+        trace_id: TraceId,
+        /// The file.
+        path: String,
+    },
+    /// The person cannot decide.
+    #[error(transparent)]
+    Person(#[from] PersonError),
     /// The policy denies a call that a person approved.
     #[error("the policy does not allow an approval of call `{trace_id}`: {reason}")]
     Refused {
@@ -80,6 +100,9 @@ impl GatewayError {
             Self::Recovery { .. } => Code::StateRecoveryFailed,
             Self::Interrupted { .. } => Code::Interrupted,
             Self::AlreadyDecided { .. } => Code::DecisionAlreadyMade,
+            Self::WrongAnswer { .. } => Code::RequestInvalid,
+            Self::Stale { .. } => Code::HoldStale,
+            Self::Person(error) => error.code,
             Self::Refused { code, .. } => *code,
         }
     }

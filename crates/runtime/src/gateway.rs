@@ -11,6 +11,7 @@ use windlass_kernel::artifact::{
 use windlass_kernel::recovery::RecoveryPlan;
 use windlass_kernel::{
     ArtifactId, Call, Code, Digest, RiskLevel, SCHEMA_VERSION, State, ToolCallId, TraceId,
+    shown_with_files,
 };
 use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, Reservation, Slot, Store};
@@ -20,7 +21,7 @@ use crate::clock::Clock;
 use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::recover::Recovery;
-use crate::report::{CallReport, HoldQuestion};
+use crate::report::{CallReport, CallView, HoldQuestion};
 use crate::request::{self, CallRequest};
 use crate::supervisor::{Preparation, Ruling, Supervisor};
 
@@ -146,35 +147,73 @@ impl Gateway {
             }
             _ => String::new(),
         };
+        let view = self.view_of(&call);
         let report = CallReport::of(call, redispatches);
         Ok(if held {
             report
         } else if report.state == State::Pending {
-            report.on_hold(HoldQuestion::MayItRun, question)
+            report.on_hold(HoldQuestion::MayItRun, question, view)
         } else if report.state == State::Executing {
             let reason = "it was dispatched and its effect was never recorded".to_owned();
-            report.on_hold(HoldQuestion::RunItAgain, reason)
+            report.on_hold(HoldQuestion::DidItRun, reason, view)
         } else {
             report
         })
+    }
+
+    /// Returns the call as a person should see it now.
+    ///
+    /// # Errors
+    /// [`GatewayError`] if there is no such call or its trace is corrupt.
+    pub fn view(&self, trace_id: TraceId) -> Result<CallView, GatewayError> {
+        let call = Reader::<Call>::state_of(self.store.as_ref(), trace_id, Check::Verified)?;
+        Ok(self.view_of(&call))
+    }
+
+    /// The call as a person should see it now.
+    pub(crate) fn view_of(&self, call: &Call) -> CallView {
+        let Some((request, digest)) = &call.request else { return CallView::default() };
+        let examination = self.supervisor.examine(request);
+        let is_pending = call.head.state == Some(State::Pending);
+        let changed_files = if is_pending && request.files != examination.files {
+            examination.files.clone()
+        } else {
+            Vec::new()
+        };
+        CallView {
+            agent: request.agent.clone(),
+            args: request.proposal.args.clone(),
+            asked_at: Some(request.ts),
+            shown: Some(shown_with_files(*digest, &changed_files)),
+            changed_files,
+            examination,
+            intent: request.intent.clone(),
+            phase: request.phase.clone(),
+            tool: [&*request.proposal.tool_server, "/", &*request.proposal.tool_name].concat(),
+        }
     }
 
     /// Records a refused call. Its request is never dispatched, so it is recorded without secrets.
     fn deny(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
         request::redact(&mut request, |value| self.supervisor.redact(value));
         let mut recorder = self.open(request)?;
-        self.add_decision(&mut recorder, Decision::Deny, ruling, None)?;
+        let Ruling { code, reason, rules, .. } = ruling;
+        let by = DecidedBy::Policy { rules };
+        self.add_decision(&mut recorder, Decision::Deny, reason, code, by)?;
         recorder.commit(KeyAction::None, After::Release)?;
         Ok(CallReport::of(recorder.into_state(), Vec::new()))
     }
 
     /// Records a request that a person must decide on.
-    fn ask(&self, request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
+    fn ask(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
+        request.files = self.supervisor.examine(&request).files;
         let mut recorder = self.open(request)?;
         recorder.commit(KeyAction::None, After::Keep)?;
         recorder.write_replay_point(self.clock.now())?;
-        let report = CallReport::of(recorder.into_state(), Vec::new());
-        Ok(report.on_hold(HoldQuestion::MayItRun, ruling.reason))
+        let call = recorder.into_state();
+        let view = self.view_of(&call);
+        let report = CallReport::of(call, Vec::new());
+        Ok(report.on_hold(HoldQuestion::MayItRun, ruling.reason, view))
     }
 
     /// Records and dispatches a call that the policy allows.
@@ -189,7 +228,9 @@ impl Gateway {
             && preparation.class == RiskLevel::Read
             && request.idempotency_key.is_none();
         let mut recorder = self.open(request)?;
-        self.add_decision(&mut recorder, Decision::Approve, ruling, None)?;
+        let Ruling { code, reason, rules, .. } = ruling;
+        let by = DecidedBy::Policy { rules };
+        self.add_decision(&mut recorder, Decision::Approve, reason, code, by)?;
         let key = self.add_tool_call(&mut recorder)?;
         if !single_commit {
             match recorder.commit(key, After::Keep) {
@@ -215,22 +256,19 @@ impl Gateway {
         Ok(recorder)
     }
 
-    /// Adds a decision on the recorder's request: that of the person `by`, or of the policy if `None`.
+    /// Adds a decision on the recorder's request.
     pub(crate) fn add_decision(
         &self,
         recorder: &mut CallRecorder,
         decision: Decision,
-        ruling: Ruling,
-        by: Option<&str>,
+        rationale: String,
+        code: Option<Code>,
+        decided_by: DecidedBy,
     ) -> Result<Digest, GatewayError> {
         let ts = self.clock.now();
         let trace_id = recorder.state().head.trace_id;
         let request_digest =
             recorder.state().request.as_ref().map_or(Digest::GENESIS, |(_, digest)| *digest);
-        let decided_by = match by {
-            Some(name) => DecidedBy::Person { name: name.to_owned() },
-            None => DecidedBy::Policy { rules: ruling.rules },
-        };
         let decision = SupervisorDecision {
             schema_id: SupervisorDecision::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
@@ -239,10 +277,10 @@ impl Gateway {
             ts,
             request_digest,
             decision,
-            rationale: ruling.reason,
+            rationale,
             decided_by,
             policy_hash: self.supervisor.policy_hash(),
-            code: ruling.code,
+            code,
         };
         Ok(recorder.add(&Artifact::Decision(decision))?)
     }

@@ -11,7 +11,7 @@ use windlass_kernel::{Code, Digest, RiskLevel};
 use windlass_policy::{Connector, PolicySet, Question, Server, Tool, Verdict};
 
 use crate::secrets::Secrets;
-use crate::supervisor::{Preparation, Refusal, Ruling, Supervisor};
+use crate::supervisor::{Examination, Preparation, Refusal, Ruling, Supervisor};
 use crate::workspace::FileWorkspace;
 
 /// Judges requests by a policy set and prepares calls by its tool registry.
@@ -173,6 +173,17 @@ impl Supervisor for PolicySupervisor {
             code: judgement.code,
             reason: judgement.reason,
             rules: judgement.rules.into_iter().map(|hit| hit.id).collect(),
+        }
+    }
+
+    fn examine(&self, request: &ActionRequest) -> Examination {
+        let judgement = self.set.judge(&Self::question(request), &self.workspace);
+        Examination {
+            files: self.workspace.named_files(&judgement.paths),
+            commands: judgement.commands,
+            findings: judgement.findings,
+            folder: self.workspace.root().display().to_string(),
+            rules: judgement.rules,
         }
     }
 

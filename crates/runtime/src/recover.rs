@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use windlass_journal::{Check, JournalError, Reader};
-use windlass_kernel::artifact::{EffectError, Redispatch, SettledBy};
+use windlass_kernel::artifact::{Decider, EffectError, Redispatch, SettledBy};
 use windlass_kernel::recovery::{RecoveryPlan, UncertainRule, plan};
 use windlass_kernel::{Call, Code, Machine, Outcome, RiskLevel, State, TraceId};
 use windlass_policy::OnUncertain;
@@ -175,9 +175,11 @@ impl Gateway {
         hold: Option<(HoldQuestion, String)>,
     ) -> Result<CallReport, GatewayError> {
         recorder.write_replay_point(self.clock.now())?;
-        let report = CallReport::of(recorder.into_state(), redispatches);
+        let call = recorder.into_state();
+        let hold = hold.map(|(question, reason)| (question, reason, self.view_of(&call)));
+        let report = CallReport::of(call, redispatches);
         Ok(match hold {
-            Some((question, reason)) => report.on_hold(question, reason),
+            Some((question, reason, view)) => report.on_hold(question, reason, view),
             None => report,
         })
     }
@@ -189,7 +191,7 @@ impl Gateway {
         redispatches: Vec<Redispatch>,
         reason: String,
     ) -> Result<CallReport, GatewayError> {
-        self.leave(recorder, redispatches, Some((HoldQuestion::RunItAgain, reason)))
+        self.leave(recorder, redispatches, Some((HoldQuestion::DidItRun, reason)))
     }
 
     /// Dispatches a call that was approved and never dispatched.
@@ -218,12 +220,11 @@ impl Gateway {
         recorder: CallRecorder,
         preparation: &Preparation,
         mut redispatches: Vec<Redispatch>,
-        by: Option<&str>,
+        by: Option<Decider>,
         reason: String,
     ) -> Result<CallReport, GatewayError> {
         GatewayError::check_signal()?;
         let attempt = count(&redispatches).saturating_add(2);
-        let by = by.map(str::to_owned);
         let redispatch = Redispatch { attempt, ts: self.clock.now(), by, reason };
         recorder.record_redispatch(&redispatch)?;
         redispatches.push(redispatch);

@@ -1,10 +1,12 @@
 //! The report of a call that the gateway returns.
 
-use crate::supervisor::Refusal;
+use crate::supervisor::{Examination, Refusal};
 use serde::Serialize;
 use serde_json::Value;
-use windlass_kernel::artifact::{EffectError, Redispatch, SupervisorDecision, ToolEffect};
-use windlass_kernel::{Call, Digest, Outcome, PlanId, State, ToolCallId, TraceId};
+use windlass_kernel::artifact::{
+    EffectError, NamedFile, Redispatch, SupervisorDecision, ToolEffect,
+};
+use windlass_kernel::{Call, Digest, Outcome, PlanId, State, Timestamp, ToolCallId, TraceId};
 
 /// The recorded state of a call.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -42,12 +44,38 @@ pub struct CallReport {
 }
 
 /// The hold of a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallHold {
     /// The question to the person.
     pub question: HoldQuestion,
     /// The reason.
     pub reason: String,
+    /// The whole call.
+    pub view: CallView,
+}
+
+/// All that a person should see of a call before deciding on it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct CallView {
+    /// The agent that requests the call.
+    pub agent: Option<String>,
+    /// The arguments.
+    pub args: Value,
+    /// When it was requested.
+    pub asked_at: Option<Timestamp>,
+    /// The files that have changed since the question, as they are now.
+    pub changed_files: Vec<NamedFile>,
+    /// What would run, as far as it is known.
+    #[serde(flatten)]
+    pub examination: Examination,
+    /// The purpose.
+    pub intent: String,
+    /// The phase of the run that requests it.
+    pub phase: Option<String>,
+    /// The digest that an answer refers to.
+    pub shown: Option<Digest>,
+    /// The server and the tool.
+    pub tool: String,
 }
 
 /// The question about a call on hold.
@@ -56,8 +84,8 @@ pub struct CallHold {
 pub enum HoldQuestion {
     /// May the call be dispatched?
     MayItRun,
-    /// The call may have run: dispatch it again, or give it up?
-    RunItAgain,
+    /// The call was interrupted: did it run?
+    DidItRun,
 }
 
 impl CallReport {
@@ -93,8 +121,8 @@ impl CallReport {
 
     /// Adds a hold.
     #[must_use]
-    pub fn on_hold(mut self, question: HoldQuestion, reason: String) -> Self {
-        self.hold = Some(CallHold { question, reason });
+    pub fn on_hold(mut self, question: HoldQuestion, reason: String, view: CallView) -> Self {
+        self.hold = Some(CallHold { question, reason, view });
         self
     }
 }

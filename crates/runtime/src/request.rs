@@ -122,6 +122,7 @@ impl CallRequest {
             schema_id: ActionRequest::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
             artifact_id: ArtifactId(clock.new_id()),
+            files: Vec::new(),
             trace_id: TraceId(clock.new_id()),
             ts: clock.now(),
             plan_id: self.plan_id.unwrap_or_else(|| PlanId(clock.new_id())),

@@ -3,10 +3,10 @@
 use serde::Serialize;
 use serde_json::Value;
 use windlass_connect::{Confinement, Limits, Target};
-use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::artifact::{ActionRequest, NamedFile};
 use windlass_kernel::recovery::UncertainRule;
 use windlass_kernel::{Code, Digest, RiskLevel};
-use windlass_policy::{OnUncertain, Verdict};
+use windlass_policy::{OnUncertain, RuleHit, Verdict};
 
 /// Judges requests and prepares their dispatch. The default implementation uses the policy crate; the
 /// trait allows another policy engine.
@@ -16,6 +16,9 @@ pub trait Supervisor: Send + Sync {
 
     /// Judges a request. An error while judging is a denial.
     fn judge(&self, request: &ActionRequest) -> Ruling;
+
+    /// Everything about a request that a person should see before deciding on it.
+    fn examine(&self, request: &ActionRequest) -> Examination;
 
     /// Prepares the dispatch of a request.
     ///
@@ -38,6 +41,21 @@ pub struct Ruling {
     pub reason: String,
     /// The ids of the rules that matched.
     pub rules: Vec<String>,
+}
+
+/// What a person should see of a request before deciding on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Examination {
+    /// The commands that the call would run.
+    pub commands: Vec<String>,
+    /// The files that it names, as they are now.
+    pub files: Vec<NamedFile>,
+    /// What judging found besides.
+    pub findings: Vec<String>,
+    /// The folder that it would run in.
+    pub folder: String,
+    /// All rules that matched, strictest first.
+    pub rules: Vec<RuleHit>,
 }
 
 /// Why a request or a call is refused.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use windlass_kernel::{
     Code, Digest, Entry, PlanId, ReplayPoint, ReplayPointState, State, ToolCallId, TraceId, Uuid7,
 };
-use windlass_runtime::{Answer, Attribution, Gateway};
+use windlass_runtime::{Answer, Gateway};
 use windlass_store::{
     After, Append, Claim, KeyAction, Lease, NewEntry, Record, Store as _, Tables,
 };
 use windlass_testkit::gateway::{TestSupervisor, World, call, interrupt};
+use windlass_testkit::people::by;
 
 const OTHER: Uuid7 = Uuid7::from_parts(5, [5; 10]);
 
@@ -151,7 +152,7 @@ fn every_damage_stops_its_trace_and_no_other() {
             }
         }
         assert_eq!(gateway.show(sound).unwrap().state, State::Completed);
-        let attribution = Attribution { by: "Ada", reason: "I looked" };
+        let attribution = by("Ada", "I looked");
         for error in [
             gateway.recover(broken).unwrap_err(),
             gateway.show(broken).unwrap_err(),

@@ -10,8 +10,9 @@ use windlass_policy::Verdict;
 use windlass_runtime::{Answer, Attribution, Gateway, GatewayError, HoldQuestion};
 use windlass_store::Store as _;
 use windlass_testkit::gateway::{TestSupervisor, World, call, interrupt};
+use windlass_testkit::people::{self, by};
 
-const ADA: Attribution<'_> = Attribution { by: "Ada", reason: "I looked at it" };
+const ADA: Attribution<'_> = by("Ada", "I looked at it");
 
 fn asked() -> (World, Arc<TestSupervisor>, Gateway, TraceId) {
     let world = World::default();
@@ -32,6 +33,14 @@ fn decision(world: &World, trace_id: TraceId) -> SupervisorDecision {
     serde_json::from_slice(record.body.as_ref().unwrap()).unwrap()
 }
 
+/// The name of the person who decided.
+fn decider(decision: &SupervisorDecision) -> String {
+    match &decision.decided_by {
+        DecidedBy::Person { decider, .. } => decider.names(),
+        DecidedBy::Policy { .. } => panic!("the policy decided"),
+    }
+}
+
 #[test]
 fn an_approved_call_is_made_and_the_person_stands_in_the_decision() {
     let (world, _, gateway, trace_id) = asked();
@@ -39,7 +48,7 @@ fn an_approved_call_is_made_and_the_person_stands_in_the_decision() {
     assert_eq!((report.state, report.trace_id), (State::Completed, trace_id));
     assert_eq!(gateway.show(trace_id).unwrap(), report);
     let made = decision(&world, trace_id);
-    assert_eq!(made.decided_by, DecidedBy::Person { name: "Ada".into() });
+    assert_eq!(decider(&made), "Ada");
     assert_eq!((made.rationale.as_str(), made.code), ("I looked at it", None));
 }
 
@@ -49,7 +58,7 @@ fn a_denied_call_is_not_made() {
     let report = gateway.decide(trace_id, Answer::Deny, ADA).unwrap();
     assert_eq!(report.state, State::Denied);
     assert_eq!(report.refusal.unwrap().code, Code::DeniedByPerson);
-    assert_eq!(decision(&world, trace_id).decided_by, DecidedBy::Person { name: "Ada".into() });
+    assert_eq!(decider(&decision(&world, trace_id)), "Ada");
     assert_eq!(world.tools.lock().dispatches, []);
 }
 
@@ -141,8 +150,7 @@ fn a_person_has_a_name_and_a_reason() {
     for (by, reason) in
         [("", "why"), (" \t", "why"), (&name, "why"), ("Ada", ""), ("Ada", "\n"), ("Ada", &reason)]
     {
-        let error =
-            gateway.decide(trace_id, Answer::Approve, Attribution { by, reason }).unwrap_err();
+        let error = gateway.decide(trace_id, Answer::Approve, people::by(by, reason)).unwrap_err();
         assert_eq!(error.code(), Code::RequestInvalid);
     }
     assert_eq!(world.shared.tables().traces, before);
@@ -151,20 +159,29 @@ fn a_person_has_a_name_and_a_reason() {
 #[test]
 fn a_person_settles_a_call_that_may_have_run() {
     for (answer, state, outcome, dispatches) in [
-        (Answer::Approve, State::Completed, Outcome::Success, 2),
-        (Answer::Deny, State::Failed, Outcome::Denied, 1),
+        (Answer::DidNotRun, State::Completed, Outcome::Success, 2),
+        (Answer::Failed, State::Failed, Outcome::Denied, 1),
+        (Answer::Ran, State::Completed, Outcome::Success, 1),
     ] {
         let world = World::default();
         let trace_id = interrupt(&world, call("burn", Some("key-1"), 1), 4);
         let gateway = world.gateway(Arc::new(TestSupervisor::default()));
         let report = gateway.recover(trace_id).unwrap().report;
-        assert_eq!(report.hold.unwrap().question, HoldQuestion::RunItAgain);
+        assert_eq!(report.hold.unwrap().question, HoldQuestion::DidItRun);
+        for wrong in [Answer::Approve, Answer::Deny] {
+            let error = gateway.decide(trace_id, wrong, ADA).unwrap_err();
+            assert_eq!(error.code(), Code::RequestInvalid);
+        }
         let report = gateway.decide(trace_id, answer, ADA).unwrap();
         assert_eq!((report.state, report.outcome), (state, Some(outcome)));
         assert_eq!(gateway.show(trace_id).unwrap(), report);
-        let by: Vec<_> = report.redispatches.iter().map(|one| one.by.as_deref()).collect();
-        assert_eq!(by, vec![Some("Ada"); dispatches - 1]);
-        if answer == Answer::Deny {
+        let by: Vec<_> =
+            report.redispatches.iter().map(|one| one.by.as_ref().unwrap().names()).collect();
+        assert_eq!(by, vec!["Ada"; dispatches - 1]);
+        if answer == Answer::Ran {
+            assert_eq!(report.result, serde_json::json!({"said": "I looked at it"}));
+        }
+        if answer == Answer::Failed {
             let error = report.error.unwrap();
             assert_eq!((error.code, error.may_have_run), (Code::ToolOutcomeUnknown, true));
         }

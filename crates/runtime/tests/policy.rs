@@ -12,10 +12,11 @@ use windlass_kernel::artifact::{DecidedBy, Decision, Resource, SupervisorDecisio
 use windlass_kernel::{ArtifactType, Code, Outcome, RiskLevel, State, TraceId};
 use windlass_policy::PolicySet;
 use windlass_runtime::{
-    Answer, Attribution, CallRequest, FileWorkspace, Gateway, PolicySupervisor, Supervisor as _,
+    Answer, CallRequest, FileWorkspace, Gateway, PolicySupervisor, Supervisor as _,
 };
 use windlass_store::Store as _;
 use windlass_testkit::gateway::{SECRET, TOOLS, World, call, test_set};
+use windlass_testkit::people::by;
 
 fn supervisor(set: PolicySet) -> PolicySupervisor {
     let folder = tempfile::tempdir().unwrap();
@@ -86,7 +87,7 @@ fn allowed_and_asked_calls_name_their_rules() {
     let asked = gateway.call(call("ask", Some("key-1"), 1)).unwrap();
     let hold = asked.hold.unwrap();
     assert!(hold.reason.ends_with("a person must look at this"), "{}", hold.reason);
-    let attribution = Attribution { by: "Ada", reason: "I looked" };
+    let attribution = by("Ada", "I looked");
     let report = gateway.decide(asked.trace_id, Answer::Approve, attribution).unwrap();
     assert_eq!(report.state, State::Completed);
 }
@@ -164,7 +165,7 @@ fn what_a_tool_tells_of_secrets_is_not_stored() {
 fn what_a_person_says_of_secrets_is_not_stored() {
     let world = World::default();
     let gateway = gateway(&world);
-    let attribution = |reason| Attribution { by: "Ada", reason };
+    let attribution = |reason| by("Ada", reason);
     let reason = format!("it used {SECRET}");
     let asked = gateway.call(call("ask", Some("key-1"), 1)).unwrap();
     gateway.decide(asked.trace_id, Answer::Deny, attribution(&reason)).unwrap();

@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use windlass_kernel::recovery::RecoveryPlan;
 use windlass_kernel::{Code, State, TraceId};
-use windlass_runtime::{Answer, Attribution, Gateway, HoldQuestion};
+use windlass_runtime::{Answer, Gateway, HoldQuestion};
 use windlass_store::Store as _;
 use windlass_testkit::gateway::{TestSupervisor, World, call, interrupt};
+use windlass_testkit::people::by;
 
 fn gateway(world: &World) -> Gateway {
     world.gateway(Arc::new(TestSupervisor::default()))
@@ -151,12 +152,12 @@ fn a_tool_that_is_gone_leaves_its_call_to_a_person() {
     let recovery = gone.recover(trace_id).unwrap();
     assert_eq!(recovery.plan, RecoveryPlan::Hold);
     let hold = recovery.report.hold.unwrap();
-    assert_eq!(hold.question, HoldQuestion::RunItAgain);
+    assert_eq!(hold.question, HoldQuestion::DidItRun);
     assert!(hold.reason.contains(Code::ToolUnclassifiedDenied.as_str()), "{}", hold.reason);
-    let attribution = Attribution { by: "Ada", reason: "I looked" };
-    let error = gone.decide(trace_id, Answer::Approve, attribution).unwrap_err();
+    let attribution = by("Ada", "I looked");
+    let error = gone.decide(trace_id, Answer::DidNotRun, attribution).unwrap_err();
     assert_eq!(error.code(), Code::StateRecoveryFailed);
-    assert_eq!(gone.decide(trace_id, Answer::Deny, attribution).unwrap().state, State::Failed);
+    assert_eq!(gone.decide(trace_id, Answer::Failed, attribution).unwrap().state, State::Failed);
     assert_eq!(world.tools.lock().dispatches.len(), 1);
 }
 
@@ -185,13 +186,13 @@ fn retries_are_counted_and_capped_then_parked() {
         let recovery = gateway.recover(trace_id).unwrap();
         assert_eq!((recovery.plan, recovery.report.state), (RecoveryPlan::Hold, State::Executing));
         let hold = recovery.report.hold.unwrap();
-        assert_eq!(hold.question, HoldQuestion::RunItAgain);
+        assert_eq!(hold.question, HoldQuestion::DidItRun);
         assert!(hold.reason.contains("2 times"), "{}", hold.reason);
         assert_eq!(recovery.report.redispatches.len(), 1);
     }
     assert_eq!(world.tools.lock().dispatches.len(), 2);
-    let attribution = Attribution { by: "Ada", reason: "once more" };
-    let report = gateway.decide(trace_id, Answer::Approve, attribution).unwrap();
+    let attribution = by("Ada", "once more");
+    let report = gateway.decide(trace_id, Answer::DidNotRun, attribution).unwrap();
     assert_eq!((report.state, report.redispatches.len()), (State::Completed, 2));
 }
 

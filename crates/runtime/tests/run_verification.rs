@@ -5,12 +5,13 @@
 use serde_json::{Value, json};
 use windlass_journal::{StoreReport, verify_store};
 use windlass_kernel::run::plan::RunOutcome;
-use windlass_kernel::run::{Event, RunEvent, Vote, VoteDecision};
+use windlass_kernel::run::{Event, RunEvent, VoteDecision};
 use windlass_kernel::{
     ArtifactId, ArtifactType, Code, Digest, Draft, Entry, Head, HolderId, PlanId, State, Timestamp,
     TraceId, Transition, canon,
 };
 use windlass_store::{MemoryStore, Record, Shared, TraceState};
+use windlass_testkit::people;
 use windlass_testkit::plans::{self, agent, id, person, phase, plan};
 
 fn started() -> Event {
@@ -112,13 +113,7 @@ fn whole(number: u64) -> Writer {
     let held = hold_of(&run);
     let run = run.write(held);
     let shown = run.records.last().unwrap().entry.artifact_digest;
-    let vote = Vote {
-        by: "ann".into(),
-        conditions: Vec::new(),
-        decision: VoteDecision::Approved,
-        reason: "r".into(),
-        shown,
-    };
+    let vote = people::vote(&run.head, "ann", VoteDecision::Approved, "r", &[], shown);
     let rest = [Event::Voted(vote), Event::Resumed { by: "ann".into() }, Event::Continued {}];
     rest.into_iter().fold(run, Writer::write).write(ended(RunOutcome::Pass))
 }
@@ -202,15 +197,9 @@ fn what_cannot_have_happened_is_found_though_the_chain_holds() {
     // An approval of something else than was shown.
     let run = half(2).write(phase_started("b"));
     let held = hold_of(&run);
-    let (shown, reason) = (Digest::of(b"something else"), String::new());
-    let vote = Vote {
-        by: "ann".into(),
-        conditions: Vec::new(),
-        decision: VoteDecision::Approved,
-        reason,
-        shown,
-    };
-    found(&run.write(held).write(Event::Voted(vote)), Code::StateRecoveryFailed, 7);
+    let (run, shown) = (run.write(held), Digest::of(b"something else"));
+    let vote = people::vote(&run.head, "ann", VoteDecision::Approved, "", &[], shown);
+    found(&run.write(Event::Voted(vote)), Code::StateRecoveryFailed, 7);
 }
 
 #[test]

@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use windlass_kernel::artifact::Redispatch;
 use windlass_kernel::{Code, ReplayPoint, State, TraceId};
-use windlass_runtime::{Answer, Attribution, CallReport, Gateway, GatewayError};
+use windlass_runtime::{Answer, CallReport, Gateway, GatewayError};
 use windlass_store::{
     AcquireError, Append, AppendError, Appended, IdempotencyRecord, Lease, Record, Slot, Store,
     StoreError, TraceFilter, TraceState,
 };
 use windlass_testkit::gateway::{Meddle, Meddled, TestSupervisor, World, call, interrupt};
+use windlass_testkit::people::by;
 
 /// How the store fails.
 #[derive(Clone, Copy, Debug)]
@@ -186,7 +187,7 @@ fn a_decision_survives_a_store_that_fails_once() {
     let newest =
         |gateway: &Gateway| gateway.store().list_traces(&every()).map(|all| all[0].head.trace_id);
     let decide = |gateway: &Gateway| {
-        let attribution = Attribution { by: "Ada", reason: "I looked" };
+        let attribution = by("Ada", "I looked");
         gateway.decide(newest(gateway)?, Answer::Approve, attribution)
     };
     let tried = fail_at_each_call(
@@ -231,7 +232,7 @@ fn a_lease_that_cannot_be_given_back_does_not_cost_the_answer() {
     // The process still holds it; once it is gone, a person can decide.
     drop(gateway);
     let gateway = world.gateway(Arc::new(TestSupervisor::default()));
-    let attribution = Attribution { by: "Ada", reason: "I looked" };
+    let attribution = by("Ada", "I looked");
     let report = gateway.decide(asked.trace_id, Answer::Approve, attribution).unwrap();
     assert_eq!(report.state, State::Completed);
 }

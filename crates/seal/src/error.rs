@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use windlass_kernel::{ChainError, Code, TraceId};
+use windlass_kernel::{ChainError, Code, Timestamp, TraceId};
 use windlass_workspace::BlobError;
 
 /// The error of the caller's source of entries or heads.
@@ -194,5 +194,74 @@ impl AnchorError {
             Self::Unreadable(_) => Code::FileUnreadable,
             Self::Exists { .. } | Self::Unwritable { .. } => Code::FileUnwritable,
         }
+    }
+}
+
+/// Why a person cannot be added, found or decide.
+#[derive(Debug, Error)]
+pub enum PeopleError {
+    /// There is no such person, or the key was revoked.
+    #[error("{}", unknown(name, *revoked_at))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// When the key was revoked, if it was.
+        revoked_at: Option<Timestamp>,
+    },
+    /// There is a person of this name.
+    #[error("there is a person `{name}` already")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// The key belongs to somebody else in the list.
+    #[error("the key belongs to another person in the list")]
+    KeyTaken,
+    /// The name is not valid.
+    #[error("{0}")]
+    Name(&'static str),
+    /// The key cannot be used.
+    #[error("the key of `{name}` cannot be used: {reason}")]
+    Locked {
+        /// The name.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A file is not usable.
+    #[error("`{}` is not usable: {reason}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl PeopleError {
+    pub(crate) fn invalid(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Invalid { path: path.to_owned(), reason: reason.into() }
+    }
+
+    pub(crate) fn file(path: &Path, error: &io::Error) -> Self {
+        Self::invalid(path, error.to_string())
+    }
+
+    /// The stable code.
+    #[must_use]
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Unknown { .. } => Code::PersonUnknown,
+            Self::Exists { .. } | Self::KeyTaken | Self::Name(_) => Code::RequestInvalid,
+            Self::Locked { .. } => Code::PersonLocked,
+            Self::Invalid { .. } => Code::KeyInvalid,
+        }
+    }
+}
+
+fn unknown(name: &str, revoked_at: Option<Timestamp>) -> String {
+    match revoked_at {
+        Some(at) => format!("the key of `{name}` was revoked at {at}"),
+        None => format!("nobody here is called `{name}`"),
     }
 }

@@ -176,6 +176,7 @@ fn references_of_event(event: &Event) -> Vec<CallReference> {
         | Event::SentBack { .. }
         | Event::Warned { .. }
         | Event::Voted(_)
+        | Event::Revoked(_)
         | Event::Resumed { .. }
         | Event::Continued {}
         | Event::Restarted { .. }

@@ -347,7 +347,7 @@ fn replace_key(new: &Path, old: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn random_signer() -> io::Result<Signer> {
+pub(crate) fn random_signer() -> io::Result<Signer> {
     let mut seed = Zeroizing::new([0; 32]);
     getrandom::fill(seed.as_mut()).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(Signer::from_seed(&seed))

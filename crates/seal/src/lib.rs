@@ -15,6 +15,7 @@ mod head;
 mod journal;
 mod key;
 mod keys;
+mod people;
 mod rotation;
 mod trust;
 
@@ -27,11 +28,12 @@ pub use bundle::{
     BUNDLE_FORMAT, BundleFault, BundleLimits, BundleReport, BundleVerdict, EntryPage, Manifest,
     ManifestMember, NewBundle, StoredEntry, verify_bundle, verify_bundle_within, write_bundle,
 };
-pub use error::{AnchorError, BundleError, KeyError};
+pub use error::{AnchorError, BundleError, KeyError, PeopleError};
 pub use file::IfExists;
 pub use head::SignedHead;
 pub use journal::referenced_calls;
 pub use key::{KeyFile, KeyId, PublicKey, Signature, Signer};
 pub use keys::{KeyStore, RotatedKeys};
+pub use people::{NewKey, PeopleStore, Person, Protection, SshPublicKey, Unlock};
 pub use rotation::Rotation;
 pub use trust::Trust;

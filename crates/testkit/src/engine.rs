@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use windlass_connect::Confinement;
 use windlass_engine::{
-    CommitHook, EngineError, GatewayProvider, HoldPackets, PinRequest, PinnedPath, PreparedCommit,
-    Repository,
+    AnswerResult, CommitHook, Engine, EngineError, GatewayProvider, HoldAnswer, HoldPackets,
+    PinRequest, PinnedPath, PreparedCommit, Repository,
 };
-use windlass_kernel::run::{Base, Change, Commit, Run};
+use windlass_kernel::run::{Base, Change, Commit, Run, VoteDecision};
 use windlass_kernel::{Code, Digest, RiskLevel, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::Gateway;
@@ -153,5 +153,36 @@ impl HoldPackets for NoPackets {
 
     fn remove(&self, _: &Run, _: bool) -> Result<Vec<String>, EngineError> {
         Ok(Vec::new())
+    }
+}
+
+/// Answers holds with fewer words.
+pub trait Votes {
+    /// Answers a hold.
+    ///
+    /// # Errors
+    /// As [`Engine::answer`].
+    fn vote(
+        &self,
+        trace_id: TraceId,
+        decision: VoteDecision,
+        by: &str,
+        reason: &str,
+        shown: Option<Digest>,
+        conditions: &[String],
+    ) -> Result<AnswerResult, EngineError>;
+}
+
+impl Votes for Engine {
+    fn vote(
+        &self,
+        trace_id: TraceId,
+        decision: VoteDecision,
+        by: &str,
+        reason: &str,
+        shown: Option<Digest>,
+        conditions: &[String],
+    ) -> Result<AnswerResult, EngineError> {
+        self.answer(trace_id, HoldAnswer { decision, by, reason, shown, conditions })
     }
 }

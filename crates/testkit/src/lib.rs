@@ -14,6 +14,8 @@ pub mod gateway;
 #[cfg(feature = "mcp-server")]
 pub mod mcp_server;
 #[cfg(feature = "plans")]
+pub mod people;
+#[cfg(feature = "plans")]
 pub mod plans;
 #[cfg(feature = "gateway")]
 mod run_writer;

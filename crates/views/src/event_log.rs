@@ -100,6 +100,7 @@ fn fields(event: &Event) -> Fields<'_> {
             code: Some(held.trigger.as_str()),
             ..Fields::default()
         },
+        Event::Revoked(_) => Fields { code: Some("REVOKED"), ..Fields::default() },
         Event::Voted(vote) => Fields { code: Some(vote.decision.as_str()), ..Fields::default() },
         Event::Ended { outcome, reason, .. } => {
             Fields { what: Some(outcome.as_str()), code: Some(reason), ..Fields::default() }

@@ -252,6 +252,13 @@ impl HoldPackets for Files {
                 return self.folder.write(&path, &view.hold_packet(&run, shown, votes)?);
             }
         }
+        let mut before = shown.clone();
+        before.hold.votes.clone_from(&shown.hold.before_revocation);
+        if !before.hold.votes.is_empty()
+            && found == view.hold_packet(&run, &before, before.hold.votes.len())?
+        {
+            return self.folder.write(&path, &view.hold_packet(&run, shown, votes)?);
+        }
         Err(difference(&found, &shown.id, refuse))
     }
 }
@@ -278,6 +285,7 @@ const fn changes_files(event: &Event) -> bool {
         | Event::SentBack { .. }
         | Event::Held(_)
         | Event::Voted(_)
+        | Event::Revoked(_)
         | Event::Resumed { .. }
         | Event::Checkpointed(_)
         | Event::RolledBack { .. }

@@ -136,10 +136,10 @@ fn last_state(store: &dyn Store, head: &Head) -> Result<Option<LastState>, Journ
             (Event::Held(held), Some(State::Checkpoint)) => {
                 votes.reverse();
                 let shown = record.entry.artifact_digest;
-                let hold = Some(Hold { held: *held, shown, since: ts, votes });
+                let hold = Some(Hold::new(*held, shown, ts, votes));
                 return Ok(Some(LastState { hold, ..LastState::default() }));
             }
-            (Event::Voted(vote), Some(State::Checkpoint)) => votes.push((vote, ts)),
+            (Event::Voted(vote), Some(State::Checkpoint)) => votes.push((*vote, ts)),
             (Event::PhaseStarted { phase, .. }, Some(State::Running)) => {
                 return Ok(Some(LastState { phase: Some(phase), ..LastState::default() }));
             }

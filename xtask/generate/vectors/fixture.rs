@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};
 use windlass_kernel::artifact::{
-    ActionRequest, DecidedBy, Decision, EffectError, Proposal, Resource, SettledBy,
+    ActionRequest, DecidedBy, Decider, Decision, EffectError, Proposal, Resource, SettledBy,
     SupervisorDecision, ToolCall, ToolEffect,
 };
 use windlass_kernel::{
@@ -176,6 +176,7 @@ fn add(recorded: &mut Call, spec: &Spec, artifact: Artifact) -> Result<Digest> {
 fn request(spec: &Spec, trace_id: TraceId) -> Result<ActionRequest> {
     let writes = spec.risk_level.writes();
     Ok(ActionRequest {
+        files: Vec::new(),
         schema_id: ActionRequest::SCHEMA_ID.into(),
         schema_version: SCHEMA_VERSION.into(),
         artifact_id: ArtifactId(id(spec.number, 11)),
@@ -231,7 +232,13 @@ fn effect(spec: &Spec, trace_id: TraceId, tool_call_digest: Digest) -> Result<To
         }
         Outcome::Denied => {
             let error = failure(Code::ToolOutcomeUnknown, "given up after a crash", true);
-            (Value::Null, error, SettledBy::Person { name: "ada".into() })
+            let decider = Decider::Hold {
+                entry_digest: Digest::of(b"vote"),
+                names: vec!["ada".into()],
+                trace_id: TraceId(id(spec.number, 15)),
+            };
+            let reason = "given up after a crash".into();
+            (Value::Null, error, SettledBy::Person { decider, reason })
         }
     };
     Ok(ToolEffect {

@@ -4,15 +4,17 @@ mod plan;
 
 use anyhow::Result;
 use serde_json::{Value, json};
+use windlass_kernel::artifact::NamedFile;
 use windlass_kernel::run::plan::{BudgetedResource, RunOutcome, Trigger};
 use windlass_kernel::run::{
     Base, CallRecord, Change, Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointSide,
     CheckpointWorkspace, ComplianceResult, Event, Failure, GateResult, GateStatus,
-    GovernanceResult, HoldRequest, InvocationResult, NoteKind, PhaseResult, Rollback, RunEvent,
-    Started, Usage, Vote, VoteDecision,
+    GovernanceResult, HoldRequest, InvocationResult, NoteKind, PhaseResult, Revocation, Rollback,
+    RunEvent, Started, Usage, Vote, VoteDecision,
 };
 use windlass_kernel::{
-    ArtifactId, CheckpointId, Digest, SCHEMA_VERSION, State, Timestamp, TraceId, Uuid7,
+    ArtifactId, CheckpointId, Digest, Head, SCHEMA_VERSION, Signed, Signer, State, Timestamp,
+    TraceId, Uuid7,
 };
 
 use plan::plan;
@@ -277,6 +279,7 @@ fn samples() -> Result<Vec<Event>> {
             attempt,
             call: TraceId(id(0xbb)),
             change: None,
+            evidence: json!({"tool": "shell/run"}),
             question: word("may it?"),
         },
         Event::SentBack {
@@ -289,13 +292,12 @@ fn samples() -> Result<Vec<Event>> {
         },
         Event::Warned { resource: BudgetedResource::Tokens, used: 80_000, limit: 100_000 },
         Event::Held(Box::new(held()?)),
-        Event::Voted(Vote {
-            by: by(),
-            conditions: vec![word("tests first")],
-            decision: VoteDecision::Approved,
-            reason: word("looks right"),
+        Event::Voted(Box::new(vote())),
+        Event::Revoked(Box::new(Revocation {
+            by: vote().by,
+            reason: word("a mistake"),
             shown: Digest::of(b"shown"),
-        }),
+        })),
         Event::Resumed { by: by() },
         Event::Continued {},
         Event::Restarted { by: by() },
@@ -309,4 +311,20 @@ fn samples() -> Result<Vec<Event>> {
         Event::Ended { outcome: RunOutcome::Pass, reason: word("pass"), detail: String::new() },
     ]);
     Ok(events)
+}
+
+/// An answer, signed.
+fn vote() -> Vote {
+    let word = str::to_owned;
+    let (decision, reason, conditions) =
+        (VoteDecision::Approved, word("looks right"), vec![word("tests first")]);
+    let files = vec![NamedFile { digest: Digest::of(b"x"), path: word("src/a.rs") }];
+    let head = Head::empty(TraceId(id(0xcc)));
+    let shown = Digest::of(b"shown");
+    let statement = Vote::statement(&head, decision, &reason, &conditions, &files, shown);
+    let signer = Signer::from_seed(&[7; 32]);
+    let (name, approver) = (word("ann"), word("person ann"));
+    let signature = signer.sign(&statement.to_bytes(&name, &approver));
+    let by = Signed { approver, key: signer.public(), name, security_key: None, signature };
+    Vote { by, conditions, decision, files, reason, shown }
 }

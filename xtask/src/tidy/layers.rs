@@ -39,7 +39,11 @@ const fn unshipped(name: &'static str) -> Layer {
 
 /// All our crates. Development dependencies are free.
 const LAYERS: &[Layer] = &[
-    pure("kernel", "", "schemars serde serde_json serde_json_canonicalizer sha2 thiserror"),
+    pure(
+        "kernel",
+        "",
+        "base64 ed25519-dalek schemars serde serde_json serde_json_canonicalizer sha2 thiserror zeroize",
+    ),
     pure("text", "kernel", "saphyr-parser serde serde_json strsim thiserror toml"),
     pure("governance", "kernel text", "regex serde serde_json thiserror toml"),
     pure("loops", "kernel text governance", "serde_json thiserror"),

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::Decider;
+
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct RunTask {
@@ -105,6 +107,14 @@ pub enum Queue {
     Approve(Answer),
     /// Reject: the run ends, or returns to an earlier phase if its loop says so.
     Reject(Answer),
+    /// Withdraw your answer, as long as the run was not resumed.
+    Revoke {
+        /// The run.
+        #[arg(value_name = "RUN")]
+        run: String,
+        #[command(flatten)]
+        decider: Decider,
+    },
 }
 
 /// Options of `queue approve` and `queue reject`.
@@ -113,12 +123,8 @@ pub struct Answer {
     /// The run.
     #[arg(value_name = "RUN")]
     pub run: String,
-    /// Your name, recorded with the answer.
-    #[arg(long, value_name = "NAME")]
-    pub by: String,
-    /// The reason, recorded with the answer.
-    #[arg(long, value_name = "TEXT")]
-    pub reason: String,
+    #[command(flatten)]
+    pub decider: Decider,
     /// The digest that `queue show` printed; the answer is refused if the hold has changed since.
     #[arg(long, value_name = "DIGEST")]
     pub shown: Option<String>,

@@ -1,15 +1,20 @@
 //! `windlass call`.
 
 use serde_json::Value;
+use windlass_kernel::artifact::{Decider, NamedFile};
 use windlass_kernel::{Code, Machine, PlanId, RiskLevel, State};
+use windlass_policy::RuleHit;
 use windlass_runtime::{
-    Answer, Attribution, CallReport, CallRequest, Clock as _, Gateway, HoldQuestion, SystemClock,
+    Answer, Attribution, CallReport, CallRequest, CallView, Clock as _, Gateway, HoldQuestion,
+    SystemClock, Who,
 };
 
 use crate::args::{Call, CallRun, Decide};
+use crate::commands::queue::shown_digest;
 use crate::commands::{read_args, recover, risk, tool_name, trace, trace_id};
 use crate::failure::{CommandResult, Failure, exit_of, hint_of};
 use crate::output::{Output, Style, sanitize};
+use crate::people::AccountPeople;
 use crate::project::{Access, Project};
 
 /// Runs a subcommand of `call`.
@@ -23,8 +28,18 @@ pub fn run(project: &Project, command: &Call, output: &Output) -> CommandResult 
             Ok(0)
         }
         Call::List(options) => trace::list(project, options, Some(Machine::Call), output),
-        Call::Approve(options) => decide(project, Answer::Approve, options, output),
-        Call::Deny(options) => decide(project, Answer::Deny, options, output),
+        Call::Approve(options) => {
+            decide(project, Answer::Approve, &options.decide, options.shown.as_deref(), output)
+        }
+        Call::Deny(options) => decide(project, Answer::Deny, options, None, output),
+        Call::Settle(options) => {
+            let answer = match (options.ran, options.not_run) {
+                (true, _) => Answer::Ran,
+                (false, true) => Answer::DidNotRun,
+                (false, false) => Answer::Failed,
+            };
+            decide(project, answer, &options.decide, None, output)
+        }
     }
 }
 
@@ -70,21 +85,43 @@ fn make(project: &Project, options: &CallRun, output: &Output) -> CommandResult 
     Ok(exit(&report))
 }
 
-fn decide(project: &Project, answer: Answer, options: &Decide, output: &Output) -> CommandResult {
+fn decide(
+    project: &Project,
+    answer: Answer,
+    options: &Decide,
+    shown: Option<&str>,
+    output: &Output,
+) -> CommandResult {
     let id = trace_id(&options.id)?;
-    // A denial starts nothing.
+    let decider = &options.decider;
+    let people = AccountPeople::open()?;
+    people.use_passphrase_file(decider.passphrase_file.as_deref());
+    let name = people.decider(decider.by.as_deref())?;
+    // Only these start something.
     let access = match answer {
-        Answer::Approve => Access::Act,
-        Answer::Deny => Access::Read,
+        Answer::Approve | Answer::DidNotRun => Access::Act,
+        Answer::Deny | Answer::Ran | Answer::Failed => Access::Read,
     };
     let gateway: Gateway = project.gateway(access)?;
-    let attribution = Attribution { by: &options.by, reason: &options.reason };
+    let files = match shown_digest(shown)? {
+        Some(shown) => {
+            let view = gateway.view(id)?;
+            if view.shown != Some(shown) {
+                let message = format!("call `{id}` is not as it was shown to you");
+                return Err(Failure::new(Code::HoldStale, message));
+            }
+            view.changed_files
+        }
+        None => Vec::new(),
+    };
+    let who = Who::Person { name: &name, people: &people };
+    let attribution = Attribution { who, reason: &decider.reason, files: &files };
     let report = gateway.decide(id, answer, attribution)?;
     print(&report, output)?;
     // Denying as requested is a success of the command.
     Ok(match answer {
-        Answer::Approve => exit(&report),
-        Answer::Deny => 0,
+        Answer::Approve | Answer::DidNotRun | Answer::Ran => exit(&report),
+        Answer::Deny | Answer::Failed => 0,
     })
 }
 
@@ -145,7 +182,8 @@ fn show(gateway: &Gateway, report: &CallReport, output: &Output) -> Result<(), F
     if let (Some(verdict), Some(reason)) =
         (text(&decision, "/decision"), text(&decision, "/rationale"))
     {
-        let by = text(&decision, "/decided_by/name").unwrap_or_else(|| "policy".to_owned());
+        let name = text(&decision, "/decided_by/decider/name");
+        let by = name.unwrap_or_else(|| "policy".to_owned());
         asked.push(format!("  decided  {verdict} by {by}: {reason}"));
     }
     print_with(report, &asked, output);
@@ -183,20 +221,54 @@ fn print_with(report: &CallReport, asked: &[String], output: &Output) {
         }
     }
     for again in &report.redispatches {
-        let by = again.by.as_deref().unwrap_or("on_uncertain");
-        let (by, reason) = (sanitize(by), sanitize(&again.reason));
+        let by = again.by.as_ref().map_or_else(|| "on_uncertain".to_owned(), Decider::names);
+        let (by, reason) = (sanitize(&by), sanitize(&again.reason));
         output.line(&format!("  again    dispatch {} by {by}: {reason}", again.attempt));
     }
     print_result(&report.result, output);
     if let Some(hold) = &report.hold {
         output.line(&format!("  waits    {} [{}]", sanitize(&hold.reason), Code::CallOnHold));
-        let (yes, no) = match hold.question {
-            HoldQuestion::MayItRun => ("to approve it", "to deny it"),
-            HoldQuestion::RunItAgain => ("to dispatch it again", "to close it as failed"),
-        };
+        print_view(&hold.view, output);
         let id = report.trace_id;
-        output.line(&format!("\n{yes}:\n  windlass call approve {id} --by NAME --reason TEXT"));
-        output.line(&format!("{no}:\n  windlass call deny {id} --by NAME --reason TEXT"));
+        let answers: &[(&str, &str)] = match hold.question {
+            HoldQuestion::MayItRun => &[("to approve it", "approve"), ("to deny it", "deny")],
+            HoldQuestion::DidItRun => &[
+                ("if it ran", "settle --ran"),
+                ("if it did not run, to make it now", "settle --not-run"),
+                ("to close it as failed", "settle --failed"),
+            ],
+        };
+        output.line("");
+        for (when, command) in answers {
+            output.line(&format!("{when}:\n  windlass call {command} {id} --reason TEXT"));
+        }
+    }
+}
+
+/// Prints all of a call that a person should see before deciding.
+pub fn print_view(view: &CallView, output: &Output) {
+    let seen = &view.examination;
+    output.line(&format!("  folder   {}", sanitize(&seen.folder)));
+    let list = |name: &str, items: Vec<String>| {
+        for (at, item) in items.iter().enumerate() {
+            let name = if at == 0 { name } else { "" };
+            output.line(&format!("  {name:<8} {}", sanitize(item)));
+        }
+    };
+    list("runs", seen.commands.clone());
+    let rule =
+        |hit: &RuleHit| format!("{} {} ({}): {}", hit.verdict.as_str(), hit.on, hit.id, hit.reason);
+    list("rules", seen.rules.iter().map(rule).collect());
+    list("findings", seen.findings.clone());
+    let file = |file: &NamedFile| format!("{} {}", file.digest, file.path);
+    list("files", seen.files.iter().map(file).collect());
+    if !view.changed_files.is_empty() {
+        output.line(
+            "           a file has changed since the question: look at it before you approve",
+        );
+    }
+    if let Some(shown) = view.shown {
+        output.line(&format!("  shown    {shown}"));
     }
 }
 

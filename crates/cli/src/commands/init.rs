@@ -10,7 +10,8 @@ use windlass_store_sqlite::SqliteStore;
 
 use crate::args::Init;
 use crate::failure::{CommandResult, Failure};
-use crate::output::{Output, Style};
+use crate::output::{Output, Style, sanitize};
+use crate::people::AccountPeople;
 use crate::project::{DATABASE, FOLDER, user_root};
 use crate::state::{
     self, Binding, ProjectId, ProjectRecord, StateFolder, StateLock, StateRoot, cannot_write,
@@ -99,6 +100,7 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> CommandResu
         }
     };
     remove_stale_drafts(&root);
+    let decider = AccountPeople::open()?.add_user()?;
     if output.json {
         output.value(&describe(&root, &record.id, &made, true))?;
     } else {
@@ -109,6 +111,10 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> CommandResu
         output.line("  loops/, agents/      the loops, and the agents that do the work");
         output.line("  config.toml          settings");
         output.line(&format!("the journal is in {}", made.path.display()));
+        if let Some(name) = decider {
+            let name = sanitize(&name);
+            output.line(&format!("decisions are signed by {name}; `windlass people` adds others"));
+        }
         output.line("\nCommit the folder; its .gitignore excludes what belongs to this machine.");
         output.line("Next: windlass call run shell/read --args '{\"line\":\"ls\"}'");
     }

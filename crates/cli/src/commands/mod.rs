@@ -16,6 +16,7 @@ pub mod init;
 pub mod keys;
 pub mod loops;
 pub mod metrics;
+pub mod people;
 pub mod policy;
 pub mod queue;
 pub mod recover;

@@ -1,17 +1,18 @@
 //! `windlass queue`: lists the runs on hold and records answers.
 
 use serde_json::{Value, json};
-use windlass_engine::{HoldQueue as Holds, WaitingRun};
+use windlass_engine::{HoldAnswer, HoldQueue as Holds, WaitingRun};
 use windlass_kernel::run::{Resolution, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_views::RunSummary;
 
-use crate::args::{Answer, Queue};
+use crate::args::{Answer, Decider, Queue};
 use crate::commands::run::{open, open_to_read, report};
 use crate::commands::status;
 use crate::commands::verify::count;
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
+use crate::people::AccountPeople;
 use crate::project::Project;
 
 /// Runs a subcommand of `queue`.
@@ -21,6 +22,7 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> CommandResult
         Queue::Show { run } => show(project, run, output),
         Queue::Approve(answer) => decide(project, answer, VoteDecision::Approved, output),
         Queue::Reject(answer) => decide(project, answer, VoteDecision::Rejected, output),
+        Queue::Revoke { run, decider } => revoke(project, run, decider, output),
     }
 }
 
@@ -87,7 +89,7 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
             let votes: Vec<Value> = hold
                 .votes
                 .iter()
-                .map(|(vote, at)| json!({"by": vote.by, "at": at, "decision": vote.decision, "conditions": vote.conditions, "reason": vote.reason}))
+                .map(|(vote, at)| json!({"by": vote.by.name, "key_id": vote.by.key.id(), "at": at, "decision": vote.decision, "conditions": vote.conditions, "reason": vote.reason}))
                 .collect();
             object.insert("votes".to_owned(), json!(votes));
         }
@@ -127,7 +129,7 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
             "  {}  {} by {}: {}",
             text(*at),
             vote.decision.as_str(),
-            sanitize(&vote.by),
+            sanitize(&vote.by.name),
             sanitize(&vote.reason)
         ));
         for condition in &vote.conditions {
@@ -147,24 +149,14 @@ fn decide(
     // A rejection starts nothing by itself.
     let acts = decision == VoteDecision::Approved || answer.resume;
     let open = if acts { open } else { open_to_read };
-    let setup = open(project, Some(&answer.by), output)?;
-    let shown = answer
-        .shown
-        .as_deref()
-        .map(|text| {
-            text.parse::<Digest>()
-                .map_err(|error| Failure::new(Code::RequestInvalid, format!("`--shown`: {error}")))
-        })
-        .transpose()?;
+    let by = AccountPeople::open()?.decider(answer.decider.by.as_deref())?;
+    let setup = open(project, Some(&by), output)?;
+    setup.people.use_passphrase_file(answer.decider.passphrase_file.as_deref());
+    let shown = shown_digest(answer.shown.as_deref())?;
     let trace_id = setup.engine.find(&answer.run)?;
-    let answered = setup.engine.answer(
-        trace_id,
-        decision,
-        &answer.by,
-        &answer.reason,
-        shown,
-        &answer.conditions,
-    )?;
+    let (reason, conditions) = (answer.decider.reason.as_str(), answer.conditions.as_slice());
+    let given = HoldAnswer { decision, by: &by, reason, shown, conditions };
+    let answered = setup.engine.answer(trace_id, given)?;
     if answer.resume && answered.resolution != Resolution::Open && answered.run.ended.is_none() {
         let run = setup.engine.resume(trace_id)?;
         return report(&run, output);
@@ -189,6 +181,29 @@ fn decide(
         Resolution::Rejected => {
             output.line(&format!("rejected; the loop continues: windlass resume {id}"))
         }
+    }
+    Ok(0)
+}
+
+/// Reads the digest of what a person was shown.
+pub fn shown_digest(text: Option<&str>) -> Result<Option<Digest>, Failure> {
+    let parse = |text: &str| {
+        text.parse::<Digest>()
+            .map_err(|error| Failure::new(Code::RequestInvalid, format!("`--shown`: {error}")))
+    };
+    text.map(parse).transpose()
+}
+
+fn revoke(project: &Project, run: &str, decider: &Decider, output: &Output) -> CommandResult {
+    let by = AccountPeople::open()?.decider(decider.by.as_deref())?;
+    let setup = open_to_read(project, Some(&by), output)?;
+    setup.people.use_passphrase_file(decider.passphrase_file.as_deref());
+    let trace_id = setup.engine.find(run)?;
+    let after = setup.engine.revoke(trace_id, &by, &decider.reason)?;
+    if output.json {
+        output.value(&status::describe(&after))?;
+    } else {
+        output.line(&format!("the answer of {} is withdrawn; the run waits again", sanitize(&by)));
     }
     Ok(0)
 }

@@ -36,6 +36,7 @@ impl EventExpander for Driver {
             | Event::SentBack { .. }
             | Event::Warned { .. }
             | Event::Voted(_)
+            | Event::Revoked(_)
             | Event::Resumed { .. }
             | Event::Continued {}
             | Event::Reviewed { .. }

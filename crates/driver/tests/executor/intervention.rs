@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use windlass_engine::EngineError;
 use windlass_kernel::run::{Event, NoteKind, Run, VoteDecision};
 use windlass_kernel::{Code, State};
+use windlass_testkit::engine::Votes as _;
 
 use crate::faults::Fault;
 use crate::world::{World, answer, but, detail, one, outcome, phases};
@@ -25,7 +26,7 @@ fn edit(world: &World, run: &Run, change: impl FnOnce(&mut Value)) {
 fn decide(world: &World, run: &Run, decision: VoteDecision) -> Result<Run, EngineError> {
     let process = world.process(Fault::None);
     let trace_id = run.head.trace_id;
-    let answered = process.engine.answer(trace_id, decision, "ada", "looked at it", None, &[])?;
+    let answered = process.engine.vote(trace_id, decision, "ada", "looked at it", None, &[])?;
     if answered.run.ended.is_some() {
         return Ok(answered.run);
     }

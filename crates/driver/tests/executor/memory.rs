@@ -9,6 +9,7 @@ use windlass_kernel::run::{Event, NoteKind, Run, Started, VoteDecision};
 use windlass_kernel::{Digest, TraceId};
 use windlass_runtime::Clock;
 use windlass_testkit::RunWriter;
+use windlass_testkit::engine::Votes as _;
 
 use crate::faults::Fault;
 use crate::world::{World, answer, but, config_files, detail, one, outcome};
@@ -165,7 +166,7 @@ fn a_memory_that_moved_on_since_it_was_restored_asks() {
     world.write(&path, &text);
     let process = world.process(Fault::None);
     let trace_id = run.head.trace_id;
-    process.engine.answer(trace_id, VoteDecision::Approved, "ada", "edited", None, &[]).unwrap();
+    process.engine.vote(trace_id, VoteDecision::Approved, "ada", "edited", None, &[]).unwrap();
     let run = process.engine.resume(trace_id).unwrap();
     assert_eq!(outcome(&run), "ESCALATION_REQUESTED ASK_USER");
     assert!(detail(&run).contains("DRIVER_MEMORY_CONFLICT"), "{}", detail(&run));

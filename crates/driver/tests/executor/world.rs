@@ -217,6 +217,7 @@ impl World {
             packets: Arc::new(NoPackets),
             repository,
             gateways,
+            people: Arc::new(windlass_testkit::people::Everybody),
             stop: self.stop(),
         };
         let settings = Settings {

@@ -213,8 +213,8 @@ impl Runner for Script {
                     return Ok(WorkResult::failed("validation_error", reason).with_usage(usage));
                 }
                 // The attempt runs again later; its usage is counted when it ends.
-                WorkResult::Waiting { call, question, usage } => {
-                    return Ok(WorkResult::Waiting { call, question, usage });
+                WorkResult::Waiting { call, evidence, question, usage } => {
+                    return Ok(WorkResult::Waiting { call, evidence, question, usage });
                 }
                 WorkResult::Stopped => return Ok(WorkResult::Stopped),
             }

@@ -147,7 +147,8 @@ impl<'a> ToolCaller<'a> {
         if let Some(hold) = &report.hold {
             let question = format!("{}: {}", report.tool, hold.reason);
             let (call, usage) = (report.trace_id, Usage::default());
-            return Ok(WorkResult::Waiting { call, question, usage });
+            let evidence = serde_json::to_value(&hold.view).unwrap_or_default();
+            return Ok(WorkResult::Waiting { call, evidence, question, usage });
         }
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(CallRecord {
             entry_digest: report.latest_entry_digest,

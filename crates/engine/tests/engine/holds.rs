@@ -6,6 +6,7 @@ use windlass_journal::RunFilter;
 use windlass_kernel::run::plan::{Effect, HoldRule, Plan};
 use windlass_kernel::run::{Resolution, Run, VoteDecision};
 use windlass_kernel::{Code, Digest, State};
+use windlass_testkit::engine::Votes as _;
 use windlass_views::RunSummary;
 
 use crate::phase_executor::Act;
@@ -16,7 +17,7 @@ use crate::world::{World, assert_summary, end, new_run, trace};
 pub fn approve(engine: &Engine, run: &Run, by: &str) -> Resolution {
     let shown = run.hold.as_ref().map(|hold| hold.shown);
     engine
-        .answer(trace(run), VoteDecision::Approved, by, "it is good", shown, &[])
+        .vote(trace(run), VoteDecision::Approved, by, "it is good", shown, &[])
         .unwrap()
         .resolution
 }
@@ -32,7 +33,7 @@ pub fn on_hold(world: &World, hold: HoldRule) -> (Engine, Run) {
     (engine, run)
 }
 
-const TWO: HoldRule = HoldRule { approvals: 2, expires_ms: None };
+const TWO: HoldRule = HoldRule { approvals: 2, expires_ms: None, starter_counts: false };
 
 #[test]
 fn two_approvers_are_two_people() {
@@ -43,9 +44,8 @@ fn two_approvers_are_two_people() {
     world.verify();
     let before = world.only_events();
     for same in ["ann", " ann", "ann ", "ann\t"] {
-        let error = engine
-            .answer(trace(&run), VoteDecision::Approved, same, "again", None, &[])
-            .unwrap_err();
+        let error =
+            engine.vote(trace(&run), VoteDecision::Approved, same, "again", None, &[]).unwrap_err();
         assert_eq!(error.code(), Code::HoldAlreadyResolved, "{same:?}");
     }
     let error = engine.resume(trace(&run)).unwrap_err();
@@ -53,7 +53,7 @@ fn two_approvers_are_two_people() {
     assert_eq!(world.only_events(), before);
     assert_eq!(approve(&engine, &run, "bob"), Resolution::Approved);
     world.verify();
-    let error = engine.answer(trace(&run), VoteDecision::Rejected, "cat", "too late", None, &[]);
+    let error = engine.vote(trace(&run), VoteDecision::Rejected, "cat", "too late", None, &[]);
     assert_eq!(error.unwrap_err().code(), Code::HoldAlreadyResolved);
     let run = engine.resume(trace(&run)).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"));
@@ -67,19 +67,19 @@ fn an_answer_to_something_else_is_refused_and_changes_nothing() {
     let before = world.only_events();
     let stale = Some(Digest::of(b"something else"));
     for decision in [VoteDecision::Approved, VoteDecision::Rejected] {
-        let error = engine.answer(trace(&run), decision, "ann", "yes", stale, &[]).unwrap_err();
+        let error = engine.vote(trace(&run), decision, "ann", "yes", stale, &[]).unwrap_err();
         assert_eq!(error.code(), Code::HoldStale);
     }
     for (by, reason) in
         [("", "yes"), (" ", "yes"), ("ann", ""), ("ann", " \n"), ("a\nb", "yes"), ("a\u{7}", "yes")]
     {
         let error =
-            engine.answer(trace(&run), VoteDecision::Approved, by, reason, None, &[]).unwrap_err();
+            engine.vote(trace(&run), VoteDecision::Approved, by, reason, None, &[]).unwrap_err();
         assert_eq!(error.code(), Code::RequestInvalid, "{by:?} {reason:?}");
     }
     let long = "x".repeat(5000);
-    engine.answer(trace(&run), VoteDecision::Approved, &long, "yes", None, &[]).unwrap_err();
-    engine.answer(trace(&run), VoteDecision::Approved, "ann", &long, None, &[]).unwrap_err();
+    engine.vote(trace(&run), VoteDecision::Approved, &long, "yes", None, &[]).unwrap_err();
+    engine.vote(trace(&run), VoteDecision::Approved, "ann", &long, None, &[]).unwrap_err();
     assert_eq!(world.only_events(), before);
 }
 
@@ -103,7 +103,7 @@ fn an_earlier_holds_digest_does_not_answer_a_later_one() {
     // A second hold inside a run that was taken up.
     assert_eq!(run.head.state, Some(State::Checkpoint));
     assert_eq!(run.hold.as_ref().unwrap().held.number, 2);
-    let error = engine.answer(trace(&run), VoteDecision::Approved, "ann", "yes", Some(shown), &[]);
+    let error = engine.vote(trace(&run), VoteDecision::Approved, "ann", "yes", Some(shown), &[]);
     assert_eq!(error.unwrap_err().code(), Code::HoldStale);
     approve(&engine, &run, "ann");
     let run = engine.resume(trace(&run)).unwrap();
@@ -117,7 +117,7 @@ fn a_rejection_ends_the_run() {
     let (engine, run) = on_hold(&world, TWO);
     approve(&engine, &run, "ann");
     let answered = engine
-        .answer(trace(&run), VoteDecision::Rejected, "bob", "it is not good", None, &[])
+        .vote(trace(&run), VoteDecision::Rejected, "bob", "it is not good", None, &[])
         .unwrap();
     assert_eq!(answered.resolution, Resolution::Rejected);
     assert_eq!(end(&answered.run), ("BLOCKED", "checkpoint_rejected"));
@@ -125,7 +125,7 @@ fn a_rejection_ends_the_run() {
     let error = engine.resume(trace(&run)).unwrap_err();
     assert_eq!(error.code(), Code::RunEnded);
     let error =
-        engine.answer(trace(&run), VoteDecision::Approved, "cat", "yes", None, &[]).unwrap_err();
+        engine.vote(trace(&run), VoteDecision::Approved, "cat", "yes", None, &[]).unwrap_err();
     assert_eq!(error.code(), Code::RunEnded);
     world.verify();
 }
@@ -142,7 +142,7 @@ fn a_rejection_that_the_loop_knows_goes_on() {
     let engine = world.engine(&[]);
     let run = engine.start(new_run(asked(redo("make", 1, Effect::Block)))).unwrap();
     let answered = engine
-        .answer(trace(&run), VoteDecision::Rejected, "ann", "make it better", None, &[])
+        .vote(trace(&run), VoteDecision::Rejected, "ann", "make it better", None, &[])
         .unwrap();
     assert_eq!(answered.run.head.state, Some(State::Checkpoint));
     let run = engine.resume(trace(&run)).unwrap();
@@ -155,7 +155,7 @@ fn a_rejection_that_the_loop_knows_goes_on() {
     let world = World::new();
     let engine = world.engine(&[]);
     let run = engine.start(new_run(asked(Effect::Block))).unwrap();
-    engine.answer(trace(&run), VoteDecision::Rejected, "ann", "no", None, &[]).unwrap();
+    engine.vote(trace(&run), VoteDecision::Rejected, "ann", "no", None, &[]).unwrap();
     let run = engine.resume(trace(&run)).unwrap();
     assert_eq!(end(&run), ("BLOCKED", "ask_rejected"));
 }
@@ -164,12 +164,12 @@ fn a_rejection_that_the_loop_knows_goes_on() {
 fn a_hold_that_nobody_answered_in_time_ends_the_run() {
     for answer in [true, false] {
         let world = World::new();
-        let rule = HoldRule { approvals: 2, expires_ms: Some(1000) };
+        let rule = HoldRule { approvals: 2, expires_ms: Some(1000), starter_counts: false };
         let (engine, run) = on_hold(&world, rule);
         approve(&engine, &run, "ann");
         world.pass_ms(1001);
         let error = if answer {
-            engine.answer(trace(&run), VoteDecision::Approved, "bob", "yes", None, &[]).unwrap_err()
+            engine.vote(trace(&run), VoteDecision::Approved, "bob", "yes", None, &[]).unwrap_err()
         } else {
             engine.resume(trace(&run)).unwrap_err()
         };
@@ -179,7 +179,8 @@ fn a_hold_that_nobody_answered_in_time_ends_the_run() {
     }
     // One that was answered in time can be taken up at any time.
     let world = World::new();
-    let (engine, run) = on_hold(&world, HoldRule { approvals: 1, expires_ms: Some(1000) });
+    let (engine, run) =
+        on_hold(&world, HoldRule { approvals: 1, expires_ms: Some(1000), starter_counts: false });
     approve(&engine, &run, "ann");
     world.pass_ms(1001);
     assert_eq!(end(&engine.resume(trace(&run)).unwrap()), ("PASS", "pass"));
@@ -191,7 +192,7 @@ fn only_a_run_on_hold_can_be_answered() {
     let engine = world.engine(&[]);
     let run = engine.start(new_run(spine())).unwrap();
     let error =
-        engine.answer(trace(&run), VoteDecision::Approved, "ann", "yes", None, &[]).unwrap_err();
+        engine.vote(trace(&run), VoteDecision::Approved, "ann", "yes", None, &[]).unwrap_err();
     assert_eq!(error.code(), Code::RunEnded);
 
     let world = World::new();
@@ -200,8 +201,7 @@ fn only_a_run_on_hold_can_be_answered() {
     let (trace_id, state) = world.runs()[0];
     assert_eq!(state, State::Running);
     let engine = world.engine(&[]);
-    let error =
-        engine.answer(trace_id, VoteDecision::Approved, "ann", "yes", None, &[]).unwrap_err();
+    let error = engine.vote(trace_id, VoteDecision::Approved, "ann", "yes", None, &[]).unwrap_err();
     assert!(matches!(error, EngineError::NotOnHold { .. }), "{error}");
 }
 
@@ -234,7 +234,8 @@ fn the_queue_shows_what_waits_oldest_first() {
 #[test]
 fn a_list_does_not_believe_an_end_that_was_put_in_the_place_of_another() {
     let world = World::new();
-    let (engine, run) = on_hold(&world, HoldRule { approvals: 1, expires_ms: None });
+    let (engine, run) =
+        on_hold(&world, HoldRule { approvals: 1, expires_ms: None, starter_counts: false });
     let runs = engine.runs();
     let all = RunFilter { open_only: false, state: None, limit: 1 };
     let head = &runs.list(&all).unwrap()[0].trace.head;

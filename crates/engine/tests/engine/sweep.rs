@@ -11,6 +11,7 @@ use windlass_kernel::run::plan::{
     CheckTiming, Concurrency, Effect, HoldRule, OnRestart, Plan, RunOutcome, Trigger,
 };
 use windlass_kernel::run::{Event, HoldRequest, Resolution, VoteDecision};
+use windlass_testkit::engine::Votes as _;
 
 use crate::crash::Life;
 use crate::journal::without_restarts;
@@ -64,8 +65,7 @@ pub fn live(scenario: &Scenario, world: &World, life: &Arc<Life>) -> bool {
                 for person in ["ann", "bob", "cat"] {
                     let decision = (scenario.decide)(&hold.held);
                     let shown = Some(hold.shown);
-                    let answer =
-                        engine.answer(trace_id, decision, person, "as I see it", shown, &[]);
+                    let answer = engine.vote(trace_id, decision, person, "as I see it", shown, &[]);
                     if answer.is_ok_and(|answered| answered.resolution != Resolution::Open) {
                         break;
                     }
@@ -227,7 +227,7 @@ fn tangled() -> Plan {
         ],
     );
     let mut plan = plan(vec![make, ask, phase("last", &["ask"], builtin())]);
-    plan.hold = HoldRule { approvals: 2, expires_ms: None };
+    plan.hold = HoldRule { approvals: 2, expires_ms: None, starter_counts: false };
     plan
 }
 

@@ -180,6 +180,7 @@ impl World {
             packets: Arc::new(self.shown.clone()),
             repository,
             gateways: Arc::clone(&process.gateways),
+            people: Arc::new(windlass_testkit::people::Everybody),
             stop: self.stop(),
         };
         let settings = Settings {

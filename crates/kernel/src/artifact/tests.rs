@@ -12,7 +12,19 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
     let (artifact_id, trace_id) = (ArtifactId(id), TraceId(id));
     let digest = Digest::of(text.as_bytes());
     let free = json!({ text: number, "b": { "😀": 1, "\u{fb33}": [2, { text: null }] } });
+    let files = vec![NamedFile { digest, path: text.to_owned() }];
+    let signer = crate::Signer::from_seed(&[7; 32]);
+    let signed = |security_key| Signed {
+        approver: text.to_owned(),
+        key: signer.public(),
+        name: text.to_owned(),
+        security_key,
+        signature: signer.sign(text.as_bytes()),
+    };
+    let hardware = crate::SecurityKey { application: text.to_owned(), counter: 7, flags: 1 };
+    let held = Decider::Hold { entry_digest: digest, names: vec![text.to_owned()], trace_id };
     let request = ActionRequest {
+        files: files.clone(),
         schema_id: ActionRequest::SCHEMA_ID.into(),
         schema_version: "v1".into(),
         artifact_id,
@@ -78,7 +90,7 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
             redispatches: vec![Redispatch {
                 attempt: 2,
                 ts,
-                by: key.clone(),
+                by: Some(held.clone()),
                 reason: text.to_owned(),
             }],
         })
@@ -86,10 +98,14 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
     vec![
         Artifact::Request(request),
         decided(DecidedBy::Policy { rules: vec![text.to_owned()] }),
-        decided(DecidedBy::Person { name: text.to_owned() }),
+        decided(DecidedBy::Person { decider: held.clone(), files: Vec::new() }),
+        decided(DecidedBy::Person { decider: Decider::Person(signed(None)), files }),
         Artifact::Call(call),
         settled(SettledBy::Answer),
-        settled(SettledBy::Person { name: text.to_owned() }),
+        settled(SettledBy::Person {
+            decider: Decider::Person(signed(Some(hardware))),
+            reason: text.to_owned(),
+        }),
         settled(SettledBy::Probe { trace_id, entry_digest: digest }),
         settled(SettledBy::Compensation { trace_id, entry_digest: digest }),
     ]

@@ -1,16 +1,18 @@
 //! Writes artifacts in canonical form.
 
 use super::{
-    ActionRequest, DecidedBy, Decision, EffectError, Outcome, Proposal, Redispatch, Resource,
-    SettledBy, SupervisorDecision, ToolCall, ToolEffect,
+    ActionRequest, DecidedBy, Decider, Decision, EffectError, NamedFile, Outcome, Proposal,
+    Redispatch, Resource, SettledBy, SupervisorDecision, ToolCall, ToolEffect,
 };
+use crate::Signed;
 use crate::canon::{Canonical, canonical, canonical_names, write_object};
 
 canonical! {
     Resource { id, kind }
     Proposal { args, tool_name, tool_server }
+    NamedFile { digest, path }
     ActionRequest {
-        agent, artifact_id, idempotency_key, intent, phase, plan_id, proposal, resources,
+        agent, artifact_id, files, idempotency_key, intent, phase, plan_id, proposal, resources,
         risk_level, schema_id, schema_version, trace_id, ts,
     }
     SupervisorDecision {
@@ -38,9 +40,24 @@ impl Canonical for DecidedBy {
                 let by = "policy";
                 write_object!(out, by, rules);
             }
-            Self::Person { name } => {
+            Self::Person { decider, files } => {
                 let by = "person";
-                write_object!(out, by, name);
+                write_object!(out, by, decider, files);
+            }
+        }
+    }
+}
+
+impl Canonical for Decider {
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Hold { entry_digest, names, trace_id } => {
+                let kind = "hold";
+                write_object!(out, entry_digest, kind, names, trace_id);
+            }
+            Self::Person(Signed { approver, key, name, security_key, signature }) => {
+                let kind = "person";
+                write_object!(out, approver, key, kind, name, security_key, signature);
             }
         }
     }
@@ -61,9 +78,9 @@ impl Canonical for SettledBy {
                 let by = "compensation";
                 write_object!(out, by, entry_digest, trace_id);
             }
-            Self::Person { name } => {
+            Self::Person { decider, reason } => {
                 let by = "person";
-                write_object!(out, by, name);
+                write_object!(out, by, decider, reason);
             }
         }
     }

@@ -90,6 +90,12 @@ impl Canonical for bool {
     }
 }
 
+impl Canonical for u8 {
+    fn write(&self, out: &mut Vec<u8>) {
+        u32::from(*self).write(out);
+    }
+}
+
 impl Canonical for u32 {
     fn write(&self, out: &mut Vec<u8>) {
         write_number(u64::from(*self), out);

@@ -148,7 +148,7 @@ impl Run {
     /// Adds the answers of the people among the reviewers.
     pub(super) fn reviewers_answered(&mut self, position: usize, votes: &[Vote]) {
         let reviews = votes.iter().map(|vote| Review {
-            by: vote.by.clone(),
+            by: vote.by.name.clone(),
             conditions: vote.conditions.clone(),
             decision: vote.decision,
             findings: json!([vote.reason]),

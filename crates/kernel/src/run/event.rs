@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::checkpoint::{Checkpoint, Rollback};
-use super::payload::{Change, HoldRequest, InvocationResult, PhaseResult, Started, Usage, Vote};
+use super::payload::{
+    Change, HoldRequest, InvocationResult, PhaseResult, Revocation, Started, Usage, Vote,
+};
 use super::plan::{BudgetedResource, RunOutcome};
 use crate::canon::{self, CanonError};
 use crate::entry::present;
@@ -207,6 +209,8 @@ pub enum Event {
         /// The change of the workspace since the start of the run.
         #[serde(deserialize_with = "present")]
         change: Option<Change>,
+        /// What the person should see of the call.
+        evidence: Value,
         /// The question to the person.
         question: String,
     },
@@ -238,7 +242,9 @@ pub enum Event {
     /// The run was put on hold.
     Held(Box<HoldRequest>),
     /// A person answered the hold.
-    Voted(Vote),
+    Voted(Box<Vote>),
+    /// A person withdrew their answer.
+    Revoked(Box<Revocation>),
     /// The run was resumed after the hold was answered.
     Resumed {
         /// The person or process.
@@ -288,6 +294,8 @@ pub enum NoteKind {
     Memory,
     /// A signal ended the process that worked on the run.
     Interrupt,
+    /// A person's answer was refused.
+    Refusal,
     /// The state of the sandbox changed.
     Sandbox,
     /// A telemetry record.
@@ -321,7 +329,7 @@ impl Event {
             | Self::Restarted { .. }
             | Self::CommitPrepared { .. }
             | Self::Noted { .. } => State::Running,
-            Self::Held(_) | Self::Voted(_) => State::Checkpoint,
+            Self::Held(_) | Self::Voted(_) | Self::Revoked(_) => State::Checkpoint,
             Self::Resumed { .. } => State::Resumed,
             Self::Ended { .. } => State::Terminal,
         }
@@ -360,6 +368,7 @@ impl Event {
             Self::Warned { .. } => "warned",
             Self::Held(_) => "held",
             Self::Voted(_) => "voted",
+            Self::Revoked(_) => "revoked",
             Self::Resumed { .. } => "resumed",
             Self::Continued {} => "continued",
             Self::Restarted { .. } => "restarted",

@@ -34,7 +34,9 @@ pub(super) const fn may_follow(event: &Event, before: Option<State>) -> bool {
         Event::Started(_) => before.is_none(),
         Event::Begun {} => matches!(before, Some(State::Init)),
         Event::Continued {} => matches!(before, Some(State::Resumed)),
-        Event::Voted(_) | Event::Resumed { .. } => matches!(before, Some(State::Checkpoint)),
+        Event::Voted(_) | Event::Revoked(_) | Event::Resumed { .. } => {
+            matches!(before, Some(State::Checkpoint))
+        }
         Event::Ended { .. } => matches!(
             before,
             Some(State::Init | State::Running | State::Checkpoint | State::Resumed)
@@ -77,6 +79,7 @@ fn is_allowed_while_paused(event: &Event) -> bool {
         Event::Checkpointed(_)
         | Event::RollbackBegun(_)
         | Event::Voted(_)
+        | Event::Revoked(_)
         | Event::Resumed { .. }
         | Event::Continued {}
         | Event::Restarted { .. }

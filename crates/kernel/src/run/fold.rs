@@ -14,7 +14,7 @@ use super::payload::{Change, PhaseResult, Started, Usage, Vote, VoteDecision};
 use super::plan::{BudgetedResource, Concurrency, Doer, RunOutcome, Trigger};
 use super::state::{
     AttemptStage, Commit, Ended, JudgedBy, PendingVerdict, PhaseState, PhaseStatus, RecordedNote,
-    Resolution, Run,
+    Resolution, Run, WaitingCall,
 };
 use crate::{ChainError, Digest, Head, State, Timestamp};
 
@@ -134,14 +134,16 @@ impl Run {
             }
             Event::RollbackBegun(rollback) => self.begin_rollback(rollback),
             Event::RolledBack { change } => self.end_rollback(change.as_ref()),
-            Event::Waiting { phase, attempt, call, change, question } => {
+            Event::Waiting { phase, attempt, call, change, evidence, question } => {
                 let position = self.running_attempt(phase, *attempt)?;
                 if !self.index.at_work.contains(&position) {
                     return Err(format!("phase `{phase}` has no work in progress"));
                 }
                 // The work is repeated after the answer and reports its usage then.
                 self.finish_work(position, Usage::default());
-                self.change(position, |state| state.waiting = Some((*call, question.clone())));
+                let (evidence, question) = (Arc::new(evidence.clone()), question.clone());
+                let waiting = WaitingCall { call: *call, evidence, question };
+                self.change(position, |state| state.waiting = Some(waiting));
                 self.set_change(change.as_ref());
                 Ok(())
             }
@@ -158,6 +160,7 @@ impl Run {
             }
             Event::Held(held) => self.put_on_hold(held, digest, ts),
             Event::Voted(vote) => self.vote(vote, ts),
+            Event::Revoked(revoked) => self.revoke(revoked),
             Event::Resumed { .. } => self.resume(),
             Event::Restarted { .. } => {
                 self.interrupted();
@@ -422,6 +425,7 @@ impl Run {
     }
 
     fn vote(&mut self, vote: &Vote, ts: Timestamp) -> Result<(), String> {
+        let is_signed = vote.is_signed(&self.head);
         let hold = self.hold.as_mut().ok_or("the run is not on hold")?;
         if hold.resolution() != Resolution::Open {
             return Err("the hold has been answered".to_owned());
@@ -432,11 +436,14 @@ impl Run {
         if vote.shown != hold.shown {
             return Err("the answer refers to another version of the hold".to_owned());
         }
-        if vote.by.trim().is_empty() {
+        if vote.by.name.trim().is_empty() || vote.by.approver.is_empty() {
             return Err("the answer has no name".to_owned());
         }
-        if !hold.held.reviewers.is_empty() && !hold.held.reviewers.contains(&vote.by) {
-            return Err(format!("`{}` may not answer this hold", vote.by));
+        if !hold.asks(&vote.by.name) {
+            return Err(format!("`{}` may not answer this hold", vote.by.name));
+        }
+        if hold.excludes(&vote.by.name) {
+            return Err(format!("`{}` started the run and does not count", vote.by.name));
         }
         if vote.decision == VoteDecision::Rejected && !vote.conditions.is_empty() {
             return Err("a rejection cannot have conditions".to_owned());
@@ -444,10 +451,14 @@ impl Run {
         if hold.held.trigger != Trigger::ConsensusRequested && !vote.conditions.is_empty() {
             return Err("only a reviewer's approval can have conditions".to_owned());
         }
-        if hold.votes.iter().any(|(other, _)| other.by == vote.by) {
+        if hold.votes.iter().any(|(other, _)| other.by.is_same(&vote.by)) {
             return Err("the same person has already answered".to_owned());
         }
+        if !is_signed {
+            return Err("the signature of the answer is not valid".to_owned());
+        }
         hold.votes.push((vote.clone(), ts));
+        hold.before_revocation.clear();
         Ok(())
     }
 }

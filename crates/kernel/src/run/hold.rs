@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::consensus::{APPROVED, REJECTED};
 use super::index::needs_confirmation;
-use super::payload::{HoldRequest, PhaseResult, Usage, VoteDecision};
+use super::payload::{HoldRequest, PhaseResult, Revocation, Usage, VoteDecision};
 use super::plan::{BudgetedResource, Doer, Effect, Trigger};
 use super::state::{AttemptStage, Hold, JudgedBy, PhaseStatus, Resolution, Run};
 use crate::{Digest, Timestamp};
@@ -49,7 +49,36 @@ impl Run {
         self.holds = held.number;
         // The workspace as it was when the run stopped, including interrupted work.
         self.set_change(held.change.as_ref());
-        self.hold = Some(Hold { held: held.clone(), shown, since: ts, votes: Vec::new() });
+        let excluded = self.excluded(held);
+        self.hold = Some(Hold { excluded, ..Hold::new(held.clone(), shown, ts, Vec::new()) });
+        Ok(())
+    }
+
+    /// Who started the run cannot be one of several who approve, unless the loop says so: by a setting, or by
+    /// naming its reviewers.
+    fn excluded(&self, held: &HoldRequest) -> Option<String> {
+        let plan = self.plan()?;
+        let is_excluded =
+            held.approvals > 1 && held.reviewers.is_empty() && !plan.hold.starter_counts;
+        is_excluded.then(|| self.started.as_ref().map(|started| started.by.clone()))?
+    }
+
+    /// Withdraws a person's answer. Once the run was resumed it is too late.
+    pub(super) fn revoke(&mut self, revoked: &Revocation) -> Result<(), String> {
+        let is_signed = revoked.is_signed(&self.head);
+        let hold = self.hold.as_mut().ok_or("the run is not on hold")?;
+        if revoked.shown != hold.shown {
+            return Err("the withdrawal refers to another hold".to_owned());
+        }
+        if !is_signed {
+            return Err("the signature of the withdrawal is not valid".to_owned());
+        }
+        let before = hold.votes.clone();
+        hold.votes.retain(|(vote, _)| vote.by.key != revoked.by.key);
+        if hold.votes.len() == before.len() {
+            return Err("the person has not answered".to_owned());
+        }
+        hold.before_revocation = before;
         Ok(())
     }
 
@@ -76,7 +105,7 @@ impl Run {
                     && self.index.stops.is_empty()
             }
             Trigger::CallApproval => {
-                let waiting = state.waiting.as_ref().map(|(call, _)| *call);
+                let waiting = state.waiting.as_ref().map(|waiting| waiting.call);
                 running && waiting.is_some() && waiting == held.call
             }
             Trigger::PersonRequested => match &phase.doer {
@@ -183,7 +212,7 @@ impl Run {
         let people: Vec<Value> = hold
             .votes
             .iter()
-            .map(|(vote, ts)| json!({"by": vote.by, "at": ts, "reason": vote.reason}))
+            .map(|(vote, ts)| json!({"by": vote.by.name, "at": ts, "reason": vote.reason}))
             .collect();
         let verdict = match decision {
             VoteDecision::Approved => APPROVED,

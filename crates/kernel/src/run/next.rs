@@ -10,7 +10,7 @@ use super::payload::HoldRequest;
 use super::plan::{
     BudgetedResource, Concurrency, Doer, Phase, PhaseCondition, RunOutcome, Trigger,
 };
-use super::state::{AttemptStage, PhaseState, PhaseStatus, Run};
+use super::state::{AttemptStage, PhaseState, PhaseStatus, Run, WaitingCall};
 use crate::{State, Timestamp};
 
 /// The next step of a run.
@@ -149,9 +149,10 @@ impl Run {
     }
 
     fn hold_at(&self, position: usize, phase: &Phase, state: &PhaseState) -> HoldRequest {
-        if let Some((call, question)) = &state.waiting {
+        if let Some(WaitingCall { call, evidence, question }) = &state.waiting {
             let mut held = self.held(position, Trigger::CallApproval, question.clone());
             held.call = Some(*call);
+            held.evidence = Value::clone(evidence);
             return held;
         }
         if let Some(conflict) = &state.branch.conflict {

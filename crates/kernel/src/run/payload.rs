@@ -7,8 +7,9 @@ use serde_json::Value;
 
 use super::governance::GovernanceResult;
 use super::plan::{BudgetedResource, Plan, Trigger};
+use crate::artifact::NamedFile;
 use crate::entry::present;
-use crate::{Digest, State, Timestamp, TraceId};
+use crate::{Digest, Head, Signed, State, Statement, Timestamp, TraceId};
 
 /// The payload of the first event: everything that the run depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -206,16 +207,82 @@ pub struct HoldRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vote {
-    /// The name of the person.
-    pub by: String,
+    /// The person, with the signature of the answer.
+    pub by: Signed,
     /// The conditions of an approval.
     pub conditions: Vec<String>,
     /// The decision.
     pub decision: VoteDecision,
+    /// The files that the call on hold names, as the person saw them, if they had changed since the question.
+    pub files: Vec<NamedFile>,
     /// The reason.
     pub reason: String,
     /// The digest of the hold that the person saw.
     pub shown: Digest,
+}
+
+impl Vote {
+    /// What the person signs: the answer to a hold of a run whose last entry is `head`.
+    #[must_use]
+    pub fn statement<'a>(
+        head: &Head,
+        decision: VoteDecision,
+        reason: &'a str,
+        conditions: &'a [String],
+        files: &'a [NamedFile],
+        shown: Digest,
+    ) -> Statement<'a> {
+        Statement {
+            after: head.entry_digest,
+            conditions,
+            decision: decision.as_str().into(),
+            files,
+            reason,
+            shown,
+            trace_id: head.trace_id,
+        }
+    }
+
+    /// Whether the person signed this answer.
+    #[must_use]
+    pub fn is_signed(&self, head: &Head) -> bool {
+        let Self { by, conditions, decision, files, reason, shown } = self;
+        by.verifies(&Self::statement(head, *decision, reason, conditions, files, *shown))
+    }
+}
+
+/// The withdrawal of a person's answer to a hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revocation {
+    /// The person, with the signature of the withdrawal.
+    pub by: Signed,
+    /// The reason.
+    pub reason: String,
+    /// The digest of the hold.
+    pub shown: Digest,
+}
+
+impl Revocation {
+    /// What the person signs, in a run whose last entry is `head`.
+    #[must_use]
+    pub fn statement<'a>(head: &Head, reason: &'a str, shown: Digest) -> Statement<'a> {
+        Statement {
+            after: head.entry_digest,
+            conditions: &[],
+            decision: "REVOKED".into(),
+            files: &[],
+            reason,
+            shown,
+            trace_id: head.trace_id,
+        }
+    }
+
+    /// Whether the person signed this withdrawal.
+    #[must_use]
+    pub fn is_signed(&self, head: &Head) -> bool {
+        self.by.verifies(&Self::statement(head, &self.reason, self.shown))
+    }
 }
 
 /// The decision of a person on a hold, or of a reviewer.

@@ -138,11 +138,13 @@ pub struct HoldRule {
     pub approvals: u32,
     /// The time after which an unanswered hold expires, in milliseconds.
     pub expires_ms: Option<u64>,
+    /// Whether the person who started the run counts where several must approve.
+    pub starter_counts: bool,
 }
 
 impl Default for HoldRule {
     fn default() -> Self {
-        Self { approvals: 1, expires_ms: None }
+        Self { approvals: 1, expires_ms: None, starter_counts: false }
     }
 }
 

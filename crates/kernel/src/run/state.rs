@@ -13,7 +13,7 @@ use super::index::Index;
 use super::payload::{Change, HoldRequest, PhaseResult, Started, Usage, Vote, VoteDecision};
 use super::plan::{BudgetedResource, Effect, FAILED, Phase, Plan, RunOutcome};
 use super::rollback::History;
-use crate::{Digest, Head, Timestamp, TraceId};
+use crate::{Digest, Head, Timestamp, TraceId, is_same_name};
 
 /// The status of a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,8 +100,8 @@ pub struct PhaseState {
     pub done: Option<Arc<PhaseResult>>,
     /// The findings of the check or gate that sent the run back to this phase.
     pub findings: Value,
-    /// A call of this phase on hold, and its question.
-    pub waiting: Option<(TraceId, String)>,
+    /// A call of this phase on hold.
+    pub waiting: Option<WaitingCall>,
     /// The open invocation.
     pub open_invocation: Option<u64>,
     /// Whether the process died while an invocation was open, which was neither started again nor
@@ -131,6 +131,17 @@ impl PhaseState {
     }
 }
 
+/// A call on hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WaitingCall {
+    /// The call.
+    pub call: TraceId,
+    /// What the person should see of it.
+    pub evidence: Arc<Value>,
+    /// The question to the person.
+    pub question: String,
+}
+
 /// The resources that a run has used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
@@ -157,6 +168,10 @@ pub struct Hold {
     pub since: Timestamp,
     /// The answers so far and their times.
     pub votes: Vec<(Vote, Timestamp)>,
+    /// The person whose answer does not count, if there is one: who started the run, if it needs several.
+    pub excluded: Option<String>,
+    /// The answers before the last withdrawal, if no answer came since.
+    pub before_revocation: Vec<(Vote, Timestamp)>,
 }
 
 /// The result of the answers to a hold.
@@ -171,12 +186,23 @@ pub enum Resolution {
 }
 
 impl Hold {
+    /// A hold with these answers.
+    #[must_use]
+    pub const fn new(
+        held: HoldRequest,
+        shown: Digest,
+        since: Timestamp,
+        votes: Vec<(Vote, Timestamp)>,
+    ) -> Self {
+        Self { held, shown, since, votes, excluded: None, before_revocation: Vec::new() }
+    }
+
     /// Returns the result of the answers.
     #[must_use]
     pub fn resolution(&self) -> Resolution {
         let people = |decision| {
             let votes = self.votes.iter().filter(|(vote, _)| vote.decision == decision);
-            votes.map(|(vote, _)| vote.by.as_str()).collect::<BTreeSet<&str>>().len()
+            votes.map(|(vote, _)| vote.by.approver.as_str()).collect::<BTreeSet<&str>>().len()
         };
         // Even if a journal says zero, at least one person must answer.
         let enough = |count: u32| usize::try_from(count).unwrap_or(usize::MAX).max(1);
@@ -187,6 +213,19 @@ impl Hold {
         } else {
             Resolution::Open
         }
+    }
+
+    /// Whether a person with this name may answer.
+    #[must_use]
+    pub fn asks(&self, name: &str) -> bool {
+        let reviewers = &self.held.reviewers;
+        reviewers.is_empty() || reviewers.iter().any(|one| is_same_name(one, name))
+    }
+
+    /// Whether the answer of a person with this name does not count.
+    #[must_use]
+    pub fn excludes(&self, name: &str) -> bool {
+        self.excluded.as_ref().is_some_and(|one| is_same_name(one, name))
     }
 
     /// Whether it has expired without enough answers.

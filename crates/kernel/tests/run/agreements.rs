@@ -7,6 +7,7 @@ use windlass_kernel::run::{
     Event, HoldRequest, Next, PhaseStatus, Resolution, Run, Vote, VoteDecision, Work,
 };
 use windlass_kernel::{Digest, Head, State};
+use windlass_testkit::people;
 
 use crate::harness::{Act, Lab, Script, done, invoke, started};
 use crate::plans::{agreed, consensus, gate, person, phase, redo, serial, with};
@@ -131,13 +132,8 @@ impl Every<'_> {
         for by in &people {
             for (decision, bound) in answers.into_iter().take(if self.bound { 3 } else { 2 }) {
                 let condition = bound.then(|| format!("if {by} may look again"));
-                let vote = Vote {
-                    by: (*by).to_owned(),
-                    conditions: condition.iter().cloned().collect(),
-                    decision,
-                    reason: "so".into(),
-                    shown: hold.shown,
-                };
+                let conditions: Vec<String> = condition.iter().cloned().collect();
+                let vote = people::vote(&run.head, by, decision, "so", &conditions, hold.shown);
                 let more = ((*by).to_owned(), decision, condition);
                 let run = add(run, &Event::Voted(vote), self.lab);
                 self.walk(&run, &[said.clone(), vec![more]].concat());
@@ -220,7 +216,7 @@ fn agents_review_first_then_people_complete_the_quorum() {
     refused(&lab, &lab.vote("eve", Approved), "may not answer");
     refused(&lab, &lab.vote("a1", Approved), "may not answer");
     let Event::Voted(vote) = lab.vote("bob", Rejected) else { panic!() };
-    let bound = Vote { conditions: vec!["no".into()], ..vote };
+    let bound = Box::new(Vote { conditions: vec!["no".into()], ..*vote });
     refused(&lab, &Event::Voted(bound), "a rejection cannot have conditions");
     lab.record(lab.vote("dan", Rejected));
     refused(&lab, &lab.vote("dan", Approved), "same person");

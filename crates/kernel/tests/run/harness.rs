@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{
-    Change, Event, Next, PhaseResult, Resolution, Run, RunEvent, Usage, Vote, VoteDecision, Work,
+    Change, Event, Next, PhaseResult, Resolution, Run, RunEvent, Usage, VoteDecision, Work,
 };
 use windlass_kernel::{
     ArtifactId, ArtifactType, ChainError, Digest, Draft, Entry, Head, State, Timestamp, TraceId,
     Transition,
 };
+use windlass_testkit::people;
 use windlass_testkit::plans;
 pub use windlass_testkit::plans::{done, failed as failure, id};
 
@@ -131,8 +132,7 @@ impl Lab {
 
     pub fn vote(&self, by: &str, decision: VoteDecision) -> Event {
         let shown = self.run.hold.as_ref().map_or(Digest::GENESIS, |hold| hold.shown);
-        let (by, reason, conditions) = (by.into(), "because".into(), Vec::new());
-        Event::Voted(Vote { by, conditions, decision, reason, shown })
+        Event::Voted(people::vote(&self.run.head, by, decision, "because", &[], shown))
     }
 }
 
@@ -255,6 +255,7 @@ impl Script {
                     attempt,
                     call,
                     change: None,
+                    evidence: serde_json::Value::Null,
                     question,
                 });
             }

@@ -82,20 +82,24 @@ fn a_rejection_of_another_hold_is_never_a_verdict() {
 fn a_vote_counts_once_per_person_and_only_for_the_hold_shown() {
     let mut lab = held(sign_off(2));
     let Event::Voted(good) = lab.vote("ann", Approved) else { unreachable!() };
+    let named = |name| windlass_kernel::Signed { name, ..good.by.clone() };
     for (bad, why) in [
-        (Vote { shown: Digest::of(b"other"), ..good.clone() }, "another version"),
-        (Vote { by: String::new(), ..good.clone() }, "has no name"),
-        (Vote { by: "  ".into(), ..good.clone() }, "has no name"),
+        (Vote { shown: Digest::of(b"other"), ..(*good).clone() }, "another version"),
+        (Vote { by: named(String::new()), ..(*good).clone() }, "has no name"),
+        (Vote { by: named("  ".into()), ..(*good).clone() }, "has no name"),
+        (Vote { by: named("bob".into()), ..(*good).clone() }, "signature"),
+        (Vote { reason: "another".into(), ..(*good).clone() }, "signature"),
+        (Vote { decision: Rejected, ..(*good).clone() }, "signature"),
     ] {
-        assert!(lab.takes(&Event::Voted(bad)).unwrap_err().contains(why));
+        assert!(lab.takes(&Event::Voted(Box::new(bad))).unwrap_err().contains(why));
     }
     assert!(
         lab.takes(&Event::Resumed { by: "ann".into() }).unwrap_err().contains("not been answered")
     );
     lab.record(Event::Voted(good.clone()));
     assert!(lab.takes(&Event::Voted(good.clone())).unwrap_err().contains("same person"));
-    let no = Vote { decision: Rejected, ..good };
-    assert!(lab.takes(&Event::Voted(no)).unwrap_err().contains("same person"));
+    let no = Vote { decision: Rejected, ..*good };
+    assert!(lab.takes(&Event::Voted(Box::new(no))).unwrap_err().contains("same person"));
     lab.record(lab.vote("bob", Approved));
     for (by, decision) in [("cid", Approved), ("cid", Rejected)] {
         assert!(lab.takes(&lab.vote(by, decision)).unwrap_err().contains("has been answered"));
@@ -119,7 +123,7 @@ fn a_hold_shows_the_digest_of_its_event() {
 
 #[test]
 fn an_unanswered_hold_expires() {
-    let rule = HoldRule { approvals: 1, expires_ms: Some(5000) };
+    let rule = HoldRule { approvals: 1, expires_ms: Some(5000), starter_counts: false };
     let mut lab = held(with(sign_off(2), |plan| plan.hold = rule));
     let hold = lab.run.hold.clone().unwrap();
     // Time has already passed; set the clock back to the hold.

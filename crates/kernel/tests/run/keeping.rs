@@ -9,6 +9,7 @@ use windlass_kernel::run::plan::{Doer, Reviewer};
 use windlass_kernel::run::{
     Checkpoint, CheckpointRecord, CheckpointSide, CheckpointWorkspace, Event, Rollback, Run, Usage,
 };
+use windlass_testkit::people;
 
 use crate::harness::{Lab, id};
 
@@ -158,13 +159,11 @@ impl Lab {
 
     /// An approval with a condition.
     pub fn vote_if(&self, by: &str, condition: &str) -> Event {
-        match self.vote(by, windlass_kernel::run::VoteDecision::Approved) {
-            Event::Voted(mut vote) => {
-                vote.conditions.push(condition.into());
-                Event::Voted(vote)
-            }
-            other => other,
-        }
+        let shown =
+            self.run.hold.as_ref().map_or(windlass_kernel::Digest::GENESIS, |hold| hold.shown);
+        let (approved, conditions) =
+            (windlass_kernel::run::VoteDecision::Approved, [condition.to_owned()]);
+        Event::Voted(people::vote(&self.run.head, by, approved, "because", &conditions, shown))
     }
 }
 

@@ -119,10 +119,15 @@ impl Model {
                 assert!(*count <= max, "{phase} sent back {count} times");
             }
             Event::Held(held) => self.hold = Some(((**held).clone(), BTreeSet::new(), false)),
+            Event::Revoked(revoked) => {
+                let (_, people, over) = self.hold.as_mut().unwrap();
+                assert!(people.remove(&revoked.by.name), "only an answer is withdrawn");
+                *over = false;
+            }
             Event::Voted(vote) => {
                 let (held, people, over) = self.hold.as_mut().unwrap();
                 assert!(!*over, "a hold is answered once");
-                assert!(people.insert(vote.by.clone()), "one person voted twice");
+                assert!(people.insert(vote.by.name.clone()), "one person voted twice");
                 let votes = &lab.run.hold.as_ref().unwrap().votes;
                 let said = |what| votes.iter().filter(move |(one, _)| one.decision == what);
                 *over = said(VoteDecision::Rejected).count() as u32 >= held.rejections

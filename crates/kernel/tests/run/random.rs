@@ -106,7 +106,11 @@ pub fn random_plan(bytes: &[u8]) -> Plan {
         let writes = matches!(phase.doer, Doer::Agent { .. } | Doer::Command { .. });
         phase.branch = writes && choices.chance(3);
     }
-    plan.hold = HoldRule { approvals: 1 + u32::from(choices.chance(3)), expires_ms: None };
+    plan.hold = HoldRule {
+        approvals: 1 + u32::from(choices.chance(3)),
+        expires_ms: None,
+        starter_counts: choices.chance(2),
+    };
     plan
 }
 

@@ -145,8 +145,14 @@ fn a_person_phase_and_a_call_on_hold_are_not_ended_by_work() {
     let mut lab = begun(serial(vec![phase("a", &[])]));
     lab.record(start("a", 1));
     let call = windlass_kernel::TraceId(crate::harness::id(5));
-    let waiting =
-        Event::Waiting { phase: "a".into(), attempt: 1, call, change: None, question: "q".into() };
+    let waiting = Event::Waiting {
+        phase: "a".into(),
+        attempt: 1,
+        call,
+        change: None,
+        evidence: serde_json::Value::Null,
+        question: "q".into(),
+    };
     lab.record(waiting.clone());
     refused(&lab, &waiting, "no work in progress");
     refused(&lab, &phase_done("a", 1, done(json!({}))), "not in progress");

@@ -136,6 +136,7 @@ fn a_call_on_hold_stays_on_hold_after_a_restart() {
         attempt: 1,
         call,
         change: None,
+        evidence: serde_json::Value::Null,
         question: "q".into(),
     });
     lab.record(lab.run.restart_hold());

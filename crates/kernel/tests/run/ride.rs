@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{
-    Event, InvocationResult, Next, PhaseResult, Resolution, Usage, Vote, VoteDecision, Work,
+    Event, InvocationResult, Next, PhaseResult, Resolution, Usage, VoteDecision, Work,
 };
 use windlass_kernel::{Digest, State, TraceId};
+use windlass_testkit::people;
 
 use crate::harness::{Lab, changed, done, ended, failure, id, invoke, started};
 use crate::keeping::reviewer_name;
@@ -162,6 +163,7 @@ impl Ride {
                 attempt,
                 call,
                 change: None,
+                evidence: serde_json::Value::Null,
                 question: "q".into(),
             });
         }
@@ -290,18 +292,12 @@ impl Ride {
     fn try_to_cheat(&self, by: &str) {
         let hold = self.lab.run.hold.as_ref().unwrap();
         let vote = |by: &str, shown| {
-            let (by, reason) = (by.to_owned(), String::new());
-            Event::Voted(Vote {
-                by,
-                conditions: Vec::new(),
-                decision: VoteDecision::Approved,
-                reason,
-                shown,
-            })
+            let approved = VoteDecision::Approved;
+            Event::Voted(people::vote(&self.lab.run.head, by, approved, "", &[], shown))
         };
         assert!(self.lab.takes(&vote(by, Digest::of(b"something else"))).is_err());
         for (earlier, _) in &hold.votes {
-            assert!(self.lab.takes(&vote(&earlier.by, hold.shown)).is_err());
+            assert!(self.lab.takes(&vote(&earlier.by.name, hold.shown)).is_err());
         }
         assert!(self.lab.takes(&Event::Resumed { by: by.to_owned() }).is_err());
     }

@@ -118,7 +118,14 @@ pub fn scenes() -> Vec<(Lab, Event)> {
         (rolling, Event::RolledBack { change: None }),
         (
             trying(|_| {}),
-            Event::Waiting { phase: name(), attempt, call, change: None, question: "q".into() },
+            Event::Waiting {
+                phase: name(),
+                attempt,
+                call,
+                change: None,
+                evidence: serde_json::Value::Null,
+                question: "q".into(),
+            },
         ),
         (judged.clone(), next(&judged)),
         (

@@ -30,7 +30,8 @@ pub fn tell(event: &Event) -> String {
             let (number, trigger, phase) = (held.number, held.trigger.as_str(), &held.phase);
             format!("held {number} {trigger}{resource} at {phase} for {}", held.approvals)
         }
-        Event::Voted(vote) => format!("{} {}", vote.by, vote.decision.as_str()),
+        Event::Revoked(revoked) => format!("{} revoked", revoked.by.name),
+        Event::Voted(vote) => format!("{} {}", vote.by.name, vote.decision.as_str()),
         Event::Reviewed { phase, attempt, reviewer, verdict, .. } => {
             format!("reviewed {phase}/{reviewer} {attempt} {verdict}")
         }

@@ -36,13 +36,16 @@ pub fn approvals(node: &Node) -> Result<u32, Diagnostic> {
 
 pub fn hold(node: Option<&Node>) -> Result<HoldRule, Diagnostic> {
     let Some(node) = node else { return Ok(HoldRule::default()) };
-    let fields = Fields::new(node, "hold", "the rule for holds", &["approvals", "expires_hours"])?;
+    let names = ["approvals", "expires_hours", "starter_counts"];
+    let fields = Fields::new(node, "hold", "the rule for holds", &names)?;
     let asked = fields.get("approvals").map(approvals).transpose()?;
     let expires = fields.get("expires_hours");
     let expires = expires.map(|node| number::decimal(node, "expires_hours", HOURS));
+    let starter = fields.get("starter_counts").map(|node| fields::boolean(node, "starter_counts"));
     Ok(HoldRule {
         approvals: asked.unwrap_or(HoldRule::default().approvals),
         expires_ms: expires.transpose()?,
+        starter_counts: starter.transpose()?.unwrap_or(false),
     })
 }
 

@@ -352,8 +352,13 @@ pub fn plan() -> impl Strategy<Value = Plan> {
     let ids = btree_set("[a-h][a-z0-9_-]{0,11}", 1..10);
     let names = ids.prop_map(|ids| ids.into_iter().collect::<Vec<_>>()).prop_shuffle();
     let all = vec![Requirement::CleanRepo, Requirement::Repo, Requirement::Single];
-    let hold = (1..=20u32, option::of(1..=SAFE_MAX / 3600))
-        .prop_map(|(approvals, units)| HoldRule { approvals, expires_ms: units.map(|u| u * 3600) });
+    let hold = (1..=20u32, option::of(1..=SAFE_MAX / 3600), any::<bool>()).prop_map(
+        |(approvals, units, starter_counts)| HoldRule {
+            approvals,
+            expires_ms: units.map(|u| u * 3600),
+            starter_counts,
+        },
+    );
     (
         budget(),
         select(vec![Concurrency::Parallel, Concurrency::Serial]),

@@ -6,7 +6,7 @@ use serde_json::Value;
 use windlass_connect::{Connect, Job, Reply};
 use windlass_kernel::Digest;
 use windlass_kernel::artifact::ActionRequest;
-use windlass_runtime::{Preparation, Refusal, Ruling, Supervisor};
+use windlass_runtime::{Examination, Preparation, Refusal, Ruling, Supervisor};
 use windlass_store::{Store, Tables};
 use windlass_testkit::gateway::{Parts, TestSupervisor, World};
 
@@ -72,6 +72,10 @@ impl Supervisor for Supervised {
         let mut ruling = self.honest.judge(request);
         (self.bug.judge)(&mut ruling);
         ruling
+    }
+
+    fn examine(&self, request: &ActionRequest) -> Examination {
+        self.honest.examine(request)
     }
 
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use windlass_kernel::artifact::{
-    ActionRequest, DecidedBy, Decision, EffectError, Proposal, Redispatch, Resource, SettledBy,
-    SupervisorDecision, ToolCall, ToolEffect,
+    ActionRequest, DecidedBy, Decider, Decision, EffectError, Proposal, Redispatch, Resource,
+    SettledBy, SupervisorDecision, ToolCall, ToolEffect,
 };
 use windlass_kernel::{
     Artifact, ArtifactBody, ArtifactId, ArtifactType, Code, Digest, Draft, Head, Outcome, PlanId,
@@ -200,7 +200,11 @@ impl Fixture {
 
     /// A further dispatch with this number.
     pub fn redispatch(&self, attempt: u32) -> Redispatch {
-        let by = attempt.is_multiple_of(2).then(|| format!("Zoë {attempt}"));
+        let by = attempt.is_multiple_of(2).then(|| Decider::Hold {
+            entry_digest: Digest::of(&attempt.to_be_bytes()),
+            names: vec![format!("Zoë {attempt}")],
+            trace_id: TraceId(self.uuid()),
+        });
         Redispatch {
             attempt, ts: self.ts(), by, reason: format!("no answer to {attempt} – “?”")
         }
@@ -250,6 +254,7 @@ impl Fixture {
 
     fn request(&self, trace: &Trace, proposal: Proposal, key: &Option<String>) -> Artifact {
         Artifact::Request(ActionRequest {
+            files: Vec::new(),
             schema_id: ActionRequest::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
             artifact_id: ArtifactId(self.uuid()),

@@ -1,5 +1,8 @@
 //! Payloads: bodies and keys of any bytes, text or length read back unchanged.
 
+use windlass_kernel::Digest;
+use windlass_kernel::artifact::Decider;
+
 use super::Harness;
 use super::fixture::{CallSpec, Ending, Fixture};
 use super::keys::{record_of, start};
@@ -79,7 +82,9 @@ pub(super) fn keys_and_bodies_of_any_text_read_back(harness: &dyn Harness) {
     let trace = make.call(Ending::Completed);
     let lease = hold(&*store, &trace, 3);
     let mut redispatch = make.redispatch(2);
-    redispatch.by = Some("Zoë\0🧑‍🚀".into());
+    let (entry_digest, trace_id) = (Digest::GENESIS, trace.trace_id);
+    let names = vec!["Zoë\0🧑‍🚀".to_owned()];
+    redispatch.by = Some(Decider::Hold { entry_digest, names, trace_id });
     redispatch.reason = "\0\u{202e}".into();
     store.record_redispatch(&lease, &redispatch).unwrap();
     assert_eq!(other.list_redispatches(trace.trace_id).unwrap(), [redispatch]);

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use serde_json::{Value, json};
 use windlass_kernel::{Code, RiskLevel, State, TraceId};
 use windlass_runtime::{
-    Answer, Attribution, CallReport, CallRequest, Gateway, GatewayError, ReadDurability,
+    Answer, CallReport, CallRequest, Gateway, GatewayError, HoldQuestion, ReadDurability,
 };
 
 use super::crash::Crash;
@@ -120,8 +120,14 @@ impl Client {
         };
         let report = gateway.show(trace_id)?;
         match report.hold {
-            Some(_) => {
-                gateway.decide(trace_id, answer, Attribution { by: "Ada", reason: "I looked" })
+            Some(hold) => {
+                // Approving what may have run means that it did not.
+                let answer = match (hold.question, answer) {
+                    (HoldQuestion::DidItRun, Answer::Approve) => Answer::DidNotRun,
+                    (HoldQuestion::DidItRun, Answer::Deny) => Answer::Failed,
+                    (_, answer) => answer,
+                };
+                gateway.decide(trace_id, answer, crate::people::by("Ada", "I looked"))
             }
             None => Ok(report),
         }

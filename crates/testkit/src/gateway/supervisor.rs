@@ -11,7 +11,7 @@ use windlass_connect::{Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::{Code, Digest};
 use windlass_policy::{PolicySet, Verdict};
-use windlass_runtime::{Preparation, Refusal, Ruling, Supervisor};
+use windlass_runtime::{Examination, Preparation, Refusal, Ruling, Supervisor};
 
 /// The registry of the tools in [`super::ToolWorld`].
 pub const TOOLS: &str = r#"
@@ -142,6 +142,10 @@ impl Supervisor for TestSupervisor {
             reason: format!("scripted to {}", verdict.as_str()),
             rules: vec!["script".to_owned()],
         }
+    }
+
+    fn examine(&self, _: &ActionRequest) -> Examination {
+        Examination::default()
     }
 
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {

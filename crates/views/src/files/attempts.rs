@@ -199,6 +199,7 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
         | Event::Waiting { .. }
         | Event::Warned { .. }
         | Event::Voted(_)
+        | Event::Revoked(_)
         | Event::Resumed { .. }
         | Event::Continued {}
         | Event::Reviewed { .. }

@@ -38,7 +38,7 @@ pub(super) fn waived_result(
         JudgedBy::Failure => return None,
     };
     let people: Vec<String> =
-        hold.votes.iter().map(|(vote, _)| format!("{}: {}", vote.by, vote.reason)).collect();
+        hold.votes.iter().map(|(vote, _)| format!("{}: {}", vote.by.name, vote.reason)).collect();
     let reason = shortened(&format!("let pass by {}", people.join("; ")));
     Some(GateResult { name, pass: true, phase: phase.id.clone(), reason })
 }

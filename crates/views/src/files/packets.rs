@@ -117,7 +117,7 @@ fn resolution(hold: &Hold) -> Option<Resolution> {
     let deciding = hold.votes.iter().rfind(|(vote, _)| vote.decision == kind);
     Some(Resolution {
         decision,
-        by: deciding.map(|(vote, _)| vote.by.clone()),
+        by: deciding.map(|(vote, _)| vote.by.name.clone()),
         at: deciding.map(|(_, at)| (*at).into()),
         reason: deciding.map(|(vote, _)| vote.reason.clone()),
     })
@@ -127,7 +127,7 @@ fn approvals(hold: &Hold) -> Vec<Approval> {
     let approved = |(vote, _): &&(Vote, _)| vote.decision == run::VoteDecision::Approved;
     let approval = |(vote, at): &(Vote, windlass_kernel::Timestamp)| Approval {
         at: (*at).into(),
-        by: vote.by.clone(),
+        by: vote.by.name.clone(),
         reason: vote.reason.clone(),
     };
     hold.votes.iter().filter(approved).map(approval).collect()

@@ -57,6 +57,7 @@ pub(super) struct Identity {
 }
 
 /// A hold and the id of its packet.
+#[derive(Clone)]
 pub(super) struct HoldView {
     pub(super) id: CheckpointId,
     pub(super) hold: Hold,
@@ -164,7 +165,7 @@ impl RunView {
                 self.add_check_result(run, phase, check, verdict, reason);
             }
             Event::Held(_) => self.held(run)?,
-            Event::Voted(_) => self.voted(run),
+            Event::Voted(_) | Event::Revoked(_) => self.voted(run),
             Event::Ended { .. } => self.pending.end = true,
             Event::Begun {}
             | Event::InvocationStarted { .. }

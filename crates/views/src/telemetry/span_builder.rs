@@ -119,6 +119,7 @@ impl SpanBuilder {
             | Event::Warned { .. }
             | Event::Held(_)
             | Event::Voted(_)
+            | Event::Revoked(_)
             | Event::Resumed { .. }
             | Event::Continued {}
             | Event::Reviewed { .. }

@@ -35,6 +35,7 @@ pub(super) fn describe(event: &Event) -> Option<(Option<&str>, &'static str, Att
                 ("windlass.number", u64::from(held.number).into()),
             ]),
         ),
+        Event::Revoked(_) => (None, "vote revoked", Attributes::new()),
         Event::Voted(vote) => {
             (None, "vote", Attributes::from([("windlass.decision", vote.decision.as_str().into())]))
         }

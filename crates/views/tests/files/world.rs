@@ -14,7 +14,7 @@ use windlass_kernel::run::plan::{
     Trigger,
 };
 use windlass_kernel::run::{
-    CallRecord, Change, Event, Next, PhaseResult, Run, RunEvent, RunName, Started, Usage, Vote,
+    CallRecord, Change, Event, Next, PhaseResult, Run, RunEvent, RunName, Started, Usage,
     VoteDecision, Work,
 };
 use windlass_kernel::{Code, Digest, HolderId, State, TraceId, Uuid7};
@@ -22,6 +22,7 @@ use windlass_runtime::Clock;
 use windlass_store::{MemoryStore, Shared, Store};
 use windlass_testkit::RunWriter;
 use windlass_testkit::gateway::TestClock;
+use windlass_testkit::people;
 use windlass_testkit::plans::{self, phase, plan};
 use windlass_views::Files;
 
@@ -198,8 +199,8 @@ impl TestRecorder {
 
     pub fn vote(&mut self, by: &str, decision: VoteDecision) -> Result<(), Died> {
         let shown = self.run().hold.as_ref().unwrap().shown;
-        let (by, reason) = (by.to_owned(), format!("{by} has seen it"));
-        self.append(Event::Voted(Vote { by, conditions: Vec::new(), decision, reason, shown }))
+        let (head, reason) = (self.run().head, format!("{by} has seen it"));
+        self.append(Event::Voted(people::vote(&head, by, decision, &reason, &[], shown)))
     }
 
     pub fn resume(&mut self) -> Result<(), Died> {
@@ -325,7 +326,7 @@ pub fn spine() -> Plan {
         phase("steward", &["audit"], builtin("commit")),
     ];
     Plan {
-        hold: HoldRule { approvals: 1, expires_ms: Some(86_400_000) },
+        hold: HoldRule { approvals: 1, expires_ms: Some(86_400_000), starter_counts: false },
         id: "spine".to_owned(),
         on_restart: OnRestart::Hold,
         require: vec![Requirement::CleanRepo],

@@ -33,8 +33,8 @@ impl Builtin for Call {
                 Some(reason) => WorkResult::failed("tool_failure", reason),
             },
             WorkResult::Finished(Err(reason)) => WorkResult::failed("validation_error", reason),
-            WorkResult::Waiting { call, question, usage } => {
-                WorkResult::Waiting { call, question, usage }
+            WorkResult::Waiting { call, evidence, question, usage } => {
+                WorkResult::Waiting { call, evidence, question, usage }
             }
             WorkResult::Stopped => WorkResult::Stopped,
         })

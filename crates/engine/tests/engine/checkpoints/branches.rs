@@ -2,6 +2,7 @@
 
 use windlass_kernel::run::VoteDecision;
 use windlass_kernel::run::plan::{Concurrency, Phase, Plan, Trigger};
+use windlass_testkit::engine::Votes as _;
 
 use super::{calm, checkpoint, files, git, kept, to, world};
 use crate::executors::{sh, write};
@@ -80,7 +81,7 @@ fn a_rejected_conflict_ends_the_run_and_leaves_the_workspace() {
     let plan = fork("echo l > same; echo '{}'", "echo r > same; echo '{}'");
     let run = engine.start(new_run(plan)).unwrap();
     assert_eq!(run.hold.as_ref().unwrap().held.trigger, Trigger::MergeConflict);
-    engine.answer(trace(&run), VoteDecision::Rejected, "ann", "no", None, &[]).unwrap();
+    engine.vote(trace(&run), VoteDecision::Rejected, "ann", "no", None, &[]).unwrap();
     let run = engine.read(trace(&run)).unwrap();
     assert_eq!(end(&run).0, "BLOCKED");
     let same = files(world.root())[std::path::Path::new("same")].0.clone();

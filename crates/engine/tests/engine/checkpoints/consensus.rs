@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::{Doer, Effect, Phase, Plan, Reviewer, Trigger};
 use windlass_kernel::run::{CheckpointKind, VoteDecision};
+use windlass_testkit::engine::Votes as _;
 
 use super::{calm, checkpoint, kept, names, world};
 use crate::executors::{sh, with_answers};
@@ -51,10 +52,10 @@ fn agents_and_people_agree_with_conditions() {
     assert_eq!(held.evidence["phases"]["build"]["status"], "complete");
     let id = trace(&run);
     let code =
-        engine.answer(id, VoteDecision::Approved, "eve", "me too", None, &[]).unwrap_err().code();
+        engine.vote(id, VoteDecision::Approved, "eve", "me too", None, &[]).unwrap_err().code();
     assert_eq!(code, Code::RequestInvalid);
     let conditions = ["add a test".to_owned()];
-    engine.answer(id, VoteDecision::Approved, "bob", "nearly", None, &conditions).unwrap();
+    engine.vote(id, VoteDecision::Approved, "bob", "nearly", None, &conditions).unwrap();
     let run = engine.resume(id).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
     let answer = &run.phases[1].done.as_ref().unwrap().answer;
@@ -77,16 +78,16 @@ fn a_rejection_leads_to_revision_and_everybody_is_asked_again() {
     ]);
     let run = engine.start(with_answers(agreed(2), answers)).unwrap();
     let id = trace(&run);
-    engine.answer(id, VoteDecision::Approved, "ann", "well", None, &[]).unwrap();
+    engine.vote(id, VoteDecision::Approved, "ann", "well", None, &[]).unwrap();
     let open = engine.read(id).unwrap();
     assert_eq!(open.hold.as_ref().unwrap().resolution(), windlass_kernel::run::Resolution::Open);
-    engine.answer(id, VoteDecision::Rejected, "bob", "no", None, &[]).unwrap();
+    engine.vote(id, VoteDecision::Rejected, "bob", "no", None, &[]).unwrap();
     let run = engine.resume(id).unwrap();
     // Back to build, and asked anew.
     assert_eq!(run.hold.as_ref().unwrap().held.trigger, Trigger::ConsensusRequested);
     assert_eq!(run.phases[0].attempt, 2);
     assert_eq!(run.phases[1].reviews.len(), 1);
-    engine.answer(id, VoteDecision::Approved, "ann", "now", None, &[]).unwrap();
+    engine.vote(id, VoteDecision::Approved, "ann", "now", None, &[]).unwrap();
     let run = engine.resume(id).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
     let kinds: Vec<_> = world.checkpoints().list(id).unwrap().iter().map(|one| one.kind).collect();

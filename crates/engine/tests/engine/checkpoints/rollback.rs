@@ -4,6 +4,7 @@ use windlass_engine::Engine;
 use windlass_kernel::run::plan::{OnRestart, Plan, Trigger};
 use windlass_kernel::run::{CheckpointKind, PhaseStatus, Run};
 use windlass_kernel::{Code, State};
+use windlass_testkit::engine::Votes as _;
 
 use super::{calm, checkpoint, files, git, kept, names, to, world};
 use crate::executors::{named, sh, write};
@@ -171,7 +172,7 @@ fn a_rejected_rollback_ends_the_run() {
     let (engine, run) = stopped(&world);
     let back = engine.roll_back(trace(&run), &to(checkpoint(&world, &run, "POST_one_v1"))).unwrap();
     engine
-        .answer(
+        .vote(
             trace(&back),
             windlass_kernel::run::VoteDecision::Rejected,
             "ann",

@@ -9,6 +9,7 @@ use windlass_engine::{Engine, GitRepository, NewRun};
 use windlass_kernel::run::plan::{CheckTiming, Effect, OnRestart, Plan, Requirement, Trigger};
 use windlass_kernel::run::{Event, VoteDecision};
 use windlass_kernel::{Code, State};
+use windlass_testkit::engine::Votes as _;
 
 use super::{detail, named, sh, with_answers, with_task, write};
 use crate::crash::Life;
@@ -235,7 +236,7 @@ fn finish(world: &World) {
         match world.runs()[0] {
             (_, State::Terminal) => return,
             (trace_id, State::Checkpoint) => {
-                drop(engine.answer(trace_id, VoteDecision::Approved, "ann", "go on", None, &[]));
+                drop(engine.vote(trace_id, VoteDecision::Approved, "ann", "go on", None, &[]));
                 engine.resume(trace_id).unwrap();
             }
             _ => {

@@ -7,6 +7,7 @@ use windlass_engine::Engine;
 use windlass_kernel::run::plan::{OnRestart, Trigger};
 use windlass_kernel::run::{Event, VoteDecision};
 use windlass_kernel::{Code, State};
+use windlass_testkit::engine::Votes as _;
 
 use super::{calm, detail, named, with_answers};
 use crate::crash::Life;
@@ -116,8 +117,8 @@ fn a_waiting_call_is_made_once_when_people_have_approved() {
     let (ann, bob) = ("a".repeat(100), "b".repeat(100));
     let long = "because ".repeat(500);
     let shown = run.hold.as_ref().map(|hold| hold.shown);
-    engine.answer(trace(&run), VoteDecision::Approved, &ann, &long, shown, &[]).unwrap();
-    engine.answer(trace(&run), VoteDecision::Approved, &bob, &long, shown, &[]).unwrap();
+    engine.vote(trace(&run), VoteDecision::Approved, &ann, &long, shown, &[]).unwrap();
+    engine.vote(trace(&run), VoteDecision::Approved, &bob, &long, shown, &[]).unwrap();
     let run = engine.resume(trace(&run)).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"));
     assert_eq!(executed(&world, "ask_burn"), 1);
@@ -136,7 +137,7 @@ fn a_rejected_call_is_refused_for_good() {
     let run = engine.start(with_answers(plan, answers(&["world/ask"]))).unwrap();
     let call = run.hold.as_ref().unwrap().held.call.unwrap();
     let answered =
-        engine.answer(trace(&run), VoteDecision::Rejected, "ann", "no", None, &[]).unwrap();
+        engine.vote(trace(&run), VoteDecision::Rejected, "ann", "no", None, &[]).unwrap();
     assert_eq!(end(&answered.run), ("BLOCKED", "checkpoint_rejected"));
     assert_eq!(executed(&world, "ask"), 0);
     // It no longer waits for anybody.

@@ -1,0 +1,164 @@
+//! The people of this account: who may decide, and how their keys are used.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use windlass_kernel::{Code, Signed, Statement, is_same_name};
+use windlass_runtime::{People, PersonError};
+use windlass_seal::{PeopleError, PeopleStore, Person, Unlock};
+use zeroize::Zeroizing;
+
+use crate::failure::Failure;
+use crate::state::StateRoot;
+
+/// The folder of the people in the folder of all states.
+const FOLDER: &str = ".people";
+/// The longest passphrase.
+const PASSPHRASE_BYTES_MAX: u64 = 1024;
+
+/// The people of this account.
+#[derive(Debug)]
+pub struct AccountPeople {
+    store: PeopleStore,
+    passphrase_file: Mutex<Option<PathBuf>>,
+}
+
+impl AccountPeople {
+    /// Opens the list of people.
+    pub fn open() -> Result<Self, Failure> {
+        let store = PeopleStore::open(StateRoot::find()?.path().join(FOLDER))?;
+        Ok(Self { store, passphrase_file: Mutex::new(None) })
+    }
+
+    /// The list itself.
+    pub const fn store(&self) -> &PeopleStore {
+        &self.store
+    }
+
+    /// Reads passphrases from a file instead of asking for them.
+    pub fn use_passphrase_file(&self, path: Option<&Path>) {
+        let mut file = self.passphrase_file.lock().unwrap_or_else(PoisonError::into_inner);
+        *file = path.map(Path::to_owned);
+    }
+
+    /// The name of the person who decides: the given one, or the user's own.
+    pub fn decider(&self, named: Option<&str>) -> Result<String, Failure> {
+        if let Some(name) = named {
+            return Ok(name.to_owned());
+        }
+        let people = self.store.all()?;
+        let active: Vec<&Person> =
+            people.iter().filter(|person| person.revoked_at.is_none()).collect();
+        let user = user_name();
+        let own = active.iter().find(|person| is_same_name(&person.name, &user));
+        match (own, active.as_slice()) {
+            (Some(person), _) | (None, [person]) => Ok(person.name.clone()),
+            (None, []) => Err(Failure::new(Code::PersonUnknown, "nobody here can decide yet")),
+            (None, _) => Err(Failure::new(Code::RequestInvalid, "say who decides")
+                .hint("add `--by NAME`; `windlass people list` lists the names")),
+        }
+    }
+
+    /// Adds the user if nobody can decide yet; returns the name.
+    pub fn add_user(&self) -> Result<Option<String>, Failure> {
+        if !self.store.all()?.is_empty() {
+            return Ok(None);
+        }
+        let now = windlass_runtime::Clock::now(&windlass_runtime::SystemClock);
+        let person = self.store.add(&user_name(), windlass_seal::NewKey::Unprotected, now)?;
+        Ok(Some(person.name))
+    }
+}
+
+/// The name of the user of this account.
+pub fn user_name() -> String {
+    let named = ["USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
+    let valid = named.filter(|name| windlass_kernel::check_name(name).is_ok());
+    valid.unwrap_or_else(|| "owner".to_owned())
+}
+
+impl People for AccountPeople {
+    fn sign(&self, name: &str, statement: &Statement<'_>) -> Result<Signed, PersonError> {
+        let signed = self.store.sign(name, statement, self);
+        signed.map_err(|error| PersonError { code: error.code(), message: error.to_string() })
+    }
+}
+
+impl Unlock for AccountPeople {
+    fn passphrase(&self, name: &str) -> Result<Zeroizing<String>, String> {
+        let file = self.passphrase_file.lock().unwrap_or_else(PoisonError::into_inner);
+        match file.as_deref() {
+            Some(path) => read_passphrase(path),
+            None => ask(&format!("passphrase of {name}: ")),
+        }
+    }
+
+    fn agent_socket(&self) -> Result<PathBuf, String> {
+        let socket = std::env::var_os("SSH_AUTH_SOCK").filter(|path| !path.is_empty());
+        socket.map(PathBuf::from).ok_or_else(|| "SSH_AUTH_SOCK names no SSH agent".to_owned())
+    }
+}
+
+/// Reads the first line of a file; `-` is standard input.
+pub fn read_passphrase(path: &Path) -> Result<Zeroizing<String>, String> {
+    let mut text = Zeroizing::new(String::new());
+    let read = if path == Path::new("-") {
+        std::io::stdin().take(PASSPHRASE_BYTES_MAX).read_to_string(&mut text)
+    } else {
+        let regular = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
+        if !regular {
+            return Err(format!("`{}` is not a file", path.display()));
+        }
+        File::open(path).and_then(|file| file.take(PASSPHRASE_BYTES_MAX).read_to_string(&mut text))
+    };
+    read.map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+    let line = Zeroizing::new(text.lines().next().unwrap_or_default().to_owned());
+    if line.is_empty() { Err("the passphrase is empty".to_owned()) } else { Ok(line) }
+}
+
+/// Asks for a passphrase on the terminal, which does not show it.
+pub fn ask(prompt: &str) -> Result<Zeroizing<String>, String> {
+    let no_terminal = |_| "there is no terminal to ask on; use --passphrase-file".to_owned();
+    let mut terminal =
+        File::options().read(true).write(true).open("/dev/tty").map_err(no_terminal)?;
+    let before = tcgetattr(&terminal).map_err(|error| no_terminal(error.into()))?;
+    let mut hidden: Termios = before.clone();
+    // Ctrl-C comes as a character, so that the terminal is never left without its echo.
+    hidden.local_modes.remove(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
+    tcsetattr(&terminal, OptionalActions::Flush, &hidden)
+        .map_err(|error| no_terminal(error.into()))?;
+    let typed = terminal.write_all(prompt.as_bytes()).map_err(no_terminal).and_then(|()| {
+        let mut line = Zeroizing::new(Vec::new());
+        let mut byte = [0];
+        loop {
+            let count = terminal.read(&mut byte).map_err(no_terminal)?;
+            match (count, byte[0]) {
+                (0, _) | (_, b'\n' | b'\r') => break,
+                (_, 3 | 4 | 26 | 28) => return Err("no passphrase was given".to_owned()),
+                (_, 8 | 127) => drop(line.pop()),
+                (_, typed) => line.push(typed),
+            }
+            if line.len() > 1024 {
+                return Err("the passphrase is too long".to_owned());
+            }
+        }
+        let text = std::str::from_utf8(&line).map_err(|_| "the passphrase is not UTF-8")?;
+        Ok(Zeroizing::new(text.to_owned()))
+    });
+    // If this fails, so would everything else on this terminal.
+    let _ = tcsetattr(&terminal, OptionalActions::Flush, &before);
+    drop(terminal.write_all(b"\n"));
+    match typed {
+        Ok(text) if text.is_empty() => Err("the passphrase is empty".to_owned()),
+        typed => typed,
+    }
+}
+
+impl From<PeopleError> for Failure {
+    fn from(error: PeopleError) -> Self {
+        Self::new(error.code(), error.to_string())
+    }
+}

@@ -1,0 +1,75 @@
+//! People whose keys follow from their names.
+
+use windlass_kernel::run::{Vote, VoteDecision};
+use windlass_kernel::{Digest, Head, Signed, Signer, Statement, normalise_name};
+
+/// The key of everybody with this name.
+#[must_use]
+pub fn signer(name: &str) -> Signer {
+    Signer::from_seed(Digest::of(normalise_name(name).as_bytes()).as_bytes())
+}
+
+/// A statement as a person signs it, who counts for themselves.
+#[must_use]
+pub fn signed(name: &str, statement: &Statement<'_>) -> Signed {
+    signed_for(name, &format!("person {}", normalise_name(name)), statement)
+}
+
+/// A statement as a person signs it, who counts for this approver.
+#[must_use]
+pub fn signed_for(name: &str, approver: &str, statement: &Statement<'_>) -> Signed {
+    let signer = signer(name);
+    Signed {
+        approver: approver.to_owned(),
+        key: signer.public(),
+        name: name.to_owned(),
+        security_key: None,
+        signature: signer.sign(&statement.to_bytes(name, approver)),
+    }
+}
+
+/// A person's answer to the hold of a run whose last entry is `head`.
+#[must_use]
+pub fn vote(
+    head: &Head,
+    name: &str,
+    decision: VoteDecision,
+    reason: &str,
+    conditions: &[String],
+    shown: Digest,
+) -> Box<Vote> {
+    let statement = Vote::statement(head, decision, reason, conditions, &[], shown);
+    Box::new(Vote {
+        by: signed(name, &statement),
+        conditions: conditions.to_vec(),
+        decision,
+        files: Vec::new(),
+        reason: reason.to_owned(),
+        shown,
+    })
+}
+
+#[cfg(feature = "gateway")]
+mod runtime {
+    use windlass_kernel::{Signed, Statement};
+    use windlass_runtime::{Attribution, People, PersonError, Who};
+
+    /// People of every name.
+    #[derive(Clone, Copy, Debug)]
+    pub struct Everybody;
+
+    impl People for Everybody {
+        fn sign(&self, name: &str, statement: &Statement<'_>) -> Result<Signed, PersonError> {
+            Ok(super::signed(name, statement))
+        }
+    }
+
+    /// The decision of one person.
+    #[must_use]
+    pub const fn by<'a>(name: &'a str, reason: &'a str) -> Attribution<'a> {
+        Attribution { who: Who::Person { name, people: &Everybody }, reason, files: &[] }
+    }
+}
+
+#[cfg(feature = "gateway")]
+pub use runtime::{Everybody, by};
