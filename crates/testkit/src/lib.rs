@@ -28,6 +28,23 @@ pub use run_writer::{RunWriter, recorded_events};
 #[cfg(feature = "tamper")]
 pub use tamper::tamper;
 
+/// Adds the people whom a command line names after `--by`, with the command that `windlass` makes.
+pub fn add_people(
+    args: &[&str],
+    state_root: &std::path::Path,
+    windlass: impl Fn(&[&str]) -> std::process::Command,
+) {
+    for words in args.windows(2) {
+        let [option, name] = words else { continue };
+        let known = std::fs::read_to_string(state_root.join(".people/people.json"));
+        let is_known = known.is_ok_and(|text| text.contains(&format!("\"name\":\"{name}\"")));
+        if *option == "--by" && !is_known {
+            // A name that is not valid is refused, which is then seen at the command itself.
+            drop(windlass(&["people", "add", name]).output());
+        }
+    }
+}
+
 /// Waits for something that another process or thread must make true, for at most a minute.
 ///
 /// # Panics

@@ -255,11 +255,16 @@ impl Place {
     }
 
     /// The binary with arguments, in the work folder, with an environment of its own.
+    /// The people whom it names are added first.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
-        command.args(args);
-        self.settle(&mut command);
-        command
+        let command = |args: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
+            command.args(args);
+            self.settle(&mut command);
+            command
+        };
+        windlass_testkit::add_people(args, &self.state_root(), command);
+        command(args)
     }
 
     /// Gives any command this place's folder and environment.

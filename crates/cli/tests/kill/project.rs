@@ -201,6 +201,13 @@ impl Project {
 
     /// The command in any folder, ready to start; the home is beside it.
     pub fn command_in(folder: &Path, words: &[&str]) -> Command {
+        let state_root = folder.parent().unwrap().join("home/.local/state/windlass");
+        let command = |words: &[&str]| Self::plain_command_in(folder, words);
+        windlass_testkit::add_people(words, &state_root, command);
+        command(words)
+    }
+
+    fn plain_command_in(folder: &Path, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_windlass"));
         command.args(["--json", "-C"]).arg(folder).args(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

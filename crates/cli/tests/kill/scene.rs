@@ -145,7 +145,14 @@ impl<'a> Scene<'a> {
             Word::Approve => self.approvals += 1,
             Word::Deny => self.denied = true,
         }
-        let words = ["call", word.name(), trace_id, "--by", "a person", "--reason", "a test"];
+        let shown = self.project.run(&["call", "show", trace_id]);
+        let voice = ["--by", "a person", "--reason", "a test"];
+        let answer = match (word, shown.out["hold"]["question"] == "did_it_run") {
+            (Word::Approve, true) => vec!["settle", "--not-run"],
+            (Word::Deny, true) => vec!["settle", "--failed"],
+            (word, false) => vec![word.name()],
+        };
+        let words = [&["call"][..], &answer, &[trace_id], &voice].concat();
         let ended = self.run(&words, at);
         if !ended.killed {
             self.note(&ended.out);
