@@ -1,13 +1,15 @@
 //! The queue of holds, and the answers to them.
 
-use serde_json::json;
-use windlass_journal::{JournalError, RunFilter, Runs};
-use windlass_kernel::artifact::NamedFile;
+use serde_json::{Value, json};
+use windlass_journal::{Check, JournalError, Reader, RunFilter, Runs};
+use windlass_kernel::artifact::{Edit, NamedFile};
 use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{
-    Event, Hold, NoteKind, Resolution, Revocation, Run, RunName, Vote, VoteDecision,
+    Event, Hold, NoteKind, Resolution, Revocation, Run, RunName, UnsignedVote, Vote, VoteDecision,
 };
-use windlass_kernel::{Code, Digest, State, TraceId, check_name, is_same_name, shown_with_files};
+use windlass_kernel::{
+    Call, Code, Digest, State, TraceId, check_name, is_same_name, shown_with_files,
+};
 
 use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
@@ -93,6 +95,8 @@ pub struct HoldAnswer<'a> {
     pub shown: Option<Digest>,
     /// The conditions of an approval.
     pub conditions: &'a [String],
+    /// The arguments that the person puts in place of those of the call on hold.
+    pub edit: Option<&'a Value>,
 }
 
 impl HoldAnswer<'_> {
@@ -200,7 +204,7 @@ impl Engine {
         hold: &Hold,
         answer: HoldAnswer<'_>,
     ) -> Result<Vote, EngineError> {
-        let HoldAnswer { decision, by, reason, shown, conditions } = answer;
+        let HoldAnswer { decision, by, reason, shown, conditions, edit } = answer;
         let name = run_name(run);
         let files = self.changed_files(run, hold, decision)?;
         let is_stale = match shown {
@@ -221,15 +225,40 @@ impl Engine {
         if !conditions.is_empty() && hold.held.trigger != Trigger::ConsensusRequested {
             return Err(invalid("only the approval of a reviewer can have conditions".to_owned()));
         }
-        let statement =
-            Vote::statement(&run.head, decision, reason, conditions, &files, hold.shown);
-        let signed = self.people.sign(by, &statement)?;
+        let edit = self.edit_of(hold, decision, edit)?;
+        let (conditions, reason, shown) = (conditions.to_vec(), reason.to_owned(), hold.shown);
+        let unsigned = UnsignedVote { conditions, decision, edit, files, reason, shown };
+        let signed = self.people.sign(by, &unsigned.statement(&run.head))?;
         if let Some((other, _)) = hold.votes.iter().find(|(vote, _)| vote.by.is_same(&signed)) {
             let (by, other) = (signed.name, other.by.name.clone());
             return Err(EngineError::SamePerson { run: name, by, other });
         }
-        let (conditions, reason, shown) = (conditions.to_vec(), reason.to_owned(), hold.shown);
-        Ok(Vote { by: signed, conditions, decision, files, reason, shown })
+        Ok(unsigned.signed(signed))
+    }
+
+    /// The arguments that a person puts in place of those of the call on hold.
+    fn edit_of(
+        &self,
+        hold: &Hold,
+        decision: VoteDecision,
+        args: Option<&Value>,
+    ) -> Result<Option<Edit>, EngineError> {
+        let Some(args) = args else { return Ok(None) };
+        let Some(call) = hold.held.call.filter(|_| decision == VoteDecision::Approved) else {
+            let message =
+                "only the arguments of a call can be changed, and only when it is approved";
+            return Err(invalid(message.to_owned()));
+        };
+        if hold.held.approvals > 1 {
+            let message = "what several people approve cannot be changed by one of them";
+            return Err(invalid(message.to_owned()));
+        }
+        let state = Reader::<Call>::state_of(self.store(), call, Check::Verified)?;
+        let Some((request, _)) = state.request.filter(|_| args.is_object()) else {
+            return Err(invalid("the arguments must be a JSON object".to_owned()));
+        };
+        let edit = Edit::of(&request.proposal, args.clone());
+        edit.map(Some).map_err(|error| invalid(format!("the arguments are not valid: {error}")))
     }
 
     /// The files that the call on hold names, if they are no longer as they were at the question.

@@ -32,6 +32,7 @@ enum Reference {
     Decision {
         request_digest: Digest,
         decision: Decision,
+        edit: Option<Digest>,
         signed: Vec<SignedDecision>,
     },
     Call(CallReference),
@@ -47,6 +48,7 @@ enum Reference {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SignedDecision {
     decision: Cow<'static, str>,
+    edit: Option<Digest>,
     files: Vec<NamedFile>,
     reason: String,
     signed: Signed,
@@ -55,8 +57,9 @@ struct SignedDecision {
 impl SignedDecision {
     fn of_decision(decided_by: &DecidedBy, decision: Decision, reason: &str) -> Vec<Self> {
         match decided_by {
-            DecidedBy::Person { decider: Decider::Person(signed), files } => vec![Self {
+            DecidedBy::Person { decider: Decider::Person(signed), edit, files } => vec![Self {
                 decision: decision.as_str().into(),
+                edit: edit.as_ref().map(|edit| edit.proposal_digest),
                 files: files.clone(),
                 reason: reason.to_owned(),
                 signed: signed.clone(),
@@ -77,6 +80,7 @@ impl SignedDecision {
             if let Some(Decider::Person(signed)) = &again.by {
                 all.push(Self {
                     decision: dispatch_decision(again.attempt).into(),
+                    edit: None,
                     files: Vec::new(),
                     reason: again.reason.clone(),
                     signed: signed.clone(),
@@ -86,6 +90,7 @@ impl SignedDecision {
         if let SettledBy::Person { decider: Decider::Person(signed), reason } = settled_by {
             all.push(Self {
                 decision: settled_decision(outcome).into(),
+                edit: None,
                 files: Vec::new(),
                 reason: reason.clone(),
                 signed: signed.clone(),
@@ -99,11 +104,20 @@ impl SignedDecision {
             after: entry.prev_entry_digest,
             conditions: &[],
             decision: Cow::Borrowed(&self.decision),
+            edit: self.edit,
             files: &self.files,
             reason: &self.reason,
             shown,
             trace_id: entry.trace_id,
         })
+    }
+}
+
+/// The digest of the proposal as a person changed it, if they did.
+fn edit_of(decided_by: &DecidedBy) -> Option<Digest> {
+    match decided_by {
+        DecidedBy::Person { edit, .. } => edit.as_ref().map(|edit| edit.proposal_digest),
+        DecidedBy::Policy { .. } => None,
     }
 }
 
@@ -170,6 +184,7 @@ impl ArtifactHeader {
             Artifact::Decision(decision) => Reference::Decision {
                 request_digest: decision.request_digest,
                 decision: decision.decision,
+                edit: edit_of(&decision.decided_by),
                 signed: SignedDecision::of_decision(
                     &decision.decided_by,
                     decision.decision,
@@ -231,8 +246,9 @@ impl ArtifactHeader {
                 }
                 let request_digest = digest(request)?;
                 let decision = serde_json::from_slice(decision).ok()?;
-                let signed = Vec::new();
-                (artifact_id, trace_id, Reference::Decision { request_digest, decision, signed })
+                let (edit, signed) = (None, Vec::new());
+                let reference = Reference::Decision { request_digest, decision, edit, signed };
+                (artifact_id, trace_id, reference)
             }
             ArtifactType::ToolCall => {
                 let [artifact_id, trace_id, decision, call, proposal, key] = json_scan::members(
@@ -307,6 +323,7 @@ impl ArtifactHeader {
                 reference: Reference::Decision {
                     request_digest: wire.request_digest,
                     decision: wire.decision,
+                    edit: edit_of(&wire.decided_by),
                     signed: SignedDecision::of_decision(
                         &wire.decided_by,
                         wire.decision,
@@ -437,6 +454,8 @@ struct EffectWire {
 pub struct ArtifactChain {
     request: Option<RequestRecord>,
     decision: Option<Digest>,
+    /// The digest of the proposal as a person changed it.
+    edit: Option<Digest>,
     tool_call: Option<Digest>,
 }
 
@@ -458,6 +477,11 @@ impl ArtifactChain {
     /// The digest of the request's proposal; `None` before the request.
     pub(crate) fn proposal_digest(&self) -> Option<Digest> {
         self.request.as_ref().map(|request| request.proposal_digest)
+    }
+
+    /// The digest of the proposal that may be dispatched: the requested one, or what a person made of it.
+    pub(crate) fn effective_digest(&self) -> Option<Digest> {
+        self.edit.or_else(|| self.proposal_digest())
     }
 
     /// The plan that the request belongs to; `None` before the request.
@@ -506,7 +530,7 @@ impl ArtifactChain {
                 )?;
                 self.request = Some(request);
             }
-            Reference::Decision { request_digest, decision, signed } => {
+            Reference::Decision { request_digest, decision, edit, signed } => {
                 let request = self.request.as_ref().map(|request| request.digest);
                 require(request == Some(request_digest), "the decision refers to another request")?;
                 require(
@@ -520,6 +544,7 @@ impl ArtifactChain {
                 };
                 require(state == entry.to_state, "the decision and the state of its entry differ")?;
                 self.decision = Some(digest);
+                self.edit = edit;
             }
             Reference::Call(call) => {
                 self.check_call(entry, &call)?;
@@ -561,7 +586,7 @@ impl ArtifactChain {
             "the call and its request have different idempotency keys",
         )?;
         require(
-            request.proposal_digest == call.proposal_digest,
+            self.edit.unwrap_or(request.proposal_digest) == call.proposal_digest,
             "the call refers to another proposal",
         )
     }

@@ -35,7 +35,8 @@ impl Gateway {
         preparation: &Preparation,
     ) -> Result<Settlement, GatewayError> {
         let call = recorder.state();
-        let (Some((request, _)), Some((tool_call, _))) = (&call.request, &call.tool_call) else {
+        let (Some(request), Some((tool_call, _))) = (call.effective_request(), &call.tool_call)
+        else {
             return Err(GatewayError::missing(call.head.trace_id, "request or its call"));
         };
         let job = Job {

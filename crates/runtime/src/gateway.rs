@@ -314,7 +314,7 @@ impl Gateway {
             ts,
             decision_digest: *decision_digest,
             tool_call_id,
-            proposal_digest,
+            proposal_digest: recorder.state().effective_digest().unwrap_or(proposal_digest),
             idempotency_key: request.idempotency_key.clone(),
         };
         recorder.add(&Artifact::Call(call))?;

@@ -183,6 +183,6 @@ impl Votes for Engine {
         shown: Option<Digest>,
         conditions: &[String],
     ) -> Result<AnswerResult, EngineError> {
-        self.answer(trace_id, HoldAnswer { decision, by, reason, shown, conditions })
+        self.answer(trace_id, HoldAnswer { decision, by, reason, shown, conditions, edit: None })
     }
 }

@@ -128,6 +128,10 @@ pub struct Answer {
     /// The digest that `queue show` printed; the answer is refused if the hold has changed since.
     #[arg(long, value_name = "DIGEST")]
     pub shown: Option<String>,
+    /// Arguments to put in place of those of the call on hold: JSON, `@FILE`, or `-` for standard input.
+    /// They are judged too.
+    #[arg(long, value_name = "JSON")]
+    pub args: Option<String>,
     /// A condition of the approval; may be repeated.
     #[arg(long = "condition", value_name = "TEXT")]
     pub conditions: Vec<String>,

@@ -8,8 +8,8 @@ use windlass_views::RunSummary;
 
 use crate::args::{Answer, Decider, Queue};
 use crate::commands::run::{open, open_to_read, report};
-use crate::commands::status;
 use crate::commands::verify::count;
+use crate::commands::{read_args, status};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
@@ -155,7 +155,9 @@ fn decide(
     let shown = shown_digest(answer.shown.as_deref())?;
     let trace_id = setup.engine.find(&answer.run)?;
     let (reason, conditions) = (answer.decider.reason.as_str(), answer.conditions.as_slice());
-    let given = HoldAnswer { decision, by: &by, reason, shown, conditions };
+    let args = answer.args.as_deref().map(read_args).transpose()?;
+    let edit = args.as_ref();
+    let given = HoldAnswer { decision, by: &by, reason, shown, conditions, edit };
     let answered = setup.engine.answer(trace_id, given)?;
     if answer.resume && answered.resolution != Resolution::Open && answered.run.ended.is_none() {
         let run = setup.engine.resume(trace_id)?;
