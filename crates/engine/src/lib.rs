@@ -40,7 +40,7 @@ pub use phase_executor::{
     Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };
 pub use purge::{PurgeReport, PurgedCheckpoint, Retention};
-pub use queue::{AnswerResult, HoldAnswer, HoldQueue, WaitingRun};
+pub use queue::{AnswerResult, HoldAnswer, HoldDetails, HoldQueue, WaitingRun};
 pub use recover::RecoveredRun;
 pub use repository::{CommitHook, PinRequest, PreparedCommit, Repository};
 pub use rollback::{RollbackPlan, RollbackRequest};

@@ -11,6 +11,8 @@ use windlass_kernel::{
     Call, Code, Digest, State, TraceId, check_name, is_same_name, shown_with_files,
 };
 
+use windlass_runtime::CallView;
+
 use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
 use crate::run_recorder::RunRecorder;
@@ -82,6 +84,17 @@ impl HoldQueue {
     }
 }
 
+/// What a person should see of a hold.
+#[derive(Clone, Debug)]
+pub struct HoldDetails {
+    /// The call on hold.
+    pub call: Option<CallView>,
+    /// The changes of the run so far, as a patch.
+    pub diff: Option<String>,
+    /// The digest that an answer refers to.
+    pub shown: Digest,
+}
+
 /// A person's answer to a hold.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldAnswer<'a> {
@@ -151,6 +164,23 @@ impl Engine {
             self.end_rejected(&mut recorder)?;
         }
         Ok(AnswerResult { run: recorder.run().clone(), resolution })
+    }
+
+    /// What a person should see of a hold as it is now: the call, and the changes so far.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the call or the repository cannot be read.
+    pub fn hold_details(&self, run: &Run, hold: &Hold) -> Result<HoldDetails, EngineError> {
+        let workspace = self.workspace(run);
+        let call = match hold.held.call {
+            Some(call) => Some(self.gateways.gateway(&workspace)?.view(call)?),
+            None => None,
+        };
+        let files = call.as_ref().map(|call| call.changed_files.as_slice()).unwrap_or_default();
+        let shown = shown_with_files(hold.shown, files);
+        // A work tree that is gone has no changes to show.
+        let diff = self.repository.diff(&workspace, run).ok().flatten();
+        Ok(HoldDetails { call, diff, shown })
     }
 
     /// Withdraws a person's answer, which nothing has acted on yet.

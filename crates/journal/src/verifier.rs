@@ -1,9 +1,9 @@
 //! Verifying a trace of either machine, entry by entry.
 
-use windlass_kernel::run::{Run, RunEvent};
+use windlass_kernel::run::{Event, Run, RunEvent};
 use windlass_kernel::{
-    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Entry, Head, ReservedKey, ToolCallId,
-    TraceId, is_call_artifact,
+    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Entry, Head, PublicKey, ReservedKey,
+    Signed, Timestamp, ToolCallId, TraceId, is_call_artifact,
 };
 use windlass_store::TraceState;
 
@@ -20,7 +20,29 @@ pub struct TraceVerifier {
     run: Option<Box<Run>>,
     /// The entry that dispatched the call: its number and the call's id.
     tool_call: Option<(u64, Option<ToolCallId>)>,
+    /// Who signed something in the trace, and when.
+    signers: Vec<Signature>,
     buffer: Vec<u8>,
+}
+
+/// A person's key that signed something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// When.
+    pub at: Timestamp,
+    /// The key.
+    pub key: PublicKey,
+    /// The person's name.
+    pub name: String,
+    /// In which trace.
+    pub trace_id: TraceId,
+}
+
+impl Signature {
+    fn of(entry: &Entry, signed: &Signed) -> Self {
+        let (at, trace_id) = (entry.ts, entry.trace_id);
+        Self { at, key: signed.key, name: signed.name.clone(), trace_id }
+    }
 }
 
 impl TraceVerifier {
@@ -33,6 +55,7 @@ impl TraceVerifier {
             links: ArtifactChain::default(),
             run: None,
             tool_call: None,
+            signers: Vec::new(),
             buffer: Vec::new(),
         }
     }
@@ -54,6 +77,7 @@ impl TraceVerifier {
             Some(body) if is_call_artifact(entry.artifact_type) => {
                 let link =
                     ArtifactHeader::read(entry.artifact_type, body).map_err(|_| mismatch(entry))?;
+                self.signers.extend(link.signers().map(|signed| Signature::of(entry, signed)));
                 if self.purged == 0 {
                     self.links.follow(entry, link)?;
                 }
@@ -63,7 +87,14 @@ impl TraceVerifier {
             }
             Some(body) if self.purged == 0 => {
                 let run = self.run.get_or_insert_with(|| Box::new(Run::empty(entry.trace_id)));
-                Fold::apply(run.as_mut(), entry, &RunEvent::of_entry(entry, body)?, head)?;
+                let event = RunEvent::of_entry(entry, body)?;
+                Fold::apply(run.as_mut(), entry, &event, head)?;
+                let signed = match &event.event {
+                    Event::Voted(vote) => Some(&vote.by),
+                    Event::Revoked(revoked) => Some(&revoked.by),
+                    _ => None,
+                };
+                self.signers.extend(signed.map(|signed| Signature::of(entry, signed)));
             }
             Some(_) => {}
         }
@@ -84,6 +115,12 @@ impl TraceVerifier {
     pub fn agrees_with(&self, recorded: &TraceState) -> Result<(), ChainError> {
         let run = self.run.as_deref().and_then(Fold::plan_id);
         agree(&self.head, self.links.plan_id().or(run), recorded)
+    }
+
+    /// Who signed something in the trace.
+    #[must_use]
+    pub fn signatures(&self) -> &[Signature] {
+        &self.signers
     }
 
     /// How many artifacts were purged.

@@ -5,7 +5,7 @@ use windlass_kernel::verify::ChainReport;
 use windlass_kernel::{ChainError, Entry, Head, Machine, ReservedKey, State, TraceId, Uuid7};
 use windlass_store::{KeyMismatch, Slot, Store, StoreError, TraceState, Visitor};
 
-use crate::verifier::TraceVerifier;
+use crate::verifier::{Signature, TraceVerifier};
 
 /// How many corrupt traces are described; the others are only counted.
 const PROBLEMS_MAX: usize = 1000;
@@ -29,6 +29,9 @@ pub struct StoreReport {
     pub broken: u64,
     /// The first error of each, up to a thousand traces.
     pub problems: Vec<Problem>,
+    /// The valid signatures of people: of each key and name the first and the last.
+    #[serde(skip)]
+    pub signatures: Vec<(Signature, Signature)>,
 }
 
 /// A corrupt trace.
@@ -88,6 +91,8 @@ pub struct TraceReport {
     pub finding: ChainReport,
     /// The first thing that is wrong.
     pub error: Option<ChainError>,
+    /// The signatures of people in it.
+    pub signatures: Vec<Signature>,
 }
 
 /// Verifies one trace, in constant memory, as strictly as [`verify_store`].
@@ -112,7 +117,8 @@ pub fn verify_trace(store: &dyn Store, trace_id: TraceId) -> Result<TraceReport,
         }
     }
     let finding = ChainReport::new(&head, entries, error.as_ref());
-    Ok(TraceReport { finding, error })
+    let signatures = verifier.signatures().to_vec();
+    Ok(TraceReport { finding, error, signatures })
 }
 
 /// Verifies the entries of a trace; returns how many there are and the first thing that is wrong.
@@ -196,6 +202,22 @@ fn verify_replay_point(
 }
 
 impl StoreReport {
+    fn add_signature(&mut self, new: &Signature) {
+        let is_same =
+            |(one, _): &&mut (Signature, Signature)| one.key == new.key && one.name == new.name;
+        match self.signatures.iter_mut().find(is_same) {
+            Some((first, last)) => {
+                if new.at < first.at {
+                    *first = new.clone();
+                }
+                if new.at > last.at {
+                    *last = new.clone();
+                }
+            }
+            None => self.signatures.push((new.clone(), new.clone())),
+        }
+    }
+
     fn add_problem(&mut self, trace_id: TraceId, head: &Head, entries: u64, error: &ChainError) {
         self.broken += 1;
         if self.problems.len() < PROBLEMS_MAX {
@@ -232,6 +254,9 @@ impl Verifier<'_> {
         let Some(current) = self.current.take() else { return };
         let head = *self.trace.head();
         self.report.missing_artifacts += self.trace.purged();
+        for signature in self.trace.signatures() {
+            self.report.add_signature(signature);
+        }
         let error = current.error.or_else(|| match &current.recorded {
             Some(recorded) => self.trace.agrees_with(recorded).err(),
             None => Some(ChainError::Truncated { expected: 0, found: head.sequence_number }),

@@ -361,6 +361,17 @@ impl ArtifactHeader {
         }
     }
 
+    /// The people who signed something in the artifact.
+    pub fn signers(&self) -> impl Iterator<Item = &Signed> {
+        let signed = match &self.reference {
+            Reference::Decision { signed, .. } | Reference::Effect { signed, .. } => {
+                signed.as_slice()
+            }
+            Reference::Request { .. } | Reference::Call(_) => &[],
+        };
+        signed.iter().map(|one| &one.signed)
+    }
+
     const fn artifact_type(&self) -> ArtifactType {
         match self.reference {
             Reference::Request { .. } => ArtifactType::ActionRequest,

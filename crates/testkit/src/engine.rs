@@ -68,6 +68,10 @@ impl Repository for FakeRepository {
         Ok(Some(Self::change()))
     }
 
+    fn diff(&self, _: &Path, _: &Run) -> Result<Option<String>, EngineError> {
+        Ok(None)
+    }
+
     fn require_filters(&self, _: &Path) -> Result<(), EngineError> {
         Ok(())
     }

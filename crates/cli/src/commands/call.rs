@@ -235,6 +235,9 @@ fn print_with(report: &CallReport, asked: &[String], output: &Output) {
     if let Some(hold) = &report.hold {
         output.line(&format!("  waits    {} [{}]", sanitize(&hold.reason), Code::CallOnHold));
         print_view(&hold.view, output);
+        if let Some(shown) = hold.view.shown {
+            output.line(&format!("  shown    {shown}"));
+        }
         let id = report.trace_id;
         let answers: &[(&str, &str)] = match hold.question {
             HoldQuestion::MayItRun => &[("to approve it", "approve"), ("to deny it", "deny")],
@@ -272,9 +275,6 @@ pub fn print_view(view: &CallView, output: &Output) {
         output.line(
             "           a file has changed since the question: look at it before you approve",
         );
-    }
-    if let Some(shown) = view.shown {
-        output.line(&format!("  shown    {shown}"));
     }
 }
 
