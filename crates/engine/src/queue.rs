@@ -249,7 +249,7 @@ impl Engine {
             let reviewers = hold.held.reviewers.join(", ");
             return Err(invalid(format!("`{by}` is not asked; the reviewers are: {reviewers}")));
         }
-        if hold.excludes(by) {
+        if decision == VoteDecision::Approved && hold.excludes(by) {
             return Err(EngineError::Starter { run: name, by: by.to_owned() });
         }
         if !conditions.is_empty() && hold.held.trigger != Trigger::ConsensusRequested {
@@ -259,11 +259,12 @@ impl Engine {
         let (conditions, reason, shown) = (conditions.to_vec(), reason.to_owned(), hold.shown);
         let unsigned = UnsignedVote { conditions, decision, edit, files, reason, shown };
         let signed = self.people.sign(by, &unsigned.statement(&run.head))?;
-        if let Some((other, _)) = hold.votes.iter().find(|(vote, _)| vote.by.is_same(&signed)) {
-            let (by, other) = (signed.name, other.by.name.clone());
+        let vote = unsigned.signed(signed);
+        if let Some((other, _)) = hold.votes.iter().find(|(other, _)| other.is_same(&vote)) {
+            let (by, other) = (vote.by.name, other.by.name.clone());
             return Err(EngineError::SamePerson { run: name, by, other });
         }
-        Ok(unsigned.signed(signed))
+        Ok(vote)
     }
 
     /// The arguments that a person puts in place of those of the call on hold.

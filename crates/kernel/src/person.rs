@@ -127,12 +127,6 @@ impl Signed {
             }
         }
     }
-
-    /// Whether both are the same person: one name, or one approver.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.approver == other.approver || is_same_name(&self.name, &other.name)
-    }
 }
 
 impl SecurityKey {

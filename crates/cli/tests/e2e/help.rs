@@ -138,11 +138,11 @@ fn mistakes_of_the_command_line_are_explained() {
 #[test]
 fn mistakes_are_json_where_json_is_asked_for() {
     let place = Place::new();
-    let outcome = place.run(&["--json", "call", "approve", "x", "--reason", "y"]).exit(2);
+    let outcome = place.run(&["--json", "call", "approve", "x", "--by", "y"]).exit(2);
     assert_eq!(outcome.text(), "");
     let error = outcome.error();
     assert_eq!(error["code"], "REQUEST_INVALID");
-    assert!(error["message"].as_str().unwrap().contains("--by <NAME>"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("--reason <TEXT>"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("--help"), "{error}");
 }
 

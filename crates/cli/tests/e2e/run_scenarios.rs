@@ -80,6 +80,12 @@ pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
         approve(&repo, &id).exit(0);
         approve(&repo, &id)
     }),
+    (Code::ApproverNotCounted, || {
+        let (repo, id) = held(Repo::with_spine("approvals: 1", "approvals: 2"), &[]);
+        approve(&repo, &id).exit(0);
+        let words = ["queue", "approve", &id, "--by", "somebody else", "--reason", "x"];
+        repo.windlass(&words)
+    }),
     (Code::HoldExpired, || {
         let (repo, id) = held(Repo::new(), &[]);
         repo.later(25, &[&["queue", "approve", &id][..], &VOICE].concat())

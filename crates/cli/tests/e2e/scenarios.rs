@@ -204,8 +204,24 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
     (Code::ToolOutcomeUnknown, || {
         let place = Place::with_server();
         let id = place.interrupted("count/add", "{}");
-        place.run(&[&["call", "deny", &id][..], &VOICE].concat()).exit(0);
+        place.run(&[&["call", "settle", "--failed", &id][..], &VOICE].concat()).exit(0);
         place.run(&["recover", &id])
+    }),
+    (Code::PersonUnknown, || {
+        let place = Place::with_project();
+        let id = place.held();
+        place.run(&["people", "add", "ann"]).exit(0);
+        place.run(&["people", "revoke", "Ann"]).exit(0);
+        place.run(&["call", "approve", &id, "--by=ann", "--reason", "x"])
+    }),
+    (Code::PersonLocked, || {
+        let place = Place::with_project();
+        let id = place.held();
+        place.write("right", "one\n");
+        place.write("wrong", "two\n");
+        place.run(&["people", "add", "ann", "--passphrase-file", "right"]).exit(0);
+        let words = ["call", "approve", &id, "--by=ann", "--reason", "x", "--passphrase-file"];
+        place.run(&[&words[..], &["wrong"]].concat())
     }),
     (Code::ToolCompensated, || {
         let place = Place::with_server();

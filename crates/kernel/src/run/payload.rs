@@ -9,7 +9,7 @@ use super::governance::GovernanceResult;
 use super::plan::{BudgetedResource, Plan, Trigger};
 use crate::artifact::{Edit, NamedFile};
 use crate::entry::present;
-use crate::{Digest, Head, Signed, State, Statement, Timestamp, TraceId};
+use crate::{Digest, Head, Signed, State, Statement, Timestamp, TraceId, is_same_name};
 
 /// The payload of the first event: everything that the run depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -266,6 +266,15 @@ impl UnsignedVote {
 }
 
 impl Vote {
+    /// Whether both are answers of one person, or approvals that count for one approver. Anybody may reject.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let approved = |vote: &Self| vote.decision == VoteDecision::Approved;
+        let one_approver = self.by.approver == other.by.approver;
+        is_same_name(&self.by.name, &other.by.name)
+            || one_approver && approved(self) && approved(other)
+    }
+
     /// Whether the person signed this answer, in a run whose last entry is `head`.
     #[must_use]
     pub fn is_signed(&self, head: &Head) -> bool {
