@@ -110,12 +110,23 @@ macro_rules! from_coded {
 
 from_coded!(
     windlass_journal::JournalError,
-    windlass_runtime::GatewayError,
     windlass_store::StoreError,
     windlass_kernel::canon::CanonError,
     windlass_workspace::BlobError,
     windlass_seal::KeyError
 );
+
+impl From<windlass_runtime::GatewayError> for Failure {
+    fn from(error: windlass_runtime::GatewayError) -> Self {
+        let failure = Self::of(error.code(), &error);
+        match error {
+            windlass_runtime::GatewayError::WrongAnswer { trace_id, .. } => failure.hint(format!(
+                "`windlass call show {trace_id}` shows the question and the answers"
+            )),
+            _ => failure,
+        }
+    }
+}
 
 impl From<windlass_engine::EngineError> for Failure {
     fn from(error: windlass_engine::EngineError) -> Self {

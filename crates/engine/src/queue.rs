@@ -11,7 +11,7 @@ use windlass_kernel::{
     Call, Code, Digest, State, TraceId, check_name, is_same_name, shown_with_files,
 };
 
-use windlass_runtime::CallView;
+use windlass_runtime::{Answer, Attribution, CallView, Who};
 
 use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
@@ -181,6 +181,29 @@ impl Engine {
         // A work tree that is gone has no changes to show.
         let diff = self.repository.diff(&workspace, run).ok().flatten();
         Ok(HoldDetails { call, diff, shown })
+    }
+
+    /// Records what a person says became of the interrupted call that a run waits for.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the run waits for something else, several people must answer, or the gateway refuses.
+    pub fn settle_call(
+        &self,
+        trace_id: TraceId,
+        answer: Answer,
+        by: &str,
+        reason: &str,
+    ) -> Result<(), EngineError> {
+        let run = self.read(trace_id)?;
+        let hold = run.hold.as_ref().filter(|hold| hold.held.approvals <= 1);
+        let Some(call) = hold.and_then(|hold| hold.held.call) else {
+            let message = "the run does not wait for a call that one person can settle";
+            return Err(invalid(message.to_owned()));
+        };
+        let gateway = self.gateways.gateway(&self.workspace(&run))?;
+        let who = Who::Person { name: by, people: self.people.as_ref() };
+        gateway.decide(call, answer, Attribution { who, reason, edit: None, files: &[] })?;
+        Ok(())
     }
 
     /// Withdraws a person's answer, which nothing has acted on yet.

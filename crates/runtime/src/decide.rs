@@ -57,6 +57,9 @@ fn check(attribution: &Attribution<'_>) -> Result<(), RequestError> {
     if let Who::Person { name, .. } = attribution.who {
         windlass_kernel::check_name(name).map_err(|reason| field("name", reason))?;
     }
+    if attribution.edit.is_some_and(|args| !args.is_object()) {
+        return Err(field("args", "a JSON object"));
+    }
     if attribution.reason.trim().is_empty() || attribution.reason.len() > REASON_BYTES_MAX {
         return Err(field("reason", "1 to 4096 bytes long and not blank"));
     }
@@ -105,13 +108,15 @@ impl Gateway {
             (Next::Judge, Answer::Approve) => self.approve(recorder, attribution),
             (Next::Judge, Answer::Deny) => self.deny_request(recorder, attribution),
             (Next::Judge, Answer::Ran | Answer::DidNotRun | Answer::Failed) => {
-                wrong("whether it may run")
+                wrong("it waits to be approved or denied")
             }
             (Next::Settle, Answer::DidNotRun) => self.dispatch_again(recorder, attribution),
             (Next::Settle, Answer::Ran | Answer::Failed) => {
                 self.settle_by_person(recorder, answer, attribution)
             }
-            (Next::Settle, Answer::Approve | Answer::Deny) => wrong("what became of it"),
+            (Next::Settle, Answer::Approve | Answer::Deny) => {
+                wrong("it was interrupted; settle it: it ran, it did not run, or it failed")
+            }
             (Next::Start | Next::Nothing | Next::Done, _) => {
                 let state = recorder.state().head.state.unwrap_or(State::Pending);
                 Err(GatewayError::AlreadyDecided { trace_id, state })

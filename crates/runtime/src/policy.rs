@@ -178,8 +178,12 @@ impl Supervisor for PolicySupervisor {
 
     fn examine(&self, request: &ActionRequest) -> Examination {
         let judgement = self.set.judge(&Self::question(request), &self.workspace);
+        // A word that is the name of a file may be what runs, whatever the program takes it for.
+        let words = judgement.commands.iter().flat_map(|command| command.split_whitespace());
+        let words = words.map(|word| word.trim_matches(['\'', '"']).to_owned());
+        let named: Vec<String> = judgement.paths.iter().cloned().chain(words).collect();
         Examination {
-            files: self.workspace.named_files(&judgement.paths),
+            files: self.workspace.named_files(&named),
             commands: judgement.commands,
             findings: judgement.findings,
             folder: self.workspace.root().display().to_string(),

@@ -135,6 +135,13 @@ pub struct Answer {
     /// A condition of the approval; may be repeated.
     #[arg(long = "condition", value_name = "TEXT")]
     pub conditions: Vec<String>,
+    /// The call on hold was interrupted, and it ran: your word is recorded as its effect. Without this or
+    /// `--failed` an approval means that it did not run, and it is made.
+    #[arg(long, conflicts_with_all = ["failed", "args"])]
+    pub ran: bool,
+    /// The call on hold was interrupted, and it failed.
+    #[arg(long, conflicts_with = "args")]
+    pub failed: bool,
     /// Resume the run at once.
     #[arg(long)]
     pub resume: bool,

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_engine::{HoldAnswer, HoldDetails, HoldQueue as Holds, WaitingRun};
 use windlass_kernel::run::{Resolution, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp, TraceId};
-use windlass_runtime::CallView;
+use windlass_runtime::{Answer as CallAnswer, CallView};
 use windlass_views::RunSummary;
 
 use crate::args::{Answer, Decider, Queue};
@@ -203,6 +203,18 @@ fn decide(
     let (reason, conditions) = (answer.decider.reason.as_str(), answer.conditions.as_slice());
     let args = answer.args.as_deref().map(read_args).transpose()?;
     let edit = args.as_ref();
+    let settled = match (decision, answer.ran, answer.failed) {
+        (_, false, false) => None,
+        (VoteDecision::Approved, true, _) => Some(CallAnswer::Ran),
+        (VoteDecision::Approved, false, true) => Some(CallAnswer::Failed),
+        (VoteDecision::Rejected, ..) => {
+            let message = "`--ran` and `--failed` say what became of a call, then the run goes on";
+            return Err(Failure::new(Code::RequestInvalid, message).hint("use `queue approve`"));
+        }
+    };
+    if let Some(settled) = settled {
+        setup.engine.settle_call(trace_id, settled, &by, reason)?;
+    }
     let given = HoldAnswer { decision, by: &by, reason, shown, conditions, edit };
     let answered = setup.engine.answer(trace_id, given)?;
     if answer.resume && answered.resolution != Resolution::Open && answered.run.ended.is_none() {

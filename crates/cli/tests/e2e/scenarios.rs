@@ -124,7 +124,7 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         let id = place.interrupted("count/add", "{}");
         place.replace(".windlass/tools.toml", "[server.count.tool.add]", "[server.count.tool.sum]");
         place.replace(".windlass/policy/count.toml", "count/add", "count/sum");
-        place.run(&[&["call", "approve", &id][..], &VOICE].concat())
+        place.run(&[&["call", "settle", "--not-run", &id][..], &VOICE].concat())
     }),
     (Code::StateLockAcquireFailed, || meanwhile(|place, id| Some(place.run(&["recover", id])))),
     (Code::StateConcurrentExecution, || {

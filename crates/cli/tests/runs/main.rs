@@ -15,9 +15,11 @@ mod budgets;
 mod bundles;
 mod checkpoints;
 mod contract;
+mod decisions;
 mod demo;
 mod gates;
 mod governance;
+mod guides;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
