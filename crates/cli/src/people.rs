@@ -74,8 +74,12 @@ impl AccountPeople {
             return Ok(None);
         }
         let now = windlass_runtime::Clock::now(&windlass_runtime::SystemClock);
-        let person = self.store.add(&user_name(), windlass_seal::NewKey::Unprotected, now)?;
-        Ok(Some(person.name))
+        match self.store.add(&user_name(), windlass_seal::NewKey::Unprotected, now) {
+            Ok(person) => Ok(Some(person.name)),
+            // Another process was faster.
+            Err(PeopleError::Exists { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

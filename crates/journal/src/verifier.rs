@@ -2,8 +2,8 @@
 
 use windlass_kernel::run::{Event, Run, RunEvent};
 use windlass_kernel::{
-    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Entry, Head, PublicKey, ReservedKey,
-    Signed, Timestamp, ToolCallId, TraceId, is_call_artifact,
+    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Entry, Head, HoldReference, PublicKey,
+    ReservedKey, Signed, Timestamp, ToolCallId, TraceId, is_call_artifact,
 };
 use windlass_store::TraceState;
 
@@ -20,6 +20,8 @@ pub struct TraceVerifier {
     run: Option<Box<Run>>,
     /// The entry that dispatched the call: its number and the call's id.
     tool_call: Option<(u64, Option<ToolCallId>)>,
+    /// The answered hold of a run by which the call was decided.
+    hold: Option<HoldReference>,
     /// Who signed something in the trace, and when.
     signers: Vec<Signature>,
     buffer: Vec<u8>,
@@ -55,6 +57,7 @@ impl TraceVerifier {
             links: ArtifactChain::default(),
             run: None,
             tool_call: None,
+            hold: None,
             signers: Vec::new(),
             buffer: Vec::new(),
         }
@@ -77,6 +80,7 @@ impl TraceVerifier {
             Some(body) if is_call_artifact(entry.artifact_type) => {
                 let link =
                     ArtifactHeader::read(entry.artifact_type, body).map_err(|_| mismatch(entry))?;
+                self.hold = link.hold().or(self.hold);
                 self.signers.extend(link.signers().map(|signed| Signature::of(entry, signed)));
                 if self.purged == 0 {
                     self.links.follow(entry, link)?;
@@ -115,6 +119,12 @@ impl TraceVerifier {
     pub fn agrees_with(&self, recorded: &TraceState) -> Result<(), ChainError> {
         let run = self.run.as_deref().and_then(Fold::plan_id);
         agree(&self.head, self.links.plan_id().or(run), recorded)
+    }
+
+    /// The answered hold of a run by which the call was decided, if it was.
+    #[must_use]
+    pub const fn hold(&self) -> Option<HoldReference> {
+        self.hold
     }
 
     /// Who signed something in the trace.

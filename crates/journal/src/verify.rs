@@ -1,8 +1,11 @@
 //! Verifying a whole store or one trace: every chain, artifact, link and recorded head.
 
 use serde::Serialize;
+use windlass_kernel::run::Resolution;
 use windlass_kernel::verify::ChainReport;
-use windlass_kernel::{ChainError, Entry, Head, Machine, ReservedKey, State, TraceId, Uuid7};
+use windlass_kernel::{
+    ChainError, Entry, Head, HoldReference, Machine, ReservedKey, State, TraceId, Uuid7,
+};
 use windlass_store::{KeyMismatch, Slot, Store, StoreError, TraceState, Visitor};
 
 use crate::verifier::{Signature, TraceVerifier};
@@ -60,11 +63,17 @@ pub fn verify_store(
         current: None,
         open: Vec::new(),
         key_mismatches: Vec::new(),
+        holds: Vec::new(),
         progress,
     };
     store.scan(&mut verifier)?;
     verifier.finish();
-    let Verifier { mut report, open, key_mismatches, .. } = verifier;
+    let Verifier { mut report, open, key_mismatches, holds, .. } = verifier;
+    for (head, hold) in holds {
+        if let Some(error) = verify_hold(store, &head, hold)? {
+            report.add_problem(head.trace_id, &head, head.sequence_number, &error);
+        }
+    }
     for KeyMismatch { trace_id, sequence_number, reason } in key_mismatches {
         // A trace that is corrupt already is reported once.
         if !report.problems.iter().any(|problem| problem.trace_id == trace_id) {
@@ -110,6 +119,9 @@ pub fn verify_trace(store: &dyn Store, trace_id: TraceId) -> Result<TraceReport,
         error = verify_key(store, &verifier)?;
     }
     let mut head = *verifier.head();
+    if let (None, Some(hold)) = (&error, verifier.hold()) {
+        error = verify_hold(store, &head, hold)?;
+    }
     if error.is_none() {
         error = verify_replay_point(store, trace_id)?.map(|(error, _)| error);
         if error.is_some() {
@@ -176,6 +188,50 @@ fn verify_key(
     });
     let reason = KeyMismatch::MISSING;
     Ok((!matches).then_some(ChainError::Key { sequence_number, reason }))
+}
+
+/// Verifies that people decided on a call as it says: at the named entry its run waited for this call, and
+/// enough of them had answered so.
+fn verify_hold(
+    store: &dyn Store,
+    call: &Head,
+    hold: HoldReference,
+) -> Result<Option<ChainError>, StoreError> {
+    let error = |reason| Ok(Some(ChainError::Link { sequence_number: 2, reason }));
+    let mut verifier = TraceVerifier::new(hold.trace_id);
+    let mut after = 0;
+    loop {
+        let page = match store.list_log_entries(hold.trace_id, after, PAGE) {
+            Ok(page) => page,
+            Err(StoreError::CorruptTrace { .. } | StoreError::NotFound { .. }) => {
+                return error("the run whose hold decided on the call cannot be read");
+            }
+            Err(error) => return Err(error),
+        };
+        for record in &page {
+            after = record.entry.sequence_number;
+            if verifier.push(&record.entry, record.body.as_deref()).is_err() {
+                return error("the run whose hold decided on the call is corrupt");
+            }
+            if record.entry.entry_digest == hold.entry_digest {
+                // Without its artifacts nothing more can be said.
+                let Some(run) = verifier.run() else { return Ok(None) };
+                let wanted =
+                    if hold.approved { Resolution::Approved } else { Resolution::Rejected };
+                let answered = run.hold.as_ref().is_some_and(|hold| {
+                    hold.held.call == Some(call.trace_id) && hold.resolution() == wanted
+                });
+                return if answered {
+                    Ok(None)
+                } else {
+                    error("the hold that it names did not decide on the call")
+                };
+            }
+        }
+        if page.len() < PAGE {
+            return error("the entry of the hold that decided on the call is missing");
+        }
+    }
 }
 
 /// Verifies the newest replay point of a trace against its entry.
@@ -245,6 +301,8 @@ struct Verifier<'a> {
     open: Vec<(TraceId, u64)>,
     /// Idempotency records that do not match the entries.
     key_mismatches: Vec<KeyMismatch>,
+    /// Calls that were decided by the holds of runs.
+    holds: Vec<(Head, HoldReference)>,
     progress: &'a mut dyn FnMut(u64),
 }
 
@@ -266,6 +324,7 @@ impl Verifier<'_> {
                 self.report.add_problem(head.trace_id, &head, current.entries, &error);
             }
             (None, Some(recorded)) => {
+                self.holds.extend(self.trace.hold().map(|hold| (head, hold)));
                 let run = head.state.is_some_and(|state| state.machine() == Machine::Run);
                 if run || !head.state.is_some_and(State::is_terminal) {
                     self.open.push((recorded.head.trace_id, recorded.head.sequence_number));

@@ -33,6 +33,7 @@ enum Reference {
         request_digest: Digest,
         decision: Decision,
         edit: Option<Digest>,
+        hold: Option<HoldReference>,
         signed: Vec<SignedDecision>,
     },
     Call(CallReference),
@@ -42,6 +43,31 @@ enum Reference {
         outcome: Outcome,
         signed: Vec<SignedDecision>,
     },
+}
+
+/// The answered hold of a run by which a call was approved or denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldReference {
+    /// Whether it was approved.
+    pub approved: bool,
+    /// The run's last entry at that time.
+    pub entry_digest: Digest,
+    /// The trace of the run.
+    pub trace_id: TraceId,
+}
+
+impl HoldReference {
+    fn of(decided_by: &DecidedBy, decision: Decision) -> Option<Self> {
+        match decided_by {
+            DecidedBy::Person { decider: Decider::Hold { entry_digest, trace_id, .. }, .. } => {
+                let approved = decision == Decision::Approve;
+                Some(Self { approved, entry_digest: *entry_digest, trace_id: *trace_id })
+            }
+            DecidedBy::Person { decider: Decider::Person(_), .. } | DecidedBy::Policy { .. } => {
+                None
+            }
+        }
+    }
 }
 
 /// What a person signed in an artifact.
@@ -185,6 +211,7 @@ impl ArtifactHeader {
                 request_digest: decision.request_digest,
                 decision: decision.decision,
                 edit: edit_of(&decision.decided_by),
+                hold: HoldReference::of(&decision.decided_by, decision.decision),
                 signed: SignedDecision::of_decision(
                     &decision.decided_by,
                     decision.decision,
@@ -246,8 +273,9 @@ impl ArtifactHeader {
                 }
                 let request_digest = digest(request)?;
                 let decision = serde_json::from_slice(decision).ok()?;
-                let (edit, signed) = (None, Vec::new());
-                let reference = Reference::Decision { request_digest, decision, edit, signed };
+                let (edit, hold, signed) = (None, None, Vec::new());
+                let reference =
+                    Reference::Decision { request_digest, decision, edit, hold, signed };
                 (artifact_id, trace_id, reference)
             }
             ArtifactType::ToolCall => {
@@ -324,6 +352,7 @@ impl ArtifactHeader {
                     request_digest: wire.request_digest,
                     decision: wire.decision,
                     edit: edit_of(&wire.decided_by),
+                    hold: HoldReference::of(&wire.decided_by, wire.decision),
                     signed: SignedDecision::of_decision(
                         &wire.decided_by,
                         wire.decision,
@@ -358,6 +387,15 @@ impl ArtifactHeader {
             ArtifactType::RunEvent => {
                 Err(CanonError::Invalid("a run event is not an artifact of a call".to_owned()))
             }
+        }
+    }
+
+    /// The answered hold of a run by which the call was decided, if it was.
+    #[must_use]
+    pub const fn hold(&self) -> Option<HoldReference> {
+        match &self.reference {
+            Reference::Decision { hold, .. } => *hold,
+            Reference::Request { .. } | Reference::Call(_) | Reference::Effect { .. } => None,
         }
     }
 
@@ -541,7 +579,7 @@ impl ArtifactChain {
                 )?;
                 self.request = Some(request);
             }
-            Reference::Decision { request_digest, decision, edit, signed } => {
+            Reference::Decision { request_digest, decision, edit, signed, .. } => {
                 let request = self.request.as_ref().map(|request| request.digest);
                 require(request == Some(request_digest), "the decision refers to another request")?;
                 require(

@@ -30,7 +30,7 @@ pub mod verify;
 
 pub use artifact::{Artifact, Outcome};
 pub use artifact_chain::{
-    ArtifactChain, ArtifactHeader, ReservedKey, dispatch_decision, settled_decision,
+    ArtifactChain, ArtifactHeader, HoldReference, ReservedKey, dispatch_decision, settled_decision,
 };
 pub use call::{Call, Next, edited, is_call_artifact, transition_of};
 pub use chain::{ChainError, Head, StateOrEmpty};

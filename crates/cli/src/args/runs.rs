@@ -107,6 +107,24 @@ pub enum Queue {
     Approve(Answer),
     /// Reject: the run ends, or returns to an earlier phase if its loop says so.
     Reject(Answer),
+    /// Answer the question of a phase that a person does; the run can continue with your text.
+    Answer {
+        /// The run.
+        #[arg(value_name = "RUN")]
+        run: String,
+        /// Your answer.
+        #[arg(value_name = "TEXT")]
+        text: String,
+        /// Your name; the answer is signed with your key [default: your own].
+        #[arg(long, value_name = "NAME")]
+        by: Option<String>,
+        /// Read the passphrase of your key from a file, `-` for standard input.
+        #[arg(long, value_name = "FILE")]
+        passphrase_file: Option<PathBuf>,
+        /// Resume the run at once.
+        #[arg(long)]
+        resume: bool,
+    },
     /// Withdraw your answer, as long as the run was not resumed.
     Revoke {
         /// The run.
@@ -145,6 +163,22 @@ pub struct Answer {
     /// Resume the run at once.
     #[arg(long)]
     pub resume: bool,
+}
+
+impl Answer {
+    /// An answer to the hold as it is now.
+    pub fn plain(run: &str, decider: Decider, resume: bool) -> Self {
+        Self {
+            run: run.to_owned(),
+            decider,
+            shown: None,
+            args: None,
+            conditions: Vec::new(),
+            ran: false,
+            failed: false,
+            resume,
+        }
+    }
 }
 
 /// Options of `stop`.

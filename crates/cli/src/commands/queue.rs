@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass_engine::{HoldAnswer, HoldDetails, HoldQueue as Holds, WaitingRun};
+use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Resolution, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp, TraceId};
 use windlass_runtime::{Answer as CallAnswer, CallView};
@@ -27,6 +28,16 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> CommandResult
         Queue::Show { run } => show(project, run, output),
         Queue::Approve(answer) => decide(project, answer, VoteDecision::Approved, output),
         Queue::Reject(answer) => decide(project, answer, VoteDecision::Rejected, output),
+        Queue::Answer { run, text, by, passphrase_file, resume } => {
+            require_question(project, run)?;
+            let decider = Decider {
+                by: by.clone(),
+                reason: text.clone(),
+                passphrase_file: passphrase_file.clone(),
+            };
+            let answer = Answer::plain(run, decider, *resume);
+            decide(project, &answer, VoteDecision::Approved, output)
+        }
         Queue::Revoke { run, decider } => revoke(project, run, decider, output),
     }
 }
@@ -243,6 +254,25 @@ fn decide(
         }
     }
     Ok(0)
+}
+
+/// Fails unless a run waits for the answer to a question.
+fn require_question(project: &Project, name: &str) -> Result<(), Failure> {
+    let runs = project.runs()?;
+    let run = runs.read(runs.find(name)?)?;
+    match run.hold.as_ref().filter(|_| run.ended.is_none()) {
+        Some(hold) if hold.held.trigger == Trigger::PersonRequested => Ok(()),
+        Some(hold) => {
+            let trigger = hold.held.trigger.as_str();
+            let message = format!("run `{name}` asks for no text, but for a decision: {trigger}");
+            Err(Failure::new(Code::RequestInvalid, message)
+                .hint("`windlass queue show RUN` shows it; approve or reject it"))
+        }
+        None => {
+            let message = format!("run `{name}` does not wait for a decision");
+            Err(Failure::new(Code::RunNotOnHold, message))
+        }
+    }
 }
 
 /// Reads the digest of what a person was shown.

@@ -128,3 +128,20 @@ fn a_run_goes_on_with_what_a_person_says_became_of_its_call() {
         repo.is_whole();
     }
 }
+
+#[test]
+fn a_question_is_answered_with_a_text() {
+    let text = "---\nid: asking\ntitle: A question\ntype: workflow\ncategory: test\nversion: \"1\"\non_restart: resume\n\
+                phases: [{ id: ask, doer: { person: \"Which price?\" } }]\n---\n";
+    let repo = Repo::with_loop("asking", text);
+    let held = repo.windlass(&["run", "ask", "--loop", "asking", "--json"]).exit(4);
+    let id = id_of(&held);
+    let done = repo.windlass(&["queue", "answer", &id, "12 euros", "--resume", "--json"]).exit(0).json();
+    assert_eq!(done["outcome"], "PASS", "{done}");
+    let events = repo.events(held.json()["trace_id"].as_str().unwrap());
+    let vote = events.iter().find(|event| event["kind"] == "voted").unwrap();
+    assert_eq!((&vote["reason"], &vote["by"]["name"]), (&json!("12 euros"), &json!("owner")));
+    // A decision is not a question.
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    repo.windlass(&["queue", "answer", &id, "yes"]).fails_with(2, "REQUEST_INVALID");
+}
