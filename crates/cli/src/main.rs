@@ -12,6 +12,7 @@ mod powers;
 mod progress;
 mod project;
 mod sandbox;
+mod secrets;
 mod setup;
 mod state;
 mod telemetry;

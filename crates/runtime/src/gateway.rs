@@ -239,7 +239,7 @@ impl Gateway {
             ts,
             request_digest,
             decision,
-            rationale: ruling.reason,
+            rationale: self.redacted(&ruling.reason),
             decided_by,
             policy_hash: self.supervisor.policy_hash(),
             code: ruling.code,

@@ -223,7 +223,7 @@ impl Gateway {
     ) -> Result<CallReport, GatewayError> {
         GatewayError::check_signal()?;
         let attempt = count(&redispatches).saturating_add(2);
-        let by = by.map(str::to_owned);
+        let (by, reason) = (by.map(str::to_owned), self.redacted(&reason));
         let redispatch = Redispatch { attempt, ts: self.clock.now(), by, reason };
         recorder.record_redispatch(&redispatch)?;
         redispatches.push(redispatch);
