@@ -19,6 +19,7 @@ mod pinning;
 mod purge;
 mod queue;
 mod recover;
+mod redaction;
 mod repository;
 mod resume;
 mod review;

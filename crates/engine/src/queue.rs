@@ -138,8 +138,12 @@ impl Engine {
         trace_id: TraceId,
         answer: HoldAnswer<'_>,
     ) -> Result<AnswerResult, EngineError> {
-        let answer = HoldAnswer { by: answer.by.trim(), ..answer };
         answer.check()?;
+        let reason = self.redacted(answer.reason);
+        let conditions: Vec<String> =
+            answer.conditions.iter().map(|condition| self.redacted(condition)).collect();
+        let by = answer.by.trim();
+        let answer = HoldAnswer { by, reason: &reason, conditions: &conditions, ..answer };
         let mut recorder = self.open(trace_id)?;
         refuse_ended(recorder.run())?;
         let hold = self.open_hold(&recorder)?;
@@ -213,6 +217,7 @@ impl Engine {
     pub fn revoke(&self, trace_id: TraceId, by: &str, reason: &str) -> Result<Run, EngineError> {
         let by = by.trim();
         check_person(by, reason)?;
+        let reason = &*self.redacted(reason);
         let mut recorder = self.open(trace_id)?;
         refuse_ended(recorder.run())?;
         let run = run_name(recorder.run());
@@ -307,6 +312,11 @@ impl Engine {
             let message = "what several people approve cannot be changed by one of them";
             return Err(invalid(message.to_owned()));
         }
+        if self.recording.redactor.find(args).is_some() {
+            let (code, hint) = (Code::SecretInRequest, None);
+            let message = "the arguments contain a secret, which would be stored".to_owned();
+            return Err(EngineError::Invalid { code, message, hint });
+        }
         let state = Reader::<Call>::state_of(self.store(), call, Check::Verified)?;
         let Some((request, _)) = state.request.filter(|_| args.is_object()) else {
             return Err(invalid("the arguments must be a JSON object".to_owned()));
@@ -329,6 +339,13 @@ impl Engine {
             }
             Some(_) | None => Ok(Vec::new()),
         }
+    }
+
+    /// A text as it may be stored.
+    fn redacted(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        self.recording.redactor.redact_text(&mut text);
+        text
     }
 
     /// Notes an answer that was refused in the run.

@@ -10,6 +10,7 @@ use windlass_store::fault;
 
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
+use crate::secrets::FilledArgs;
 use crate::supervisor::Preparation;
 
 /// The outcome of a call as it was determined.
@@ -42,7 +43,7 @@ impl Gateway {
         let job = Job {
             target: &preparation.target,
             tool: &preparation.tool,
-            args: &request.proposal.args,
+            args: preparation.args.as_ref().map_or(&request.proposal.args, FilledArgs::expose),
             class: preparation.class,
             tool_call_id: tool_call.tool_call_id,
             idempotency_key: tool_call.idempotency_key.as_deref(),

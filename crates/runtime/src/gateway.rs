@@ -277,7 +277,11 @@ impl Gateway {
             ts,
             request_digest,
             decision,
-            rationale,
+            rationale: match decided_by {
+                DecidedBy::Policy { .. } => self.redacted(&rationale),
+                // What a person signed is without secrets already.
+                DecidedBy::Person { .. } => rationale,
+            },
             decided_by,
             policy_hash: self.supervisor.policy_hash(),
             code,

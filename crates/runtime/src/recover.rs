@@ -234,6 +234,8 @@ impl Gateway {
     ) -> Result<CallReport, GatewayError> {
         GatewayError::check_signal()?;
         let attempt = count(&redispatches).saturating_add(2);
+        // What a person signed is without secrets already.
+        let reason = if by.is_none() { self.redacted(&reason) } else { reason };
         let redispatch = Redispatch { attempt, ts: self.clock.now(), by, reason };
         recorder.record_redispatch(&redispatch)?;
         redispatches.push(redispatch);

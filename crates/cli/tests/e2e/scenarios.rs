@@ -179,6 +179,24 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         let line = ["call", "run", "shell/read", "--args", r#"{"line":"echo hunter22"}"#];
         place.run_with("SERVICE_TOKEN", "hunter22", &line)
     }),
+    (Code::SecretUnknown, || {
+        let args = r#"{"line":"ls","more":{"secret":"NONE"}}"#;
+        Place::with_project().run(&["call", "run", "shell/read", "--args", args])
+    }),
+    (Code::SecretUndeclared, || {
+        let place = Place::with_project();
+        place.settings("[secrets]\nSERVICE = { env = \"HOME\" }\n");
+        let args = r#"{"line":"ls","more":{"secret":"SERVICE"}}"#;
+        place.run(&["call", "run", "shell/read", "--args", args])
+    }),
+    (Code::SecretUnavailable, || {
+        let place = Place::with_project();
+        place.settings("[secrets]\nSERVICE = { env = \"NOT_SET\" }\n");
+        let with = "[server.shell.tool.read]\nsecrets = [\"SERVICE\"]";
+        place.replace(".windlass/tools.toml", "[server.shell.tool.read]", with);
+        let args = r#"{"line":"ls","more":{"secret":"SERVICE"}}"#;
+        place.run(&["call", "run", "shell/read", "--args", args])
+    }),
     (Code::DeniedByPerson, || {
         let place = Place::with_project();
         let id = place.held();

@@ -136,7 +136,8 @@ fn a_question_is_answered_with_a_text() {
     let repo = Repo::with_loop("asking", text);
     let held = repo.windlass(&["run", "ask", "--loop", "asking", "--json"]).exit(4);
     let id = id_of(&held);
-    let done = repo.windlass(&["queue", "answer", &id, "12 euros", "--resume", "--json"]).exit(0).json();
+    let done =
+        repo.windlass(&["queue", "answer", &id, "12 euros", "--resume", "--json"]).exit(0).json();
     assert_eq!(done["outcome"], "PASS", "{done}");
     let events = repo.events(held.json()["trace_id"].as_str().unwrap());
     let vote = events.iter().find(|event| event["kind"] == "voted").unwrap();
