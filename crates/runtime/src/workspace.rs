@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use windlass_policy::{IgnoredPath, ResolvedPath, Workspace, is_build_output};
+use windlass_policy::{IgnoredPath, ResolvedPath, UncommittedFile, Workspace, is_build_output};
 use windlass_workspace::{Git, GitCause, GitError};
 
 /// The maximum number of symlinks in one path.
@@ -55,7 +55,11 @@ impl FileWorkspace {
                 let name = entry.file_name().to_string_lossy().into_owned();
                 if !entry.file_type().ok()?.is_dir() {
                     files.extend(self.relative(&entry.path()));
-                } else if name != ".git" && !is_build_output(&name) {
+                } else if name == ".git" {
+                    // A repository of its own counts as one file.
+                    let nested = path != self.root;
+                    files.extend(self.relative(&entry.path()).filter(|_| nested));
+                } else if !is_build_output(&name) {
                     waiting.push(entry.path());
                 }
             }
@@ -199,6 +203,20 @@ impl Workspace for FileWorkspace {
             Err(_) => None,
         }
     }
+
+    fn uncommitted_files(&self) -> Option<Vec<UncommittedFile>> {
+        let files = match Git::new(&self.root).uncommitted() {
+            Ok(files) => files,
+            Err(GitError { cause: GitCause::NotARepository(_), .. }) => return Some(Vec::new()),
+            Err(_) => return None,
+        };
+        Some(
+            files
+                .into_iter()
+                .map(|(path, is_tracked)| UncommittedFile { path, is_tracked })
+                .collect(),
+        )
+    }
 }
 
 #[cfg(test)]
@@ -299,6 +317,13 @@ mod tests {
         all.sort();
         let expected = [("local.db", false), ("made", true), ("target", false)];
         assert_eq!(all, expected.map(|(path, cache)| (path.to_owned(), cache)));
+        write("src/a.rs", "b");
+        let file = |path: &str, is_tracked| UncommittedFile { path: path.to_owned(), is_tracked };
+        let mut uncommitted = workspace.uncommitted_files().unwrap();
+        uncommitted.sort_by(|one, other| one.path.cmp(&other.path));
+        assert_eq!(uncommitted, [file("bare/HEAD", false), file("src/a.rs", true)]);
+        std::fs::create_dir_all(root.join("nested/.git/hooks")).unwrap();
+        assert_eq!(workspace.files_below("nested"), Some(vec!["nested/.git".to_owned()]));
         assert!(workspace.is_repository("bare"));
         assert!(!workspace.is_repository("src"));
         assert!(!workspace.is_repository(""));

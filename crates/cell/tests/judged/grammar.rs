@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Deserialize;
 
 use super::pieces::{
-    ASSIGNMENTS, COMMANDS, FOLDERS, FRAMES, LONG_OPTIONS, NAMES, OPERATORS, PATTERNS, PLAIN, PROTECTED, REDIRECTS,
-    WORDS,
+    ASSIGNMENTS, COMMANDS, FOLDERS, FRAMES, LONG_OPTIONS, NAMES, OPERATORS, PATTERNS, PLAIN,
+    PROTECTED, REDIRECTS, WORDS,
 };
 use super::random::Random;
 
@@ -35,7 +35,8 @@ pub struct Corpus {
 
 impl Corpus {
     pub fn new(root: &Path) -> Self {
-        let lines = VECTORS.iter().flat_map(|text| serde_json::from_str::<Vec<Vector>>(text).unwrap());
+        let lines =
+            VECTORS.iter().flat_map(|text| serde_json::from_str::<Vec<Vector>>(text).unwrap());
         Self {
             root: root.to_str().unwrap().to_owned(),
             vectors: lines.map(|vector| vector.line).collect(),
@@ -44,11 +45,8 @@ impl Corpus {
 
     /// A line.
     pub fn line(&self, random: &mut Random) -> String {
-        let mut line = if random.chance(30) {
-            self.changed_vector(random)
-        } else {
-            self.list(random, 0)
-        };
+        let mut line =
+            if random.chance(30) { self.changed_vector(random) } else { self.list(random, 0) };
         while random.chance(8) {
             line = mutate(random, &line);
         }
@@ -61,7 +59,9 @@ impl Corpus {
             match random.below(5) {
                 0 => line = mutate(random, &line),
                 1 => line = format!("{line}{}{}", random.text(OPERATORS), self.command(random, 1)),
-                2 => line = format!("{line}{}{}", random.text(OPERATORS), random.pick(&self.vectors)),
+                2 => {
+                    line = format!("{line}{}{}", random.text(OPERATORS), random.pick(&self.vectors))
+                }
                 3 => line = self.frame(random, &line, 1),
                 _ => {
                     let words: Vec<&str> = line.split(' ').collect();
@@ -80,7 +80,11 @@ impl Corpus {
     fn list(&self, random: &mut Random, depth: usize) -> String {
         let mut line = String::new();
         if random.chance(15) {
-            line = format!("{}{}", self.fill(random, random_assignment, depth), random.text(&["; ", " && ", "\n"]));
+            line = format!(
+                "{}{}",
+                self.fill(random, random_assignment, depth),
+                random.text(&["; ", " && ", "\n"])
+            );
         }
         line.push_str(&self.framed(random, depth));
         for _ in 0..[0, 0, 0, 0, 1, 1, 2][random.below(7)] {
@@ -133,8 +137,12 @@ impl Corpus {
                 let cut = plain.len().min(3 + random.below(plain.len()));
                 let short = if random.chance(30) { &plain[..cut] } else { plain };
                 match (option.ends_with('='), random.chance(70)) {
-                    (true, true) => format!("--{}={}", short.trim_start_matches('-'), self.value(random)),
-                    (true, false) => format!("--{} {}", short.trim_start_matches('-'), self.value(random)),
+                    (true, true) => {
+                        format!("--{}={}", short.trim_start_matches('-'), self.value(random))
+                    }
+                    (true, false) => {
+                        format!("--{} {}", short.trim_start_matches('-'), self.value(random))
+                    }
                     (false, _) => format!("--{}", short.trim_start_matches('-')),
                 }
             }
@@ -152,7 +160,11 @@ impl Corpus {
                 option
             }
         };
-        if random.chance(80) { format!("{name} {option} {rest}") } else { format!("{name} {rest} {option}") }
+        if random.chance(80) {
+            format!("{name} {option} {rest}")
+        } else {
+            format!("{name} {rest} {option}")
+        }
     }
 
     fn value(&self, random: &mut Random) -> String {
@@ -164,7 +176,12 @@ impl Corpus {
         }
     }
 
-    fn fill(&self, random: &mut Random, template: fn(&mut Random) -> &'static str, depth: usize) -> String {
+    fn fill(
+        &self,
+        random: &mut Random,
+        template: fn(&mut Random) -> &'static str,
+        depth: usize,
+    ) -> String {
         let text = template(random);
         self.expand(random, text, depth)
     }
@@ -249,7 +266,9 @@ fn disguise(random: &mut Random, path: &str) -> String {
         7 => format!("~+/{path}"),
         8 => format!("{start}*"),
         9 => format!("{}?{}", start.get(..start.len() - 1).unwrap_or_default(), end),
-        10 => format!("[{}]{}", path.get(..1).unwrap_or_default(), path.get(1..).unwrap_or_default()),
+        10 => {
+            format!("[{}]{}", path.get(..1).unwrap_or_default(), path.get(1..).unwrap_or_default())
+        }
         11 => format!("{{{path},notes.txt}}"),
         12 => format!("$'{}'", path.replace('.', "\\x2e")),
         13 => format!("$(echo {path})"),
@@ -281,8 +300,9 @@ fn mutate(random: &mut Random, line: &str) -> String {
         2 if at + 1 < chars.len() => chars.swap(at, at + 1),
         _ => {
             let piece = random.text(&[
-                "'", "\"", "\\", "$", "`", ";", "&", "|", "(", ")", "{", "}", "<", ">", "\n", " ", "#", "*", "?", "[",
-                "]", "~", "!", "=", "-", "--", "$(", "${", "<<<", ">&", "&>", "\t", "..", "/", ",", "%", "+", ":",
+                "'", "\"", "\\", "$", "`", ";", "&", "|", "(", ")", "{", "}", "<", ">", "\n", " ",
+                "#", "*", "?", "[", "]", "~", "!", "=", "-", "--", "$(", "${", "<<<", ">&", "&>",
+                "\t", "..", "/", ",", "%", "+", ":",
             ]);
             chars.splice(at..at, piece.chars());
         }

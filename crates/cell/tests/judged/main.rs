@@ -29,21 +29,24 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use windlass_policy::{Judgement, PolicySet, Question, Verdict};
 #[path = "../../../runtime/src/workspace.rs"]
 mod workspace;
-use workspace::FileWorkspace;
 use windlass_testkit::soak;
+use workspace::FileWorkspace;
 
+use grammar::Corpus;
 use random::Random;
 use runner::{Effects, Runner};
-use world::World;
+use world::{State, World};
 
 /// How many lines are made in `cargo xtask check`.
-const LINES: u32 = 20_000;
+const LINES: u32 = 5_000;
 /// The seed there.
 const SEED: u64 = 1;
+/// The tools of the shipped registry that run lines.
+const TOOLS: [&str; 2] = ["run", "read"];
 /// How many lines run at once.
 const WORKERS: usize = 2;
 /// After so many findings no more are looked for.
-const FINDINGS_MAX: usize = 12;
+const FINDINGS_MAX: usize = 30;
 
 /// Judges lines as the product does.
 struct Judge {
@@ -83,6 +86,7 @@ struct Worker<'a> {
     world: &'a World,
     judge: &'a Judge,
     runner: Runner<'a>,
+    corpus: Corpus,
     /// What the last command of a line reports if the line has set no variable of the shell.
     end: Vec<String>,
 }
@@ -94,25 +98,24 @@ impl<'a> Worker<'a> {
         let end = effects.commands.last().cloned().unwrap_or_default();
         assert_eq!(end.get(1).map(String::as_str), Some("END"), "{effects:?}");
         assert!(effects.ended && effects.left.is_empty(), "{effects:?}");
-        Self { world, judge, runner, end }
+        Self { world, judge, runner, corpus: Corpus::new(&world.workspace()), end }
     }
 
-    /// Judges a line, runs it if it is allowed, and tells what was not foreseen.
-    fn check(&self, tool: &str, line: &str) -> Checked {
+    /// Runs a line if it is allowed for any tool.
+    fn run(&self, line: &str) -> Option<Effects> {
+        let allowed = |tool: &&str| self.judge.judge(tool, line).verdict == Verdict::Allow;
+        TOOLS.iter().any(allowed).then(|| self.runner.run(line))
+    }
+
+    /// What was not foreseen, if the line is allowed for this tool.
+    fn check(&self, tool: &str, line: &str, effects: &Effects) -> Option<String> {
         let judgement = self.judge.judge(tool, line);
-        if judgement.verdict != Verdict::Allow {
-            return Checked::NotAllowed;
-        }
-        let effects = self.runner.run(line);
-        match self.unforeseen(tool, &judgement, &effects) {
-            Some(finding) => Checked::Misjudged(finding),
-            None => Checked::Fine,
-        }
-    }
-
-    fn unforeseen(&self, tool: &str, judgement: &Judgement, effects: &Effects) -> Option<String> {
         let root = self.world.workspace();
-        oracle::unforeseen(effects, judgement, tool == "read", &self.end, root.to_str().unwrap())
+        let allowed = judgement.verdict == Verdict::Allow;
+        let root = root.to_str().unwrap();
+        allowed
+            .then(|| oracle::unforeseen(effects, &judgement, tool == "read", &self.end, root))
+            .flatten()
     }
 
     /// The shortest line with the same kind of finding that is found by leaving out words and characters.
@@ -127,9 +130,11 @@ impl<'a> Worker<'a> {
                 let shorter: Vec<char> =
                     shortest[..at].iter().chain(&shortest[end..]).copied().collect();
                 let text: String = shorter.iter().collect();
-                match self.check(tool, &text) {
-                    Checked::Misjudged(found) if kind(&found) == kind(finding) => shortest = shorter,
-                    Checked::Misjudged(_) | Checked::Fine | Checked::NotAllowed => at += size,
+                let found = self.run(&text).and_then(|effects| self.check(tool, &text, &effects));
+                if found.is_some_and(|found| kind(&found) == kind(finding)) {
+                    shortest = shorter;
+                } else {
+                    at += size;
                 }
             }
             size /= 2;
@@ -138,48 +143,42 @@ impl<'a> Worker<'a> {
     }
 }
 
-enum Checked {
-    NotAllowed,
-    Fine,
-    Misjudged(String),
-}
-
 #[test]
 fn a_line_that_is_allowed_does_only_what_was_judged() {
-    let world = World::new();
-    let judge = Judge::new(&world);
+    let worlds = [State::Committed, State::Changed].map(World::new);
+    let judges = worlds.each_ref().map(Judge::new);
+    let worker = |number: usize, world: usize| Worker::new(&worlds[world], &judges[world], number);
     if let Ok(line) = std::env::var("JUDGED_LINE") {
-        return show(&world, &judge, &line);
+        return [0, 1].iter().for_each(|world| show(&worker(0, *world), &line));
     }
     let (seed, lines) = (soak::seed(SEED), soak::rounds(LINES));
     let (next, allowed) = (AtomicU32::new(0), AtomicUsize::new(0));
     let findings: Mutex<Vec<String>> = Mutex::default();
-    let corpus = grammar::Corpus::new(&world.workspace());
     std::thread::scope(|scope| {
         for number in 0..WORKERS {
-            let (world, judge, next, allowed) = (&world, &judge, &next, &allowed);
-            let (findings, corpus) = (&findings, &corpus);
+            let (next, allowed, findings, worker) = (&next, &allowed, &findings, &worker);
             scope.spawn(move || {
-                let worker = Worker::new(world, judge, number);
+                let workers = [0, 1].map(|world| worker(number, world));
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     if number >= lines || findings.lock().unwrap().len() >= FINDINGS_MAX {
                         return;
                     }
                     let mut random = Random::new(seed ^ (u64::from(number) << 32));
-                    let line = corpus.line(&mut random);
-                    for tool in ["run", "read"] {
-                        match worker.check(tool, &line) {
-                            Checked::NotAllowed => continue,
-                            Checked::Fine => {}
-                            Checked::Misjudged(finding) => {
-                                let shortest = worker.shrink(tool, &line, &finding);
-                                findings.lock().unwrap().push(format!(
-                                    "seed {seed}, line {number}, tool {tool}: {finding}\n  {line:?}\n  {shortest:?}"
-                                ));
-                            }
+                    let worker = random.pick(&workers);
+                    let line = worker.corpus.line(&mut random);
+                    let Some(effects) = worker.run(&line) else { continue };
+                    allowed.fetch_add(1, Ordering::Relaxed);
+                    for tool in TOOLS {
+                        if let Some(finding) = worker.check(tool, &line, &effects) {
+                            let shortest = worker.shrink(tool, &line, &finding);
+                            let finding = format!(
+                                "seed {seed}, line {number}, tool {tool}: {finding}\n  {line:?}\n  {shortest:?}"
+                            );
+                            println!("{finding}");
+                            findings.lock().unwrap().push(finding);
+                            break;
                         }
-                        allowed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
             });
@@ -193,14 +192,11 @@ fn a_line_that_is_allowed_does_only_what_was_judged() {
 }
 
 /// Shows all about one line.
-fn show(world: &World, judge: &Judge, line: &str) {
-    let worker = Worker::new(world, judge, 0);
-    for tool in ["run", "read"] {
-        let judgement = judge.judge(tool, line);
-        println!("{tool}: {judgement:#?}");
-        if judgement.verdict == Verdict::Allow {
-            let effects = worker.runner.run(line);
-            println!("{effects:#?}\n{:?}", worker.unforeseen(tool, &judgement, &effects));
-        }
+fn show(worker: &Worker<'_>, line: &str) {
+    let effects = worker.run(line);
+    println!("{effects:#?}");
+    for tool in TOOLS {
+        println!("{tool}: {:#?}", worker.judge.judge(tool, line));
+        println!("{:?}", effects.as_ref().and_then(|effects| worker.check(tool, line, effects)));
     }
 }

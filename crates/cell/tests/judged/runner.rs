@@ -113,10 +113,7 @@ impl<'a> Runner<'a> {
             stdin: None,
             env,
             cwd: &workspace,
-            limits: Limits {
-                timeout: Duration::from_secs(20),
-                output_bytes_max: OUTPUT_BYTES_MAX,
-            },
+            limits: Limits { timeout: Duration::from_secs(20), output_bytes_max: OUTPUT_BYTES_MAX },
             confined: Some(Confined {
                 launcher: Path::new(env!("CARGO_BIN_EXE_cell-launcher")),
                 cell: &self.cell(),
@@ -137,7 +134,7 @@ impl<'a> Runner<'a> {
         effects.home = at_home.written.into_iter().chain(at_home.removed).collect();
         let trace = |name: &str| fs::read(self.path("trace").join(name)).unwrap_or_default();
         let text = |name: &str| String::from_utf8_lossy(&trace(name)).into_owned();
-        effects.commands = text("commands").lines().filter_map(traced_command).collect();
+        effects.commands = traced_commands(&text("commands"));
         effects.programs = traced_programs(&text("programs"));
         effects.left = text("left").lines().map(str::to_owned).collect();
         for name in ["workspace", "workspace-work", "home", "home-work", "trace"] {
@@ -198,10 +195,14 @@ impl Layer {
                 }
                 self.compare(&path, effects);
             } else {
-                if metadata.is_file() && metadata.len() <= FILE_BYTES_MAX && !path.starts_with(".git/")
+                if metadata.is_file()
+                    && metadata.len() <= FILE_BYTES_MAX
+                    && !path.starts_with(".git/")
                 {
                     let bytes = fs::read(&upper).unwrap_or_default();
-                    effects.texts.push((path.clone(), String::from_utf8_lossy(&bytes).into_owned()));
+                    effects
+                        .texts
+                        .push((path.clone(), String::from_utf8_lossy(&bytes).into_owned()));
                 }
                 effects.written.insert(path);
             }
@@ -229,54 +230,65 @@ fn names(folder: &Path) -> Vec<String> {
 fn is_opaque(folder: &Path) -> bool {
     ["user.overlay.opaque", "trusted.overlay.opaque"].iter().any(|name| {
         let mut value = [0_u8; 8];
-        rustix::fs::lgetxattr(folder, *name, &mut value).is_ok_and(|length| length == 1 && value[0] == b'y')
+        rustix::fs::lgetxattr(folder, *name, &mut value)
+            .is_ok_and(|length| length == 1 && value[0] == b'y')
     })
 }
 
 fn traced_programs(text: &str) -> Vec<(bool, Vec<String>)> {
     text.split("\u{1}\0")
         .filter_map(|record| {
-            let words: Vec<String> =
-                record.split_terminator('\0').map(str::to_owned).collect();
+            let words: Vec<String> = record.split_terminator('\0').map(str::to_owned).collect();
             let (by, words) = words.split_first()?;
             Some((by == "line", words.to_vec()))
         })
         .collect()
 }
 
-/// The words of a command as `set -x` shows it.
-fn traced_command(line: &str) -> Option<Vec<String>> {
-    let rest = line.trim_start_matches('+').strip_prefix(' ')?;
+/// The words of commands as `set -x` shows them: a line each, but for line ends in quotes.
+fn traced_commands(text: &str) -> Vec<Vec<String>> {
+    let mut commands = Vec::new();
     let mut words = Vec::new();
     let mut word: Option<String> = None;
-    let mut chars = rest.chars().peekable();
+    let mut chars = text.chars().peekable();
     while let Some(char) = chars.next() {
         match char {
             ' ' => words.extend(word.take()),
+            '\n' => {
+                words.extend(word.take());
+                let mut command = std::mem::take(&mut words).into_iter();
+                // The first word tells how deep the shell is.
+                if command.next().is_some_and(|depth: String| depth.starts_with('+')) {
+                    commands.push(command.collect());
+                }
+            }
             '\'' => {
                 let text = word.get_or_insert_default();
                 text.extend(chars.by_ref().take_while(|char| *char != '\''));
             }
-            '\\' => word.get_or_insert_default().push(chars.next()?),
+            '\\' => word.get_or_insert_default().extend(chars.next()),
             '$' if chars.peek() == Some(&'\'') => {
                 chars.next();
-                let text = word.get_or_insert_default();
-                loop {
-                    match chars.next()? {
-                        '\'' => break,
-                        '\\' => match chars.next()? {
-                            'n' => text.push('\n'),
-                            't' => text.push('\t'),
-                            other if other.is_ascii_alphanumeric() => text.push('\u{1b}'),
-                            other => text.push(other),
-                        },
-                        other => text.push(other),
-                    }
-                }
+                unescape(&mut chars, word.get_or_insert_default());
             }
             other => word.get_or_insert_default().push(other),
         }
     }
-    words.extend(word);
-    Some(words)
+    commands
+}
+
+/// Reads the rest of a `$'…'` string.
+fn unescape(chars: &mut impl Iterator<Item = char>, text: &mut String) {
+    while let Some(char) = chars.next() {
+        match char {
+            '\'' => return,
+            '\\' => match chars.next() {
+                Some('n') => text.push('\n'),
+                Some('t') => text.push('\t'),
+                Some(other) if other.is_ascii_alphanumeric() => text.push('\u{1b}'),
+                other => text.extend(other),
+            },
+            other => text.push(other),
+        }
+    }
 }

@@ -16,7 +16,8 @@ pub const SECRET: &str = "CANARY-7f3a91";
 pub const SECRET_VARIABLE: &str = "CANARY-e04c55";
 
 /// Files that hold secrets.
-const SECRETS: &[&str] = &[".env", "config/server.pem", "keys/id_rsa", "src/.env.local", "config/.netrc"];
+const SECRETS: &[&str] =
+    &[".env", "config/server.pem", "keys/id_rsa", "src/.env.local", "config/.netrc"];
 
 /// Files that git tracks.
 const TRACKED: &[(&str, &str)] = &[
@@ -36,7 +37,10 @@ const TRACKED: &[(&str, &str)] = &[
     ("program.awk", "{ print > \"CLAUDE.md\" }\n"),
     ("values.mk", "$(shell frob)\n"),
     ("lib.sh", "[ \"${BASH_SOURCE[0]}\" = \"$0\" ] || frob sourced\n"),
-    ("Makefile", "all:\n\t@echo built\ntest:\n\t@echo tested\nclean:\n\trm -rf target\nsub/%:\n\t@echo $@\n"),
+    (
+        "Makefile",
+        "all:\n\t@/bin/true built\ntest:\n\t@/bin/true\nclean:\n\t/bin/rm -rf target\nsub/%:\n\t@/bin/true $@\n",
+    ),
     ("scripts/build.sh", "#!/bin/sh\necho build\n"),
     (".venv/bin/activate", "VIRTUAL_ENV=x\n"),
     (".gitignore", "target/\nlocal.db\n*.local\nprivate/\nmade/\nnode_modules/\n"),
@@ -50,7 +54,8 @@ const TRACKED: &[(&str, &str)] = &[
 
 /// Files that git ignores; the first ones are no build outputs.
 pub const LOCAL: &[&str] = &["local.db", "notes.local", "private/plan.txt", "src/deep.local"];
-const OUTPUTS: &[&str] = &["target/debug/app", "made/CACHEDIR.TAG", "made/x.txt", "node_modules/x/index.js"];
+const OUTPUTS: &[&str] =
+    &["target/debug/app", "made/CACHEDIR.TAG", "made/x.txt", "node_modules/x/index.js"];
 
 /// Programs that run when a line starts them. What these start themselves is not looked at, but for `WRAPPERS`.
 const REAL: &str = "ls cat head tail wc grep egrep fgrep zgrep stat diff cmp comm sort uniq cut tr nl tac paste fold \
@@ -61,10 +66,16 @@ const REAL: &str = "ls cat head tail wc grep egrep fgrep zgrep stat diff cmp com
 /// Programs that start what their arguments say.
 const WRAPPERS: &str = "env nice ionice timeout time xargs find stdbuf";
 /// Programs that only say that they were started.
-const SILENT: &str = "cargo npm npx pytest python3 python go gcc cc node rustc just cmake ctest mvn gradle uv ruff java rg";
+const SILENT: &str = "cargo npm npx pytest python3 python go gcc cc node rustc just cmake ctest mvn gradle uv ruff java rg perl ruby docker pip";
 /// Programs that no rule allows: a line that starts one, however it does, was misjudged.
-pub const FORBIDDEN: &str = "frob curl wget ssh sudo su dd tar zip kill pkill printenv perl ruby nohup setsid docker \
-    windlass nc crontab at mount systemctl patch watch strace gdb parallel rsync gh pip sponge";
+pub const FORBIDDEN: &str = "frob curl wget ssh sudo su dd tar zip kill pkill printenv nohup setsid windlass nc crontab at mount systemctl patch watch strace gdb parallel rsync gh sponge";
+
+/// Whether files of the project differ from its last commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    Committed,
+    Changed,
+}
 
 /// The project, and the folders for what lines do.
 pub struct World {
@@ -72,19 +83,29 @@ pub struct World {
 }
 
 impl World {
-    pub fn new() -> Self {
+    /// Makes a world; of a project that is not committed as it is, git commands can lose more.
+    pub fn new(state: State) -> Self {
         let folder = tempfile::Builder::new().prefix("windlass-judged-").tempdir().unwrap();
         let world = Self { folder };
         for name in ["workspace", "home", "bin", "runs"] {
             fs::create_dir(world.path(name)).unwrap();
         }
         world.make_programs();
-        write(&world.path("home/.gitconfig"), "[user]\nname = a\nemail = a@example.com\n[safe]\ndirectory = *\n[advice]\ndetachedHead = false\n");
+        write(
+            &world.path("home/.gitconfig"),
+            "[user]\nname = a\nemail = a@example.com\n[safe]\ndirectory = *\n[gc]\nauto = 0\n[maintenance]\nauto = false\n[advice]\ndetachedHead = false\n",
+        );
         write(&world.path("home/.ssh/id_ed25519"), SECRET);
         write(&world.path("home/.bashrc"), "frob started\n");
         write(&world.path("env.sh"), ENVIRONMENT);
         write(&world.path("supervise.sh"), SUPERVISOR);
         make_project(&world.workspace());
+        if state == State::Changed {
+            for path in ["CLAUDE.md", ".vscode/tasks.json", "src/lib.rs"] {
+                write(&world.path("workspace").join(path), "changed\n");
+            }
+            write(&world.path("workspace/.cursor/rules.md"), "rules\n");
+        }
         world
     }
 
@@ -97,12 +118,15 @@ impl World {
     }
 
     fn make_programs(&self) {
-        let lists = [(REAL, REAL_PROGRAM), (WRAPPERS, ""), (SILENT, "exit 0"), (FORBIDDEN, "exit 0")];
+        let lists =
+            [(REAL, REAL_PROGRAM), (WRAPPERS, ""), (SILENT, "exit 0"), (FORBIDDEN, "exit 0")];
         for (names, behind) in lists {
             for name in names.split_whitespace() {
                 let folders = ["/usr/local/bin", "/usr/bin", "/bin"].iter();
-                let found = folders.map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
-                let Some(real) = found.or_else(|| behind.starts_with("exit").then(PathBuf::new)) else {
+                let found =
+                    folders.map(|folder| Path::new(folder).join(name)).find(|path| path.exists());
+                let Some(real) = found.or_else(|| behind.starts_with("exit").then(PathBuf::new))
+                else {
                     continue;
                 };
                 let program = self.path("bin").join(name);
@@ -151,7 +175,14 @@ pub fn write(path: &Path, text: &str) {
 fn git(folder: &Path, arguments: &[&str]) {
     let done = Command::new("git")
         .args(["-c", "user.name=Test", "-c", "user.email=test@example.com"])
-        .args(["-c", "init.defaultBranch=main", "-c", "commit.gpgsign=false", "-c", "safe.directory=*"])
+        .args([
+            "-c",
+            "init.defaultBranch=main",
+            "-c",
+            "commit.gpgsign=false",
+            "-c",
+            "safe.directory=*",
+        ])
         .args(arguments)
         .current_dir(folder)
         .env("GIT_CONFIG_NOSYSTEM", "1")
@@ -197,15 +228,14 @@ fn make_project(root: &Path) {
         git(root, &["commit", "-qam", branch]);
     }
     git(root, &["switch", "-q", "main"]);
-    for path in ["CLAUDE.md", "src/main.rs"] {
+    for path in ["CLAUDE.md", ".codex/config.toml", "src/main.rs"] {
         write(&root.join(path), "stashed\n");
-        git(root, &["stash", "-q"]);
+        git(root, &["stash", "-qu"]);
     }
     for path in LOCAL.iter().chain(OUTPUTS) {
         write(&root.join(path), &format!("local {path}\n"));
     }
     // Not tracked and not ignored.
-    write(&root.join(".cursor/rules.md"), "rules\n");
     write(&root.join("draft.txt"), "draft\n");
     // Repositories whose settings start a program.
     for (folder, is_bare) in [("vendor/bare", true), ("sub", false)] {

@@ -1,7 +1,7 @@
 //! What commands do to files beyond the words that name them: tables, and the facts they lead to.
 
 use crate::shell::{Access, Word, options};
-use crate::{Workspace, is_build_output};
+use crate::{UncommittedFile, Workspace, is_build_output};
 
 /// Commands that only read the files they name.
 const READERS: &[&str] = &[
@@ -101,6 +101,8 @@ const RECURSIVE: &[(&str, &str, &[&str])] = &[
     ("diff", "r", &["--recursive"]),
     ("cp", "rRa", &["--recursive", "--archive"]),
     ("zip", "r", &["--recurse-paths"]),
+    ("gzip", "r", &["--recursive"]),
+    ("gunzip", "r", &["--recursive"]),
     ("rg", "", &[]),
     ("ag", "", &[]),
     ("tar", "", &[]),
@@ -114,7 +116,7 @@ const RECURSIVE: &[(&str, &str, &[&str])] = &[
 const COPIERS: &[&str] = &["cp", "mv", "ln", "install", "rsync"];
 /// Subcommands of git that take the files of other commits.
 const GIT_TAKES: &[&str] =
-    &["switch", "checkout", "merge", "rebase", "cherry-pick", "reset", "restore", "revert"];
+    &["switch", "checkout", "merge", "rebase", "cherry-pick", "reset", "restore"];
 /// The most files that are looked at for one command.
 const FILES_MAX: usize = 20_000;
 
@@ -173,7 +175,8 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
         "xargs" => return vec!["."],
         "find" => rest.iter().any(|word| is_find_action(&word.text)),
         "git" => git(words).is_some_and(|(command, rest)| match command {
-            "grep" | "archive" => true,
+            "grep" | "archive" | "mv" => true,
+            "rm" => has_option(rest, "r", &[]),
             "stash" => {
                 rest.first().is_some_and(|word| word.text == "show")
                     && has_option(rest, "pu", &["--patch", "--include-untracked"])
@@ -188,7 +191,10 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
         return Vec::new();
     }
     match name {
-        "git" => vec!["."],
+        "git" => match git(words) {
+            Some(("rm" | "mv", rest)) => operands(rest).collect(),
+            Some(_) | None => vec!["."],
+        },
         "find" => {
             let starts: Vec<&str> = rest
                 .iter()
@@ -197,7 +203,7 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
                 .collect();
             if starts.is_empty() { vec!["."] } else { starts }
         }
-        "mv" | "ln" | "cp" | "rm" | "chmod" => operands(rest).collect(),
+        "mv" | "ln" | "cp" | "rm" | "chmod" | "gzip" | "gunzip" => operands(rest).collect(),
         _ => {
             let named: Vec<&str> = operands(rest).collect();
             // The first operand of a search is what is searched for.
@@ -208,9 +214,9 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
 
 /// The names that a command gives to files in another folder.
 pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
-    let Some((_, rest)) = split(words).filter(|(name, _)| COPIERS.contains(name)) else {
-        return Vec::new();
-    };
+    let moved = git(words).filter(|(command, _)| *command == "mv");
+    let copier = split(words).filter(|(name, _)| COPIERS.contains(name));
+    let Some((_, rest)) = moved.or(copier) else { return Vec::new() };
     let mut sources: Vec<&str> = operands(rest).collect();
     let mut targets = options::values(rest, "t", &["--target-directory"]);
     if targets.is_empty() {
@@ -238,8 +244,26 @@ pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
 }
 
 /// The revisions whose files a git command would put into the workspace.
-pub(super) fn revisions(words: &[Word]) -> Vec<&str> {
+pub(super) fn revisions(words: &[Word]) -> Vec<String> {
     let Some((command, rest)) = git(words) else { return Vec::new() };
+    if command == "revert" {
+        return reverted(rest);
+    }
+    taken(command, rest).into_iter().map(str::to_owned).collect()
+}
+
+/// The revisions before those that are reverted.
+fn reverted(rest: &[Word]) -> Vec<String> {
+    let before = |text: &str| match text.split_once("..") {
+        Some(("", _)) => vec!["HEAD".to_owned()],
+        Some((start, _)) => vec![start.to_owned()],
+        // The second parent counts with `-m 2`.
+        None => vec![format!("{text}^"), format!("{text}^2")],
+    };
+    operands(rest).flat_map(before).collect()
+}
+
+fn taken<'a>(command: &str, rest: &'a [Word]) -> Vec<&'a str> {
     let first = rest.first().map(|word| word.text.as_str());
     match command {
         "stash" if matches!(first, Some("pop" | "apply" | "branch")) => {
@@ -308,7 +332,7 @@ pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
 /// Commands that show names of files, never what is in them.
 const NAMES_ONLY: &[&str] = &[
     "ls", "stat", "test", "[", "[[", "echo", "printf", "basename", "dirname", "du", "realpath",
-    "readlink", "tree", "cd", "touch", "mkdir",
+    "readlink", "tree", "cd", "mkdir",
 ];
 
 /// Whether a command changes the folder that later ones work in.
@@ -321,9 +345,59 @@ pub(super) fn shows_names_only(words: &[Word]) -> bool {
     split(words).is_some_and(|(name, _)| NAMES_ONLY.contains(&name))
 }
 
-/// Whether `git clean` removes ignored files too.
+/// Whether a git command removes ignored files too.
 fn cleans_ignored(words: &[Word]) -> bool {
-    git(words).is_some_and(|(command, rest)| command == "clean" && has_option(rest, "xX", &[]))
+    git(words).is_some_and(|(command, rest)| match command {
+        "clean" => has_option(rest, "xX", &[]),
+        "stash" => has_option(rest, "a", &["--all"]),
+        _ => false,
+    })
+}
+
+/// Which files that are not committed a git command takes away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dropped {
+    Tracked,
+    Untracked,
+    Both,
+}
+
+impl Dropped {
+    pub const fn contains(self, file: &UncommittedFile) -> bool {
+        match self {
+            Self::Tracked => file.is_tracked,
+            Self::Untracked => !file.is_tracked,
+            Self::Both => true,
+        }
+    }
+}
+
+/// What a git command takes away of what is not committed.
+pub(super) fn dropped(words: &[Word]) -> Option<Dropped> {
+    let (command, rest) = git(words)?;
+    let first = rest.first().map_or("", |word| word.text.as_str());
+    match command {
+        "clean" => (!has_option(rest, "n", &["--dry-run"])).then_some(Dropped::Untracked),
+        "stash" if matches!(first, "list" | "show" | "drop" | "clear" | "pop" | "apply") => None,
+        "stash" => {
+            let all = has_option(rest, "ua", &["--include-untracked", "--all"]);
+            Some(if all { Dropped::Both } else { Dropped::Tracked })
+        }
+        "reset" => {
+            has_option(rest, "", &["--hard", "--merge", "--keep"]).then_some(Dropped::Tracked)
+        }
+        "switch" => {
+            has_option(rest, "f", &["--force", "--discard-changes"]).then_some(Dropped::Tracked)
+        }
+        // What stands behind them can be a path as well as a branch.
+        "restore" | "checkout" => {
+            let only_elsewhere = has_option(rest, "bBS", &["--staged", "--orphan"]);
+            let forced = has_option(rest, "fW", &["--force", "--worktree"]);
+            let named = rest.iter().any(|word| !word.text.starts_with('-'));
+            (forced || named && !only_elsewhere).then_some(Dropped::Tracked)
+        }
+        _ => None,
+    }
 }
 
 /// The link that `ln` makes, if the line names it.

@@ -12,7 +12,7 @@ use super::effects;
 use super::path::{PathFact, could_be_path};
 use super::uri::file_path;
 use crate::shell::{self, Access, LINE_BYTES_MAX, Shell, Simple, Word, options};
-use crate::{Pointer, Question, ResolvedPath, Tool, Workspace};
+use crate::{Pointer, Question, ResolvedPath, Tool, UncommittedFile, Workspace};
 
 /// Devices, which are not judged as files.
 const DEVICES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"];
@@ -219,8 +219,23 @@ impl Facts {
                 paths.push(fact.maybe());
             }
         }
+        if let Some(dropped) = effects::dropped(words) {
+            match workspace.uncommitted_files() {
+                Some(files) => {
+                    let files = files.iter().filter(|file| dropped.contains(file));
+                    paths.extend(files.map(|UncommittedFile { path, .. }| {
+                        let shown = format!("{path}, which is not committed");
+                        let access = Some(Access::Write);
+                        PathFact::new(&shown, path, access, self.folds_case).one_of_many()
+                    }));
+                }
+                None => {
+                    self.findings.insert("what is not committed is not known".to_owned());
+                }
+            }
+        }
         for revision in effects::revisions(words) {
-            match workspace.changed_files(revision) {
+            match workspace.changed_files(&revision) {
                 Some(files) => paths.extend(files.iter().map(|file| {
                     let shown = format!("{file} of {revision}");
                     PathFact::new(&shown, file, Some(Access::Write), self.folds_case).maybe()

@@ -105,8 +105,8 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
             "`ps` shows the environment"
         }
         "git" if git_runs_others(&texts) => "`git` runs other commands",
-        "uniq" if texts.iter().filter(|text| positional(text)).count() > 1 => {
-            "`uniq` writes a file"
+        "uniq" | "xxd" if texts.iter().filter(|text| positional(text)).count() > 1 => {
+            "it writes its second file"
         }
         "go" if texts.iter().any(|text| text.contains("exec") || text.contains("vettool")) => {
             "`go` runs other commands"
