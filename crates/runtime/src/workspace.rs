@@ -1,5 +1,6 @@
 //! Answers questions about the files of the workspace: follows symlinks, resolves `..`, creates nothing.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use windlass_policy::{IgnoredPath, ResolvedPath, UncommittedFile, Workspace, is_build_output};
@@ -37,6 +38,7 @@ impl FileWorkspace {
     /// The names of the files below a folder.
     fn walk_files(&self, folder: &str) -> Option<Vec<String>> {
         let mut files = Vec::new();
+        let mut followed = BTreeSet::new();
         let mut waiting = vec![self.root.join(folder)];
         let mut seen = 0_usize;
         while let Some(path) = waiting.pop() {
@@ -53,8 +55,13 @@ impl FileWorkspace {
                 seen += 1;
                 let entry = entry.ok().filter(|_| seen <= ENTRIES_MAX)?;
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if !entry.file_type().ok()?.is_dir() {
+                let kind = entry.file_type().ok()?;
+                if !kind.is_dir() {
                     files.extend(self.relative(&entry.path()));
+                    // Some commands follow links, so what they lead to counts too.
+                    let target = kind.is_symlink().then(|| entry.path().canonicalize().ok());
+                    let target = target.flatten().filter(|target| target.starts_with(&self.root));
+                    waiting.extend(target.filter(|target| followed.insert(target.clone())));
                 } else if name == ".git" {
                     // A repository of its own counts as one file.
                     let nested = path != self.root;

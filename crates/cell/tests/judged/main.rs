@@ -4,7 +4,8 @@
 //! as for one that reads. What is allowed runs in a cell in which everything can be written (`world.rs`,
 //! `runner.rs`), and `oracle.rs` compares what happened with the judgement.
 //!
-//! With the variable `JUDGED_LINE` one line is judged and run, and all about it is shown.
+//! With the variable `JUDGED_LINES`, which names a file, its lines are judged and run instead, and what came of
+//! it is shown.
 
 #![expect(
     clippy::expect_used,
@@ -148,8 +149,8 @@ fn a_line_that_is_allowed_does_only_what_was_judged() {
     let worlds = [State::Committed, State::Changed].map(World::new);
     let judges = worlds.each_ref().map(Judge::new);
     let worker = |number: usize, world: usize| Worker::new(&worlds[world], &judges[world], number);
-    if let Ok(line) = std::env::var("JUDGED_LINE") {
-        return [0, 1].iter().for_each(|world| show(&worker(0, *world), &line));
+    if let Ok(file) = std::env::var("JUDGED_LINES") {
+        return [0, 1].iter().for_each(|world| show(&worker(0, *world), &file));
     }
     let (seed, lines) = (soak::seed(SEED), soak::rounds(LINES));
     let (next, allowed) = (AtomicU32::new(0), AtomicUsize::new(0));
@@ -191,12 +192,25 @@ fn a_line_that_is_allowed_does_only_what_was_judged() {
     assert!(allowed * 20 >= usize::try_from(lines).unwrap(), "only {allowed} of {lines} lines ran");
 }
 
-/// Shows all about one line.
-fn show(worker: &Worker<'_>, line: &str) {
-    let effects = worker.run(line);
-    println!("{effects:#?}");
-    for tool in TOOLS {
-        println!("{tool}: {:#?}", worker.judge.judge(tool, line));
-        println!("{:?}", effects.as_ref().and_then(|effects| worker.check(tool, line, effects)));
+/// Shows what is judged and done of each line of a file, and all about a single one.
+fn show(worker: &Worker<'_>, file: &str) {
+    let lines = std::fs::read_to_string(file).unwrap();
+    for line in lines.lines() {
+        println!("{line}");
+        let effects = worker.run(line);
+        for tool in TOOLS {
+            let judgement = worker.judge.judge(tool, line);
+            let finding = effects.as_ref().and_then(|effects| worker.check(tool, line, effects));
+            println!("  {tool}: {}: {}", judgement.verdict.as_str(), judgement.reason);
+            if let Some(finding) = finding {
+                println!("  MISJUDGED: {finding}");
+            }
+            if lines.lines().count() == 1 {
+                println!("{judgement:#?}");
+            }
+        }
+        if lines.lines().count() == 1 {
+            println!("{effects:#?}");
+        }
     }
 }

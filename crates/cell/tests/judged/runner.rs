@@ -113,7 +113,7 @@ impl<'a> Runner<'a> {
             stdin: None,
             env,
             cwd: &workspace,
-            limits: Limits { timeout: Duration::from_secs(20), output_bytes_max: OUTPUT_BYTES_MAX },
+            limits: Limits { timeout: Duration::from_secs(5), output_bytes_max: OUTPUT_BYTES_MAX },
             confined: Some(Confined {
                 launcher: Path::new(env!("CARGO_BIN_EXE_cell-launcher")),
                 cell: &self.cell(),

@@ -44,6 +44,7 @@ const TRACKED: &[(&str, &str)] = &[
     ("scripts/build.sh", "#!/bin/sh\necho build\n"),
     (".venv/bin/activate", "VIRTUAL_ENV=x\n"),
     (".gitignore", "target/\nlocal.db\n*.local\nprivate/\nmade/\nnode_modules/\n"),
+    ("AGENTS", "rules\n"),
     ("CLAUDE.md", "rules\n"),
     (".claude/settings.json", "{}\n"),
     (".github/workflows/ci.yml", "on: push\n"),
@@ -211,6 +212,8 @@ fn make_project(root: &Path) {
         ("link-md", "CLAUDE.md"),
         ("link-out", "/etc"),
         ("src/up", ".."),
+        ("deep", "docs/old"),
+        ("docs/keys", "../keys"),
     ];
     for (link, target) in links {
         symlink(target, root.join(link)).unwrap();

@@ -1,7 +1,8 @@
 //! What commands do to files beyond the words that name them: tables, and the facts they lead to.
 
+use super::git::{self, git};
 use crate::shell::{Access, Word, options};
-use crate::{UncommittedFile, Workspace, is_build_output};
+use crate::{Workspace, is_build_output};
 
 /// Commands that only read the files they name.
 const READERS: &[&str] = &[
@@ -98,11 +99,13 @@ const RECURSIVE: &[(&str, &str, &[&str])] = &[
     ("grep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
     ("egrep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
     ("fgrep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
-    ("diff", "r", &["--recursive"]),
+    // Without an option it compares the files of two folders.
+    ("diff", "", &[]),
     ("cp", "rRa", &["--recursive", "--archive"]),
     ("zip", "r", &["--recurse-paths"]),
     ("gzip", "r", &["--recursive"]),
     ("gunzip", "r", &["--recursive"]),
+    ("zcat", "r", &["--recursive"]),
     ("rg", "", &[]),
     ("ag", "", &[]),
     ("tar", "", &[]),
@@ -114,34 +117,20 @@ const RECURSIVE: &[(&str, &str, &[&str])] = &[
 ];
 /// Commands that put files into a folder.
 const COPIERS: &[&str] = &["cp", "mv", "ln", "install", "rsync"];
-/// Subcommands of git that take the files of other commits.
-const GIT_TAKES: &[&str] =
-    &["switch", "checkout", "merge", "rebase", "cherry-pick", "reset", "restore"];
 /// The most files that are looked at for one command.
 const FILES_MAX: usize = 20_000;
 
 /// The name of a command without its folder, and the words behind it.
-fn split(words: &[Word]) -> Option<(&str, &[Word])> {
+pub(super) fn split(words: &[Word]) -> Option<(&str, &[Word])> {
     let (name, rest) = words.split_first()?;
     Some((name.text.rsplit('/').next().unwrap_or_default(), rest))
 }
 
-fn operands(words: &[Word]) -> impl Iterator<Item = &str> {
+pub(super) fn operands(words: &[Word]) -> impl Iterator<Item = &str> {
     words.iter().map(|word| word.text.as_str()).filter(|text| !text.starts_with('-'))
 }
 
-/// The subcommand of git and the words behind it.
-fn git(words: &[Word]) -> Option<(&str, &[Word])> {
-    let (name, rest) = split(words)?;
-    let mut at = 0;
-    while let Some(word) = rest.get(at).filter(|word| name == "git" && word.text.starts_with('-')) {
-        at += if matches!(word.text.as_str(), "-C" | "-c") { 2 } else { 1 };
-    }
-    let command = rest.get(at).filter(|_| name == "git")?;
-    Some((command.text.as_str(), rest.get(at + 1..).unwrap_or_default()))
-}
-
-fn has_option(words: &[Word], letters: &str, long: &[&str]) -> bool {
+pub(super) fn has_option(words: &[Word], letters: &str, long: &[&str]) -> bool {
     words.iter().any(|word| {
         let text = word.text.split('=').next().unwrap_or_default();
         match text.strip_prefix('-') {
@@ -174,15 +163,7 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
     let found = match name {
         "xargs" => return vec!["."],
         "find" => rest.iter().any(|word| is_find_action(&word.text)),
-        "git" => git(words).is_some_and(|(command, rest)| match command {
-            "grep" | "archive" | "mv" => true,
-            "rm" => has_option(rest, "r", &[]),
-            "stash" => {
-                rest.first().is_some_and(|word| word.text == "show")
-                    && has_option(rest, "pu", &["--patch", "--include-untracked"])
-            }
-            _ => false,
-        }),
+        "git" => return git::trees(words),
         _ => RECURSIVE.iter().any(|(command, letters, long)| {
             *command == name && (letters.is_empty() || has_option(rest, letters, long))
         }),
@@ -191,10 +172,6 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
         return Vec::new();
     }
     match name {
-        "git" => match git(words) {
-            Some(("rm" | "mv", rest)) => operands(rest).collect(),
-            Some(_) | None => vec!["."],
-        },
         "find" => {
             let starts: Vec<&str> = rest
                 .iter()
@@ -203,7 +180,9 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
                 .collect();
             if starts.is_empty() { vec!["."] } else { starts }
         }
-        "mv" | "ln" | "cp" | "rm" | "chmod" | "gzip" | "gunzip" => operands(rest).collect(),
+        "mv" | "ln" | "cp" | "rm" | "chmod" | "gzip" | "gunzip" | "zcat" | "diff" => {
+            operands(rest).collect()
+        }
         _ => {
             let named: Vec<&str> = operands(rest).collect();
             // The first operand of a search is what is searched for.
@@ -243,58 +222,6 @@ pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
     made
 }
 
-/// The revisions whose files a git command would put into the workspace.
-pub(super) fn revisions(words: &[Word]) -> Vec<String> {
-    let Some((command, rest)) = git(words) else { return Vec::new() };
-    if command == "revert" {
-        return reverted(rest);
-    }
-    taken(command, rest).into_iter().map(str::to_owned).collect()
-}
-
-/// The revisions before those that are reverted.
-fn reverted(rest: &[Word]) -> Vec<String> {
-    let before = |text: &str| match text.split_once("..") {
-        Some(("", _)) => vec!["HEAD".to_owned()],
-        Some((start, _)) => vec![start.to_owned()],
-        // The second parent counts with `-m 2`.
-        None => vec![format!("{text}^"), format!("{text}^2")],
-    };
-    operands(rest).flat_map(before).collect()
-}
-
-fn taken<'a>(command: &str, rest: &'a [Word]) -> Vec<&'a str> {
-    let first = rest.first().map(|word| word.text.as_str());
-    match command {
-        "stash" if matches!(first, Some("pop" | "apply" | "branch")) => {
-            // `branch` is followed by the name of the new branch.
-            let before = if first == Some("branch") { 2 } else { 1 };
-            let named: Vec<&str> = operands(rest).skip(before).collect();
-            if named.is_empty() { vec!["stash@{0}"] } else { named }
-        }
-        command if GIT_TAKES.contains(&command) => {
-            let words = rest.iter().map(|word| word.text.as_str());
-            let named: Vec<&str> =
-                words.take_while(|text| *text != "--").filter_map(revision).collect();
-            if named.is_empty() && matches!(command, "merge" | "rebase") {
-                return vec!["@{upstream}"];
-            }
-            named
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// The revision that a word names: `-` is the branch before, and of a range the end counts.
-fn revision(text: &str) -> Option<&str> {
-    if text == "-" {
-        return Some("@{-1}");
-    }
-    let named =
-        text.strip_prefix("--source=").or_else(|| (!text.starts_with('-')).then_some(text))?;
-    named.rsplit("..").next().filter(|end| !end.is_empty()).or(Some(named))
-}
-
 /// The paths that a command removes, each with the pattern that they must fit, if there is one.
 pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
     let Some((name, rest)) = split(words) else { return Vec::new() };
@@ -324,8 +251,7 @@ pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
             let pattern = if single { after("-name") } else { None };
             trees(words).into_iter().map(|tree| (tree.to_owned(), pattern.clone())).collect()
         }
-        _ if cleans_ignored(words) => vec![(".".to_owned(), None)],
-        _ => Vec::new(),
+        _ => git::removed(words).into_iter().map(|path| (path.to_owned(), None)).collect(),
     }
 }
 
@@ -345,70 +271,10 @@ pub(super) fn shows_names_only(words: &[Word]) -> bool {
     split(words).is_some_and(|(name, _)| NAMES_ONLY.contains(&name))
 }
 
-/// Whether a git command removes ignored files too.
-fn cleans_ignored(words: &[Word]) -> bool {
-    git(words).is_some_and(|(command, rest)| match command {
-        "clean" => has_option(rest, "xX", &[]),
-        "stash" => has_option(rest, "a", &["--all"]),
-        _ => false,
-    })
-}
-
-/// Which files that are not committed a git command takes away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dropped {
-    Tracked,
-    Untracked,
-    Both,
-}
-
-impl Dropped {
-    pub const fn contains(self, file: &UncommittedFile) -> bool {
-        match self {
-            Self::Tracked => file.is_tracked,
-            Self::Untracked => !file.is_tracked,
-            Self::Both => true,
-        }
-    }
-}
-
-/// What a git command takes away of what is not committed.
-pub(super) fn dropped(words: &[Word]) -> Option<Dropped> {
-    let (command, rest) = git(words)?;
-    let first = rest.first().map_or("", |word| word.text.as_str());
-    match command {
-        "clean" => (!has_option(rest, "n", &["--dry-run"])).then_some(Dropped::Untracked),
-        "stash" if matches!(first, "list" | "show" | "drop" | "clear" | "pop" | "apply") => None,
-        "stash" => {
-            let all = has_option(rest, "ua", &["--include-untracked", "--all"]);
-            Some(if all { Dropped::Both } else { Dropped::Tracked })
-        }
-        "reset" => {
-            has_option(rest, "", &["--hard", "--merge", "--keep"]).then_some(Dropped::Tracked)
-        }
-        "switch" => {
-            has_option(rest, "f", &["--force", "--discard-changes"]).then_some(Dropped::Tracked)
-        }
-        // What stands behind them can be a path as well as a branch.
-        "restore" | "checkout" => {
-            let only_elsewhere = has_option(rest, "bBS", &["--staged", "--orphan"]);
-            let forced = has_option(rest, "fW", &["--force", "--worktree"]);
-            let named = rest.iter().any(|word| !word.text.starts_with('-'));
-            (forced || named && !only_elsewhere).then_some(Dropped::Tracked)
-        }
-        _ => None,
-    }
-}
-
 /// The link that `ln` makes, if the line names it.
 pub(super) fn link(words: &[Word]) -> Option<&str> {
     let (_, rest) = split(words).filter(|(name, _)| *name == "ln")?;
     operands(rest).last()
-}
-
-/// Whether a command is git.
-pub(super) fn is_git(words: &[Word]) -> bool {
-    split(words).is_some_and(|(name, _)| name == "git")
 }
 
 /// Whether any part of a path is the name of a build output.

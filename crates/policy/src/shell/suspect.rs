@@ -85,7 +85,7 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
     if evaluates(&name, &texts) {
         found.push(format!("`{name}` evaluates a variable's name"));
     }
-    let positional = |text: &&str| !text.starts_with('-');
+    let positional = |text: &&str| !text.starts_with('-') || *text == "-";
     let finding = match name.as_str() {
         "cd" if texts.is_empty() || texts.iter().any(|text| text.starts_with('-')) => {
             "`cd` to a folder that is not known"
@@ -208,7 +208,9 @@ fn git_runs_others(texts: &[&str]) -> bool {
     };
     match command {
         "config" => {
-            !rest.iter().any(reads) && !matches!(rest.as_slice(), [name] if name.contains('.'))
+            // Behind a name the same words would be values.
+            !rest.first().is_some_and(reads)
+                && !matches!(rest.as_slice(), [name] if name.contains('.'))
         }
         "bisect" => rest.first() == Some(&"run"),
         "submodule" => rest.first() == Some(&"foreach"),
