@@ -5,10 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use super::pieces::{
-    ASSIGNMENTS, COMMANDS, FOLDERS, FRAMES, LONG_OPTIONS, NAMES, OPERATORS, PATTERNS, PLAIN,
-    PROTECTED, REDIRECTS, WORDS,
-};
+use super::pieces::Pieces;
 use super::random::Random;
 
 const VECTORS: [&str; 5] = [
@@ -30,6 +27,7 @@ struct Vector {
 /// What lines are made from.
 pub struct Corpus {
     root: String,
+    pieces: Pieces,
     vectors: Vec<String>,
 }
 
@@ -39,6 +37,7 @@ impl Corpus {
             VECTORS.iter().flat_map(|text| serde_json::from_str::<Vec<Vector>>(text).unwrap());
         Self {
             root: root.to_str().unwrap().to_owned(),
+            pieces: Pieces::new(),
             vectors: lines.map(|vector| vector.line).collect(),
         }
     }
@@ -58,9 +57,19 @@ impl Corpus {
         for _ in 0..=random.below(3) {
             match random.below(5) {
                 0 => line = mutate(random, &line),
-                1 => line = format!("{line}{}{}", random.text(OPERATORS), self.command(random, 1)),
+                1 => {
+                    line = format!(
+                        "{line}{}{}",
+                        random.text(&self.pieces.operators),
+                        self.command(random, 1)
+                    )
+                }
                 2 => {
-                    line = format!("{line}{}{}", random.text(OPERATORS), random.pick(&self.vectors))
+                    line = format!(
+                        "{line}{}{}",
+                        random.text(&self.pieces.operators),
+                        random.pick(&self.vectors)
+                    )
                 }
                 3 => line = self.frame(random, &line, 1),
                 _ => {
@@ -82,13 +91,13 @@ impl Corpus {
         if random.chance(15) {
             line = format!(
                 "{}{}",
-                self.fill(random, random_assignment, depth),
-                random.text(&["; ", " && ", "\n"])
+                self.fill(random, &self.pieces.assignments, depth),
+                *random.pick(&["; ", " && ", "\n"])
             );
         }
         line.push_str(&self.framed(random, depth));
         for _ in 0..[0, 0, 0, 0, 1, 1, 2][random.below(7)] {
-            line.push_str(random.text(OPERATORS));
+            line.push_str(random.text(&self.pieces.operators));
             line.push_str(&self.framed(random, depth));
         }
         line
@@ -101,21 +110,21 @@ impl Corpus {
 
     /// Puts a command into a frame.
     fn frame(&self, random: &mut Random, command: &str, depth: usize) -> String {
-        let frame = random.text(FRAMES).replace('@', "\u{1}");
+        let frame = random.text(&self.pieces.frames).replace('@', "\u{1}");
         self.expand(random, &frame, depth).replace('\u{1}', command)
     }
 
     /// One simple command with its redirections.
     fn command(&self, random: &mut Random, depth: usize) -> String {
-        let mut command = self.fill(random, random_command, depth);
+        let mut command = self.fill(random, &self.pieces.commands, depth);
         if random.chance(15) {
             command = self.with_option(random, &command);
         }
         if random.chance(6) {
-            command = format!("{} {command}", self.fill(random, random_assignment, depth));
+            command = format!("{} {command}", self.fill(random, &self.pieces.assignments, depth));
         }
         if random.chance(18) {
-            let redirect = self.fill(random, random_redirect, depth);
+            let redirect = self.fill(random, &self.pieces.redirects, depth);
             command = if redirect.contains('\n') || random.chance(85) {
                 format!("{command} {redirect}")
             } else {
@@ -128,22 +137,24 @@ impl Corpus {
     /// A command with one more option, of a kind that its program may have.
     fn with_option(&self, random: &mut Random, command: &str) -> String {
         let Some((name, rest)) = command.split_once(' ') else { return command.to_owned() };
-        let long = LONG_OPTIONS.iter().find(|(known, _)| *known == name);
+        let long = self.pieces.options.get(name);
+        // The options of git's subcommands stand behind them.
+        let (name, rest) = match rest.split_once(' ') {
+            Some((command, rest)) if name == "git" && random.chance(80) => {
+                (format!("git {command}"), rest)
+            }
+            Some(_) | None => (name.to_owned(), rest),
+        };
         let option = match long {
-            Some((_, options)) if random.chance(50) => {
-                let options: Vec<&str> = options.split(' ').collect();
-                let option = random.pick(&options);
+            Some(options) if random.chance(50) => {
+                let option = random.pick(options);
                 let plain = option.trim_end_matches('=');
                 let cut = plain.len().min(3 + random.below(plain.len()));
                 let short = if random.chance(30) { &plain[..cut] } else { plain };
                 match (option.ends_with('='), random.chance(70)) {
-                    (true, true) => {
-                        format!("--{}={}", short.trim_start_matches('-'), self.value(random))
-                    }
-                    (true, false) => {
-                        format!("--{} {}", short.trim_start_matches('-'), self.value(random))
-                    }
-                    (false, _) => format!("--{}", short.trim_start_matches('-')),
+                    (true, true) => format!("--{short}={}", self.value(random)),
+                    (true, false) => format!("--{short} {}", self.value(random)),
+                    (false, _) => format!("--{short}"),
                 }
             }
             Some(_) | None => {
@@ -169,21 +180,16 @@ impl Corpus {
 
     fn value(&self, random: &mut Random) -> String {
         match random.below(4) {
-            0 => random.text(WORDS).to_owned(),
-            1 => random.text(FOLDERS).to_owned(),
+            0 => random.text(&self.pieces.words).to_owned(),
+            1 => random.text(&self.pieces.folders).to_owned(),
             2 => "frob".to_owned(),
             _ => self.path(random),
         }
     }
 
-    fn fill(
-        &self,
-        random: &mut Random,
-        template: fn(&mut Random) -> &'static str,
-        depth: usize,
-    ) -> String {
-        let text = template(random);
-        self.expand(random, text, depth)
+    fn fill(&self, random: &mut Random, templates: &[String], depth: usize) -> String {
+        let template = random.text(templates);
+        self.expand(random, template, depth)
     }
 
     /// Fills the holes of a template.
@@ -198,16 +204,21 @@ impl Corpus {
             match chars.next() {
                 Some('p') => text.push_str(&self.path(random)),
                 Some('r') => {
-                    let plain = random.text(PLAIN);
+                    let plain = random.text(&self.pieces.plain);
                     text.push_str(plain);
                 }
                 Some('d') => {
-                    let folder = random.text(FOLDERS);
-                    text.push_str(&disguise(random, folder));
+                    let folder = random.text(&self.pieces.folders);
+                    let plain = random.chance(60);
+                    text.push_str(&if plain {
+                        folder.to_owned()
+                    } else {
+                        disguise(random, folder)
+                    });
                 }
-                Some('g') => text.push_str(random.text(PATTERNS)),
-                Some('w') => text.push_str(random.text(WORDS)),
-                Some('v') => text.push_str(random.text(NAMES)),
+                Some('g') => text.push_str(random.text(&self.pieces.patterns)),
+                Some('w') => text.push_str(random.text(&self.pieces.words)),
+                Some('v') => text.push_str(random.text(&self.pieces.names)),
                 Some('n') => text.push_str(&random.below(4).to_string()),
                 Some('c') if depth < DEPTH_MAX => text.push_str(&self.command(random, depth + 1)),
                 Some('c') => text.push_str("frob x"),
@@ -225,22 +236,11 @@ impl Corpus {
 
     /// A path, often a protected one in disguise.
     fn path(&self, random: &mut Random) -> String {
-        let list = if random.chance(45) { PROTECTED } else { PLAIN };
+        let guarded = random.chance(45);
+        let list = if guarded { &self.pieces.protected } else { &self.pieces.plain };
         let path = random.text(list);
         if random.chance(40) { path.to_owned() } else { disguise(random, path) }
     }
-}
-
-fn random_command(random: &mut Random) -> &'static str {
-    random.text(COMMANDS)
-}
-
-fn random_redirect(random: &mut Random) -> &'static str {
-    random.text(REDIRECTS)
-}
-
-fn random_assignment(random: &mut Random) -> &'static str {
-    random.text(ASSIGNMENTS)
 }
 
 fn quoted(random: &mut Random, line: &str) -> String {
@@ -299,7 +299,7 @@ fn mutate(random: &mut Random, line: &str) -> String {
         }
         2 if at + 1 < chars.len() => chars.swap(at, at + 1),
         _ => {
-            let piece = random.text(&[
+            let piece = random.pick(&[
                 "'", "\"", "\\", "$", "`", ";", "&", "|", "(", ")", "{", "}", "<", ">", "\n", " ",
                 "#", "*", "?", "[", "]", "~", "!", "=", "-", "--", "$(", "${", "<<<", ">&", "&>",
                 "\t", "..", "/", ",", "%", "+", ":",

@@ -30,7 +30,7 @@ impl Random {
         &list[self.below(list.len())]
     }
 
-    pub fn text(&mut self, list: &[&'static str]) -> &'static str {
-        list[self.below(list.len())]
+    pub fn text<'a>(&mut self, list: &'a [String]) -> &'a str {
+        &list[self.below(list.len())]
     }
 }
