@@ -58,6 +58,11 @@ pub const GROUPS: &[Group] = &[
         ],
     },
     Group {
+        name: "judging",
+        purpose: "random shell lines: what policy allows runs in the real bash, and its effects are compared",
+        filters: &["package(windlass-cell) & binary(judged)"],
+    },
+    Group {
         name: "histories",
         purpose: "random histories, given to the stores in memory and on disk",
         filters: &["package(windlass-store-sqlite) & test(history)"],

@@ -31,4 +31,6 @@ pub use rule::{RULES_MAX, Rule, Verdict};
 pub use set::{CaseOutcome, CaseReport, PolicySet, policy_hash};
 pub use shell::Access;
 pub use windlass_text::FileError;
-pub use workspace::{IgnoredPath, LexicalWorkspace, ResolvedPath, Workspace, is_build_output};
+pub use workspace::{
+    IgnoredPath, LexicalWorkspace, ResolvedPath, UncommittedFile, Workspace, is_build_output,
+};

@@ -20,6 +20,15 @@ pub struct IgnoredPath {
     pub is_cache: bool,
 }
 
+/// A file that is not in the present commit as it is in the workspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UncommittedFile {
+    /// Its path, relative to the root.
+    pub path: String,
+    /// Whether git tracks it.
+    pub is_tracked: bool,
+}
+
 /// Facts about the files of a workspace. The runtime's implementation reads the file system;
 /// [`LexicalWorkspace`] knows what it was told.
 ///
@@ -42,6 +51,9 @@ pub trait Workspace {
 
     /// The files that differ between the present commit and a revision; none if there is no such revision.
     fn changed_files(&self, revision: &str) -> Option<Vec<String>>;
+
+    /// The files that differ from the present commit, with those that git neither tracks nor ignores.
+    fn uncommitted_files(&self) -> Option<Vec<UncommittedFile>>;
 }
 
 /// Names of files and folders that a build makes again; a `*` at an end stands for any text.
@@ -148,6 +160,7 @@ pub struct LexicalWorkspace {
     repositories: Vec<String>,
     links: Vec<(String, String)>,
     changes: Vec<(String, Vec<String>)>,
+    uncommitted: Vec<UncommittedFile>,
 }
 
 impl Default for LexicalWorkspace {
@@ -168,6 +181,7 @@ impl LexicalWorkspace {
             repositories: Vec::new(),
             links: Vec::new(),
             changes: Vec::new(),
+            uncommitted: Vec::new(),
         }
     }
 
@@ -203,6 +217,13 @@ impl LexicalWorkspace {
     #[must_use]
     pub fn with_link(mut self, path: &str, target: &str) -> Self {
         self.links.push((path.to_owned(), target.to_owned()));
+        self
+    }
+
+    /// The same with a file that is not committed as it is.
+    #[must_use]
+    pub fn with_uncommitted(mut self, path: &str, is_tracked: bool) -> Self {
+        self.uncommitted.push(UncommittedFile { path: path.to_owned(), is_tracked });
         self
     }
 
@@ -284,6 +305,10 @@ impl Workspace for LexicalWorkspace {
     fn changed_files(&self, revision: &str) -> Option<Vec<String>> {
         let change = self.changes.iter().find(|(known, _)| known == revision);
         Some(change.map(|(_, files)| files.clone()).unwrap_or_default())
+    }
+
+    fn uncommitted_files(&self) -> Option<Vec<UncommittedFile>> {
+        Some(self.uncommitted.clone())
     }
 }
 

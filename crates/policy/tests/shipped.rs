@@ -23,6 +23,7 @@ const SHELL_TRICKS: &str = include_str!("../../../vectors/policy/shell_tricks.js
 const PATH_TRICKS: &str = include_str!("../../../vectors/policy/path_tricks.json");
 const BYPASSES: &str = include_str!("../../../vectors/policy/bypasses.json");
 const FACTS: &str = include_str!("../../../vectors/policy/facts.json");
+const FUZZ: &str = include_str!("../../../vectors/policy/fuzz.json");
 const ORDINARY: &str = include_str!("../../../vectors/policy/ordinary.json");
 
 #[derive(Deserialize)]
@@ -47,6 +48,8 @@ struct Told {
     repositories: Vec<String>,
     links: BTreeMap<String, String>,
     revisions: BTreeMap<String, Vec<String>>,
+    changed: Vec<String>,
+    untracked: Vec<String>,
 }
 
 impl Told {
@@ -58,6 +61,11 @@ impl Told {
         for (paths, is_cache) in [(&self.ignored, false), (&self.caches, true)] {
             for path in paths {
                 workspace = workspace.with_ignored(path, is_cache);
+            }
+        }
+        for (paths, is_tracked) in [(&self.changed, true), (&self.untracked, false)] {
+            for path in paths {
+                workspace = workspace.with_uncommitted(path, is_tracked);
             }
         }
         for folder in &self.repositories {
@@ -131,6 +139,12 @@ fn facts_about_the_workspace_count() {
     check(FACTS, 80);
 }
 
+/// What `crates/cell/tests/judged` found: lines that were allowed and did more than was judged.
+#[test]
+fn findings_of_the_fuzz_do_not_work() {
+    check(FUZZ, 110);
+}
+
 #[test]
 fn ordinary_work_is_hardly_asked_about() {
     check(ORDINARY, 150);
@@ -148,7 +162,7 @@ fn the_corpus_is_large() {
         let lines = vectors.into_iter().filter(|one| one.verdict != Verdict::Allow);
         lines.map(|one| one.line).collect::<BTreeSet<_>>()
     };
-    let files = [SHELL_TRICKS, PATH_TRICKS, BYPASSES, FACTS];
+    let files = [SHELL_TRICKS, PATH_TRICKS, BYPASSES, FACTS, FUZZ];
     let all: BTreeSet<String> = files.into_iter().flat_map(forbidden).collect();
     assert!(all.len() >= 700, "{}", all.len());
 }

@@ -1,10 +1,11 @@
 //! Answers questions about the files of the workspace: follows symlinks, resolves `..`, creates nothing.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use windlass_kernel::Digest;
 use windlass_kernel::artifact::NamedFile;
-use windlass_policy::{IgnoredPath, ResolvedPath, Workspace, is_build_output};
+use windlass_policy::{IgnoredPath, ResolvedPath, UncommittedFile, Workspace, is_build_output};
 use windlass_workspace::{Git, GitCause, GitError};
 
 /// The maximum number of symlinks in one path.
@@ -42,6 +43,7 @@ impl FileWorkspace {
     /// The names of the files below a folder.
     fn walk_files(&self, folder: &str) -> Option<Vec<String>> {
         let mut files = Vec::new();
+        let mut followed = BTreeSet::new();
         let mut waiting = vec![self.root.join(folder)];
         let mut seen = 0_usize;
         while let Some(path) = waiting.pop() {
@@ -58,9 +60,18 @@ impl FileWorkspace {
                 seen += 1;
                 let entry = entry.ok().filter(|_| seen <= ENTRIES_MAX)?;
                 let name = entry.file_name().to_string_lossy().into_owned();
-                if !entry.file_type().ok()?.is_dir() {
+                let kind = entry.file_type().ok()?;
+                if !kind.is_dir() {
                     files.extend(self.relative(&entry.path()));
-                } else if name != ".git" && !is_build_output(&name) {
+                    // Some commands follow links, so what they lead to counts too.
+                    let target = kind.is_symlink().then(|| entry.path().canonicalize().ok());
+                    let target = target.flatten().filter(|target| target.starts_with(&self.root));
+                    waiting.extend(target.filter(|target| followed.insert(target.clone())));
+                } else if name == ".git" {
+                    // A repository of its own counts as one file.
+                    let nested = path != self.root;
+                    files.extend(self.relative(&entry.path()).filter(|_| nested));
+                } else if !is_build_output(&name) {
                     waiting.push(entry.path());
                 }
             }
@@ -236,6 +247,20 @@ impl Workspace for FileWorkspace {
             Err(_) => None,
         }
     }
+
+    fn uncommitted_files(&self) -> Option<Vec<UncommittedFile>> {
+        let files = match Git::new(&self.root).uncommitted() {
+            Ok(files) => files,
+            Err(GitError { cause: GitCause::NotARepository(_), .. }) => return Some(Vec::new()),
+            Err(_) => return None,
+        };
+        Some(
+            files
+                .into_iter()
+                .map(|(path, is_tracked)| UncommittedFile { path, is_tracked })
+                .collect(),
+        )
+    }
 }
 
 #[cfg(test)]
@@ -336,6 +361,13 @@ mod tests {
         all.sort();
         let expected = [("local.db", false), ("made", true), ("target", false)];
         assert_eq!(all, expected.map(|(path, cache)| (path.to_owned(), cache)));
+        write("src/a.rs", "b");
+        let file = |path: &str, is_tracked| UncommittedFile { path: path.to_owned(), is_tracked };
+        let mut uncommitted = workspace.uncommitted_files().unwrap();
+        uncommitted.sort_by(|one, other| one.path.cmp(&other.path));
+        assert_eq!(uncommitted, [file("bare/HEAD", false), file("src/a.rs", true)]);
+        std::fs::create_dir_all(root.join("nested/.git/hooks")).unwrap();
+        assert_eq!(workspace.files_below("nested"), Some(vec!["nested/.git".to_owned()]));
         assert!(workspace.is_repository("bare"));
         assert!(!workspace.is_repository("src"));
         assert!(!workspace.is_repository(""));

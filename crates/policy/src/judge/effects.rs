@@ -1,5 +1,6 @@
 //! What commands do to files beyond the words that name them: tables, and the facts they lead to.
 
+use super::git::{self, git};
 use crate::shell::{Access, Word, options};
 use crate::{Workspace, is_build_output};
 
@@ -98,9 +99,13 @@ const RECURSIVE: &[(&str, &str, &[&str])] = &[
     ("grep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
     ("egrep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
     ("fgrep", "rRd", &["--recursive", "--dereference-recursive", "--directories"]),
-    ("diff", "r", &["--recursive"]),
+    // Without an option it compares the files of two folders.
+    ("diff", "", &[]),
     ("cp", "rRa", &["--recursive", "--archive"]),
     ("zip", "r", &["--recurse-paths"]),
+    ("gzip", "r", &["--recursive"]),
+    ("gunzip", "r", &["--recursive"]),
+    ("zcat", "r", &["--recursive"]),
     ("rg", "", &[]),
     ("ag", "", &[]),
     ("tar", "", &[]),
@@ -112,34 +117,20 @@ const RECURSIVE: &[(&str, &str, &[&str])] = &[
 ];
 /// Commands that put files into a folder.
 const COPIERS: &[&str] = &["cp", "mv", "ln", "install", "rsync"];
-/// Subcommands of git that take the files of other commits.
-const GIT_TAKES: &[&str] =
-    &["switch", "checkout", "merge", "rebase", "cherry-pick", "reset", "restore", "revert"];
 /// The most files that are looked at for one command.
 const FILES_MAX: usize = 20_000;
 
 /// The name of a command without its folder, and the words behind it.
-fn split(words: &[Word]) -> Option<(&str, &[Word])> {
+pub(super) fn split(words: &[Word]) -> Option<(&str, &[Word])> {
     let (name, rest) = words.split_first()?;
     Some((name.text.rsplit('/').next().unwrap_or_default(), rest))
 }
 
-fn operands(words: &[Word]) -> impl Iterator<Item = &str> {
+pub(super) fn operands(words: &[Word]) -> impl Iterator<Item = &str> {
     words.iter().map(|word| word.text.as_str()).filter(|text| !text.starts_with('-'))
 }
 
-/// The subcommand of git and the words behind it.
-fn git(words: &[Word]) -> Option<(&str, &[Word])> {
-    let (name, rest) = split(words)?;
-    let mut at = 0;
-    while let Some(word) = rest.get(at).filter(|word| name == "git" && word.text.starts_with('-')) {
-        at += if matches!(word.text.as_str(), "-C" | "-c") { 2 } else { 1 };
-    }
-    let command = rest.get(at).filter(|_| name == "git")?;
-    Some((command.text.as_str(), rest.get(at + 1..).unwrap_or_default()))
-}
-
-fn has_option(words: &[Word], letters: &str, long: &[&str]) -> bool {
+pub(super) fn has_option(words: &[Word], letters: &str, long: &[&str]) -> bool {
     words.iter().any(|word| {
         let text = word.text.split('=').next().unwrap_or_default();
         match text.strip_prefix('-') {
@@ -172,14 +163,7 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
     let found = match name {
         "xargs" => return vec!["."],
         "find" => rest.iter().any(|word| is_find_action(&word.text)),
-        "git" => git(words).is_some_and(|(command, rest)| match command {
-            "grep" | "archive" => true,
-            "stash" => {
-                rest.first().is_some_and(|word| word.text == "show")
-                    && has_option(rest, "pu", &["--patch", "--include-untracked"])
-            }
-            _ => false,
-        }),
+        "git" => return git::trees(words),
         _ => RECURSIVE.iter().any(|(command, letters, long)| {
             *command == name && (letters.is_empty() || has_option(rest, letters, long))
         }),
@@ -188,7 +172,6 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
         return Vec::new();
     }
     match name {
-        "git" => vec!["."],
         "find" => {
             let starts: Vec<&str> = rest
                 .iter()
@@ -197,7 +180,9 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
                 .collect();
             if starts.is_empty() { vec!["."] } else { starts }
         }
-        "mv" | "ln" | "cp" | "rm" | "chmod" => operands(rest).collect(),
+        "mv" | "ln" | "cp" | "rm" | "chmod" | "gzip" | "gunzip" | "zcat" | "diff" => {
+            operands(rest).collect()
+        }
         _ => {
             let named: Vec<&str> = operands(rest).collect();
             // The first operand of a search is what is searched for.
@@ -208,9 +193,9 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
 
 /// The names that a command gives to files in another folder.
 pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
-    let Some((_, rest)) = split(words).filter(|(name, _)| COPIERS.contains(name)) else {
-        return Vec::new();
-    };
+    let moved = git(words).filter(|(command, _)| *command == "mv");
+    let copier = split(words).filter(|(name, _)| COPIERS.contains(name));
+    let Some((_, rest)) = moved.or(copier) else { return Vec::new() };
     let mut sources: Vec<&str> = operands(rest).collect();
     let mut targets = options::values(rest, "t", &["--target-directory"]);
     if targets.is_empty() {
@@ -235,40 +220,6 @@ pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
         }
     }
     made
-}
-
-/// The revisions whose files a git command would put into the workspace.
-pub(super) fn revisions(words: &[Word]) -> Vec<&str> {
-    let Some((command, rest)) = git(words) else { return Vec::new() };
-    let first = rest.first().map(|word| word.text.as_str());
-    match command {
-        "stash" if matches!(first, Some("pop" | "apply" | "branch")) => {
-            // `branch` is followed by the name of the new branch.
-            let before = if first == Some("branch") { 2 } else { 1 };
-            let named: Vec<&str> = operands(rest).skip(before).collect();
-            if named.is_empty() { vec!["stash@{0}"] } else { named }
-        }
-        command if GIT_TAKES.contains(&command) => {
-            let words = rest.iter().map(|word| word.text.as_str());
-            let named: Vec<&str> =
-                words.take_while(|text| *text != "--").filter_map(revision).collect();
-            if named.is_empty() && matches!(command, "merge" | "rebase") {
-                return vec!["@{upstream}"];
-            }
-            named
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// The revision that a word names: `-` is the branch before, and of a range the end counts.
-fn revision(text: &str) -> Option<&str> {
-    if text == "-" {
-        return Some("@{-1}");
-    }
-    let named =
-        text.strip_prefix("--source=").or_else(|| (!text.starts_with('-')).then_some(text))?;
-    named.rsplit("..").next().filter(|end| !end.is_empty()).or(Some(named))
 }
 
 /// The paths that a command removes, each with the pattern that they must fit, if there is one.
@@ -300,15 +251,14 @@ pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
             let pattern = if single { after("-name") } else { None };
             trees(words).into_iter().map(|tree| (tree.to_owned(), pattern.clone())).collect()
         }
-        _ if cleans_ignored(words) => vec![(".".to_owned(), None)],
-        _ => Vec::new(),
+        _ => git::removed(words).into_iter().map(|path| (path.to_owned(), None)).collect(),
     }
 }
 
 /// Commands that show names of files, never what is in them.
 const NAMES_ONLY: &[&str] = &[
     "ls", "stat", "test", "[", "[[", "echo", "printf", "basename", "dirname", "du", "realpath",
-    "readlink", "tree", "cd", "touch", "mkdir",
+    "readlink", "tree", "cd", "mkdir",
 ];
 
 /// Whether a command changes the folder that later ones work in.
@@ -321,20 +271,10 @@ pub(super) fn shows_names_only(words: &[Word]) -> bool {
     split(words).is_some_and(|(name, _)| NAMES_ONLY.contains(&name))
 }
 
-/// Whether `git clean` removes ignored files too.
-fn cleans_ignored(words: &[Word]) -> bool {
-    git(words).is_some_and(|(command, rest)| command == "clean" && has_option(rest, "xX", &[]))
-}
-
 /// The link that `ln` makes, if the line names it.
 pub(super) fn link(words: &[Word]) -> Option<&str> {
     let (_, rest) = split(words).filter(|(name, _)| *name == "ln")?;
     operands(rest).last()
-}
-
-/// Whether a command is git.
-pub(super) fn is_git(words: &[Word]) -> bool {
-    split(words).is_some_and(|(name, _)| name == "git")
 }
 
 /// Whether any part of a path is the name of a build output.

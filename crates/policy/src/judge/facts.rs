@@ -9,10 +9,11 @@ use windlass_text::{Glob, GlobKind};
 
 use super::command::{CommandFacts, printable};
 use super::effects;
+use super::git;
 use super::path::{PathFact, could_be_path};
 use super::uri::file_path;
 use crate::shell::{self, Access, LINE_BYTES_MAX, Shell, Simple, Word, options};
-use crate::{Pointer, Question, ResolvedPath, Tool, Workspace};
+use crate::{Pointer, Question, ResolvedPath, Tool, UncommittedFile, Workspace};
 
 /// Devices, which are not judged as files.
 const DEVICES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"];
@@ -219,8 +220,23 @@ impl Facts {
                 paths.push(fact.maybe());
             }
         }
-        for revision in effects::revisions(words) {
-            match workspace.changed_files(revision) {
+        if let Some(dropped) = git::dropped(words) {
+            match workspace.uncommitted_files() {
+                Some(files) => {
+                    let files = files.iter().filter(|file| dropped.contains(file));
+                    paths.extend(files.map(|UncommittedFile { path, .. }| {
+                        let shown = format!("{path}, which is not committed");
+                        let access = Some(Access::Write);
+                        PathFact::new(&shown, path, access, self.folds_case).one_of_many()
+                    }));
+                }
+                None => {
+                    self.findings.insert("what is not committed is not known".to_owned());
+                }
+            }
+        }
+        for revision in git::revisions(words) {
+            match workspace.changed_files(&revision) {
                 Some(files) => paths.extend(files.iter().map(|file| {
                     let shown = format!("{file} of {revision}");
                     PathFact::new(&shown, file, Some(Access::Write), self.folds_case).maybe()
@@ -239,7 +255,7 @@ impl Facts {
                 }
             }
         }
-        if effects::is_git(words) {
+        if git::is_git(words) {
             for folder in folders.iter().filter(|folder| workspace.is_repository(folder)) {
                 self.findings.insert(printable(&format!(
                     "`{folder}` is a repository of its own, with settings that git follows"
@@ -313,6 +329,9 @@ impl Facts {
             let Some((name, rest)) = simple.words.split_first() else { continue };
             let name = name.text.rsplit('/').next().unwrap_or_default();
             let mut targets = options::folders(name, rest);
+            if targets.iter().any(|target| target.contains("{}")) {
+                self.findings.insert("a folder that is not known".to_owned());
+            }
             if matches!(name, "cd" | "pushd") {
                 targets.extend(rest.iter().map(|word| word.text.as_str()));
                 if rest.iter().any(Word::is_pattern) {

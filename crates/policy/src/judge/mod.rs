@@ -3,6 +3,7 @@
 mod command;
 mod effects;
 mod facts;
+mod git;
 mod path;
 mod uri;
 

@@ -259,6 +259,7 @@ fn is_cluster(text: &str) -> bool {
 fn shell(name: &str, rest: &[Word], inner: &mut Inner) {
     let mut at = 0;
     let mut wants_line = false;
+    let mut ends_early = false;
     while let Some(word) = rest.get(at) {
         let text = word.text.as_str();
         at += 1;
@@ -271,6 +272,7 @@ fn shell(name: &str, rest: &[Word], inner: &mut Inner) {
         } else if text.starts_with("--") {
         } else if is_cluster(text) || text.starts_with('+') && text.len() > 1 {
             wants_line |= text.starts_with('-') && text.contains('c');
+            ends_early |= text.starts_with('-') && text.contains('e');
             if text.contains(['i', 'l']) {
                 inner.finding(format!("`{name}` reads start-up files"));
             }
@@ -281,7 +283,16 @@ fn shell(name: &str, rest: &[Word], inner: &mut Inner) {
         }
     }
     match (wants_line, rest.get(at)) {
-        (true, Some(line)) => inner.line(line),
+        (true, Some(line)) => {
+            let background = line.text.replace("&&", "").replace(">&", "").replace("&>", "");
+            if ends_early && background.contains('&') {
+                inner.finding(format!("`{name} -e` may not wait for what is in the background"));
+            }
+            if name != "bash" && line.text.contains("&>") {
+                inner.finding(format!("`{name}` may read `&>` as `&`"));
+            }
+            inner.line(line);
+        }
         (false, Some(script)) if matches!(script.text.as_str(), "/dev/stdin" | "/dev/fd/0") => {
             inner.finding(format!("`{name}` reads commands from its input"));
         }
@@ -297,7 +308,7 @@ fn find(rest: &[Word], inner: &mut Inner) {
         at += 1;
         match word.text.as_str() {
             "-exec" | "-execdir" | "-ok" | "-okdir" => {
-                if word.text.starts_with("-ok") {
+                if word.text != "-exec" {
                     inner.finding(format!("`find {}`", word.text));
                 }
                 let tail = rest.get(at..).unwrap_or_default();

@@ -43,6 +43,12 @@ pub(super) struct Lexer {
     pub(super) certain: BTreeSet<String>,
     /// Whether what follows may be left out, or happens in a shell of its own.
     conditional: bool,
+    /// Whether the present command is reached only if those before it end in a certain way.
+    chained: bool,
+    /// How many `if` and loops surround this place.
+    nesting: usize,
+    /// Whether a `wait` may not be reached, or is that of another shell.
+    wait_is_uncertain: bool,
     pub(super) documents: Vec<HereDocument>,
     /// How many expansions surround this text.
     pub(super) depth: usize,
@@ -99,6 +105,9 @@ impl Lexer {
             loops: Vec::new(),
             certain: BTreeSet::new(),
             conditional: false,
+            chained: false,
+            nesting: 0,
+            wait_is_uncertain: false,
             documents: Vec::new(),
             depth: 0,
             reading: Reading::default(),
@@ -160,7 +169,19 @@ impl Lexer {
             self.assign(&word, alone, waited);
         }
         if !alone {
+            self.follow_background(waited);
             self.reading.commands.push(std::mem::take(&mut self.words));
+        }
+        self.chained = false;
+    }
+
+    /// Notices a `wait` for what was started in the background, and what could keep the line from it.
+    fn follow_background(&mut self, waited: bool) {
+        let name = self.words.first().map(|word| word.text.as_str());
+        self.wait_is_uncertain |= matches!(name, Some("exit" | "return" | "exec"));
+        let certain = waited && !self.chained && self.nesting == 0 && !self.wait_is_uncertain;
+        if name == Some("wait") && self.words.len() == 1 && certain {
+            self.reading.background = false;
         }
     }
 
@@ -216,15 +237,22 @@ impl Lexer {
             if TRANSPARENT.iter().any(|reserved| word.is_bare(reserved)) {
                 self.conditional |= !matches!(word.text.as_str(), "!" | "{" | "}");
                 match word.text.as_str() {
-                    "while" | "until" => self.loops.push(None),
+                    "while" | "until" => {
+                        self.nesting += 1;
+                        self.loops.push(None);
+                    }
                     "done" => {
+                        self.nesting = self.nesting.saturating_sub(1);
                         self.loops.pop();
                     }
+                    "if" => self.nesting += 1,
+                    "fi" => self.nesting = self.nesting.saturating_sub(1),
                     _ => {}
                 }
                 return;
             }
             if word.is_bare("for") {
+                self.nesting += 1;
                 self.head = Head::Name;
                 return;
             }
@@ -282,6 +310,7 @@ impl Lexer {
                     self.finding("a function definition or an array");
                 }
                 self.conditional = true;
+                self.wait_is_uncertain = true;
                 if self.peek_at(1) == Some('(') {
                     self.finding("arithmetic");
                 }
@@ -292,16 +321,19 @@ impl Lexer {
             _ => {}
         }
         self.at += 1;
-        let mut waited = true;
+        let (mut waited, mut chained, mut background) = (true, false, false);
         if matches!(char, '&' | '|') {
             let doubled = self.take_if(char);
             if char == '|' && !doubled {
                 self.take_if('&');
             }
-            self.reading.background |= char == '&' && !doubled;
+            background = char == '&' && !doubled;
             waited = doubled;
+            chained = !background;
         }
         self.end_command(waited);
+        self.reading.background |= background;
+        self.chained = chained;
         self.conditional |= matches!(char, '&' | '|');
     }
 }

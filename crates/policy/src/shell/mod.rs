@@ -77,7 +77,7 @@ struct Reading {
     uses: Vec<String>,
     /// How many values of variables are used.
     expansions: usize,
-    /// Whether a command is started in the background.
+    /// Whether a command is started in the background and the line does not wait for it.
     background: bool,
 }
 
@@ -118,10 +118,7 @@ pub(crate) struct Shell {
 pub(crate) fn analyse(line: &str) -> Shell {
     let mut shell = Shell::default();
     shell.take_line(line, 0);
-    let waits = |simple: &Simple| {
-        simple.words.first().is_some_and(|name| matches!(name.text.as_str(), "wait" | "kill"))
-    };
-    if shell.background && !shell.commands.iter().any(waits) {
+    if shell.background {
         // The cell ends with the call, and all its processes with it.
         shell.opaque.insert("a command in the background, which ends with the call".to_owned());
     }

@@ -96,10 +96,8 @@ pub(super) fn is_plain_sed(texts: &[&str]) -> bool {
             }
             "-n" | "-E" | "-r" | "-nE" | "-nr" | "-En" | "-s" | "-u" | "-z" | "-i" | "--quiet"
             | "--silent" | "--regexp-extended" | "--in-place" | "--version" => {}
-            option
-                if option.starts_with("-i")
-                    && option.len() > 2
-                    && !option.contains(['e', 'f', 'n', '/']) => {}
+            // A copy with another ending could be a file that other programs obey.
+            "-i.bak" | "-i.orig" | "-i.old" | "-i.tmp" | "-i~" => {}
             option if option.starts_with('-') && option.len() > 1 => return false,
             other => {
                 first = first.or(Some(other));

@@ -85,7 +85,7 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
     if evaluates(&name, &texts) {
         found.push(format!("`{name}` evaluates a variable's name"));
     }
-    let positional = |text: &&str| !text.starts_with('-');
+    let positional = |text: &&str| !text.starts_with('-') || *text == "-";
     let finding = match name.as_str() {
         "cd" if texts.is_empty() || texts.iter().any(|text| text.starts_with('-')) => {
             "`cd` to a folder that is not known"
@@ -105,8 +105,8 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
             "`ps` shows the environment"
         }
         "git" if git_runs_others(&texts) => "`git` runs other commands",
-        "uniq" if texts.iter().filter(|text| positional(text)).count() > 1 => {
-            "`uniq` writes a file"
+        "uniq" | "xxd" if texts.iter().filter(|text| positional(text)).count() > 1 => {
+            "it writes its second file"
         }
         "go" if texts.iter().any(|text| text.contains("exec") || text.contains("vettool")) => {
             "`go` runs other commands"
@@ -208,7 +208,9 @@ fn git_runs_others(texts: &[&str]) -> bool {
     };
     match command {
         "config" => {
-            !rest.iter().any(reads) && !matches!(rest.as_slice(), [name] if name.contains('.'))
+            // Behind a name the same words would be values.
+            !rest.first().is_some_and(reads)
+                && !matches!(rest.as_slice(), [name] if name.contains('.'))
         }
         "bisect" => rest.first() == Some(&"run"),
         "submodule" => rest.first() == Some(&"foreach"),

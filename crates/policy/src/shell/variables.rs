@@ -45,6 +45,8 @@ const CHANGING: &[&str] = &[
     "RIPGREP_CONFIG_PATH",
     "XDG_*",
     "TAR_OPTIONS",
+    "SIMPLE_BACKUP_SUFFIX",
+    "VERSION_CONTROL",
     "ZIPOPT",
     "UNZIP",
     "GZIP",

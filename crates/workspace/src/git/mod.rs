@@ -163,17 +163,36 @@ impl Git {
     /// [`GitError`].
     pub fn changed_since(&self, revision: &str) -> Result<Vec<String>, GitError> {
         let operation = "compare two commits";
-        let plain = !revision.is_empty() && !revision.starts_with('-');
-        let known =
-            if plain { self.commit_named(operation, revision).ok().flatten() } else { None };
-        let (Some(head), Some(other)) = (self.head()?, known) else { return Ok(Vec::new()) };
+        let Some(other) = self.named_in_a_line(operation, revision) else { return Ok(Vec::new()) };
+        let Some(head) = self.head()? else { return Ok(Vec::new()) };
         let listed = self
             .read(operation)
             .args(["diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-ext-diff"])
             .args([head.as_str(), other.as_str(), "--"])
             .output()?;
-        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        let mut bytes = listed;
+        // The third parent of a stash has no parents and holds the files that were not tracked.
+        let third = format!("{}^3", other.as_str());
+        if let Some(untracked) = self.named_in_a_line(operation, &third)
+            && self.named_in_a_line(operation, &format!("{third}^")).is_none()
+        {
+            let tree = ["ls-tree", "-r", "-z", "--name-only", untracked.as_str()];
+            bytes.extend(self.read(operation).args(tree).output()?);
+        }
+        let paths = bytes.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+    }
+
+    /// The commit that a word of a line names, if it names one.
+    fn named_in_a_line(&self, operation: &'static str, revision: &str) -> Option<CommitId> {
+        if revision.is_empty() || revision.starts_with('-') {
+            return None;
+        }
+        // Behind `:/text` nothing can be added, so the object comes first.
+        let named = self.read(operation).args(["rev-parse", "--verify", "--quiet", revision]);
+        let named = named.run().ok().filter(|output| output.code == Some(0))?;
+        let object = invoke::single_line(&named.stdout)?;
+        self.commit_named(operation, &object).ok().flatten()
     }
 
     /// The paths among these that git tracks; they are relative to this folder.

@@ -1,5 +1,6 @@
 //! The status of a work tree.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -42,6 +43,21 @@ impl Git {
         }
         let first = paths.iter().take(DIRTY_PATHS_MAX).map(|path| path_of(path)).collect();
         Ok(WorktreeStatus::Dirty { paths: first, count: paths.len() })
+    }
+
+    /// The files that differ from the present commit, relative to the top, and whether each is tracked.
+    ///
+    /// # Errors
+    /// [`GitError`], also when a file needs a filter that is not allowed.
+    pub fn uncommitted(&self) -> Result<Vec<(String, bool)>, GitError> {
+        let top = self.at(self.top_for(OPERATION)?);
+        let listed = top.read(OPERATION).args(["ls-files", "-z", "--others", "--exclude-standard"]);
+        let listed = listed.output()?;
+        let untracked: BTreeSet<&[u8]> = listed.split(|byte| *byte == 0).collect();
+        let text = |path: &Vec<u8>| String::from_utf8_lossy(path).trim_end_matches('/').to_owned();
+        let changes = top.changes(0)?;
+        let is_tracked = |path: &Vec<u8>| !untracked.contains(path.as_slice());
+        Ok(changes.iter().map(|path| (text(path), is_tracked(path))).collect())
     }
 
     /// The changed paths below the top. Git would read the status of submodules with their own
