@@ -16,6 +16,7 @@ mod invoke;
 mod pinned;
 mod private;
 mod program;
+mod replace;
 mod status;
 mod takeover;
 mod tree;
