@@ -11,7 +11,7 @@ use windlass_kernel::Code;
 use windlass_store_sqlite::{Settings, SqliteStore};
 
 use crate::failure::Failure;
-use crate::input::unreadable;
+use crate::input;
 
 /// How often the copy is made again, if somebody writes to the journal meanwhile.
 const TRIES_MAX: usize = 5;
@@ -61,7 +61,10 @@ fn stamp(found: &Metadata) -> (u64, u64, i64, i64) {
 }
 
 fn copy_file(from: &Path, to: &Path) -> Result<(), Failure> {
-    let mut source = crate::input::open(from)?;
-    let target = File::create(to).and_then(|mut target| io::copy(&mut source, &mut target));
-    target.map(drop).map_err(|error| unreadable(from, &error))
+    let mut source = input::open(from)?;
+    let copied = File::create(to).and_then(|mut target| io::copy(&mut source, &mut target));
+    copied.map(drop).map_err(|error| {
+        let message = format!("`{}` cannot be copied: {error}", from.display());
+        Failure::new(Code::FileUnwritable, message)
+    })
 }

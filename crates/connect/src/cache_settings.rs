@@ -138,7 +138,7 @@ impl CacheSettings {
                 paths.extend(inside.iter().map(|path| folder.join(path)));
             }
         }
-        paths.extend(home.iter().flat_map(|home| IN_HOME.iter().map(|path| home.join(path))));
+        paths.extend(home.iter().flat_map(|home| IN_HOME.iter().map(move |path| home.join(path))));
         let path = layout.variables.get("PATH").map(String::as_str).unwrap_or_default();
         let programs: BTreeSet<PathBuf> =
             std::env::split_paths(path).filter(|entry| entry.is_absolute()).collect();
@@ -260,7 +260,7 @@ fn is_whiteout(change: &Metadata) -> bool {
 }
 
 fn is_opaque(folder: &Path) -> bool {
-    let length = rustix::fs::lgetxattr(folder, OPAQUE, &mut [0; 8]);
+    let length = rustix::fs::lgetxattr(folder, OPAQUE, &mut [0_u8; 8]);
     length.is_ok_and(|length| length > 0)
 }
 

@@ -13,7 +13,7 @@ use windlass_cell::{
 };
 
 use windlass_broker::BrokerRules;
-use windlass_kernel::HostRule;
+use windlass_kernel::{Digest, HostRule};
 use windlass_workspace::{Baseline, Git, PinnedPath, Signature, TreeId, find_helper, take_over};
 
 use crate::Certainty;
@@ -333,7 +333,9 @@ impl Sandbox {
         if let Some(facts) = known.get(workspace) {
             return Ok(Arc::clone(facts));
         }
-        let hidden = HiddenFiles::find(workspace).map_err(CallFailure::sandbox)?;
+        let name = Digest::of(workspace.as_os_str().as_encoded_bytes()).hex();
+        let record = self.settings.folder.join("hidden").join(format!("{}.json", name.as_str()));
+        let hidden = HiddenFiles::find(workspace, &record).map_err(CallFailure::sandbox)?;
         // Without one, git in the cell says so itself.
         let identity = Git::new(workspace).identity().map_or_else(
             |_| Vec::new(),
