@@ -145,7 +145,7 @@ fn run(workspace: &Path, confined: Option<Confined<'_>>) -> Result<()> {
         cwd: workspace,
         limits: LIMITS,
         confined,
-        interruptible: false,
+        on_signal: windlass_cell::OnSignal::Continue,
     })?;
     ensure!(finished.status.is_some_and(|status| status.success()), "`true` failed");
     Ok(())

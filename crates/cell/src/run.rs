@@ -46,8 +46,30 @@ pub struct Program<'a> {
     pub limits: Limits,
     /// The cell in which it runs; none is no confinement.
     pub confined: Option<Confined<'a>>,
-    /// Whether a signal that asks Windlass to end ends the program too, at once.
-    pub interruptible: bool,
+    /// What happens to it when a signal asks Windlass to end.
+    pub on_signal: OnSignal,
+}
+
+/// What happens to a program when a signal asks Windlass to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnSignal {
+    /// It is ended at once.
+    End,
+    /// It is ended if it does not end soon by itself: what is nearly done is done and recorded.
+    EndSoon,
+    /// It goes on: its work must not be left half done.
+    Continue,
+}
+
+impl OnSignal {
+    /// How long the program may go on; `None` as long as no signal has come that concerns it.
+    fn time_left(self) -> Option<Duration> {
+        match self {
+            Self::End => interrupt::received_signal().map(|_| Duration::ZERO),
+            Self::EndSoon => interrupt::time_left(),
+            Self::Continue => None,
+        }
+    }
 }
 
 /// Why [`run`] stopped waiting for a program.
@@ -109,7 +131,7 @@ pub fn run_with_broker(
         stdout: Capture::new("stdout", streams.stdout, bytes_max),
         stderr: Capture::new("stderr", streams.stderr, bytes_max),
         broker,
-        interruptible: program.interruptible,
+        on_signal: program.on_signal,
     };
     let ending = pump
         .run(&mut group, program.limits.timeout)
@@ -149,7 +171,7 @@ struct Pump<'a> {
     stdout: Capture,
     stderr: Capture,
     broker: &'a mut dyn FnMut(TcpListener),
-    interruptible: bool,
+    on_signal: OnSignal,
 }
 
 impl Pump<'_> {
@@ -180,8 +202,8 @@ impl Pump<'_> {
                 deadline = Instant::now().checked_add(GRACE);
                 continue;
             }
-            if self.interruptible && !exited && interrupt::received_signal().is_some() {
-                self.interruptible = false;
+            if !exited && self.on_signal.time_left() == Some(Duration::ZERO) {
+                self.on_signal = OnSignal::Continue;
                 ending = Ending::Interrupted;
                 group.terminate();
                 deadline = Instant::now().checked_add(GRACE);
@@ -216,9 +238,12 @@ impl Pump<'_> {
             // Once it has ended, the pipe would be ready for ever.
             let exit = slot(&mut fds, (!exited).then(|| group.exit().as_fd()), PollFlags::IN);
             let cell = slot(&mut fds, group.reporting_cell().map(AsFd::as_fd), PollFlags::IN);
-            let signal = self.interruptible.then(interrupt::wake_up).flatten();
-            let _ = slot(&mut fds, signal.filter(|_| !exited), PollFlags::IN);
+            let left = self.on_signal.time_left().filter(|_| !exited);
+            // Once a signal has come, its pipe is ready for ever.
+            let waits = !exited && self.on_signal != OnSignal::Continue && left.is_none();
+            let _ = slot(&mut fds, waits.then(interrupt::wake_up).flatten(), PollFlags::IN);
             let time = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            let time = time.into_iter().chain(left).min();
             match poll(&mut fds, time.map(process::timespec).as_ref()) {
                 Ok(_) => {}
                 Err(rustix::io::Errno::INTR) => return Ok(false),

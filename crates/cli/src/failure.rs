@@ -445,7 +445,8 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
             "install the program in a folder of the system, or name it in your settings: `helpers.git = \"/path/of/git\"`"
         }
         Code::GitFilterRefused => {
-            "if you trust the filter, allow it in your settings: `git.filters = [\"lfs\"]`"
+            "if you trust it, name it in `git.filters` of your own settings: the filter that the message names, \
+             such as `[\"lfs\"]`, or `[\"working-tree-encoding\"]` for an encoding"
         }
         Code::GitDamaged => {
             "the repository is as it was before the command; look at what the command did to `.git`"
@@ -473,7 +474,10 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::NetworkUnreachable => {
             "check the host's name and port, and that this machine can reach it; then try again"
         }
-        Code::StoreReadOnly => "make the folder that the message names writable",
+        Code::StoreReadOnly => {
+            "make the folder writable for you: the one that the message names, or the state folder that \
+             `windlass state list` shows"
+        }
         Code::StoreFull => "free some space, then run `windlass recover`",
         Code::StoreTooNew => "use the Windlass version that wrote the store, or a newer one",
         Code::StoreCorrupt => {

@@ -6,6 +6,8 @@ mod atomic;
 mod commands;
 mod config;
 mod failure;
+mod input;
+mod journal_copy;
 mod logging;
 mod output;
 mod people;

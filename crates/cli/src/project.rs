@@ -8,12 +8,15 @@ use windlass_journal::Runs;
 use windlass_kernel::Code;
 use windlass_policy::PolicySet;
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, SystemClock};
-use windlass_store::Store;
+use windlass_store::{Store, StoreError};
 use windlass_store_sqlite::SqliteStore;
 use windlass_views::Files;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::input::{self, unreadable};
+use crate::journal_copy::JournalCopy;
+use crate::output::Output;
 use crate::user_config::UserConfig;
 use crate::{state, trust, user_folders};
 
@@ -25,6 +28,24 @@ pub const DATABASE: &str = "windlass.db";
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// The maximum number of configuration files.
 const FILES_MAX: usize = 10_000;
+
+/// A journal that is verified.
+pub enum Journal {
+    /// The project's own.
+    Own(SqliteStore),
+    /// A copy of it.
+    Copy(JournalCopy),
+}
+
+impl Journal {
+    /// The store.
+    pub const fn store(&self) -> &SqliteStore {
+        match self {
+            Self::Own(store) => store,
+            Self::Copy(copy) => &copy.store,
+        }
+    }
+}
 
 /// What a command may do with a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +126,8 @@ impl Project {
         let mut files = BTreeMap::new();
         for name in ["config.toml", "tools.toml"] {
             if self.folder.join(name).exists() {
-                files.insert(name.to_owned(), read_file(&self.folder.join(name))?);
+                files
+                    .insert(name.to_owned(), input::read(&self.folder.join(name), FILE_BYTES_MAX)?);
             }
         }
         for folder in ["policy", "loops", "agents"] {
@@ -136,7 +158,7 @@ impl Project {
             if path.is_dir() {
                 self.collect(&path, &name, files)?;
             } else {
-                files.insert(name, read_file(&path)?);
+                files.insert(name, input::read(&path, FILE_BYTES_MAX)?);
             }
             if files.len() > FILES_MAX {
                 let message = format!("the project has more than {FILES_MAX} configuration files");
@@ -149,7 +171,11 @@ impl Project {
     /// Reads only the settings, for commands that need nothing but the journal.
     pub fn settings(&self) -> Result<Config, Failure> {
         let path = self.folder.join("config.toml");
-        if path.exists() { parse_config(&read_file(&path)?) } else { Ok(Config::default()) }
+        if path.exists() {
+            parse_config(&input::read(&path, FILE_BYTES_MAX)?)
+        } else {
+            Ok(Config::default())
+        }
     }
 
     /// Parses the settings among the configuration files.
@@ -167,7 +193,28 @@ impl Project {
                  starts with an empty one",
             ));
         }
-        Ok(SqliteStore::open(&path, config.store())?)
+        SqliteStore::open(&path, config.store()).map_err(|error| match error {
+            StoreError::ReadOnly { .. } => {
+                let folder = path.parent().unwrap_or(&path);
+                let message = format!("the journal in `{}` is read-only", folder.display());
+                Failure::new(error.code(), message)
+            }
+            error => error.into(),
+        })
+    }
+
+    /// Opens the journal to verify it; of one that is read-only, a copy.
+    pub fn store_to_verify(&self, config: &Config, output: &Output) -> Result<Journal, Failure> {
+        match self.store(config) {
+            Ok(store) => Ok(Journal::Own(store)),
+            Err(failure) if failure.code() == Code::StoreReadOnly => {
+                let journal = self.state()?.join(DATABASE);
+                let copy = JournalCopy::new(&journal, config.store())?;
+                output.note("the journal is read-only, so a copy of it is verified");
+                Ok(Journal::Copy(copy))
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     /// The runs in the journal; works even if policy or loop files are invalid.
@@ -252,32 +299,4 @@ fn parse_config(bytes: &[u8]) -> Result<Config, Failure> {
         Failure::new(Code::ConfigInvalid, format!("config.toml is not UTF-8: {error}"))
     })?;
     Config::parse(text)
-}
-
-/// Reads a configuration file, within the size limit.
-fn read_file(path: &Path) -> Result<Vec<u8>, Failure> {
-    let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
-    if bytes > FILE_BYTES_MAX {
-        let message = format!(
-            "`{}` is {bytes} bytes long, more than the {FILE_BYTES_MAX} allowed",
-            path.display()
-        );
-        return Err(Failure::new(Code::DocSizeExceeded, message));
-    }
-    std::fs::read(path).map_err(|error| unreadable(path, &error))
-}
-
-/// Reads a file named on the command line, within a size limit.
-pub fn read_limited(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
-    let bytes = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?.len();
-    if bytes > bytes_max {
-        let message = format!("`{}` is larger than {bytes_max} bytes", path.display());
-        return Err(Failure::new(Code::DocSizeExceeded, message));
-    }
-    std::fs::read(path).map_err(|error| unreadable(path, &error))
-}
-
-/// The failure for a file that cannot be read.
-pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(Code::FileUnreadable, format!("`{}` cannot be read: {error}", path.display()))
 }

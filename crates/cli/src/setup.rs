@@ -27,10 +27,11 @@ use windlass_views::checkpoints::Checkpoints;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::input::unreadable;
 use crate::output::Output;
 use crate::people::AccountPeople;
 use crate::progress::ProgressPrinter;
-use crate::project::{Access, Project, unreadable};
+use crate::project::{Access, Project};
 use crate::telemetry::{Collector, ExportQueue, RunExporter};
 use crate::user_config::UserConfig;
 

@@ -11,7 +11,7 @@ use windlass_runtime::{Clock as _, SystemClock};
 
 use crate::atomic;
 use crate::failure::Failure;
-use crate::project::read_limited;
+use crate::input;
 use crate::state::cannot_write;
 
 /// The record in a state folder.
@@ -139,7 +139,7 @@ pub fn status(state: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<TrustSt
     if !path.exists() {
         return Ok(TrustStatus::Never);
     }
-    let read = read_limited(&path, FILE_BYTES_MAX).map_err(|failure| failure.summary());
+    let read = input::read(&path, FILE_BYTES_MAX).map_err(|failure| failure.summary());
     let read = read.and_then(|bytes| {
         serde_json::from_slice::<TrustRecord>(&bytes).map_err(|error| error.to_string())
     });

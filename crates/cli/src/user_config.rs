@@ -14,7 +14,7 @@ use windlass_runtime::NamedSecrets;
 
 use crate::config::toml_message;
 use crate::failure::Failure;
-use crate::project::unreadable;
+use crate::input::{self, unreadable};
 use crate::secrets::{self, SecretSource};
 use crate::user_folders;
 
@@ -109,13 +109,10 @@ impl UserConfig {
     /// Reads the file; without one the defaults hold.
     pub fn load() -> Result<Self, Failure> {
         let Some(path) = path() else { return Ok(Self::default()) };
-        let file = match File::open(&path) {
-            Ok(file) => file,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Self::default());
-            }
-            Err(error) => return Err(unreadable(&path, &error)),
-        };
+        if path.metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+            return Ok(Self::default());
+        }
+        let file = input::open(&path)?;
         require_own(&path, &file)?;
         let mut text = String::new();
         let read = file.take(BYTES_MAX + 1).read_to_string(&mut text);

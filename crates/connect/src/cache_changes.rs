@@ -4,6 +4,9 @@ use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use windlass_cell::Mount;
+
+use crate::cache_settings::CacheSettings;
 
 /// The folder for the changes of one cell.
 #[derive(Debug)]
@@ -45,6 +48,30 @@ impl CacheChanges {
             Self::Shared { folder, .. } => folder,
             Self::Own { folder, .. } => folder.path(),
         }
+    }
+
+    /// Drops the changes of settings and programs, and returns what was dropped. No process may use the
+    /// overlays among these mounts.
+    pub fn drop_settings(
+        &self,
+        settings: &CacheSettings,
+        mounts: &[Mount],
+    ) -> Result<Vec<String>, String> {
+        let mut dropped = Vec::new();
+        for mount in mounts {
+            // What a cell changes in a folder of its own is lost anyway.
+            let (Mount::Overlay { path, upper, .. }, Self::Shared { folder, .. }) = (mount, self)
+            else {
+                continue;
+            };
+            if upper.starts_with(folder) {
+                let found = settings.drop_changes(path, upper).map_err(|error| {
+                    format!("cannot drop changes of settings in `{}`: {error}", path.display())
+                })?;
+                dropped.extend(found);
+            }
+        }
+        Ok(dropped)
     }
 
     /// Changes of other cells that are seen too.

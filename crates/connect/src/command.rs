@@ -8,7 +8,7 @@ use std::process::ExitStatus;
 
 use serde_json::{Value, json};
 
-use windlass_cell::{Ending, Finished, Limits, Program, describe_exit};
+use windlass_cell::{Ending, Finished, Limits, OnSignal, Program, describe_exit};
 
 use crate::call_failure::CallFailure;
 use crate::network::CommandNetwork;
@@ -71,7 +71,7 @@ fn start(
         cwd: command.cwd,
         limits: command.limits,
         confined: None,
-        interruptible: true,
+        on_signal: OnSignal::End,
     };
     Ok(match confined {
         None => windlass_cell::run(&program)?,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use windlass_workspace::{Git, GitCause, GitError, WalkError, walk_files};
 
 /// Endings of files that hold keys.
@@ -27,6 +28,8 @@ const SECRET_NAMES: [&str; 12] = [
 /// Endings of `.env` files that are examples.
 const EXAMPLES: [&str; 6] = [".example", ".sample", ".template", ".dist", ".defaults", ".schema"];
 
+const UNSEARCHABLE: &str = "a hidden file was moved or removed, and folders whose names are not UTF-8 cannot be searched for it; rename them";
+
 /// What a file is, wherever it is moved: device, inode and the time of its last change.
 type Identity = (u64, u64, i64, i64);
 
@@ -41,13 +44,13 @@ pub(crate) struct HiddenFiles(Vec<(PathBuf, Option<Identity>)>);
 
 impl HiddenFiles {
     /// Finds them. Tracked files are not hidden: what may be done with them is policy's to say. What commands
-    /// create later is theirs.
-    pub fn find(workspace: &Path) -> Result<Self, String> {
+    /// create later is theirs. What is found is remembered in a file, which no command sees.
+    pub fn find(workspace: &Path, record: &Path) -> Result<Self, String> {
         let with_identity = |path: PathBuf| {
             let identity = identity(&path);
             (path, identity)
         };
-        Ok(Self(find(workspace)?.into_iter().map(with_identity).collect()))
+        Ok(Self(find(workspace, record)?.into_iter().map(with_identity).collect()))
     }
 
     /// Where they are now: a command can move the folder of a file that it does not see.
@@ -85,16 +88,44 @@ fn search(
     });
     walked.map_err(|error| error.to_string())?;
     if found.len() < lost.len() && unseen {
-        let why =
-            "a hidden file was moved or removed, and names that are not UTF-8 cannot be searched";
-        return Err(why.to_owned());
+        return Err(UNSEARCHABLE.to_owned());
     }
     Ok(found)
 }
 
-fn find(workspace: &Path) -> Result<Vec<PathBuf>, String> {
-    let (mut sockets, mut secrets) = (Vec::new(), Vec::new());
+/// What is remembered of a workspace from one process to the next: a command could otherwise show itself a
+/// hidden file by an entry in git's index, or by a move of its folder.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct Record {
+    /// Tracked files whose names are those of secrets: git had their content when they were first seen.
+    shown: BTreeSet<String>,
+    /// Device and inode of hidden files.
+    hidden: BTreeSet<(u64, u64)>,
+}
+
+impl Record {
+    /// Without one, or with one that is not valid, nothing is shown that git does not have.
+    fn read(path: &Path) -> Self {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    fn write(&self, path: &Path) -> Result<(), String> {
+        let cannot =
+            |error: &dyn std::fmt::Display| format!("cannot write `{}`: {error}", path.display());
+        let folder = path.parent().unwrap_or(path);
+        std::fs::create_dir_all(folder).map_err(|error| cannot(&error))?;
+        let file = tempfile::NamedTempFile::new_in(folder).map_err(|error| cannot(&error))?;
+        serde_json::to_writer(&file, self).map_err(|error| cannot(&error))?;
+        file.persist(path).map(drop).map_err(|error| cannot(&error))
+    }
+}
+
+fn find(workspace: &Path, record: &Path) -> Result<Vec<PathBuf>, String> {
+    let (mut sockets, mut secrets, mut unseen) = (Vec::new(), Vec::new(), false);
     let walked: Result<(), WalkError> = walk_files(workspace, &mut |file| {
+        unseen |= !file.is_utf8 && file.kind.is_dir();
         if file.is_utf8 && file.kind.is_socket() {
             sockets.push(file.path.to_owned());
         } else if file.is_utf8 && file.kind.is_file() && is_secret(file.path) {
@@ -103,15 +134,48 @@ fn find(workspace: &Path) -> Result<Vec<PathBuf>, String> {
         Ok(())
     });
     walked.map_err(|error| error.to_string())?;
-    if !secrets.is_empty() {
-        let tracked = match Git::new(workspace).tracked(&secrets) {
-            Ok(tracked) => tracked,
-            Err(GitError { cause: GitCause::NotARepository(_), .. }) => Vec::new(),
-            Err(error) => return Err(error.to_string()),
-        };
-        secrets.retain(|path| !tracked.contains(path));
+    let known = Record::read(record);
+    let inode =
+        |path: &String| identity(&workspace.join(path)).map(|(device, inode, ..)| (device, inode));
+    let present: BTreeSet<(u64, u64)> = secrets.iter().filter_map(inode).collect();
+    if unseen && !known.hidden.is_subset(&present) {
+        return Err(UNSEARCHABLE.to_owned());
+    }
+    let shown = shown(workspace, &secrets, &known, &inode)?;
+    secrets.retain(|path| !shown.contains(path));
+    let now = Record { shown, hidden: secrets.iter().filter_map(inode).collect() };
+    if now != known {
+        now.write(record)?;
     }
     Ok(sockets.into_iter().chain(secrets).map(|path| workspace.join(path)).collect())
+}
+
+/// The files with names of secrets that are shown, since git tracks them: those that were shown before, and those
+/// whose content git has. An entry of the index alone says nothing: a command can write it.
+fn shown(
+    workspace: &Path,
+    secrets: &[String],
+    known: &Record,
+    inode: &dyn Fn(&String) -> Option<(u64, u64)>,
+) -> Result<BTreeSet<String>, String> {
+    if secrets.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let git = Git::new(workspace);
+    let tracked = match git.tracked(secrets) {
+        Ok(tracked) => tracked,
+        Err(GitError { cause: GitCause::NotARepository(_), .. }) => Vec::new(),
+        Err(error) => return Err(error.to_string()),
+    };
+    let was_shown = |path: &String| {
+        let was_hidden = inode(path).is_none_or(|inode| known.hidden.contains(&inode));
+        known.shown.contains(path) && !was_hidden
+    };
+    let (mut shown, unknown): (BTreeSet<String>, BTreeSet<String>) =
+        tracked.into_iter().partition(was_shown);
+    let unknown: Vec<String> = unknown.into_iter().collect();
+    shown.extend(git.tracked_as_they_are(&unknown).map_err(|error| error.to_string())?);
+    Ok(shown)
 }
 
 /// Whether a file of this name usually holds a secret.
@@ -135,7 +199,8 @@ mod tests {
         for name in ["sub/server.key", ".env"] {
             std::fs::write(at(name), "s3cret").unwrap();
         }
-        let mut hidden = HiddenFiles::find(folder.path()).unwrap();
+        let state = tempfile::tempdir().unwrap();
+        let mut hidden = HiddenFiles::find(folder.path(), &state.path().join("record")).unwrap();
         let mut paths = |folder: &Path| {
             let paths = hidden.paths(folder);
             paths.map(|mut paths| {
@@ -165,6 +230,74 @@ mod tests {
         }
         std::fs::rename(folder.path().join(odd), at("even")).unwrap();
         assert_eq!(paths(folder.path()), Ok(vec![at("even/server.key"), at("moved/server.key")]));
+    }
+
+    /// What the next process hides.
+    fn hides(folder: &Path, state: &Path) -> Result<Vec<String>, String> {
+        let found = find(folder, &state.join("hidden/record"))?;
+        let name = |path: PathBuf| path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+        let mut names: Vec<String> = found.into_iter().map(name).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn git(folder: &Path, arguments: &[&str]) {
+        let mut git = std::process::Command::new("git");
+        git.current_dir(folder).args(["-c", "user.name=a", "-c", "user.email=a@b.example"]);
+        assert!(git.args(arguments).status().unwrap().success(), "{arguments:?}");
+    }
+
+    #[test]
+    fn an_entry_in_the_index_shows_no_secret_to_the_next_process() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (root, state) = (folder.path(), state.path());
+        let write = |name: &str, text: &str| std::fs::write(root.join(name), text).unwrap();
+        git(root, &["init", "-q"]);
+        write("test.key", "a fixture");
+        git(root, &["add", "test.key"]);
+        git(root, &["commit", "-qm", "x"]);
+        write(".env", "s3cret");
+        assert_eq!(hides(root, state).unwrap(), [".env"]);
+        // As a command that does not see the content can do, before or after the file is there.
+        write("stub", "");
+        let blob = "100644,e69de29bb2d1d6434b8b29ae775ad8c2e48c5391";
+        git(root, &["hash-object", "-w", "stub"]);
+        for name in [".env", ".env.local"] {
+            git(root, &["update-index", "--add", "--cacheinfo", &format!("{blob},{name}")]);
+            git(root, &["update-index", "--skip-worktree", name]);
+        }
+        write(".env.local", "s3cret");
+        assert_eq!(hides(root, state).unwrap(), [".env", ".env.local"]);
+        git(root, &["commit", "-qm", "a command"]);
+        assert_eq!(hides(root, state).unwrap(), [".env", ".env.local"]);
+        // A tracked file may change, and stays what it was.
+        write("test.key", "another fixture");
+        assert_eq!(hides(root, state).unwrap(), [".env", ".env.local"]);
+        // Who has the content can track it.
+        git(root, &["update-index", "--no-skip-worktree", ".env"]);
+        git(root, &["add", ".env"]);
+        assert_eq!(hides(root, state).unwrap(), [".env.local"]);
+    }
+
+    #[test]
+    fn a_moved_folder_shows_no_secret_to_the_next_process() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (root, state) = (folder.path(), state.path());
+        git(root, &["init", "-q"]);
+        for name in ["shown", "secret"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+            std::fs::write(root.join(name).join("a.key"), name).unwrap();
+        }
+        git(root, &["add", "shown"]);
+        assert_eq!(hides(root, state).unwrap(), ["secret/a.key"]);
+        std::fs::rename(root.join("shown"), root.join("away")).unwrap();
+        std::fs::rename(root.join("secret"), root.join("shown")).unwrap();
+        assert_eq!(hides(root, state).unwrap(), ["away/a.key", "shown/a.key"]);
+        let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"odd\xff");
+        std::fs::rename(root.join("shown"), root.join(odd)).unwrap();
+        for _ in 0..2 {
+            assert!(hides(root, state).unwrap_err().contains("UTF-8"));
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! Nothing is reached over the network unless a call, or the caller of [`post_json`], names it.
 
 mod cache_changes;
+mod cache_settings;
 mod call_failure;
 mod command;
 mod hidden_files;

@@ -9,15 +9,16 @@ use std::time::Duration;
 use tempfile::TempDir;
 use windlass_cell::{
     Access, Cell, CellLimits, Confined, GitPaths, Layout, Level, Limits, Maker, Mount, Network,
-    Program, WorkspaceView, choose_maker, find_git,
+    OnSignal, Program, WorkspaceView, choose_maker, find_git,
 };
 
 use windlass_broker::BrokerRules;
-use windlass_kernel::HostRule;
+use windlass_kernel::{Digest, HostRule};
 use windlass_workspace::{Baseline, Git, PinnedPath, Signature, TreeId, find_helper, take_over};
 
 use crate::Certainty;
 use crate::cache_changes::CacheChanges;
+use crate::cache_settings::CacheSettings;
 use crate::call_failure::CallFailure;
 use crate::hidden_files::HiddenFiles;
 use crate::pinned::ShownFiles;
@@ -128,7 +129,8 @@ pub(crate) struct OpenCell {
     rules: BrokerRules,
     variables: Vec<(&'static str, String)>,
     _shown: ShownFiles,
-    _caches: CacheChanges,
+    caches: CacheChanges,
+    cache_settings: CacheSettings,
 }
 
 /// The changes of a command in a git directory, which are taken over when it has ended.
@@ -209,6 +211,9 @@ impl Sandbox {
             }
             Level::Landlock => (self.landlock_mounts(workspace, *access), None),
         };
+        let cache_settings = CacheSettings::of(&self.settings.layout);
+        // Those of a command whose Windlass died.
+        caches.drop_settings(&cache_settings, &mounts).map_err(CallFailure::sandbox)?;
         mounts.append(&mut shown.mounts);
         let cell = Cell {
             level: *level,
@@ -232,7 +237,8 @@ impl Sandbox {
             rules,
             variables,
             _shown: shown,
-            _caches: caches,
+            caches,
+            cache_settings,
         })
     }
 
@@ -296,7 +302,7 @@ impl Sandbox {
             cwd: &self.settings.folder,
             limits: Limits { timeout: TRY_OUT, output_bytes_max: 4096 },
             confined: Some(cell.confined()),
-            interruptible: true,
+            on_signal: OnSignal::End,
         };
         let finished = windlass_cell::run(&program).map_err(|error| error.to_string())?;
         if finished.status.is_some_and(|status| status.success()) {
@@ -327,7 +333,9 @@ impl Sandbox {
         if let Some(facts) = known.get(workspace) {
             return Ok(Arc::clone(facts));
         }
-        let hidden = HiddenFiles::find(workspace).map_err(CallFailure::sandbox)?;
+        let name = Digest::of(workspace.as_os_str().as_encoded_bytes()).hex();
+        let record = self.settings.folder.join("hidden").join(format!("{}.json", name.as_str()));
+        let hidden = HiddenFiles::find(workspace, &record).map_err(CallFailure::sandbox)?;
         // Without one, git in the cell says so itself.
         let identity = Git::new(workspace).identity().map_or_else(
             |_| Vec::new(),
@@ -360,6 +368,7 @@ impl OpenCell {
 
     /// Takes over what the command changed in the git directory, and removes what it may not create.
     pub fn close(self, before: &ProtectedContents) -> Result<(), CallFailure> {
+        let dropped = self.caches.drop_settings(&self.cache_settings, &self.cell.mounts);
         let mut protected = Vec::new();
         if let Some(changes) = self.git.as_ref().filter(|_| !self.drops_git_changes) {
             let GitChanges { git, before, .. } = changes;
@@ -368,6 +377,7 @@ impl OpenCell {
             protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
         }
         protected.extend(self.protected.check(before)?);
+        protected.extend(dropped.map_err(|why| CallFailure::internal(Certainty::Unknown, why))?);
         match protected.is_empty() {
             true => Ok(()),
             false => Err(CallFailure::protected(&protected)),

@@ -4,7 +4,7 @@ use tracing::{info, warn};
 use windlass_journal::{JournalError, RunFilter};
 use windlass_kernel::run::plan::{OnRestart, Plan, Requirement};
 use windlass_kernel::run::{Event, Run, RunName};
-use windlass_kernel::{State, TraceId};
+use windlass_kernel::{Code, State, TraceId};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -47,7 +47,11 @@ impl Engine {
                     recovered.push(RecoveredRun { trace_id, on_restart, result: Ok(run) });
                 }
                 Err((on_restart, error)) => {
+                    let interrupted = error.code() == Code::Interrupted;
                     recovered.push(RecoveredRun { trace_id, on_restart, result: Err(error) });
+                    if interrupted {
+                        return Ok(recovered);
+                    }
                 }
             }
         }

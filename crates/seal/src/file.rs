@@ -62,7 +62,14 @@ impl TemporaryFile {
     pub(crate) fn persist(mut self, if_exists: IfExists) -> io::Result<()> {
         self.file.sync_all()?;
         match if_exists {
-            IfExists::Replace => std::fs::rename(&self.temporary, &self.path)?,
+            IfExists::Replace => {
+                // A link, a device or a folder is never replaced.
+                if self.path.symlink_metadata().is_ok_and(|found| !found.is_file()) {
+                    let message = "it exists and is not a regular file";
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+                }
+                std::fs::rename(&self.temporary, &self.path)?;
+            }
             IfExists::Fail => rename_new(&self.temporary, &self.path)?,
         }
         self.persisted = true;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use windlass_cell::{Confined, Ending, Limits, Program};
+use windlass_cell::{Confined, Ending, Limits, OnSignal, Program};
 
 use super::common::World;
 
@@ -76,7 +76,7 @@ fn run(world: &World, line: &str, timeout: Duration) -> windlass_cell::Finished 
         cwd: &world.workspace(),
         limits,
         confined,
-        interruptible: false,
+        on_signal: OnSignal::Continue,
     };
     windlass_cell::run(&program).unwrap()
 }
@@ -120,7 +120,7 @@ fn a_command_that_cannot_start_is_reported() {
             cwd: &world.workspace(),
             limits: Limits { timeout: Duration::from_secs(60), output_bytes_max: 1000 },
             confined: Some(Confined { launcher, cell: &world.cell }),
-            interruptible: false,
+            on_signal: OnSignal::Continue,
         })
         .unwrap_err()
     };

@@ -15,8 +15,9 @@ use windlass_store::{Store, StoreError, TraceFilter};
 
 use crate::args::Anchor;
 use crate::commands::verify::count;
-use crate::commands::{bundle, bundle_check, keys};
+use crate::commands::{bundle, keys};
 use crate::failure::{CommandResult, Failure, exit_of, hint_of};
+use crate::input;
 use crate::output::{Output, Style};
 use crate::project::Project;
 
@@ -132,8 +133,9 @@ impl From<TraceChange> for ChangedTrace {
 /// Compares the journal with an anchor and lists every changed trace.
 pub fn check(project: &Project, path: &Path, given: &[PathBuf], output: &Output) -> CommandResult {
     let trust = keys::trust(Some(project), given)?;
-    let mut source = BufReader::new(bundle_check::open(path)?);
-    let store = project.store(&project.settings()?)?;
+    let mut source = BufReader::new(input::open(path)?);
+    let journal = project.store_to_verify(&project.settings()?, output)?;
+    let store = journal.store();
     let bar = output.progress("comparing", "traces");
     let mut changed_traces = Vec::new();
     let report = check_anchor(
@@ -141,7 +143,7 @@ pub fn check(project: &Project, path: &Path, given: &[PathBuf], output: &Output)
         &trust,
         |trace_id, number| {
             bar.inc(1);
-            Ok(find_entry(&store, trace_id, number)?)
+            Ok(find_entry(store, trace_id, number)?)
         },
         |changed| {
             if output.json {

@@ -14,8 +14,9 @@ use windlass_kernel::{Code, Digest, Timestamp};
 use crate::args::BacklogCommand;
 use crate::commands::run::{LoopSelection, open, open_to_read, report, start};
 use crate::failure::{CommandResult, Failure};
+use crate::input;
 use crate::output::{Output, Style, sanitize};
-use crate::project::{Project, read_limited};
+use crate::project::Project;
 use crate::setup::RunSetup;
 
 /// The run option that names the backlog item.
@@ -61,7 +62,7 @@ fn path(project: &Project, named: Option<&Path>) -> PathBuf {
 }
 
 fn read(path: &Path) -> Result<(String, Backlog), Failure> {
-    let bytes = read_limited(path, BYTES_MAX)?;
+    let bytes = input::read(path, BYTES_MAX)?;
     let backlog = backlog::parse(&bytes)
         .map_err(|error| Failure::of(error.code(), &error).hint(error.hint()))?;
     Ok((String::from_utf8_lossy(&bytes).into_owned(), backlog))

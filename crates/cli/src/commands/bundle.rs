@@ -17,8 +17,9 @@ use windlass_workspace::{BlobStore, HashingStream};
 use crate::commands::keys;
 use crate::commands::verify::count;
 use crate::failure::{CommandResult, Failure};
+use crate::input::unreadable;
 use crate::output::Output;
-use crate::project::{Project, unreadable};
+use crate::project::Project;
 use crate::setup::RunSetup;
 
 /// The page size for entries and traces.
@@ -28,12 +29,18 @@ const TRACES_MAX: usize = 40_000;
 /// The maximum total size of the checkpoint documents.
 const CHECKPOINT_BYTES_MAX: usize = 256 << 20;
 
-/// Refuses an existing file before any work is done, unless `force` is set.
+/// Refuses an existing file before any work is done, unless `force` is set; then it refuses what is no
+/// regular file.
 pub fn replace(path: &Path, force: bool) -> Result<IfExists, Failure> {
-    match (force, path.symlink_metadata().is_ok()) {
+    match (force, path.symlink_metadata()) {
+        (true, Ok(found)) if !found.is_file() => {
+            let message =
+                format!("`{}` is not a regular file, so it is not replaced", path.display());
+            Err(Failure::new(Code::FileUnwritable, message).hint("choose another file name"))
+        }
         (true, _) => Ok(IfExists::Replace),
-        (false, false) => Ok(IfExists::Fail),
-        (false, true) => {
+        (false, Err(_)) => Ok(IfExists::Fail),
+        (false, Ok(_)) => {
             let message = format!("`{}` already exists", path.display());
             Err(Failure::new(Code::FileUnwritable, message).hint(FORCE_HINT))
         }

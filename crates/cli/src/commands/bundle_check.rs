@@ -11,8 +11,9 @@ use windlass_seal::{ANCHOR_FORMAT, BundleReport, BundleVerdict, verify_bundle};
 use crate::commands::keys;
 use crate::commands::verify::count;
 use crate::failure::{CommandResult, Failure, exit_of, hint_of};
+use crate::input::{self, unreadable};
 use crate::output::{Output, Style, sanitize};
-use crate::project::{Project, unreadable};
+use crate::project::Project;
 
 /// Verifies a bundle and lists every fault.
 pub fn run(named: Option<&Path>, path: &Path, given: &[PathBuf], output: &Output) -> CommandResult {
@@ -21,7 +22,7 @@ pub fn run(named: Option<&Path>, path: &Path, given: &[PathBuf], output: &Output
         None => Project::find(None).ok(),
     };
     let trust = keys::trust(project.as_ref(), given)?;
-    let mut source = BufReader::new(open(path)?);
+    let mut source = BufReader::new(input::open(path)?);
     refuse_anchor(&mut source, path)?;
     let report =
         verify_bundle(&mut source, &trust).map_err(|error| Failure::of(error.code(), &error))?;
@@ -31,18 +32,6 @@ pub fn run(named: Option<&Path>, path: &Path, given: &[PathBuf], output: &Output
         print(&report, output);
     }
     Ok(report.code().map_or(0, exit_of))
-}
-
-/// Opens a regular file.
-pub fn open(path: &Path) -> Result<File, Failure> {
-    let opened = || {
-        // Checked first: opening a named pipe would block until a writer opens it.
-        if std::fs::metadata(path)?.is_file() {
-            return File::open(path);
-        }
-        Err(std::io::Error::other("it is not a regular file"))
-    };
-    opened().map_err(|error| unreadable(path, &error))
 }
 
 /// Refuses an anchor with a clear message, so that nobody takes it for a corrupt bundle.

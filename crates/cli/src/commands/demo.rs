@@ -11,8 +11,8 @@ use windlass_workspace::find_helper;
 
 use crate::args::Demo;
 use crate::failure::{CommandResult, Failure};
+use crate::input::unreadable;
 use crate::output::{Output, Style, sanitize};
-use crate::project::unreadable;
 
 /// Where the process is killed: after the edit is recorded, before the test runs.
 const CRASH_AT: &str = "append.after:15";

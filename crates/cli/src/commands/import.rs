@@ -8,14 +8,15 @@ use windlass_kernel::Code;
 use crate::args::Import;
 use crate::commands::run::{LoopSelection, build_plan, open, read_task, report};
 use crate::failure::{CommandResult, Failure};
+use crate::input;
 use crate::output::{Output, sanitize};
-use crate::project::{Project, read_limited};
+use crate::project::Project;
 
 /// Runs a subcommand of `import`.
 pub fn run(project: &Project, command: &Import, output: &Output) -> CommandResult {
     let Import::V1 { file, name, variant, task, by } = command;
     let limit = u64::try_from(V1_BYTES_MAX).unwrap_or(u64::MAX);
-    let bytes = read_limited(file, limit)?;
+    let bytes = input::read(file, limit)?;
     let state = V1State::read(&bytes)
         .map_err(|error| Failure::new(error.code(), format!("`{}`: {error}", file.display())))?;
     let setup = open(project, by.as_deref(), output)?;

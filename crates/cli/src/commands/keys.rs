@@ -9,8 +9,9 @@ use windlass_seal::{KeyError, KeyFile, KeyStore, PublicKey, Signer, Trust};
 
 use crate::args::Keys as Command;
 use crate::failure::{CommandResult, Failure};
+use crate::input;
 use crate::output::{Output, Style};
-use crate::project::{Project, read_limited};
+use crate::project::Project;
 
 /// The key folder in the state folder.
 const FOLDER: &str = "keys";
@@ -71,7 +72,7 @@ pub fn trust(project: Option<&Project>, given: &[PathBuf]) -> Result<Trust, Fail
 
 /// Reads a public key file named on the command line.
 fn read(path: &Path) -> Result<PublicKey, Failure> {
-    let bytes = read_limited(path, KEY_BYTES_MAX)?;
+    let bytes = input::read(path, KEY_BYTES_MAX)?;
     let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8 text");
     text.and_then(PublicKey::from_pem).map_err(|what| {
         let message = format!("`{}` is not a public key: {what}", path.display());

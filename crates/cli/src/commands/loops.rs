@@ -6,8 +6,9 @@ use windlass_loops::draw;
 
 use crate::args::{Draw, Loop};
 use crate::failure::{CommandResult, Failure};
+use crate::input;
 use crate::output::{Output, Style, sanitize};
-use crate::project::{FILE_BYTES_MAX, Project, read_limited};
+use crate::project::{FILE_BYTES_MAX, Project};
 use crate::setup::{agents, builtins, compose_rules, loops, rules};
 
 /// Runs a subcommand of `loop`.
@@ -90,7 +91,7 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> CommandResult 
             let known = windlass_loops::KnownNames { agents: &names, builtins: &builtins };
             let rules = rules(&files)?;
             for path in named {
-                let bytes = read_limited(path, FILE_BYTES_MAX)?;
+                let bytes = input::read(path, FILE_BYTES_MAX)?;
                 let file =
                     windlass_loops::LoopFile::parse(&path.display().to_string(), &bytes, &known)?;
                 compose_rules(&rules, Some(&file))?;

@@ -40,8 +40,8 @@ use windlass_runtime::REQUEST_BYTES_MAX;
 
 use crate::args::Class;
 use crate::failure::Failure;
+use crate::input::{self, unreadable};
 use crate::output::Output;
-use crate::project::unreadable;
 
 /// The maximum length of an answer on the terminal.
 const ANSWER_BYTES_MAX: u64 = 100;
@@ -69,31 +69,13 @@ pub fn tool_name(text: &str) -> Result<(String, String), Failure> {
 
 /// Reads arguments: JSON, `@FILE`, or `-` for standard input.
 pub fn read_args(text: &str) -> Result<Value, Failure> {
+    let limit = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX);
     let bytes = match (text, text.strip_prefix('@')) {
-        ("-", _) => read_limited(&mut std::io::stdin().lock(), "standard input")?,
-        (_, Some(path)) => {
-            let mut file =
-                std::fs::File::open(path).map_err(|error| unreadable(Path::new(path), &error))?;
-            read_limited(&mut file, path)?
-        }
+        ("-", _) => input::read_standard_input(limit)?,
+        (_, Some(path)) => input::read(Path::new(path), limit)?,
         (text, None) => text.as_bytes().to_vec(),
     };
     Ok(windlass_kernel::canon::parse(&bytes, REQUEST_BYTES_MAX)?)
-}
-
-/// Reads at most the size of a request; fails if there is more.
-pub fn read_limited(source: &mut dyn std::io::Read, name: &str) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
-    let limit = u64::try_from(REQUEST_BYTES_MAX).unwrap_or(u64::MAX);
-    source
-        .take(limit + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| unreadable(Path::new(name), &error))?;
-    if bytes.len() > REQUEST_BYTES_MAX {
-        let message = format!("{name} has more than the {REQUEST_BYTES_MAX} bytes allowed");
-        return Err(Failure::new(Code::DocSizeExceeded, message));
-    }
-    Ok(bytes)
 }
 
 /// Asks the user on the terminal; where there is none, `option` answers instead.

@@ -13,8 +13,9 @@ use windlass_runtime::FileWorkspace;
 use crate::args::{Explain, Policy};
 use crate::commands::{read_args, risk, tool_name};
 use crate::failure::{CommandResult, Failure};
+use crate::input::{self, unreadable};
 use crate::output::{Output, Style, sanitize};
-use crate::project::{Project, unreadable};
+use crate::project::{FILE_BYTES_MAX, Project};
 use crate::setup::{agents, compose_rules, loops, rules};
 
 /// Runs a subcommand of `policy`.
@@ -39,7 +40,7 @@ pub fn run(project: &Project, command: &Policy, output: &Output) -> CommandResul
             Ok(0)
         }
         Policy::Test { file: Some(file) } => {
-            let bytes = std::fs::read(file).map_err(|error| unreadable(file, &error))?;
+            let bytes = input::read(file, FILE_BYTES_MAX)?;
             let set = PolicySet::load(&files)?;
             let failed = run_cases(&set, &display(file), &bytes, output)?;
             Ok(u8::from(failed > 0))

@@ -32,13 +32,18 @@ pub fn run(project: &Project, options: &Recover, output: &Output) -> CommandResu
         }
         return Ok(call::exit(&recovery.report));
     }
-    let all = gateway.recover_all()?;
-    let runs = super::run::open(project, None, output)?.engine.recover()?;
+    let (all, interrupted_call) = split_calls(gateway.recover_all()?);
+    // A signal during the calls leaves the runs for the next time.
+    let (runs, interrupted_run) = match interrupted_call {
+        Some(_) => (Vec::new(), None),
+        None => split_runs(super::run::open(project, None, output)?.engine.recover()?),
+    };
+    let interrupted = interrupted_call.or(interrupted_run);
     if output.json {
         let mut values: Vec<Value> = all.iter().map(describe).collect();
         values.extend(runs.iter().map(describe_run));
         output.value(&values)?;
-    } else if all.is_empty() && runs.is_empty() {
+    } else if all.is_empty() && runs.is_empty() && interrupted.is_none() {
         output.line("nothing to recover");
     } else {
         for recovered in &all {
@@ -51,8 +56,42 @@ pub fn run(project: &Project, options: &Recover, output: &Output) -> CommandResu
     for run in runs.iter().filter_map(|recovered| recovered.result.as_ref().ok()) {
         backlog::complete_item(run, output)?;
     }
+    if let Some(failure) = interrupted {
+        return Err(failure);
+    }
     let codes = all.iter().map(exit_of_call).chain(runs.iter().map(exit_of_run));
     Ok(worst(codes))
+}
+
+/// Takes the first call that a signal ended out of the results: it ends the command. What was not begun any
+/// more is no result.
+fn split_calls(all: Vec<RecoveredCall>) -> (Vec<RecoveredCall>, Option<Failure>) {
+    let mut interrupted = None;
+    let mut others = Vec::new();
+    for recovered in all {
+        match recovered.result {
+            Err(error) if error.code() == Code::Interrupted => {
+                interrupted.get_or_insert_with(|| Failure::from(error));
+            }
+            result => others.push(RecoveredCall { result, ..recovered }),
+        }
+    }
+    (others, interrupted)
+}
+
+/// As [`split_calls`], for runs.
+fn split_runs(all: Vec<RecoveredRun>) -> (Vec<RecoveredRun>, Option<Failure>) {
+    let mut interrupted = None;
+    let mut others = Vec::new();
+    for recovered in all {
+        match recovered.result {
+            Err(error) if error.code() == Code::Interrupted => {
+                interrupted.get_or_insert_with(|| Failure::from(error));
+            }
+            result => others.push(RecoveredRun { result, ..recovered }),
+        }
+    }
+    (others, interrupted)
 }
 
 /// Recovers one run, if `name` is a run id or the trace of a run.
@@ -65,6 +104,10 @@ fn one_run(project: &Project, name: &str, output: &Output) -> Result<Option<u8>,
         Err(_) => return Ok(None),
     };
     let recovered = engine.recover_one(trace_id);
+    let recovered = match recovered.result {
+        Err(error) if error.code() == Code::Interrupted => return Err(error.into()),
+        result => RecoveredRun { result, ..recovered },
+    };
     if output.json {
         output.value(&describe_run(&recovered))?;
     } else {

@@ -11,8 +11,9 @@ use windlass_kernel::{Code, Digest, canon};
 use crate::args::{Resume, RunTask};
 use crate::commands::{backlog, status};
 use crate::failure::{CommandResult, Failure};
+use crate::input;
 use crate::output::Output;
-use crate::project::{Access, Project, read_limited};
+use crate::project::{Access, Project};
 use crate::setup::{RunSetup, actor_name, compose_rules};
 
 /// The maximum size of an answer or task file.
@@ -82,7 +83,7 @@ pub fn start(
     let (plan, digest) = build_plan(setup, selection)?;
     let mut options: serde_json::Map<String, Value> = more.into_iter().collect();
     if let Some(path) = answers {
-        let bytes = read_limited(path, BYTES_MAX)?;
+        let bytes = input::read(path, BYTES_MAX)?;
         Script::parse(&bytes).map_err(|error| {
             let message = format!("`{}`: {error}", path.display());
             Failure::new(Code::AnswersInvalid, message)
@@ -123,7 +124,7 @@ pub fn read_task(text: &str) -> Result<Value, Failure> {
         TaskInput::Sentence => TaskSpec::from_sentence(text),
         TaskInput::File => {
             let path = std::path::Path::new(text.trim());
-            TaskSpec::from_file(&read_limited(path, BYTES_MAX)?)
+            TaskSpec::from_file(&input::read(path, BYTES_MAX)?)
         }
     };
     Ok(Value::Object(task?.to_object()))

@@ -9,8 +9,9 @@ use windlass_workspace::Git;
 use crate::args::{StateCommand, StateRemove};
 use crate::commands::confirm;
 use crate::failure::{CommandResult, Failure};
+use crate::input::unreadable;
 use crate::output::{Output, Style, sanitize};
-use crate::project::{Project, unreadable};
+use crate::project::Project;
 use crate::state::{Binding, ProjectRecord, StateFolder, StateRoot, read_id, write_id};
 
 /// Runs a subcommand of `state`.

@@ -37,12 +37,13 @@ pub fn choose(named: Option<&Path>, options: &Verify, output: &Output) -> Comman
         return Err(Failure::new(Code::RequestInvalid, message));
     }
     let project = Project::find(named)?;
-    let store = project.store(&project.settings()?)?;
+    let journal = project.store_to_verify(&project.settings()?, output)?;
+    let store = journal.store();
     match &options.what {
         Some(id) => {
-            one(&store, trace_id(id).map_err(|failure| failure.hint(NO_SUCH_FILE_HINT))?, output)
+            one(store, trace_id(id).map_err(|failure| failure.hint(NO_SUCH_FILE_HINT))?, output)
         }
-        None => all(&store, output),
+        None => all(store, output),
     }
 }
 

@@ -10,8 +10,8 @@ use windlass_kernel::verify::ChainVerifier;
 use windlass_kernel::{Code, canon};
 
 use crate::failure::{CommandResult, Failure, exit_of};
+use crate::input::{self, unreadable};
 use crate::output::Output;
-use crate::project::unreadable;
 
 /// The maximum size of a file that is one JSON text; a file of lines may have any size.
 const TEXT_BYTES_MAX: usize = 1 << 30;
@@ -34,11 +34,7 @@ pub fn run(path: &Path, output: &Output) -> CommandResult {
 }
 
 fn verify(path: &Path) -> Result<Found, Failure> {
-    let source: Box<dyn Read> = if path == Path::new("-") {
-        Box::new(std::io::stdin())
-    } else {
-        Box::new(std::fs::File::open(path).map_err(|error| unreadable(path, &error))?)
-    };
+    let source = input::open_or_standard_input(path)?;
     let mut reader = BufReader::with_capacity(1 << 16, source);
     let start = read_start(&mut reader).map_err(|error| unreadable(path, &error))?;
     // If the first line is an entry by itself, every line is one.

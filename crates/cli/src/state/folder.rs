@@ -11,7 +11,8 @@ use windlass_store_sqlite::SqliteStore;
 use crate::atomic;
 use crate::config::plain_name;
 use crate::failure::Failure;
-use crate::project::{DATABASE, read_limited, unreadable};
+use crate::input::{self, unreadable};
+use crate::project::DATABASE;
 use crate::state::{ProjectId, ProjectRecord, cannot_write};
 use crate::user_folders;
 
@@ -213,7 +214,7 @@ impl StateFolder {
         if !path.exists() {
             return Err(damaged("it is missing".to_owned()));
         }
-        let bytes = read_limited(&path, RECORD_BYTES_MAX)?;
+        let bytes = input::read(&path, RECORD_BYTES_MAX)?;
         serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))
     }
 

@@ -13,7 +13,8 @@ use windlass_kernel::Code;
 
 use crate::atomic;
 use crate::failure::Failure;
-use crate::project::{FOLDER, unreadable};
+use crate::input::unreadable;
+use crate::project::FOLDER;
 use crate::state::cannot_write;
 
 /// The file of a project's id, in its configuration; git ignores it.

@@ -19,6 +19,7 @@ mod doctor;
 mod harness;
 mod help;
 mod init;
+mod input_files;
 mod machines;
 mod observe;
 mod observe_spans;

@@ -323,6 +323,40 @@ fn programs_in_caches_are_not_replaced_for_later_commands() {
 }
 
 #[test]
+fn settings_in_caches_are_not_kept_for_later_commands() {
+    let lab = Lab::new();
+    let cargo = lab.outside("home/.cargo");
+    std::fs::create_dir_all(&cargo).unwrap();
+    std::fs::write(cargo.join("env"), "mine").unwrap();
+    for script in [
+        "echo x > ~/.cargo/config.toml",
+        "mkdir ~/.cargo/new && echo x > ~/.cargo/new/f && mv ~/.cargo/new ~/.cargo/config.toml",
+        "echo x > ~/.cargo/f; ln -s f ~/.cargo/config.toml",
+        "echo x > ~/.cargo/f; ln -f ~/.cargo/f ~/.cargo/config.toml",
+        "echo x > ~/.cargo/env",
+        "rm ~/.cargo/env",
+        "mkdir -p ~/.cargo/bin && echo x > ~/.cargo/bin/cargo-x",
+    ] {
+        let report =
+            lab.call("confined", &format!("{script}; echo y > ~/.cargo/kept")).exit(1).json();
+        assert_eq!(report["error"]["code"], "PROTECTED_PATH_CHANGED", "{script}: {report}");
+        let message = report["error"]["message"].to_string();
+        assert!(message.contains(".cargo/") && message.contains("dropped"), "{script}: {report}");
+        let later = "ls -A ~/.cargo/config.toml ~/.cargo/bin; cat ~/.cargo/env ~/.cargo/kept";
+        let report = lab.call("confined", later).exit(0).json();
+        assert_eq!(report["result"]["stdout"], "miney\n", "{script}: {report}");
+    }
+    // Settings in the home folder outside of caches are lost with the cell.
+    lab.call(
+        "confined",
+        "echo x > ~/.npmrc; mkdir -p ~/.config/pip; echo x > ~/.config/pip/pip.conf",
+    )
+    .exit(0);
+    let report = lab.call("confined", "cat ~/.npmrc ~/.config/pip/pip.conf || echo none").exit(0);
+    assert_eq!(report.json()["result"]["stdout"], "none\n");
+}
+
+#[test]
 fn secrets_of_the_workspace_are_not_there() {
     let lab = Lab::new();
     lab.place.write(".env", "TOKEN=s3cret\n");

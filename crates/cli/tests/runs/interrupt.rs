@@ -4,6 +4,7 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use serde_json::json;
+use windlass_testkit::eventually;
 
 use crate::harness::Outcome;
 use crate::world::{Repo, UNTIL_GO, id_of};
@@ -124,8 +125,67 @@ fn a_second_signal_ends_windlass_at_once() {
     signal(&child, "INT");
     std::thread::sleep(Duration::from_millis(100));
     signal(&child, "INT");
-    end(child).exit(130);
+    let ended = end(child).exit(130);
+    assert_eq!(ended.stderr, "windlass: SIGINT came again, so it ends at once\n", "{ended}");
     assert_still(&repo);
+    repo.is_whole();
+}
+
+#[test]
+fn an_interrupted_recovery_is_no_result() {
+    for json in [&[][..], &["--json"]] {
+        let repo = Repo::with_loop("waiting", &waiting());
+        let line = ["run", "one", "--loop", "waiting"];
+        let killed = repo.place.run_with("WINDLASS_CRASH_AT", "append.after:2", &line);
+        assert_eq!(killed.code, None, "{killed}");
+        let child = repo.place.command(&[&["recover"], json].concat()).spawn().unwrap();
+        repo.until_begun();
+        signal(&child, "HUP");
+        let ended = end(child).exit(129).warns("INTERRUPTED").warns("SIGHUP");
+        let printed = if json.is_empty() { "" } else { "[]" };
+        assert_eq!(ended.text().trim(), printed, "{ended}");
+        std::fs::remove_file(repo.root().join("begun.txt")).unwrap();
+        let id = repo.windlass(&["status", "--json"]).exit(0).json()[0]["run_id"].clone();
+        let id = id.as_str().unwrap();
+        // One run by its name is held first, since its work may have had an effect.
+        repo.windlass(&[&["recover", id], json].concat()).exit(4);
+        repo.is_whole();
+    }
+}
+
+/// Whether a program that this process has started has these words among its arguments.
+fn has_child(parent: &Child, words: &[&str]) -> bool {
+    let parent = format!(" {} ", parent.id());
+    let folders = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    folders.into_iter().any(|folder| {
+        let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+        // The parent follows the state, behind the name in parentheses.
+        let stat = read("stat");
+        let is_child = stat.rsplit(')').next().is_some_and(|rest| {
+            rest.trim_start().get(1..).is_some_and(|rest| rest.starts_with(&parent))
+        });
+        let arguments = read("cmdline");
+        is_child && words.iter().all(|word| arguments.split('\0').any(|found| found == *word))
+    })
+}
+
+#[test]
+fn a_signal_ends_the_inspection_of_a_huge_file() {
+    let file = waiting().replace(UNTIL_GO, "truncate -s 15G huge.bin; touch begun.txt");
+    let repo = Repo::with_loop("waiting", &file);
+    let child = repo.place.command(&["run", "one", "--loop", "waiting"]).spawn().unwrap();
+    repo.until_begun();
+    eventually("git reads the file", || has_child(&child, &["update-index", "--add"]));
+    signal(&child, "TERM");
+    end(child).exit(143).warns("INTERRUPTED").warns("SIGTERM");
+    let list = repo.windlass(&["status", "--json"]).exit(0).json();
+    let events = repo.events(list[0]["trace_id"].as_str().unwrap());
+    let kinds: Vec<&str> = events.iter().filter_map(|event| event["kind"].as_str()).collect();
+    // Git would have needed minutes, and then the phase would be done.
+    assert_eq!(kinds.last(), Some(&"noted"), "{kinds:?}");
+    assert!(!kinds.contains(&"phase_done"), "{kinds:?}");
+    std::fs::remove_file(repo.root().join("huge.bin")).unwrap();
+    repo.git(&["fsck", "--strict"]);
     repo.is_whole();
 }
 

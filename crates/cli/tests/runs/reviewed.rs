@@ -265,3 +265,24 @@ fn a_filter_that_is_not_allowed_refuses_the_start() {
     assert_eq!(repo.traces(), 0);
     assert!(!repo.root().join("ran").exists());
 }
+
+#[test]
+fn an_encoding_is_refused_and_the_hint_says_what_allows_it() {
+    let repo = repo();
+    repo.write(".gitattributes", "*.enc working-tree-encoding=UTF-16LE\n");
+    repo.commit("attributes");
+    std::fs::write(repo.root().join("a.enc"), b"x\0\n\0").unwrap();
+    repo.commit("an encoded file");
+    let answers = json!({ "phases": { "build": [{ "answer": { "summary": "s" } }] } });
+    let refused = repo.run_with(&answers, &["--loop", "asked"]).exit(1);
+    let error = refused.error();
+    assert_eq!(error["code"], "GIT_FILTER_REFUSED");
+    assert!(error["message"].to_string().contains("working-tree-encoding"), "{error}");
+    let setting = r#"["working-tree-encoding"]"#;
+    assert!(error["hint"].as_str().unwrap().contains(setting), "{error}");
+    // What the hint says is true.
+    repo.place.settings(&format!("[git]\nfilters = {setting}\n"));
+    let run = repo.run_with(&answers, &["--loop", "asked"]);
+    assert!(!run.stderr.contains("GIT_FILTER_REFUSED"), "{run}");
+    assert_eq!(repo.traces(), 1);
+}

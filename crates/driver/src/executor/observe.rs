@@ -1,6 +1,7 @@
 //! Reads the state of the workspace.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -34,16 +35,20 @@ impl Driver {
             if !metadata.is_file() {
                 return Err(std::io::Error::other("it is not a regular file"));
             }
-            std::fs::read(&path)
+            // What is longer is not valid, so the rest does not matter.
+            let mut bytes = Vec::new();
+            let limit = u64::try_from(CONTEXT_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
+            std::fs::File::open(&path)?.take(limit).read_to_end(&mut bytes)?;
+            Ok((bytes, metadata.len()))
         });
         match read {
-            Ok(bytes) => {
+            Ok((bytes, length)) => {
                 let parsed = canon::parse(&bytes, CONTEXT_BYTES_MAX).ok();
                 let object = parsed.as_ref().and_then(serde_json::Value::as_object);
                 Ok(ContextFile {
                     digest: Some(Digest::of(&bytes)),
                     is_valid: object.is_some_and(|object| !object.is_empty()),
-                    bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+                    bytes: length,
                 })
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

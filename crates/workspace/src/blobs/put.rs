@@ -56,6 +56,9 @@ impl BlobStore {
     pub fn put_file(&self, path: &Path, bytes_max: u64) -> Result<StoredBlob, BlobError> {
         let put = || -> Result<StoredBlob, PutError> {
             let mut file = open_regular(path).map_err(PutError::Source)?;
+            if file.metadata().map_err(PutError::Source)?.len() > bytes_max {
+                return Err(PutError::TooLarge);
+            }
             // Most files are stored already; reading is cheaper than compressing.
             let mut hashed = HashingStream::new((&mut file).take(bytes_max.saturating_add(1)));
             io::copy(&mut hashed, &mut io::sink()).map_err(PutError::Source)?;

@@ -49,6 +49,9 @@ pub enum GitCause {
     /// Its output is larger than the limit.
     #[error("git wrote more than {0} bytes")]
     TooLarge(usize),
+    /// A signal asked Windlass to end.
+    #[error("it was ended because Windlass received {0}")]
+    Interrupted(&'static str),
     /// It exited with an error.
     #[error("git {how}: {line}")]
     Exit {
@@ -88,6 +91,7 @@ impl GitError {
             GitCause::Timeout(_) => Code::ToolTimeout,
             GitCause::TooLarge(_) => Code::ToolOutputTooLarge,
             GitCause::Unexpected(_) => Code::ToolProtocolError,
+            GitCause::Interrupted(_) => Code::Interrupted,
             GitCause::NotARepository(_)
             | GitCause::NoWorkTree(_)
             | GitCause::Sparse

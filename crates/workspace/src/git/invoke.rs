@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_cell::{
-    ChildInput, ChildStreams, Ending, Finished, Limits, ProcessError, ProcessGroup, Program,
-    describe_exit, one_line,
+    ChildInput, ChildStreams, Ending, Finished, Limits, OnSignal, ProcessError, ProcessGroup,
+    Program, ReceivedSignal, describe_exit, one_line, received_signal,
 };
 
 use super::error::{GitCause, GitError};
@@ -103,6 +103,7 @@ pub(crate) struct Invocation<'a> {
     repository_settings: bool,
     stdin: Option<Vec<u8>>,
     bytes_max: usize,
+    on_signal: OnSignal,
 }
 
 /// The output and exit of git.
@@ -139,7 +140,15 @@ impl<'a> Invocation<'a> {
             repository_settings: true,
             stdin: None,
             bytes_max: OUTPUT_BYTES_MAX,
+            on_signal: OnSignal::Continue,
         }
+    }
+
+    /// Says that it reads files of any size and changes nothing that counts yet: a signal that asks Windlass to
+    /// end ends it soon.
+    pub const fn reading_files(mut self) -> Self {
+        self.on_signal = OnSignal::EndSoon;
+        self
     }
 
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
@@ -305,7 +314,7 @@ impl<'a> Invocation<'a> {
             cwd: self.cwd,
             limits: self.limits(),
             confined: None,
-            interruptible: false,
+            on_signal: self.on_signal,
         })
         .map_err(|error| match error {
             ProcessError::NotStarted(why) | ProcessError::NotConfined(why) => {
@@ -323,7 +332,8 @@ impl<'a> Invocation<'a> {
                 Err(fail(GitCause::TooLarge(limits.output_bytes_max)))
             }
             (Ending::Interrupted, _) => {
-                Err(fail(GitCause::Unexpected("it was interrupted".to_owned())))
+                let signal = received_signal().map_or("a signal", ReceivedSignal::name);
+                Err(fail(GitCause::Interrupted(signal)))
             }
             (Ending::Exited, None) => {
                 Err(fail(GitCause::Unexpected("its exit was lost".to_owned())))

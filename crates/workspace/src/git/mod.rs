@@ -16,12 +16,13 @@ mod invoke;
 mod pinned;
 mod private;
 mod program;
+mod replace;
 mod status;
 mod takeover;
 mod tree;
 mod worktree;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -204,6 +205,46 @@ impl Git {
         let listed = self.read(operation).args(["ls-files", "-z", "--"]).args(paths).output()?;
         let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+    }
+
+    /// The files among these whose very content git tracks under their path; the paths are relative to this
+    /// folder. Flags in the index make no difference.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn tracked_as_they_are(&self, paths: &[String]) -> Result<Vec<String>, GitError> {
+        let operation = "compare tracked files";
+        // Each path is a line for git.
+        let paths: Vec<&String> = paths.iter().filter(|path| !path.contains('\n')).collect();
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let listed = self.read(operation).args(["ls-files", "-s", "-z", "--"]).args(&paths);
+        let mut staged = BTreeMap::new();
+        for record in listed.output()?.split(|byte| *byte == 0) {
+            // Mode, object and stage, before the path.
+            if let Some((facts, path)) = split_once(record, b'\t')
+                && let [_, id, b"0"] =
+                    facts.split(|byte| *byte == b' ').collect::<Vec<_>>().as_slice()
+            {
+                staged.insert(path.to_vec(), id.to_vec());
+            }
+        }
+        let paths: Vec<&String> =
+            paths.into_iter().filter(|path| staged.contains_key(path.as_bytes())).collect();
+        // Git takes them as relative to the top.
+        let mut lines = Vec::new();
+        for path in &paths {
+            lines.extend_from_slice(self.root.join(path.as_str()).as_os_str().as_bytes());
+            lines.push(b'\n');
+        }
+        let hashed = self.read(operation).args(["hash-object", "--no-filters", "--stdin-paths"]);
+        let hashed = hashed.reading_files().stdin(lines).output()?;
+        let ids = hashed.split(|byte| *byte == b'\n').filter(|id| !id.is_empty());
+        let same = paths.iter().zip(ids).filter(|(path, id)| {
+            staged.get(path.as_bytes()).is_some_and(|staged| staged.as_slice() == *id)
+        });
+        Ok(same.map(|(path, _)| (*path).clone()).collect())
     }
 }
 

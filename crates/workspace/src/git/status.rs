@@ -70,6 +70,7 @@ impl Git {
         let bytes = self
             .read(OPERATION)
             .settings(&settings)
+            .reading_files()
             .args(["status", "--porcelain=v2", "-z", "--untracked-files=all"])
             .args(["--ignored=no", "--ignore-submodules=dirty", "--no-renames"])
             .output()?;

@@ -83,7 +83,7 @@ impl Git {
         let settings = self.filter_settings(operation, files, OnFilter::Refuse)?;
         let git = |access| {
             let git = Invocation::new(operation, self.root(), access);
-            git.settings(&settings).env("GIT_INDEX_FILE", index)
+            git.settings(&settings).env("GIT_INDEX_FILE", index).reading_files()
         };
         let changed = git(Access::Read)
             .args(["diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty"])
@@ -160,6 +160,7 @@ impl Git {
         let bytes = self
             .objects(operation, tree)?
             .git(operation, Access::Read)
+            .reading_files()
             .args(["diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff"])
             .args(["--no-textconv", "--ignore-submodules=none", base.as_str(), tree.as_str()])
             .output()?;

@@ -167,7 +167,7 @@ impl Snapshots {
     ) -> Result<WorkspaceChanges, SnapshotError> {
         let tracked = self.workspace_git(OPERATION, Access::Read, workspace);
         let tracked = tracked.args(["diff-files", "--raw", "-z", "--no-renames"]);
-        let tracked = tracked.arg("--ignore-submodules=dirty");
+        let tracked = tracked.arg("--ignore-submodules=dirty").reading_files();
         let new = self.list_new(workspace);
         let (tracked, new) = thread::scope(|scope| {
             let new = scope.spawn(move || new.output());
@@ -284,6 +284,7 @@ impl Snapshots {
         paths: &BTreeSet<Vec<u8>>,
     ) -> Result<(), SnapshotError> {
         let git = self.workspace_git(OPERATION, Access::Write, workspace).arg("update-index");
+        let git = git.reading_files();
         let mut input = Vec::new();
         for path in paths {
             input.extend_from_slice(path);

@@ -72,6 +72,7 @@ impl SnapshotError {
             Self::Changed { .. } => Code::WorkspaceChanged,
             Self::Corrupt { .. } => Code::SnapshotCorrupt,
             Self::Git(GitError { cause: GitCause::Helper(_), .. }) => Code::HelperMissing,
+            Self::Git(GitError { cause: GitCause::Interrupted(_), .. }) => Code::Interrupted,
             Self::Reference(_)
             | Self::OutsideProject(_)
             | Self::Busy(_)

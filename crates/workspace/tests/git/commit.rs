@@ -127,3 +127,52 @@ fn names_that_git_would_change_are_refused() {
     }
     git.commit_tree(&tree, &[], "x\0y", &somebody(), &somebody(), 0).unwrap_err();
 }
+
+#[test]
+fn whatever_a_command_left_in_the_index_the_commit_becomes_the_present_one() {
+    for commands in [
+        &[&["update-index", "--skip-worktree", "a"][..]][..],
+        &[&["update-index", "--assume-unchanged", "a"]],
+        &[&["update-index", "--skip-worktree", "a"], &["update-index", "--assume-unchanged", "b"]],
+        &[&["update-index", "--split-index"], &["update-index", "--skip-worktree", "a", "b"]],
+        &[&["add", "--intent-to-add", "new"]],
+        &[&["update-index", "--index-version", "4"], &["update-index", "--untracked-cache"]],
+        &[&["update-index", "--fsmonitor"], &["update-index", "--fsmonitor-valid", "a"]],
+        &[&["rm", "-q", "--cached", "a"]],
+        &[&["update-index", "--cacheinfo", "100644,0123456789012345678901234567890123456789,x"]],
+    ] {
+        let repository = Repository::new();
+        repository.file("b", "b\n");
+        repository.commit();
+        repository.file("a", "changed\n");
+        repository.file("new", "new\n");
+        for command in commands {
+            repository.git(command);
+        }
+        fs::remove_file(repository.path().join("b")).unwrap();
+        let (git, first, second) = (repository.ours(), repository.head(), make(&repository, "x"));
+        git.update_ref("HEAD", &second, Some(&first)).unwrap();
+        git.reset_index(&second).unwrap();
+        repository.assert_clean();
+        // `H` is an entry without flags.
+        assert_eq!(repository.git(&["ls-files", "-v"]), "H a\nH new\n", "{commands:?}");
+        assert_eq!(repository.git(&["diff", "--cached", "--name-only"]), "", "{commands:?}");
+    }
+}
+
+#[test]
+fn a_lock_that_we_left_in_a_crash_is_taken_up() {
+    let repository = Repository::new();
+    let head = repository.head();
+    let at = |name: &str| repository.path().join(".git").join(name);
+    fs::write(at("tmp_windlass_x"), "the index of a process that died").unwrap();
+    fs::hard_link(at("tmp_windlass_x"), at("index.lock")).unwrap();
+    repository.ours().reset_index(&head).unwrap();
+    repository.assert_clean();
+    assert!(!at("index.lock").exists() && !at("tmp_windlass_x").exists());
+    // Another file of the same content is somebody else's.
+    fs::write(at("tmp_windlass_x"), "").unwrap();
+    fs::write(at("index.lock"), "").unwrap();
+    let error = repository.ours().reset_index(&head).unwrap_err();
+    assert!(matches!(error.cause, GitCause::Locked(_)), "{error}");
+}

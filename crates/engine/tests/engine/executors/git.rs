@@ -278,6 +278,43 @@ fn whatever_dies_there_is_one_commit() {
 }
 
 #[test]
+fn flags_in_the_index_stop_no_commit_and_hide_nothing() {
+    for flags in [
+        "git update-index --skip-worktree src/a.txt",
+        "git update-index --assume-unchanged src/a.txt",
+        "git update-index --split-index; git add -N src/b.txt",
+    ] {
+        let world = world();
+        let root = world.root();
+        let script = format!("echo >src/b.txt; {flags}; {CHANGE}");
+        let run = calm(&world).start(with_task(building(&script), task(json!({})))).unwrap();
+        assert_eq!(end(&run), ("PASS", "pass"), "{flags}: {:?}", run.ended);
+        let committed = git(root, &["show", "--format=", "--name-only", "HEAD"]);
+        assert_eq!(committed, "src/a.txt\nsrc/b.txt", "{flags}");
+        assert_eq!(git(root, &["ls-files", "-v"]), "H src/a.txt\nH src/b.txt", "{flags}");
+        assert_eq!(git(root, &["status", "--porcelain"]), "", "{flags}");
+        world.verify();
+    }
+}
+
+#[test]
+fn a_branch_that_was_moved_without_its_index_is_completed() {
+    let (world, _) = (1..)
+        .map(|at| dies(at, OnRestart::Resume))
+        .find(|(world, over)| !over || world.kinds().contains(&"commit_prepared"))
+        .unwrap();
+    let root = world.root();
+    let commit = calm(&world).read(world.runs()[0].0).unwrap().commit.unwrap().commit;
+    git(root, &["update-ref", "refs/heads/main", &commit]);
+    git(root, &["update-index", "--skip-worktree", "src/a.txt"]);
+    let run = calm(&world).recover().unwrap().pop().unwrap().result.unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
+    assert_eq!(git(root, &["rev-parse", "HEAD"]), commit);
+    assert_eq!(git(root, &["ls-files", "-v"]), "H src/a.txt\nH src/b.txt");
+    assert_eq!(git(root, &["status", "--porcelain"]), "");
+}
+
+#[test]
 fn a_branch_that_has_moved_meanwhile_is_not_overwritten() {
     let (world, _) = (1..)
         .map(|at| dies(at, OnRestart::Resume))

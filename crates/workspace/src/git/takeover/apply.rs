@@ -9,6 +9,7 @@ use super::refs::{RefChange, RefValue, head_of, transaction};
 use super::{OPERATION, Plan, TakeOver, TakeOverError, repository_git, worktrees};
 use crate::git::Access;
 use crate::git::error::GitCause;
+use crate::git::replace::replace;
 
 impl TakeOver<'_> {
     /// Refuses when another git process holds the lock of a file that is going to be replaced. A lock
@@ -60,7 +61,7 @@ impl TakeOver<'_> {
         for (id, head) in &plan.heads {
             before_step("HEAD")?;
             let path = head_of(&git_dir(id));
-            files::replace(&self.common.join(&path), &content_of(head))
+            replace(&self.common.join(&path), &content_of(head))
                 .map_err(|error| TakeOverError::file(&path, &error))?;
         }
         for change in &plan.files {

@@ -1,14 +1,15 @@
 //! The plain files of a git directory: which are taken over, which are protected.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use windlass_kernel::Digest;
 
 use super::layers::{Found, Kind, Layers, read_file};
 use super::{Baseline, TakeOverError};
+use crate::git::replace::replace;
 
 /// The size limit of a plain file.
 pub(super) const FILE_BYTES_MAX: u64 = 256 * 1024 * 1024;
@@ -233,36 +234,6 @@ fn remove_empty(common: &Path, path: &Path) {
             return;
         }
     }
-}
-
-/// Writes a file completely, then moves it into place. While another git process holds the lock of the
-/// file, this fails.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    fs::create_dir_all(folder)?;
-    let mut temporary = tempfile::Builder::new().prefix("tmp_windlass_").tempfile_in(folder)?;
-    temporary.write_all(bytes)?;
-    let mode = fs::metadata(path).map_or_else(
-        |_| std::os::unix::fs::PermissionsExt::from_mode(0o644),
-        |found| found.permissions(),
-    );
-    temporary.as_file().set_permissions(mode)?;
-    temporary.as_file().sync_all()?;
-    let name = path.file_name().unwrap_or_default();
-    if name == "index" || name == "HEAD" {
-        // The lock of git: it appears complete, so that one that a crash left can be used again.
-        let mut lock = path.as_os_str().to_owned();
-        lock.push(".lock");
-        match fs::hard_link(temporary.path(), &lock) {
-            Ok(()) => {}
-            Err(_) if fs::read(&lock).is_ok_and(|left| left == bytes) => {}
-            Err(error) => return Err(error),
-        }
-        fs::rename(&lock, path)?;
-    } else {
-        temporary.persist(path).map_err(|error| error.error)?;
-    }
-    File::open(folder)?.sync_all()
 }
 
 #[cfg(test)]

@@ -60,21 +60,22 @@ impl TakeOver<'_> {
         let packs = folder.path().join("packs");
         fs::create_dir(&packs).map_err(fail)?;
         let list: String = ids.iter().flat_map(|id| [id.as_str(), "\n"]).collect();
-        let git = both.git(OPERATION, Access::Write).args(STREAMED);
+        let git = both.git(OPERATION, Access::Write).reading_files().args(STREAMED);
         let git = git.args(["pack-objects", "-q", "--window=0"]).arg(packs.join("pack"));
         let name = git.stdin(list).line().map_err(TakeOverError::invalid_objects)?;
         let pack = packs.join(format!("pack-{name}.pack"));
         let real = self.real_objects()?;
         let bytes = fs::metadata(&pack).map_err(fail)?.len();
         if ids.len() <= UNPACK_MAX && bytes <= UNPACK_BYTES_MAX {
-            let git = real.git(OPERATION, Access::Write).args(["unpack-objects", "-q", "--strict"]);
+            let git = real.git(OPERATION, Access::Write).reading_files();
+            let git = git.args(["unpack-objects", "-q", "--strict"]);
             let content = fs::read(&pack).map_err(fail)?;
             git.stdin(content).output().map_err(TakeOverError::invalid_objects)?;
             return Ok(());
         }
         // The index is computed anew, with a check of every object.
         let index = packs.join("checked.idx");
-        let git = real.git(OPERATION, Access::Write).args(STREAMED);
+        let git = real.git(OPERATION, Access::Write).reading_files().args(STREAMED);
         let git = git.args(["index-pack", "--strict", "-o"]).arg(&index).arg(&pack);
         git.output().map_err(TakeOverError::invalid_objects)?;
         let target = self.common.join("objects/pack");

@@ -5,10 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::files::{Class, FILE_BYTES_MAX, Owner, classify, git_dir, replace};
+use super::files::{Class, FILE_BYTES_MAX, Owner, classify, git_dir};
 use super::layers::{Found, Kind, Layers, read_file};
 use super::refs::{RefValue, head_of};
 use super::{TakeOver, TakeOverError};
+use crate::git::replace::replace;
 
 /// The size limit of a file with a path.
 const PATH_BYTES_MAX: u64 = 16 * 1024;
