@@ -28,10 +28,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use windlass_policy::{Judgement, PolicySet, Question, Verdict};
-#[path = "../../../runtime/src/workspace.rs"]
-mod workspace;
+use windlass_runtime::FileWorkspace;
 use windlass_testkit::soak;
-use workspace::FileWorkspace;
 
 use grammar::Corpus;
 use random::Random;

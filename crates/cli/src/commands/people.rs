@@ -7,9 +7,9 @@ use windlass_seal::{NewKey, Person, Protection, SshPublicKey};
 
 use crate::args::{AddPerson, People};
 use crate::failure::{CommandResult, Failure};
+use crate::input;
 use crate::output::{Output, Style, sanitize};
 use crate::people::{AccountPeople, ask, read_passphrase};
-use crate::project::read_limited;
 
 /// The maximum size of a file with a public key of SSH.
 const KEY_BYTES_MAX: u64 = 16 << 10;
@@ -81,7 +81,7 @@ fn list(people: &AccountPeople, output: &Output) -> CommandResult {
 fn add(people: &AccountPeople, options: &AddPerson, output: &Output) -> CommandResult {
     let locked = |reason: String| Failure::new(Code::PersonLocked, reason);
     let key = if let Some(path) = &options.ssh_key {
-        let bytes = read_limited(path, KEY_BYTES_MAX)?;
+        let bytes = input::read(path, KEY_BYTES_MAX)?;
         let text = std::str::from_utf8(&bytes).map_err(|_| "it is not UTF-8 text");
         let key = text.and_then(SshPublicKey::parse).map_err(|what| {
             let message = format!("`{}` is not usable: {what}", path.display());
