@@ -12,6 +12,8 @@ use windlass_policy::is_secret_name;
 use windlass_redact::{Redactor, SECRET_BYTES_MIN};
 use windlass_runtime::NamedSecrets;
 
+use crate::user_config::UserConfig;
+
 /// The maximum size of a secret.
 const BYTES_MAX: u64 = 64 << 10;
 
@@ -110,7 +112,11 @@ pub fn hide(redactor: &Arc<Redactor>) {
 
 /// A text as it may be shown.
 pub fn shown(text: &str) -> String {
-    SHOWN.get_or_init(Arc::default).redacted(text)
+    let own = || {
+        let secrets = UserConfig::load().map(|user| user.named_secrets()).unwrap_or_default();
+        Arc::new(Redactor::new(secrets.available()))
+    };
+    SHOWN.get_or_init(own).redacted(text)
 }
 
 #[cfg(test)]

@@ -196,7 +196,8 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
 /// Measures and checks the body at `at`; the secret begins at `start`.
 fn body(shape: &Shape, text: &[u8], start: usize, at: usize) -> Option<Match> {
     let rest = text.get(at..)?;
-    let needed = shape.max.map_or(shape.min, |max| max + 1).max(CHECKED_BYTES);
+    let checked_bytes = if shape.check == Check::Any { 0 } else { CHECKED_BYTES };
+    let needed = shape.max.map_or(shape.min, |max| max + 1).max(checked_bytes);
     let length = run(rest, shape.body, needed);
     if length < shape.min || shape.max.is_some_and(|max| length > max) {
         return None;
@@ -207,19 +208,21 @@ fn body(shape: &Shape, text: &[u8], start: usize, at: usize) -> Option<Match> {
 }
 
 fn passes(check: Check, body: &[u8]) -> bool {
-    let any = |is: fn(&u8) -> bool| body.iter().any(is);
-    let (digit, upper, lower) =
-        (any(u8::is_ascii_digit), any(u8::is_ascii_uppercase), any(u8::is_ascii_lowercase));
+    let digit = || body.iter().any(u8::is_ascii_digit);
+    let upper = || body.iter().any(u8::is_ascii_uppercase);
+    let lower = || body.iter().any(u8::is_ascii_lowercase);
     match check {
         Check::Any => true,
-        Check::Digit => digit,
-        Check::DigitOrUpper => digit || upper,
-        Check::Mixed => digit && upper && lower,
+        Check::Digit => digit(),
+        Check::DigitOrUpper => {
+            body.iter().any(|byte| byte.is_ascii_digit() || byte.is_ascii_uppercase())
+        }
+        Check::Mixed => digit() && upper() && lower(),
         Check::NotAWord => {
             let first_is_lower = body.iter().position(u8::is_ascii_lowercase);
             let last_is_upper = body.iter().rposition(u8::is_ascii_uppercase);
             let mixed = matches!((first_is_lower, last_is_upper), (Some(a), Some(b)) if a < b);
-            digit || mixed || body.len() >= 24
+            digit() || mixed || body.len() >= 24
         }
         Check::NotExample => !body.ends_with(b"EXAMPLE"),
     }

@@ -180,10 +180,11 @@ impl Redactor {
 
     /// Replaces each secret in `text` by its name, as `[redacted:NAME]`.
     pub fn redact_text(&self, text: &mut String) {
-        if self.spans(text.as_bytes(), 0..text.len()).is_empty() {
+        let spans = self.spans(text.as_bytes(), 0..text.len());
+        if spans.is_empty() {
             return;
         }
-        let redacted = Stream::whole(self, std::mem::take(text).into_bytes()).finish();
+        let redacted = Stream::whole(self, std::mem::take(text).into_bytes()).finish_with(spans);
         *text = match String::from_utf8(redacted) {
             Ok(redacted) => redacted,
             Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),

@@ -48,7 +48,12 @@ impl<'a> Stream<'a> {
     pub fn push(&mut self, chunk: &[u8]) -> Vec<u8> {
         self.buffer.extend_from_slice(chunk);
         let limit = self.buffer.len().saturating_sub(self.redactor.held_bytes());
-        let redacted = self.advance(limit, false);
+        self.follow(false);
+        if limit <= self.passed {
+            return Vec::new();
+        }
+        let spans = self.redactor.spans(&self.buffer, self.passed..limit);
+        let redacted = self.advance(spans, limit, false);
         let cut = self.passed.saturating_sub(CONTEXT_BYTES);
         self.buffer.drain(..cut);
         self.passed -= cut;
@@ -58,18 +63,19 @@ impl<'a> Stream<'a> {
 
     /// Returns the rest, redacted.
     #[must_use]
-    pub fn finish(mut self) -> Vec<u8> {
-        self.advance(self.buffer.len(), true)
+    pub fn finish(self) -> Vec<u8> {
+        let spans = self.redactor.spans(&self.buffer, self.passed..self.buffer.len());
+        self.finish_with(spans)
     }
 
-    /// Passes on the bytes before `limit`.
-    fn advance(&mut self, limit: usize, complete: bool) -> Vec<u8> {
-        self.follow(complete);
-        if limit <= self.passed {
-            return Vec::new();
-        }
-        let redactor = self.redactor;
-        let spans = redactor.spans(&self.buffer, self.passed..limit);
+    /// Returns the rest without the secrets that were found in it.
+    pub(crate) fn finish_with(mut self, spans: Vec<Span<'a>>) -> Vec<u8> {
+        self.follow(true);
+        self.advance(spans, self.buffer.len(), true)
+    }
+
+    /// Passes on the bytes before `limit`, without the secrets that begin there.
+    fn advance(&mut self, spans: Vec<Span<'a>>, limit: usize, complete: bool) -> Vec<u8> {
         let mut redacted = Vec::with_capacity(limit - self.passed);
         let mut at = self.passed;
         for span in spans {

@@ -5,12 +5,9 @@ use std::fmt;
 
 use serde_json::Value;
 use windlass_kernel::Code;
-use windlass_policy::{Pointer, Tool};
+use windlass_policy::{Pointer, Tool, secret_name};
 
 use crate::supervisor::Refusal;
-
-/// The key of an argument that names a secret: `{"secret": "NAME"}`.
-const KEY: &str = "secret";
 
 /// The secrets of the user, by name: each value, or why it is not available.
 #[derive(Clone, Default)]
@@ -82,7 +79,7 @@ impl NamedSecrets {
     }
 
     fn fill_value(&self, value: &mut Value, tool: &Tool) -> Result<(), Refusal> {
-        if let Some(name) = name_in(value) {
+        if let Some(name) = secret_name(value) {
             *value = Value::from(self.value(name, tool)?);
             return Ok(());
         }
@@ -98,15 +95,9 @@ impl NamedSecrets {
     }
 }
 
-/// The name in `{"secret": "NAME"}`.
-fn name_in(value: &Value) -> Option<&str> {
-    let map = value.as_object().filter(|map| map.len() == 1)?;
-    map.get(KEY)?.as_str()
-}
-
 /// Whether a value is or contains the name of a secret.
 fn contains_one(value: &Value) -> bool {
-    name_in(value).is_some()
+    secret_name(value).is_some()
         || match value {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
             Value::Array(items) => items.iter().any(contains_one),

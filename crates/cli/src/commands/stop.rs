@@ -10,6 +10,7 @@ use crate::commands::run::open_to_read;
 use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::project::Project;
+use crate::secrets::shown;
 use crate::setup::actor_name;
 
 /// Requests or clears a stop of one run or of all.
@@ -32,7 +33,7 @@ pub fn run(project: &Project, options: &StopRuns, output: &Output) -> CommandRes
         return Ok(0);
     }
     let by = actor_name(options.by.as_deref());
-    switch.request(run.as_deref(), &StopRequest { by, reason: options.reason.clone() })?;
+    switch.request(run.as_deref(), &StopRequest { by, reason: shown(&options.reason) })?;
     if output.json {
         output.value(&json!({ "stopped": true }))?;
     } else {

@@ -108,7 +108,7 @@ fn a_crash_neither_doubles_calls_nor_forgets_the_count() {
     let runs = repo.windlass(&["status", "--json"]).exit(0).json();
     let id = runs[0]["run_id"].as_str().unwrap().to_owned();
     repo.windlass(&["recover"]);
-    let outcome = repo.windlass(&["resume", &id, "--json"]);
+    let outcome = repo.approve(&id);
     let failures = failures(&repo, &outcome);
     let (completed, broken) = count(&repo, "COMPLETED", "CALLS_REPEATED");
     assert_eq!(broken, failures.len(), "{outcome}");

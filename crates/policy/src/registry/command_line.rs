@@ -89,6 +89,7 @@ impl Tool {
             match self.stdin.as_ref().and_then(|pointer| Some((pointer, pointer.first(args)?))) {
                 None | Some((_, Value::Null)) => None,
                 Some((_, Value::String(text))) => Some(text.clone()),
+                Some((_, value)) if secret_name(value).is_some() => Some(value.to_string()),
                 Some((pointer, _)) => {
                     return Err(CommandLineError::NotAWord { pointer: pointer.text().to_owned() });
                 }
@@ -99,9 +100,21 @@ impl Tool {
 
 fn words(value: &Value) -> Option<Vec<String>> {
     match value {
-        Value::Array(list) => list.iter().map(scalar).collect(),
+        Value::Array(list) => list.iter().map(word).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
-            scalar(value).map(|word| vec![word])
+            word(value).map(|word| vec![word])
         }
     }
+}
+
+/// One word. The name of a secret is judged as it is written; its value takes its place before the call.
+fn word(value: &Value) -> Option<String> {
+    scalar(value).or_else(|| secret_name(value).map(|_| value.to_string()))
+}
+
+/// The name of the secret that an argument `{"secret": "NAME"}` stands for.
+#[must_use]
+pub fn secret_name(value: &Value) -> Option<&str> {
+    let map = value.as_object().filter(|map| map.len() == 1)?;
+    map.get("secret")?.as_str()
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use windlass_kernel::{HostRule, RiskLevel};
 
-pub use command_line::{CommandLine, CommandLineError};
+pub use command_line::{CommandLine, CommandLineError, secret_name};
 pub use template::{TemplateError, fill_template};
 
 pub use load::is_secret_name;
