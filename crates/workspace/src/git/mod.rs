@@ -196,7 +196,9 @@ impl Git {
     pub fn tracked_as_they_are(&self, paths: &[String]) -> Result<Vec<String>, GitError> {
         let operation = "compare tracked files";
         // Each path is a line for git.
-        let paths: Vec<&String> = paths.iter().filter(|path| !path.contains('\n')).collect();
+        let full = |path: &String| self.root.join(path).into_os_string().into_vec();
+        let paths: Vec<&String> =
+            paths.iter().filter(|path| !full(path).contains(&b'\n')).collect();
         if paths.is_empty() {
             return Ok(Vec::new());
         }
@@ -216,7 +218,7 @@ impl Git {
         // Git takes them as relative to the top.
         let mut lines = Vec::new();
         for path in &paths {
-            lines.extend_from_slice(self.root.join(path.as_str()).as_os_str().as_bytes());
+            lines.append(&mut full(path));
             lines.push(b'\n');
         }
         let hashed = self.read(operation).args(["hash-object", "--no-filters", "--stdin-paths"]);
