@@ -139,7 +139,12 @@ fn whatever_a_command_left_in_the_index_the_commit_becomes_the_present_one() {
         &[&["update-index", "--index-version", "4"], &["update-index", "--untracked-cache"]],
         &[&["update-index", "--fsmonitor"], &["update-index", "--fsmonitor-valid", "a"]],
         &[&["rm", "-q", "--cached", "a"]],
-        &[&["update-index", "--cacheinfo", "100644,0123456789012345678901234567890123456789,x"]],
+        &[&[
+            "update-index",
+            "--add",
+            "--cacheinfo",
+            "100644,0123456789012345678901234567890123456789,x",
+        ]],
     ] {
         let repository = Repository::new();
         repository.file("b", "b\n");
