@@ -14,6 +14,7 @@ use windlass_views::Files;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::people::AccountPeople;
 use crate::user_config::UserConfig;
 use crate::{state, trust, user_folders};
 
@@ -235,7 +236,8 @@ impl Project {
             Arc::new(user.connectors(self)?),
             Arc::new(SystemClock),
             config.gateway(),
-        ))
+        )
+        .with_people(Arc::new(AccountPeople::open()?)))
     }
 }
 

@@ -55,6 +55,7 @@ struct GatewayPool {
     settings: windlass_runtime::Settings,
     store: Arc<dyn Store>,
     connectors: Arc<Connectors>,
+    people: Arc<AccountPeople>,
     gateways: Mutex<BTreeMap<PathBuf, Arc<Gateway>>>,
 }
 
@@ -73,13 +74,15 @@ impl GatewayProvider for GatewayPool {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
         let supervisor = PolicySupervisor::new(self.set.clone(), files, environment);
-        let gateway = Arc::new(Gateway::new(
+        let gateway = Gateway::new(
             Arc::clone(&self.store),
             Arc::new(supervisor),
             Arc::clone(&self.connectors) as Arc<dyn windlass_connect::Connect>,
             Arc::new(SystemClock),
             self.settings,
-        ));
+        );
+        let people = Arc::clone(&self.people) as Arc<dyn People>;
+        let gateway = Arc::new(gateway.with_people(people));
         gateways.insert(workspace.to_owned(), Arc::clone(&gateway));
         Ok(gateway)
     }
@@ -248,11 +251,13 @@ impl RunSetup {
             Access::Read => {}
         }
         let connectors = Arc::new(user.connectors(project)?);
+        let people = Arc::new(AccountPeople::open()?);
         let gateways: Arc<dyn GatewayProvider> = Arc::new(GatewayPool {
             set,
             settings: config.gateway(),
             store: Arc::clone(&store),
             connectors: Arc::clone(&connectors),
+            people: Arc::clone(&people),
             gateways: Mutex::default(),
         });
         let (snapshot_root, checkpoint_root) = (root.clone(), root.clone());
@@ -273,7 +278,6 @@ impl RunSetup {
             let guard = Arc::clone(driver) as Arc<dyn AgentGuard>;
             executor = executor.with(Driver::builtins(driver)).with_guard(guard);
         }
-        let people = Arc::new(AccountPeople::open()?);
         let files = Arc::new(project.run_files(&store, &config));
         let queue = ExportQueue::default();
         let collector = Collector::find(&config);

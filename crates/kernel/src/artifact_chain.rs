@@ -32,6 +32,7 @@ enum Reference {
     Decision {
         request_digest: Digest,
         decision: Decision,
+        grant: Option<GrantUse>,
         signed: Vec<SignedDecision>,
     },
     Call(CallReference),
@@ -41,6 +42,26 @@ enum Reference {
         outcome: Outcome,
         signed: Vec<SignedDecision>,
     },
+}
+
+/// The use of a grant that a decision refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantUse {
+    /// The digest of the grant's entry that records the use.
+    pub entry_digest: Digest,
+    /// The trace of the grant.
+    pub grant: TraceId,
+}
+
+impl GrantUse {
+    const fn of_decision(decided_by: &DecidedBy) -> Option<Self> {
+        match decided_by {
+            DecidedBy::Grant { entry_digest, grant, .. } => {
+                Some(Self { entry_digest: *entry_digest, grant: *grant })
+            }
+            DecidedBy::Person { .. } | DecidedBy::Policy { .. } => None,
+        }
+    }
 }
 
 /// What a person signed in an artifact.
@@ -61,9 +82,9 @@ impl SignedDecision {
                 reason: reason.to_owned(),
                 signed: signed.clone(),
             }],
-            DecidedBy::Person { decider: Decider::Hold { .. }, .. } | DecidedBy::Policy { .. } => {
-                Vec::new()
-            }
+            DecidedBy::Person { decider: Decider::Hold { .. }, .. }
+            | DecidedBy::Policy { .. }
+            | DecidedBy::Grant { .. } => Vec::new(),
         }
     }
 
@@ -170,6 +191,7 @@ impl ArtifactHeader {
             Artifact::Decision(decision) => Reference::Decision {
                 request_digest: decision.request_digest,
                 decision: decision.decision,
+                grant: GrantUse::of_decision(&decision.decided_by),
                 signed: SignedDecision::of_decision(
                     &decision.decided_by,
                     decision.decision,
@@ -231,8 +253,9 @@ impl ArtifactHeader {
                 }
                 let request_digest = digest(request)?;
                 let decision = serde_json::from_slice(decision).ok()?;
-                let signed = Vec::new();
-                (artifact_id, trace_id, Reference::Decision { request_digest, decision, signed })
+                let (grant, signed) = (None, Vec::new());
+                let reference = Reference::Decision { request_digest, decision, grant, signed };
+                (artifact_id, trace_id, reference)
             }
             ArtifactType::ToolCall => {
                 let [artifact_id, trace_id, decision, call, proposal, key] = json_scan::members(
@@ -279,7 +302,7 @@ impl ArtifactHeader {
                 };
                 (artifact_id, trace_id, reference)
             }
-            ArtifactType::RunEvent => return None,
+            ArtifactType::RunEvent | ArtifactType::GrantEvent => return None,
         };
         let (artifact_id, trace_id) = (ArtifactId(id(artifact_id)?), TraceId(id(trace_id)?));
         Some(Self { artifact_id, trace_id, reference })
@@ -307,6 +330,7 @@ impl ArtifactHeader {
                 reference: Reference::Decision {
                     request_digest: wire.request_digest,
                     decision: wire.decision,
+                    grant: GrantUse::of_decision(&wire.decided_by),
                     signed: SignedDecision::of_decision(
                         &wire.decided_by,
                         wire.decision,
@@ -338,8 +362,8 @@ impl ArtifactHeader {
                     ),
                 },
             }),
-            ArtifactType::RunEvent => {
-                Err(CanonError::Invalid("a run event is not an artifact of a call".to_owned()))
+            ArtifactType::RunEvent | ArtifactType::GrantEvent => {
+                Err(CanonError::Invalid(format!("a {artifact_type} is not an artifact of a call")))
             }
         }
     }
@@ -437,6 +461,7 @@ struct EffectWire {
 pub struct ArtifactChain {
     request: Option<RequestRecord>,
     decision: Option<Digest>,
+    grant: Option<GrantUse>,
     tool_call: Option<Digest>,
 }
 
@@ -458,6 +483,18 @@ impl ArtifactChain {
     /// The digest of the request's proposal; `None` before the request.
     pub(crate) fn proposal_digest(&self) -> Option<Digest> {
         self.request.as_ref().map(|request| request.proposal_digest)
+    }
+
+    /// The digest of the request; `None` before the request.
+    #[must_use]
+    pub fn request_digest(&self) -> Option<Digest> {
+        self.request.as_ref().map(|request| request.digest)
+    }
+
+    /// The use of a grant that the decision refers to.
+    #[must_use]
+    pub const fn grant_use(&self) -> Option<GrantUse> {
+        self.grant
     }
 
     /// The plan that the request belongs to; `None` before the request.
@@ -506,7 +543,7 @@ impl ArtifactChain {
                 )?;
                 self.request = Some(request);
             }
-            Reference::Decision { request_digest, decision, signed } => {
+            Reference::Decision { request_digest, decision, grant, signed } => {
                 let request = self.request.as_ref().map(|request| request.digest);
                 require(request == Some(request_digest), "the decision refers to another request")?;
                 require(
@@ -519,7 +556,12 @@ impl ArtifactChain {
                     Decision::NeedsApproval => State::Pending,
                 };
                 require(state == entry.to_state, "the decision and the state of its entry differ")?;
+                require(
+                    grant.is_none() || decision == Decision::Approve,
+                    "a grant can only approve",
+                )?;
                 self.decision = Some(digest);
+                self.grant = grant;
             }
             Reference::Call(call) => {
                 self.check_call(entry, &call)?;

@@ -103,7 +103,9 @@ impl Call {
                 | State::Running
                 | State::Checkpoint
                 | State::Resumed
-                | State::Terminal,
+                | State::Terminal
+                | State::Granted
+                | State::Withdrawn,
             ) => Next::Done,
         }
     }
@@ -133,5 +135,5 @@ pub fn transition_of(artifact: &Artifact) -> Option<crate::Transition> {
 /// Whether entries with this artifact belong to a call.
 #[must_use]
 pub const fn is_call_artifact(artifact_type: ArtifactType) -> bool {
-    !matches!(artifact_type, ArtifactType::RunEvent)
+    !matches!(artifact_type, ArtifactType::RunEvent | ArtifactType::GrantEvent)
 }

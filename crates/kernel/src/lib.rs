@@ -1,4 +1,4 @@
-//! The pure core: ids, canonical JSON and digests; the state machines of calls and runs; the hash
+//! The pure core: ids, canonical JSON and digests; the state machines of calls, runs and grants; the hash
 //! chain of the journal; the next step of a call or run, and the recovery of an interrupted call;
 //! hosts on the network and the rules that list them.
 //!
@@ -13,6 +13,7 @@ mod chain;
 mod code;
 mod digest;
 mod entry;
+pub mod grant;
 mod host;
 mod id;
 mod json_scan;
@@ -30,7 +31,7 @@ pub mod verify;
 
 pub use artifact::{Artifact, Outcome};
 pub use artifact_chain::{
-    ArtifactChain, ArtifactHeader, ReservedKey, dispatch_decision, settled_decision,
+    ArtifactChain, ArtifactHeader, GrantUse, ReservedKey, dispatch_decision, settled_decision,
 };
 pub use call::{Call, Next, is_call_artifact, transition_of};
 pub use chain::{ChainError, Head, StateOrEmpty};

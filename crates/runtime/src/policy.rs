@@ -7,8 +7,9 @@ use std::time::Duration;
 use serde_json::Value;
 use windlass_connect::{Access, Confinement, Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::grant::Terms;
 use windlass_kernel::{Code, Digest, RiskLevel};
-use windlass_policy::{Connector, PolicySet, Question, Server, Tool, Verdict};
+use windlass_policy::{Connector, GrantRefusal, PolicySet, Question, Server, Tool, Verdict};
 
 use crate::secrets::Secrets;
 use crate::supervisor::{Examination, Preparation, Refusal, Ruling, Supervisor};
@@ -222,6 +223,21 @@ impl Supervisor for PolicySupervisor {
             retries_max: tool.retries_max,
             confinement: self.confinement(server, tool, scope),
         })
+    }
+
+    fn covers(&self, request: &ActionRequest, terms: &Terms) -> bool {
+        let question = Self::question(request);
+        self.secret_in(request).is_none()
+            && windlass_policy::covers(
+                terms,
+                &question,
+                &self.set.judge(&question, &self.workspace),
+            )
+    }
+
+    fn check_grant(&self, terms: &Terms) -> Result<(), Refusal> {
+        let refusal = |error: GrantRefusal| Refusal { code: error.code, reason: error.reason };
+        self.set.check_grant(terms).map_err(refusal)
     }
 
     fn redact(&self, value: &mut Value) {

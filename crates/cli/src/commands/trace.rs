@@ -28,7 +28,7 @@ fn open(project: &Project) -> Result<impl Store, Failure> {
     project.store(&project.settings()?)
 }
 
-/// Lists traces, or only those of calls or of runs.
+/// Lists traces, or only those of one kind.
 pub fn list(
     project: &Project,
     options: &CallList,
@@ -137,7 +137,9 @@ fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option
         | State::Init
         | State::Running
         | State::Checkpoint
-        | State::Resumed => Style::Warn,
+        | State::Resumed
+        | State::Granted
+        | State::Withdrawn => Style::Warn,
     };
     let remark = match (live, waits(state, live)) {
         (true, _) => "in use",
@@ -171,6 +173,7 @@ fn show(project: &Project, id: TraceId, output: &Output) -> CommandResult {
     let kind = match current.machine() {
         Machine::Call => "call",
         Machine::Run => "run",
+        Machine::Grant => "grant",
     };
     output.line(&format!("{} {kind} {id}", output.paint(current.as_str(), Style::Bold)));
     output.line(&format!("  plan        {}", state.plan_id));

@@ -100,6 +100,7 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
         decided(DecidedBy::Policy { rules: vec![text.to_owned()] }),
         decided(DecidedBy::Person { decider: held.clone(), files: Vec::new() }),
         decided(DecidedBy::Person { decider: Decider::Person(signed(None)), files }),
+        decided(DecidedBy::Grant { entry_digest: digest, grant: trace_id, name: text.to_owned() }),
         Artifact::Call(call),
         settled(SettledBy::Answer),
         settled(SettledBy::Person {
