@@ -60,6 +60,7 @@ impl Supervisor for AllowAll {
             class: request.risk_level,
             limits: Limits { timeout: Duration::from_secs(9), output_bytes_max: 1 << 20 },
             confinement: None,
+            args: None,
             on_uncertain: OnUncertain::Retry,
             retries_max: 3,
         })

@@ -62,6 +62,7 @@ impl Supervisor for RunTrue {
             class: request.risk_level,
             limits: LIMITS,
             confinement: Some(Confinement::writing(&self.workspace, "bench")),
+            args: None,
             on_uncertain: OnUncertain::Retry,
             retries_max: 3,
         })

@@ -18,7 +18,7 @@ struct Tool {
     hint: &'static str,
 }
 
-const TOOLS: [Tool; 9] = [
+const TOOLS: [Tool; 10] = [
     Tool {
         name: "rustfmt",
         probe: &["cargo", "fmt", "--version"],
@@ -66,6 +66,12 @@ const TOOLS: [Tool; 9] = [
         probe: &["git", "--version"],
         packages: &["git"],
         hint: "apt-get install git",
+    },
+    Tool {
+        name: "ssh-agent",
+        probe: &["ssh", "-V"],
+        packages: &["openssh-client"],
+        hint: "apt-get install openssh-client",
     },
     Tool {
         name: "bwrap",

@@ -342,6 +342,10 @@ pub struct Decide {
 pub struct Approve {
     #[command(flatten)]
     pub decide: Decide,
+    /// Arguments to put in place of the requested ones: JSON, `@FILE`, or `-` for standard input. They are
+    /// judged too.
+    #[arg(long, value_name = "JSON")]
+    pub args: Option<String>,
     /// The digest that `call show` printed; needed if a file that the call names has changed.
     #[arg(long, value_name = "DIGEST")]
     pub shown: Option<String>,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use windlass_engine::executors::CallLimits;
 use windlass_kernel::Code;
 use windlass_runtime::{ReadDurability, Settings};
 
@@ -16,6 +17,8 @@ use crate::failure::Failure;
 pub struct Config {
     /// The folder for run files, relative to the project; `.windlass/artifacts` by default.
     pub artifacts_root: Option<PathBuf>,
+    /// When the calls of an attempt are broken off.
+    pub calls: Calls,
     /// Settings of the driver loop.
     pub driver: Driver,
     /// How the journal is written.
@@ -26,6 +29,30 @@ pub struct Config {
     sandbox: Option<toml::Table>,
     /// Where telemetry is sent.
     pub telemetry: Telemetry,
+}
+
+/// When the calls of an attempt are broken off; 0 is never.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Calls {
+    /// How often the same call may be made in a row.
+    identical_max: u32,
+    /// How many calls in a row may be denied.
+    denied_max: u32,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        let CallLimits { identical_max, denied_max } = CallLimits::default();
+        Self { identical_max, denied_max }
+    }
+}
+
+impl Calls {
+    /// The limits of an attempt.
+    pub const fn limits(self) -> CallLimits {
+        CallLimits { identical_max: self.identical_max, denied_max: self.denied_max }
+    }
 }
 
 /// Where telemetry is sent.

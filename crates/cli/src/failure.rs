@@ -6,6 +6,7 @@ use serde_json::json;
 use windlass_kernel::Code;
 
 use crate::output::{Output, sanitize};
+use crate::secrets::shown;
 
 /// An error that ends a command.
 #[derive(Debug)]
@@ -69,13 +70,15 @@ impl Failure {
 
     /// Prints the failure to standard error.
     pub fn print(&self, output: &Output) {
+        let message = shown(&self.message);
+        let causes: Vec<String> = self.causes.iter().map(|cause| shown(cause)).collect();
         let hint = self.hint.as_deref().or_else(|| hint_of(self.code));
         if output.json {
             output.note(
                 &json!({ "error": {
                     "code": self.code,
-                    "message": self.message,
-                    "causes": self.causes,
+                    "message": message,
+                    "causes": causes,
                     "hint": hint,
                 }})
                 .to_string(),
@@ -85,10 +88,10 @@ impl Failure {
         output.note(&format!(
             "{} {} [{}]",
             output.paint_note("error:", crate::output::Style::Bad),
-            sanitize(&self.message),
+            sanitize(&message),
             self.code
         ));
-        for cause in &self.causes {
+        for cause in &causes {
             output.note(&format!("caused by: {}", sanitize(cause)));
         }
         if let Some(hint) = hint {
@@ -110,12 +113,23 @@ macro_rules! from_coded {
 
 from_coded!(
     windlass_journal::JournalError,
-    windlass_runtime::GatewayError,
     windlass_store::StoreError,
     windlass_kernel::canon::CanonError,
     windlass_workspace::BlobError,
     windlass_seal::KeyError
 );
+
+impl From<windlass_runtime::GatewayError> for Failure {
+    fn from(error: windlass_runtime::GatewayError) -> Self {
+        let failure = Self::of(error.code(), &error);
+        match error {
+            windlass_runtime::GatewayError::WrongAnswer { trace_id, .. } => failure.hint(format!(
+                "`windlass call show {trace_id}` shows the question and the answers"
+            )),
+            _ => failure,
+        }
+    }
+}
 
 impl From<windlass_engine::EngineError> for Failure {
     fn from(error: windlass_engine::EngineError) -> Self {
@@ -187,6 +201,11 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyDenied
         | Code::PathOutsideWorkspace
         | Code::SecretInRequest
+        | Code::SecretUnknown
+        | Code::SecretUndeclared
+        | Code::SecretUnavailable
+        | Code::CallsRepeated
+        | Code::DenialsRepeated
         | Code::NetworkRefused
         | Code::DeniedByPerson
         | Code::HoldExpired
@@ -314,7 +333,14 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         }
         Code::PathOutsideWorkspace => "tools may only use paths inside the project's folder",
         Code::SecretInRequest => {
-            "pass the secret to the server through `env` in `.windlass/tools.toml`"
+            "name it as `{\"secret\": \"NAME\"}`, or pass it by `env` of the server"
+        }
+        Code::SecretUnknown => "add it to `[secrets]` of your own settings, or correct the name",
+        Code::SecretUndeclared => "if the tool may have it, add it to the tool's `secrets`",
+        Code::SecretUnavailable => "set its variable or file: see `[secrets]` of your own settings",
+        Code::CallsRepeated => "change the call; `[calls] identical_max` is the limit",
+        Code::DenialsRepeated => {
+            "`windlass call show ID` shows why; `[calls] denied_max` is the limit"
         }
         Code::DeniedByPerson => "`windlass call show ID` shows who denied it and why",
         Code::CallOnHold | Code::ToolOutcomeUnknown => {

@@ -13,6 +13,7 @@ mod powers;
 mod progress;
 mod project;
 mod sandbox;
+mod secrets;
 mod setup;
 mod state;
 mod telemetry;

@@ -29,6 +29,12 @@ pub struct AccountPeople {
 impl AccountPeople {
     /// Opens the list of people.
     pub fn open() -> Result<Self, Failure> {
+        // The folder does not exist there; whoever runs in a cell has nothing to decide.
+        if let Some(inside) = windlass_cell::inside_a_cell() {
+            return Err(
+                Failure::new(Code::SandboxUnavailable, inside).hint("run Windlass outside of it")
+            );
+        }
         let store = PeopleStore::open(StateRoot::find()?.path().join(FOLDER))?;
         Ok(Self { store, passphrase_file: Mutex::new(None) })
     }
@@ -68,8 +74,12 @@ impl AccountPeople {
             return Ok(None);
         }
         let now = windlass_runtime::Clock::now(&windlass_runtime::SystemClock);
-        let person = self.store.add(&user_name(), windlass_seal::NewKey::Unprotected, now)?;
-        Ok(Some(person.name))
+        match self.store.add(&user_name(), windlass_seal::NewKey::Unprotected, now) {
+            Ok(person) => Ok(Some(person.name)),
+            // Another process was faster.
+            Err(PeopleError::Exists { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 

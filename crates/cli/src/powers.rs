@@ -33,7 +33,7 @@ pub enum PowerKind {
     Server,
     /// A use of the network.
     Network,
-    /// An environment variable whose value a server gets.
+    /// An environment variable or a secret whose value a server gets.
     Secret,
     /// A folder outside of the project that files are written to.
     Folder,
@@ -69,7 +69,7 @@ impl PowerKind {
             Self::Unconfined => "tools outside of the sandbox",
             Self::Server => "servers",
             Self::Network => "network",
-            Self::Secret => "environment variables that servers get",
+            Self::Secret => "environment variables and secrets that servers get",
             Self::Folder => "folders outside of the project",
             Self::Command => "commands of tools, in the sandbox",
             Self::Loop => "programs of loops, in the sandbox",
@@ -150,6 +150,12 @@ fn add_server(server: &Server, add: &mut impl FnMut(PowerKind, &str, String)) {
                 let kind = if tool.sandbox { PowerKind::Command } else { PowerKind::Unconfined };
                 add(kind, &source, line);
             }
+        }
+    }
+    for tool in server.tools.values() {
+        let source = format!("{}/{}", server.name, tool.name);
+        for name in &tool.secrets {
+            add(PowerKind::Secret, &source, format!("your secret {name}"));
         }
     }
     for name in &server.env {

@@ -206,7 +206,10 @@ impl Project {
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        Ok(PolicySupervisor::new(set, workspace, environment))
+        let secrets = UserConfig::load()?.named_secrets();
+        let supervisor = PolicySupervisor::new(set, workspace, environment).with_secrets(secrets);
+        crate::secrets::hide(&supervisor.redactor());
+        Ok(supervisor)
     }
 
     /// Builds the gateway.

@@ -17,7 +17,10 @@ use windlass_kernel::run::plan::Plan;
 use windlass_kernel::{Code, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
-use windlass_runtime::{Clock as _, FileWorkspace, Gateway, People, PolicySupervisor, SystemClock};
+use windlass_runtime::{
+    Clock as _, FileWorkspace, Gateway, NamedSecrets, People, PolicySupervisor, SystemClock,
+    redactor_of,
+};
 use windlass_store::Store;
 use windlass_views::EventLog;
 use windlass_views::checkpoints::Checkpoints;
@@ -52,6 +55,7 @@ pub struct RunSetup {
 /// Creates and caches one gateway per workspace.
 struct GatewayPool {
     set: PolicySet,
+    secrets: NamedSecrets,
     settings: windlass_runtime::Settings,
     store: Arc<dyn Store>,
     connectors: Arc<Connectors>,
@@ -70,10 +74,8 @@ impl GatewayProvider for GatewayPool {
             message: format!("`{}` cannot be used as a workspace: {error}", workspace.display()),
             hint: None,
         })?;
-        let environment = std::env::vars_os().filter_map(|(name, value)| {
-            Some((name.into_string().ok()?, value.into_string().ok()?))
-        });
-        let supervisor = PolicySupervisor::new(self.set.clone(), files, environment);
+        let supervisor = PolicySupervisor::new(self.set.clone(), files, environment())
+            .with_secrets(self.secrets.clone());
         let gateway = Gateway::new(
             Arc::clone(&self.store),
             Arc::new(supervisor),
@@ -103,6 +105,12 @@ impl GatewayProvider for GatewayPool {
     fn sizes(&self) -> (usize, usize) {
         (self.set.rules().len(), self.set.registry().tools().count())
     }
+}
+
+/// The variables of the environment that are text.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// The name to record for the person: the given one, `$USER`, or `unknown`.
@@ -252,8 +260,12 @@ impl RunSetup {
         }
         let connectors = Arc::new(user.connectors(project)?);
         let people = Arc::new(AccountPeople::open()?);
+        let secrets = user.named_secrets();
+        let redactor = Arc::new(redactor_of(&set, environment(), &secrets));
+        crate::secrets::hide(&redactor);
         let gateways: Arc<dyn GatewayProvider> = Arc::new(GatewayPool {
             set,
+            secrets,
             settings: config.gateway(),
             store: Arc::clone(&store),
             connectors: Arc::clone(&connectors),
@@ -273,7 +285,9 @@ impl RunSetup {
             stop.clone(),
             agents,
             RunnerChoice::default(),
-        );
+        )
+        .with_redactor(Arc::clone(&redactor))
+        .with_call_limits(config.calls.limits());
         if let Some(driver) = &driver {
             let guard = Arc::clone(driver) as Arc<dyn AgentGuard>;
             executor = executor.with(Driver::builtins(driver)).with_guard(guard);
@@ -310,7 +324,7 @@ impl RunSetup {
             GitSnapshotStore::new(snapshot_root, state.join("snapshots.git"), state.join("blobs"));
         let clock = Arc::new(SystemClock);
         let checkpointer = Checkpointer::new(Arc::new(snapshots), clock, checkpoint_root, state);
-        engine = engine.with_checkpointer(Arc::new(checkpointer));
+        engine = engine.with_checkpointer(Arc::new(checkpointer)).with_redactor(redactor);
         if let Some(driver) = driver {
             engine = engine.with_expander(driver);
         }

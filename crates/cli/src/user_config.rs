@@ -1,6 +1,6 @@
 //! The user's own settings, `~/.config/windlass/config.toml`: what no repository may decide.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -10,10 +10,12 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use windlass_cell::Level;
 use windlass_kernel::{Code, HostRule};
+use windlass_runtime::NamedSecrets;
 
 use crate::config::toml_message;
 use crate::failure::Failure;
 use crate::project::unreadable;
+use crate::secrets::{self, SecretSource};
 use crate::user_folders;
 
 /// The maximum size of the file.
@@ -33,6 +35,8 @@ pub struct UserConfig {
     pub git: GitSettings,
     /// What tools may reach.
     pub network: NetworkSettings,
+    /// The secrets that calls may name.
+    pub secrets: BTreeMap<String, SecretSource>,
 }
 
 /// What tools may reach through the broker, beyond what the tool registry lists.
@@ -157,6 +161,7 @@ impl UserConfig {
                 return Err(not_absolute(&format!("helpers.{name}"), path));
             }
         }
+        secrets::check(&config.secrets)?;
         let filters = &config.git.filters;
         let plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
         let is_name = |name: &String| !name.is_empty() && name.chars().all(plain);
@@ -166,6 +171,11 @@ impl UserConfig {
             ));
         }
         Ok(config)
+    }
+
+    /// Reads the secrets that calls may name.
+    pub fn named_secrets(&self) -> NamedSecrets {
+        secrets::read(&self.secrets)
     }
 
     /// Sets what git may do in this process.
@@ -202,6 +212,8 @@ impl UserConfig {
         }
         let filters = &self.git.filters;
         words.extend((!filters.is_empty()).then(|| format!("filters {}", filters.join(", "))));
+        let names: Vec<&str> = self.secrets.keys().map(String::as_str).collect();
+        words.extend((!names.is_empty()).then(|| format!("secrets {}", names.join(", "))));
         words.join("; ")
     }
 }
@@ -246,12 +258,13 @@ mod tests {
     fn every_setting_is_read() {
         let text = "[sandbox]\nlevel = \"landlock\"\nvisible = [\"/opt\"]\nwritable = [\"/srv/x\"]\n\
             [sandbox.limits]\nprocesses = 10\nmemory_mb = 20\nfile_mb = 30\nopen_files = 40\n\
-            [helpers]\ngit = \"/usr/bin/git\"\nbwrap = \"/usr/bin/bwrap\"\n[git]\nfilters = [\"lfs\"]\n";
+            [helpers]\ngit = \"/usr/bin/git\"\nbwrap = \"/usr/bin/bwrap\"\n[git]\nfilters = [\"lfs\"]\n\
+            [secrets]\nA = { env = \"A\" }\nB = { file = \"/b\" }\n";
         let config = UserConfig::parse(text).unwrap();
         assert_eq!(
             config.describe(),
             "sandbox level landlock; 1 visible; 1 writable; processes 10; memory_mb 20; file_mb 30; \
-             open_files 40; git /usr/bin/git; bwrap /usr/bin/bwrap; filters lfs"
+             open_files 40; git /usr/bin/git; bwrap /usr/bin/bwrap; filters lfs; secrets A, B"
         );
         assert_eq!(UserConfig::parse("").unwrap().describe(), "sandbox level full");
     }
@@ -270,6 +283,11 @@ mod tests {
             ("[sandbox.limits]\nmemory_mb = -1", "line 2"),
             ("[helpers]\ngit = \"git\"", "not absolute"),
             ("[git]\nfilters = [\"a b\"]", "names of letters"),
+            ("[secrets]\n\"a b\" = { env = \"A\" }", "a name has 1 to 64"),
+            ("[secrets]\nA = { file = \"a\" }", "not absolute"),
+            ("[secrets]\nA = {}", "exactly one of"),
+            ("[secrets]\nA = { env = \"A\", file = \"/a\" }", "exactly one of"),
+            ("[secrets]\nA = \"value\"", "line 2"),
         ] {
             let error = UserConfig::parse(text).unwrap_err();
             assert!(error.contains(says) || error.starts_with("2:"), "{text}: {error}");

@@ -85,7 +85,8 @@ impl fmt::Debug for Target {
         match self {
             Self::Command { argv, stdin, env, cwd } => formatter
                 .debug_struct("Command")
-                .field("argv", argv)
+                .field("program", &argv.first())
+                .field("arguments", &argv.len().saturating_sub(1))
                 .field("stdin_bytes", &stdin.as_ref().map(String::len))
                 .field("env", &VariableNames(env))
                 .field("cwd", cwd)

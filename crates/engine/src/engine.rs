@@ -6,6 +6,7 @@ use std::sync::Arc;
 use windlass_journal::{Check, JournalError, Reader, RunFilter, RunListing, Runs};
 use windlass_kernel::run::Run;
 use windlass_kernel::{Digest, TraceId};
+use windlass_redact::Redactor;
 use windlass_runtime::{Clock, People};
 use windlass_store::Store;
 
@@ -83,7 +84,14 @@ impl Engine {
             people,
             stop,
         } = parts;
-        let recording = Recording { store, clock, observers, expander: None, checkpointer: None };
+        let recording = Recording {
+            store,
+            clock,
+            observers,
+            expander: None,
+            checkpointer: None,
+            redactor: Arc::default(),
+        };
         Self { recording, executor, packets, repository, gateways, people, stop, settings }
     }
 
@@ -128,6 +136,13 @@ impl Engine {
     #[must_use]
     pub fn with_checkpointer(mut self, checkpointer: Arc<Checkpointer>) -> Self {
         self.recording.checkpointer = Some(checkpointer);
+        self
+    }
+
+    /// Sets the redactor, which takes secrets out of all that is recorded.
+    #[must_use]
+    pub fn with_redactor(mut self, redactor: Arc<Redactor>) -> Self {
+        self.recording.redactor = redactor;
         self
     }
 

@@ -17,12 +17,13 @@ use serde_json::Value;
 use windlass_connect::Connect;
 use windlass_kernel::run::plan::Doer;
 use windlass_kernel::run::{Failure, PhaseResult};
+use windlass_redact::Redactor;
 use windlass_runtime::Clock;
 
 pub use agent::{Agent, AgentJob, Runner, RunnerChoice};
 pub use builtin::{BUILTINS, Builtin, BuiltinJob, task_strings};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
-pub use tool_caller::{AgentGuard, CallResult, ToolCaller, ToolRequest};
+pub use tool_caller::{AgentGuard, CallLimits, CallResult, ToolCaller, ToolRequest};
 
 use self::governance::Validators;
 use crate::error::EngineError;
@@ -30,6 +31,7 @@ use crate::gateway_provider::GatewayProvider;
 use crate::phase_executor::{
     Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };
+use crate::redaction::redact_work;
 use crate::repository::Repository;
 use crate::stop::StopSwitch;
 
@@ -50,6 +52,8 @@ pub struct Executors {
     pub(crate) runners: RunnerChoice,
     pub(crate) builtins: BTreeMap<String, Box<dyn Builtin>>,
     pub(crate) guard: Option<Arc<dyn AgentGuard>>,
+    pub(crate) redactor: Arc<Redactor>,
+    pub(crate) call_limits: CallLimits,
     validators: Validators,
 }
 
@@ -77,8 +81,24 @@ impl Executors {
             runners,
             builtins,
             guard,
+            redactor: Arc::default(),
+            call_limits: CallLimits::default(),
             validators,
         }
+    }
+
+    /// Sets the redactor of what programs and agents print.
+    #[must_use]
+    pub fn with_redactor(mut self, redactor: Arc<Redactor>) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
+    /// Sets when the calls of an attempt are broken off.
+    #[must_use]
+    pub const fn with_call_limits(mut self, limits: CallLimits) -> Self {
+        self.call_limits = limits;
+        self
     }
 
     /// Adds the builtins of a loop.
@@ -217,8 +237,10 @@ impl PhaseExecutor for Executors {
             &self.stop,
             assignment,
             self.guard.as_deref(),
+            self.call_limits,
         );
-        let result = self.produce(doer, assignment, &tools, recorder)?;
+        let result = tools.end(self.produce(doer, assignment, &tools, recorder)?);
+        let result = redact_work(&self.redactor, result);
         match &assignment.subject {
             Subject::Work => self.complete(result, assignment, &tools, recorder, began),
             Subject::Check(_) => Ok(verdict_of(result, milliseconds(began))),

@@ -205,6 +205,17 @@ impl Repository for GitRepository {
         }))
     }
 
+    fn diff(&self, workspace: &Path, run: &Run) -> Result<Option<String>, EngineError> {
+        let started = run.started.as_ref();
+        let Some(base) = started.and_then(|started| started.base.as_ref()) else {
+            return Ok(None);
+        };
+        let git = Git::new(workspace);
+        let tree = git.tree_of_worktree()?;
+        let base = Treeish::Commit(recorded_commit(&base.commit)?);
+        Ok(Some(git.patch_to(&base, &tree)?))
+    }
+
     fn require_filters(&self, workspace: &Path) -> Result<(), EngineError> {
         Ok(Git::new(workspace).check_filters()?)
     }

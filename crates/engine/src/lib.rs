@@ -19,6 +19,7 @@ mod pinning;
 mod purge;
 mod queue;
 mod recover;
+mod redaction;
 mod repository;
 mod resume;
 mod review;
@@ -40,7 +41,7 @@ pub use phase_executor::{
     Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };
 pub use purge::{PurgeReport, PurgedCheckpoint, Retention};
-pub use queue::{AnswerResult, HoldAnswer, HoldQueue, WaitingRun};
+pub use queue::{AnswerResult, HoldAnswer, HoldDetails, HoldQueue, WaitingRun};
 pub use recover::RecoveredRun;
 pub use repository::{CommitHook, PinRequest, PreparedCommit, Repository};
 pub use rollback::{RollbackPlan, RollbackRequest};

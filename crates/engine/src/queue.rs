@@ -1,13 +1,17 @@
 //! The queue of holds, and the answers to them.
 
-use serde_json::json;
-use windlass_journal::{JournalError, RunFilter, Runs};
-use windlass_kernel::artifact::NamedFile;
+use serde_json::{Value, json};
+use windlass_journal::{Check, JournalError, Reader, RunFilter, Runs};
+use windlass_kernel::artifact::{Edit, NamedFile};
 use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{
-    Event, Hold, NoteKind, Resolution, Revocation, Run, RunName, Vote, VoteDecision,
+    Event, Hold, NoteKind, Resolution, Revocation, Run, RunName, UnsignedVote, Vote, VoteDecision,
 };
-use windlass_kernel::{Code, Digest, State, TraceId, check_name, is_same_name, shown_with_files};
+use windlass_kernel::{
+    Call, Code, Digest, State, TraceId, check_name, is_same_name, shown_with_files,
+};
+
+use windlass_runtime::{Answer, Attribution, CallView, Who};
 
 use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
@@ -80,6 +84,17 @@ impl HoldQueue {
     }
 }
 
+/// What a person should see of a hold.
+#[derive(Clone, Debug)]
+pub struct HoldDetails {
+    /// The call on hold.
+    pub call: Option<CallView>,
+    /// The changes of the run so far, as a patch.
+    pub diff: Option<String>,
+    /// The digest that an answer refers to.
+    pub shown: Digest,
+}
+
 /// A person's answer to a hold.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldAnswer<'a> {
@@ -93,6 +108,8 @@ pub struct HoldAnswer<'a> {
     pub shown: Option<Digest>,
     /// The conditions of an approval.
     pub conditions: &'a [String],
+    /// The arguments that the person puts in place of those of the call on hold.
+    pub edit: Option<&'a Value>,
 }
 
 impl HoldAnswer<'_> {
@@ -121,8 +138,12 @@ impl Engine {
         trace_id: TraceId,
         answer: HoldAnswer<'_>,
     ) -> Result<AnswerResult, EngineError> {
-        let answer = HoldAnswer { by: answer.by.trim(), ..answer };
         answer.check()?;
+        let reason = self.redacted(answer.reason);
+        let conditions: Vec<String> =
+            answer.conditions.iter().map(|condition| self.redacted(condition)).collect();
+        let by = answer.by.trim();
+        let answer = HoldAnswer { by, reason: &reason, conditions: &conditions, ..answer };
         let mut recorder = self.open(trace_id)?;
         refuse_ended(recorder.run())?;
         let hold = self.open_hold(&recorder)?;
@@ -149,6 +170,46 @@ impl Engine {
         Ok(AnswerResult { run: recorder.run().clone(), resolution })
     }
 
+    /// What a person should see of a hold as it is now: the call, and the changes so far.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the call or the repository cannot be read.
+    pub fn hold_details(&self, run: &Run, hold: &Hold) -> Result<HoldDetails, EngineError> {
+        let workspace = self.workspace(run);
+        let call = match hold.held.call {
+            Some(call) => Some(self.gateways.gateway(&workspace)?.view(call)?),
+            None => None,
+        };
+        let files = call.as_ref().map(|call| call.changed_files.as_slice()).unwrap_or_default();
+        let shown = shown_with_files(hold.shown, files);
+        // A work tree that is gone has no changes to show.
+        let diff = self.repository.diff(&workspace, run).ok().flatten();
+        Ok(HoldDetails { call, diff, shown })
+    }
+
+    /// Records what a person says became of the interrupted call that a run waits for.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the run waits for something else, several people must answer, or the gateway refuses.
+    pub fn settle_call(
+        &self,
+        trace_id: TraceId,
+        answer: Answer,
+        by: &str,
+        reason: &str,
+    ) -> Result<(), EngineError> {
+        let run = self.read(trace_id)?;
+        let hold = run.hold.as_ref().filter(|hold| hold.held.approvals <= 1);
+        let Some(call) = hold.and_then(|hold| hold.held.call) else {
+            let message = "the run does not wait for a call that one person can settle";
+            return Err(invalid(message.to_owned()));
+        };
+        let gateway = self.gateways.gateway(&self.workspace(&run))?;
+        let who = Who::Person { name: by, people: self.people.as_ref() };
+        gateway.decide(call, answer, Attribution { who, reason, edit: None, files: &[] })?;
+        Ok(())
+    }
+
     /// Withdraws a person's answer, which nothing has acted on yet.
     ///
     /// # Errors
@@ -156,6 +217,7 @@ impl Engine {
     pub fn revoke(&self, trace_id: TraceId, by: &str, reason: &str) -> Result<Run, EngineError> {
         let by = by.trim();
         check_person(by, reason)?;
+        let reason = &*self.redacted(reason);
         let mut recorder = self.open(trace_id)?;
         refuse_ended(recorder.run())?;
         let run = run_name(recorder.run());
@@ -200,7 +262,7 @@ impl Engine {
         hold: &Hold,
         answer: HoldAnswer<'_>,
     ) -> Result<Vote, EngineError> {
-        let HoldAnswer { decision, by, reason, shown, conditions } = answer;
+        let HoldAnswer { decision, by, reason, shown, conditions, edit } = answer;
         let name = run_name(run);
         let files = self.changed_files(run, hold, decision)?;
         let is_stale = match shown {
@@ -215,21 +277,52 @@ impl Engine {
             let reviewers = hold.held.reviewers.join(", ");
             return Err(invalid(format!("`{by}` is not asked; the reviewers are: {reviewers}")));
         }
-        if hold.excludes(by) {
+        if decision == VoteDecision::Approved && hold.excludes(by) {
             return Err(EngineError::Starter { run: name, by: by.to_owned() });
         }
         if !conditions.is_empty() && hold.held.trigger != Trigger::ConsensusRequested {
             return Err(invalid("only the approval of a reviewer can have conditions".to_owned()));
         }
-        let statement =
-            Vote::statement(&run.head, decision, reason, conditions, &files, hold.shown);
-        let signed = self.people.sign(by, &statement)?;
-        if let Some((other, _)) = hold.votes.iter().find(|(vote, _)| vote.by.is_same(&signed)) {
-            let (by, other) = (signed.name, other.by.name.clone());
+        let edit = self.edit_of(hold, decision, edit)?;
+        let (conditions, reason, shown) = (conditions.to_vec(), reason.to_owned(), hold.shown);
+        let unsigned = UnsignedVote { conditions, decision, edit, files, reason, shown };
+        let signed = self.people.sign(by, &unsigned.statement(&run.head))?;
+        let vote = unsigned.signed(signed);
+        if let Some((other, _)) = hold.votes.iter().find(|(other, _)| other.is_same(&vote)) {
+            let (by, other) = (vote.by.name, other.by.name.clone());
             return Err(EngineError::SamePerson { run: name, by, other });
         }
-        let (conditions, reason, shown) = (conditions.to_vec(), reason.to_owned(), hold.shown);
-        Ok(Vote { by: signed, conditions, decision, files, reason, shown })
+        Ok(vote)
+    }
+
+    /// The arguments that a person puts in place of those of the call on hold.
+    fn edit_of(
+        &self,
+        hold: &Hold,
+        decision: VoteDecision,
+        args: Option<&Value>,
+    ) -> Result<Option<Edit>, EngineError> {
+        let Some(args) = args else { return Ok(None) };
+        let Some(call) = hold.held.call.filter(|_| decision == VoteDecision::Approved) else {
+            let message =
+                "only the arguments of a call can be changed, and only when it is approved";
+            return Err(invalid(message.to_owned()));
+        };
+        if hold.held.approvals > 1 {
+            let message = "what several people approve cannot be changed by one of them";
+            return Err(invalid(message.to_owned()));
+        }
+        if self.recording.redactor.find(args).is_some() {
+            let (code, hint) = (Code::SecretInRequest, None);
+            let message = "the arguments contain a secret, which would be stored".to_owned();
+            return Err(EngineError::Invalid { code, message, hint });
+        }
+        let state = Reader::<Call>::state_of(self.store(), call, Check::Verified)?;
+        let Some((request, _)) = state.request.filter(|_| args.is_object()) else {
+            return Err(invalid("the arguments must be a JSON object".to_owned()));
+        };
+        let edit = Edit::of(&request.proposal, args.clone());
+        edit.map(Some).map_err(|error| invalid(format!("the arguments are not valid: {error}")))
     }
 
     /// The files that the call on hold names, if they are no longer as they were at the question.
@@ -246,6 +339,13 @@ impl Engine {
             }
             Some(_) | None => Ok(Vec::new()),
         }
+    }
+
+    /// A text as it may be stored.
+    fn redacted(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        self.recording.redactor.redact_text(&mut text);
+        text
     }
 
     /// Notes an answer that was refused in the run.

@@ -39,6 +39,12 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if git fails.
     fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError>;
 
+    /// Returns the changes of a run so far as a patch; `None` outside of a repository.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] if git fails.
+    fn diff(&self, workspace: &Path, run: &Run) -> Result<Option<String>, EngineError>;
+
     /// Fails if a file of the workspace needs a git filter that the user's settings do not allow.
     ///
     /// # Errors

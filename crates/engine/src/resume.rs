@@ -110,7 +110,9 @@ impl Engine {
         let Head { entry_digest, trace_id, .. } = run.head;
         let who = Who::Hold { entry_digest, names: &names, trace_id };
         let files = hold.votes.last().map(|(vote, _)| vote.files.as_slice()).unwrap_or_default();
-        let attribution = Attribution { who, reason: &reason, files };
+        let edit =
+            hold.votes.iter().find_map(|(vote, _)| vote.edit.as_ref()).map(|edit| &edit.args);
+        let attribution = Attribution { who, reason: &reason, edit, files };
         // An interrupted call that people let go on has not run.
         let is_interrupted =
             Reader::<Call>::state_of(self.store(), *call, Check::Verified)?.next() == Next::Settle;

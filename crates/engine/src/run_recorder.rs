@@ -5,11 +5,13 @@ use std::sync::Arc;
 use windlass_journal::{Observer, Recorder};
 use windlass_kernel::run::{Event, Run, RunEvent, Started};
 use windlass_kernel::{ArtifactId, PlanId, State, Timestamp, TraceId};
+use windlass_redact::Redactor;
 use windlass_runtime::Clock;
 use windlass_store::{After, KeyAction, Store};
 
 use crate::checkpointer::Checkpointer;
 use crate::error::EngineError;
+use crate::redaction::redact_event;
 
 /// Adds the events that the rules of a loop require.
 pub trait EventExpander: Send + Sync {
@@ -35,6 +37,7 @@ pub(crate) struct Recording {
     pub(crate) observers: Vec<Arc<dyn RunObservers>>,
     pub(crate) expander: Option<Arc<dyn EventExpander>>,
     pub(crate) checkpointer: Option<Arc<Checkpointer>>,
+    pub(crate) redactor: Arc<Redactor>,
 }
 
 impl Recording {
@@ -105,7 +108,9 @@ impl RunRecorder {
     /// was written, and the run must be opened again.
     pub fn append(&mut self, events: Vec<Event>) -> Result<(), EngineError> {
         self.begun_rollback = events.iter().any(|event| matches!(event, Event::RollbackBegun(_)));
-        for event in events {
+        for mut event in events {
+            // What an expander derives from the event is derived from what is recorded.
+            redact_event(&self.recording.redactor, &mut event);
             let events = match &self.recording.expander {
                 Some(expander) => expander.expand(self.run(), event, self.recording.clock.now())?,
                 None => vec![event],
@@ -120,7 +125,8 @@ impl RunRecorder {
         Ok(self.recorder.commit(KeyAction::None, after)?)
     }
 
-    fn add(&mut self, event: Event) -> Result<(), EngineError> {
+    fn add(&mut self, mut event: Event) -> Result<(), EngineError> {
+        redact_event(&self.recording.redactor, &mut event);
         let clock = &self.recording.clock;
         let trace_id = self.run().head.trace_id;
         let event = RunEvent::new(trace_id, ArtifactId(clock.new_id()), clock.now(), event);

@@ -7,6 +7,7 @@ use serde_json::Value;
 use windlass_kernel::run::plan::{Plan, Requirement, RunOutcome};
 use windlass_kernel::run::{Base, PhaseResult, Run, RunName, Started};
 use windlass_kernel::{Code, Digest, TraceId};
+use windlass_redact::Finding;
 
 use crate::checkpointer::WORKTREES;
 use crate::engine::Engine;
@@ -75,6 +76,7 @@ impl Engine {
     /// [`EngineError`]; nothing was recorded unless the run had begun.
     pub fn start(&self, new: NewRun) -> Result<Run, EngineError> {
         self.stop.check(None)?;
+        self.require_no_secret(&new)?;
         let _locks = self.lock_for(&new.plan, new.worktree)?;
         self.stop.check(None)?;
         self.end_interrupted_runs(&new.plan)?;
@@ -132,6 +134,24 @@ impl Engine {
         let mut recorder = RunRecorder::begin(&self.recording, trace_id, started)?;
         self.hold_or_end(&mut recorder, new.wait, new.end)?;
         self.drive(recorder)
+    }
+
+    /// Fails if the run would record a secret: its plan and its task cannot be changed.
+    fn require_no_secret(&self, new: &NewRun) -> Result<(), EngineError> {
+        let plan = serde_json::to_value(&new.plan).unwrap_or_default();
+        let parts = [("task", &new.task), ("options", &new.options), ("loop", &plan)];
+        let redactor = &self.recording.redactor;
+        let found = parts.iter().find_map(|(part, value)| Some((part, redactor.find(value)?)));
+        let Some((part, found)) = found else { return Ok(()) };
+        let what = match found {
+            Finding::Value(name) => format!("the value of {name}"),
+            Finding::Shape(name) => format!("what looks like a secret ({name})"),
+        };
+        Err(EngineError::Invalid {
+            code: Code::SecretInRequest,
+            message: format!("the {part} of the run contains {what}, which would be stored"),
+            hint: Some("take it out; calls name a secret as {\"secret\": \"NAME\"}".to_owned()),
+        })
     }
 
     /// Fails if a file that a rule or a check pins is not in the base.

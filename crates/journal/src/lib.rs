@@ -29,5 +29,5 @@ pub use reader::{Check, Reader, read_entry};
 pub use recorder::Recorder;
 pub use replay::{Replayed, replay};
 pub use runs::{RunFilter, RunListing, Runs, is_run};
-pub use verifier::TraceVerifier;
+pub use verifier::{Signature, TraceVerifier};
 pub use verify::{Problem, StoreReport, TraceReport, verify_store, verify_trace};

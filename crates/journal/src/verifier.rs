@@ -1,10 +1,10 @@
 //! Verifying a trace of any machine, entry by entry.
 
-use windlass_kernel::grant::{Grant, GrantEvent};
-use windlass_kernel::run::{Run, RunEvent};
+use windlass_kernel::grant::{self, Grant, GrantEvent, GrantUse};
+use windlass_kernel::run::{Event, Run, RunEvent};
 use windlass_kernel::{
-    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Digest, Entry, GrantUse, Head,
-    ReservedKey, ToolCallId, TraceId,
+    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Digest, Entry, Head, HoldReference,
+    PublicKey, ReservedKey, Signed, Timestamp, ToolCallId, TraceId,
 };
 use windlass_store::TraceState;
 
@@ -22,7 +22,31 @@ pub struct TraceVerifier {
     grant: Option<Box<Grant>>,
     /// The entry that dispatched the call: its number and the call's id.
     tool_call: Option<(u64, Option<ToolCallId>)>,
+    /// The answered hold of a run by which the call was decided.
+    hold: Option<HoldReference>,
+    /// Who signed something in the trace, and when.
+    signers: Vec<Signature>,
     buffer: Vec<u8>,
+}
+
+/// A person's key that signed something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// When.
+    pub at: Timestamp,
+    /// The key.
+    pub key: PublicKey,
+    /// The person's name.
+    pub name: String,
+    /// In which trace.
+    pub trace_id: TraceId,
+}
+
+impl Signature {
+    fn of(entry: &Entry, signed: &Signed) -> Self {
+        let (at, trace_id) = (entry.ts, entry.trace_id);
+        Self { at, key: signed.key, name: signed.name.clone(), trace_id }
+    }
 }
 
 impl TraceVerifier {
@@ -36,6 +60,8 @@ impl TraceVerifier {
             run: None,
             grant: None,
             tool_call: None,
+            hold: None,
+            signers: Vec::new(),
             buffer: Vec::new(),
         }
     }
@@ -68,6 +94,8 @@ impl TraceVerifier {
             | ArtifactType::ToolEffect => {
                 let link =
                     ArtifactHeader::read(entry.artifact_type, body).map_err(|_| mismatch(entry))?;
+                self.hold = link.hold().or(self.hold);
+                self.signers.extend(link.signers().map(|signed| Signature::of(entry, signed)));
                 if self.purged == 0 {
                     self.links.follow(entry, link)?;
                 }
@@ -77,12 +105,25 @@ impl TraceVerifier {
             }
             ArtifactType::RunEvent if self.purged == 0 => {
                 let run = self.run.get_or_insert_with(|| Box::new(Run::empty(entry.trace_id)));
-                Fold::apply(run.as_mut(), entry, &RunEvent::of_entry(entry, body)?, head)?;
+                let event = RunEvent::of_entry(entry, body)?;
+                Fold::apply(run.as_mut(), entry, &event, head)?;
+                let signed = match &event.event {
+                    Event::Voted(vote) => Some(&vote.by),
+                    Event::Revoked(revoked) => Some(&revoked.by),
+                    _ => None,
+                };
+                self.signers.extend(signed.map(|signed| Signature::of(entry, signed)));
             }
             ArtifactType::GrantEvent if self.purged == 0 => {
                 let grant =
                     self.grant.get_or_insert_with(|| Box::new(Grant::empty(entry.trace_id)));
-                Fold::apply(grant.as_mut(), entry, &GrantEvent::of_entry(entry, body)?, head)?;
+                let event = GrantEvent::of_entry(entry, body)?;
+                Fold::apply(grant.as_mut(), entry, &event, head)?;
+                let signed = match &event.event {
+                    grant::Event::Granted { by, .. } | grant::Event::Revoked { by, .. } => Some(by),
+                    grant::Event::Used { .. } | grant::Event::Ended { .. } => None,
+                };
+                self.signers.extend(signed.map(|signed| Signature::of(entry, signed)));
             }
             ArtifactType::RunEvent | ArtifactType::GrantEvent => {}
         }
@@ -103,6 +144,18 @@ impl TraceVerifier {
         let run = self.run.as_deref().and_then(Fold::plan_id);
         let grant = self.grant.as_deref().and_then(Fold::plan_id);
         agree(&self.head, self.links.plan_id().or(run).or(grant), recorded)
+    }
+
+    /// The answered hold of a run by which the call was decided, if it was.
+    #[must_use]
+    pub const fn hold(&self) -> Option<HoldReference> {
+        self.hold
+    }
+
+    /// Who signed something in the trace.
+    #[must_use]
+    pub fn signatures(&self) -> &[Signature] {
+        &self.signers
     }
 
     /// How many artifacts were purged.

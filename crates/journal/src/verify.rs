@@ -1,15 +1,16 @@
 //! Verifying a whole store or one trace: every chain, artifact, link and recorded head.
 
 use serde::Serialize;
-use windlass_kernel::grant::Grant;
+use windlass_kernel::grant::{Grant, GrantUse};
+use windlass_kernel::run::Resolution;
 use windlass_kernel::verify::ChainReport;
 use windlass_kernel::{
-    ChainError, Digest, Entry, GrantUse, Head, Machine, ReservedKey, State, TraceId, Uuid7,
+    ChainError, Digest, Entry, Head, HoldReference, Machine, ReservedKey, State, TraceId, Uuid7,
 };
 use windlass_store::{KeyMismatch, Slot, Store, StoreError, TraceState, Visitor};
 
 use crate::reader::{Check, Reader};
-use crate::verifier::TraceVerifier;
+use crate::verifier::{Signature, TraceVerifier};
 
 /// How many corrupt traces are described; the others are only counted.
 const PROBLEMS_MAX: usize = 1000;
@@ -33,6 +34,9 @@ pub struct StoreReport {
     pub broken: u64,
     /// The first error of each, up to a thousand traces.
     pub problems: Vec<Problem>,
+    /// The valid signatures of people: of each key and name the first and the last.
+    #[serde(skip)]
+    pub signatures: Vec<(Signature, Signature)>,
 }
 
 /// A corrupt trace.
@@ -62,17 +66,23 @@ pub fn verify_store(
         open: Vec::new(),
         granted: Vec::new(),
         key_mismatches: Vec::new(),
+        holds: Vec::new(),
         progress,
     };
     store.scan(&mut verifier)?;
     verifier.finish();
-    let Verifier { mut report, open, granted, key_mismatches, .. } = verifier;
+    let Verifier { mut report, open, granted, key_mismatches, holds, .. } = verifier;
     let mut last: Option<Grant> = None;
     for (head, used, request_digest) in granted {
         if last.as_ref().is_none_or(|grant| grant.head.trace_id != used.grant) {
             last = read_grant(store, used.grant);
         }
         if let Some(error) = verify_use(last.as_ref(), &head, used, request_digest) {
+            report.add_problem(head.trace_id, &head, head.sequence_number, &error);
+        }
+    }
+    for (head, hold) in holds {
+        if let Some(error) = verify_hold(store, &head, hold)? {
             report.add_problem(head.trace_id, &head, head.sequence_number, &error);
         }
     }
@@ -102,6 +112,8 @@ pub struct TraceReport {
     pub finding: ChainReport,
     /// The first thing that is wrong.
     pub error: Option<ChainError>,
+    /// The signatures of people in it.
+    pub signatures: Vec<Signature>,
 }
 
 /// Verifies one trace, in constant memory, as strictly as [`verify_store`].
@@ -125,6 +137,9 @@ pub fn verify_trace(store: &dyn Store, trace_id: TraceId) -> Result<TraceReport,
         error = verify_use(grant.as_ref(), verifier.head(), used, request_digest);
     }
     let mut head = *verifier.head();
+    if let (None, Some(hold)) = (&error, verifier.hold()) {
+        error = verify_hold(store, &head, hold)?;
+    }
     if error.is_none() {
         error = verify_replay_point(store, trace_id)?.map(|(error, _)| error);
         if error.is_some() {
@@ -132,7 +147,8 @@ pub fn verify_trace(store: &dyn Store, trace_id: TraceId) -> Result<TraceReport,
         }
     }
     let finding = ChainReport::new(&head, entries, error.as_ref());
-    Ok(TraceReport { finding, error })
+    let signatures = verifier.signatures().to_vec();
+    Ok(TraceReport { finding, error, signatures })
 }
 
 /// Verifies the entries of a trace; returns how many there are and the first thing that is wrong.
@@ -210,6 +226,50 @@ fn verify_use(
     (!grant.is_some_and(records)).then_some(ChainError::Link { sequence_number: 2, reason })
 }
 
+/// Verifies that people decided on a call as it says: at the named entry its run waited for this call, and
+/// enough of them had answered so.
+fn verify_hold(
+    store: &dyn Store,
+    call: &Head,
+    hold: HoldReference,
+) -> Result<Option<ChainError>, StoreError> {
+    let error = |reason| Ok(Some(ChainError::Link { sequence_number: 2, reason }));
+    let mut verifier = TraceVerifier::new(hold.trace_id);
+    let mut after = 0;
+    loop {
+        let page = match store.list_log_entries(hold.trace_id, after, PAGE) {
+            Ok(page) => page,
+            Err(StoreError::CorruptTrace { .. } | StoreError::NotFound { .. }) => {
+                return error("the run whose hold decided on the call cannot be read");
+            }
+            Err(error) => return Err(error),
+        };
+        for record in &page {
+            after = record.entry.sequence_number;
+            if verifier.push(&record.entry, record.body.as_deref()).is_err() {
+                return error("the run whose hold decided on the call is corrupt");
+            }
+            if record.entry.entry_digest == hold.entry_digest {
+                // Without its artifacts nothing more can be said.
+                let Some(run) = verifier.run() else { return Ok(None) };
+                let wanted =
+                    if hold.approved { Resolution::Approved } else { Resolution::Rejected };
+                let answered = run.hold.as_ref().is_some_and(|hold| {
+                    hold.held.call == Some(call.trace_id) && hold.resolution() == wanted
+                });
+                return if answered {
+                    Ok(None)
+                } else {
+                    error("the hold that it names did not decide on the call")
+                };
+            }
+        }
+        if page.len() < PAGE {
+            return error("the entry of the hold that decided on the call is missing");
+        }
+    }
+}
+
 /// Verifies the newest replay point of a trace against its entry.
 fn verify_replay_point(
     store: &dyn Store,
@@ -234,6 +294,22 @@ fn verify_replay_point(
 }
 
 impl StoreReport {
+    fn add_signature(&mut self, new: &Signature) {
+        let is_same =
+            |(one, _): &&mut (Signature, Signature)| one.key == new.key && one.name == new.name;
+        match self.signatures.iter_mut().find(is_same) {
+            Some((first, last)) => {
+                if new.at < first.at {
+                    *first = new.clone();
+                }
+                if new.at > last.at {
+                    *last = new.clone();
+                }
+            }
+            None => self.signatures.push((new.clone(), new.clone())),
+        }
+    }
+
     fn add_problem(&mut self, trace_id: TraceId, head: &Head, entries: u64, error: &ChainError) {
         self.broken += 1;
         if self.problems.len() < PROBLEMS_MAX {
@@ -263,6 +339,8 @@ struct Verifier<'a> {
     granted: Vec<(Head, GrantUse, Digest)>,
     /// Idempotency records that do not match the entries.
     key_mismatches: Vec<KeyMismatch>,
+    /// Calls that were decided by the holds of runs.
+    holds: Vec<(Head, HoldReference)>,
     progress: &'a mut dyn FnMut(u64),
 }
 
@@ -272,6 +350,9 @@ impl Verifier<'_> {
         let Some(current) = self.current.take() else { return };
         let head = *self.trace.head();
         self.report.missing_artifacts += self.trace.purged();
+        for signature in self.trace.signatures() {
+            self.report.add_signature(signature);
+        }
         let error = current.error.or_else(|| match &current.recorded {
             Some(recorded) => self.trace.agrees_with(recorded).err(),
             None => Some(ChainError::Truncated { expected: 0, found: head.sequence_number }),
@@ -284,6 +365,7 @@ impl Verifier<'_> {
                 if let Some((used, request_digest)) = self.trace.grant_use() {
                     self.granted.push((head, used, request_digest));
                 }
+                self.holds.extend(self.trace.hold().map(|hold| (head, hold)));
                 let run = head.state.is_some_and(|state| state.machine() == Machine::Run);
                 if run || !head.state.is_some_and(State::is_terminal) {
                     self.open.push((recorded.head.trace_id, recorded.head.sequence_number));

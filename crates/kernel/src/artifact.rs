@@ -112,7 +112,7 @@ impl Decision {
 }
 
 /// The source of a decision.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(tag = "by", rename_all = "snake_case", deny_unknown_fields)]
 pub enum DecidedBy {
     /// Rules of the policy.
@@ -124,6 +124,9 @@ pub enum DecidedBy {
     Person {
         /// Who they are.
         decider: Decider,
+        /// The arguments that they put in place of the requested ones, if they did.
+        #[serde(deserialize_with = "present")]
+        edit: Option<Edit>,
         /// The files that the call names, as the person saw them, if they had changed since the question.
         files: Vec<NamedFile>,
     },
@@ -166,6 +169,28 @@ impl Decider {
     }
 }
 
+/// The arguments that a person put in place of the requested ones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Edit {
+    /// The arguments.
+    pub args: Value,
+    /// The digest of the proposal with these arguments.
+    pub proposal_digest: Digest,
+}
+
+impl Edit {
+    /// Replaces the arguments of a proposal.
+    ///
+    /// # Errors
+    /// [`CanonError`] if the arguments have no canonical form.
+    pub fn of(proposal: &Proposal, args: Value) -> Result<Self, CanonError> {
+        let edited = Proposal { args, ..proposal.clone() };
+        let proposal_digest = edited.digest()?;
+        Ok(Self { args: edited.args, proposal_digest })
+    }
+}
+
 /// A file that a call names, as it was when a person was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -177,7 +202,7 @@ pub struct NamedFile {
 }
 
 /// The decision of the policy or of a person on a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SupervisorDecision {
     /// The artifact's id.

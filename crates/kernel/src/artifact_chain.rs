@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::artifact::{Artifact, DecidedBy, Decider, Decision, NamedFile, Redispatch, SettledBy};
 use crate::canon::CanonError;
+use crate::grant::GrantUse;
 use crate::json_scan;
 use crate::{
     ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, PlanId, Signed, State, Statement,
@@ -33,6 +34,8 @@ enum Reference {
         request_digest: Digest,
         decision: Decision,
         grant: Option<GrantUse>,
+        edit: Option<Digest>,
+        hold: Option<HoldReference>,
         signed: Vec<SignedDecision>,
     },
     Call(CallReference),
@@ -44,22 +47,27 @@ enum Reference {
     },
 }
 
-/// The use of a grant that a decision refers to.
+/// The answered hold of a run by which a call was approved or denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GrantUse {
-    /// The digest of the grant's entry that records the use.
+pub struct HoldReference {
+    /// Whether it was approved.
+    pub approved: bool,
+    /// The run's last entry at that time.
     pub entry_digest: Digest,
-    /// The trace of the grant.
-    pub grant: TraceId,
+    /// The trace of the run.
+    pub trace_id: TraceId,
 }
 
-impl GrantUse {
-    const fn of_decision(decided_by: &DecidedBy) -> Option<Self> {
+impl HoldReference {
+    fn of(decided_by: &DecidedBy, decision: Decision) -> Option<Self> {
         match decided_by {
-            DecidedBy::Grant { entry_digest, grant, .. } => {
-                Some(Self { entry_digest: *entry_digest, grant: *grant })
+            DecidedBy::Person { decider: Decider::Hold { entry_digest, trace_id, .. }, .. } => {
+                let approved = decision == Decision::Approve;
+                Some(Self { approved, entry_digest: *entry_digest, trace_id: *trace_id })
             }
-            DecidedBy::Person { .. } | DecidedBy::Policy { .. } => None,
+            DecidedBy::Person { decider: Decider::Person(_), .. }
+            | DecidedBy::Policy { .. }
+            | DecidedBy::Grant { .. } => None,
         }
     }
 }
@@ -68,6 +76,7 @@ impl GrantUse {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SignedDecision {
     decision: Cow<'static, str>,
+    edit: Option<Digest>,
     files: Vec<NamedFile>,
     reason: String,
     signed: Signed,
@@ -76,8 +85,9 @@ struct SignedDecision {
 impl SignedDecision {
     fn of_decision(decided_by: &DecidedBy, decision: Decision, reason: &str) -> Vec<Self> {
         match decided_by {
-            DecidedBy::Person { decider: Decider::Person(signed), files } => vec![Self {
+            DecidedBy::Person { decider: Decider::Person(signed), edit, files } => vec![Self {
                 decision: decision.as_str().into(),
+                edit: edit.as_ref().map(|edit| edit.proposal_digest),
                 files: files.clone(),
                 reason: reason.to_owned(),
                 signed: signed.clone(),
@@ -98,6 +108,7 @@ impl SignedDecision {
             if let Some(Decider::Person(signed)) = &again.by {
                 all.push(Self {
                     decision: dispatch_decision(again.attempt).into(),
+                    edit: None,
                     files: Vec::new(),
                     reason: again.reason.clone(),
                     signed: signed.clone(),
@@ -107,6 +118,7 @@ impl SignedDecision {
         if let SettledBy::Person { decider: Decider::Person(signed), reason } = settled_by {
             all.push(Self {
                 decision: settled_decision(outcome).into(),
+                edit: None,
                 files: Vec::new(),
                 reason: reason.clone(),
                 signed: signed.clone(),
@@ -120,11 +132,20 @@ impl SignedDecision {
             after: entry.prev_entry_digest,
             conditions: &[],
             decision: Cow::Borrowed(&self.decision),
+            edit: self.edit,
             files: &self.files,
             reason: &self.reason,
             shown,
             trace_id: entry.trace_id,
         })
+    }
+}
+
+/// The digest of the proposal as a person changed it, if they did.
+fn edit_of(decided_by: &DecidedBy) -> Option<Digest> {
+    match decided_by {
+        DecidedBy::Person { edit, .. } => edit.as_ref().map(|edit| edit.proposal_digest),
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => None,
     }
 }
 
@@ -192,6 +213,8 @@ impl ArtifactHeader {
                 request_digest: decision.request_digest,
                 decision: decision.decision,
                 grant: GrantUse::of_decision(&decision.decided_by),
+                edit: edit_of(&decision.decided_by),
+                hold: HoldReference::of(&decision.decided_by, decision.decision),
                 signed: SignedDecision::of_decision(
                     &decision.decided_by,
                     decision.decision,
@@ -253,8 +276,10 @@ impl ArtifactHeader {
                 }
                 let request_digest = digest(request)?;
                 let decision = serde_json::from_slice(decision).ok()?;
-                let (grant, signed) = (None, Vec::new());
-                let reference = Reference::Decision { request_digest, decision, grant, signed };
+                let (edit, hold, signed) = (None, None, Vec::new());
+                let grant = None;
+                let reference =
+                    Reference::Decision { request_digest, decision, edit, grant, hold, signed };
                 (artifact_id, trace_id, reference)
             }
             ArtifactType::ToolCall => {
@@ -331,6 +356,8 @@ impl ArtifactHeader {
                     request_digest: wire.request_digest,
                     decision: wire.decision,
                     grant: GrantUse::of_decision(&wire.decided_by),
+                    edit: edit_of(&wire.decided_by),
+                    hold: HoldReference::of(&wire.decided_by, wire.decision),
                     signed: SignedDecision::of_decision(
                         &wire.decided_by,
                         wire.decision,
@@ -366,6 +393,26 @@ impl ArtifactHeader {
                 Err(CanonError::Invalid(format!("a {artifact_type} is not an artifact of a call")))
             }
         }
+    }
+
+    /// The answered hold of a run by which the call was decided, if it was.
+    #[must_use]
+    pub const fn hold(&self) -> Option<HoldReference> {
+        match &self.reference {
+            Reference::Decision { hold, .. } => *hold,
+            Reference::Request { .. } | Reference::Call(_) | Reference::Effect { .. } => None,
+        }
+    }
+
+    /// The people who signed something in the artifact.
+    pub fn signers(&self) -> impl Iterator<Item = &Signed> {
+        let signed = match &self.reference {
+            Reference::Decision { signed, .. } | Reference::Effect { signed, .. } => {
+                signed.as_slice()
+            }
+            Reference::Request { .. } | Reference::Call(_) => &[],
+        };
+        signed.iter().map(|one| &one.signed)
     }
 
     const fn artifact_type(&self) -> ArtifactType {
@@ -462,6 +509,8 @@ pub struct ArtifactChain {
     request: Option<RequestRecord>,
     decision: Option<Digest>,
     grant: Option<GrantUse>,
+    /// The digest of the proposal as a person changed it.
+    edit: Option<Digest>,
     tool_call: Option<Digest>,
 }
 
@@ -495,6 +544,11 @@ impl ArtifactChain {
     #[must_use]
     pub const fn grant_use(&self) -> Option<GrantUse> {
         self.grant
+    }
+
+    /// The digest of the proposal that may be dispatched: the requested one, or what a person made of it.
+    pub(crate) fn effective_digest(&self) -> Option<Digest> {
+        self.edit.or_else(|| self.proposal_digest())
     }
 
     /// The plan that the request belongs to; `None` before the request.
@@ -543,7 +597,7 @@ impl ArtifactChain {
                 )?;
                 self.request = Some(request);
             }
-            Reference::Decision { request_digest, decision, grant, signed } => {
+            Reference::Decision { request_digest, decision, edit, grant, signed, .. } => {
                 let request = self.request.as_ref().map(|request| request.digest);
                 require(request == Some(request_digest), "the decision refers to another request")?;
                 require(
@@ -562,6 +616,7 @@ impl ArtifactChain {
                 )?;
                 self.decision = Some(digest);
                 self.grant = grant;
+                self.edit = edit;
             }
             Reference::Call(call) => {
                 self.check_call(entry, &call)?;
@@ -603,7 +658,7 @@ impl ArtifactChain {
             "the call and its request have different idempotency keys",
         )?;
         require(
-            request.proposal_digest == call.proposal_digest,
+            self.edit.unwrap_or(request.proposal_digest) == call.proposal_digest,
             "the call refers to another proposal",
         )
     }

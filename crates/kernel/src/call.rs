@@ -1,7 +1,12 @@
 //! One call, folded from its trace, and its next step.
 
+use std::borrow::Cow;
+
+use serde_json::Value;
+
 use crate::artifact::{
-    ActionRequest, Artifact, Decision, SupervisorDecision, ToolCall, ToolEffect,
+    ActionRequest, Artifact, DecidedBy, Decision, Edit, Proposal, SupervisorDecision, ToolCall,
+    ToolEffect,
 };
 use crate::artifact_chain::{ArtifactChain, ArtifactHeader};
 use crate::{ArtifactType, ChainError, Digest, Entry, Head, Outcome, State, TraceId};
@@ -70,6 +75,10 @@ impl Call {
             artifact: entry.artifact_type.as_str(),
         })?;
         self.artifact_chain.follow(entry, header)?;
+        self.check_edit(&artifact).map_err(|reason| ChainError::Link {
+            sequence_number: entry.sequence_number,
+            reason,
+        })?;
         let digest = entry.artifact_digest;
         match artifact {
             Artifact::Request(request) => self.request = Some((request, digest)),
@@ -81,10 +90,48 @@ impl Call {
         Ok(())
     }
 
+    /// Verifies that changed arguments are those of the requested tool.
+    fn check_edit(&self, artifact: &Artifact) -> Result<(), &'static str> {
+        let Artifact::Decision(decision) = artifact else { return Ok(()) };
+        let DecidedBy::Person { edit: Some(edit), .. } = &decision.decided_by else {
+            return Ok(());
+        };
+        let request = self.request.as_ref().ok_or("the decision has no request")?;
+        let edited = Edit::of(&request.0.proposal, edit.args.clone());
+        match edited {
+            Ok(edited) if edited.proposal_digest == edit.proposal_digest => Ok(()),
+            Ok(_) | Err(_) => Err("the changed arguments are not those of the decision"),
+        }
+    }
+
+    /// The request as it may be dispatched: with the arguments that a person put in, if they did.
+    #[must_use]
+    pub fn effective_request(&self) -> Option<Cow<'_, ActionRequest>> {
+        let (request, _) = self.request.as_ref()?;
+        let decided_by = self.decision.as_ref().map(|(decision, _)| &decision.decided_by);
+        Some(match decided_by {
+            Some(DecidedBy::Person { edit: Some(edit), .. }) => {
+                Cow::Owned(edited(request, &edit.args))
+            }
+            Some(
+                DecidedBy::Person { edit: None, .. }
+                | DecidedBy::Policy { .. }
+                | DecidedBy::Grant { .. },
+            )
+            | None => Cow::Borrowed(request),
+        })
+    }
+
     /// The digest of the requested proposal, to which the idempotency key is bound.
     #[must_use]
     pub fn proposal_digest(&self) -> Option<Digest> {
         self.artifact_chain.proposal_digest()
+    }
+
+    /// The digest of the proposal that may be dispatched.
+    #[must_use]
+    pub fn effective_digest(&self) -> Option<Digest> {
+        self.artifact_chain.effective_digest()
     }
 
     /// Returns the next step, derived from the recorded state alone.
@@ -109,6 +156,13 @@ impl Call {
             ) => Next::Done,
         }
     }
+}
+
+/// A request with other arguments.
+#[must_use]
+pub fn edited(request: &ActionRequest, args: &Value) -> ActionRequest {
+    let proposal = Proposal { args: args.clone(), ..request.proposal.clone() };
+    ActionRequest { proposal, ..request.clone() }
 }
 
 /// Returns the transition that an artifact causes; `None` for a decision that leaves the call pending.

@@ -70,6 +70,16 @@ codes! {
     PathOutsideWorkspace = "PATH_OUTSIDE_WORKSPACE",
     /// The request contains a known secret.
     SecretInRequest = "SECRET_IN_REQUEST",
+    /// A call names a secret that the user's settings do not have.
+    SecretUnknown = "SECRET_UNKNOWN",
+    /// A call names a secret that its tool does not declare.
+    SecretUndeclared = "SECRET_UNDECLARED",
+    /// The value of a secret cannot be read, or is empty or too short.
+    SecretUnavailable = "SECRET_UNAVAILABLE",
+    /// The same call was made too often in a row.
+    CallsRepeated = "CALLS_REPEATED",
+    /// Too many calls in a row were denied.
+    DenialsRepeated = "DENIALS_REPEATED",
     /// A person refused the call.
     DeniedByPerson = "DENIED_BY_PERSON",
     /// The call waits for a person.

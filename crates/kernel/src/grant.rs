@@ -7,6 +7,7 @@ use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 
+use crate::artifact::DecidedBy;
 use crate::canon::{self, CanonError};
 use crate::entry::present;
 use crate::{
@@ -94,6 +95,7 @@ impl Terms {
             after: head.entry_digest,
             conditions: &[],
             decision: decision.into(),
+            edit: None,
             files: &[],
             reason,
             shown: self.digest(),
@@ -420,6 +422,26 @@ impl Grant {
 
 fn decided(by: &Signed, reason: &str, ts: Timestamp) -> Decided {
     Decided { by: by.clone(), reason: reason.to_owned(), ts }
+}
+
+/// The use of a grant that a decision on a call refers to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantUse {
+    /// The digest of the grant's entry that records the use.
+    pub entry_digest: Digest,
+    /// The trace of the grant.
+    pub grant: TraceId,
+}
+
+impl GrantUse {
+    pub(crate) const fn of_decision(decided_by: &DecidedBy) -> Option<Self> {
+        match decided_by {
+            DecidedBy::Grant { entry_digest, grant, .. } => {
+                Some(Self { entry_digest: *entry_digest, grant: *grant })
+            }
+            DecidedBy::Person { .. } | DecidedBy::Policy { .. } => None,
+        }
+    }
 }
 
 /// Whether a text can be the reason of a decision.

@@ -31,9 +31,9 @@ pub mod verify;
 
 pub use artifact::{Artifact, Outcome};
 pub use artifact_chain::{
-    ArtifactChain, ArtifactHeader, GrantUse, ReservedKey, dispatch_decision, settled_decision,
+    ArtifactChain, ArtifactHeader, HoldReference, ReservedKey, dispatch_decision, settled_decision,
 };
-pub use call::{Call, Next, is_call_artifact, transition_of};
+pub use call::{Call, Next, edited, is_call_artifact, transition_of};
 pub use chain::{ChainError, Head, StateOrEmpty};
 pub use code::Code;
 pub use digest::{Digest, DigestError, HexDigest};

@@ -27,6 +27,8 @@ pub struct Statement<'a> {
     pub conditions: &'a [String],
     /// The decision.
     pub decision: Cow<'a, str>,
+    /// The digest of the proposal with the arguments that the person put in, if they did.
+    pub edit: Option<Digest>,
     /// The files that a call names, as the person saw them, if they had changed since the question.
     pub files: &'a [NamedFile],
     /// The reason.
@@ -79,6 +81,7 @@ struct Document<'a> {
     approver: &'a str,
     conditions: &'a [String],
     decision: &'a str,
+    edit: Option<Digest>,
     files: &'a [NamedFile],
     name: &'a str,
     reason: &'a str,
@@ -95,6 +98,7 @@ impl Statement<'_> {
             approver,
             conditions: self.conditions,
             decision: &self.decision,
+            edit: self.edit,
             files: self.files,
             name,
             reason: self.reason,
@@ -122,12 +126,6 @@ impl Signed {
                 }
             }
         }
-    }
-
-    /// Whether both are the same person: one name, or one approver.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.approver == other.approver || is_same_name(&self.name, &other.name)
     }
 }
 
@@ -198,6 +196,7 @@ mod tests {
             after: Digest::of(b"entry"),
             conditions: &[],
             decision: "APPROVED".into(),
+            edit: None,
             files: &[],
             reason: "seen",
             shown: Digest::of(b"hold"),
@@ -220,6 +219,7 @@ mod tests {
         let others = [
             Statement { after: Digest::of(b"x"), ..right.clone() },
             Statement { decision: "REJECTED".into(), ..right.clone() },
+            Statement { edit: Some(Digest::of(b"x")), ..right.clone() },
             Statement { reason: "other", ..right.clone() },
             Statement { shown: Digest::of(b"x"), ..right.clone() },
             Statement { trace_id: TraceId(Uuid7::from_parts(2, [7; 10])), ..right.clone() },

@@ -38,7 +38,7 @@ pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};
 pub use payload::{
     Base, CallRecord, Change, Failure, HoldRequest, InvocationResult, PhaseResult, Revocation,
-    Started, Usage, Vote, VoteDecision,
+    Started, UnsignedVote, Usage, Vote, VoteDecision,
 };
 pub use pinned::{NamedAs, NamedPath, PINNED_MAX, named_paths, pinned_path_error};
 pub use state::{

@@ -27,7 +27,7 @@ pub use pointer::Pointer;
 pub use question::{Judgement, Question, RuleHit};
 pub use registry::{
     ArgvPart, CommandLine, CommandLineError, Connector, OnUncertain, Registry, Server,
-    TIMEOUT_MS_MAX, TOOL_BYTES_MAX, TemplateError, Tool, fill_template,
+    TIMEOUT_MS_MAX, TOOL_BYTES_MAX, TemplateError, Tool, fill_template, is_secret_name,
 };
 pub use rule::{RULES_MAX, Rule, Verdict};
 pub use set::{CaseOutcome, CaseReport, PolicySet, policy_hash};

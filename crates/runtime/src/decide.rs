@@ -1,11 +1,13 @@
 //! A person's answer to a call on hold. A call is answered once.
 
+use std::borrow::Cow;
+
 use serde_json::json;
 use windlass_journal::JournalError;
-use windlass_kernel::artifact::{DecidedBy, Decision, EffectError, NamedFile, SettledBy};
+use windlass_kernel::artifact::{DecidedBy, Decision, Edit, EffectError, NamedFile, SettledBy};
 use windlass_kernel::{
     Code, Digest, Next, Outcome, PlanId, RiskLevel, State, Statement, TraceId, dispatch_decision,
-    settled_decision,
+    edited, settled_decision,
 };
 use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, KeyAction};
@@ -55,6 +57,9 @@ fn check(attribution: &Attribution<'_>) -> Result<(), RequestError> {
     if let Who::Person { name, .. } = attribution.who {
         windlass_kernel::check_name(name).map_err(|reason| field("name", reason))?;
     }
+    if attribution.edit.is_some_and(|args| !args.is_object()) {
+        return Err(field("args", "a JSON object"));
+    }
     if attribution.reason.trim().is_empty() || attribution.reason.len() > REASON_BYTES_MAX {
         return Err(field("reason", "1 to 4096 bytes long and not blank"));
     }
@@ -103,13 +108,15 @@ impl Gateway {
             (Next::Judge, Answer::Approve) => self.approve(recorder, attribution),
             (Next::Judge, Answer::Deny) => self.deny_request(recorder, attribution),
             (Next::Judge, Answer::Ran | Answer::DidNotRun | Answer::Failed) => {
-                wrong("whether it may run")
+                wrong("it waits to be approved or denied")
             }
             (Next::Settle, Answer::DidNotRun) => self.dispatch_again(recorder, attribution),
             (Next::Settle, Answer::Ran | Answer::Failed) => {
                 self.settle_by_person(recorder, answer, attribution)
             }
-            (Next::Settle, Answer::Approve | Answer::Deny) => wrong("what became of it"),
+            (Next::Settle, Answer::Approve | Answer::Deny) => {
+                wrong("it was interrupted; settle it: it ran, it did not run, or it failed")
+            }
             (Next::Start | Next::Nothing | Next::Done, _) => {
                 let state = recorder.state().head.state.unwrap_or(State::Pending);
                 Err(GatewayError::AlreadyDecided { trace_id, state })
@@ -152,8 +159,9 @@ impl Gateway {
     /// What a person signs who decides on the call, whose last entry is the recorder's.
     fn statement<'a>(
         recorder: &CallRecorder,
-        decision: impl Into<std::borrow::Cow<'a, str>>,
+        decision: impl Into<Cow<'a, str>>,
         attribution: &Attribution<'a>,
+        edit: Option<&Edit>,
         shown: Digest,
     ) -> Statement<'a> {
         let head = &recorder.state().head;
@@ -161,6 +169,7 @@ impl Gateway {
             after: head.entry_digest,
             conditions: &[],
             decision: decision.into(),
+            edit: edit.map(|edit| edit.proposal_digest),
             files: attribution.files,
             reason: attribution.reason,
             shown,
@@ -174,15 +183,17 @@ impl Gateway {
         recorder: &mut CallRecorder,
         decision: Decision,
         attribution: &Attribution<'_>,
+        edit: Option<Edit>,
         code: Option<Code>,
     ) -> Result<(), GatewayError> {
         let trace_id = recorder.state().head.trace_id;
         let Some((_, request)) = &recorder.state().request else {
             return Err(GatewayError::missing(trace_id, "request"));
         };
-        let statement = Self::statement(recorder, decision.as_str(), attribution, *request);
+        let (decided, shown) = (decision.as_str(), *request);
+        let statement = Self::statement(recorder, decided, attribution, edit.as_ref(), shown);
         let decider = attribution.sign(&statement)?;
-        let by = DecidedBy::Person { decider, files: attribution.files.to_vec() };
+        let by = DecidedBy::Person { decider, edit, files: attribution.files.to_vec() };
         self.add_decision(recorder, decision, attribution.reason.to_owned(), code, by)?;
         Ok(())
     }
@@ -192,9 +203,9 @@ impl Gateway {
         mut recorder: CallRecorder,
         attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
-        let attribution = Attribution { files: &[], ..attribution };
+        let attribution = Attribution { edit: None, files: &[], ..attribution };
         let code = Some(Code::DeniedByPerson);
-        self.add_person(&mut recorder, Decision::Deny, &attribution, code)?;
+        self.add_person(&mut recorder, Decision::Deny, &attribution, None, code)?;
         recorder.commit(KeyAction::None, After::Release)?;
         Ok(CallReport::of(recorder.into_state(), Vec::new()))
     }
@@ -208,7 +219,18 @@ impl Gateway {
         let Some((request, _)) = &recorder.state().request else {
             return Err(GatewayError::missing(trace_id, "request"));
         };
-        let ruling: Ruling = self.supervisor.judge(request);
+        let edit = match attribution.edit {
+            Some(args) => Some(
+                Edit::of(&request.proposal, args.clone())
+                    .map_err(|error| GatewayError::Request(RequestError::Args(error)))?,
+            ),
+            None => None,
+        };
+        let effective = match &edit {
+            Some(edit) => Cow::Owned(edited(request, &edit.args)),
+            None => Cow::Borrowed(request),
+        };
+        let ruling: Ruling = self.supervisor.judge(&effective);
         if ruling.verdict == Verdict::Deny {
             let code = ruling.code.unwrap_or(Code::PolicyDenied);
             return Err(GatewayError::Refused { trace_id, code, reason: ruling.reason });
@@ -218,8 +240,8 @@ impl Gateway {
         if let Some(path) = first_difference(seen, &now) {
             return Err(GatewayError::Stale { trace_id, path });
         }
-        let preparation = self.prepare(&recorder)?;
-        self.add_person(&mut recorder, Decision::Approve, &attribution, None)?;
+        let preparation = self.prepare_request(trace_id, &effective)?;
+        self.add_person(&mut recorder, Decision::Approve, &attribution, edit, None)?;
         let key = self.add_tool_call(&mut recorder)?;
         match recorder.commit(key, After::Keep) {
             Ok(()) => self.dispatch_and_settle(recorder, &preparation, Vec::new()),
@@ -239,12 +261,13 @@ impl Gateway {
         recorder: CallRecorder,
         attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
-        let attribution = Attribution { files: &[], ..attribution };
+        let attribution = Attribution { edit: None, files: &[], ..attribution };
         let redispatches = self.store.list_redispatches(recorder.state().head.trace_id)?;
         let preparation = self.prepare(&recorder)?;
         let attempt = u32::try_from(redispatches.len()).unwrap_or(u32::MAX).saturating_add(2);
         let shown = self.dispatched(&recorder)?;
-        let statement = Self::statement(&recorder, dispatch_decision(attempt), &attribution, shown);
+        let statement =
+            Self::statement(&recorder, dispatch_decision(attempt), &attribution, None, shown);
         let by = Some(attribution.sign(&statement)?);
         let reason = attribution.reason.to_owned();
         self.redispatch(recorder, &preparation, redispatches, by, reason)
@@ -257,7 +280,7 @@ impl Gateway {
         answer: Answer,
         attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
-        let attribution = Attribution { files: &[], ..attribution };
+        let attribution = Attribution { edit: None, files: &[], ..attribution };
         let redispatches = self.store.list_redispatches(recorder.state().head.trace_id)?;
         let reason = attribution.reason.to_owned();
         let (outcome, result, error) = if answer == Answer::Ran {
@@ -268,7 +291,8 @@ impl Gateway {
             (Outcome::Denied, serde_json::Value::Null, Some(error))
         };
         let shown = self.dispatched(&recorder)?;
-        let statement = Self::statement(&recorder, settled_decision(outcome), &attribution, shown);
+        let statement =
+            Self::statement(&recorder, settled_decision(outcome), &attribution, None, shown);
         let decider = attribution.sign(&statement)?;
         let by = SettledBy::Person { decider, reason };
         let settlement = Settlement { outcome, result, error, duration_ms: 0, by };

@@ -10,6 +10,7 @@ use windlass_store::fault;
 
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
+use crate::secrets::FilledArgs;
 use crate::supervisor::Preparation;
 
 /// The outcome of a call as it was determined.
@@ -35,13 +36,14 @@ impl Gateway {
         preparation: &Preparation,
     ) -> Result<Settlement, GatewayError> {
         let call = recorder.state();
-        let (Some((request, _)), Some((tool_call, _))) = (&call.request, &call.tool_call) else {
+        let (Some(request), Some((tool_call, _))) = (call.effective_request(), &call.tool_call)
+        else {
             return Err(GatewayError::missing(call.head.trace_id, "request or its call"));
         };
         let job = Job {
             target: &preparation.target,
             tool: &preparation.tool,
-            args: &request.proposal.args,
+            args: preparation.args.as_ref().map_or(&request.proposal.args, FilledArgs::expose),
             class: preparation.class,
             tool_call_id: tool_call.tool_call_id,
             idempotency_key: tool_call.idempotency_key.as_deref(),

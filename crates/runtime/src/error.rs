@@ -42,7 +42,7 @@ pub enum GatewayError {
         state: State,
     },
     /// The answer does not fit the question.
-    #[error("the answer does not fit: the question about call `{trace_id}` is {question}")]
+    #[error("the answer does not fit call `{trace_id}`: {question}")]
     WrongAnswer {
         /// The trace.
         trace_id: TraceId,

@@ -287,7 +287,11 @@ impl Gateway {
             ts,
             request_digest,
             decision,
-            rationale,
+            rationale: match decided_by {
+                DecidedBy::Policy { .. } => self.redacted(&rationale),
+                // What a person signed is without secrets already.
+                DecidedBy::Person { .. } | DecidedBy::Grant { .. } => rationale,
+            },
             decided_by,
             policy_hash: self.supervisor.policy_hash(),
             code,
@@ -324,7 +328,7 @@ impl Gateway {
             ts,
             decision_digest: *decision_digest,
             tool_call_id,
-            proposal_digest,
+            proposal_digest: recorder.state().effective_digest().unwrap_or(proposal_digest),
             idempotency_key: request.idempotency_key.clone(),
         };
         recorder.add(&Artifact::Call(call))?;

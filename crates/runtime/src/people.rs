@@ -1,5 +1,6 @@
 //! The people who decide, and the signatures of their decisions.
 
+use serde_json::Value;
 use thiserror::Error;
 use windlass_kernel::artifact::{Decider, NamedFile};
 use windlass_kernel::{Code, Digest, Signed, Statement, TraceId};
@@ -54,6 +55,8 @@ pub struct Attribution<'a> {
     pub who: Who<'a>,
     /// The reason.
     pub reason: &'a str,
+    /// The arguments that the person puts in place of the requested ones.
+    pub edit: Option<&'a Value>,
     /// The files that the call names, as the person saw them, if they had changed since the question.
     pub files: &'a [NamedFile],
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -10,8 +11,9 @@ use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::grant::Terms;
 use windlass_kernel::{Code, Digest, RiskLevel};
 use windlass_policy::{Connector, GrantRefusal, PolicySet, Question, Server, Tool, Verdict};
+use windlass_redact::{Finding, Redactor};
 
-use crate::secrets::Secrets;
+use crate::secrets::{FilledArgs, NamedSecrets, names_one};
 use crate::supervisor::{Examination, Preparation, Refusal, Ruling, Supervisor};
 use crate::workspace::FileWorkspace;
 
@@ -21,7 +23,8 @@ pub struct PolicySupervisor {
     set: PolicySet,
     workspace: FileWorkspace,
     environment: BTreeMap<String, String>,
-    secrets: Secrets,
+    secrets: NamedSecrets,
+    redactor: Arc<Redactor>,
     confined: bool,
 }
 
@@ -33,17 +36,36 @@ impl PolicySupervisor {
         workspace: FileWorkspace,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Self {
-        let mut named = std::collections::BTreeSet::new();
-        for server in set.registry().servers() {
-            named.extend(server.env.iter().cloned());
-            if let Connector::McpHttp { bearer_env: Some(name), .. } = &server.connector {
-                named.insert(name.clone());
-            }
+        let environment = named_variables(&set, environment);
+        let redactor = Arc::new(Redactor::new(environment.clone()));
+        let secrets = NamedSecrets::default();
+        Self { set, workspace, environment, secrets, redactor, confined: true }
+    }
+
+    /// Sets the secrets that calls may name.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: NamedSecrets) -> Self {
+        self.redactor = Arc::new(Redactor::new(
+            self.environment.clone().into_iter().chain(secrets.available()),
+        ));
+        self.secrets = secrets;
+        self
+    }
+
+    /// The redactor of all secrets that this supervisor knows.
+    #[must_use]
+    pub fn redactor(&self) -> Arc<Redactor> {
+        Arc::clone(&self.redactor)
+    }
+
+    /// The refusal of a request that names a secret which its tool does not get.
+    fn refused_secret(&self, request: &ActionRequest) -> Option<Refusal> {
+        let proposal = &request.proposal;
+        if !names_one(&proposal.args) {
+            return None;
         }
-        let environment: BTreeMap<String, String> =
-            environment.into_iter().filter(|(name, _)| named.contains(name)).collect();
-        let secrets = Secrets::new(environment.clone());
-        Self { set, workspace, environment, secrets, confined: true }
+        let (_, tool) = self.set.registry().find(&proposal.tool_server, &proposal.tool_name)?;
+        self.secrets.fill(&proposal.args, tool).err()
     }
 
     /// Confines nothing, for tests.
@@ -124,13 +146,13 @@ impl PolicySupervisor {
         })
     }
 
-    /// The name of a known secret that the request contains, if it contains one.
-    fn secret_in(&self, request: &ActionRequest) -> Option<&str> {
+    /// The secret that the request contains, if it contains one.
+    fn secret_in(&self, request: &ActionRequest) -> Option<Finding<'_>> {
         let resources = request.resources.iter().flat_map(|one| [&one.kind, &one.id]);
         let names = [&request.idempotency_key, &request.agent, &request.phase];
         let mut texts = resources.chain(names.into_iter().flatten()).chain([&request.intent]);
-        let in_args = self.secrets.find(&request.proposal.args);
-        in_args.or_else(|| texts.find_map(|text| self.secrets.find_text(text)))
+        let in_args = self.redactor.find(&request.proposal.args);
+        in_args.or_else(|| texts.find_map(|text| self.redactor.find_text(text)))
     }
 
     fn question(request: &ActionRequest) -> Question {
@@ -146,6 +168,31 @@ impl PolicySupervisor {
     }
 }
 
+/// The variables of the environment that the tool registry names. Their values are secrets.
+fn named_variables(
+    set: &PolicySet,
+    environment: impl IntoIterator<Item = (String, String)>,
+) -> BTreeMap<String, String> {
+    let mut named = std::collections::BTreeSet::new();
+    for server in set.registry().servers() {
+        named.extend(server.env.iter().cloned());
+        if let Connector::McpHttp { bearer_env: Some(name), .. } = &server.connector {
+            named.insert(name.clone());
+        }
+    }
+    environment.into_iter().filter(|(name, _)| named.contains(name)).collect()
+}
+
+/// The redactor of all secrets that calls of this set can get.
+#[must_use]
+pub fn redactor_of(
+    set: &PolicySet,
+    environment: impl IntoIterator<Item = (String, String)>,
+    secrets: &NamedSecrets,
+) -> Redactor {
+    Redactor::new(named_variables(set, environment).into_iter().chain(secrets.available()))
+}
+
 /// What tools of a class may do to the workspace.
 const fn access(class: RiskLevel) -> Access {
     if class.writes() { Access::Write } else { Access::Read }
@@ -157,16 +204,25 @@ impl Supervisor for PolicySupervisor {
     }
 
     fn judge(&self, request: &ActionRequest) -> Ruling {
-        if let Some(name) = self.secret_in(request) {
-            return Ruling {
-                verdict: Verdict::Deny,
-                code: Some(Code::SecretInRequest),
-                reason: format!(
-                    "the request contains the value of {name}, which would be stored; \
-                     let the tool registry pass it by `env` instead"
-                ),
-                rules: Vec::new(),
+        let deny = |code, reason| Ruling {
+            verdict: Verdict::Deny,
+            code: Some(code),
+            reason,
+            rules: Vec::new(),
+        };
+        if let Some(found) = self.secret_in(request) {
+            let what = match found {
+                Finding::Value(name) => format!("the value of {name}"),
+                Finding::Shape(name) => format!("what looks like a secret ({name})"),
             };
+            let reason = format!(
+                "the request contains {what}, which would be stored; name it as \
+                 {{\"secret\": \"NAME\"}}, or let the tool registry pass it by `env`"
+            );
+            return deny(Code::SecretInRequest, reason);
+        }
+        if let Some(Refusal { code, reason }) = self.refused_secret(request) {
+            return deny(code, reason);
         }
         let judgement = self.set.judge(&Self::question(request), &self.workspace);
         Ruling {
@@ -179,8 +235,12 @@ impl Supervisor for PolicySupervisor {
 
     fn examine(&self, request: &ActionRequest) -> Examination {
         let judgement = self.set.judge(&Self::question(request), &self.workspace);
+        // A word that is the name of a file may be what runs, whatever the program takes it for.
+        let words = judgement.commands.iter().flat_map(|command| command.split_whitespace());
+        let words = words.map(|word| word.trim_matches(['\'', '"']).to_owned());
+        let named: Vec<String> = judgement.paths.iter().cloned().chain(words).collect();
         Examination {
-            files: self.workspace.named_files(&judgement.paths),
+            files: self.workspace.named_files(&named),
             commands: judgement.commands,
             findings: judgement.findings,
             folder: self.workspace.root().display().to_string(),
@@ -200,9 +260,11 @@ impl Supervisor for PolicySupervisor {
                 ),
             });
         };
+        let args = self.secrets.fill(&proposal.args, tool)?;
+        let filled = args.as_ref().map_or(&proposal.args, FilledArgs::expose);
         let mut target = self.target(server)?;
         if let Target::Command { argv, stdin, .. } = &mut target {
-            let line = tool.command_line(&proposal.args).map_err(|error| Refusal {
+            let line = tool.command_line(filled).map_err(|error| Refusal {
                 code: Code::RequestInvalid,
                 reason: error.to_string(),
             })?;
@@ -222,17 +284,16 @@ impl Supervisor for PolicySupervisor {
             on_uncertain: tool.on_uncertain(server),
             retries_max: tool.retries_max,
             confinement: self.confinement(server, tool, scope),
+            args,
         })
     }
 
     fn covers(&self, request: &ActionRequest, terms: &Terms) -> bool {
         let question = Self::question(request);
-        self.secret_in(request).is_none()
-            && windlass_policy::covers(
-                terms,
-                &question,
-                &self.set.judge(&question, &self.workspace),
-            )
+        let judgement = self.set.judge(&question, &self.workspace);
+        // Secrets are denied although no rule says so.
+        self.judge(request).verdict == Verdict::Ask
+            && windlass_policy::covers(terms, &question, &judgement)
     }
 
     fn check_grant(&self, terms: &Terms) -> Result<(), Refusal> {
@@ -241,6 +302,6 @@ impl Supervisor for PolicySupervisor {
     }
 
     fn redact(&self, value: &mut Value) {
-        self.secrets.redact(value);
+        self.redactor.redact(value);
     }
 }

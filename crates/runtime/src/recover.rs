@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::Value;
 use windlass_journal::{Check, JournalError, Reader};
-use windlass_kernel::artifact::{Decider, EffectError, Redispatch, SettledBy};
+use windlass_kernel::artifact::{ActionRequest, Decider, EffectError, Redispatch, SettledBy};
 use windlass_kernel::recovery::{RecoveryPlan, UncertainRule, plan};
 use windlass_kernel::{Call, Code, Machine, Outcome, RiskLevel, State, TraceId};
 use windlass_policy::OnUncertain;
@@ -90,8 +90,8 @@ impl Gateway {
     fn can_recover_without_person(&self, trace_id: TraceId) -> bool {
         let plan = || -> Result<RecoveryPlan, GatewayError> {
             let call = Reader::<Call>::state_of(self.store.as_ref(), trace_id, Check::Verified)?;
-            let Some((request, _)) = &call.request else { return Ok(RecoveryPlan::Nothing) };
-            let Ok(preparation) = self.supervisor.prepare(request) else {
+            let Some(request) = call.effective_request() else { return Ok(RecoveryPlan::Nothing) };
+            let Ok(preparation) = self.supervisor.prepare(&request) else {
                 return Ok(RecoveryPlan::Hold);
             };
             let count = count(&self.store.list_redispatches(trace_id)?);
@@ -165,9 +165,18 @@ impl Gateway {
     /// Prepares the dispatch of the recorder's call.
     pub(crate) fn prepare(&self, recorder: &CallRecorder) -> Result<Preparation, GatewayError> {
         let trace_id = recorder.state().head.trace_id;
-        let Some((request, _)) = &recorder.state().request else {
+        let Some(request) = recorder.state().effective_request() else {
             return Err(GatewayError::missing(trace_id, "request"));
         };
+        self.prepare_request(trace_id, &request)
+    }
+
+    /// Prepares the dispatch of a request.
+    pub(crate) fn prepare_request(
+        &self,
+        trace_id: TraceId,
+        request: &ActionRequest,
+    ) -> Result<Preparation, GatewayError> {
         self.supervisor.prepare(request).map_err(|refusal| GatewayError::Recovery {
             trace_id,
             reason: format!("{}: {}", refusal.code, refusal.reason),
@@ -232,6 +241,8 @@ impl Gateway {
     ) -> Result<CallReport, GatewayError> {
         GatewayError::check_signal()?;
         let attempt = count(&redispatches).saturating_add(2);
+        // What a person signed is without secrets already.
+        let reason = if by.is_none() { self.redacted(&reason) } else { reason };
         let redispatch = Redispatch { attempt, ts: self.clock.now(), by, reason };
         recorder.record_redispatch(&redispatch)?;
         redispatches.push(redispatch);
@@ -334,7 +345,7 @@ impl Gateway {
     ) -> Result<CallReport, GatewayError> {
         let call = recorder.state();
         let trace_id = call.head.trace_id;
-        let Some((request, _)) = &call.request else {
+        let Some(request) = call.effective_request() else {
             return Err(GatewayError::missing(trace_id, "request"));
         };
         let args = windlass_policy::fill_template(

@@ -4,7 +4,7 @@ use crate::supervisor::{Examination, Refusal};
 use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::artifact::{
-    EffectError, NamedFile, Redispatch, SupervisorDecision, ToolEffect,
+    DecidedBy, EffectError, NamedFile, Redispatch, SupervisorDecision, ToolEffect,
 };
 use windlass_kernel::{Call, Digest, Outcome, PlanId, State, Timestamp, ToolCallId, TraceId};
 
@@ -31,6 +31,9 @@ pub struct CallReport {
     pub error: Option<EffectError>,
     /// The refusal, if the call was refused.
     pub refusal: Option<Refusal>,
+    /// The arguments that a person put in place of the requested ones, if they did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edited_args: Option<Value>,
     /// The hold, if the call is on hold.
     pub hold: Option<CallHold>,
     /// Whether the effect had already been recorded by an earlier request with the same key.
@@ -92,6 +95,7 @@ impl CallReport {
     /// Creates the report of a call.
     #[must_use]
     pub fn of(call: Call, redispatches: Vec<Redispatch>) -> Self {
+        let edited_args = call.decision.as_ref().and_then(|(decision, _)| edited_args(decision));
         let request = call.request.map(|(request, _)| request);
         let tool = request.as_ref().map(|request| {
             [&*request.proposal.tool_server, "/", &*request.proposal.tool_name].concat()
@@ -111,6 +115,7 @@ impl CallReport {
             result,
             error,
             refusal: call.decision.and_then(|(decision, _)| refusal(decision)),
+            edited_args,
             hold: None,
             replayed: false,
             redispatches,
@@ -124,6 +129,13 @@ impl CallReport {
     pub fn on_hold(mut self, question: HoldQuestion, reason: String, view: CallView) -> Self {
         self.hold = Some(CallHold { question, reason, view });
         self
+    }
+}
+
+fn edited_args(decision: &SupervisorDecision) -> Option<Value> {
+    match &decision.decided_by {
+        DecidedBy::Person { edit, .. } => edit.as_ref().map(|edit| edit.args.clone()),
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => None,
     }
 }
 

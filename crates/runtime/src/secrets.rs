@@ -1,157 +1,138 @@
-//! Removes secrets from data before it is stored.
+//! The secrets that calls may name, and where their values are put in.
 
-use std::sync::OnceLock;
+use std::collections::BTreeMap;
+use std::fmt;
 
-use regex::Regex;
 use serde_json::Value;
+use windlass_kernel::Code;
+use windlass_policy::{Pointer, Tool};
 
-/// The minimum length of a secret; shorter values occur too often by chance.
-const SECRET_BYTES_MIN: usize = 6;
+use crate::supervisor::Refusal;
 
-/// Well-known kinds of tokens: the name, a text that each token contains, and the pattern.
-const PATTERNS: &[(&str, &str, &str)] = &[
-    ("github-token", "gh", r"\bgh[pousr]_[A-Za-z0-9]{36,255}\b"),
-    ("github-token", "github_pat_", r"\bgithub_pat_[A-Za-z0-9_]{22,255}\b"),
-    ("aws-key", "AKIA", r"\bAKIA[0-9A-Z]{16}\b"),
-    ("aws-key", "ASIA", r"\bASIA[0-9A-Z]{16}\b"),
-    ("api-key", "sk-", r"\bsk-[A-Za-z0-9_-]{20,255}\b"),
-    ("slack-token", "xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{10,255}\b"),
-    (
-        "private-key",
-        "PRIVATE KEY-----",
-        r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
-    ),
-];
+/// The key of an argument that names a secret: `{"secret": "NAME"}`.
+const KEY: &str = "secret";
 
-/// A pattern, compiled on first use: most processes never need one.
-#[derive(Debug)]
-struct Pattern {
-    name: &'static str,
-    hint: &'static str,
-    source: &'static str,
-    compiled: OnceLock<Option<Regex>>,
-}
+/// The secrets of the user, by name: each value, or why it is not available.
+#[derive(Clone, Default)]
+pub struct NamedSecrets(BTreeMap<String, Result<String, String>>);
 
-impl Pattern {
-    fn regex(&self) -> Option<&Regex> {
-        self.compiled.get_or_init(|| Regex::new(self.source).ok()).as_ref()
+impl fmt::Debug for NamedSecrets {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.0.keys()).finish()
     }
 }
 
-/// The secrets that tools receive, and the patterns of well-known tokens.
-#[derive(Debug)]
-pub struct Secrets {
-    known: Vec<(String, String)>,
-    patterns: Vec<Pattern>,
-}
-
-impl Secrets {
-    /// Creates the set from names and values.
+impl NamedSecrets {
+    /// Creates the set; an error is the reason, for a person, why a value is not available.
     #[must_use]
-    pub fn new(known: impl IntoIterator<Item = (String, String)>) -> Self {
-        let mut known: Vec<_> =
-            known.into_iter().filter(|(_, value)| value.len() >= SECRET_BYTES_MIN).collect();
-        // A secret that contains another one must be replaced first.
-        known.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
-        let pattern = |(name, hint, source): &(&'static str, &'static str, &'static str)| Pattern {
-            name,
-            hint,
-            source,
-            compiled: OnceLock::new(),
+    pub fn new(secrets: impl IntoIterator<Item = (String, Result<String, String>)>) -> Self {
+        Self(secrets.into_iter().collect())
+    }
+
+    /// The names and values of the secrets that are available.
+    pub fn available(&self) -> impl Iterator<Item = (String, String)> {
+        self.0.iter().filter_map(|(name, value)| Some((name.clone(), value.clone().ok()?)))
+    }
+
+    /// The value of a secret for a tool.
+    fn value(&self, name: &str, tool: &Tool) -> Result<&str, Refusal> {
+        let refuse = |code, reason| Err(Refusal { code, reason });
+        let Some(value) = self.0.get(name) else {
+            let reason = format!("there is no secret `{name}` in your settings");
+            return refuse(Code::SecretUnknown, reason);
         };
-        Self { known, patterns: PATTERNS.iter().map(pattern).collect() }
-    }
-
-    /// Returns the name of a known secret that `value` contains.
-    #[must_use]
-    pub fn find(&self, value: &Value) -> Option<&str> {
+        if !tool.secrets.iter().any(|declared| declared == name) {
+            let reason = format!("the tool does not list `{name}` in `secrets`");
+            return refuse(Code::SecretUndeclared, reason);
+        }
         match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => None,
-            Value::String(text) => self.find_text(text),
-            Value::Array(items) => items.iter().find_map(|item| self.find(item)),
-            Value::Object(map) => {
-                map.iter().find_map(|(key, value)| self.find_text(key).or_else(|| self.find(value)))
-            }
+            Ok(value) => Ok(value),
+            Err(why) => refuse(
+                Code::SecretUnavailable,
+                format!("the secret `{name}` cannot be used: {why}"),
+            ),
         }
     }
 
-    /// Returns the name of a known secret that `text` contains.
-    #[must_use]
-    pub fn find_text(&self, text: &str) -> Option<&str> {
-        let mut known = self.known.iter();
-        known.find(|(_, secret)| text.contains(secret)).map(|(name, _)| name.as_str())
+    /// Puts the values in the place of the names of secrets; `None` if the arguments name none.
+    pub(crate) fn fill(&self, args: &Value, tool: &Tool) -> Result<Option<FilledArgs>, Refusal> {
+        if !names_one(args) {
+            return Ok(None);
+        }
+        // What is judged by its text must be there as a text.
+        let judged = tool.paths_read.iter().chain(&tool.paths_write).chain(&tool.shell_line);
+        for pointer in judged {
+            if Pointer::select(pointer, args).into_iter().any(contains_one) {
+                return Err(Refusal {
+                    code: Code::RequestInvalid,
+                    reason: format!(
+                        "the argument `{}` is a path or a shell line, which cannot be a secret",
+                        pointer.text()
+                    ),
+                });
+            }
+        }
+        let mut filled = args.clone();
+        if let Value::Object(map) = &mut filled {
+            for value in map.values_mut() {
+                self.fill_value(value, tool)?;
+            }
+        }
+        Ok(Some(FilledArgs(filled)))
     }
 
-    /// Replaces each secret in `value`, including keys, by its name.
-    pub fn redact(&self, value: &mut Value) {
+    fn fill_value(&self, value: &mut Value, tool: &Tool) -> Result<(), Refusal> {
+        if let Some(name) = name_in(value) {
+            *value = Value::from(self.value(name, tool)?);
+            return Ok(());
+        }
         match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-            Value::String(text) => self.redact_text(text),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.redact(item)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+            Value::Array(items) => {
+                items.iter_mut().try_for_each(|item| self.fill_value(item, tool))
+            }
             Value::Object(map) => {
-                let old = std::mem::take(map);
-                for (mut key, mut value) in old {
-                    self.redact_text(&mut key);
-                    self.redact(&mut value);
-                    map.insert(key, value);
-                }
-            }
-        }
-    }
-
-    fn redact_text(&self, text: &mut String) {
-        for (name, secret) in &self.known {
-            if text.contains(secret) {
-                *text = text.replace(secret, &format!("[redacted:{name}]"));
-            }
-        }
-        for pattern in &self.patterns {
-            if text.contains(pattern.hint)
-                && let Some(regex) = pattern.regex()
-                && regex.is_match(text)
-            {
-                let name = format!("[redacted:{}]", pattern.name);
-                *text = regex.replace_all(text, name).into_owned();
+                map.values_mut().try_for_each(|value| self.fill_value(value, tool))
             }
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+/// The name in `{"secret": "NAME"}`.
+fn name_in(value: &Value) -> Option<&str> {
+    let map = value.as_object().filter(|map| map.len() == 1)?;
+    map.get(KEY)?.as_str()
+}
 
-    use super::*;
-
-    #[test]
-    fn every_pattern_compiles() {
-        let secrets = Secrets::new([]);
-        assert_eq!(secrets.patterns.len(), PATTERNS.len());
-        for pattern in &secrets.patterns {
-            assert!(pattern.regex().is_some(), "{}", pattern.source);
+/// Whether a value is or contains the name of a secret.
+fn contains_one(value: &Value) -> bool {
+    name_in(value).is_some()
+        || match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+            Value::Array(items) => items.iter().any(contains_one),
+            Value::Object(map) => map.values().any(contains_one),
         }
-    }
+}
 
-    #[test]
-    fn known_values_and_well_known_tokens_are_replaced() {
-        let secrets = Secrets::new([("TOKEN".to_owned(), "hunter22".to_owned())]);
-        let mut value = json!({
-            "a hunter22 key": ["Bearer hunter22", 7],
-            "log": format!("ghp_{} and AKIAABCDEFGHIJKLMNOP", "a".repeat(36)),
-            "pem": "x\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\ny",
-            "fine": "sk-short",
-        });
-        assert_eq!(secrets.find(&value), Some("TOKEN"));
-        secrets.redact(&mut value);
-        assert_eq!(
-            value,
-            json!({
-                "a [redacted:TOKEN] key": ["Bearer [redacted:TOKEN]", 7],
-                "log": "[redacted:github-token] and [redacted:aws-key]",
-                "pem": "x\n[redacted:private-key]\ny",
-                "fine": "sk-short",
-            })
-        );
-        assert_eq!(secrets.find(&value), None);
+/// Whether arguments name a secret: one of them, not all of them together.
+pub(crate) fn names_one(args: &Value) -> bool {
+    args.as_object().is_some_and(|map| map.values().any(contains_one))
+}
+
+/// Arguments with the values of secrets. `Debug` does not show them.
+#[derive(Clone, PartialEq)]
+pub struct FilledArgs(Value);
+
+impl FilledArgs {
+    /// The arguments, for the tool alone.
+    #[must_use]
+    pub const fn expose(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl fmt::Debug for FilledArgs {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("FilledArgs(…)")
     }
 }

@@ -9,6 +9,8 @@ use windlass_kernel::recovery::UncertainRule;
 use windlass_kernel::{Code, Digest, RiskLevel};
 use windlass_policy::{OnUncertain, RuleHit, Verdict};
 
+use crate::secrets::FilledArgs;
+
 /// Judges requests and prepares their dispatch. The default implementation uses the policy crate; the
 /// trait allows another policy engine.
 pub trait Supervisor: Send + Sync {
@@ -95,6 +97,8 @@ pub struct Preparation {
     pub retries_max: u32,
     /// The confinement of a command; `None` means unconfined.
     pub confinement: Option<Confinement>,
+    /// The arguments with the values of the secrets that they name; those of the request if `None`.
+    pub args: Option<FilledArgs>,
 }
 
 impl Preparation {

@@ -37,7 +37,7 @@ fn decision(world: &World, trace_id: TraceId) -> SupervisorDecision {
 fn decider(decision: &SupervisorDecision) -> String {
     match &decision.decided_by {
         DecidedBy::Person { decider, .. } => decider.names(),
-        DecidedBy::Policy { .. } => panic!("the policy decided"),
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => panic!("no person decided"),
     }
 }
 
@@ -113,7 +113,13 @@ fn what_policy_denies_meanwhile_cannot_be_approved_and_stays_pending() {
     let error = gateway.decide(trace_id, Answer::Approve, ADA).unwrap_err();
     assert!(matches!(error, GatewayError::Refused { .. }), "{error:?}");
     assert_eq!(error.code(), Code::PolicyDenied);
-    assert_eq!(world.shared.tables().entries, before);
+    // The refused decision is on record beside the call, which is as it was.
+    let after = world.shared.tables().entries;
+    assert_eq!((after.len(), after.get(&trace_id)), (before.len() + 1, before.get(&trace_id)));
+    let refused = after.keys().find(|id| !before.contains_key(id)).unwrap();
+    let refused = gateway.show(*refused).unwrap();
+    assert_eq!((refused.tool.as_str(), refused.state), ("windlass/decide", State::Denied));
+    assert_eq!(refused.refusal.unwrap().code, Code::PolicyDenied);
     assert_eq!(gateway.show(trace_id).unwrap().state, State::Pending);
     // It can still be denied, or approved once policy lets it.
     supervisor.say("ask", Verdict::Ask);

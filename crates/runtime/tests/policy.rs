@@ -169,7 +169,7 @@ fn what_a_person_says_of_secrets_is_not_stored() {
     let reason = format!("it used {SECRET}");
     let asked = gateway.call(call("ask", Some("key-1"), 1)).unwrap();
     gateway.decide(asked.trace_id, Answer::Deny, attribution(&reason)).unwrap();
-    for (key, answer) in [("key-2", Answer::Approve), ("key-3", Answer::Deny)] {
+    for (key, answer) in [("key-2", Answer::DidNotRun), ("key-3", Answer::Failed)] {
         let request = call("burn", Some(key), 1);
         let trace_id = windlass_testkit::gateway::interrupt(&world, request, 4);
         let report = gateway.decide(trace_id, answer, attribution(&reason)).unwrap();

@@ -7,10 +7,10 @@ use serde_json::value::RawValue;
 use windlass_journal::TraceVerifier;
 use windlass_kernel::artifact::{DecidedBy, SettledBy};
 use windlass_kernel::canon::CanonError;
-use windlass_kernel::grant::Grant;
+use windlass_kernel::grant::{Grant, GrantUse};
 use windlass_kernel::run::{self, Event, Run, RunEvent};
 use windlass_kernel::{
-    Artifact, ArtifactType, ChainError, Digest, Entry, GrantUse, Head, PlanId, State, TraceId,
+    Artifact, ArtifactType, ChainError, Digest, Entry, Head, PlanId, State, TraceId,
 };
 
 /// The maximum length of a line.

@@ -147,8 +147,8 @@ impl PeopleStore {
     /// # Errors
     /// [`PeopleError::Exists`] if there is one of this name; [`PeopleError`] if the files cannot be written.
     pub fn add(&self, name: &str, key: NewKey, now: Timestamp) -> Result<Person, PeopleError> {
+        windlass_kernel::check_name(name).map_err(PeopleError::Name)?;
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
-        windlass_kernel::check_name(&name).map_err(PeopleError::Name)?;
         let _lock = self.lock()?;
         let mut list = match self.load()? {
             Some(list) => list,

@@ -68,6 +68,10 @@ impl Repository for FakeRepository {
         Ok(Some(Self::change()))
     }
 
+    fn diff(&self, _: &Path, _: &Run) -> Result<Option<String>, EngineError> {
+        Ok(None)
+    }
+
     fn require_filters(&self, _: &Path) -> Result<(), EngineError> {
         Ok(())
     }
@@ -183,6 +187,6 @@ impl Votes for Engine {
         shown: Option<Digest>,
         conditions: &[String],
     ) -> Result<AnswerResult, EngineError> {
-        self.answer(trace_id, HoldAnswer { decision, by, reason, shown, conditions })
+        self.answer(trace_id, HoldAnswer { decision, by, reason, shown, conditions, edit: None })
     }
 }

@@ -1,6 +1,6 @@
 //! People whose keys follow from their names.
 
-use windlass_kernel::run::{Vote, VoteDecision};
+use windlass_kernel::run::{UnsignedVote, Vote, VoteDecision};
 use windlass_kernel::{Digest, Head, Signed, Signer, Statement, normalise_name};
 
 /// The key of everybody with this name.
@@ -38,15 +38,16 @@ pub fn vote(
     conditions: &[String],
     shown: Digest,
 ) -> Box<Vote> {
-    let statement = Vote::statement(head, decision, reason, conditions, &[], shown);
-    Box::new(Vote {
-        by: signed(name, &statement),
+    let unsigned = UnsignedVote {
         conditions: conditions.to_vec(),
         decision,
+        edit: None,
         files: Vec::new(),
         reason: reason.to_owned(),
         shown,
-    })
+    };
+    let by = signed(name, &unsigned.statement(head));
+    Box::new(unsigned.signed(by))
 }
 
 #[cfg(feature = "gateway")]
@@ -71,7 +72,12 @@ mod runtime {
     /// The decision of one person.
     #[must_use]
     pub const fn by<'a>(name: &'a str, reason: &'a str) -> Attribution<'a> {
-        Attribution { who: Who::Person { name, people: &Everybody }, reason, files: &[] }
+        Attribution {
+            who: Who::Person { name, people: &Everybody },
+            reason,
+            edit: None,
+            files: &[],
+        }
     }
 }
 

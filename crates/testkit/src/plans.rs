@@ -122,7 +122,7 @@ pub fn stop(reason: &str) -> Effect {
 pub fn started(plan: Plan) -> Started {
     Started {
         base: None,
-        by: "ann".to_owned(),
+        by: "the starter".to_owned(),
         inherited: BTreeMap::new(),
         loop_digest: Digest::of(b"loop"),
         options: json!({}),

@@ -133,6 +133,12 @@ fn last_state(store: &dyn Store, head: &Head) -> Result<Option<LastState>, Journ
                 let ended = Some(Ended { outcome, reason, detail, at: ts });
                 return Ok(Some(LastState { ended, ..LastState::default() }));
             }
+            // Who does not count among several is in the first event.
+            (Event::Held(held), Some(State::Checkpoint))
+                if held.approvals > 1 && held.reviewers.is_empty() =>
+            {
+                return Ok(None);
+            }
             (Event::Held(held), Some(State::Checkpoint)) => {
                 votes.reverse();
                 let shown = record.entry.artifact_digest;

@@ -4,13 +4,13 @@ mod plan;
 
 use anyhow::Result;
 use serde_json::{Value, json};
-use windlass_kernel::artifact::NamedFile;
+use windlass_kernel::artifact::{Edit, NamedFile};
 use windlass_kernel::run::plan::{BudgetedResource, RunOutcome, Trigger};
 use windlass_kernel::run::{
     Base, CallRecord, Change, Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointSide,
     CheckpointWorkspace, ComplianceResult, Event, Failure, GateResult, GateStatus,
     GovernanceResult, HoldRequest, InvocationResult, NoteKind, PhaseResult, Revocation, Rollback,
-    RunEvent, Started, Usage, Vote, VoteDecision,
+    RunEvent, Started, UnsignedVote, Usage, Vote, VoteDecision,
 };
 use windlass_kernel::{
     ArtifactId, CheckpointId, Digest, Head, SCHEMA_VERSION, Signed, Signer, State, Timestamp,
@@ -316,15 +316,18 @@ fn samples() -> Result<Vec<Event>> {
 /// An answer, signed.
 fn vote() -> Vote {
     let word = str::to_owned;
-    let (decision, reason, conditions) =
-        (VoteDecision::Approved, word("looks right"), vec![word("tests first")]);
-    let files = vec![NamedFile { digest: Digest::of(b"x"), path: word("src/a.rs") }];
-    let head = Head::empty(TraceId(id(0xcc)));
-    let shown = Digest::of(b"shown");
-    let statement = Vote::statement(&head, decision, &reason, &conditions, &files, shown);
+    let unsigned = UnsignedVote {
+        conditions: vec![word("tests first")],
+        decision: VoteDecision::Approved,
+        edit: Some(Edit { args: json!({"line": "ls"}), proposal_digest: Digest::of(b"edited") }),
+        files: vec![NamedFile { digest: Digest::of(b"x"), path: word("src/a.rs") }],
+        reason: word("looks right"),
+        shown: Digest::of(b"shown"),
+    };
     let signer = Signer::from_seed(&[7; 32]);
     let (name, approver) = (word("ann"), word("person ann"));
+    let statement = unsigned.statement(&Head::empty(TraceId(id(0xcc))));
     let signature = signer.sign(&statement.to_bytes(&name, &approver));
     let by = Signed { approver, key: signer.public(), name, security_key: None, signature };
-    Vote { by, conditions, decision, files, reason, shown }
+    unsigned.signed(by)
 }

@@ -107,6 +107,24 @@ pub enum Queue {
     Approve(Answer),
     /// Reject: the run ends, or returns to an earlier phase if its loop says so.
     Reject(Answer),
+    /// Answer the question of a phase that a person does; the run can continue with your text.
+    Answer {
+        /// The run.
+        #[arg(value_name = "RUN")]
+        run: String,
+        /// Your answer.
+        #[arg(value_name = "TEXT")]
+        text: String,
+        /// Your name; the answer is signed with your key [default: your own].
+        #[arg(long, value_name = "NAME")]
+        by: Option<String>,
+        /// Read the passphrase of your key from a file, `-` for standard input.
+        #[arg(long, value_name = "FILE")]
+        passphrase_file: Option<PathBuf>,
+        /// Resume the run at once.
+        #[arg(long)]
+        resume: bool,
+    },
     /// Withdraw your answer, as long as the run was not resumed.
     Revoke {
         /// The run.
@@ -128,12 +146,39 @@ pub struct Answer {
     /// The digest that `queue show` printed; the answer is refused if the hold has changed since.
     #[arg(long, value_name = "DIGEST")]
     pub shown: Option<String>,
+    /// Arguments to put in place of those of the call on hold: JSON, `@FILE`, or `-` for standard input.
+    /// They are judged too.
+    #[arg(long, value_name = "JSON")]
+    pub args: Option<String>,
     /// A condition of the approval; may be repeated.
     #[arg(long = "condition", value_name = "TEXT")]
     pub conditions: Vec<String>,
+    /// The call on hold was interrupted, and it ran: your word is recorded as its effect. Without this or
+    /// `--failed` an approval means that it did not run, and it is made.
+    #[arg(long, conflicts_with_all = ["failed", "args"])]
+    pub ran: bool,
+    /// The call on hold was interrupted, and it failed.
+    #[arg(long, conflicts_with = "args")]
+    pub failed: bool,
     /// Resume the run at once.
     #[arg(long)]
     pub resume: bool,
+}
+
+impl Answer {
+    /// An answer to the hold as it is now.
+    pub fn plain(run: &str, decider: Decider, resume: bool) -> Self {
+        Self {
+            run: run.to_owned(),
+            decider,
+            shown: None,
+            args: None,
+            conditions: Vec::new(),
+            ran: false,
+            failed: false,
+            resume,
+        }
+    }
 }
 
 /// Options of `stop`.

@@ -9,7 +9,7 @@ use windlass_runtime::{
     SystemClock, Who,
 };
 
-use crate::args::{Call, CallRun, Decide};
+use crate::args::{Approve, Call, CallRun, Decide};
 use crate::commands::queue::shown_digest;
 use crate::commands::{read_args, recover, risk, tool_name, trace, trace_id};
 use crate::failure::{CommandResult, Failure, exit_of, hint_of};
@@ -29,7 +29,7 @@ pub fn run(project: &Project, command: &Call, output: &Output) -> CommandResult 
         }
         Call::List(options) => trace::list(project, options, Some(Machine::Call), output),
         Call::Approve(options) => {
-            decide(project, Answer::Approve, &options.decide, options.shown.as_deref(), output)
+            decide(project, Answer::Approve, &options.decide, Some(options), output)
         }
         Call::Deny(options) => decide(project, Answer::Deny, options, None, output),
         Call::Settle(options) => {
@@ -89,9 +89,11 @@ fn decide(
     project: &Project,
     answer: Answer,
     options: &Decide,
-    shown: Option<&str>,
+    seen: Option<&Approve>,
     output: &Output,
 ) -> CommandResult {
+    let args = seen.and_then(|seen| seen.args.as_deref()).map(read_args).transpose()?;
+    let shown = seen.and_then(|seen| seen.shown.as_deref());
     let id = trace_id(&options.id)?;
     let decider = &options.decider;
     let people = AccountPeople::open()?;
@@ -115,7 +117,8 @@ fn decide(
         None => Vec::new(),
     };
     let who = Who::Person { name: &name, people: &people };
-    let attribution = Attribution { who, reason: &decider.reason, files: &files };
+    let attribution =
+        Attribution { who, reason: &decider.reason, edit: args.as_ref(), files: &files };
     let report = gateway.decide(id, answer, attribution)?;
     print(&report, output)?;
     // Denying as requested is a success of the command.
@@ -217,6 +220,9 @@ fn print_with(report: &CallReport, asked: &[String], output: &Output) {
     for line in asked {
         output.line(line);
     }
+    if let Some(args) = &report.edited_args {
+        output.line(&format!("  edited   {}", sanitize(&args.to_string())));
+    }
     if let Some(refused) = &report.refusal {
         output.line(&format!("  refused  {} [{}]", sanitize(&refused.reason), refused.code));
     }
@@ -235,6 +241,9 @@ fn print_with(report: &CallReport, asked: &[String], output: &Output) {
     if let Some(hold) = &report.hold {
         output.line(&format!("  waits    {} [{}]", sanitize(&hold.reason), Code::CallOnHold));
         print_view(&hold.view, output);
+        if let Some(shown) = hold.view.shown {
+            output.line(&format!("  shown    {shown}"));
+        }
         let id = report.trace_id;
         let answers: &[(&str, &str)] = match hold.question {
             HoldQuestion::MayItRun => &[("to approve it", "approve"), ("to deny it", "deny")],
@@ -272,9 +281,6 @@ pub fn print_view(view: &CallView, output: &Output) {
         output.line(
             "           a file has changed since the question: look at it before you approve",
         );
-    }
-    if let Some(shown) = view.shown {
-        output.line(&format!("  shown    {shown}"));
     }
 }
 

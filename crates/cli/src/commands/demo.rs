@@ -86,6 +86,8 @@ pub fn run(options: &Demo, output: &Output) -> CommandResult {
     let id = demo.run_id()?;
     demo.heading("Nothing is lost: the journal has every step");
     demo.run_windlass(&["status"], None, Some(0))?;
+    demo.heading("A person who may decide. Without a passphrase the key counts for the account");
+    demo.run_windlass(&["people", "add", "ann"], None, Some(0))?;
     demo.heading("A person resumes the run. The edit is not repeated: its effect is recorded");
     demo.run_windlass(&["resume", &id, "--by", "ann"], None, Some(4))?;
     demo.heading("The reviewer asks for a person's decision. What did the build phase change?");

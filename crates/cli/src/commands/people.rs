@@ -16,11 +16,6 @@ const KEY_BYTES_MAX: u64 = 16 << 10;
 
 /// Runs a subcommand of `people`.
 pub fn run(command: &People, output: &Output) -> CommandResult {
-    if let Some(inside) = windlass_cell::inside_a_cell() {
-        return Err(
-            Failure::new(Code::SandboxUnavailable, inside).hint("run Windlass outside of it")
-        );
-    }
     let people = AccountPeople::open()?;
     match command {
         People::List => list(&people, output),

@@ -1,19 +1,25 @@
 //! `windlass queue`: lists the runs on hold and records answers.
 
 use serde_json::{Value, json};
-use windlass_engine::{HoldAnswer, HoldQueue as Holds, WaitingRun};
+use windlass_engine::{HoldAnswer, HoldDetails, HoldQueue as Holds, WaitingRun};
+use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Resolution, VoteDecision};
-use windlass_kernel::{Code, Digest, Timestamp};
+use windlass_kernel::{Code, Digest, Timestamp, TraceId};
+use windlass_runtime::{Answer as CallAnswer, CallView};
 use windlass_views::RunSummary;
 
 use crate::args::{Answer, Decider, Queue};
+use crate::commands::call::print_view;
 use crate::commands::run::{open, open_to_read, report};
-use crate::commands::status;
 use crate::commands::verify::count;
+use crate::commands::{read_args, status};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
 use crate::project::Project;
+
+/// The most of a diff that is shown.
+const DIFF_BYTES_MAX: usize = 256 << 10;
 
 /// Runs a subcommand of `queue`.
 pub fn run(project: &Project, command: &Queue, output: &Output) -> CommandResult {
@@ -22,6 +28,16 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> CommandResult
         Queue::Show { run } => show(project, run, output),
         Queue::Approve(answer) => decide(project, answer, VoteDecision::Approved, output),
         Queue::Reject(answer) => decide(project, answer, VoteDecision::Rejected, output),
+        Queue::Answer { run, text, by, passphrase_file, resume } => {
+            require_question(project, run)?;
+            let decider = Decider {
+                by: by.clone(),
+                reason: text.clone(),
+                passphrase_file: passphrase_file.clone(),
+            };
+            let answer = Answer::plain(run, decider, *resume);
+            decide(project, &answer, VoteDecision::Approved, output)
+        }
         Queue::Revoke { run, decider } => revoke(project, run, decider, output),
     }
 }
@@ -76,12 +92,13 @@ fn text(ts: Timestamp) -> String {
 }
 
 fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
-    let runs = project.runs()?;
-    let run = runs.read(runs.find(name)?)?;
+    let setup = open_to_read(project, None, output)?;
+    let run = setup.engine.read(setup.engine.find(name)?)?;
     let Some(hold) = run.hold.as_ref().filter(|_| run.ended.is_none()) else {
         let message = format!("run `{name}` does not wait for a decision");
         return Err(Failure::new(Code::RunNotOnHold, message));
     };
+    let HoldDetails { call, diff, shown } = setup.engine.hold_details(&run, hold)?;
     if output.json {
         let mut value = status::describe(&run);
         if let Some(object) = value.as_object_mut() {
@@ -92,6 +109,9 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
                 .map(|(vote, at)| json!({"by": vote.by.name, "key_id": vote.by.key.id(), "at": at, "decision": vote.decision, "conditions": vote.conditions, "reason": vote.reason}))
                 .collect();
             object.insert("votes".to_owned(), json!(votes));
+            object.insert("call".to_owned(), json!(call));
+            object.insert("diff".to_owned(), json!(diff.map(|diff| cut(&diff, DIFF_BYTES_MAX))));
+            object.insert("shown".to_owned(), json!(shown));
         }
         output.value(&value)?;
         return Ok(0);
@@ -109,12 +129,9 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
     for item in &hold.held.checklist {
         output.line(&format!("  [ ]      {}", sanitize(item)));
     }
-    if !hold.held.evidence.is_null() {
-        let evidence = serde_json::to_string_pretty(&hold.held.evidence).unwrap_or_default();
-        for (at, line) in evidence.lines().enumerate() {
-            let name = if at == 0 { "evidence" } else { "" };
-            output.line(&format!("  {name:8} {}", sanitize(line)));
-        }
+    match &call {
+        Some(call) => print_call(call, hold.held.call, output),
+        None => print_evidence(&hold.held.evidence, output),
     }
     if let Some(change) = &hold.held.change {
         output.line(&format!(
@@ -136,8 +153,48 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
             output.line(&format!("             if {}", sanitize(condition)));
         }
     }
-    output.line(&format!("  shown    {}", hold.shown));
+    if let Some(diff) = diff.filter(|diff| !diff.is_empty()) {
+        output.line("  diff     of the work so far");
+        for line in cut(&diff, DIFF_BYTES_MAX).lines() {
+            output.line(&format!("    {}", sanitize(line)));
+        }
+    }
+    output.line(&format!("  shown    {shown}"));
     Ok(0)
+}
+
+/// The first part of a text, which says so if it is not all.
+fn cut(text: &str, bytes_max: usize) -> String {
+    match text.get(..text.floor_char_boundary(bytes_max)) {
+        Some(start) if start.len() < text.len() => {
+            format!("{start}\n… {} more bytes; `git diff` shows all", text.len() - start.len())
+        }
+        Some(_) | None => text.to_owned(),
+    }
+}
+
+fn print_evidence(evidence: &Value, output: &Output) {
+    if evidence.is_null() {
+        return;
+    }
+    let evidence = serde_json::to_string_pretty(evidence).unwrap_or_default();
+    for (at, line) in evidence.lines().enumerate() {
+        let name = if at == 0 { "evidence" } else { "" };
+        output.line(&format!("  {name:8} {}", sanitize(line)));
+    }
+}
+
+fn print_call(call: &CallView, trace_id: Option<TraceId>, output: &Output) {
+    if let Some(id) = trace_id {
+        output.line(&format!("  call     {id}"));
+    }
+    output.line(&format!("  tool     {}", sanitize(&call.tool)));
+    output.line(&format!("  args     {}", sanitize(&call.args.to_string())));
+    output.line(&format!("  intent   {}", sanitize(&call.intent)));
+    if let Some(agent) = &call.agent {
+        output.line(&format!("  agent    {}", sanitize(agent)));
+    }
+    print_view(call, output);
 }
 
 fn decide(
@@ -155,7 +212,21 @@ fn decide(
     let shown = shown_digest(answer.shown.as_deref())?;
     let trace_id = setup.engine.find(&answer.run)?;
     let (reason, conditions) = (answer.decider.reason.as_str(), answer.conditions.as_slice());
-    let given = HoldAnswer { decision, by: &by, reason, shown, conditions };
+    let args = answer.args.as_deref().map(read_args).transpose()?;
+    let edit = args.as_ref();
+    let settled = match (decision, answer.ran, answer.failed) {
+        (_, false, false) => None,
+        (VoteDecision::Approved, true, _) => Some(CallAnswer::Ran),
+        (VoteDecision::Approved, false, true) => Some(CallAnswer::Failed),
+        (VoteDecision::Rejected, ..) => {
+            let message = "`--ran` and `--failed` say what became of a call, then the run goes on";
+            return Err(Failure::new(Code::RequestInvalid, message).hint("use `queue approve`"));
+        }
+    };
+    if let Some(settled) = settled {
+        setup.engine.settle_call(trace_id, settled, &by, reason)?;
+    }
+    let given = HoldAnswer { decision, by: &by, reason, shown, conditions, edit };
     let answered = setup.engine.answer(trace_id, given)?;
     if answer.resume && answered.resolution != Resolution::Open && answered.run.ended.is_none() {
         let run = setup.engine.resume(trace_id)?;
@@ -183,6 +254,25 @@ fn decide(
         }
     }
     Ok(0)
+}
+
+/// Fails unless a run waits for the answer to a question.
+fn require_question(project: &Project, name: &str) -> Result<(), Failure> {
+    let runs = project.runs()?;
+    let run = runs.read(runs.find(name)?)?;
+    match run.hold.as_ref().filter(|_| run.ended.is_none()) {
+        Some(hold) if hold.held.trigger == Trigger::PersonRequested => Ok(()),
+        Some(hold) => {
+            let trigger = hold.held.trigger.as_str();
+            let message = format!("run `{name}` asks for no text, but for a decision: {trigger}");
+            Err(Failure::new(Code::RequestInvalid, message)
+                .hint("`windlass queue show RUN` shows it; approve or reject it"))
+        }
+        None => {
+            let message = format!("run `{name}` does not wait for a decision");
+            Err(Failure::new(Code::RunNotOnHold, message))
+        }
+    }
 }
 
 /// Reads the digest of what a person was shown.

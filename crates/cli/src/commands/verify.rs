@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use serde_json::json;
-use windlass_journal::{TraceReport, verify_trace};
-use windlass_kernel::{Code, TraceId};
+use windlass_journal::{Signature, TraceReport, verify_trace};
+use windlass_kernel::{Code, TraceId, is_same_name};
 use windlass_store::Store;
 
 use crate::args::Verify;
 use crate::commands::{anchor, bundle_check, trace_id, verify_file};
 use crate::failure::{CommandResult, Failure, exit_of};
-use crate::output::{Output, Style};
+use crate::output::{Output, Style, sanitize};
+use crate::people::AccountPeople;
 use crate::project::Project;
 
 /// The hint for an argument that is neither a trace id nor a file.
@@ -53,10 +54,13 @@ fn all(store: &dyn Store, output: &Output) -> CommandResult {
     let bar = output.progress("verifying", "entries");
     let report = windlass_journal::verify_store(store, &mut |entries| bar.set_position(entries))?;
     bar.finish_and_clear();
+    let both = report.signatures.iter().flat_map(|(first, last)| [first, last]);
+    let unknown = unknown_signers(both)?;
     if output.json {
         let mut value = serde_json::to_value(&report).unwrap_or_default();
         if let Some(map) = value.as_object_mut() {
             map.insert("chain_valid".to_owned(), json!(report.broken == 0));
+            map.insert("unknown_signers".to_owned(), json!(unknown));
         }
         output.value(&value)?;
     } else {
@@ -69,6 +73,7 @@ fn all(store: &dyn Store, output: &Output) -> CommandResult {
                 problem.message
             ));
         }
+        print_unknown(&unknown, output);
         let (word, style) =
             if report.broken == 0 { ("intact", Style::Good) } else { ("corrupt", Style::Bad) };
         output.line(&format!(
@@ -83,16 +88,61 @@ fn all(store: &dyn Store, output: &Output) -> CommandResult {
             }
         ));
     }
-    Ok(if report.broken == 0 { 0 } else { exit_of(Code::StateChecksumMismatch) })
+    Ok(exit(report.broken == 0, &unknown))
+}
+
+/// The exit code for a journal that is intact or not, and signed by people who are known or not.
+fn exit(is_intact: bool, unknown: &[String]) -> u8 {
+    match (is_intact, unknown) {
+        (false, _) => exit_of(Code::StateChecksumMismatch),
+        (true, []) => 0,
+        (true, _) => exit_of(Code::PersonUnknown),
+    }
+}
+
+/// Decisions that are signed with keys which the list of people does not have, or had revoked by then.
+fn unknown_signers<'a>(
+    signatures: impl Iterator<Item = &'a Signature>,
+) -> Result<Vec<String>, Failure> {
+    let mut unknown = Vec::new();
+    let people = AccountPeople::open()?.store().all()?;
+    for signature in signatures {
+        let person = people.iter().find(|person| person.key == signature.key);
+        let what = match person {
+            Some(person) if !is_same_name(&person.name, &signature.name) => {
+                format!("with the key of {}", person.name)
+            }
+            Some(person) if person.revoked_at.is_some_and(|at| at < signature.at) => {
+                "with a key that was revoked before".to_owned()
+            }
+            Some(_) => continue,
+            None => "with a key that the list of people does not have".to_owned(),
+        };
+        let Signature { at, key, name, trace_id } = signature;
+        let text = format!("{trace_id}: {name} signed at {at} {what} ({})", key.id());
+        if !unknown.contains(&text) {
+            unknown.push(text);
+        }
+    }
+    Ok(unknown)
+}
+
+fn print_unknown(unknown: &[String], output: &Output) {
+    for text in unknown {
+        let word = output.paint("unknown", Style::Bad);
+        output.line(&format!("{word} {} [{}]", sanitize(text), Code::PersonUnknown));
+    }
 }
 
 /// Verifies one trace.
 fn one(store: &dyn Store, id: TraceId, output: &Output) -> CommandResult {
-    let TraceReport { finding, error } = verify_trace(store, id)?;
+    let TraceReport { finding, error, signatures } = verify_trace(store, id)?;
+    let unknown = unknown_signers(signatures.iter())?;
     if output.json {
         let mut value = serde_json::to_value(&finding).unwrap_or_default();
         if let Some(map) = value.as_object_mut() {
             map.insert("trace_id".to_owned(), json!(id));
+            map.insert("unknown_signers".to_owned(), json!(unknown));
         }
         output.value(&value)?;
     } else if finding.chain_valid {
@@ -106,5 +156,8 @@ fn one(store: &dyn Store, id: TraceId, output: &Output) -> CommandResult {
         let message = error.map(|error| error.to_string()).unwrap_or_default();
         output.line(&format!("{word}: {id}, at entry {at}: {message} [{code}]"));
     }
-    Ok(if finding.chain_valid { 0 } else { exit_of(Code::StateChecksumMismatch) })
+    if !output.json {
+        print_unknown(&unknown, output);
+    }
+    Ok(exit(finding.chain_valid, &unknown))
 }

@@ -110,7 +110,11 @@ fn an_id_that_nothing_has_is_told() {
 fn who_decides_and_why_must_be_said() {
     let place = Place::with_project();
     let id = place.held();
-    place.run(&["call", "approve", &id, "--reason", "x"]).exit(2).warns("--by <NAME>");
+    place.run(&["people", "add", "bob"]).exit(0);
+    place.run(&["people", "revoke", "owner"]).exit(0);
+    place.run(&["people", "add", "cid"]).exit(0);
+    let nobody = ["call", "approve", &id, "--reason", "x"];
+    place.run(&nobody).fails_with(2, "REQUEST_INVALID").warns("say who decides").warns("--by NAME");
     place.run(&["call", "approve", &id, "--by", "ada"]).exit(2).warns("--reason <TEXT>");
     let empty = ["call", "approve", &id, "--by", " ", "--reason", "x"];
     place.run(&empty).fails_with(2, "REQUEST_INVALID");

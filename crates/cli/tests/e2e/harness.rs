@@ -279,6 +279,14 @@ impl Place {
             .stderr(Stdio::piped());
     }
 
+    /// Adds a person whose key has a passphrase, and returns the options for a decision of that person.
+    pub fn protect<'a>(&self, name: &'a str) -> [&'a str; 4] {
+        std::fs::write(self.base().join("passphrase"), "a phrase\n").expect("a file");
+        let file = ["--passphrase-file", "../passphrase"];
+        self.run(&[&["people", "add", name][..], &file].concat()).exit(0);
+        ["--by", name, file[0], file[1]]
+    }
+
     /// Runs the binary.
     pub fn run(&self, args: &[&str]) -> Outcome {
         finish(self.command(args), &[])

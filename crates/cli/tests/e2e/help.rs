@@ -18,6 +18,8 @@ const COMMANDS: &[&str] = &[
     "queue show",
     "queue approve",
     "queue reject",
+    "queue answer",
+    "queue revoke",
     "stop",
     "backlog",
     "backlog list",
@@ -35,6 +37,7 @@ const COMMANDS: &[&str] = &[
     "call show",
     "call list",
     "call approve",
+    "call settle",
     "call deny",
     "trace",
     "trace list",
@@ -43,6 +46,10 @@ const COMMANDS: &[&str] = &[
     "recover",
     "verify",
     "anchor",
+    "people",
+    "people list",
+    "people add",
+    "people revoke",
     "keys",
     "keys show",
     "keys list",
@@ -138,11 +145,11 @@ fn mistakes_of_the_command_line_are_explained() {
 #[test]
 fn mistakes_are_json_where_json_is_asked_for() {
     let place = Place::new();
-    let outcome = place.run(&["--json", "call", "approve", "x", "--reason", "y"]).exit(2);
+    let outcome = place.run(&["--json", "call", "approve", "x", "--by", "y"]).exit(2);
     assert_eq!(outcome.text(), "");
     let error = outcome.error();
     assert_eq!(error["code"], "REQUEST_INVALID");
-    assert!(error["message"].as_str().unwrap().contains("--by <NAME>"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("--reason <TEXT>"), "{error}");
     assert!(error["hint"].as_str().unwrap().contains("--help"), "{error}");
 }
 

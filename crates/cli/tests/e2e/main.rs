@@ -24,6 +24,7 @@ mod observe;
 mod observe_spans;
 mod output;
 mod pages;
+mod people;
 mod policy;
 mod recover;
 mod run_scenarios;

@@ -2,6 +2,7 @@
 
 use crate::harness::{Place, repository};
 
+const DIGEST: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const ID: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
 
 /// Every command line that a page tells to type.
@@ -45,8 +46,12 @@ fn what_a_page_tells_to_type_is_taken() {
         let place = Place::with_project();
         let line = line.replace("SERVER/TOOL", "shell/read");
         let words = words(&line);
-        let words: Vec<&str> =
-            words.iter().map(|word| if word == "ID" { ID } else { word.as_str() }).collect();
+        let words = words.iter().map(|word| match word.as_str() {
+            "ID" => ID,
+            "DIGEST" => DIGEST,
+            word => word,
+        });
+        let words: Vec<&str> = words.collect();
         let outcome = place.run(&words);
         let misused = outcome.stderr.contains("Usage:") || outcome.stderr.contains("--help");
         assert!(!misused, "{page}: {outcome}");

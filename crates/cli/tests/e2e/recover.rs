@@ -64,13 +64,16 @@ fn an_uncertain_call_is_decided_by_a_person() {
     let voice = ["--by", "ada", "--reason", "checked by hand"];
     let one = place.interrupted("count/add", "{}");
     let two = place.interrupted("count/add", "{}");
+    let three = place.interrupted("count/add", "{}");
     let outcomes = [
         place.run(&["call", "show", &one]).exit(0),
-        place.run(&[&["call", "approve", &one][..], &voice].concat()).exit(0),
-        place.run(&[&["call", "deny", &two][..], &voice].concat()).exit(0),
+        place.run(&[&["call", "approve", &one][..], &voice].concat()).exit(2),
+        place.run(&[&["call", "settle", "--not-run", &one][..], &voice].concat()).exit(0),
+        place.run(&[&["call", "settle", "--failed", &two][..], &voice].concat()).exit(0),
+        place.run(&[&["call", "settle", "--ran", &three][..], &voice].concat()).exit(0),
         place.run(&["recover", &two]).exit(1).says("[TOOL_OUTCOME_UNKNOWN]"),
     ];
-    assert_eq!(place.executed(), 3);
+    assert_eq!(place.executed(), 4);
     check("recover_decided", &place, &outcomes);
 }
 

@@ -52,6 +52,15 @@ fn concurrent() -> Outcome {
     second
 }
 
+/// The last call of a run whose calls are broken off.
+fn broken_off(calls: &[serde_json::Value]) -> Outcome {
+    let repo = Repo::new();
+    drop(repo.run(&answers(&[build(calls)], &[review("approved")])));
+    let list = repo.windlass(&["call", "list", "--json"]).exit(0).json();
+    let id = list[0]["trace_id"].as_str().unwrap().to_owned();
+    repo.windlass(&["recover", &id])
+}
+
 /// How each code of runs is met.
 pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
     (Code::RunNotFound, || Repo::new().windlass(&["status", "run_20260101_000000_00000000"])),
@@ -69,6 +78,14 @@ pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
         let id = id_of(&repo.run(&passing()).exit(0));
         repo.windlass(&["queue", "show", &id])
     }),
+    (Code::CallsRepeated, || broken_off(&vec![sh("echo x >> built.txt"); 6])),
+    (Code::DenialsRepeated, || {
+        let denied = |at| {
+            let line = format!("frobnicate {at}");
+            json!({ "tool": "shell/read", "args": { "line": line }, "intent": "a step of the test", "expect": "DENIED" })
+        };
+        broken_off(&(0..11).map(denied).collect::<Vec<_>>())
+    }),
     (Code::RunStopped, || {
         let repo = Repo::new();
         repo.windlass(&["stop"]).exit(0);
@@ -78,6 +95,10 @@ pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
     (Code::HoldAlreadyResolved, || {
         let (repo, id) = held(Repo::new(), &[]);
         approve(&repo, &id).exit(0);
+        approve(&repo, &id)
+    }),
+    (Code::ApproverNotCounted, || {
+        let (repo, id) = held(Repo::with_spine("approvals: 1", "approvals: 2"), &[]);
         approve(&repo, &id)
     }),
     (Code::HoldExpired, || {

@@ -124,7 +124,7 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         let id = place.interrupted("count/add", "{}");
         place.replace(".windlass/tools.toml", "[server.count.tool.add]", "[server.count.tool.sum]");
         place.replace(".windlass/policy/count.toml", "count/add", "count/sum");
-        place.run(&[&["call", "approve", &id][..], &VOICE].concat())
+        place.run(&[&["call", "settle", "--not-run", &id][..], &VOICE].concat())
     }),
     (Code::StateLockAcquireFailed, || meanwhile(|place, id| Some(place.run(&["recover", id])))),
     (Code::StateConcurrentExecution, || {
@@ -179,6 +179,24 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         let line = ["call", "run", "shell/read", "--args", r#"{"line":"echo hunter22"}"#];
         place.run_with("SERVICE_TOKEN", "hunter22", &line)
     }),
+    (Code::SecretUnknown, || {
+        let args = r#"{"line":"ls","more":{"secret":"NONE"}}"#;
+        Place::with_project().run(&["call", "run", "shell/read", "--args", args])
+    }),
+    (Code::SecretUndeclared, || {
+        let place = Place::with_project();
+        place.settings("[secrets]\nSERVICE = { env = \"HOME\" }\n");
+        let args = r#"{"line":"ls","more":{"secret":"SERVICE"}}"#;
+        place.run(&["call", "run", "shell/read", "--args", args])
+    }),
+    (Code::SecretUnavailable, || {
+        let place = Place::with_project();
+        place.settings("[secrets]\nSERVICE = { env = \"NOT_SET\" }\n");
+        let with = "[server.shell.tool.read]\nsecrets = [\"SERVICE\"]";
+        place.replace(".windlass/tools.toml", "[server.shell.tool.read]", with);
+        let args = r#"{"line":"ls","more":{"secret":"SERVICE"}}"#;
+        place.run(&["call", "run", "shell/read", "--args", args])
+    }),
     (Code::DeniedByPerson, || {
         let place = Place::with_project();
         let id = place.held();
@@ -204,8 +222,24 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
     (Code::ToolOutcomeUnknown, || {
         let place = Place::with_server();
         let id = place.interrupted("count/add", "{}");
-        place.run(&[&["call", "deny", &id][..], &VOICE].concat()).exit(0);
+        place.run(&[&["call", "settle", "--failed", &id][..], &VOICE].concat()).exit(0);
         place.run(&["recover", &id])
+    }),
+    (Code::PersonUnknown, || {
+        let place = Place::with_project();
+        let id = place.held();
+        place.run(&["people", "add", "ann"]).exit(0);
+        place.run(&["people", "revoke", "Ann"]).exit(0);
+        place.run(&["call", "approve", &id, "--by=ann", "--reason", "x"])
+    }),
+    (Code::PersonLocked, || {
+        let place = Place::with_project();
+        let id = place.held();
+        place.write("right", "one\n");
+        place.write("wrong", "two\n");
+        place.run(&["people", "add", "ann", "--passphrase-file", "right"]).exit(0);
+        let words = ["call", "approve", &id, "--by=ann", "--reason", "x", "--passphrase-file"];
+        place.run(&[&words[..], &["wrong"]].concat())
     }),
     (Code::ToolCompensated, || {
         let place = Place::with_server();

@@ -51,10 +51,13 @@ pub enum Word {
 }
 
 impl Word {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Approve => "approve",
-            Self::Deny => "deny",
+    /// The subcommand of `call` for it. Approving an interrupted call means that it did not run.
+    pub const fn answer(self, is_interrupted: bool) -> &'static [&'static str] {
+        match (self, is_interrupted) {
+            (Self::Approve, false) => &["approve"],
+            (Self::Deny, false) => &["deny"],
+            (Self::Approve, true) => &["settle", "--not-run"],
+            (Self::Deny, true) => &["settle", "--failed"],
         }
     }
 }
@@ -147,12 +150,8 @@ impl<'a> Scene<'a> {
         }
         let shown = self.project.run(&["call", "show", trace_id]);
         let voice = ["--by", "a person", "--reason", "a test"];
-        let answer = match (word, shown.out["hold"]["question"] == "did_it_run") {
-            (Word::Approve, true) => vec!["settle", "--not-run"],
-            (Word::Deny, true) => vec!["settle", "--failed"],
-            (word, false) => vec![word.name()],
-        };
-        let words = [&["call"][..], &answer, &[trace_id], &voice].concat();
+        let answer = word.answer(shown.out["hold"]["question"] == "did_it_run");
+        let words = [&["call"][..], answer, &[trace_id], &voice].concat();
         let ended = self.run(&words, at);
         if !ended.killed {
             self.note(&ended.out);

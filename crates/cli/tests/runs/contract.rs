@@ -158,7 +158,7 @@ fn ac9_a_resolution_says_whether_what_by_whom_and_why() {
     assert_eq!(packet["resolution_decision"], "APPROVED");
     let vote = story.repo.events(&story.trace).into_iter().find(|event| event["kind"] == "voted");
     let vote = vote.unwrap();
-    assert_eq!((&vote["by"], &vote["reason"]), (&"ada".into(), &"looked at it".into()));
+    assert_eq!((&vote["by"]["name"], &vote["reason"]), (&"ada".into(), &"looked at it".into()));
     let before = read(&story.open_packet);
     assert_eq!(
         (&before["resolved"], &before["resolution_decision"]),

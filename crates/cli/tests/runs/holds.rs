@@ -44,7 +44,7 @@ fn two_at_once_take_a_hold_up_once() {
 #[test]
 fn a_resumed_run_can_wait_again() {
     let repo = Repo::new();
-    let calls = [sh("chmod +x README.md")];
+    let calls = [sh("eval 'chmod +x README.md'")];
     let held = repo.run(&answers(&[build(&calls)], &[review("escalate")])).exit(4);
     let id = id_of(&held);
     assert_eq!(held.json()["hold"]["phase"], "build");
@@ -101,24 +101,28 @@ fn a_verdict_that_is_not_one_of_the_gates_never_passes() {
 fn two_people_approve_where_two_are_asked_for() {
     let repo = Repo::with_spine("approvals: 1", "approvals: 2");
     let id = id_of(&repo.run(&escalating()).exit(4));
-    let vote = |by: &str| {
-        repo.windlass(&["queue", "approve", &id, "--by", by, "--reason", "fine", "--resume"])
+    let vote = |by: &[&str]| {
+        let words = ["queue", "approve", &id, "--reason", "fine", "--resume"];
+        repo.windlass(&[&words, by].concat())
     };
-    vote("ada").exit(0).says("1 of 2 approvals");
+    vote(&["--by", "eve"]).exit(0).says("1 of 2 approvals");
     repo.windlass(&["resume", &id]).fails_with(4, "RUN_ON_HOLD");
-    let twice = vote("ada").exit(3);
+    let twice = vote(&["--by", "eve"]).exit(3);
     assert!(twice.stderr.contains("another person"), "{twice}");
-    vote(" ada ").exit(3);
-    vote("bob").exit(0).says("PASS");
+    vote(&["--by", " Eve "]).fails_with(3, "APPROVER_NOT_COUNTED");
+    // Every process of the account can use this key too.
+    vote(&["--by", "cid"]).fails_with(3, "APPROVER_NOT_COUNTED").warns("count as one approver");
+    let bob = repo.place.protect("bob");
+    vote(&bob).exit(0).says("PASS");
     let packet = repo.artifact(&format!("checkpoints/CP_{id}_4.yaml"));
-    assert!(packet.contains("by: ada") && packet.contains("by: bob"), "{packet}");
+    assert!(packet.contains("by: eve") && packet.contains("by: bob"), "{packet}");
 }
 
 #[test]
 fn one_rejection_is_enough_where_two_approvals_are_asked_for() {
     let repo = Repo::with_spine("approvals: 1", "approvals: 2");
     let id = id_of(&repo.run(&escalating()).exit(4));
-    repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(0);
+    repo.windlass(&["queue", "approve", &id, "--by", "eve", "--reason", "yes"]).exit(0);
     repo.windlass(&["queue", "reject", &id, "--by", "bob", "--reason", "no"])
         .exit(0)
         .says("BLOCKED");
@@ -128,7 +132,7 @@ fn one_rejection_is_enough_where_two_approvals_are_asked_for() {
 #[test]
 fn an_answer_to_something_else_is_refused() {
     let repo = Repo::new();
-    let calls = [sh("chmod +x README.md")];
+    let calls = [sh("eval 'chmod +x README.md'")];
     let held = repo.run(&answers(&[build(&calls)], &[review("escalate")])).exit(4);
     let id = id_of(&held);
     let first = held.json()["hold"]["shown"].as_str().unwrap().to_owned();

@@ -11,13 +11,16 @@ mod after;
 mod anchors;
 mod backlog;
 mod bad_input;
+mod breakers;
 mod budgets;
 mod bundles;
 mod checkpoints;
 mod contract;
+mod decisions;
 mod demo;
 mod gates;
 mod governance;
+mod guides;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
@@ -32,6 +35,7 @@ mod recover;
 mod repository;
 mod reviewed;
 mod scenarios;
+mod secrets;
 mod stop;
 mod tasks;
 mod world;

@@ -77,7 +77,7 @@ fn m8_who_answered_is_on_record() {
     repo.approve(&id_of(&held)).exit(0);
     let events = repo.events(held.json()["trace_id"].as_str().unwrap());
     let vote = events.iter().find(|event| event["kind"] == "voted").unwrap();
-    assert_eq!((&vote["by"], &vote["decision"]), (&"ada".into(), &"APPROVED".into()));
+    assert_eq!((&vote["by"]["name"], &vote["decision"]), (&"ada".into(), &"APPROVED".into()));
     assert_eq!(vote["shown"], held.json()["hold"]["shown"]);
 }
 

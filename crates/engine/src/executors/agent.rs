@@ -14,6 +14,7 @@ use super::script::Script;
 use super::tool_caller::ToolCaller;
 use crate::error::EngineError;
 use crate::phase_executor::{Answer, Assignment, PhaseRecorder, WorkResult};
+use crate::redaction::redact_work;
 
 /// An agent, as defined by its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +132,7 @@ impl Executors {
             },
             tools,
         )?;
+        let result = redact_work(&self.redactor, tools.end(result));
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (ended, usage, note) = result.invocation();
         let note: String = note.chars().take(2000).collect();

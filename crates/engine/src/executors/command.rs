@@ -15,6 +15,7 @@ use super::input::phase_input;
 use super::{ANSWER_BYTES_MAX, Executors};
 use crate::error::EngineError;
 use crate::phase_executor::{Answer, Assignment, PhaseRecorder, Subject, WorkResult};
+use crate::redaction::redact_reply;
 use crate::repository::PinRequest;
 
 /// The maximum length of a program's output in a reason.
@@ -115,7 +116,7 @@ impl Executors {
             // It says nothing about the work, which is done again when the run is resumed.
             return Err(EngineError::interrupted(&assignment.run));
         }
-        Ok(reply)
+        Ok(redact_reply(&self.redactor, reply, object))
     }
 }
 

@@ -1,18 +1,18 @@
 //! Tool calls of phases: every call goes through the gateway under its own idempotency key.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use windlass_kernel::run::plan::Phase;
 use windlass_kernel::run::{CallRecord, Run, Usage};
-use windlass_kernel::{Code, RiskLevel, State};
+use windlass_kernel::{Code, Digest, RiskLevel, State};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{CallReport, CallRequest, Gateway, GatewayError};
 
 use crate::error::EngineError;
 use crate::gateway_provider::GatewayProvider;
-use crate::phase_executor::{Assignment, Subject, WorkResult};
+use crate::phase_executor::{Answer, Assignment, Subject, WorkResult};
 use crate::stop::StopSwitch;
 
 /// The maximum number of calls of one attempt.
@@ -63,6 +63,65 @@ pub trait AgentGuard: Send + Sync {
     ) -> Result<(), String>;
 }
 
+/// When the calls of an attempt are broken off; 0 is never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallLimits {
+    /// How often the same call may be made in a row.
+    pub identical_max: u32,
+    /// How many calls in a row may be denied.
+    pub denied_max: u32,
+}
+
+impl Default for CallLimits {
+    fn default() -> Self {
+        Self { identical_max: 5, denied_max: 10 }
+    }
+}
+
+/// The calls in a row that lead nowhere. A repeated attempt makes the same calls, so it counts the same.
+#[derive(Default)]
+struct Streak {
+    /// The digest of the last call's tool and arguments.
+    last: Option<Digest>,
+    identical: u32,
+    denied: u32,
+    /// Why the attempt makes no more calls.
+    broken: Option<String>,
+}
+
+impl Streak {
+    /// Counts a request; returns why it is refused.
+    fn request(&mut self, limits: CallLimits, request: &CallRequest) -> Option<(Code, String)> {
+        let text = serde_json::json!([request.server, request.tool, request.args]).to_string();
+        let digest = Digest::of(text.as_bytes());
+        self.identical = if self.last == Some(digest) { self.identical + 1 } else { 1 };
+        self.last = Some(digest);
+        let CallLimits { identical_max, denied_max } = limits;
+        let refusal = if identical_max > 0 && self.identical > identical_max {
+            let reason = format!(
+                "this call was made {identical_max} times in a row with the same arguments, and its result \
+                 will not change: use what it returned, change the arguments, or finish and say what is missing"
+            );
+            Some((Code::CallsRepeated, reason))
+        } else if denied_max > 0 && self.denied >= denied_max {
+            let reason = format!(
+                "{denied_max} calls in a row were denied: do what the reasons of the denials say, or finish \
+                 and say which permission is missing"
+            );
+            Some((Code::DenialsRepeated, reason))
+        } else {
+            None
+        };
+        self.broken = refusal.as_ref().map(|(code, reason)| format!("[{code}] {reason}"));
+        refusal
+    }
+
+    /// Counts the end of a call.
+    const fn ended(&mut self, state: State) {
+        self.denied = if matches!(state, State::Denied) { self.denied + 1 } else { 0 };
+    }
+}
+
 /// Makes the calls of one attempt.
 ///
 /// The key of a call consists of run, phase, attempt and the number of the call. So an attempt that is
@@ -78,6 +137,8 @@ pub struct ToolCaller<'a> {
     /// The number of requested calls.
     requested: AtomicUsize,
     calls: Mutex<Vec<CallRecord>>,
+    limits: CallLimits,
+    streak: Mutex<Streak>,
 }
 
 impl<'a> ToolCaller<'a> {
@@ -87,6 +148,7 @@ impl<'a> ToolCaller<'a> {
         stop: &'a StopSwitch,
         assignment: &'a Assignment,
         guard: Option<&'a dyn AgentGuard>,
+        limits: CallLimits,
     ) -> Self {
         let run = assignment.run.started.as_ref();
         let run_id = run.map(|started| started.run_id.clone()).unwrap_or_default();
@@ -97,7 +159,38 @@ impl<'a> ToolCaller<'a> {
         let prefix = format!("{run_id}/{}{subject}/{}", assignment.phase.id, assignment.attempt);
         let (requested, calls) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let guard = guard.filter(|guard| guard.applies_to(&assignment.run));
-        Self { gateway, gateways, stop, assignment, guard, prefix, run_id, requested, calls }
+        let streak = Mutex::default();
+        Self {
+            gateway,
+            gateways,
+            stop,
+            assignment,
+            guard,
+            prefix,
+            run_id,
+            requested,
+            calls,
+            limits,
+            streak,
+        }
+    }
+
+    fn streak(&self) -> MutexGuard<'_, Streak> {
+        self.streak.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The result of the attempt: a failure if its calls were broken off, whatever else was made of them.
+    pub(crate) fn end(&self, result: WorkResult) -> WorkResult {
+        match (&self.streak().broken, result) {
+            (Some(reason), WorkResult::Finished(Answer { usage, .. })) => {
+                WorkResult::failed("tool_failure", reason.clone()).with_usage(usage)
+            }
+            (Some(reason), WorkResult::Waiting { usage, .. }) => {
+                WorkResult::failed("tool_failure", reason.clone()).with_usage(usage)
+            }
+            (Some(_), WorkResult::Stopped) => WorkResult::Stopped,
+            (None, result) => result,
+        }
     }
 
     /// Makes a call.
@@ -107,6 +200,9 @@ impl<'a> ToolCaller<'a> {
     pub fn call(&self, request: ToolRequest) -> Result<CallResult, EngineError> {
         if self.stop.requested(Some(&self.run_id)).is_some() {
             return Ok(WorkResult::Stopped);
+        }
+        if let Some(reason) = &self.streak().broken {
+            return Ok(WorkResult::Finished(Err(reason.clone())));
         }
         // Counted on request, so that no two calls share a key.
         let number = self.requested.fetch_add(1, Ordering::SeqCst) + 1;
@@ -128,9 +224,11 @@ impl<'a> ToolCaller<'a> {
             agent: request.agent,
             phase: Some(self.assignment.phase.id.clone()),
         };
-        let report = match self.refusal_by_guard(&request) {
+        let broken = self.streak().request(self.limits, &request);
+        let by_guard = || Some((Code::PolicyDenied, self.refusal_by_guard(&request)?));
+        let report = match broken.or_else(by_guard) {
             None => self.gateway.call(request),
-            Some(reason) => self.gateway.refuse(request, Code::PolicyDenied, reason),
+            Some((code, reason)) => self.gateway.refuse(request, code, reason),
         };
         let report = match report {
             Ok(report) => report,
@@ -150,6 +248,7 @@ impl<'a> ToolCaller<'a> {
             let evidence = serde_json::to_value(&hold.view).unwrap_or_default();
             return Ok(WorkResult::Waiting { call, evidence, question, usage });
         }
+        self.streak().ended(report.state);
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(CallRecord {
             entry_digest: report.latest_entry_digest,
             state: report.state,

@@ -4,7 +4,7 @@ use serde_json::json;
 use windlass_engine::{Engine, EngineError, HoldQueue};
 use windlass_journal::RunFilter;
 use windlass_kernel::run::plan::{Effect, HoldRule, Plan};
-use windlass_kernel::run::{Resolution, Run, VoteDecision};
+use windlass_kernel::run::{Event, NoteKind, Resolution, Run, VoteDecision};
 use windlass_kernel::{Code, Digest, State};
 use windlass_testkit::engine::Votes as _;
 use windlass_views::RunSummary;
@@ -80,7 +80,14 @@ fn an_answer_to_something_else_is_refused_and_changes_nothing() {
     let long = "x".repeat(5000);
     engine.vote(trace(&run), VoteDecision::Approved, &long, "yes", None, &[]).unwrap_err();
     engine.vote(trace(&run), VoteDecision::Approved, "ann", &long, None, &[]).unwrap_err();
-    assert_eq!(world.only_events(), before);
+    let after = world.only_events();
+    assert_eq!(after[..before.len()], before);
+    // The two that could be checked at all are noted, with the reason.
+    for (noted, decision) in after[before.len()..].iter().zip(["APPROVED", "REJECTED"]) {
+        let Event::Noted { what: NoteKind::Refusal, body } = noted else { panic!("{noted:?}") };
+        assert_eq!((&body["decision"], &body["code"]), (&json!(decision), &json!("HOLD_STALE")));
+    }
+    assert_eq!(after.len(), before.len() + 2);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! A journal without what may differ between a calm run and one that was interrupted.
 
 use serde_json::{Value, json};
-use windlass_kernel::run::Event;
 use windlass_kernel::run::plan::Trigger;
+use windlass_kernel::run::{Event, NoteKind};
 
 /// Leaves out what tells of restarts, and times, digests and numbers that follow from it.
 pub fn without_restarts(events: Vec<Event>) -> Vec<Value> {
@@ -26,15 +26,19 @@ pub fn without_restarts(events: Vec<Event>) -> Vec<Value> {
         let kept_event = match event {
             Event::Restarted { .. }
             | Event::InvocationStarted { .. }
-            | Event::InvocationEnded { .. } => continue,
+            | Event::InvocationEnded { .. }
+            | Event::Noted { what: NoteKind::Refusal, .. } => continue,
             Event::Held(mut held) => {
                 holds += 1;
                 held.number = holds;
                 held.expires_at = None;
                 held.call = None;
+                for name in ["asked_at", "shown"] {
+                    held.evidence.as_object_mut().map(|evidence| evidence.remove(name));
+                }
                 json!(held)
             }
-            Event::Voted(vote) => json!({"by": vote.by, "decision": vote.decision}),
+            Event::Voted(vote) => json!({"by": vote.by.name, "decision": vote.decision}),
             Event::Waiting { phase, attempt, .. } => json!({"waiting": phase, "attempt": attempt}),
             Event::PhaseDone { phase, attempt, mut done } => {
                 done.duration_ms = 0;

@@ -74,11 +74,14 @@ pub struct HoldPacket {
     pub approvals: Vec<Approval>,
     /// The tests, scripts and build settings that the run has changed.
     pub changed_tests_and_scripts: Vec<String>,
+    /// The call on hold: what would run, where, on which files, and which rules ask.
+    pub call: Option<Map<String, Value>>,
 }
 
-const FIELDS: [&str; 19] = [
+const FIELDS: [&str; 20] = [
     "approvals",
     "approvals_needed",
+    "call",
     "changed_tests_and_scripts",
     "checkpoint_id",
     "expires_at",
@@ -140,6 +143,7 @@ impl HoldPacket {
             "changed_tests_and_scripts",
             Some(&self.changed_tests_and_scripts).filter(|all| !all.is_empty()),
         );
+        put(&mut map, "call", self.call.as_ref());
         seal(map)
     }
 }
@@ -169,6 +173,7 @@ pub fn read_hold(bytes: &[u8]) -> Result<HoldPacket, PacketError> {
         changed_tests_and_scripts: fields
             .maybe("changed_tests_and_scripts", Fields::texts)?
             .unwrap_or_default(),
+        call: fields.maybe("call", Fields::object)?,
     };
     if packet.run() != &run {
         let checkpoint_run = packet.run().to_string();

@@ -98,8 +98,12 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
     vec![
         Artifact::Request(request),
         decided(DecidedBy::Policy { rules: vec![text.to_owned()] }),
-        decided(DecidedBy::Person { decider: held.clone(), files: Vec::new() }),
-        decided(DecidedBy::Person { decider: Decider::Person(signed(None)), files }),
+        decided(DecidedBy::Person { decider: held.clone(), edit: None, files: Vec::new() }),
+        decided(DecidedBy::Person {
+            decider: Decider::Person(signed(None)),
+            edit: Some(Edit { args: free.clone(), proposal_digest: digest }),
+            files,
+        }),
         decided(DecidedBy::Grant { entry_digest: digest, grant: trace_id, name: text.to_owned() }),
         Artifact::Call(call),
         settled(SettledBy::Answer),

@@ -1,7 +1,7 @@
 //! Writes artifacts in canonical form.
 
 use super::{
-    ActionRequest, DecidedBy, Decider, Decision, EffectError, NamedFile, Outcome, Proposal,
+    ActionRequest, DecidedBy, Decider, Decision, Edit, EffectError, NamedFile, Outcome, Proposal,
     Redispatch, Resource, SettledBy, SupervisorDecision, ToolCall, ToolEffect,
 };
 use crate::Signed;
@@ -10,6 +10,7 @@ use crate::canon::{Canonical, canonical, canonical_names, write_object};
 canonical! {
     Resource { id, kind }
     Proposal { args, tool_name, tool_server }
+    Edit { args, proposal_digest }
     NamedFile { digest, path }
     ActionRequest {
         agent, artifact_id, files, idempotency_key, intent, phase, plan_id, proposal, resources,
@@ -40,9 +41,9 @@ impl Canonical for DecidedBy {
                 let by = "policy";
                 write_object!(out, by, rules);
             }
-            Self::Person { decider, files } => {
+            Self::Person { decider, edit, files } => {
                 let by = "person";
-                write_object!(out, by, decider, files);
+                write_object!(out, by, decider, edit, files);
             }
             Self::Grant { entry_digest, grant, name } => {
                 let by = "grant";

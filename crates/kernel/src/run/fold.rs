@@ -442,7 +442,7 @@ impl Run {
         if !hold.asks(&vote.by.name) {
             return Err(format!("`{}` may not answer this hold", vote.by.name));
         }
-        if hold.excludes(&vote.by.name) {
+        if vote.decision == VoteDecision::Approved && hold.excludes(&vote.by.name) {
             return Err(format!("`{}` started the run and does not count", vote.by.name));
         }
         if vote.decision == VoteDecision::Rejected && !vote.conditions.is_empty() {
@@ -451,7 +451,7 @@ impl Run {
         if hold.held.trigger != Trigger::ConsensusRequested && !vote.conditions.is_empty() {
             return Err("only a reviewer's approval can have conditions".to_owned());
         }
-        if hold.votes.iter().any(|(other, _)| other.by.is_same(&vote.by)) {
+        if hold.votes.iter().any(|(other, _)| other.is_same(vote)) {
             return Err("the same person has already answered".to_owned());
         }
         if !is_signed {

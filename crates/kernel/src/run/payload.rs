@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::governance::GovernanceResult;
 use super::plan::{BudgetedResource, Plan, Trigger};
-use crate::artifact::NamedFile;
+use crate::artifact::{Edit, NamedFile};
 use crate::entry::present;
-use crate::{Digest, Head, Signed, State, Statement, Timestamp, TraceId};
+use crate::{Digest, Head, Signed, State, Statement, Timestamp, TraceId, is_same_name};
 
 /// The payload of the first event: everything that the run depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -204,7 +204,7 @@ pub struct HoldRequest {
 }
 
 /// A person's answer to a hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vote {
     /// The person, with the signature of the answer.
@@ -213,6 +213,9 @@ pub struct Vote {
     pub conditions: Vec<String>,
     /// The decision.
     pub decision: VoteDecision,
+    /// The arguments that the person put in place of those of the call on hold, if they did.
+    #[serde(deserialize_with = "present")]
+    pub edit: Option<Edit>,
     /// The files that the call on hold names, as the person saw them, if they had changed since the question.
     pub files: Vec<NamedFile>,
     /// The reason.
@@ -221,33 +224,63 @@ pub struct Vote {
     pub shown: Digest,
 }
 
-impl Vote {
+/// A person's answer to a hold before it is signed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnsignedVote {
+    /// The conditions of an approval.
+    pub conditions: Vec<String>,
+    /// The decision.
+    pub decision: VoteDecision,
+    /// The arguments that the person put in place of those of the call on hold, if they did.
+    pub edit: Option<Edit>,
+    /// The files that the call on hold names, as the person saw them, if they had changed since the question.
+    pub files: Vec<NamedFile>,
+    /// The reason.
+    pub reason: String,
+    /// The digest of the hold that the person saw.
+    pub shown: Digest,
+}
+
+impl UnsignedVote {
     /// What the person signs: the answer to a hold of a run whose last entry is `head`.
     #[must_use]
-    pub fn statement<'a>(
-        head: &Head,
-        decision: VoteDecision,
-        reason: &'a str,
-        conditions: &'a [String],
-        files: &'a [NamedFile],
-        shown: Digest,
-    ) -> Statement<'a> {
+    pub fn statement(&self, head: &Head) -> Statement<'_> {
         Statement {
             after: head.entry_digest,
-            conditions,
-            decision: decision.as_str().into(),
-            files,
-            reason,
-            shown,
+            conditions: &self.conditions,
+            decision: self.decision.as_str().into(),
+            edit: self.edit.as_ref().map(|edit| edit.proposal_digest),
+            files: &self.files,
+            reason: &self.reason,
+            shown: self.shown,
             trace_id: head.trace_id,
         }
     }
 
-    /// Whether the person signed this answer.
+    /// The answer with its signature.
+    #[must_use]
+    pub fn signed(self, by: Signed) -> Vote {
+        let Self { conditions, decision, edit, files, reason, shown } = self;
+        Vote { by, conditions, decision, edit, files, reason, shown }
+    }
+}
+
+impl Vote {
+    /// Whether both are answers of one person, or approvals that count for one approver. Anybody may reject.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let approved = |vote: &Self| vote.decision == VoteDecision::Approved;
+        let one_approver = self.by.approver == other.by.approver;
+        is_same_name(&self.by.name, &other.by.name)
+            || one_approver && approved(self) && approved(other)
+    }
+
+    /// Whether the person signed this answer, in a run whose last entry is `head`.
     #[must_use]
     pub fn is_signed(&self, head: &Head) -> bool {
-        let Self { by, conditions, decision, files, reason, shown } = self;
-        by.verifies(&Self::statement(head, *decision, reason, conditions, files, *shown))
+        let Self { by, conditions, decision, edit, files, reason, shown } = self.clone();
+        let unsigned = UnsignedVote { conditions, decision, edit, files, reason, shown };
+        by.verifies(&unsigned.statement(head))
     }
 }
 
@@ -271,6 +304,7 @@ impl Revocation {
             after: head.entry_digest,
             conditions: &[],
             decision: "REVOKED".into(),
+            edit: None,
             files: &[],
             reason,
             shown,

@@ -22,6 +22,7 @@ const RETRIES_MAX: u32 = 100;
 const TOOLS_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 128;
 const HOSTS_MAX: usize = 256;
+const SECRETS_MAX: usize = 64;
 
 /// A tool's class as policy files write it.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
@@ -103,6 +104,8 @@ struct RawTool {
     stdin: Option<String>,
     network: Option<Vec<Spanned<String>>>,
     sandbox: Option<bool>,
+    #[serde(default)]
+    secrets: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -311,6 +314,7 @@ fn tool(server: &Server, name: &Spanned<String>, raw: RawTool) -> Result<Tool, R
         network: hosts(raw.network.as_deref().unwrap_or_default())
             .map_err(|(span, message)| (span, error(message).1))?,
         sandbox: raw.sandbox.unwrap_or(true),
+        secrets: secret_names(raw.secrets).map_err(error)?,
         declared_on_uncertain: raw.on_uncertain.map(on_uncertain).transpose().map_err(error)?,
     };
     if server.connector != Connector::Command && (raw.network.is_some() || raw.sandbox.is_some()) {
@@ -321,6 +325,26 @@ fn tool(server: &Server, name: &Spanned<String>, raw: RawTool) -> Result<Tool, R
         .map_err(|message| error(message.to_owned()))?;
     check_tool(server, &tool).map_err(|message| error(message.to_owned()))?;
     Ok(tool)
+}
+
+/// The names of `secrets`.
+fn secret_names(names: Vec<String>) -> Result<Vec<String>, String> {
+    match names.iter().find(|name| !is_secret_name(name)) {
+        None if names.len() > SECRETS_MAX => {
+            Err(format!("`secrets` may list at most {SECRETS_MAX} names"))
+        }
+        None => Ok(names),
+        Some(name) => Err(format!(
+            "`secrets` lists `{name}`; a name has 1 to 64 letters, digits, `_` and `-`"
+        )),
+    }
+}
+
+/// Whether a text can be the name of a secret.
+#[must_use]
+pub fn is_secret_name(name: &str) -> bool {
+    let plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
+    (1..=64).contains(&name.len()) && name.chars().all(plain)
 }
 
 /// The hosts of `network`, each with its port.

@@ -12,6 +12,8 @@ use windlass_kernel::{HostRule, RiskLevel};
 pub use command_line::{CommandLine, CommandLineError};
 pub use template::{TemplateError, fill_template};
 
+pub use load::is_secret_name;
+
 pub(crate) use load::load;
 
 use crate::Pointer;
@@ -127,6 +129,8 @@ pub struct Tool {
     pub network: Vec<HostRule>,
     /// Whether a command runs in the sandbox.
     pub sandbox: bool,
+    /// The names of the secrets that its calls may name.
+    pub secrets: Vec<String>,
     /// What the registry declares for a call whose outcome is unknown.
     pub declared_on_uncertain: Option<OnUncertain>,
 }

@@ -201,6 +201,11 @@ pub(super) fn timeless(value: &mut Value) {
     ];
     if let Value::Object(map) = value {
         map.retain(|key, _| !VARIES.contains(&key.as_str()));
+        // A signature covers ids and digests.
+        let decider = map.get_mut("decided_by").and_then(|by| by.get_mut("decider"));
+        if let Some(Value::Object(decider)) = decider {
+            decider.remove("signature");
+        }
         // It names the trace that has the key.
         if map.get("code").and_then(Value::as_str) == Some(Code::IdempotencyConflict.as_str()) {
             map.remove("rationale");

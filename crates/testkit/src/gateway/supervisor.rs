@@ -181,6 +181,7 @@ impl Supervisor for TestSupervisor {
             on_uncertain: tool.on_uncertain(server),
             retries_max: tool.retries_max,
             confinement: None,
+            args: None,
         })
     }
 

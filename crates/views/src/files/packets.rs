@@ -41,6 +41,7 @@ impl RunView {
             approvals_needed: Some(hold.held.approvals).filter(|needed| *needed > 1),
             approvals: approvals(&hold),
             changed_tests_and_scripts: measuring(hold.held.change.as_ref()),
+            call: hold.held.call.and(hold.held.evidence.as_object().cloned()),
         };
         match packet.to_bytes() {
             Err(PacketError::TooLarge { .. } | PacketError::Unwritable(_)) => {}
@@ -49,6 +50,13 @@ impl RunView {
         // The journal has the whole task; its digest still identifies it.
         let digest = canon::digest(&started.task).map_err(|error| self.invalid(&error))?;
         packet.task_spec = Map::from_iter([("task_digest".to_owned(), json!(digest))]);
+        match packet.to_bytes() {
+            Err(PacketError::TooLarge { .. } | PacketError::Unwritable(_)) => {}
+            written => return written.map_err(|error| self.invalid(&error)),
+        }
+        // So does the digest of the call's trace.
+        let call = hold.held.call.map(|call| json!(call));
+        packet.call = call.map(|call| Map::from_iter([("trace_id".to_owned(), call)]));
         packet.to_bytes().map_err(|error| self.invalid(&error))
     }
 

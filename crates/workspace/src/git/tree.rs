@@ -165,6 +165,21 @@ impl Git {
             .output()?;
         read_numstat(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))
     }
+
+    /// The changes of a tree against a base, as a patch for people. Files that are not text are only named.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn patch_to(&self, base: &Treeish, tree: &TreeId) -> Result<String, GitError> {
+        let operation = "show the changes";
+        let bytes = self
+            .objects(operation, tree)?
+            .git(operation, Access::Read)
+            .args(["diff-tree", "-r", "-p", "--no-color", "--no-renames", "--no-ext-diff"])
+            .args(["--no-textconv", "--ignore-submodules=none", base.as_str(), tree.as_str()])
+            .output()?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
 }
 
 /// Reads `added TAB removed TAB path NUL` records; a binary file has `-` for both counts.

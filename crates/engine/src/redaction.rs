@@ -1,0 +1,122 @@
+//! Takes secrets out of what a run records.
+//!
+//! Only text that people read is changed. Names, paths, verdicts, digests and whatever else is compared or
+//! executed stays; a run whose task or plan contains a secret is refused instead.
+
+use serde_json::Value;
+use windlass_connect::Reply;
+use windlass_kernel::run::{Event, Failure, GovernanceResult, HoldRequest, PhaseResult};
+use windlass_redact::Redactor;
+
+use crate::phase_executor::{Answer, WorkResult};
+
+/// Redacts an event before it is recorded.
+pub(crate) fn redact_event(redactor: &Redactor, event: &mut Event) {
+    match event {
+        Event::Started(started) => {
+            started.inherited.values_mut().for_each(|result| redact_result(redactor, result));
+        }
+        Event::PhaseSkipped { reason, .. } => redactor.redact_text(reason),
+        Event::Checked { reason, findings, .. } => {
+            redactor.redact_text(reason);
+            redactor.redact(findings);
+        }
+        Event::InvocationEnded { note, .. } => redactor.redact_text(note),
+        Event::PhaseDone { done, .. } => redact_result(redactor, done),
+        Event::Reviewed { conditions, reason, findings, .. } => {
+            conditions.iter_mut().for_each(|condition| redactor.redact_text(condition));
+            redactor.redact_text(reason);
+            redactor.redact(findings);
+        }
+        Event::Checkpointed(checkpoint) => redactor.redact(&mut checkpoint.metadata),
+        Event::Conflicted { messages, .. } => {
+            messages.iter_mut().for_each(|message| redactor.redact_text(message));
+        }
+        Event::RollbackBegun(rollback) => redactor.redact_text(&mut rollback.reason),
+        Event::Waiting { evidence, question, .. } => {
+            redactor.redact(evidence);
+            redactor.redact_text(question);
+        }
+        Event::Held(held) => {
+            let HoldRequest { checklist, evidence, question, .. } = held.as_mut();
+            checklist.iter_mut().for_each(|point| redactor.redact_text(point));
+            redactor.redact(evidence);
+            redactor.redact_text(question);
+        }
+        Event::Noted { body, .. } => redactor.redact(body),
+        Event::Ended { detail, .. } => redactor.redact_text(detail),
+        // What people sign is redacted before they sign it.
+        Event::Voted(_) | Event::Revoked(_) => {}
+        Event::Begun {}
+        | Event::PhaseStarted { .. }
+        | Event::InvocationStarted { .. }
+        | Event::MergePrepared { .. }
+        | Event::Merged { .. }
+        | Event::RolledBack { .. }
+        | Event::SentBack { .. }
+        | Event::Warned { .. }
+        | Event::Resumed { .. }
+        | Event::Continued {}
+        | Event::Restarted { .. }
+        | Event::CommitPrepared { .. } => {}
+    }
+}
+
+fn redact_result(redactor: &Redactor, result: &mut PhaseResult) {
+    let PhaseResult { answer, facts, failure, governance, summary, .. } = result;
+    redactor.redact(answer);
+    facts.values_mut().for_each(|fact| redactor.redact_text(fact));
+    if let Some(failure) = failure {
+        redactor.redact_text(&mut failure.reason);
+    }
+    if let Some(GovernanceResult { compliance_checks, quality_gates, .. }) = governance {
+        let violations = compliance_checks.iter_mut().flat_map(|check| &mut check.violations);
+        violations.for_each(|violation| redactor.redact_text(violation));
+        for gate in quality_gates {
+            redactor.redact(&mut gate.actual);
+            redactor.redact_text(&mut gate.message);
+        }
+    }
+    redactor.redact_text(summary);
+}
+
+/// Redacts the result of an agent, a program or a builtin, before anything of it is cut off.
+pub(crate) fn redact_work(redactor: &Redactor, mut result: WorkResult) -> WorkResult {
+    match &mut result {
+        WorkResult::Finished(Answer { answer, failure, .. }) => {
+            redactor.redact(answer);
+            if let Some(Failure { reason, .. }) = failure {
+                redactor.redact_text(reason);
+            }
+        }
+        WorkResult::Waiting { question, .. } => redactor.redact_text(question),
+        WorkResult::Stopped => {}
+    }
+    result
+}
+
+/// Redacts the output of a program. An object that it printed stays one.
+pub(crate) fn redact_reply(
+    redactor: &Redactor,
+    mut reply: Reply,
+    object: impl Fn(&str) -> Option<Value>,
+) -> Reply {
+    let result = match &mut reply {
+        Reply::Success { result } => Some(result),
+        Reply::Failure { message, result, .. } => {
+            redactor.redact_text(message);
+            result.as_mut()
+        }
+    };
+    if let Some(result) = result {
+        if let Some(Value::String(stdout)) = result.get_mut("stdout")
+            && let Some(mut printed) = object(stdout)
+            && redactor.find(&printed).is_some()
+        {
+            redactor.redact(&mut printed);
+            *stdout = printed.to_string();
+        }
+        redactor.redact(result);
+    }
+    reply
+}

@@ -1,0 +1,206 @@
+//! The set of secrets that are taken out of text.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+use serde_json::Value;
+
+use crate::encodings::forms;
+use crate::matcher::{LOOK_BYTES, Matcher};
+use crate::shapes::{SHAPES, Shape};
+use crate::stream::{Span, Stream};
+
+/// The minimum length of a known secret; shorter values occur too often by chance.
+pub const SECRET_BYTES_MIN: usize = 6;
+
+/// What a text contains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finding<'a> {
+    /// The value of the known secret of this name.
+    Value(&'a str),
+    /// A secret of a well-known shape of this name.
+    Shape(&'static str),
+}
+
+/// Finds and replaces known secrets and well-known shapes.
+#[derive(Default)]
+pub struct Redactor {
+    names: Vec<String>,
+    /// For each form of a value, the index of its name.
+    forms: Vec<usize>,
+    values: Option<AhoCorasick>,
+    longest: usize,
+}
+
+impl fmt::Debug for Redactor {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Redactor").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+/// The triggers of all shapes, for a search without regard to case.
+struct Triggers {
+    search: AhoCorasick,
+    /// For each trigger, its text and its shape.
+    of: Vec<(&'static str, &'static Shape)>,
+}
+
+fn triggers() -> Option<&'static Triggers> {
+    static TRIGGERS: OnceLock<Option<Triggers>> = OnceLock::new();
+    let build = || {
+        let of: Vec<_> = SHAPES
+            .iter()
+            .flat_map(|shape| shape.triggers.iter().map(move |trigger| (*trigger, shape)))
+            .collect();
+        let search = AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::Standard)
+            .kind(Some(AhoCorasickKind::DFA))
+            .build(of.iter().map(|(trigger, _)| trigger))
+            .ok()?;
+        Some(Triggers { search, of })
+    };
+    TRIGGERS.get_or_init(build).as_ref()
+}
+
+impl Redactor {
+    /// Creates a redactor of the well-known shapes and of these names and values. Values of fewer than
+    /// [`SECRET_BYTES_MIN`] bytes are left out.
+    #[must_use]
+    pub fn new(known: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut redactor = Self::default();
+        let mut texts: Vec<Vec<u8>> = Vec::new();
+        for (name, value) in known {
+            if value.len() < SECRET_BYTES_MIN {
+                continue;
+            }
+            for form in forms(&value) {
+                redactor.longest = redactor.longest.max(form.len());
+                redactor.forms.push(redactor.names.len());
+                texts.push(form);
+            }
+            redactor.names.push(name);
+        }
+        if !texts.is_empty() {
+            let built = AhoCorasick::builder()
+                .match_kind(MatchKind::Standard)
+                .kind(Some(AhoCorasickKind::ContiguousNFA))
+                .build(&texts);
+            // Only more than 2^31 bytes of values cannot be built.
+            redactor.values = built.ok();
+        }
+        redactor
+    }
+
+    /// How many bytes decide whether a secret begins.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.longest.max(LOOK_BYTES)
+    }
+
+    /// The secrets that begin in `within`, by their beginning, longest first. What is the value of a
+    /// known secret comes before what only looks like one.
+    pub(crate) fn spans(&self, text: &[u8], within: Range<usize>) -> Vec<Span<'_>> {
+        let mut spans: Vec<Span<'_>> = Vec::new();
+        if let Some(values) = &self.values {
+            for found in values.find_overlapping_iter(text) {
+                let (start, end) = (found.start(), found.end());
+                let name = self.forms.get(found.pattern().as_usize());
+                let name = name.and_then(|at| self.names.get(*at));
+                if let (Some(name), true) = (name, within.contains(&start)) {
+                    spans.push(Span { start, end, tail: None, name, is_value: true });
+                }
+            }
+        }
+        let mut matcher = Matcher::default();
+        if let Some(triggers) = triggers() {
+            for found in triggers.search.find_overlapping_iter(text) {
+                let Some((trigger, shape)) = triggers.of.get(found.pattern().as_usize()) else {
+                    continue;
+                };
+                if shape.exact && text.get(found.range()) != Some(trigger.as_bytes()) {
+                    continue;
+                }
+                if let Some((start, end, tail)) = matcher.find(shape, text, found.range())
+                    && within.contains(&start)
+                {
+                    spans.push(Span { start, end, tail, name: shape.name, is_value: false });
+                }
+            }
+        }
+        spans.sort_by_key(|span| (span.start, !span.is_value, std::cmp::Reverse(span.end)));
+        spans
+    }
+
+    /// Returns what `text` contains, a known value first.
+    #[must_use]
+    pub fn find_text(&self, text: &str) -> Option<Finding<'_>> {
+        let spans = self.spans(text.as_bytes(), 0..text.len());
+        let value = spans.iter().find(|span| span.is_value).map(|span| Finding::Value(span.name));
+        value.or_else(|| {
+            let span = spans.first()?;
+            SHAPES
+                .iter()
+                .find(|shape| shape.name == span.name)
+                .map(|shape| Finding::Shape(shape.name))
+        })
+    }
+
+    /// Returns what `value` contains, including its keys.
+    #[must_use]
+    pub fn find(&self, value: &Value) -> Option<Finding<'_>> {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => None,
+            Value::String(text) => self.find_text(text),
+            Value::Array(items) => items.iter().find_map(|item| self.find(item)),
+            Value::Object(map) => {
+                map.iter().find_map(|(key, value)| self.find_text(key).or_else(|| self.find(value)))
+            }
+        }
+    }
+
+    /// Replaces each secret in `value`, including keys, by its name.
+    pub fn redact(&self, value: &mut Value) {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+            Value::String(text) => self.redact_text(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.redact(item)),
+            Value::Object(map) => {
+                if map.keys().any(|key| self.find_text(key).is_some()) {
+                    for (mut key, value) in std::mem::take(map) {
+                        self.redact_text(&mut key);
+                        map.insert(key, value);
+                    }
+                }
+                map.values_mut().for_each(|value| self.redact(value));
+            }
+        }
+    }
+
+    /// Replaces each secret in `text` by its name, as `[redacted:NAME]`.
+    pub fn redact_text(&self, text: &mut String) {
+        if self.spans(text.as_bytes(), 0..text.len()).is_empty() {
+            return;
+        }
+        let redacted = Stream::whole(self, std::mem::take(text).into_bytes()).finish();
+        *text = match String::from_utf8(redacted) {
+            Ok(redacted) => redacted,
+            Err(error) => String::from_utf8_lossy(error.as_bytes()).into_owned(),
+        };
+    }
+
+    /// Returns `text` without its secrets.
+    #[must_use]
+    pub fn redacted(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        self.redact_text(&mut text);
+        text
+    }
+
+    /// Starts the redaction of a text that comes in chunks.
+    #[must_use]
+    pub const fn stream(&self) -> Stream<'_> {
+        Stream::new(self)
+    }
+}
