@@ -14,6 +14,9 @@ pub enum Grant {
         /// Also list those that were revoked, are used up or have expired.
         #[arg(long)]
         all: bool,
+        /// Print only the ids, one per line.
+        #[arg(long)]
+        ids: bool,
     },
     /// Show one grant: what it covers, who gave it, and each use.
     Show {

@@ -26,7 +26,7 @@ pub fn run(project: &Project, command: &args::Grant, output: &Output) -> Command
     }
     match command {
         args::Grant::Add(options) => add(project, options, output),
-        args::Grant::List { all } => list(project, *all, output),
+        args::Grant::List { all, ids } => list(project, *all, *ids, output),
         args::Grant::Show { id } => {
             show(&project.gateway(Access::Read)?.show_grant(trace_id(id)?)?, output)
         }
@@ -118,10 +118,14 @@ fn duration_ms(text: &str) -> Option<i64> {
     digits.parse::<i64>().ok()?.checked_mul(unit_ms)
 }
 
-fn list(project: &Project, all: bool, output: &Output) -> CommandResult {
+fn list(project: &Project, all: bool, ids: bool, output: &Output) -> CommandResult {
     let mut grants = project.gateway(Access::Read)?.grants(all)?;
     let now = SystemClock.now();
     grants.retain(|grant| all || grant.status(now) == Status::Open);
+    if ids {
+        grants.iter().for_each(|grant| output.line(&grant.head.trace_id.to_string()));
+        return Ok(0);
+    }
     if output.json {
         output.value(&grants.iter().map(|grant| describe(grant, now)).collect::<Vec<_>>())?;
         return Ok(0);

@@ -103,11 +103,14 @@ pub fn list(
     Ok(0)
 }
 
-/// The tool named in a call's request.
+/// The tool that a call's request names, or the pattern of a grant.
 fn tool_of(store: &dyn Store, id: TraceId) -> Option<String> {
     let first = store.list_log_entries(id, 0, 1).ok()?.into_iter().next()?;
     let request: Value = serde_json::from_slice(&first.body?).ok()?;
     let name = |name: &str| request.pointer(name).and_then(Value::as_str).map(sanitize);
+    if let Some(pattern) = name("/event/terms/tool") {
+        return Some(pattern);
+    }
     Some(format!("{}/{}", name("/proposal/tool_server")?, name("/proposal/tool_name")?))
 }
 
