@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use windlass_connect::{Connect, Job, Limits, Reply, Target};
 use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::grant::Terms;
 use windlass_kernel::{Digest, RiskLevel};
 use windlass_policy::{OnUncertain, Verdict};
 use windlass_runtime::{
@@ -42,6 +43,14 @@ impl Supervisor for AllowAll {
 
     fn examine(&self, _: &ActionRequest) -> Examination {
         Examination::default()
+    }
+
+    fn covers(&self, _: &ActionRequest, _: &Terms) -> bool {
+        false
+    }
+
+    fn check_grant(&self, _: &Terms) -> Result<(), Refusal> {
+        Ok(())
     }
 
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {

@@ -14,6 +14,7 @@ use windlass_cell::{
 use windlass_connect::{Confinement, Connectors, Limits, Sandbox, SandboxSettings, Target};
 use windlass_kernel::Digest;
 use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::grant::Terms;
 use windlass_policy::{OnUncertain, Verdict};
 use windlass_runtime::{
     Examination, Gateway, Preparation, Refusal, Ruling, Settings, Supervisor, SystemClock,
@@ -42,6 +43,14 @@ impl Supervisor for RunTrue {
 
     fn examine(&self, _: &ActionRequest) -> Examination {
         Examination::default()
+    }
+
+    fn covers(&self, _: &ActionRequest, _: &Terms) -> bool {
+        false
+    }
+
+    fn check_grant(&self, _: &Terms) -> Result<(), Refusal> {
+        Ok(())
     }
 
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {

@@ -1,6 +1,7 @@
 //! The command line and its help texts.
 
 mod checkpoint;
+mod grant;
 mod runs;
 mod seal;
 mod state;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Import};
+pub use grant::{AddGrant, Grant};
 pub use runs::{
     Answer, BacklogCommand, Close, Demo, Draw, Export, Loop, Queue, Resume, RunTask, Status,
     StopRuns, Telemetry, Watch,
@@ -161,6 +163,14 @@ pub enum Command {
     /// Make a tool call, list calls, approve or deny waiting ones.
     #[command(subcommand)]
     Call(Call),
+    /// Grant, list and revoke patterns of calls that run without a question.
+    #[command(
+        subcommand,
+        after_help = "A grant answers what the policy asks about, never what it denies. Each use is recorded and \
+        counted.\n\nExample:\n  windlass grant add shell/run --command 'git push origin *' --times 3 --for 2h \
+        --reason 'the release'"
+    )]
+    Grant(Grant),
     /// List traces and print their entries.
     #[command(subcommand)]
     Trace(Trace),

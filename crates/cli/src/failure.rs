@@ -213,6 +213,8 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PersonUnknown
         | Code::PersonLocked
         | Code::ApproverNotCounted
+        | Code::GrantEnded
+        | Code::GrantTooWide
         | Code::HoldAlreadyResolved
         | Code::PolicyChangedMidRun
         | Code::RepoDirty
@@ -247,6 +249,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::LoopNotFound
         | Code::AnswersInvalid
         | Code::RunNotFound
+        | Code::GrantNotFound
         | Code::ImportInvalid
         | Code::DriverConfigInvalid => 2,
         Code::Internal => 70,
@@ -375,6 +378,13 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         }
         Code::ApproverNotCounted => {
             "another person must answer, with a key of their own: `windlass people add NAME --passphrase`"
+        }
+        Code::GrantNotFound => "`windlass grant list --all` lists the grants",
+        Code::GrantEnded => {
+            "`windlass grant show ID` shows how it ended; add another one if needed"
+        }
+        Code::GrantTooWide => {
+            "narrow it with `--command GLOB` or `--path GLOB`, or with `--run RUN`"
         }
         Code::PolicyChangedMidRun => "start a new run under the new policy",
         Code::RepoDirty => {

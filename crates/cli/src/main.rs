@@ -110,6 +110,7 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Export(options) => commands::export::run(&find()?, options, output),
         Command::Demo(options) => commands::demo::run(options, output),
         Command::Call(command) => commands::call::run(&find()?, command, output),
+        Command::Grant(command) => commands::grant::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),
         Command::Recover(options) => commands::recover::run(&find()?, options, output),
         Command::Verify(options) => {

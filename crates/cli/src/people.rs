@@ -95,6 +95,15 @@ impl People for AccountPeople {
         let signed = self.store.sign(name, statement, self);
         signed.map_err(|error| PersonError { code: error.code(), message: error.to_string() })
     }
+
+    fn knows(&self, signed: &Signed) -> bool {
+        let is_theirs = |person: &Person| {
+            person.revoked_at.is_none()
+                && person.key == signed.key
+                && is_same_name(&person.name, &signed.name)
+        };
+        self.store.all().is_ok_and(|people| people.iter().any(is_theirs))
+    }
 }
 
 impl Unlock for AccountPeople {

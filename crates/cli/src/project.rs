@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::input::{self, unreadable};
 use crate::journal_copy::JournalCopy;
 use crate::output::Output;
+use crate::people::AccountPeople;
 use crate::user_config::UserConfig;
 use crate::{state, trust, user_folders};
 
@@ -285,7 +286,8 @@ impl Project {
             Arc::new(user.connectors(self)?),
             Arc::new(SystemClock),
             config.gateway(),
-        ))
+        )
+        .with_people(Arc::new(AccountPeople::open()?)))
     }
 }
 

@@ -60,6 +60,7 @@ struct GatewayPool {
     settings: windlass_runtime::Settings,
     store: Arc<dyn Store>,
     connectors: Arc<Connectors>,
+    people: Arc<AccountPeople>,
     gateways: Mutex<BTreeMap<PathBuf, Arc<Gateway>>>,
 }
 
@@ -76,13 +77,15 @@ impl GatewayProvider for GatewayPool {
         })?;
         let supervisor = PolicySupervisor::new(self.set.clone(), files, environment())
             .with_secrets(self.secrets.clone());
-        let gateway = Arc::new(Gateway::new(
+        let gateway = Gateway::new(
             Arc::clone(&self.store),
             Arc::new(supervisor),
             Arc::clone(&self.connectors) as Arc<dyn windlass_connect::Connect>,
             Arc::new(SystemClock),
             self.settings,
-        ));
+        );
+        let people = Arc::clone(&self.people) as Arc<dyn People>;
+        let gateway = Arc::new(gateway.with_people(people));
         gateways.insert(workspace.to_owned(), Arc::clone(&gateway));
         Ok(gateway)
     }
@@ -257,6 +260,7 @@ impl RunSetup {
             Access::Read => {}
         }
         let connectors = Arc::new(user.connectors(project)?);
+        let people = Arc::new(AccountPeople::open()?);
         let secrets = user.named_secrets();
         let redactor = Arc::new(redactor_of(&set, environment(), &secrets));
         crate::secrets::hide(&redactor);
@@ -266,6 +270,7 @@ impl RunSetup {
             settings: config.gateway(),
             store: Arc::clone(&store),
             connectors: Arc::clone(&connectors),
+            people: Arc::clone(&people),
             gateways: Mutex::default(),
         });
         let (snapshot_root, checkpoint_root) = (root.clone(), root.clone());
@@ -288,7 +293,6 @@ impl RunSetup {
             let guard = Arc::clone(driver) as Arc<dyn AgentGuard>;
             executor = executor.with(Driver::builtins(driver)).with_guard(guard);
         }
-        let people = Arc::new(AccountPeople::open()?);
         let files = Arc::new(project.run_files(&store, &config));
         let queue = ExportQueue::default();
         let collector = Collector::find(&config);

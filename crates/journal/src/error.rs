@@ -46,7 +46,7 @@ pub enum JournalError {
         /// The kind of the artifact.
         artifact: ArtifactType,
     },
-    /// The trace is a run where a call was expected, or the reverse.
+    /// The trace is of another kind than expected.
     #[error("trace `{trace_id}` is not a {}", name(*.expected))]
     WrongMachine {
         /// The trace.
@@ -87,6 +87,7 @@ const fn name(machine: Machine) -> &'static str {
     match machine {
         Machine::Call => "call",
         Machine::Run => "run",
+        Machine::Grant => "grant",
     }
 }
 
@@ -104,6 +105,7 @@ impl JournalError {
             Self::NoSuchRun { .. } | Self::WrongMachine { expected: Machine::Run, .. } => {
                 Code::RunNotFound
             }
+            Self::WrongMachine { expected: Machine::Grant, .. } => Code::GrantNotFound,
             Self::NotCanonical { source, .. } => source.code(),
             Self::Stale { .. } => Code::StateConcurrentExecution,
             Self::Observer(error) => error.code,

@@ -1,6 +1,7 @@
 //! States that are folded from the entries of a trace.
 
 use windlass_kernel::artifact::Artifact;
+use windlass_kernel::grant::{Grant, GrantEvent};
 use windlass_kernel::run::{Run, RunEvent};
 use windlass_kernel::{
     ArtifactBody, ArtifactType, Call, ChainError, Digest, Draft, Entry, Head, Machine, PlanId,
@@ -166,6 +167,53 @@ impl Fold for Run {
         let draft = Draft {
             ts: event.ts,
             transition: Transition { from, to, artifact: ArtifactType::RunEvent },
+            artifact_id: event.artifact_id,
+            artifact_digest: body.digest(),
+            tool_call_id: None,
+            idempotency_key: None,
+        };
+        Ok((draft, body))
+    }
+}
+
+impl Fold for Grant {
+    type Artifact = GrantEvent;
+    const MACHINE: Machine = Machine::Grant;
+
+    fn empty(trace_id: TraceId) -> Self {
+        Self::empty(trace_id)
+    }
+
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn plan_id(&self) -> Option<PlanId> {
+        self.granted.as_ref().map(|_| PlanId(self.head.trace_id.0))
+    }
+
+    fn read(entry: &Entry, body: &[u8]) -> Result<GrantEvent, ChainError> {
+        GrantEvent::of_entry(entry, body)
+    }
+
+    fn skim(entry: &Entry, body: &[u8]) -> Result<GrantEvent, ChainError> {
+        <Self as Fold>::read(entry, body)
+    }
+
+    fn apply(&mut self, entry: &Entry, event: &GrantEvent, head: Head) -> Result<(), ChainError> {
+        Self::apply(self, entry, &event.event, head)
+    }
+
+    fn draft(&self, event: &GrantEvent) -> Result<(Draft, ArtifactBody), JournalError> {
+        let trace_id = self.head.trace_id;
+        let body =
+            event.to_bytes().map_err(|source| JournalError::NotCanonical { trace_id, source })?;
+        let body = ArtifactBody::new(body);
+        let from = self.head.state.unwrap_or(State::Granted);
+        let to = event.event.to_state();
+        let draft = Draft {
+            ts: event.ts,
+            transition: Transition { from, to, artifact: ArtifactType::GrantEvent },
             artifact_id: event.artifact_id,
             artifact_digest: body.digest(),
             tool_call_id: None,

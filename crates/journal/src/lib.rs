@@ -1,11 +1,11 @@
 //! Reads and writes traces. Everything above the stores goes through this crate.
 //!
-//! - [`Fold`]: a state that is folded from a trace's entries. [`Call`](windlass_kernel::Call) and
-//!   [`Run`](windlass_kernel::run::Run) implement it.
+//! - [`Fold`]: a state that is folded from a trace's entries. [`Call`](windlass_kernel::Call),
+//!   [`Run`](windlass_kernel::run::Run) and [`Grant`](windlass_kernel::grant::Grant) implement it.
 //! - [`Reader`]: folds a trace from a store, with an explicit choice of what is verified ([`Check`]).
 //! - [`Recorder`]: holds a trace's lease, folds new entries and commits them. [`Observer`]s see each
 //!   entry once, as it is folded.
-//! - [`TraceVerifier`]: verifies a trace of either kind in constant memory, also where artifacts were
+//! - [`TraceVerifier`]: verifies a trace of any kind in constant memory, also where artifacts were
 //!   purged. [`verify_store`] and [`verify_trace`] use it, and so does the check of a bundle.
 //!
 //! Entries, artifacts and the links between them are verified here and nowhere else. This crate

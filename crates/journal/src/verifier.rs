@@ -1,9 +1,10 @@
-//! Verifying a trace of either machine, entry by entry.
+//! Verifying a trace of any machine, entry by entry.
 
+use windlass_kernel::grant::{self, Grant, GrantEvent, GrantUse};
 use windlass_kernel::run::{Event, Run, RunEvent};
 use windlass_kernel::{
-    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Entry, Head, HoldReference, PublicKey,
-    ReservedKey, Signed, Timestamp, ToolCallId, TraceId, is_call_artifact,
+    ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Digest, Entry, Head, HoldReference,
+    PublicKey, ReservedKey, Signed, Timestamp, ToolCallId, TraceId,
 };
 use windlass_store::TraceState;
 
@@ -18,6 +19,7 @@ pub struct TraceVerifier {
     purged: u64,
     links: ArtifactChain,
     run: Option<Box<Run>>,
+    grant: Option<Box<Grant>>,
     /// The entry that dispatched the call: its number and the call's id.
     tool_call: Option<(u64, Option<ToolCallId>)>,
     /// The answered hold of a run by which the call was decided.
@@ -56,6 +58,7 @@ impl TraceVerifier {
             purged: 0,
             links: ArtifactChain::default(),
             run: None,
+            grant: None,
             tool_call: None,
             hold: None,
             signers: Vec::new(),
@@ -77,7 +80,18 @@ impl TraceVerifier {
         let head = admit(&self.head, entry, body, &mut self.buffer)?;
         match body {
             None => self.purged += 1,
-            Some(body) if is_call_artifact(entry.artifact_type) => {
+            Some(body) => self.push_artifact(entry, body, head)?,
+        }
+        self.head = head;
+        Ok(())
+    }
+
+    fn push_artifact(&mut self, entry: &Entry, body: &[u8], head: Head) -> Result<(), ChainError> {
+        match entry.artifact_type {
+            ArtifactType::ActionRequest
+            | ArtifactType::SupervisorDecision
+            | ArtifactType::ToolCall
+            | ArtifactType::ToolEffect => {
                 let link =
                     ArtifactHeader::read(entry.artifact_type, body).map_err(|_| mismatch(entry))?;
                 self.hold = link.hold().or(self.hold);
@@ -89,7 +103,7 @@ impl TraceVerifier {
                     self.tool_call = Some((entry.sequence_number, entry.tool_call_id));
                 }
             }
-            Some(body) if self.purged == 0 => {
+            ArtifactType::RunEvent if self.purged == 0 => {
                 let run = self.run.get_or_insert_with(|| Box::new(Run::empty(entry.trace_id)));
                 let event = RunEvent::of_entry(entry, body)?;
                 Fold::apply(run.as_mut(), entry, &event, head)?;
@@ -100,9 +114,19 @@ impl TraceVerifier {
                 };
                 self.signers.extend(signed.map(|signed| Signature::of(entry, signed)));
             }
-            Some(_) => {}
+            ArtifactType::GrantEvent if self.purged == 0 => {
+                let grant =
+                    self.grant.get_or_insert_with(|| Box::new(Grant::empty(entry.trace_id)));
+                let event = GrantEvent::of_entry(entry, body)?;
+                Fold::apply(grant.as_mut(), entry, &event, head)?;
+                let signed = match &event.event {
+                    grant::Event::Granted { by, .. } | grant::Event::Revoked { by, .. } => Some(by),
+                    grant::Event::Used { .. } | grant::Event::Ended { .. } => None,
+                };
+                self.signers.extend(signed.map(|signed| Signature::of(entry, signed)));
+            }
+            ArtifactType::RunEvent | ArtifactType::GrantEvent => {}
         }
-        self.head = head;
         Ok(())
     }
 
@@ -118,7 +142,8 @@ impl TraceVerifier {
     /// [`ChainError`] if they differ.
     pub fn agrees_with(&self, recorded: &TraceState) -> Result<(), ChainError> {
         let run = self.run.as_deref().and_then(Fold::plan_id);
-        agree(&self.head, self.links.plan_id().or(run), recorded)
+        let grant = self.grant.as_deref().and_then(Fold::plan_id);
+        agree(&self.head, self.links.plan_id().or(run).or(grant), recorded)
     }
 
     /// The answered hold of a run by which the call was decided, if it was.
@@ -139,10 +164,22 @@ impl TraceVerifier {
         self.purged
     }
 
-    /// The run; `None` when the trace is a call, or an event was purged.
+    /// The use of a grant that allowed the call, and the digest of the call's request.
+    #[must_use]
+    pub fn grant_use(&self) -> Option<(GrantUse, Digest)> {
+        Some((self.links.grant_use()?, self.links.request_digest()?))
+    }
+
+    /// The run; `None` when the trace is not a run, or an event was purged.
     #[must_use]
     pub fn run(&self) -> Option<&Run> {
         if self.purged == 0 { self.run.as_deref() } else { None }
+    }
+
+    /// The grant; `None` when the trace is not a grant, or an event was purged.
+    #[must_use]
+    pub fn grant(&self) -> Option<&Grant> {
+        if self.purged == 0 { self.grant.as_deref() } else { None }
     }
 
     /// The idempotency key that the call was dispatched with, the number of that entry and the id of

@@ -1,13 +1,15 @@
 //! Verifying a whole store or one trace: every chain, artifact, link and recorded head.
 
 use serde::Serialize;
+use windlass_kernel::grant::{Grant, GrantUse};
 use windlass_kernel::run::Resolution;
 use windlass_kernel::verify::ChainReport;
 use windlass_kernel::{
-    ChainError, Entry, Head, HoldReference, Machine, ReservedKey, State, TraceId, Uuid7,
+    ChainError, Digest, Entry, Head, HoldReference, Machine, ReservedKey, State, TraceId, Uuid7,
 };
 use windlass_store::{KeyMismatch, Slot, Store, StoreError, TraceState, Visitor};
 
+use crate::reader::{Check, Reader};
 use crate::verifier::{Signature, TraceVerifier};
 
 /// How many corrupt traces are described; the others are only counted.
@@ -62,13 +64,23 @@ pub fn verify_store(
         trace: TraceVerifier::new(NO_TRACE),
         current: None,
         open: Vec::new(),
+        granted: Vec::new(),
         key_mismatches: Vec::new(),
         holds: Vec::new(),
         progress,
     };
     store.scan(&mut verifier)?;
     verifier.finish();
-    let Verifier { mut report, open, key_mismatches, holds, .. } = verifier;
+    let Verifier { mut report, open, granted, key_mismatches, holds, .. } = verifier;
+    let mut last: Option<Grant> = None;
+    for (head, used, request_digest) in granted {
+        if last.as_ref().is_none_or(|grant| grant.head.trace_id != used.grant) {
+            last = read_grant(store, used.grant);
+        }
+        if let Some(error) = verify_use(last.as_ref(), &head, used, request_digest) {
+            report.add_problem(head.trace_id, &head, head.sequence_number, &error);
+        }
+    }
     for (head, hold) in holds {
         if let Some(error) = verify_hold(store, &head, hold)? {
             report.add_problem(head.trace_id, &head, head.sequence_number, &error);
@@ -117,6 +129,12 @@ pub fn verify_trace(store: &dyn Store, trace_id: TraceId) -> Result<TraceReport,
     }
     if error.is_none() {
         error = verify_key(store, &verifier)?;
+    }
+    if error.is_none()
+        && let Some((used, request_digest)) = verifier.grant_use()
+    {
+        let grant = read_grant(store, used.grant);
+        error = verify_use(grant.as_ref(), verifier.head(), used, request_digest);
     }
     let mut head = *verifier.head();
     if let (None, Some(hold)) = (&error, verifier.hold()) {
@@ -188,6 +206,24 @@ fn verify_key(
     });
     let reason = KeyMismatch::MISSING;
     Ok((!matches).then_some(ChainError::Key { sequence_number, reason }))
+}
+
+/// A grant, unless it cannot be read; then it has an error of its own.
+fn read_grant(store: &dyn Store, trace_id: TraceId) -> Option<Grant> {
+    Reader::<Grant>::state_of(store, trace_id, Check::Prefix).ok()
+}
+
+/// Compares a call that ran under a grant with the grant's entry for it.
+fn verify_use(
+    grant: Option<&Grant>,
+    head: &Head,
+    used: GrantUse,
+    request_digest: Digest,
+) -> Option<ChainError> {
+    let records = |grant: &Grant| grant.records(head.trace_id, request_digest, used.entry_digest);
+    let reason = "the grant that the decision names does not record this call";
+    // The decision is the second entry of a call.
+    (!grant.is_some_and(records)).then_some(ChainError::Link { sequence_number: 2, reason })
 }
 
 /// Verifies that people decided on a call as it says: at the named entry its run waited for this call, and
@@ -299,6 +335,8 @@ struct Verifier<'a> {
     current: Option<Current>,
     /// Traces whose replay points are still to be verified, with their numbers of entries.
     open: Vec<(TraceId, u64)>,
+    /// Calls that ran under a grant, whose use is still to be verified.
+    granted: Vec<(Head, GrantUse, Digest)>,
     /// Idempotency records that do not match the entries.
     key_mismatches: Vec<KeyMismatch>,
     /// Calls that were decided by the holds of runs.
@@ -324,6 +362,9 @@ impl Verifier<'_> {
                 self.report.add_problem(head.trace_id, &head, current.entries, &error);
             }
             (None, Some(recorded)) => {
+                if let Some((used, request_digest)) = self.trace.grant_use() {
+                    self.granted.push((head, used, request_digest));
+                }
                 self.holds.extend(self.trace.hold().map(|hold| (head, hold)));
                 let run = head.state.is_some_and(|state| state.machine() == Machine::Run);
                 if run || !head.state.is_some_and(State::is_terminal) {

@@ -130,6 +130,15 @@ pub enum DecidedBy {
         /// The files that the call names, as the person saw them, if they had changed since the question.
         files: Vec<NamedFile>,
     },
+    /// A grant, for a call that the policy asks about.
+    Grant {
+        /// The digest of the entry of the grant that records this use.
+        entry_digest: Digest,
+        /// The trace of the grant.
+        grant: TraceId,
+        /// The name of the person who gave it.
+        name: String,
+    },
 }
 
 /// The people behind a decision on a call.
@@ -409,8 +418,8 @@ impl Artifact {
             ArtifactType::SupervisorDecision => read(body).map(Self::Decision),
             ArtifactType::ToolCall => read(body).map(Self::Call),
             ArtifactType::ToolEffect => read(body).map(Self::Effect),
-            ArtifactType::RunEvent => {
-                Err(CanonError::Invalid("a run event is not an artifact of a call".to_owned()))
+            ArtifactType::RunEvent | ArtifactType::GrantEvent => {
+                Err(CanonError::Invalid(format!("a {artifact_type} is not an artifact of a call")))
             }
         }
     }

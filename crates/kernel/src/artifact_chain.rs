@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use crate::artifact::{Artifact, DecidedBy, Decider, Decision, NamedFile, Redispatch, SettledBy};
 use crate::canon::CanonError;
+use crate::grant::GrantUse;
 use crate::json_scan;
 use crate::{
     ArtifactId, ArtifactType, ChainError, Digest, Entry, Outcome, PlanId, Signed, State, Statement,
@@ -32,6 +33,7 @@ enum Reference {
     Decision {
         request_digest: Digest,
         decision: Decision,
+        grant: Option<GrantUse>,
         edit: Option<Digest>,
         hold: Option<HoldReference>,
         signed: Vec<SignedDecision>,
@@ -63,9 +65,9 @@ impl HoldReference {
                 let approved = decision == Decision::Approve;
                 Some(Self { approved, entry_digest: *entry_digest, trace_id: *trace_id })
             }
-            DecidedBy::Person { decider: Decider::Person(_), .. } | DecidedBy::Policy { .. } => {
-                None
-            }
+            DecidedBy::Person { decider: Decider::Person(_), .. }
+            | DecidedBy::Policy { .. }
+            | DecidedBy::Grant { .. } => None,
         }
     }
 }
@@ -90,9 +92,9 @@ impl SignedDecision {
                 reason: reason.to_owned(),
                 signed: signed.clone(),
             }],
-            DecidedBy::Person { decider: Decider::Hold { .. }, .. } | DecidedBy::Policy { .. } => {
-                Vec::new()
-            }
+            DecidedBy::Person { decider: Decider::Hold { .. }, .. }
+            | DecidedBy::Policy { .. }
+            | DecidedBy::Grant { .. } => Vec::new(),
         }
     }
 
@@ -143,7 +145,7 @@ impl SignedDecision {
 fn edit_of(decided_by: &DecidedBy) -> Option<Digest> {
     match decided_by {
         DecidedBy::Person { edit, .. } => edit.as_ref().map(|edit| edit.proposal_digest),
-        DecidedBy::Policy { .. } => None,
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => None,
     }
 }
 
@@ -210,6 +212,7 @@ impl ArtifactHeader {
             Artifact::Decision(decision) => Reference::Decision {
                 request_digest: decision.request_digest,
                 decision: decision.decision,
+                grant: GrantUse::of_decision(&decision.decided_by),
                 edit: edit_of(&decision.decided_by),
                 hold: HoldReference::of(&decision.decided_by, decision.decision),
                 signed: SignedDecision::of_decision(
@@ -274,8 +277,9 @@ impl ArtifactHeader {
                 let request_digest = digest(request)?;
                 let decision = serde_json::from_slice(decision).ok()?;
                 let (edit, hold, signed) = (None, None, Vec::new());
+                let grant = None;
                 let reference =
-                    Reference::Decision { request_digest, decision, edit, hold, signed };
+                    Reference::Decision { request_digest, decision, edit, grant, hold, signed };
                 (artifact_id, trace_id, reference)
             }
             ArtifactType::ToolCall => {
@@ -323,7 +327,7 @@ impl ArtifactHeader {
                 };
                 (artifact_id, trace_id, reference)
             }
-            ArtifactType::RunEvent => return None,
+            ArtifactType::RunEvent | ArtifactType::GrantEvent => return None,
         };
         let (artifact_id, trace_id) = (ArtifactId(id(artifact_id)?), TraceId(id(trace_id)?));
         Some(Self { artifact_id, trace_id, reference })
@@ -351,6 +355,7 @@ impl ArtifactHeader {
                 reference: Reference::Decision {
                     request_digest: wire.request_digest,
                     decision: wire.decision,
+                    grant: GrantUse::of_decision(&wire.decided_by),
                     edit: edit_of(&wire.decided_by),
                     hold: HoldReference::of(&wire.decided_by, wire.decision),
                     signed: SignedDecision::of_decision(
@@ -384,8 +389,8 @@ impl ArtifactHeader {
                     ),
                 },
             }),
-            ArtifactType::RunEvent => {
-                Err(CanonError::Invalid("a run event is not an artifact of a call".to_owned()))
+            ArtifactType::RunEvent | ArtifactType::GrantEvent => {
+                Err(CanonError::Invalid(format!("a {artifact_type} is not an artifact of a call")))
             }
         }
     }
@@ -503,6 +508,7 @@ struct EffectWire {
 pub struct ArtifactChain {
     request: Option<RequestRecord>,
     decision: Option<Digest>,
+    grant: Option<GrantUse>,
     /// The digest of the proposal as a person changed it.
     edit: Option<Digest>,
     tool_call: Option<Digest>,
@@ -526,6 +532,18 @@ impl ArtifactChain {
     /// The digest of the request's proposal; `None` before the request.
     pub(crate) fn proposal_digest(&self) -> Option<Digest> {
         self.request.as_ref().map(|request| request.proposal_digest)
+    }
+
+    /// The digest of the request; `None` before the request.
+    #[must_use]
+    pub fn request_digest(&self) -> Option<Digest> {
+        self.request.as_ref().map(|request| request.digest)
+    }
+
+    /// The use of a grant that the decision refers to.
+    #[must_use]
+    pub const fn grant_use(&self) -> Option<GrantUse> {
+        self.grant
     }
 
     /// The digest of the proposal that may be dispatched: the requested one, or what a person made of it.
@@ -579,7 +597,7 @@ impl ArtifactChain {
                 )?;
                 self.request = Some(request);
             }
-            Reference::Decision { request_digest, decision, edit, signed, .. } => {
+            Reference::Decision { request_digest, decision, edit, grant, signed, .. } => {
                 let request = self.request.as_ref().map(|request| request.digest);
                 require(request == Some(request_digest), "the decision refers to another request")?;
                 require(
@@ -592,7 +610,12 @@ impl ArtifactChain {
                     Decision::NeedsApproval => State::Pending,
                 };
                 require(state == entry.to_state, "the decision and the state of its entry differ")?;
+                require(
+                    grant.is_none() || decision == Decision::Approve,
+                    "a grant can only approve",
+                )?;
                 self.decision = Some(digest);
+                self.grant = grant;
                 self.edit = edit;
             }
             Reference::Call(call) => {

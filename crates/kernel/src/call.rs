@@ -113,9 +113,12 @@ impl Call {
             Some(DecidedBy::Person { edit: Some(edit), .. }) => {
                 Cow::Owned(edited(request, &edit.args))
             }
-            Some(DecidedBy::Person { edit: None, .. } | DecidedBy::Policy { .. }) | None => {
-                Cow::Borrowed(request)
-            }
+            Some(
+                DecidedBy::Person { edit: None, .. }
+                | DecidedBy::Policy { .. }
+                | DecidedBy::Grant { .. },
+            )
+            | None => Cow::Borrowed(request),
         })
     }
 
@@ -147,7 +150,9 @@ impl Call {
                 | State::Running
                 | State::Checkpoint
                 | State::Resumed
-                | State::Terminal,
+                | State::Terminal
+                | State::Granted
+                | State::Withdrawn,
             ) => Next::Done,
         }
     }
@@ -184,5 +189,5 @@ pub fn transition_of(artifact: &Artifact) -> Option<crate::Transition> {
 /// Whether entries with this artifact belong to a call.
 #[must_use]
 pub const fn is_call_artifact(artifact_type: ArtifactType) -> bool {
-    !matches!(artifact_type, ArtifactType::RunEvent)
+    !matches!(artifact_type, ArtifactType::RunEvent | ArtifactType::GrantEvent)
 }

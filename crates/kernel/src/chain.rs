@@ -300,7 +300,9 @@ impl Head {
             | State::Running
             | State::Checkpoint
             | State::Resumed
-            | State::Terminal => Ok(self.tool_call_id),
+            | State::Terminal
+            | State::Granted
+            | State::Withdrawn => Ok(self.tool_call_id),
         }
     }
 

@@ -111,6 +111,12 @@ codes! {
     PersonLocked = "PERSON_LOCKED",
     /// The answer would not count: the person or the account has answered, or started the run.
     ApproverNotCounted = "APPROVER_NOT_COUNTED",
+    /// No grant has this id.
+    GrantNotFound = "GRANT_NOT_FOUND",
+    /// The grant was revoked, is used up or has expired.
+    GrantEnded = "GRANT_ENDED",
+    /// The patterns of the grant would cover nearly every call of the project.
+    GrantTooWide = "GRANT_TOO_WIDE",
     /// The policy has changed since the run began.
     PolicyChangedMidRun = "POLICY_CHANGED_MID_RUN",
     /// The repository has changes or untracked files.

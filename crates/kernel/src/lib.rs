@@ -1,4 +1,4 @@
-//! The pure core: ids, canonical JSON and digests; the state machines of calls and runs; the hash
+//! The pure core: ids, canonical JSON and digests; the state machines of calls, runs and grants; the hash
 //! chain of the journal; the next step of a call or run, and the recovery of an interrupted call;
 //! hosts on the network and the rules that list them.
 //!
@@ -13,6 +13,7 @@ mod chain;
 mod code;
 mod digest;
 mod entry;
+pub mod grant;
 mod host;
 mod id;
 mod json_scan;

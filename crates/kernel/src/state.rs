@@ -1,6 +1,7 @@
 //! The states of traces and the table of transitions between them.
 //!
-//! A trace is a call or a run, depending on its first entry. Both use the same entries and this table.
+//! A trace is a call, a run or a grant, depending on its first entry. All use the same entries and this
+//! table.
 
 use std::fmt;
 use std::str::FromStr;
@@ -86,6 +87,10 @@ names! {
         Resumed = "RESUMED",
         /// A run that has ended. Only a rollback leaves this state.
         Terminal = "TERMINAL",
+        /// A grant that was given.
+        Granted = "GRANTED",
+        /// A grant that was revoked, is used up or has expired.
+        Withdrawn = "WITHDRAWN",
     }
 }
 
@@ -102,16 +107,20 @@ names! {
         ToolEffect = "tool_effect",
         /// An event of a run.
         RunEvent = "run_event",
+        /// An event of a grant.
+        GrantEvent = "grant_event",
     }
 }
 
-/// The two kinds of trace.
+/// The three kinds of trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// One tool call.
     Call,
     /// One run of a loop.
     Run,
+    /// One grant for a pattern of calls.
+    Grant,
 }
 
 impl Machine {
@@ -121,6 +130,7 @@ impl Machine {
         match self {
             Self::Call => "tga.execution_log_entry",
             Self::Run => "windlass.run_log_entry",
+            Self::Grant => "windlass.grant_log_entry",
         }
     }
 }
@@ -129,7 +139,10 @@ impl State {
     /// Whether the trace has ended. A person can still roll back a run.
     #[must_use]
     pub const fn is_terminal(self) -> bool {
-        matches!(self, Self::Completed | Self::Failed | Self::Denied | Self::Terminal)
+        matches!(
+            self,
+            Self::Completed | Self::Failed | Self::Denied | Self::Terminal | Self::Withdrawn
+        )
     }
 
     /// The kind of trace that has this state.
@@ -145,6 +158,7 @@ impl State {
             Self::Init | Self::Running | Self::Checkpoint | Self::Resumed | Self::Terminal => {
                 Machine::Run
             }
+            Self::Granted | Self::Withdrawn => Machine::Grant,
         }
     }
 }
@@ -172,7 +186,9 @@ impl Transition {
         let Some(current) = current else {
             return matches!(
                 (self.from, self.to, self.artifact),
-                (S::Pending, S::Pending, A::ActionRequest) | (S::Init, S::Init, A::RunEvent)
+                (S::Pending, S::Pending, A::ActionRequest)
+                    | (S::Init, S::Init, A::RunEvent)
+                    | (S::Granted, S::Granted, A::GrantEvent)
             );
         };
         if self.from as u8 != current as u8 {
@@ -193,6 +209,7 @@ impl Transition {
                 | (S::Resumed, S::Running | S::Terminal, A::RunEvent)
                 // A rollback.
                 | (S::Terminal, S::Running, A::RunEvent)
+                | (S::Granted, S::Granted | S::Withdrawn, A::GrantEvent)
         )
     }
 }

@@ -11,6 +11,7 @@
 //!
 //! Nothing here does IO, reads a clock, or allows by default. A [`Workspace`] knows the files.
 
+mod grant;
 mod judge;
 mod pointer;
 mod question;
@@ -21,6 +22,7 @@ mod shell;
 mod strings;
 mod workspace;
 
+pub use grant::{Asked, GrantRefusal, covers};
 pub use pointer::Pointer;
 pub use question::{Judgement, Question, RuleHit};
 pub use registry::{

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_kernel::{Code, RiskLevel};
 
-use crate::Verdict;
+use crate::{Asked, Verdict};
 
 /// A call to judge.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,6 +42,9 @@ pub struct Judgement {
     pub paths: Vec<String>,
     /// Effects that commands and paths do not show; with any of them a person is asked at least.
     pub findings: Vec<String>,
+    /// What a person is asked about besides the findings; empty unless the verdict is to ask.
+    #[serde(skip)]
+    pub asked: Vec<Asked>,
 }
 
 /// One rule that matched.

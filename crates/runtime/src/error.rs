@@ -3,6 +3,7 @@
 use thiserror::Error;
 use windlass_connect::{ReceivedSignal, received_signal};
 use windlass_journal::JournalError;
+use windlass_kernel::grant::Status;
 use windlass_kernel::{Code, State, TraceId};
 use windlass_store::StoreError;
 
@@ -59,6 +60,22 @@ pub enum GatewayError {
     /// The person cannot decide.
     #[error(transparent)]
     Person(#[from] PersonError),
+    /// The grant cannot be given.
+    #[error("{reason}")]
+    GrantRefused {
+        /// The code of the refusal.
+        code: Code,
+        /// The reason.
+        reason: String,
+    },
+    /// The grant has ended.
+    #[error("grant `{trace_id}` has ended: it is {}", status.as_str())]
+    GrantEnded {
+        /// The trace.
+        trace_id: TraceId,
+        /// How it ended.
+        status: Status,
+    },
     /// The policy denies a call that a person approved.
     #[error("the policy does not allow an approval of call `{trace_id}`: {reason}")]
     Refused {
@@ -103,7 +120,8 @@ impl GatewayError {
             Self::WrongAnswer { .. } => Code::RequestInvalid,
             Self::Stale { .. } => Code::HoldStale,
             Self::Person(error) => error.code,
-            Self::Refused { code, .. } => *code,
+            Self::Refused { code, .. } | Self::GrantRefused { code, .. } => *code,
+            Self::GrantEnded { .. } => Code::GrantEnded,
         }
     }
 }

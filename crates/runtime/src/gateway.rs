@@ -20,6 +20,7 @@ use crate::call_log::CallLog;
 use crate::clock::Clock;
 use crate::dispatch::Settlement;
 use crate::error::GatewayError;
+use crate::people::People;
 use crate::recover::Recovery;
 use crate::report::{CallReport, CallView, HoldQuestion};
 use crate::request::{self, CallRequest};
@@ -61,6 +62,8 @@ pub struct Gateway {
     pub(crate) connect: Arc<dyn Connect>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
+    /// The people whose grants count.
+    pub(crate) people: Option<Arc<dyn People>>,
 }
 
 impl Gateway {
@@ -73,7 +76,7 @@ impl Gateway {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Self {
-        Self { store, supervisor, connect, clock, settings }
+        Self { store, supervisor, connect, clock, settings, people: None }
     }
 
     /// The store behind the gateway.
@@ -204,11 +207,18 @@ impl Gateway {
         Ok(CallReport::of(recorder.into_state(), Vec::new()))
     }
 
-    /// Records a request that a person must decide on.
+    /// Records a request that a person must decide on, and dispatches it if a person has granted it.
     fn ask(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
         request.files = self.supervisor.examine(&request).files;
+        let preparation = self.supervisor.prepare(&request);
         let mut recorder = self.open(request)?;
         recorder.commit(KeyAction::None, After::Keep)?;
+        if let Ok(preparation) = preparation {
+            GatewayError::check_signal()?;
+            if let Some(taken) = self.take_use(&recorder)? {
+                return self.start_granted(recorder, taken, &preparation);
+            }
+        }
         recorder.write_replay_point(self.clock.now())?;
         let call = recorder.into_state();
         let view = self.view_of(&call);
@@ -280,7 +290,7 @@ impl Gateway {
             rationale: match decided_by {
                 DecidedBy::Policy { .. } => self.redacted(&rationale),
                 // What a person signed is without secrets already.
-                DecidedBy::Person { .. } => rationale,
+                DecidedBy::Person { .. } | DecidedBy::Grant { .. } => rationale,
             },
             decided_by,
             policy_hash: self.supervisor.policy_hash(),
@@ -364,7 +374,7 @@ impl Gateway {
     }
 
     /// Waits until the call with the key has ended or is on hold. Recovers it if its process dies.
-    fn await_effect(
+    pub(crate) fn await_effect(
         &self,
         slot: &Slot,
         mut record: IdempotencyRecord,

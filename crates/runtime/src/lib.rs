@@ -10,6 +10,7 @@ mod decide;
 mod dispatch;
 mod error;
 mod gateway;
+mod grant;
 mod people;
 mod policy;
 mod recover;

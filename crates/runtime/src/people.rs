@@ -12,6 +12,9 @@ pub trait People: Send + Sync {
     /// # Errors
     /// [`PersonError`] if there is no such person, the key was revoked or it cannot be used.
     fn sign(&self, name: &str, statement: &Statement<'_>) -> Result<Signed, PersonError>;
+
+    /// Whether a signature is of a person who can decide now.
+    fn knows(&self, signed: &Signed) -> bool;
 }
 
 /// Why a person cannot decide.

@@ -8,8 +8,9 @@ use std::time::Duration;
 use serde_json::Value;
 use windlass_connect::{Access, Confinement, Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::grant::Terms;
 use windlass_kernel::{Code, Digest, RiskLevel};
-use windlass_policy::{Connector, PolicySet, Question, Server, Tool, Verdict};
+use windlass_policy::{Connector, GrantRefusal, PolicySet, Question, Server, Tool, Verdict};
 use windlass_redact::{Finding, Redactor};
 
 use crate::secrets::{FilledArgs, NamedSecrets, names_one};
@@ -285,6 +286,19 @@ impl Supervisor for PolicySupervisor {
             confinement: self.confinement(server, tool, scope),
             args,
         })
+    }
+
+    fn covers(&self, request: &ActionRequest, terms: &Terms) -> bool {
+        let question = Self::question(request);
+        let judgement = self.set.judge(&question, &self.workspace);
+        // Secrets are denied although no rule says so.
+        self.judge(request).verdict == Verdict::Ask
+            && windlass_policy::covers(terms, &question, &judgement)
+    }
+
+    fn check_grant(&self, terms: &Terms) -> Result<(), Refusal> {
+        let refusal = |error: GrantRefusal| Refusal { code: error.code, reason: error.reason };
+        self.set.check_grant(terms).map_err(refusal)
     }
 
     fn redact(&self, value: &mut Value) {

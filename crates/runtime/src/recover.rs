@@ -127,6 +127,13 @@ impl Gateway {
         let report = match plan {
             RecoveryPlan::Nothing => self.leave(recorder, redispatches, None)?,
             RecoveryPlan::Judge => {
+                if let Ok(preparation) = &preparation
+                    && let Some(taken) = self.recorded_use(&recorder)?
+                {
+                    GatewayError::check_signal()?;
+                    let report = self.start_granted(recorder, taken, preparation)?;
+                    return Ok(Recovery { plan, report });
+                }
                 let reason = match &recorder.state().request {
                     Some((request, _)) => self.supervisor.judge(request).reason,
                     None => String::new(),

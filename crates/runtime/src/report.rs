@@ -135,7 +135,7 @@ impl CallReport {
 fn edited_args(decision: &SupervisorDecision) -> Option<Value> {
     match &decision.decided_by {
         DecidedBy::Person { edit, .. } => edit.as_ref().map(|edit| edit.args.clone()),
-        DecidedBy::Policy { .. } => None,
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => None,
     }
 }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 use serde_json::Value;
 use windlass_connect::{Confinement, Limits, Target};
 use windlass_kernel::artifact::{ActionRequest, NamedFile};
+use windlass_kernel::grant::Terms;
 use windlass_kernel::recovery::UncertainRule;
 use windlass_kernel::{Code, Digest, RiskLevel};
 use windlass_policy::{OnUncertain, RuleHit, Verdict};
@@ -27,6 +28,16 @@ pub trait Supervisor: Send + Sync {
     /// # Errors
     /// [`Refusal`] if the tool is not registered or its arguments are invalid.
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal>;
+
+    /// Whether a grant with these terms covers everything that a person would be asked about. The scope,
+    /// the uses and the expiry of the grant are not considered. An error while judging is a no.
+    fn covers(&self, request: &ActionRequest, terms: &Terms) -> bool;
+
+    /// Checks whether a grant with these terms can be given under the policy.
+    ///
+    /// # Errors
+    /// [`Refusal`] if it is malformed or too wide, or the policy denies all that it covers.
+    fn check_grant(&self, terms: &Terms) -> Result<(), Refusal>;
 
     /// Removes secrets from data before it is stored.
     fn redact(&self, value: &mut Value);

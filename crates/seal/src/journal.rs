@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use windlass_journal::TraceVerifier;
-use windlass_kernel::artifact::SettledBy;
+use windlass_kernel::artifact::{DecidedBy, SettledBy};
 use windlass_kernel::canon::CanonError;
+use windlass_kernel::grant::{Grant, GrantUse};
 use windlass_kernel::run::{self, Event, Run, RunEvent};
 use windlass_kernel::{
     Artifact, ArtifactType, ChainError, Digest, Entry, Head, PlanId, State, TraceId,
-    is_call_artifact,
 };
 
 /// The maximum length of a line.
@@ -55,7 +55,7 @@ pub(crate) fn read_line(line: &[u8]) -> Result<(Entry, Option<&[u8]>), String> {
     Ok((entry, body))
 }
 
-/// A reference to a tool call in an artifact.
+/// A reference to a tool call, or to the grant that allowed it, in an artifact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CallReference {
     pub(crate) trace_id: TraceId,
@@ -68,7 +68,7 @@ pub(crate) struct CallReference {
 /// A trace of a bundle that is being verified.
 pub(crate) struct Trace {
     verifier: TraceVerifier,
-    /// The digests of a call's entries, at most four.
+    /// The digests of the entries of a call or grant.
     pub(crate) digests: Vec<Digest>,
     /// The calls that its artifacts reference.
     pub(crate) calls: Vec<CallReference>,
@@ -97,10 +97,20 @@ impl Trace {
         self.verifier.run()
     }
 
+    /// The folded grant; `None` for another trace, or if an event was purged.
+    pub(crate) fn grant(&self) -> Option<&Grant> {
+        self.verifier.grant()
+    }
+
+    /// The use of a grant that allowed the call, and the digest of the call's request.
+    pub(crate) fn grant_use(&self) -> Option<(GrantUse, Digest)> {
+        self.verifier.grant_use()
+    }
+
     /// Verifies the next entry with its artifact.
     pub(crate) fn push(&mut self, entry: &Entry, body: Option<&[u8]>) -> Result<(), ChainError> {
         self.verifier.push(entry, body)?;
-        if is_call_artifact(entry.artifact_type) {
+        if entry.artifact_type != ArtifactType::RunEvent {
             self.digests.push(entry.entry_digest);
         }
         let Some(body) = body else { return Ok(()) };
@@ -141,7 +151,19 @@ fn references(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<CallRefere
                 SettledBy::Answer | SettledBy::Person { .. } => Vec::new(),
             })
         }
-        ArtifactType::ActionRequest | ArtifactType::SupervisorDecision | ArtifactType::ToolCall => {
+        ArtifactType::SupervisorDecision => {
+            let Artifact::Decision(decision) = Artifact::read(artifact_type, body)? else {
+                return Ok(Vec::new());
+            };
+            Ok(match decision.decided_by {
+                DecidedBy::Grant { entry_digest, grant: trace_id, .. } => {
+                    vec![CallReference { trace_id, entry_digest: Some(entry_digest), state: None }]
+                }
+                DecidedBy::Policy { .. } | DecidedBy::Person { .. } => Vec::new(),
+            })
+        }
+        // A grant of a project names calls of other runs, which do not belong in the bundle.
+        ArtifactType::ActionRequest | ArtifactType::ToolCall | ArtifactType::GrantEvent => {
             Ok(Vec::new())
         }
     }
@@ -188,8 +210,9 @@ fn references_of_event(event: &Event) -> Vec<CallReference> {
     waiting_call.map(reference).into_iter().collect()
 }
 
-/// Returns the traces of the tool calls that a stored artifact references: an event of a run references
-/// the calls of a phase, an effect the call that settled it. They belong in the bundle of the run.
+/// Returns the traces that a stored artifact references: an event of a run references the calls of a
+/// phase, a decision the grant that allowed the call, an effect the call that settled it. They belong in
+/// the bundle of the run.
 ///
 /// # Errors
 /// [`CanonError`] if the body is not such an artifact.

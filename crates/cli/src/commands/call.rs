@@ -151,7 +151,9 @@ pub fn exit(report: &CallReport) -> u8 {
         | State::Running
         | State::Checkpoint
         | State::Resumed
-        | State::Terminal => 1,
+        | State::Terminal
+        | State::Granted
+        | State::Withdrawn => 1,
     }
 }
 
@@ -186,7 +188,11 @@ fn show(gateway: &Gateway, report: &CallReport, output: &Output) -> Result<(), F
         (text(&decision, "/decision"), text(&decision, "/rationale"))
     {
         let name = text(&decision, "/decided_by/decider/name");
-        let by = name.unwrap_or_else(|| "policy".to_owned());
+        let granted = text(&decision, "/decided_by/grant").map(|grant| {
+            let name = text(&decision, "/decided_by/name").unwrap_or_default();
+            format!("{name}, by the grant {grant}")
+        });
+        let by = name.or(granted).unwrap_or_else(|| "policy".to_owned());
         asked.push(format!("  decided  {verdict} by {by}: {reason}"));
     }
     print_with(report, &asked, output);
@@ -292,7 +298,9 @@ fn headline(report: &CallReport) -> (String, Style) {
             | State::Running
             | State::Checkpoint
             | State::Resumed
-            | State::Terminal,
+            | State::Terminal
+            | State::Granted
+            | State::Withdrawn,
             None,
         ) => (state, Style::Warn),
     }

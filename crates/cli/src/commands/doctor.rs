@@ -190,6 +190,8 @@ fn check_store(store: &dyn Store, findings: &mut Findings) {
         if !store.is_held(state).unwrap_or(true) {
             match state.head.state {
                 Some(State::Executing | State::Authorized) => interrupted += 1,
+                // An open grant waits for nobody.
+                Some(State::Granted) => {}
                 _ => waiting += 1,
             }
         }

@@ -11,6 +11,7 @@ pub mod close;
 pub mod demo;
 pub mod doctor;
 pub mod export;
+pub mod grant;
 pub mod import;
 pub mod init;
 pub mod keys;

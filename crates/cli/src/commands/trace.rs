@@ -28,7 +28,7 @@ fn open(project: &Project) -> Result<impl Store, Failure> {
     project.store(&project.settings()?)
 }
 
-/// Lists traces, or only those of calls or of runs.
+/// Lists traces, or only those of one kind.
 pub fn list(
     project: &Project,
     options: &CallList,
@@ -103,11 +103,14 @@ pub fn list(
     Ok(0)
 }
 
-/// The tool named in a call's request.
+/// The tool that a call's request names, or the pattern of a grant.
 fn tool_of(store: &dyn Store, id: TraceId) -> Option<String> {
     let first = store.list_log_entries(id, 0, 1).ok()?.into_iter().next()?;
     let request: Value = serde_json::from_slice(&first.body?).ok()?;
     let name = |name: &str| request.pointer(name).and_then(Value::as_str).map(sanitize);
+    if let Some(pattern) = name("/event/terms/tool") {
+        return Some(pattern);
+    }
     Some(format!("{}/{}", name("/proposal/tool_server")?, name("/proposal/tool_name")?))
 }
 
@@ -137,7 +140,9 @@ fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option
         | State::Init
         | State::Running
         | State::Checkpoint
-        | State::Resumed => Style::Warn,
+        | State::Resumed
+        | State::Granted
+        | State::Withdrawn => Style::Warn,
     };
     let remark = match (live, waits(state, live)) {
         (true, _) => "in use",
@@ -171,6 +176,7 @@ fn show(project: &Project, id: TraceId, output: &Output) -> CommandResult {
     let kind = match current.machine() {
         Machine::Call => "call",
         Machine::Run => "run",
+        Machine::Grant => "grant",
     };
     output.line(&format!("{} {kind} {id}", output.paint(current.as_str(), Style::Bold)));
     output.line(&format!("  plan        {}", state.plan_id));

@@ -16,6 +16,7 @@ mod config;
 mod decide;
 mod disk;
 mod doctor;
+mod grants;
 mod harness;
 mod help;
 mod init;

@@ -104,6 +104,7 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
             edit: Some(Edit { args: free.clone(), proposal_digest: digest }),
             files,
         }),
+        decided(DecidedBy::Grant { entry_digest: digest, grant: trace_id, name: text.to_owned() }),
         Artifact::Call(call),
         settled(SettledBy::Answer),
         settled(SettledBy::Person {

@@ -45,6 +45,10 @@ impl Canonical for DecidedBy {
                 let by = "person";
                 write_object!(out, by, decider, edit, files);
             }
+            Self::Grant { entry_digest, grant, name } => {
+                let by = "grant";
+                write_object!(out, by, entry_digest, grant, name);
+            }
         }
     }
 }

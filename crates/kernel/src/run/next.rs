@@ -82,6 +82,8 @@ impl Run {
             Some(State::Running) => self.next_of_running(),
             Some(
                 State::Terminal
+                | State::Granted
+                | State::Withdrawn
                 | State::Pending
                 | State::Authorized
                 | State::Executing

@@ -164,10 +164,11 @@ fn no_other_transition_is_allowed_for_a_call() {
         for &from in State::ALL {
             for &to in State::ALL {
                 for &artifact in ArtifactType::ALL {
-                    let of_a_run =
-                        !is_call(from) && !is_call(to) && artifact == ArtifactType::RunEvent;
+                    let of_another = !is_call(from)
+                        && !is_call(to)
+                        && [ArtifactType::RunEvent, ArtifactType::GrantEvent].contains(&artifact);
                     let transition = Transition { from, to, artifact };
-                    allowed += usize::from(!of_a_run && transition.is_allowed_from(current));
+                    allowed += usize::from(!of_another && transition.is_allowed_from(current));
                 }
             }
         }

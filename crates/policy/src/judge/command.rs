@@ -61,6 +61,11 @@ impl CommandFacts {
         }
     }
 
+    /// The spellings that certainly mean this command.
+    pub fn spellings(&self) -> Vec<Vec<char>> {
+        self.narrow.clone()
+    }
+
     /// Whether a spelling that certainly means this command matches any glob.
     pub fn is_exactly(&self, globs: &[Glob]) -> bool {
         self.certain && self.narrow.iter().any(|text| globs.iter().any(|glob| glob.matches(text)))

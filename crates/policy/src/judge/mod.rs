@@ -17,9 +17,10 @@ pub(crate) use facts::Facts;
 use command::{CommandFacts, printable};
 use path::{PathFact, PathMatch};
 
+use crate::grant::Subject;
 use crate::pointer::scalar;
 use crate::rule::{Limits, Rule};
-use crate::{Judgement, Question, RuleHit, Server, Tool, Verdict, Workspace};
+use crate::{Asked, Judgement, Question, RuleHit, Server, Tool, Verdict, Workspace};
 
 /// What a rule matched.
 struct Match {
@@ -48,6 +49,7 @@ pub(crate) fn judge(
         commands: facts.commands.iter().map(|command| command.shown.clone()).collect(),
         paths: facts.shown_paths(),
         findings: facts.findings.iter().cloned().collect(),
+        asked: Vec::new(),
     };
     let applicable: Vec<&Rule> = rules
         .iter()
@@ -73,11 +75,14 @@ pub(crate) fn judge(
     if let Some(finding) = facts.findings.first() {
         strictest.add((Verdict::Ask, None, format!("a person must review this: {finding}")));
     }
-    if let Some((code, reason)) = facts.denied {
-        strictest.add((Verdict::Deny, Some(code), reason));
+    if let Some((code, reason)) = &facts.denied {
+        strictest.add((Verdict::Deny, Some(*code), reason.clone()));
     }
     judgement.rules.sort_by_key(|hit| std::cmp::Reverse(hit.verdict));
     let (verdict, code, reason) = strictest.0.unwrap_or_else(|| no_rule("this call"));
+    if verdict == Verdict::Ask {
+        judgement.asked = asked(&applicable, &facts);
+    }
     Judgement { verdict, code, reason: printable(&reason), ..judgement }
 }
 
@@ -110,6 +115,7 @@ pub(crate) fn denied(code: Code, reason: String) -> Judgement {
         commands: Vec::new(),
         paths: Vec::new(),
         findings: Vec::new(),
+        asked: Vec::new(),
     }
 }
 
@@ -254,6 +260,57 @@ fn hits(rules: &[&Rule], facts: &Facts, command: Option<&CommandFacts>) -> Vec<R
             })
         })
         .collect()
+}
+
+/// What the rules ask about.
+fn asked(rules: &[&Rule], facts: &Facts) -> Vec<Asked> {
+    let mut all = Vec::new();
+    let commands = facts.commands.iter().map(Some);
+    let whole_call = facts.commands.is_empty().then_some(None);
+    for command in commands.chain(whole_call) {
+        let found: Vec<(&Rule, Match)> = rules
+            .iter()
+            .filter_map(|rule| Some((*rule, rule_match(rule, facts, command)?)))
+            .collect();
+        let certain = command.is_none_or(|command| command.certain);
+        let one = |subject| Asked {
+            subject: if certain { subject } else { Subject::Uncertain },
+            command: command.map(CommandFacts::spellings),
+            folds_case: facts.folds_case,
+        };
+        if found.is_empty() {
+            all.push(one(Subject::Uncertain));
+        }
+        for (rule, hit) in found {
+            match rule.verdict {
+                Verdict::Allow => {}
+                Verdict::Ask => all.push(one(subject(rule, facts, command))),
+                // A denied path may be among those of a pattern.
+                Verdict::Deny if hit.is_possible => all.push(one(Subject::Uncertain)),
+                Verdict::Deny => {}
+            }
+        }
+    }
+    all
+}
+
+/// What a rule asks about in a command or in the whole call.
+fn subject(rule: &Rule, facts: &Facts, command: Option<&CommandFacts>) -> Subject {
+    let limits = &rule.limits;
+    let own = command.map_or(&[][..], |command| &command.paths);
+    let paths = facts.paths.iter().chain(own);
+    if !limits.path.is_empty() {
+        let is_used = |path: &&PathFact| {
+            limits.access.is_none_or(|access| path.access.is_none_or(|used| used == access))
+                && path.match_globs(limits, facts.folds_case) != PathMatch::None
+        };
+        Subject::Paths(paths.filter(is_used).map(PathFact::exact).collect())
+    } else if limits.command.is_empty() {
+        let certain = paths.filter(|path| path.counts_for_allow);
+        Subject::Call(certain.map(PathFact::exact).collect())
+    } else {
+        Subject::Command
+    }
 }
 
 /// Matches a rule's command and path globs.

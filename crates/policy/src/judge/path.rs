@@ -69,6 +69,11 @@ impl PathFact {
         self.maybe()
     }
 
+    /// The path in normal form; `None` for a file name pattern.
+    pub fn exact(&self) -> Option<Vec<char>> {
+        self.readings.is_empty().then(|| self.text.clone())
+    }
+
     /// Whether the globs match this path.
     pub fn match_globs(&self, limits: &Limits, folds_case: bool) -> PathMatch {
         let (globs, except): (&[Glob], &[Glob]) = if folds_case {

@@ -23,7 +23,8 @@ pub(crate) fn unreachable(rules: &[Rule]) -> Option<(usize, usize)> {
     None
 }
 
-fn covers(outer: &Limits, inner: &Limits) -> bool {
+/// Whether everything that `inner` matches is certainly matched by `outer` too.
+pub(crate) fn covers(outer: &Limits, inner: &Limits) -> bool {
     let access = outer.access.is_none() || inner.access == outer.access;
     let whole = outer.except_command.is_empty() && outer.except_path.is_empty();
     access

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use toml::Spanned;
 use windlass_kernel::{Code, RiskLevel};
-use windlass_text::{FileError, Glob, GlobKind, SourceFile};
+use windlass_text::{FileError, Glob, GlobError, GlobKind, SourceFile};
 
 use super::{Limits, Rule, Verdict};
 use crate::shell::Access;
@@ -264,6 +264,12 @@ fn commands(id: &str, texts: Option<&Spanned<Strings>>) -> Result<Vec<Glob>, Rul
     let all = texts.get_ref().0.iter().map(String::as_str).chain(short);
     let all = Strings(all.map(str::to_owned).collect());
     globs(id, Some(&Spanned::new(texts.span(), all)), GlobKind::Text)
+}
+
+/// The globs of one command pattern.
+pub(crate) fn command_globs(text: &str) -> Result<Vec<Glob>, GlobError> {
+    let all = std::iter::once(text).chain(text.strip_suffix(" *"));
+    all.map(|text| Glob::new(text, GlobKind::Text)).collect()
 }
 
 fn folded(id: &str, texts: Option<Spanned<Strings>>) -> Result<Vec<Glob>, RuleError> {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use windlass_kernel::RiskLevel;
 use windlass_text::Glob;
 
-pub(crate) use covers::unreachable;
-pub(crate) use load::{Example, RawCase, load, read_cases};
+pub(crate) use covers::{covers, unreachable};
+pub(crate) use load::{Example, RawCase, command_globs, load, read_cases};
 
 use crate::Pointer;
 use crate::shell::Access;
@@ -53,7 +53,7 @@ pub struct Rule {
 }
 
 /// What a call must be like for a rule to match; an empty list matches everything.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Limits {
     pub tool: Vec<Glob>,
     pub class: Vec<RiskLevel>,

@@ -6,6 +6,7 @@ use serde_json::Value;
 use windlass_connect::{Connect, Job, Reply};
 use windlass_kernel::Digest;
 use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::grant::Terms;
 use windlass_runtime::{Examination, Preparation, Refusal, Ruling, Supervisor};
 use windlass_store::{Store, Tables};
 use windlass_testkit::gateway::{Parts, TestSupervisor, World};
@@ -76,6 +77,14 @@ impl Supervisor for Supervised {
 
     fn examine(&self, request: &ActionRequest) -> Examination {
         self.honest.examine(request)
+    }
+
+    fn covers(&self, request: &ActionRequest, terms: &Terms) -> bool {
+        self.honest.covers(request, terms)
+    }
+
+    fn check_grant(&self, terms: &Terms) -> Result<(), Refusal> {
+        self.honest.check_grant(terms)
     }
 
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {

@@ -87,6 +87,13 @@ impl<R: std::io::Read + std::io::Seek> BundleVerifier<'_, R> {
         }
         let plan_id = PlanId(run.head().trace_id.0);
         for (trace_id, trace) in &self.traces {
+            // That the grant is there was checked with the references.
+            if let Some((used, request_digest)) = trace.grant_use()
+                && let Some(grant) = self.traces.get(&used.grant).and_then(Trace::grant)
+                && !grant.records(*trace_id, request_digest, used.entry_digest)
+            {
+                faults.push(BundleFault::CallMismatch { trace_id: used.grant });
+            }
             // No event references a call that was in progress when the process died, but the call
             // itself references the run.
             let related = referenced.contains(trace_id)

@@ -168,7 +168,13 @@ impl Fixture {
     /// A run that goes from its first entry through these states.
     pub fn run(&self, states: &[State]) -> Trace {
         let bodies = (0..=states.len()).map(|n| format!(r#"{{"event":"step","n":{n}}}"#).into());
-        self.run_of(states, bodies)
+        self.trace_of((State::Init, ArtifactType::RunEvent), states, bodies)
+    }
+
+    /// A grant that goes from its first entry through these states.
+    pub fn grant(&self, states: &[State]) -> Trace {
+        let bodies = (0..=states.len()).map(|n| format!(r#"{{"event":"use","n":{n}}}"#).into());
+        self.trace_of((State::Granted, ArtifactType::GrantEvent), states, bodies)
     }
 
     /// A run of so many entries that does not end.
@@ -178,14 +184,20 @@ impl Fixture {
 
     /// A run that does not end, with these bodies.
     pub fn run_carrying(&self, bodies: Vec<Vec<u8>>) -> Trace {
-        self.run_of(&vec![State::Running; bodies.len() - 1], bodies.into_iter())
+        let states = vec![State::Running; bodies.len() - 1];
+        self.trace_of((State::Init, ArtifactType::RunEvent), &states, bodies.into_iter())
     }
 
-    fn run_of(&self, states: &[State], bodies: impl Iterator<Item = Vec<u8>>) -> Trace {
+    fn trace_of(
+        &self,
+        (first, artifact): (State, ArtifactType),
+        states: &[State],
+        bodies: impl Iterator<Item = Vec<u8>>,
+    ) -> Trace {
         let mut trace = self.trace();
-        let mut from = State::Init;
-        for (to, body) in std::iter::once(&State::Init).chain(states).zip(bodies) {
-            let transition = Transition { from, to: *to, artifact: ArtifactType::RunEvent };
+        let mut from = first;
+        for (to, body) in std::iter::once(&first).chain(states).zip(bodies) {
+            let transition = Transition { from, to: *to, artifact };
             self.push_body(&mut trace, transition, ArtifactId(self.uuid()), body, (None, None));
             from = *to;
         }

@@ -8,7 +8,7 @@ use super::watch::{ALL, Scanned, assert_reads_back, hold, put, scan};
 use crate::store::Store;
 use crate::types::{After, Counts, Parts, Record, TraceFilter, TraceState};
 
-/// Fills a store with 50 traces of mixed states, not in the order of their ids, and returns them
+/// Fills a store with 52 traces of mixed states, not in the order of their ids, and returns them
 /// newest first.
 fn fill(store: &dyn Store, make: &Fixture) -> Vec<Trace> {
     let runs: [&[State]; 4] = [
@@ -20,7 +20,9 @@ fn fill(store: &dyn Store, make: &Fixture) -> Vec<Trace> {
     let calls = (0..5).flat_map(|_| Ending::ALL).map(|ending| make.call(*ending));
     let mut traces: Vec<Trace> = calls.collect();
     traces.extend((0..5).flat_map(|_| runs).map(|states| make.run(states)));
-    assert_eq!(traces.len(), 50);
+    traces.push(make.grant(&[State::Granted]));
+    traces.push(make.grant(&[State::Granted, State::Withdrawn]));
+    assert_eq!(traces.len(), 52);
     for start in [3, 0, 4, 1, 2] {
         for (number, trace) in traces.iter().enumerate().skip(start).step_by(5) {
             let after = if number % 2 == 0 { After::Keep } else { After::Release };
@@ -48,10 +50,10 @@ pub(super) fn traces_are_listed_newest_first_whatever_the_filter(harness: &dyn H
         traces.iter().map(|trace| other.load_state(trace.trace_id).unwrap()).collect();
     assert_eq!(other.list_traces(&ALL).unwrap(), all);
     let states = [None].into_iter().chain(State::ALL.iter().map(|state| Some(*state)));
-    let borders = [0, 1, 25, 49].map(|at| traces.get(at).map(|trace| trace.trace_id));
+    let borders = [0, 1, 25, 51].map(|at| traces.get(at).map(|trace| trace.trace_id));
     for state in states {
         for before in borders.iter().copied().chain([None]) {
-            for limit in [0, 1, 7, 49, 50, 1_000, usize::MAX] {
+            for limit in [0, 1, 7, 51, 52, 1_000, usize::MAX] {
                 for open_only in [false, true] {
                     let filter = TraceFilter { open_only, state, before, limit };
                     let listed = other.list_traces(&filter).unwrap();
@@ -63,14 +65,14 @@ pub(super) fn traces_are_listed_newest_first_whatever_the_filter(harness: &dyn H
     let open = TraceFilter { open_only: true, ..ALL };
     assert_eq!(
         other.list_traces(&open).unwrap(),
-        other.list_traces(&TraceFilter::open(50)).unwrap()
+        other.list_traces(&TraceFilter::open(52)).unwrap()
     );
 }
 
 pub(super) fn paging_through_traces_shows_each_once(harness: &dyn Harness) {
     let store = harness.open();
     let traces = fill(&*store, &Fixture::new());
-    for limit in [1, 7, 50] {
+    for limit in [1, 7, 52] {
         let mut shown = Vec::new();
         let mut filter = TraceFilter { limit, ..ALL };
         loop {
@@ -108,7 +110,7 @@ pub(super) fn what_is_counted_is_what_is_listed(harness: &dyn Harness) {
         expected
     };
     let before = check();
-    assert_eq!(before.traces.values().sum::<u64>(), 50);
+    assert_eq!(before.traces.values().sum::<u64>(), 52);
     // A trace that changes its state is counted once, in the new state.
     let long = make.run_long(3);
     let lease = hold(&*store, &long, 1);

@@ -9,8 +9,9 @@ use std::time::Duration;
 use serde_json::Value;
 use windlass_connect::{Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::grant::Terms;
 use windlass_kernel::{Code, Digest};
-use windlass_policy::{PolicySet, Verdict};
+use windlass_policy::{GrantRefusal, PolicySet, Verdict};
 use windlass_runtime::{Examination, Preparation, Refusal, Ruling, Supervisor};
 
 /// The registry of the tools in [`super::ToolWorld`].
@@ -146,6 +147,17 @@ impl Supervisor for TestSupervisor {
 
     fn examine(&self, _: &ActionRequest) -> Examination {
         Examination::default()
+    }
+
+    fn covers(&self, request: &ActionRequest, terms: &Terms) -> bool {
+        let tool = request.proposal.tool_name.as_str();
+        self.verdict(tool) == Verdict::Ask
+            && [format!("world/{tool}"), "world/*".to_owned()].contains(&terms.tool)
+    }
+
+    fn check_grant(&self, terms: &Terms) -> Result<(), Refusal> {
+        let refusal = |error: GrantRefusal| Refusal { code: error.code, reason: error.reason };
+        test_set().check_grant(terms).map_err(refusal)
     }
 
     fn prepare(&self, request: &ActionRequest) -> Result<Preparation, Refusal> {

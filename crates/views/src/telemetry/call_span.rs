@@ -60,7 +60,9 @@ pub(super) fn call_span(store: &dyn Store, call: CallMention, parent: SpanId) ->
             | State::Running
             | State::Checkpoint
             | State::Resumed
-            | State::Terminal,
+            | State::Terminal
+            | State::Granted
+            | State::Withdrawn,
         )
         | None => SpanStatus::Unset,
     };
