@@ -5,6 +5,7 @@ mod args;
 mod atomic;
 mod commands;
 mod config;
+mod exit_code;
 mod failure;
 mod input;
 mod journal_copy;

@@ -25,7 +25,7 @@ const TRACKED: &[(&str, &str)] = &[
     ("notes.txt", "one\ntwo\nthree\n"),
     ("a b.txt", "blank\n"),
     ("data.json", "{\"a\": [1, 2], \"b\": \"x\"}\n"),
-    ("src/main.rs", "fn main() {}\n// TODO\n"),
+    ("src/main.rs", "fn main() {}\n// more\n"),
     ("src/lib.rs", "pub fn one() -> u32 { 1 }\n"),
     ("docs/guide.md", "# Guide\n"),
     ("docs/old/guide.md", "# Old\n"),
