@@ -18,8 +18,7 @@ use serde_json::Value;
 use crate::canon::{self, CanonError};
 use crate::entry::present;
 use crate::{
-    ArtifactId, ArtifactType, Code, Digest, PlanId, RiskLevel, Signed, Timestamp, ToolCallId,
-    TraceId,
+    ArtifactId, ArtifactType, Code, Digest, PlanId, RiskLevel, Timestamp, ToolCallId, TraceId,
 };
 
 pub use people::{Decider, Edit, NamedFile};
