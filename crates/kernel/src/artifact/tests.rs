@@ -14,7 +14,7 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
     let free = json!({ text: number, "b": { "😀": 1, "\u{fb33}": [2, { text: null }] } });
     let files = vec![NamedFile { digest, path: text.to_owned() }];
     let signer = crate::Signer::from_seed(&[7; 32]);
-    let signed = |security_key| Signed {
+    let signed = |security_key| crate::Signed {
         approver: text.to_owned(),
         key: signer.public(),
         name: text.to_owned(),
