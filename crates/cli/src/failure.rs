@@ -123,12 +123,12 @@ from_coded!(
 impl From<windlass_runtime::GatewayError> for Failure {
     fn from(error: windlass_runtime::GatewayError) -> Self {
         let failure = Self::of(error.code(), &error);
-        match error {
-            windlass_runtime::GatewayError::WrongAnswer { trace_id, .. } => failure.hint(format!(
+        if let windlass_runtime::GatewayError::WrongAnswer { trace_id, .. } = error {
+            return failure.hint(format!(
                 "`windlass call show {trace_id}` shows the question and the answers"
-            )),
-            _ => failure,
+            ));
         }
+        failure
     }
 }
 

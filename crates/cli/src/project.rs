@@ -194,13 +194,13 @@ impl Project {
                  starts with an empty one",
             ));
         }
-        SqliteStore::open(&path, config.store()).map_err(|error| match error {
-            StoreError::ReadOnly { .. } => {
-                let folder = path.parent().unwrap_or(&path);
-                let message = format!("the journal in `{}` is read-only", folder.display());
-                Failure::new(error.code(), message)
+        SqliteStore::open(&path, config.store()).map_err(|error| {
+            if !matches!(error, StoreError::ReadOnly { .. }) {
+                return error.into();
             }
-            error => error.into(),
+            let folder = path.parent().unwrap_or(&path);
+            let message = format!("the journal in `{}` is read-only", folder.display());
+            Failure::new(error.code(), message)
         })
     }
 

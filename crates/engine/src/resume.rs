@@ -116,10 +116,10 @@ impl Engine {
         // An interrupted call that people let go on has not run.
         let is_interrupted =
             Reader::<Call>::state_of(self.store(), *call, Check::Verified)?.next() == Next::Settle;
-        let answer = match answer {
-            Answer::Approve if is_interrupted => Answer::DidNotRun,
-            Answer::Deny if is_interrupted => Answer::Failed,
-            other => other,
+        let answer = match (answer, is_interrupted) {
+            (Answer::Approve, true) => Answer::DidNotRun,
+            (Answer::Deny, true) => Answer::Failed,
+            (answer, _) => answer,
         };
         match gateway.decide(*call, answer, attribution) {
             // The phase that makes the call gets the refusal if the policy denies it nevertheless.

@@ -1,7 +1,7 @@
 //! Verifying a trace of any machine, entry by entry.
 
 use windlass_kernel::grant::{self, Grant, GrantEvent, GrantUse};
-use windlass_kernel::run::{Event, Run, RunEvent};
+use windlass_kernel::run::{Run, RunEvent};
 use windlass_kernel::{
     ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Digest, Entry, Head, HoldReference,
     PublicKey, ReservedKey, Signed, Timestamp, ToolCallId, TraceId,
@@ -107,11 +107,7 @@ impl TraceVerifier {
                 let run = self.run.get_or_insert_with(|| Box::new(Run::empty(entry.trace_id)));
                 let event = RunEvent::of_entry(entry, body)?;
                 Fold::apply(run.as_mut(), entry, &event, head)?;
-                let signed = match &event.event {
-                    Event::Voted(vote) => Some(&vote.by),
-                    Event::Revoked(revoked) => Some(&revoked.by),
-                    _ => None,
-                };
+                let signed = event.event.signed();
                 self.signers.extend(signed.map(|signed| Signature::of(entry, signed)));
             }
             ArtifactType::GrantEvent if self.purged == 0 => {

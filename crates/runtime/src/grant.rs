@@ -420,10 +420,9 @@ fn check_reason(reason: String) -> Result<String, RequestError> {
 
 /// A trace that does not exist is a grant that does not exist.
 fn not_found(trace_id: TraceId, error: JournalError) -> JournalError {
-    match error {
-        JournalError::Store(StoreError::NotFound { .. }) => {
-            JournalError::WrongMachine { trace_id, expected: Machine::Grant }
-        }
-        other => other,
+    if matches!(error, JournalError::Store(StoreError::NotFound { .. })) {
+        JournalError::WrongMachine { trace_id, expected: Machine::Grant }
+    } else {
+        error
     }
 }

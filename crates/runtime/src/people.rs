@@ -65,7 +65,9 @@ impl Attribution<'_> {
     /// The people, with the signature of what they decide.
     pub(crate) fn sign(&self, statement: &Statement<'_>) -> Result<Decider, PersonError> {
         match self.who {
-            Who::Person { name, people } => people.sign(name, statement).map(Decider::Person),
+            Who::Person { name, people } => {
+                Ok(Decider::Person(Box::new(people.sign(name, statement)?)))
+            }
             Who::Hold { entry_digest, names, trace_id } => {
                 Ok(Decider::Hold { entry_digest, names: names.to_vec(), trace_id })
             }

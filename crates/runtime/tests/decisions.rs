@@ -1,6 +1,6 @@
 //! What a person decides, how often, and what policy has to say to it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 

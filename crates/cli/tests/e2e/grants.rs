@@ -127,7 +127,7 @@ fn bad_grants_are_refused() {
         (&["*", "--command", "*"], 3, "GRANT_TOO_WIDE"),
         (&["shell/run"], 3, "GRANT_TOO_WIDE"),
         (&["shell/run", "--command", "git push --force *"], 3, "POLICY_DENIED"),
-        (&["shell/run", "--command", "ls x", "--by", "nobody"], 3, "PERSON_UNKNOWN"),
+        (&["shell/run", "--command", "ls x", "--by=nobody"], 3, "PERSON_UNKNOWN"),
     ] {
         let error = add(&place, words).exit(exit).error();
         assert_eq!(error["code"], code, "{words:?}: {error}");

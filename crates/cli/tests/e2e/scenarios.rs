@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use windlass_kernel::Code;
 
-use crate::harness::{Outcome, Place, copy, finish};
+use crate::harness::{Outcome, Place, copy, finish, text_of};
 
 const VOICE: [&str; 4] = ["--by", "ada", "--reason", "a test"];
 const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";
@@ -224,6 +224,23 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         let id = place.interrupted("count/add", "{}");
         place.run(&[&["call", "settle", "--failed", &id][..], &VOICE].concat()).exit(0);
         place.run(&["recover", &id])
+    }),
+    (Code::GrantTooWide, || {
+        Place::with_project().run(&["grant", "add", "*", "--reason", "all of it"])
+    }),
+    (Code::GrantNotFound, || {
+        let place = Place::with_project();
+        let id = place.completed();
+        place.run(&["grant", "show", &id])
+    }),
+    (Code::GrantEnded, || {
+        let place = Place::with_project();
+        let words =
+            ["grant", "add", "shell/run", "--command", "git push *", "--reason", "x", "--json"];
+        let id = text_of(&place.run(&words).exit(0).json(), "trace_id");
+        let revoke = ["grant", "revoke", &id, "--reason", "enough"];
+        place.run(&revoke).exit(0);
+        place.run(&revoke)
     }),
     (Code::PersonUnknown, || {
         let place = Place::with_project();

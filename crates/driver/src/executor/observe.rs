@@ -1,7 +1,6 @@
 //! Reads the state of the workspace.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -35,10 +34,10 @@ impl Driver {
             if !metadata.is_file() {
                 return Err(std::io::Error::other("it is not a regular file"));
             }
-            // What is longer is not valid, so the rest does not matter.
-            let mut bytes = Vec::new();
-            let limit = u64::try_from(CONTEXT_BYTES_MAX).unwrap_or(u64::MAX).saturating_add(1);
-            std::fs::File::open(&path)?.take(limit).read_to_end(&mut bytes)?;
+            // What is longer is not valid, so its content does not matter.
+            let is_short =
+                usize::try_from(metadata.len()).is_ok_and(|len| len <= CONTEXT_BYTES_MAX);
+            let bytes = if is_short { std::fs::read(&path)? } else { Vec::new() };
             Ok((bytes, metadata.len()))
         });
         match read {

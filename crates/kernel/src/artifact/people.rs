@@ -21,7 +21,7 @@ pub enum Decider {
         trace_id: TraceId,
     },
     /// One person, who signed the decision.
-    Person(Signed),
+    Person(Box<Signed>),
 }
 
 impl Decider {

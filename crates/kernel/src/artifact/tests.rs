@@ -100,7 +100,7 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
         decided(DecidedBy::Policy { rules: vec![text.to_owned()] }),
         decided(DecidedBy::Person { decider: held.clone(), edit: None, files: Vec::new() }),
         decided(DecidedBy::Person {
-            decider: Decider::Person(signed(None)),
+            decider: Decider::Person(Box::new(signed(None))),
             edit: Some(Edit { args: free.clone(), proposal_digest: digest }),
             files,
         }),
@@ -108,7 +108,7 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
         Artifact::Call(call),
         settled(SettledBy::Answer),
         settled(SettledBy::Person {
-            decider: Decider::Person(signed(Some(hardware))),
+            decider: Decider::Person(Box::new(signed(Some(hardware)))),
             reason: text.to_owned(),
         }),
         settled(SettledBy::Probe { trace_id, entry_digest: digest }),

@@ -60,7 +60,8 @@ impl Canonical for Decider {
                 let kind = "hold";
                 write_object!(out, entry_digest, kind, names, trace_id);
             }
-            Self::Person(Signed { approver, key, name, security_key, signature }) => {
+            Self::Person(signed) => {
+                let Signed { approver, key, name, security_key, signature } = signed.as_ref();
                 let kind = "person";
                 write_object!(out, approver, key, kind, name, security_key, signature);
             }

@@ -292,7 +292,7 @@ impl ArtifactHeader {
             }
             Reference::Request { .. } | Reference::Call(_) => &[],
         };
-        signed.iter().map(|one| &one.signed)
+        signed.iter().map(|one| one.signed.as_ref())
     }
 
     pub(super) const fn artifact_type(&self) -> ArtifactType {

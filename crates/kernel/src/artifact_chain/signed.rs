@@ -37,7 +37,7 @@ pub(super) struct SignedDecision {
     pub(super) edit: Option<Digest>,
     pub(super) files: Vec<NamedFile>,
     pub(super) reason: String,
-    pub(super) signed: Signed,
+    pub(super) signed: Box<Signed>,
 }
 
 impl SignedDecision {

@@ -12,7 +12,7 @@ use super::payload::{
 use super::plan::{BudgetedResource, RunOutcome};
 use crate::canon::{self, CanonError};
 use crate::entry::present;
-use crate::{ArtifactId, Digest, SCHEMA_VERSION, State, Timestamp, TraceId};
+use crate::{ArtifactId, Digest, SCHEMA_VERSION, Signed, State, Timestamp, TraceId};
 
 /// The artifact of an entry of a run: an event with its envelope.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -303,6 +303,18 @@ pub enum NoteKind {
 }
 
 impl Event {
+    /// The person who signed the event, if it is a person's.
+    #[must_use]
+    pub fn signed(&self) -> Option<&Signed> {
+        if let Self::Voted(vote) = self {
+            Some(&vote.by)
+        } else if let Self::Revoked(revoked) = self {
+            Some(&revoked.by)
+        } else {
+            None
+        }
+    }
+
     /// The state after an entry with this event.
     #[must_use]
     pub const fn to_state(&self) -> State {

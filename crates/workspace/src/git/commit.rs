@@ -170,12 +170,12 @@ impl Git {
             return Err(refresh.failure(operation, self.root()));
         }
         let bytes = fs::read(&index).map_err(fail)?;
-        replace(&path, &bytes).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => {
-                let lock = format!("`{}.lock` exists", path.display());
-                GitError::new(operation, GitCause::Locked(lock))
+        replace(&path, &bytes).map_err(|error| {
+            if error.kind() != io::ErrorKind::AlreadyExists {
+                return fail(error);
             }
-            _ => fail(error),
+            let lock = format!("`{}.lock` exists", path.display());
+            GitError::new(operation, GitCause::Locked(lock))
         })
     }
 }
