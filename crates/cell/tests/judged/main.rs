@@ -39,7 +39,7 @@ use runner::Runner;
 use world::{State, World};
 
 /// How many lines are made in `cargo xtask check`.
-const LINES: u32 = 5_000;
+const LINES: u32 = 4_000;
 /// The seed there.
 const SEED: u64 = 1;
 /// The tools of the shipped registry that run lines.

@@ -167,7 +167,7 @@ struct Layer {
 impl Layer {
     fn compare(&self, folder: &str, effects: &mut Effects) {
         let full = self.upper.join(folder);
-        if folder != "" && is_opaque(&full) {
+        if !folder.is_empty() && is_opaque(&full) {
             for name in names(&self.lower.join(folder)) {
                 if full.join(&name).symlink_metadata().is_err() {
                     self.gone(&format!("{folder}/{name}"), effects);
