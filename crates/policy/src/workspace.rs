@@ -43,6 +43,9 @@ pub trait Workspace {
     /// The files below a folder, without build outputs and git's own.
     fn files_below(&self, folder: &str) -> Option<Vec<String>>;
 
+    /// The symbolic links in a folder, at most so many levels below it, without build outputs and git's own.
+    fn links_below(&self, folder: &str, levels: usize) -> Option<Vec<String>>;
+
     /// What git ignores at a path and below it.
     fn ignored_below(&self, path: &str) -> Option<Vec<IgnoredPath>>;
 
@@ -290,6 +293,14 @@ impl Workspace for LexicalWorkspace {
 
     fn files_below(&self, folder: &str) -> Option<Vec<String>> {
         Some(self.files.iter().filter(|file| is_at_or_below(file, folder)).cloned().collect())
+    }
+
+    fn links_below(&self, folder: &str, levels: usize) -> Option<Vec<String>> {
+        let depth = |path: &str| names(path).count();
+        let near = |link: &&String| {
+            is_at_or_below(link, folder) && depth(link) <= depth(folder).saturating_add(levels)
+        };
+        Some(self.links.iter().map(|(link, _)| link).filter(near).cloned().collect())
     }
 
     fn ignored_below(&self, path: &str) -> Option<Vec<IgnoredPath>> {

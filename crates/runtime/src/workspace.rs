@@ -215,6 +215,28 @@ impl Workspace for FileWorkspace {
         self.walk_files(folder)
     }
 
+    fn links_below(&self, folder: &str, levels: usize) -> Option<Vec<String>> {
+        let mut links = Vec::new();
+        let mut waiting = vec![(self.root.join(folder), levels)];
+        let mut seen = 0_usize;
+        while let Some((path, levels)) = waiting.pop() {
+            // What is no folder has no links, and what is not there matches no pattern.
+            let Ok(entries) = std::fs::read_dir(&path) else { continue };
+            for entry in entries {
+                seen += 1;
+                let entry = entry.ok().filter(|_| seen <= ENTRIES_MAX)?;
+                let kind = entry.file_type().ok()?;
+                let name = entry.file_name().to_string_lossy().into_owned();
+                if kind.is_symlink() {
+                    links.extend(self.relative(&entry.path()));
+                } else if kind.is_dir() && levels > 1 && name != ".git" && !is_build_output(&name) {
+                    waiting.push((entry.path(), levels - 1));
+                }
+            }
+        }
+        Some(links)
+    }
+
     fn ignored_below(&self, path: &str) -> Option<Vec<IgnoredPath>> {
         // What is not there cannot be lost.
         if std::fs::symlink_metadata(self.root.join(path)).is_err() {
@@ -307,6 +329,34 @@ mod tests {
         for path in ["", "a\0b", "loop", "loop/x"] {
             assert!(matches!(workspace.resolve(path), ResolvedPath::Unresolvable(_)), "{path:?}");
         }
+    }
+
+    #[test]
+    fn links_are_listed_and_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for path in ["docs/old", "keys", "sub/.git"] {
+            std::fs::create_dir_all(root.join(path)).unwrap();
+        }
+        std::fs::write(root.join("keys/id_rsa"), "").unwrap();
+        for (link, target) in [("deep", "docs/old"), ("docs/keys", "../keys"), ("docs/out", "/etc")]
+        {
+            symlink(target, root.join(link)).unwrap();
+        }
+        let workspace = FileWorkspace::new(&root).unwrap();
+        let links = |folder: &str, levels| {
+            let mut links = workspace.links_below(folder, levels).unwrap();
+            links.sort();
+            links
+        };
+        assert_eq!(links(".", 1), ["deep"]);
+        assert_eq!(links(".", 2), ["deep", "docs/keys", "docs/out"]);
+        assert_eq!(links("docs", 1), ["docs/keys", "docs/out"]);
+        assert_eq!(links("docs/old", 3), Vec::<String>::new());
+        let mut files = workspace.files_below("docs").unwrap();
+        files.sort();
+        assert_eq!(files, ["docs/keys", "docs/out", "keys/id_rsa"]);
+        assert_eq!(workspace.files_below("sub"), Some(vec!["sub/.git".to_owned()]));
     }
 
     fn git(root: &Path, words: &[&str]) {

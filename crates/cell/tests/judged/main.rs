@@ -33,11 +33,11 @@ use windlass_testkit::soak;
 
 use grammar::Corpus;
 use random::Random;
-use runner::{Effects, Runner};
+use runner::Runner;
 use world::{State, World};
 
 /// How many lines are made in `cargo xtask check`.
-const LINES: u32 = 5_000;
+const LINES: u32 = 4_000;
 /// The seed there.
 const SEED: u64 = 1;
 /// The tools of the shipped registry that run lines.
@@ -100,21 +100,24 @@ impl<'a> Worker<'a> {
         Self { world, judge, runner, corpus: Corpus::new(&world.workspace()), end }
     }
 
-    /// Runs a line if it is allowed for any tool.
-    fn run(&self, line: &str) -> Option<Effects> {
-        let allowed = |tool: &&str| self.judge.judge(tool, line).verdict == Verdict::Allow;
-        TOOLS.iter().any(allowed).then(|| self.runner.run(line))
-    }
-
-    /// What was not foreseen, if the line is allowed for this tool.
-    fn check(&self, tool: &str, line: &str, effects: &Effects) -> Option<String> {
-        let judgement = self.judge.judge(tool, line);
+    /// Judges a line, runs it if a tool may, and tells for which tools what was not foreseen; `None` if it did
+    /// not run.
+    fn check(&self, line: &str) -> Option<Vec<(&'static str, String)>> {
+        let judged = TOOLS.map(|tool| (tool, self.judge.judge(tool, line)));
+        let allowed = |judgement: &Judgement| judgement.verdict == Verdict::Allow;
+        if !judged.iter().any(|(_, judgement)| allowed(judgement)) {
+            return None;
+        }
+        let effects = self.runner.run(line);
         let root = self.world.workspace();
-        let allowed = judgement.verdict == Verdict::Allow;
         let root = root.to_str().unwrap();
-        allowed
-            .then(|| oracle::unforeseen(effects, &judgement, tool == "read", &self.end, root))
-            .flatten()
+        let findings = judged.iter().filter(|(_, judgement)| allowed(judgement));
+        let findings = findings.filter_map(|(tool, judgement)| {
+            let reads = *tool == "read";
+            let finding = oracle::unforeseen(&effects, judgement, reads, &self.end, root)?;
+            Some((*tool, finding))
+        });
+        Some(findings.collect())
     }
 
     /// The shortest line with the same kind of finding that is found by leaving out words and characters.
@@ -129,8 +132,9 @@ impl<'a> Worker<'a> {
                 let shorter: Vec<char> =
                     shortest[..at].iter().chain(&shortest[end..]).copied().collect();
                 let text: String = shorter.iter().collect();
-                let found = self.run(&text).and_then(|effects| self.check(tool, &text, &effects));
-                if found.is_some_and(|found| kind(&found) == kind(finding)) {
+                let found = self.check(&text).unwrap_or_default();
+                let found = found.into_iter().find(|(known, _)| *known == tool);
+                if found.is_some_and(|(_, found)| kind(&found) == kind(finding)) {
                     shortest = shorter;
                 } else {
                     at += size;
@@ -166,18 +170,15 @@ fn a_line_that_is_allowed_does_only_what_was_judged() {
                     let mut random = Random::new(seed ^ (u64::from(number) << 32));
                     let worker = random.pick(&workers);
                     let line = worker.corpus.line(&mut random);
-                    let Some(effects) = worker.run(&line) else { continue };
+                    let Some(found) = worker.check(&line) else { continue };
                     allowed.fetch_add(1, Ordering::Relaxed);
-                    for tool in TOOLS {
-                        if let Some(finding) = worker.check(tool, &line, &effects) {
-                            let shortest = worker.shrink(tool, &line, &finding);
-                            let finding = format!(
-                                "seed {seed}, line {number}, tool {tool}: {finding}\n  {line:?}\n  {shortest:?}"
-                            );
-                            println!("{finding}");
-                            findings.lock().unwrap().push(finding);
-                            break;
-                        }
+                    if let Some((tool, finding)) = found.first() {
+                        let shortest = worker.shrink(tool, &line, finding);
+                        let finding = format!(
+                            "seed {seed}, line {number}, tool {tool}: {finding}\n  {line:?}\n  {shortest:?}"
+                        );
+                        println!("{finding}");
+                        findings.lock().unwrap().push(finding);
                     }
                 }
             });
@@ -195,20 +196,18 @@ fn show(worker: &Worker<'_>, file: &str) {
     let lines = std::fs::read_to_string(file).unwrap();
     for line in lines.lines() {
         println!("{line}");
-        let effects = worker.run(line);
         for tool in TOOLS {
             let judgement = worker.judge.judge(tool, line);
-            let finding = effects.as_ref().and_then(|effects| worker.check(tool, line, effects));
             println!("  {tool}: {}: {}", judgement.verdict.as_str(), judgement.reason);
-            if let Some(finding) = finding {
-                println!("  MISJUDGED: {finding}");
-            }
             if lines.lines().count() == 1 {
                 println!("{judgement:#?}");
             }
         }
         if lines.lines().count() == 1 {
-            println!("{effects:#?}");
+            println!("{:#?}", worker.runner.run(line));
+        }
+        for (tool, finding) in worker.check(line).unwrap_or_default() {
+            println!("  MISJUDGED for {tool}: {finding}");
         }
     }
 }

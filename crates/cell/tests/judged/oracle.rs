@@ -149,8 +149,8 @@ fn is_program(command: &str, name: &str) -> bool {
 /// Whether the words of a program are those that were judged, but for the folder of its name.
 fn fits(command: &str, name: &str, shown: &str) -> bool {
     let words = command.split_once(' ').map_or("", |(_, words)| words);
-    let started = shown.strip_prefix(name).unwrap_or_default().trim_start();
-    matches(words, &printable(started))
+    let started = shown.strip_prefix(name).unwrap_or_default();
+    matches(words, &printable(started.strip_prefix(' ').unwrap_or_default()))
 }
 
 fn commands(

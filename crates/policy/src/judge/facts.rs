@@ -393,6 +393,11 @@ impl Facts {
             // It is too long for a path, but the files that it matches need not be.
             self.findings.insert("a file name pattern that is too long".to_owned());
         }
+        if text.contains(['*', '?', '[']) && word.is_pattern() {
+            for folder in folders {
+                self.take_linked(&within(folder, text), access, workspace, paths);
+            }
+        }
         let mut known: BTreeSet<&str> = BTreeSet::new();
         let mut all_outside: Vec<Option<String>> = vec![None; folders.len()];
         for (part, may_ask) in parts {
@@ -435,7 +440,7 @@ fn lies_in(places: &[&str], path: &str) -> bool {
 }
 
 /// The folder that a file name pattern starts in.
-fn folder_of_pattern(path: &str) -> &str {
+pub(super) fn folder_of_pattern(path: &str) -> &str {
     let Some(at) = path.find(['*', '?', '[']) else { return path };
     let before = path.get(..at).unwrap_or_default();
     before.rsplit_once('/').map_or(".", |(folder, _)| if folder.is_empty() { "/" } else { folder })

@@ -4,6 +4,7 @@ mod command;
 mod effects;
 mod facts;
 mod git;
+mod links;
 mod path;
 mod uri;
 

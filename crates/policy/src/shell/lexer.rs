@@ -41,6 +41,8 @@ pub(super) struct Lexer {
     pub(super) loops: Vec<Option<String>>,
     /// The variables that have certainly been set.
     pub(super) certain: BTreeSet<String>,
+    /// The same when the present list of commands began, and those around it in braces.
+    certain_before: Vec<BTreeSet<String>>,
     /// Whether what follows may be left out, or happens in a shell of its own.
     conditional: bool,
     /// Whether the present command is reached only if those before it end in a certain way.
@@ -65,6 +67,7 @@ pub(super) fn read(line: &str) -> Reading {
             '\n' => {
                 lexer.at += 1;
                 lexer.end_command(true);
+                lexer.begin_list();
                 lexer.here_bodies();
             }
             '#' => lexer.skip_to_newline(),
@@ -104,6 +107,7 @@ impl Lexer {
             head: Head::None,
             loops: Vec::new(),
             certain: BTreeSet::new(),
+            certain_before: vec![BTreeSet::new()],
             conditional: false,
             chained: false,
             nesting: 0,
@@ -175,6 +179,13 @@ impl Lexer {
         self.chained = false;
     }
 
+    /// Begins a list of commands.
+    fn begin_list(&mut self) {
+        if let Some(before) = self.certain_before.last_mut() {
+            before.clone_from(&self.certain);
+        }
+    }
+
     /// Notices a `wait` for what was started in the background, and what could keep the line from it.
     fn follow_background(&mut self, waited: bool) {
         let name = self.words.first().map(|word| word.text.as_str());
@@ -237,6 +248,10 @@ impl Lexer {
             if TRANSPARENT.iter().any(|reserved| word.is_bare(reserved)) {
                 self.conditional |= !matches!(word.text.as_str(), "!" | "{" | "}");
                 match word.text.as_str() {
+                    "{" => self.certain_before.push(self.certain.clone()),
+                    "}" if self.certain_before.len() > 1 => {
+                        self.certain_before.pop();
+                    }
                     "while" | "until" => {
                         self.nesting += 1;
                         self.loops.push(None);
@@ -334,6 +349,12 @@ impl Lexer {
         self.end_command(waited);
         self.reading.background |= background;
         self.chained = chained;
+        match (self.certain_before.last(), waited) {
+            // Another shell has run the list, and set its own variables.
+            (Some(before), false) => self.certain.clone_from(before),
+            (_, true) if char == ';' => self.begin_list(),
+            (_, _) => {}
+        }
         self.conditional |= matches!(char, '&' | '|');
     }
 }

@@ -66,6 +66,13 @@ impl Lexer {
     }
 
     fn duplicate(&mut self, writes: bool) {
+        while matches!(self.peek(), Some(' ' | '\t')) {
+            self.at += 1;
+        }
+        // A dash closes the descriptor, and what stands behind it is a word of its own.
+        if self.take_if('-') {
+            return;
+        }
         let Some(target) = self.argument() else { return };
         if is_descriptor(&target) {
             return;

@@ -105,9 +105,10 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
             "`ps` shows the environment"
         }
         "git" if git_runs_others(&texts) => "`git` runs other commands",
-        "uniq" | "xxd" if texts.iter().filter(|text| positional(text)).count() > 1 => {
-            "it writes its second file"
+        "uniq" if texts.iter().filter(|text| positional(text)).count() > 1 => {
+            "`uniq` writes a file"
         }
+        "xxd" if xxd_writes(&texts) => "`xxd` writes a file",
         "go" if texts.iter().any(|text| text.contains("exec") || text.contains("vettool")) => {
             "`go` runs other commands"
         }
@@ -161,6 +162,16 @@ fn evaluates(name: &str, texts: &[&str]) -> bool {
     matches!(name, "test" | "[" | "[[")
         && (texts.iter().any(|text| matches!(*text, "-v" | "-R") || could_run(text))
             || name == "[[" && operands)
+}
+
+/// Whether `xxd` gets a second file. Behind the first one it knows no options.
+fn xxd_writes(texts: &[&str]) -> bool {
+    let with_value = ["-c", "-cols", "-g", "-l", "-len", "-n", "-name", "-o", "-s", "-seek"];
+    let mut at = 0;
+    while let Some(text) = texts.get(at).filter(|text| text.starts_with('-') && **text != "-") {
+        at += if with_value.contains(text) { 2 } else { 1 };
+    }
+    texts.len().saturating_sub(at) > 1
 }
 
 /// Whether the variables given to `make` are neither its own nor expanded by it.
