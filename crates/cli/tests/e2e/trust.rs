@@ -296,5 +296,5 @@ fn the_users_settings_are_the_users() {
     place.run_with("XDG_CONFIG_HOME", elsewhere.to_str().unwrap(), &["doctor"]).exit(0);
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    place.shell("shell/read", "ls", &[]).exit(2);
+    place.shell("shell/read", "ls", &[]).fails_with(1, "FILE_UNREADABLE");
 }
