@@ -221,7 +221,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         }
         Code::DeniedByPerson => "`windlass call show ID` shows who denied it and why",
         Code::CallOnHold | Code::ToolOutcomeUnknown => {
-            "decide with `windlass call approve|deny ID --by NAME --reason TEXT`"
+            "decide with `windlass call show ID`, then `windlass call approve|deny ID --reason TEXT`"
         }
         Code::DecisionAlreadyMade => "`windlass call show ID` shows who decided and how",
         Code::JsonInvalid => "check the JSON; in a shell, put it in single quotes",

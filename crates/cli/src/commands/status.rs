@@ -198,9 +198,9 @@ pub fn print_end(run: &Run, output: &Output) {
         ));
         output.line(&format!("\ninspect:  windlass queue show {id}"));
         output.line(&format!(
-            "approve:  windlass queue approve {id} --by NAME --reason TEXT --resume"
+            "approve:  windlass queue approve {id} --reason TEXT --resume"
         ));
-        output.line(&format!("reject:   windlass queue reject {id} --by NAME --reason TEXT"));
+        output.line(&format!("reject:   windlass queue reject {id} --reason TEXT"));
     }
 }
 
