@@ -17,7 +17,8 @@ metric = { command = ["cat", "coverage.json"], pointer = "/total", at_least = 80
 fn a_phase_that_leaves_a_private_key_is_blocked() {
     let repo = Repo::new();
     let before = repo.head();
-    let line = "printf -- '-----BEGIN RSA PRIVATE KEY-----\\n' > notes.txt";
+    // In one piece it would be refused as a secret in the task of the run.
+    let line = "printf -- '-----BEGIN RSA %s KEY-----\\n' PRIVATE > notes.txt";
     let run = repo.run(&answers(&[build(&[sh(line)])], &[])).exit(3).json();
     assert_eq!((&run["outcome"], &run["reason"]), (&json!("BLOCKED"), &json!("mission_failed")));
     let text = run.to_string();
