@@ -41,7 +41,7 @@ fn hold() -> HoldPacket {
         approvals_needed: None,
         approvals: Vec::new(),
         changed_tests_and_scripts: Vec::new(),
-        call: Some(Map::from_iter([("tool".to_owned(), json!("shell/run"))])),
+        call: None,
     }
 }
 

@@ -13,14 +13,14 @@ const TOOLS: &str = r#"
 connector = "command"
 [server.shell.tool.run]
 class = "write"
-argv = ["sh", "-c", "$/line"]
+argv = ["bash", "-c", "--", { arg = "/line", dash = true }]
 shell_line = "/line"
 [server.files]
 connector = "mcp-stdio"
 command = ["files"]
 [server.files.tool.write]
 class = "write"
-paths_write = ["/path"]
+paths.write = ["/path"]
 [server.files.tool.wipe]
 class = "write"
 "#;

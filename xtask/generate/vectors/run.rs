@@ -64,7 +64,7 @@ fn is_specified(kind: &str, current: Option<State>) -> bool {
         "noted" => matches!(current, Some(State::Running | State::Checkpoint)),
         // A person may roll a run back in any state, after its end too.
         "rollback_begun" => current.is_some_and(|state| state != State::Init),
-        "voted" | "resumed" => current == Some(State::Checkpoint),
+        "voted" | "revoked" | "resumed" => current == Some(State::Checkpoint),
         "ended" => current.is_some_and(|state| state != State::Terminal),
         _ => current == Some(State::Running),
     }

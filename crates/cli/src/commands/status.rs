@@ -197,9 +197,7 @@ pub fn print_end(run: &Run, output: &Output) {
             sanitize(&hold.held.question)
         ));
         output.line(&format!("\ninspect:  windlass queue show {id}"));
-        output.line(&format!(
-            "approve:  windlass queue approve {id} --reason TEXT --resume"
-        ));
+        output.line(&format!("approve:  windlass queue approve {id} --reason TEXT --resume"));
         output.line(&format!("reject:   windlass queue reject {id} --reason TEXT"));
     }
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{
-    Change, Event, Next, PhaseResult, Resolution, Run, RunEvent, Usage, VoteDecision, Work,
+    Change, Event, Next, PhaseResult, Resolution, Revocation, Run, RunEvent, Usage, VoteDecision,
+    Work,
 };
 use windlass_kernel::{
     ArtifactId, ArtifactType, ChainError, Digest, Draft, Entry, Head, State, Timestamp, TraceId,
@@ -128,6 +129,14 @@ impl Lab {
 
     pub fn told(&self) -> Vec<String> {
         self.events.iter().map(|(event, _)| tell(event)).collect()
+    }
+
+    pub fn revoke(&self, by: &str) -> Event {
+        let shown = self.run.hold.as_ref().map_or(Digest::GENESIS, |hold| hold.shown);
+        let reason = "a mistake".to_owned();
+        let statement = Revocation::statement(&self.run.head, &reason, shown);
+        let by = people::signed(by, &statement);
+        Event::Revoked(Box::new(Revocation { by, reason, shown }))
     }
 
     pub fn vote(&self, by: &str, decision: VoteDecision) -> Event {

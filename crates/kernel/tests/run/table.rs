@@ -134,6 +134,7 @@ pub fn scenes() -> Vec<(Lab, Event)> {
         ),
         (asked.clone(), next(&asked)),
         (held.clone(), held.vote("ann", VoteDecision::Approved)),
+        (voted.clone(), voted.revoke("ann")),
         (voted, Event::Resumed { by: by() }),
         (resumed, Event::Continued {}),
         (running(|_| {}), Event::Restarted { by: by() }),
