@@ -172,9 +172,11 @@ fn a_question_about_a_path_is_answered_by_a_path() {
     let (one, both) = (line("cp x .ci/y"), line("cp x .ci/y && cp x .ci/z"));
     let path = |glob| terms("shell/run", None, Some(glob));
     assert!(is_covered(&set, &path(".ci/**"), &one));
-    assert!(is_covered(&set, &path(".ci/y"), &one));
-    assert!(is_covered(&set, &path(".ci/*"), &both));
-    assert!(!is_covered(&set, &path(".ci/y"), &both), "the other path is asked about too");
+    // The copy may land below a folder of that name, so the name alone does not cover it.
+    assert!(!is_covered(&set, &path(".ci/y"), &one));
+    assert!(is_covered(&set, &path(".ci/y{,/**}"), &one));
+    assert!(is_covered(&set, &path(".ci/**"), &both));
+    assert!(!is_covered(&set, &path(".ci/y{,/**}"), &both), "the other path is asked about too");
     assert!(!is_covered(&set, &path("src/**"), &one));
     assert!(!is_covered(&set, &terms("shell/run", Some("cp *"), None), &one), "not by a command");
     assert!(!is_covered(&set, &path(".ci/**"), &line("git push")), "nor the other way");
@@ -226,7 +228,6 @@ fn a_grant_must_be_narrow_and_not_denied() {
         ("shell/run", None, Some("**"), Code::GrantTooWide),
         ("shell/run", Some("git push --force *"), None, Code::PolicyDenied),
         ("shell/run", Some("git push --force origin *"), None, Code::PolicyDenied),
-        ("shell/run", None, Some("keys/*.pem"), Code::PolicyDenied),
         ("nothing/here", None, None, Code::RequestInvalid),
         ("shell/run", Some("{"), None, Code::RequestInvalid),
     ] {
