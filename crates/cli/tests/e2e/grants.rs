@@ -162,7 +162,9 @@ fn a_key_with_a_passphrase_signs_a_grant() {
 fn a_forged_grant_is_found_and_lets_nothing_run() {
     let place = Place::with_project();
     let id = given(&place, &["shell/run", "--command", "git push *"]);
-    place.meddle("UPDATE entries SET body = replace(body, '\"times\":1,', '\"times\":9,')", []);
+    let change = "UPDATE entries SET body = CAST(replace(CAST(body AS TEXT), '\"times\":1,', '\"times\":9,') AS BLOB) \
+                  WHERE CAST(body AS TEXT) LIKE '%\"times\":1,%'";
+    assert_eq!(place.meddle(change, []), 1);
     place.run(&["verify"]).exit(5).says(&id);
     place.run(&["grant", "show", &id]).exit(5);
     assert_eq!(state(&place, PUSH), "PENDING");
