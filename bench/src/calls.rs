@@ -101,6 +101,7 @@ fn gateway_over(
         Arc::new(Nothing),
         Arc::new(SystemClock),
         Settings { reads, ..Settings::default() },
+        ".",
     ))
 }
 
@@ -118,6 +119,7 @@ pub fn call(gateway: &Gateway, kind: Kind, key: String) -> Result<()> {
         plan_id: None,
         agent: None,
         phase: None,
+        run: None,
     })?;
     Ok(())
 }

@@ -115,6 +115,7 @@ pub fn measure(folder: &Path, rounds: u32) -> Result<()> {
         Arc::new(Connectors::new().with_sandbox(Sandbox::new(settings))),
         Arc::new(SystemClock),
         Settings::default(),
+        ".",
     );
     let bwrap = PathBuf::from("/usr/bin/bwrap");
     let mut times: [Vec<f64>; 4] = Default::default();

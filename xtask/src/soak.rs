@@ -53,7 +53,7 @@ pub const GROUPS: &[Group] = &[
         purpose: "the real binary killed at random moments and raced against itself",
         filters: &[
             "package(windlass) & binary(kill) & test(/^outside::|^race::|random_moments/)",
-            "package(windlass) & binary(runs) & test(/^checkpoints::.*killed/)",
+            "package(windlass) & binary(runs) & test(/^checkpoints::.*killed|^workspaces::.*killed/)",
             "package(windlass-workspace) & binary(snapshot) & test(/^kill::/)",
         ],
     },

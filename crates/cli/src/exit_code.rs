@@ -35,6 +35,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::DenialsRepeated
         | Code::NetworkRefused
         | Code::DeniedByPerson
+        | Code::CallOfRun
         | Code::HoldExpired
         | Code::HoldStale
         | Code::PersonUnknown

@@ -223,6 +223,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::CallOnHold | Code::ToolOutcomeUnknown => {
             "decide with `windlass call show ID`, then `windlass call approve|deny ID --reason TEXT`"
         }
+        Code::CallOfRun => {
+            "answer the run's hold: `windlass queue list`; if it has none, `windlass resume RUN`"
+        }
         Code::DecisionAlreadyMade => "`windlass call show ID` shows who decided and how",
         Code::JsonInvalid => "check the JSON; in a shell, put it in single quotes",
         Code::JsonDuplicateKey => "remove one of the two keys",
@@ -286,7 +289,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::ImportInvalid => "`windlass loop show NAME` lists the phases of a loop",
         Code::CheckpointUnavailable => "`windlass checkpoint list RUN` lists the checkpoints",
         Code::RepoMoved => {
-            "reset the branch to the commit where the run left it, or start a new run"
+            "switch back to the run's branch, at the commit where the run left it, or start a new run"
         }
         Code::RepoMissing => "run `git init` and create a first commit",
         Code::LoopNotFound => "`windlass loop list` lists the loops",

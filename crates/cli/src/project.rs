@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use windlass_journal::Runs;
 use windlass_kernel::Code;
+use windlass_kernel::artifact::PROJECT_WORKSPACE;
 use windlass_policy::PolicySet;
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, SystemClock};
 use windlass_store::{Store, StoreError};
@@ -286,6 +287,7 @@ impl Project {
             Arc::new(user.connectors(self)?),
             Arc::new(SystemClock),
             config.gateway(),
+            PROJECT_WORKSPACE,
         )
         .with_people(Arc::new(AccountPeople::open()?)))
     }

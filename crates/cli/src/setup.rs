@@ -13,6 +13,7 @@ use windlass_engine::{
     Repository, RunObservers, Settings, StopSwitch,
 };
 use windlass_governance::{Composed, GovernanceFile, LocatedRule, compose};
+use windlass_kernel::artifact::PROJECT_WORKSPACE;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::{Code, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile};
@@ -55,6 +56,8 @@ pub struct RunSetup {
 
 /// Creates and caches one gateway per workspace.
 struct GatewayPool {
+    root: PathBuf,
+    state: PathBuf,
     set: PolicySet,
     secrets: NamedSecrets,
     settings: windlass_runtime::Settings,
@@ -62,6 +65,22 @@ struct GatewayPool {
     connectors: Arc<Connectors>,
     people: Arc<AccountPeople>,
     gateways: Mutex<BTreeMap<PathBuf, Arc<Gateway>>>,
+}
+
+impl GatewayPool {
+    /// The name under which the calls of a workspace are recorded; it does not change if the project or its
+    /// state are moved.
+    fn name_of(&self, workspace: &Path) -> Result<String, EngineError> {
+        if workspace == self.root {
+            return Ok(PROJECT_WORKSPACE.to_owned());
+        }
+        let name = workspace.strip_prefix(&self.state).ok().and_then(Path::to_str);
+        name.map(str::to_owned).ok_or_else(|| EngineError::Invalid {
+            code: Code::FileUnreadable,
+            message: format!("`{}` is not a workspace of this project", workspace.display()),
+            hint: None,
+        })
+    }
 }
 
 impl GatewayProvider for GatewayPool {
@@ -83,6 +102,7 @@ impl GatewayProvider for GatewayPool {
             Arc::clone(&self.connectors) as Arc<dyn windlass_connect::Connect>,
             Arc::new(SystemClock),
             self.settings,
+            &self.name_of(workspace)?,
         );
         let people = Arc::clone(&self.people) as Arc<dyn People>;
         let gateway = Arc::new(gateway.with_people(people));
@@ -265,6 +285,8 @@ impl RunSetup {
         let redactor = Arc::new(redactor_of(&set, environment(), &secrets));
         crate::secrets::hide(&redactor);
         let gateways: Arc<dyn GatewayProvider> = Arc::new(GatewayPool {
+            root: root.clone(),
+            state: state.clone(),
             set,
             secrets,
             settings: config.gateway(),

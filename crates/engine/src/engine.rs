@@ -1,16 +1,17 @@
 //! The engine and its parts.
 
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use windlass_journal::{Check, JournalError, Reader, RunFilter, RunListing, Runs};
+use windlass_kernel::artifact::PROJECT_WORKSPACE;
 use windlass_kernel::run::Run;
-use windlass_kernel::{Digest, TraceId};
+use windlass_kernel::{Call, Code, Digest, TraceId};
 use windlass_redact::Redactor;
-use windlass_runtime::{Clock, People};
+use windlass_runtime::{Clock, Gateway, People};
 use windlass_store::Store;
 
-use crate::checkpointer::Checkpointer;
+use crate::checkpointer::{Checkpointer, WORKTREES};
 use crate::error::EngineError;
 use crate::gateway_provider::GatewayProvider;
 use crate::hold_packets::HoldPackets;
@@ -171,6 +172,32 @@ impl Engine {
     pub fn workspace(&self, run: &Run) -> PathBuf {
         let own = run.started.as_ref().and_then(|started| started.worktree.as_ref());
         own.map_or_else(|| self.settings.root.clone(), |own| self.settings.state.join(own))
+    }
+
+    /// The gateway of the workspace in which a call works.
+    pub(crate) fn gateway_of(&self, call: TraceId) -> Result<Arc<Gateway>, EngineError> {
+        let state = Reader::<Call>::state_of(self.store(), call, Check::Verified)?;
+        let workspace = state.request.map(|(request, _)| request.proposal.workspace);
+        self.gateways.gateway(&self.folder_of(workspace.as_deref().unwrap_or_default())?)
+    }
+
+    /// The folder of a recorded workspace.
+    fn folder_of(&self, workspace: &str) -> Result<PathBuf, EngineError> {
+        if workspace == PROJECT_WORKSPACE {
+            return Ok(self.settings.root.clone());
+        }
+        let name = workspace.strip_prefix(WORKTREES).and_then(|name| name.strip_prefix('/'));
+        let is_name = |name: &str| {
+            let mut parts = Path::new(name).components();
+            matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+        };
+        if name.is_some_and(is_name) {
+            return Ok(self.settings.state.join(workspace));
+        }
+        Err(EngineError::Requirement {
+            code: Code::StateRecoveryFailed,
+            message: format!("`{workspace}` is recorded as a workspace but is not one"),
+        })
     }
 }
 

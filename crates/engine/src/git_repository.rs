@@ -13,6 +13,7 @@ use crate::error::EngineError;
 use crate::pinning::{commit_hook, pinned_paths};
 use crate::repository::{CommitHook, FILES_MAX, PinRequest, PreparedCommit, Repository};
 use crate::snapshot_store::recorded_tree;
+use crate::start::worktree_branch;
 
 /// The repository of a project; the project need not be in one.
 #[derive(Clone, Debug)]
@@ -63,8 +64,39 @@ fn expected(run: &Run) -> Option<&str> {
         .or(base.map(|base| base.commit.as_str()))
 }
 
-/// Fails if the current commit is not the one at which the run left its branch.
+/// The branch that a run works on; `None` if it began without one.
+fn branch_of(run: &Run) -> Option<String> {
+    let started = run.started.as_ref()?;
+    match &started.worktree {
+        Some(_) => Some(worktree_branch(&started.run_id)),
+        None => started.base.as_ref()?.branch.clone(),
+    }
+}
+
+/// Fails if the work tree is on another branch than the run, which would commit to it.
+fn require_branch(git: &Git, run: &Run) -> Result<(), EngineError> {
+    let (actual, expected) = (git.branch()?, branch_of(run));
+    if actual == expected {
+        return Ok(());
+    }
+    let told = |branch: &Option<String>| match branch {
+        Some(branch) => format!("branch `{branch}`"),
+        None => "no branch".to_owned(),
+    };
+    Err(EngineError::Requirement {
+        code: Code::RepoMoved,
+        message: format!(
+            "the work tree is on {}, but run `{}` works on {}",
+            told(&actual),
+            crate::engine::run_name(run),
+            told(&expected)
+        ),
+    })
+}
+
+/// Fails if the work tree is on another branch than the run, or not at the commit at which the run left it.
 fn require_head(git: &Git, run: &Run) -> Result<CommitId, EngineError> {
+    require_branch(git, run)?;
     let head = git.head()?;
     match (head, expected(run)) {
         (Some(head), Some(expected)) if head.as_str() == expected => Ok(head),
@@ -166,6 +198,7 @@ impl Repository for GitRepository {
 
     fn require_unchanged(&self, workspace: &Path, run: &Run) -> Result<(), EngineError> {
         let git = Git::new(workspace);
+        require_branch(&git, run)?;
         // A commit may be recorded to which the branch has not been moved yet.
         let parent = run.commit.as_ref().map(|commit| commit.parent.as_str());
         let head = git.head()?;

@@ -175,15 +175,14 @@ impl Engine {
     /// # Errors
     /// [`EngineError`] if the call or the repository cannot be read.
     pub fn hold_details(&self, run: &Run, hold: &Hold) -> Result<HoldDetails, EngineError> {
-        let workspace = self.workspace(run);
         let call = match hold.held.call {
-            Some(call) => Some(self.gateways.gateway(&workspace)?.view(call)?),
+            Some(call) => Some(self.gateway_of(call)?.view(call)?),
             None => None,
         };
         let files = call.as_ref().map(|call| call.changed_files.as_slice()).unwrap_or_default();
         let shown = shown_with_files(hold.shown, files);
         // A work tree that is gone has no changes to show.
-        let diff = self.repository.diff(&workspace, run).ok().flatten();
+        let diff = self.repository.diff(&self.workspace(run), run).ok().flatten();
         Ok(HoldDetails { call, diff, shown })
     }
 
@@ -204,8 +203,8 @@ impl Engine {
             let message = "the run does not wait for a call that one person can settle";
             return Err(invalid(message.to_owned()));
         };
-        let gateway = self.gateways.gateway(&self.workspace(&run))?;
-        let who = Who::Person { name: by, people: self.people.as_ref() };
+        let gateway = self.gateway_of(call)?;
+        let who = Who::Person { name: by, people: self.people.as_ref(), run: Some(trace_id) };
         gateway.decide(call, answer, Attribution { who, reason, edit: None, files: &[] })?;
         Ok(())
     }
@@ -264,7 +263,7 @@ impl Engine {
     ) -> Result<Vote, EngineError> {
         let HoldAnswer { decision, by, reason, shown, conditions, edit } = answer;
         let name = run_name(run);
-        let files = self.changed_files(run, hold, decision)?;
+        let files = self.changed_files(hold, decision)?;
         let is_stale = match shown {
             Some(shown) => shown != shown_with_files(hold.shown, &files),
             None => !files.is_empty(),
@@ -328,14 +327,12 @@ impl Engine {
     /// The files that the call on hold names, if they are no longer as they were at the question.
     fn changed_files(
         &self,
-        run: &Run,
         hold: &Hold,
         decision: VoteDecision,
     ) -> Result<Vec<NamedFile>, EngineError> {
         match hold.held.call {
             Some(call) if decision == VoteDecision::Approved => {
-                let gateway = self.gateways.gateway(&self.workspace(run))?;
-                Ok(gateway.view(call)?.changed_files)
+                Ok(self.gateway_of(call)?.view(call)?.changed_files)
             }
             Some(_) | None => Ok(Vec::new()),
         }

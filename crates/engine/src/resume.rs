@@ -102,7 +102,7 @@ impl Engine {
         if self.last_dispatch(*call)?.is_some_and(|at| at >= hold.since) {
             return Ok(());
         }
-        let gateway = self.gateways.gateway(&self.workspace(run))?;
+        let gateway = self.gateway_of(*call)?;
         let names: Vec<String> = hold.votes.iter().map(|(vote, _)| vote.by.name.clone()).collect();
         let reasons: Vec<&str> = hold.votes.iter().map(|(vote, _)| vote.reason.as_str()).collect();
         let mut reason = reasons.join("; ");

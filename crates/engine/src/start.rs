@@ -58,6 +58,11 @@ pub(crate) struct Lock {
     file: File,
 }
 
+/// The branch of a run's own work tree.
+pub(crate) fn worktree_branch(run_id: &str) -> String {
+    format!("windlass/{run_id}")
+}
+
 impl Drop for Lock {
     fn drop(&mut self) {
         // Closing the file is not enough: a child process that is just starting may still have a
@@ -114,7 +119,7 @@ impl Engine {
                 let _lock = self.wait_for_lock("worktrees")?;
                 let path = format!("{WORKTREES}/{run_id}");
                 let folder = self.settings.state.join(&path);
-                self.repository.make_worktree(&folder, &format!("windlass/{run_id}"), base)?;
+                self.repository.make_worktree(&folder, &worktree_branch(&run_id), base)?;
                 Some(path)
             }
             (_, _) => None,

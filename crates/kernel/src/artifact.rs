@@ -35,7 +35,7 @@ pub struct Resource {
     pub kind: String,
 }
 
-/// The requested tool and its arguments.
+/// The requested tool, its arguments and where it works.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Proposal {
@@ -47,7 +47,14 @@ pub struct Proposal {
     /// The server that has the tool.
     #[schemars(regex(pattern = r"^[a-z0-9_-]+$"), length(max = 64))]
     pub tool_server: String,
+    /// The workspace that the call works in, which is nowhere else dispatched: [`PROJECT_WORKSPACE`], or the
+    /// path of a work tree in the project's state folder.
+    #[schemars(length(min = 1, max = 4096))]
+    pub workspace: String,
 }
+
+/// The workspace of a call that works in the project's folder.
+pub const PROJECT_WORKSPACE: &str = ".";
 
 /// A request for a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -79,6 +86,9 @@ pub struct ActionRequest {
     pub resources: Vec<Resource>,
     /// The risk level that the request declares.
     pub risk_level: RiskLevel,
+    /// The run that makes the call. Only this run continues it, and people decide on it through the run.
+    #[serde(deserialize_with = "present")]
+    pub run: Option<TraceId>,
     /// The kind of this document.
     pub schema_id: Cow<'static, str>,
     /// The version of the schema.

@@ -84,6 +84,8 @@ codes! {
     DeniedByPerson = "DENIED_BY_PERSON",
     /// The call waits for a person.
     CallOnHold = "CALL_ON_HOLD",
+    /// The call belongs to a run, which alone continues it.
+    CallOfRun = "CALL_OF_RUN",
     /// The call has already been decided.
     DecisionAlreadyMade = "DECISION_ALREADY_MADE",
 

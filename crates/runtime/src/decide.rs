@@ -6,8 +6,8 @@ use serde_json::json;
 use windlass_journal::JournalError;
 use windlass_kernel::artifact::{DecidedBy, Decision, Edit, EffectError, NamedFile, SettledBy};
 use windlass_kernel::{
-    Code, Digest, Next, Outcome, PlanId, RiskLevel, State, Statement, TraceId, dispatch_decision,
-    edited, settled_decision,
+    Call, Code, Digest, Next, Outcome, PlanId, RiskLevel, State, Statement, TraceId,
+    dispatch_decision, edited, settled_decision,
 };
 use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, KeyAction};
@@ -16,6 +16,7 @@ use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
 use crate::people::{Attribution, Who};
+use crate::recover::require_run;
 use crate::report::CallReport;
 use crate::request::{CallRequest, RequestError};
 use crate::supervisor::Ruling;
@@ -74,7 +75,7 @@ impl Gateway {
     /// [`GatewayError`]: `AlreadyDecided` if the call is not on hold, `Refused` if the policy denies the
     /// call even with an approval, `Person` if the person cannot decide, `Stale` if a file that the call names
     /// has changed, `WrongAnswer` if the answer does not fit the question, `Journal` with `Held` if another
-    /// process works on the call.
+    /// process works on the call, `OfRun` if a run makes it and the answer does not come through the run.
     pub fn decide(
         &self,
         trace_id: TraceId,
@@ -87,6 +88,7 @@ impl Gateway {
         let decided = self.decide_open(trace_id, answer, attribution);
         if let Err(
             error @ (GatewayError::Person(_)
+            | GatewayError::OfRun { .. }
             | GatewayError::Stale { .. }
             | GatewayError::Refused { .. }),
         ) = &decided
@@ -103,6 +105,7 @@ impl Gateway {
         attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
         let recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
+        self.require_route(recorder.state(), answer, attribution.who)?;
         let wrong = |question| Err(GatewayError::WrongAnswer { trace_id, question });
         match (recorder.state().next(), answer) {
             (Next::Judge, Answer::Approve) => self.approve(recorder, attribution),
@@ -122,6 +125,23 @@ impl Gateway {
                 Err(GatewayError::AlreadyDecided { trace_id, state })
             }
         }
+    }
+
+    /// Fails if the call belongs to a run and the decision does not come through the run. What has ended
+    /// can still be closed: nothing runs then.
+    fn require_route(&self, call: &Call, answer: Answer, who: Who<'_>) -> Result<(), GatewayError> {
+        let through = match who {
+            Who::Person { run, .. } => run,
+            Who::Hold { trace_id, .. } => Some(trace_id),
+        };
+        let Err(error) = require_run(call, through) else { return Ok(()) };
+        let closes = matches!(answer, Answer::Deny | Answer::Ran | Answer::Failed);
+        if let (true, GatewayError::OfRun { run, .. }) = (closes, &error)
+            && self.store.load_state(*run)?.head.state == Some(State::Terminal)
+        {
+            return Ok(());
+        }
+        Err(error)
     }
 
     /// Records a decision that was refused.
@@ -152,6 +172,7 @@ impl Gateway {
             plan_id: Some(PlanId(trace_id.0)),
             agent: None,
             phase: None,
+            run: None,
         };
         self.refuse(request, error.code(), error.to_string()).map(|_| ())
     }
@@ -219,6 +240,7 @@ impl Gateway {
         let Some((request, _)) = &recorder.state().request else {
             return Err(GatewayError::missing(trace_id, "request"));
         };
+        self.require_workspace(trace_id, request)?;
         let edit = match attribution.edit {
             Some(args) => Some(
                 Edit::of(&request.proposal, args.clone())

@@ -4,6 +4,7 @@ use thiserror::Error;
 use windlass_connect::{ReceivedSignal, received_signal};
 use windlass_journal::JournalError;
 use windlass_kernel::grant::Status;
+use windlass_kernel::run::RunName;
 use windlass_kernel::{Code, State, TraceId};
 use windlass_store::StoreError;
 
@@ -48,6 +49,14 @@ pub enum GatewayError {
         trace_id: TraceId,
         /// The question.
         question: &'static str,
+    },
+    /// The call belongs to a run, which alone continues it.
+    #[error("call `{trace_id}` belongs to run `{}`, and only the run continues it", RunName::of(*run))]
+    OfRun {
+        /// The trace.
+        trace_id: TraceId,
+        /// The trace of the run.
+        run: TraceId,
     },
     /// A file that the call names is not as the person saw it.
     #[error("`{path}`, which call `{trace_id}` names, has changed since the question")]
@@ -118,6 +127,7 @@ impl GatewayError {
             Self::Interrupted { .. } => Code::Interrupted,
             Self::AlreadyDecided { .. } => Code::DecisionAlreadyMade,
             Self::WrongAnswer { .. } => Code::RequestInvalid,
+            Self::OfRun { .. } => Code::CallOfRun,
             Self::Stale { .. } => Code::HoldStale,
             Self::Person(error) => error.code,
             Self::Refused { code, .. } | Self::GrantRefused { code, .. } => *code,

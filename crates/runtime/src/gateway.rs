@@ -24,7 +24,7 @@ use crate::people::People;
 use crate::recover::Recovery;
 use crate::report::{CallReport, CallView, HoldQuestion};
 use crate::request::{self, CallRequest};
-use crate::supervisor::{Preparation, Ruling, Supervisor};
+use crate::supervisor::{Examination, Preparation, Ruling, Supervisor};
 
 /// The recorder of one call's trace.
 pub(crate) type CallRecorder = Recorder<Call>;
@@ -62,12 +62,14 @@ pub struct Gateway {
     pub(crate) connect: Arc<dyn Connect>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
+    /// The name of the workspace in which calls are dispatched.
+    pub(crate) workspace: String,
     /// The people whose grants count.
     pub(crate) people: Option<Arc<dyn People>>,
 }
 
 impl Gateway {
-    /// Creates a gateway.
+    /// Creates a gateway whose calls work in the workspace of this name. It continues no call of another one.
     #[must_use]
     pub fn new(
         store: Arc<dyn Store>,
@@ -75,8 +77,10 @@ impl Gateway {
         connect: Arc<dyn Connect>,
         clock: Arc<dyn Clock>,
         settings: Settings,
+        workspace: &str,
     ) -> Self {
-        Self { store, supervisor, connect, clock, settings, people: None }
+        let workspace = workspace.to_owned();
+        Self { store, supervisor, connect, clock, settings, workspace, people: None }
     }
 
     /// The store behind the gateway.
@@ -99,7 +103,7 @@ impl Gateway {
     }
 
     fn judge_and_start(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
-        let request = request.compose(self.clock.as_ref())?;
+        let request = request.compose(self.clock.as_ref(), &self.workspace)?;
         let ruling = self.supervisor.judge(&request);
         match ruling.verdict {
             Verdict::Deny => self.deny(request, ruling),
@@ -131,7 +135,7 @@ impl Gateway {
         code: Code,
         reason: String,
     ) -> Result<CallReport, GatewayError> {
-        let request = request.compose(self.clock.as_ref())?;
+        let request = request.compose(self.clock.as_ref(), &self.workspace)?;
         let (verdict, code, rules) = (Verdict::Deny, Some(code), Vec::new());
         self.deny(request, Ruling { verdict, code, reason, rules })
     }
@@ -176,9 +180,16 @@ impl Gateway {
     /// The call as a person should see it now.
     pub(crate) fn view_of(&self, call: &Call) -> CallView {
         let Some((request, digest)) = &call.request else { return CallView::default() };
-        let examination = self.supervisor.examine(request);
+        let is_here = request.proposal.workspace == self.workspace;
+        let examination = if is_here {
+            self.supervisor.examine(request)
+        } else {
+            let folder = request.proposal.workspace.clone();
+            let findings = vec!["not examined, because its workspace is another one".to_owned()];
+            Examination { folder, findings, ..Examination::default() }
+        };
         let is_pending = call.head.state == Some(State::Pending);
-        let changed_files = if is_pending && request.files != examination.files {
+        let changed_files = if is_here && is_pending && request.files != examination.files {
             examination.files.clone()
         } else {
             Vec::new()
@@ -370,7 +381,7 @@ impl Gateway {
             let rules = Vec::new();
             return self.deny(request, Ruling { verdict: Verdict::Deny, code, reason, rules });
         }
-        self.await_effect(&slot, record, timeout + self.settings.key_wait)
+        self.await_effect(&slot, record, timeout + self.settings.key_wait, request.run)
     }
 
     /// Waits until the call with the key has ended or is on hold. Recovers it if its process dies.
@@ -379,6 +390,7 @@ impl Gateway {
         slot: &Slot,
         mut record: IdempotencyRecord,
         wait_max: Duration,
+        run: Option<TraceId>,
     ) -> Result<CallReport, GatewayError> {
         let mut waited = Duration::ZERO;
         let mut pause = Duration::from_millis(1);
@@ -388,7 +400,7 @@ impl Gateway {
                 report.replayed = true;
                 return Ok(report);
             }
-            match self.recover(record.trace_id) {
+            match self.recover_for(record.trace_id, run) {
                 // The call may have ended since the record was read: then its effect is replayed.
                 Ok(Recovery { plan, report }) => {
                     return Ok(CallReport { replayed: plan == RecoveryPlan::Nothing, ..report });

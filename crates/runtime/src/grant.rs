@@ -348,9 +348,10 @@ impl Gateway {
             Err(JournalError::Append(AppendError::KeyTaken(record))) => {
                 let trace_id = recorder.state().head.trace_id;
                 let proposal = recorder.state().proposal_digest();
+                let run = recorder.state().request.as_ref().and_then(|(request, _)| request.run);
                 // It releases the lease.
                 drop(recorder);
-                self.close_repeated(trace_id, proposal, *record, preparation.limits.timeout)
+                self.close_repeated(trace_id, run, proposal, *record, preparation.limits.timeout)
             }
             Err(error) => Err(error.into()),
         }
@@ -361,6 +362,7 @@ impl Gateway {
     fn close_repeated(
         &self,
         trace_id: TraceId,
+        run: Option<TraceId>,
         proposal: Option<Digest>,
         record: IdempotencyRecord,
         timeout: Duration,
@@ -374,7 +376,7 @@ impl Gateway {
             return Ok(CallReport::of(recorder.into_state(), Vec::new()));
         }
         let slot = record.reservation.slot.clone();
-        self.await_effect(&slot, record, timeout + self.settings.key_wait)
+        self.await_effect(&slot, record, timeout + self.settings.key_wait, run)
     }
 
     /// Records that a decision about a grant was refused.
@@ -405,6 +407,7 @@ impl Gateway {
             plan_id: None,
             agent: None,
             phase: None,
+            run: None,
         };
         self.refuse(request, error.code(), error.to_string()).map(|_| ())
     }

@@ -36,6 +36,8 @@ pub enum Who<'a> {
         name: &'a str,
         /// Where the keys are.
         people: &'a dyn People,
+        /// The run through whose hold the person decides.
+        run: Option<TraceId>,
     },
     /// The people who answered the hold of a run; they have signed their answers there.
     Hold {
@@ -65,7 +67,7 @@ impl Attribution<'_> {
     /// The people, with the signature of what they decide.
     pub(crate) fn sign(&self, statement: &Statement<'_>) -> Result<Decider, PersonError> {
         match self.who {
-            Who::Person { name, people } => {
+            Who::Person { name, people, .. } => {
                 Ok(Decider::Person(Box::new(people.sign(name, statement)?)))
             }
             Who::Hold { entry_digest, names, trace_id } => {

@@ -40,18 +40,19 @@ pub struct RecoveredCall {
 }
 
 impl Gateway {
-    /// Recovers all open calls whose process is dead, the oldest first.
+    /// Recovers all open calls whose process is dead, the oldest first. Those of runs are left to the runs.
     ///
     /// # Errors
     /// [`GatewayError`] if the open traces cannot be listed.
     pub fn recover_all(&self) -> Result<Vec<RecoveredCall>, GatewayError> {
         let ids = self.open_calls(None)?.into_iter().map(|state| state.head.trace_id);
         let recover = |trace_id| RecoveredCall { trace_id, result: self.recover(trace_id) };
-        Ok(ids.map(recover).collect())
+        let is_own = |call: &RecoveredCall| !matches!(call.result, Err(GatewayError::OfRun { .. }));
+        Ok(ids.map(recover).filter(is_own).collect())
     }
 
-    /// Recovers the calls that a dead process interrupted, except those that need a person. A process
-    /// does this when it starts.
+    /// Recovers the calls that a dead process interrupted, except those of runs and those that need a
+    /// person. A process does this when it starts.
     ///
     /// # Errors
     /// [`GatewayError`] if the open traces cannot be listed.
@@ -90,8 +91,9 @@ impl Gateway {
     fn can_recover_without_person(&self, trace_id: TraceId) -> bool {
         let plan = || -> Result<RecoveryPlan, GatewayError> {
             let call = Reader::<Call>::state_of(self.store.as_ref(), trace_id, Check::Verified)?;
-            let Some(request) = call.effective_request() else { return Ok(RecoveryPlan::Nothing) };
-            let Ok(preparation) = self.supervisor.prepare(&request) else {
+            let request = call.effective_request().filter(|request| request.run.is_none());
+            let Some(request) = request else { return Ok(RecoveryPlan::Nothing) };
+            let Ok(preparation) = self.prepare_request(trace_id, &request) else {
                 return Ok(RecoveryPlan::Hold);
             };
             let count = count(&self.store.list_redispatches(trace_id)?);
@@ -105,16 +107,30 @@ impl Gateway {
     ///
     /// # Errors
     /// [`GatewayError`]: `Journal` with `Held` if another live process works on the call, or with the
-    /// chain error if its trace is corrupt. The trace is then not changed.
+    /// chain error if its trace is corrupt; `OfRun` if a run makes it. The trace is then not changed.
     pub fn recover(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
+        self.recover_for(trace_id, None)
+    }
+
+    /// Recovers one call of this run, or of none.
+    pub(crate) fn recover_for(
+        &self,
+        trace_id: TraceId,
+        run: Option<TraceId>,
+    ) -> Result<Recovery, GatewayError> {
         let log = CallLog::start();
-        let result = self.recover_call(trace_id);
+        let result = self.recover_call(trace_id, run);
         log.recovery(trace_id, &result);
         result
     }
 
-    fn recover_call(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
+    fn recover_call(
+        &self,
+        trace_id: TraceId,
+        run: Option<TraceId>,
+    ) -> Result<Recovery, GatewayError> {
         let recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
+        require_run(recorder.state(), run)?;
         let redispatches = self.store.list_redispatches(trace_id)?;
         let preparation = self.prepare(&recorder);
         let (rule, retries_max) = match &preparation {
@@ -177,10 +193,25 @@ impl Gateway {
         trace_id: TraceId,
         request: &ActionRequest,
     ) -> Result<Preparation, GatewayError> {
+        self.require_workspace(trace_id, request)?;
         self.supervisor.prepare(request).map_err(|refusal| GatewayError::Recovery {
             trace_id,
             reason: format!("{}: {}", refusal.code, refusal.reason),
         })
+    }
+
+    /// Fails if the request is for a workspace that is not this gateway's.
+    pub(crate) fn require_workspace(
+        &self,
+        trace_id: TraceId,
+        request: &ActionRequest,
+    ) -> Result<(), GatewayError> {
+        let workspace = &request.proposal.workspace;
+        if *workspace == self.workspace {
+            return Ok(());
+        }
+        let reason = format!("it works in another workspace, `{workspace}`");
+        Err(GatewayError::Recovery { trace_id, reason })
     }
 
     /// Leaves a call unchanged and writes a replay point for the next reader.
@@ -369,7 +400,20 @@ impl Gateway {
             plan_id: Some(request.plan_id),
             agent: request.agent.clone(),
             phase: request.phase.clone(),
+            run: request.run,
         })
+    }
+}
+
+/// Fails if an open call belongs to a run other than `run`.
+pub(crate) fn require_run(call: &Call, run: Option<TraceId>) -> Result<(), GatewayError> {
+    let own = call.request.as_ref().and_then(|(request, _)| request.run);
+    let is_open = call.head.state.is_some_and(|state| !state.is_terminal());
+    match own {
+        Some(own) if is_open && run != Some(own) => {
+            Err(GatewayError::OfRun { trace_id: call.head.trace_id, run: own })
+        }
+        Some(_) | None => Ok(()),
     }
 }
 

@@ -42,6 +42,8 @@ pub struct CallRequest {
     pub agent: Option<String>,
     /// The phase of the run that requests the call.
     pub phase: Option<String>,
+    /// The run that makes the call, and that alone continues it.
+    pub run: Option<TraceId>,
 }
 
 /// Why a request is invalid.
@@ -81,11 +83,15 @@ fn is_name(text: &str) -> bool {
 }
 
 impl CallRequest {
-    /// Checks the request and creates the first artifact of a new trace.
+    /// Checks the request and creates the first artifact of a new trace, for a call in this workspace.
     ///
     /// # Errors
     /// [`RequestError`] if the request is invalid.
-    pub fn compose(self, clock: &dyn Clock) -> Result<ActionRequest, RequestError> {
+    pub fn compose(
+        self,
+        clock: &dyn Clock,
+        workspace: &str,
+    ) -> Result<ActionRequest, RequestError> {
         let name = "1 to 64 of a-z, 0-9, `_` and `-`";
         require(is_name(&self.server), "server", name)?;
         require(is_name(&self.tool), "tool", name)?;
@@ -129,10 +135,16 @@ impl CallRequest {
             risk_level: self.declared_class,
             intent: self.intent,
             resources,
-            proposal: Proposal { tool_server: self.server, tool_name: self.tool, args: self.args },
+            proposal: Proposal {
+                tool_server: self.server,
+                tool_name: self.tool,
+                args: self.args,
+                workspace: workspace.to_owned(),
+            },
             idempotency_key: self.key,
             agent: self.agent,
             phase: self.phase,
+            run: self.run,
         })
     }
 }

@@ -17,12 +17,14 @@ pub mod mcp_server;
 pub mod people;
 #[cfg(feature = "plans")]
 pub mod plans;
+mod random;
 #[cfg(feature = "gateway")]
 mod run_writer;
 pub mod soak;
 #[cfg(feature = "tamper")]
 mod tamper;
 
+pub use random::Random;
 #[cfg(feature = "gateway")]
 pub use run_writer::{RunWriter, recorded_events};
 #[cfg(feature = "tamper")]

@@ -73,7 +73,7 @@ mod runtime {
     #[must_use]
     pub const fn by<'a>(name: &'a str, reason: &'a str) -> Attribution<'a> {
         Attribution {
-            who: Who::Person { name, people: &Everybody },
+            who: Who::Person { name, people: &Everybody, run: None },
             reason,
             edit: None,
             files: &[],

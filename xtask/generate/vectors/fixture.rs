@@ -190,10 +190,12 @@ fn request(spec: &Spec, trace_id: TraceId) -> Result<ActionRequest> {
             tool_server: "tracker".into(),
             tool_name: if writes { "create_comment" } else { "get_issue" }.into(),
             args: json!({ "issue": 42, "text": "naïve ☃", "weight": 0.5, "labels": [], "to": null }),
+            workspace: ".".into(),
         },
         idempotency_key: spec.key.clone(),
         agent: Some("builder".into()),
         phase: None,
+        run: None,
     })
 }
 

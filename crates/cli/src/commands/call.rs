@@ -76,6 +76,7 @@ fn make(project: &Project, options: &CallRun, output: &Output) -> CommandResult 
         plan_id,
         agent: options.agent.clone(),
         phase: options.phase.clone(),
+        run: None,
     })?;
     print(&report, output)?;
     let code = report.refusal.as_ref().map(|refused| refused.code);
@@ -116,7 +117,7 @@ fn decide(
         }
         None => Vec::new(),
     };
-    let who = Who::Person { name: &name, people: &people };
+    let who = Who::Person { name: &name, people: &people, run: None };
     let attribution =
         Attribution { who, reason: &decider.reason, edit: args.as_ref(), files: &files };
     let report = gateway.decide(id, answer, attribution)?;

@@ -86,6 +86,14 @@ pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
         };
         broken_off(&(0..11).map(denied).collect::<Vec<_>>())
     }),
+    (Code::CallOfRun, || {
+        let repo = Repo::new();
+        let asked = build(&[sh("eval 'echo x > built.txt'")]);
+        repo.run(&answers(&[asked], &[review("approved")])).exit(4);
+        let list = repo.windlass(&["call", "list", "--json"]).exit(0).json();
+        let id = list[0]["trace_id"].as_str().unwrap().to_owned();
+        repo.windlass(&[&["call", "approve", &id][..], &VOICE].concat())
+    }),
     (Code::RunStopped, || {
         let repo = Repo::new();
         repo.windlass(&["stop"]).exit(0);

@@ -17,7 +17,6 @@ mod harness;
 mod outside;
 mod project;
 mod race;
-mod random;
 mod runs;
 mod scene;
 mod sweep;

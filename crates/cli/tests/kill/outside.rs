@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use windlass_testkit::{eventually, soak};
+use windlass_testkit::{Random, eventually, soak};
 
 use crate::check::is_whole;
 use crate::project::{Ended, Project, Transport};
-use crate::random::Random;
 use crate::scene::Tally;
 
 const BATCH: u32 = 3;

@@ -5,11 +5,10 @@ use std::path::Path;
 use std::process::Child;
 
 use serde_json::{Value, json};
-use windlass_testkit::{eventually, soak};
+use windlass_testkit::{Random, eventually, soak};
 
 use crate::check::is_whole;
 use crate::project::{Ended, Project, Transport};
-use crate::random::Random;
 use crate::scene::{Word, trace_of};
 
 const PROCESSES: usize = 8;

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass_testkit::soak;
+use windlass_testkit::{Random, soak};
 
 use crate::harness::{Outcome, text_of};
-use crate::random::Random;
 use crate::world::{Repo, answers, build, review, sh, tree};
 
 /// The points at which something becomes durable, or does not.

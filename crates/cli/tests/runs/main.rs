@@ -38,4 +38,5 @@ mod scenarios;
 mod secrets;
 mod stop;
 mod tasks;
+mod workspaces;
 mod world;

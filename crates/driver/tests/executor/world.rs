@@ -172,6 +172,7 @@ impl World {
             Arc::clone(&connect),
             Arc::clone(&clock),
             Speed::default(),
+            ".",
         ));
         let config = DriverConfig::load(&self.files).unwrap();
         let all = config.models().values().map(|model| model.primary.clone()).collect();

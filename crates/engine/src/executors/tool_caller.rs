@@ -223,6 +223,7 @@ impl<'a> ToolCaller<'a> {
             plan_id: Some(self.assignment.plan_id),
             agent: request.agent,
             phase: Some(self.assignment.phase.id.clone()),
+            run: Some(self.assignment.run.head.trace_id),
         };
         let broken = self.streak().request(self.limits, &request);
         let by_guard = || Some((Code::PolicyDenied, self.refusal_by_guard(&request)?));

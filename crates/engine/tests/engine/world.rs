@@ -160,6 +160,7 @@ impl World {
             Arc::new(connect),
             Arc::clone(&clock),
             GatewaySettings { key_wait: Duration::ZERO, ..GatewaySettings::default() },
+            ".",
         );
         let gateways = Arc::new(OneGateway(Arc::new(gateway)));
         Process { store, clock, gateways }

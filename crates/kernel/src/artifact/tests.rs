@@ -38,10 +38,12 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
             tool_server: text.to_owned(),
             tool_name: text.to_owned(),
             args: free.clone(),
+            workspace: text.to_owned(),
         },
         idempotency_key: key.clone(),
         agent: key.clone(),
         phase: None,
+        run: key.is_some().then_some(trace_id),
     };
     let decided = |decided_by| {
         Artifact::Decision(SupervisorDecision {

@@ -9,12 +9,12 @@ use crate::canon::{Canonical, canonical, canonical_names, write_object};
 
 canonical! {
     Resource { id, kind }
-    Proposal { args, tool_name, tool_server }
+    Proposal { args, tool_name, tool_server, workspace }
     Edit { args, proposal_digest }
     NamedFile { digest, path }
     ActionRequest {
         agent, artifact_id, files, idempotency_key, intent, phase, plan_id, proposal, resources,
-        risk_level, schema_id, schema_version, trace_id, ts,
+        risk_level, run, schema_id, schema_version, trace_id, ts,
     }
     SupervisorDecision {
         artifact_id, code, decided_by, decision, policy_hash, rationale, request_digest, schema_id,

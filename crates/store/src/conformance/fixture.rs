@@ -124,6 +124,7 @@ impl Fixture {
             tool_server: spec.server.clone(),
             tool_name: spec.tool.clone(),
             args: canon::parse(spec.args.as_bytes(), JSON_BYTES_MAX).unwrap(),
+            workspace: ".".into(),
         };
         let tool_call_id = ToolCallId(self.uuid());
         let proposal_digest = proposal.digest().unwrap();
@@ -280,6 +281,7 @@ impl Fixture {
             idempotency_key: key.clone(),
             agent: Some("scribe".into()),
             phase: None,
+            run: None,
         })
     }
 

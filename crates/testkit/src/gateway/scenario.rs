@@ -54,6 +54,7 @@ pub fn call(tool: &str, key: Option<&str>, value: u32) -> CallRequest {
         plan_id: None,
         agent: None,
         phase: None,
+        run: None,
     }
 }
 

@@ -65,6 +65,7 @@ impl World {
             parts.connect(Arc::new(connect), self),
             Arc::clone(&self.clock) as Arc<_>,
             Settings { reads: parts.reads(reads), key_wait: Duration::ZERO },
+            ".",
         );
         Process { gateway }
     }
@@ -80,7 +81,7 @@ impl World {
     pub fn gateway_on(&self, store: Arc<dyn Store>, supervisor: Arc<dyn Supervisor>) -> Gateway {
         let settings = Settings { reads: ReadDurability::WriteAhead, key_wait: Duration::ZERO };
         let tools = Arc::clone(&self.tools) as Arc<_>;
-        Gateway::new(store, supervisor, tools, Arc::clone(&self.clock) as Arc<_>, settings)
+        Gateway::new(store, supervisor, tools, Arc::clone(&self.clock) as Arc<_>, settings, ".")
     }
 }
 
