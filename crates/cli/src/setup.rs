@@ -271,7 +271,10 @@ impl RunSetup {
             project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
         let state = project.state()?.to_owned();
         match access {
-            Access::Act => project.require_trust(&files)?,
+            Access::Act => {
+                project.require_trust(&files)?;
+                windlass_workspace::sweep_index_folders();
+            }
             // Nothing is sent or written where an untrusted repository says.
             Access::Read if project.require_trust(&files).is_err() => {
                 config.telemetry.endpoint = None;

@@ -17,7 +17,8 @@ pub use git::{
     Baseline, CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError,
     GitSettings, Hook, LineChange, ObjectIdError, OnChanges, PinnedKind, PinnedPath, RefUpdate,
     SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId, Treeish, Worktree, WorktreeStatus,
-    check_pinned_place, configure_git, find_helper, require_pinned_unchanged, take_over,
+    check_pinned_place, configure_git, find_helper, require_pinned_unchanged, sweep_index_folders,
+    take_over,
     take_over_in_steps,
 };
 pub use snapshot::{

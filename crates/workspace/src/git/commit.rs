@@ -3,10 +3,9 @@
 use std::fs;
 use std::io;
 
-use tempfile::TempDir;
-
 use super::error::GitCause;
 use super::filters::{Files, OnFilter};
+use super::index_folder::IndexFolder;
 use super::replace::replace;
 use super::{CommitId, Git, GitError, TreeId, id_of, path_of};
 
@@ -156,8 +155,8 @@ impl Git {
             Some(path) if path.starts_with(b"/") => path_of(path),
             Some(_) | None => return Err(GitError::unexpected(operation, &path)),
         };
-        let folder = TempDir::with_prefix("windlass-index-").map_err(fail)?;
-        let index = folder.path().join("index");
+        let folder = IndexFolder::new(operation)?;
+        let index = folder.index();
         let git = || top.write(operation).env("GIT_INDEX_FILE", &index);
         git().args(["read-tree", commit.as_str()]).output()?;
         // Files are read. One whose filter is disabled is only listed as different.

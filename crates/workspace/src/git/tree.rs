@@ -5,10 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use super::error::GitCause;
 use super::filters::{Files, OnFilter};
+use super::index_folder::IndexFolder;
 use super::private::PrivateDir;
 use super::{
     Access, CommitId, Git, GitError, Invocation, TreeId, Treeish, id_of, path_of, split_once,
@@ -64,9 +63,8 @@ impl Git {
         if sparse != "false" {
             return Err(GitError::new(operation, GitCause::Sparse));
         }
-        let folder = TempDir::with_prefix("windlass-index-")
-            .map_err(|error| GitError::new(operation, GitCause::File(error.to_string())))?;
-        let index = folder.path().join("index");
+        let folder = IndexFolder::new(operation)?;
+        let index = folder.index();
         if let Some(head) = top.head()? {
             let read = top.write(operation).args(["read-tree", head.as_str()]);
             read.env("GIT_INDEX_FILE", &index).output()?;

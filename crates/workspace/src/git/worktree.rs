@@ -5,10 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
-
 use super::error::GitCause;
 use super::filters::{Files, OnFilter};
+use super::index_folder::IndexFolder;
 use super::{CommitId, Git, GitError, WorktreeStatus, os, path_of, split_once};
 
 /// The reason in a work tree's lock while git creates it. A killed git leaves it.
@@ -137,9 +136,8 @@ impl Git {
         operation: &'static str,
         commit: &CommitId,
     ) -> Result<Vec<(OsString, OsString)>, GitError> {
-        let folder = TempDir::with_prefix("windlass-index-")
-            .map_err(|error| GitError::new(operation, GitCause::File(error.to_string())))?;
-        let index = folder.path().join("index");
+        let folder = IndexFolder::new(operation)?;
+        let index = folder.index();
         let read = self.write(operation).args(["read-tree", commit.as_str()]);
         read.env("GIT_INDEX_FILE", &index).output()?;
         let top = self.at(self.top_for(operation)?);
