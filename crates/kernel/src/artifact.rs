@@ -326,6 +326,19 @@ pub struct ToolEffect {
     pub ts: Timestamp,
 }
 
+impl ToolEffect {
+    /// Whether the body of an effect says that the call certainly did not run. Such a call does not use up its
+    /// idempotency key.
+    #[must_use]
+    pub fn says_it_did_not_run(body: &[u8]) -> bool {
+        let effect: Result<Self, _> = serde_json::from_slice(body);
+        effect.is_ok_and(|effect| {
+            effect.settled_by == SettledBy::Answer
+                && effect.error.is_some_and(|error| !error.may_have_run)
+        })
+    }
+}
+
 /// One of the four artifacts of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Artifact {

@@ -325,11 +325,13 @@ impl Gateway {
             recorder.state().proposal_digest().ok_or_else(|| missing("request"))?;
         let tool_call_id = ToolCallId(self.clock.new_id());
         let key = request.idempotency_key.clone().map_or(KeyAction::None, |idempotency_key| {
-            KeyAction::Reserve(Reservation {
-                slot: slot_of(request, idempotency_key),
-                request_digest: proposal_digest,
-                tool_call_id,
-            })
+            let slot = slot_of(request, idempotency_key);
+            let reservation = Reservation { slot, request_digest: proposal_digest, tool_call_id };
+            match request.run {
+                // A repeated attempt gets the result that it got before, whatever that was.
+                Some(_) => KeyAction::Reserve(reservation),
+                None => KeyAction::Retake(reservation),
+            }
         });
         let call = ToolCall {
             schema_id: ToolCall::SCHEMA_ID.into(),
@@ -346,13 +348,16 @@ impl Gateway {
         Ok(key)
     }
 
-    /// Returns the record of the request's idempotency key.
+    /// Returns the record of the request's idempotency key, if another call has used it up.
     fn key_record(
         &self,
         request: &ActionRequest,
     ) -> Result<Option<IdempotencyRecord>, GatewayError> {
         match &request.idempotency_key {
-            Some(key) => Ok(self.store.load_idempotency(&slot_of(request, key.clone()))?),
+            Some(key) => {
+                let record = self.store.load_idempotency(&slot_of(request, key.clone()))?;
+                Ok(record.filter(|record| request.run.is_some() || !record.did_not_run))
+            }
             None => Ok(None),
         }
     }

@@ -211,6 +211,25 @@ fn a_tool_that_was_not_reached_certainly_did_not_run() {
         let report = gateway.call(call("add", Some("key-1"), 1)).unwrap();
         assert_eq!((report.state, report.outcome), (State::Failed, Some(Outcome::Error)));
         assert_eq!(report.error.unwrap().may_have_run, may_have_run);
+        // Its key is not used up, but for a run: a repeated attempt gets what it got before.
+        world.tools.lock().scripted.clear();
+        let again = gateway.call(call("add", Some("key-1"), 1)).unwrap();
+        assert_eq!(
+            (again.replayed, again.state == State::Completed),
+            (may_have_run, !may_have_run)
+        );
+        let once_more = gateway.call(call("add", Some("key-1"), 1)).unwrap();
+        assert_eq!((once_more.replayed, once_more.state), (true, again.state));
+        let run = Some(windlass_kernel::TraceId(again.trace_id.0));
+        let of_run =
+            |value| windlass_runtime::CallRequest { run, ..call("add", Some("key-2"), value) };
+        let (code, message) = (Code::ToolServerUnavailable, "gone".to_owned());
+        let reply = Reply::Failure { code, message, result: None, certainty };
+        world.tools.lock().scripted.insert("add".to_owned(), reply);
+        let first = gateway.call(of_run(1)).unwrap();
+        world.tools.lock().scripted.clear();
+        let again = gateway.call(of_run(1)).unwrap();
+        assert_eq!((again.replayed, again.trace_id), (true, first.trace_id));
     }
 }
 

@@ -3,7 +3,7 @@
 use rusqlite::params;
 use windlass_kernel::{Digest, HolderId};
 use windlass_store::{
-    Append, AppendError, Claim, KeyAction, StoreError, TraceState,
+    Append, AppendError, Claim, StoreError, TraceState,
     rules::{self, Digests},
 };
 
@@ -44,7 +44,7 @@ pub fn append(
         Ok(state) => state,
         Err(error) => return Ok(Err(error)),
     };
-    if let KeyAction::Reserve(reservation) = &append.key {
+    if let Some(reservation) = append.key.reservation() {
         let slot = &reservation.slot;
         let key = (slot, batch.key.unwrap_or_else(|| KeyHash::of(slot)));
         let existing = lookup::find_known_key(connection, key, numbers.into_iter().flatten())?;
@@ -83,7 +83,7 @@ mod tests {
     use rusqlite::Connection;
     use windlass_kernel::Uuid7;
     use windlass_store::conformance::fixture::{Ending, Fixture};
-    use windlass_store::{After, Lease};
+    use windlass_store::{After, KeyAction, Lease};
 
     use super::*;
     use crate::open::Settings;

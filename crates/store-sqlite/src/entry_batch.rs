@@ -10,7 +10,7 @@ use windlass_kernel::{
     ArtifactId, ChainError, Digest, Entry, HolderId, PlanId, ReservedKey, SCHEMA_VERSION, State,
     Timestamp, ToolCallId, TraceId, Uuid7,
 };
-use windlass_store::{After, Append, Claim, KeyAction, NewEntry, Reservation};
+use windlass_store::{After, Append, Claim, NewEntry, Reservation};
 
 use crate::types::{KeyHash, TraceNumber, Unreadable};
 
@@ -322,10 +322,7 @@ impl EntryBatch {
             Claim::New { plan_id, .. } => Some((plan_id.0.as_bytes(), me.0.as_bytes())),
             Claim::Held(_) => None,
         };
-        let reservation = match &append.key {
-            KeyAction::Reserve(reservation) => Some(reservation),
-            KeyAction::None => None,
-        };
+        let reservation = append.key.reservation();
         let last = entries.len().saturating_sub(1);
         // The entry of the call carries the reservation; if there is no such entry, the last one does.
         let carrier = reservation.map(|key| {

@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::Connection;
 use windlass_kernel::Digest;
+use windlass_kernel::artifact::ToolEffect;
 use windlass_store::{IdempotencyRecord, Reservation, Slot, StoreError};
 
 use crate::entries::visit_trace;
@@ -59,12 +60,26 @@ pub fn read_record(
             reservation: Reservation { slot: slot.clone(), request_digest, tool_call_id },
             trace_id,
             effect_digest: None,
+            did_not_run: false,
         })),
         None if other_key => Ok(None),
         Some(Err(_)) | None => Err(StoreError::Corrupt {
             reason: format!("the idempotency record of trace number {} is unreadable", number.0),
         }),
     }
+}
+
+/// Whether the last entry of a trace says that the call certainly did not run.
+pub fn says_it_did_not_run(
+    connection: &Connection,
+    number: TraceNumber,
+) -> Result<bool, StoreError> {
+    let mut did_not_run = false;
+    visit_trace(connection, number, 0, |entry| {
+        did_not_run = entry.body().is_some_and(ToolEffect::says_it_did_not_run);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(did_not_run)
 }
 
 /// The digest of an indexed trace's effect: that of its last entry's artifact, once it has ended.

@@ -50,17 +50,17 @@ pub fn find_key(
     let upto = indexed_upto(connection)?;
     let unindexed = candidates.numbers.into_iter().filter(|number| *number > upto);
     let key = (slot, KeyHash::of(slot));
-    if let Some(record) = find_known_key(connection, key, unindexed)? {
-        return Ok(Some(record));
-    }
-    let unknown = candidates.unknown_from.max(upto.next());
+    let mut found = find_known_key(connection, key, unindexed)?;
+    let mut unknown = candidates.unknown_from.max(upto.next());
     let reserves = |entry: &StoredEntry<'_>| {
         entry.fields.is_ok_and(|fields| fields.reserved_names() == Some(slot_names(slot)))
     };
-    match find_number(connection, unknown, reserves)? {
-        Some(number) => load_record(connection, key, number),
-        None => Ok(None),
+    while found.as_ref().is_none_or(|record| record.did_not_run) {
+        let Some(number) = find_number(connection, unknown, reserves)? else { break };
+        found = load_record(connection, key, number)?.or(found);
+        unknown = number.next();
     }
+    Ok(found)
 }
 
 /// The first trace from a number on that has an entry as wanted.
@@ -77,19 +77,23 @@ fn find_number(
     Ok(found)
 }
 
-/// Finds the record of a key in the indexed traces and in those with the numbers given.
+/// Finds the record of a key in the indexed traces and in those with the numbers given: the one that has the
+/// key, or any of those that do not use it up.
 pub fn find_known_key(
     connection: &Connection,
     key: (&Slot, KeyHash),
     unindexed: impl IntoIterator<Item = TraceNumber>,
 ) -> Result<Option<IdempotencyRecord>, StoreError> {
     let indexed = keys::find(connection, key.1)?;
+    let mut found = None;
     for number in indexed.into_iter().chain(unindexed) {
-        if let Some(record) = load_record(connection, key, number)? {
-            return Ok(Some(record));
+        match load_record(connection, key, number)? {
+            Some(record) if record.did_not_run => found = Some(record),
+            Some(record) => return Ok(Some(record)),
+            None => {}
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 /// Loads the record of a key with its effect, from a trace that has reserved a key with its hash.
@@ -106,5 +110,8 @@ fn load_record(
             replayed.and_then(|replayed| replayed.trace.ok()).and_then(|trace| trace.effect())
         }
     };
+    if record.effect_digest.is_some() {
+        record.did_not_run = keys::says_it_did_not_run(connection, number)?;
+    }
     Ok(Some(record))
 }

@@ -143,6 +143,7 @@ checks! { $
         a_reservation_is_kept_with_its_entry,
         an_unknown_key_has_no_record,
         a_taken_key_returns_its_record_and_writes_nothing,
+        a_key_whose_call_did_not_run_can_be_taken_again,
         a_taken_key_is_taken_for_other_handles_too,
         a_taken_key_is_taken_for_its_own_trace_too,
         a_taken_key_keeps_a_new_trace_from_being,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use windlass_kernel::artifact::Redispatch;
+use windlass_kernel::artifact::{Redispatch, ToolEffect};
 use windlass_kernel::{Entry, HolderId, ReplayPoint, ReservedKey, TraceId};
 
 use crate::error::{AcquireError, AppendError, StoreError};
@@ -24,28 +24,43 @@ pub struct Tables {
     /// The replay points of each trace.
     pub replay_points: BTreeMap<TraceId, Vec<ReplayPoint>>,
     /// The idempotency records.
-    pub keys: BTreeMap<Slot, IdempotencyRecord>,
+    pub keys: BTreeMap<Slot, Vec<IdempotencyRecord>>,
     /// The dispatches of each call after its first.
     pub redispatches: BTreeMap<TraceId, Vec<Redispatch>>,
 }
 
 impl Tables {
-    /// The record of a key, with its effect if its trace has ended.
+    /// The record of a key, with its effect if its trace has ended: the one that has the key, or any of
+    /// those that do not use it up.
     fn key(&self, slot: &Slot) -> Option<IdempotencyRecord> {
-        let mut record = self.keys.get(slot)?.clone();
+        let mut records = self.keys.get(slot)?.iter().filter_map(|record| self.with_effect(record));
+        let mut found = records.next()?;
+        for record in records {
+            if found.did_not_run {
+                found = record;
+            }
+        }
+        Some(found)
+    }
+
+    fn with_effect(&self, record: &IdempotencyRecord) -> Option<IdempotencyRecord> {
+        let mut record = record.clone();
         let trace = self.traces.get(&record.trace_id)?;
         if trace.head.state.is_some_and(windlass_kernel::State::is_terminal) {
             let number = trace.head.sequence_number;
             let mut records = self.entries.get(&record.trace_id).into_iter().flatten();
             let last = records.find(|record| record.entry.sequence_number == number);
             record.effect_digest = last.map(|record| record.entry.artifact_digest);
+            let body = last.and_then(|record| record.body.as_deref());
+            record.did_not_run = body.is_some_and(ToolEffect::says_it_did_not_run);
         }
         Some(record)
     }
 
     /// Whether there is a record that matches the key of an entry.
     fn has_record(&self, key: &ReservedKey<'_>, entry: &Entry) -> bool {
-        self.keys.get(&Slot::from(key)).is_some_and(|record| record.is_for(key, entry))
+        let mut records = self.keys.get(&Slot::from(key)).into_iter().flatten();
+        records.any(|record| record.is_for(key, entry))
     }
 }
 
@@ -115,16 +130,17 @@ impl Store for MemoryStore {
         let tables = &mut world.tables;
         let current = tables.traces.get(&trace_id);
         let state = rules::decide_append(current, &append, self.me, Digests::Unchecked)?;
-        if let KeyAction::Reserve(reservation) = &append.key {
+        if let Some(reservation) = append.key.reservation() {
             rules::decide_key(tables.key(&reservation.slot), &append.key)?;
         }
         tables.traces.insert(trace_id, state);
         let records = append.entries.into_iter().map(Record::from);
         tables.entries.entry(trace_id).or_default().extend(records);
-        if let KeyAction::Reserve(reservation) = append.key {
+        if let KeyAction::Reserve(reservation) | KeyAction::Retake(reservation) = append.key {
             let slot = reservation.slot.clone();
-            let record = IdempotencyRecord { reservation, trace_id, effect_digest: None };
-            tables.keys.insert(slot, record);
+            let (effect_digest, did_not_run) = (None, false);
+            let record = IdempotencyRecord { reservation, trace_id, effect_digest, did_not_run };
+            tables.keys.entry(slot).or_default().push(record);
         }
         let lease = match (append.claim, append.after) {
             (Claim::New { .. }, After::Keep) => {

@@ -107,8 +107,11 @@ fn held_by<'a>(
 /// [`AppendError::KeyTaken`] if there is one.
 pub fn decide_key(existing: Option<IdempotencyRecord>, key: &KeyAction) -> Result<(), AppendError> {
     match (key, existing) {
-        (KeyAction::Reserve(_), Some(record)) => Err(AppendError::KeyTaken(Box::new(record))),
-        (KeyAction::Reserve(_) | KeyAction::None, _) => Ok(()),
+        (KeyAction::Retake(_), Some(record)) if record.did_not_run => Ok(()),
+        (KeyAction::Reserve(_) | KeyAction::Retake(_), Some(record)) => {
+            Err(AppendError::KeyTaken(Box::new(record)))
+        }
+        (KeyAction::Reserve(_) | KeyAction::Retake(_), None) | (KeyAction::None, _) => Ok(()),
     }
 }
 

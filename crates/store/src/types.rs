@@ -175,6 +175,19 @@ pub enum KeyAction {
     None,
     /// Reserves the key for the trace; the append fails if the key is taken.
     Reserve(Reservation),
+    /// Reserves the key also if the calls that had it certainly did not run.
+    Retake(Reservation),
+}
+
+impl KeyAction {
+    /// The reservation, if one is made.
+    #[must_use]
+    pub const fn reservation(&self) -> Option<&Reservation> {
+        match self {
+            Self::None => None,
+            Self::Reserve(reservation) | Self::Retake(reservation) => Some(reservation),
+        }
+    }
 }
 
 /// An append: all of it becomes durable, or nothing.
@@ -231,6 +244,8 @@ pub struct IdempotencyRecord {
     pub trace_id: TraceId,
     /// The digest of the effect: that of the trace's last artifact, once the trace has ended.
     pub effect_digest: Option<Digest>,
+    /// Whether the call certainly did not run, as its effect says.
+    pub did_not_run: bool,
 }
 
 impl IdempotencyRecord {

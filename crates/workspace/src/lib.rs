@@ -18,8 +18,7 @@ pub use git::{
     GitSettings, Hook, LineChange, ObjectIdError, OnChanges, PinnedKind, PinnedPath, RefUpdate,
     SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId, Treeish, Worktree, WorktreeStatus,
     check_pinned_place, configure_git, find_helper, require_pinned_unchanged, sweep_index_folders,
-    take_over,
-    take_over_in_steps,
+    take_over, take_over_in_steps,
 };
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,

@@ -233,7 +233,8 @@ impl Endpoint {
             let failure = CallFailure::unavailable(
                 Certainty::DidNotRun,
                 "the server no longer knows the session (HTTP 404)",
-            );
+            )
+            .stale();
             self.state.end(failure.clone());
             return failure;
         }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -203,11 +204,18 @@ fn session_and_version_go_with_every_later_request() {
 }
 
 #[test]
-fn a_forgotten_session_is_not_an_excuse_to_call_twice() {
+fn a_forgotten_session_is_opened_anew_once() {
     let fake = good_until_call(|_| http("404 Not Found", "", ""));
     let reply = call(&target(&fake.url, None));
     failure(reply, Code::ToolServerUnavailable, Certainty::DidNotRun);
-    assert_eq!(fake.count("tools/call"), 1);
+    assert_eq!((fake.count("initialize"), fake.count("tools/call")), (2, 2));
+    let calls = AtomicUsize::new(0);
+    let fake = good_until_call(move |message| match calls.fetch_add(1, Ordering::SeqCst) {
+        0 => http("404 Not Found", "", ""),
+        _ => json_answer(message, &done()),
+    });
+    assert_eq!(success(call(&target(&fake.url, None))), done());
+    assert_eq!((fake.count("initialize"), fake.count("tools/call")), (2, 2));
 }
 
 #[test]

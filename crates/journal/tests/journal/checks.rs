@@ -347,7 +347,7 @@ fn a_key_record_that_does_not_match_its_call_is_found() {
 }
 
 fn record(tables: &mut Tables) -> &mut IdempotencyRecord {
-    tables.keys.values_mut().next().unwrap()
+    tables.keys.values_mut().next().unwrap().first_mut().unwrap()
 }
 
 /// Someone who rewrites a call's artifact and all digests after it cannot change what the next artifact

@@ -125,15 +125,16 @@ impl SplitKey {
 
 impl Meddle for SplitKey {
     fn append(&self, inner: &dyn Store, append: Append<'_>) -> Result<Appended, AppendError> {
-        let KeyAction::Reserve(reservation) = append.key.clone() else {
+        let Some(reservation) = append.key.reservation().cloned() else {
             return inner.append(append);
         };
         rules::decide_key(inner.load_idempotency(&reservation.slot)?, &append.key)?;
         let trace_id = append.claim.trace_id();
         let appended = inner.append(Append { key: KeyAction::None, ..append })?;
         let slot = reservation.slot.clone();
-        let record = IdempotencyRecord { reservation, trace_id, effect_digest: None };
-        self.0.tamper(|tables| drop(tables.keys.insert(slot, record)));
+        let (effect_digest, did_not_run) = (None, false);
+        let record = IdempotencyRecord { reservation, trace_id, effect_digest, did_not_run };
+        self.0.tamper(|tables| tables.keys.entry(slot).or_default().push(record));
         Ok(appended)
     }
 }
@@ -325,7 +326,7 @@ impl ConflictExecuted {
 
 impl Meddle for ConflictExecuted {
     fn append(&self, inner: &dyn Store, mut append: Append<'_>) -> Result<Appended, AppendError> {
-        if let KeyAction::Reserve(wanted) = &append.key
+        if let Some(wanted) = append.key.reservation()
             && let Some(record) = inner.load_idempotency(&wanted.slot)?
             && record.reservation.request_digest != wanted.request_digest
         {

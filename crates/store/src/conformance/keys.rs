@@ -1,10 +1,12 @@
 //! Idempotency keys: one reservation for each slot, made with an append or not at all.
 
+use windlass_kernel::artifact::ToolEffect;
 use windlass_kernel::{Code, Digest};
 
 use super::Harness;
 use super::fixture::{CallSpec, Ending, Fixture, Trace, holding};
 use super::watch::{Refusal, Watch, assert_reads_back, hold};
+use crate::error::AppendError;
 use crate::store::Store;
 use crate::types::{
     After, Append, IdempotencyRecord, KeyAction, Lease, NewEntry, Reservation, Slot,
@@ -13,7 +15,10 @@ use crate::types::{
 /// The record of a call's reservation.
 pub(super) fn record_of(trace: &Trace, effect_digest: Option<Digest>) -> IdempotencyRecord {
     let reservation = trace.reservation.clone().expect("a call with a key");
-    IdempotencyRecord { reservation, trace_id: trace.trace_id, effect_digest }
+    let trace_id = trace.trace_id;
+    let body = trace.entries.last().map(|last| &last.body[..]).unwrap_or_default();
+    let did_not_run = effect_digest.is_some() && ToolEffect::says_it_did_not_run(body);
+    IdempotencyRecord { reservation, trace_id, effect_digest, did_not_run }
 }
 
 /// Brings a call to EXECUTING with its key reserved, and keeps its lease.
@@ -73,6 +78,47 @@ fn refuses_second(harness: &dyn Harness, same_handle: bool) {
     assert_eq!(error.code(), Code::IdempotencyConflict);
     assert_reads_back(&*store, &second, 2);
     handle.append(second.append(&lease, 2, 2)).expect("the loser keeps its lease");
+}
+
+/// A call that certainly did not run gives its key up to the next one that wants it, and to no more.
+pub(super) fn a_key_whose_call_did_not_run_can_be_taken_again(harness: &dyn Harness) {
+    let make = Fixture::new();
+    let (store, other) = (harness.open(), harness.open());
+    let failed = make.call(Ending::Failed);
+    let lease = start(&*store, &failed);
+    let slot = failed.slot();
+    let retake = |trace: &Trace| match trace.reserve() {
+        KeyAction::Reserve(reservation) => KeyAction::Retake(reservation),
+        other => other,
+    };
+    let second = call_under(&make, &slot);
+    let held = hold(&*other, &second, 2);
+    let again = || Append { key: retake(&second), ..second.append(&held, 2, 1) };
+    // As long as the first has no effect, the key is its own.
+    let watch = Watch::new(&*store, std::slice::from_ref(&slot));
+    let taken = Refusal::KeyTaken(record_of(&failed, None));
+    assert_eq!(watch.refused(|| other.append(again())), taken);
+    store.append(failed.append(&lease, 3, 1)).unwrap();
+    let ended = record_of(&failed, Some(failed.entry(4).entry.artifact_digest));
+    assert!(ended.did_not_run);
+    assert_eq!(store.load_idempotency(&slot).unwrap(), Some(ended.clone()));
+    // Who asks for a free key does not get it.
+    let strict = Append { key: second.reserve(), ..second.append(&held, 2, 1) };
+    assert!(matches!(other.append(strict), Err(AppendError::KeyTaken(_))));
+    other.append(again()).expect("the key of a call that did not run");
+    assert_eq!(store.load_idempotency(&slot).unwrap(), Some(record_of(&second, None)));
+    // Now it is taken again, also after a restart.
+    other.append(second.append(&held, 3, 1)).unwrap();
+    drop((store, other));
+    let store = harness.open();
+    let third = call_under(&make, &slot);
+    let held = hold(&*store, &third, 2);
+    let third = Append { key: retake(&third), ..third.append(&held, 2, 1) };
+    let effect = second.entry(4).entry.artifact_digest;
+    match store.append(third) {
+        Err(AppendError::KeyTaken(record)) => assert_eq!(*record, record_of(&second, Some(effect))),
+        other => panic!("{other:?}"),
+    }
 }
 
 pub(super) fn a_taken_key_returns_its_record_and_writes_nothing(harness: &dyn Harness) {

@@ -291,10 +291,15 @@ impl Store for Broken {
         }
         if let (KeyAction::Reserve(reservation), Bug::ReservesTooEarly) = (&key, self.bug) {
             let reservation = reservation.clone();
-            let record = IdempotencyRecord { reservation, trace_id, effect_digest: None };
+            let record = IdempotencyRecord {
+                reservation,
+                trace_id,
+                effect_digest: None,
+                did_not_run: false,
+            };
             let slot = record.reservation.slot.clone();
             self.shared.tamper(|tables| {
-                tables.keys.entry(slot).or_insert(record);
+                tables.keys.entry(slot).or_insert_with(|| vec![record]);
             });
             append.key = KeyAction::None;
         }

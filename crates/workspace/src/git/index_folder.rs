@@ -45,7 +45,9 @@ pub fn sweep_index_folders() {
     let Ok(entries) = std::fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {
         let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX)
-            && entry.metadata().is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && is_old(&meta));
+            && entry
+                .metadata()
+                .is_ok_and(|meta| meta.is_dir() && meta.uid() == uid && is_old(&meta));
         if is_ours {
             // The next sweep tries again.
             drop(remove_abandoned(&entry.path()));
