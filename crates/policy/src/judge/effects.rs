@@ -149,8 +149,18 @@ pub(super) fn access(words: &[Word]) -> Option<Access> {
     let reads = READERS.contains(&name)
         || git(words).is_some_and(|(command, _)| GIT_READERS.contains(&command))
         || name == "sed" && !has_option(rest, "i", &["--in-place"])
-        || name == "find" && !rest.iter().any(|word| is_find_action(&word.text));
+        || name == "find" && only_reads(rest);
     reads.then_some(Access::Read)
+}
+
+/// Whether a `find` starts nothing but commands that only read.
+fn only_reads(words: &[Word]) -> bool {
+    words.iter().enumerate().filter(|(_, word)| is_find_action(&word.text)).all(|(at, action)| {
+        let started = words.get(at + 1).map(|word| word.text.as_str());
+        matches!(action.text.as_str(), "-exec" | "-execdir")
+            && started
+                .is_some_and(|name| READERS.contains(&name) && name != "sort" && name != "awk")
+    })
 }
 
 fn is_find_action(text: &str) -> bool {
@@ -191,8 +201,36 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
     }
 }
 
+/// The names that `gunzip` gives to the files that it unpacks.
+fn unpacked(words: &[Word], workspace: &dyn Workspace) -> Option<Vec<String>> {
+    let (name, rest) = split(words)?;
+    let unpacks = name == "gunzip"
+        || name == "gzip" && has_option(rest, "d", &["--decompress", "--uncompress"]);
+    if !unpacks {
+        return None;
+    }
+    let plain = |path: &str| {
+        let name =
+            [".gz", "-gz", ".z", "-z", "_z", ".Z"].iter().find_map(|end| path.strip_suffix(end));
+        name.or_else(|| path.strip_suffix(".tgz")).map(str::to_owned)
+    };
+    let mut made = Vec::new();
+    for word in rest.iter().filter(|word| !word.text.starts_with('-')) {
+        made.extend(plain(&word.text));
+        let folder = word.text.rsplit_once('/').map_or(".", |(folder, _)| folder);
+        if word.is_pattern() {
+            let files = workspace.files_below(folder).unwrap_or_default();
+            made.extend(files.iter().filter_map(|file| plain(file)));
+        }
+    }
+    Some(made)
+}
+
 /// The names that a command gives to files in another folder.
 pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
+    if let Some(unpacked) = unpacked(words, workspace) {
+        return unpacked;
+    }
     let moved = git(words).filter(|(command, _)| *command == "mv");
     let copier = split(words).filter(|(name, _)| COPIERS.contains(name));
     let Some((_, rest)) = moved.or(copier) else { return Vec::new() };
@@ -226,6 +264,10 @@ pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
 pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
     let Some((name, rest)) = split(words) else { return Vec::new() };
     match name {
+        // What is moved away from the workspace is gone for it.
+        "mv" if operands(rest).last().is_some_and(|target| target.starts_with('/')) => {
+            operands(rest).map(|path| (path.to_owned(), None)).collect()
+        }
         "rm" | "unlink" | "truncate" => rest
             .iter()
             .filter(|word| !word.text.starts_with('-'))
@@ -253,6 +295,22 @@ pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
         }
         _ => git::removed(words).into_iter().map(|path| (path.to_owned(), None)).collect(),
     }
+}
+
+/// The files that a command writes over.
+pub(super) fn overwritten(words: &[Word]) -> Vec<&str> {
+    let Some((name, rest)) = split(words) else { return Vec::new() };
+    match name {
+        "cp" | "mv" | "install" => operands(rest).last().into_iter().collect(),
+        "tee" if !has_option(rest, "a", &["--append"]) => operands(rest).collect(),
+        "sed" if has_option(rest, "i", &["--in-place"]) => operands(rest).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Whether a file has the name of one that programs write again and again.
+pub(super) fn is_scratch(path: &str) -> bool {
+    [".log", ".out", ".tmp", ".bak", ".pid"].iter().any(|end| path.ends_with(end))
 }
 
 /// Commands that show names of files, never what is in them.

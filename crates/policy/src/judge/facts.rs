@@ -144,7 +144,11 @@ impl Facts {
                 self.deny(Code::PolicyDenied, reason);
             }
             for folder in folders.iter().filter(|_| !own) {
-                self.take_path(&within(folder, &target.text), redirect.access, workspace);
+                let path = within(folder, &target.text);
+                self.take_path(&path, redirect.access, workspace);
+                if redirect.access == Access::Write {
+                    self.take_overwriting(&path, workspace);
+                }
             }
             if own {
                 let normal = target.text.trim_start_matches('/');
@@ -182,6 +186,7 @@ impl Facts {
             self.commands.push(CommandFacts::new(simple, paths));
         }
         self.check_links(shell);
+        self.check_branches(shell);
     }
 
     /// Takes what a command does to files that its words do not name.
@@ -255,6 +260,11 @@ impl Facts {
                 }
             }
         }
+        for path in effects::overwritten(words) {
+            for folder in folders {
+                self.take_overwriting(&within(folder, path), workspace);
+            }
+        }
         if git::is_git(words) {
             for folder in folders.iter().filter(|folder| workspace.is_repository(folder)) {
                 self.findings.insert(printable(&format!(
@@ -293,6 +303,18 @@ impl Facts {
         }
     }
 
+    /// Asks about writing over a file that no checkpoint brings back.
+    fn take_overwriting(&mut self, path: &str, workspace: &dyn Workspace) {
+        let ResolvedPath::Inside(normal) = workspace.resolve(path) else { return };
+        if effects::is_scratch(&normal) {
+            return;
+        }
+        let ignored = workspace.ignored_below(&normal).unwrap_or_default();
+        if ignored.iter().any(|one| one.path == normal) {
+            self.take_removal(&normal, None, workspace);
+        }
+    }
+
     /// Asks about a line that makes a link and uses it: where it leads is not known before.
     fn check_links(&mut self, shell: &Shell) {
         for link in shell.commands.iter().filter_map(|simple| effects::link(&simple.words)) {
@@ -312,6 +334,16 @@ impl Facts {
             if words.chain(targets).any(leads) {
                 self.findings.insert(printable(&format!("the link `{link}` is made and used")));
             }
+        }
+    }
+
+    /// Asks about a line that makes a branch or a tag and takes files from it: what it has is not known before.
+    fn check_branches(&mut self, shell: &Shell) {
+        let made: BTreeSet<&str> =
+            shell.commands.iter().flat_map(|simple| git::made(&simple.words)).collect();
+        let taken = shell.commands.iter().flat_map(|simple| git::revisions(&simple.words));
+        for name in taken.filter(|name| made.contains(name.as_str())) {
+            self.findings.insert(printable(&format!("the branch `{name}` is made and used")));
         }
     }
 
@@ -422,6 +454,16 @@ impl Facts {
                     found.get_or_insert_with(|| part.to_owned());
                 }
                 let normal = normal.trim_start_matches(['~', '/']);
+                if part == text
+                    && folders.len() == 1
+                    && !outside
+                    && access == Some(Access::Read)
+                    && let Some(files) = matching_files(word, normal, workspace)
+                {
+                    let fact = |file: &String| PathFact::new(file, file, access, self.folds_case);
+                    paths.extend(files.iter().map(fact));
+                    continue;
+                }
                 let fact = PathFact::new(text, normal, access, self.folds_case);
                 let fact = if word.is_pattern() { fact.pattern() } else { fact };
                 paths.push(if looks && may_ask { fact } else { fact.maybe() });
@@ -429,6 +471,25 @@ impl Facts {
         }
         all_outside
     }
+}
+
+/// The files that a pattern of the shell matches; `None` if that is not certain.
+fn matching_files(word: &Word, pattern: &str, workspace: &dyn Workspace) -> Option<Vec<String>> {
+    let plain = |char: char| char.is_ascii_alphanumeric() || "*?._-/".contains(char);
+    if !word.is_pattern() || word.dynamic || word.quoted || !pattern.chars().all(plain) {
+        return None;
+    }
+    let glob = Glob::new(pattern, GlobKind::Path).ok()?;
+    let parts: Vec<&str> = pattern.split('/').collect();
+    let matches = |file: &String| {
+        // A folder that matches stands for nothing that is read, but deeper files can match `**`.
+        let names: Vec<&str> = file.split('/').collect();
+        let hides = |(name, part): (&&str, &&str)| name.starts_with('.') && !part.starts_with('.');
+        glob.matches(&file.chars().collect::<Vec<_>>())
+            && !(names.len() == parts.len() && names.iter().zip(&parts).any(hides))
+    };
+    let files = workspace.files_below(folder_of_pattern(pattern))?;
+    Some(files.into_iter().filter(matches).collect())
 }
 
 /// Whether a path lies in one of these places, by its text.

@@ -54,6 +54,16 @@ pub(super) fn revisions(words: &[Word]) -> Vec<String> {
     taken(command, rest)
 }
 
+/// The branches and tags that a git command makes from a revision that it names.
+pub(super) fn made(words: &[Word]) -> Vec<&str> {
+    match git(words) {
+        Some(("branch" | "tag", rest)) if operands(rest).count() > 1 => {
+            operands(rest).take(1).collect()
+        }
+        Some(_) | None => Vec::new(),
+    }
+}
+
 /// The revisions before those that are reverted.
 fn reverted(rest: &[Word]) -> Vec<String> {
     let before = |text: &str| match text.split_once("..") {

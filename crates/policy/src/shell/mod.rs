@@ -277,10 +277,11 @@ impl Shell {
         }
     }
 
-    fn take_words(&mut self, words: Vec<Word>, certain: bool, depth: usize) {
+    fn take_words(&mut self, mut words: Vec<Word>, certain: bool, depth: usize) {
         if self.refused.is_some() {
             return;
         }
+        programs::mark_scripts(&mut words);
         if self.commands.len() >= COMMANDS_MAX {
             self.refused = Some(format!("the line has more than {COMMANDS_MAX} commands"));
             return;

@@ -1,5 +1,7 @@
 //! Small languages in a command's words: awk, sed and jq.
 
+use super::word::Word;
+
 /// Whether an `awk` only computes and prints.
 pub(super) fn is_plain_awk(texts: &[&str]) -> bool {
     let mut texts = texts.iter();
@@ -82,32 +84,48 @@ fn has_env(text: &str) -> bool {
     })
 }
 
-/// Whether a `sed` only prints, deletes and substitutes.
-pub(super) fn is_plain_sed(texts: &[&str]) -> bool {
+/// Marks the script of a plain `sed`, which is not the name of a file.
+pub(super) fn mark_scripts(words: &mut [Word]) {
+    let Some((name, rest)) = words.split_first_mut() else { return };
+    if !matches!(name.text.as_str(), "sed" | "gsed") {
+        return;
+    }
+    let texts: Vec<&str> = rest.iter().map(|word| word.text.as_str()).collect();
+    for at in plain_sed_scripts(&texts).unwrap_or_default() {
+        if let Some(script) = rest.get_mut(at).filter(|word| !word.dynamic && !word.is_pattern()) {
+            script.inert = true;
+        }
+    }
+}
+
+/// The scripts of a `sed` that only prints, deletes, adds and substitutes, by their places; `None` if it may do
+/// something else.
+pub(super) fn plain_sed_scripts(texts: &[&str]) -> Option<Vec<usize>> {
     let mut scripts = Vec::new();
     let mut explicit = false;
     let mut first = None;
-    let mut texts = texts.iter();
-    while let Some(text) = texts.next() {
+    let mut places = texts.iter().enumerate();
+    while let Some((at, text)) = places.next() {
         match *text {
             "-e" | "--expression" => {
                 explicit = true;
-                scripts.extend(texts.next().copied());
+                scripts.extend(places.next().map(|(at, _)| at));
             }
             "-n" | "-E" | "-r" | "-nE" | "-nr" | "-En" | "-s" | "-u" | "-z" | "-i" | "--quiet"
             | "--silent" | "--regexp-extended" | "--in-place" | "--version" => {}
             // A copy with another ending could be a file that other programs obey.
             "-i.bak" | "-i.orig" | "-i.old" | "-i.tmp" | "-i~" => {}
-            option if option.starts_with('-') && option.len() > 1 => return false,
-            other => {
-                first = first.or(Some(other));
+            option if option.starts_with('-') && option.len() > 1 => return None,
+            _ => {
+                first = first.or(Some(at));
             }
         }
     }
     if !explicit {
         scripts.extend(first);
     }
-    scripts.iter().all(|script| script.split(';').all(|part| is_plain_sed_command(part.trim())))
+    let is_plain = |script: &str| script.split(';').all(|part| is_plain_sed_command(part.trim()));
+    scripts.iter().all(|at| texts.get(*at).copied().is_some_and(is_plain)).then_some(scripts)
 }
 
 fn is_plain_sed_command(command: &str) -> bool {
@@ -126,6 +144,10 @@ fn is_plain_sed_command(command: &str) -> bool {
     }
     let rest = rest.trim_start_matches('!');
     if matches!(rest, "" | "p" | "d" | "q" | "=" | "P" | "D" | "$p") {
+        return true;
+    }
+    // Behind these stands the text of a line, up to the end.
+    if rest.strip_prefix(['a', 'i', 'c']).is_some_and(|text| text.starts_with([' ', '\\'])) {
         return true;
     }
     let Some(body) = rest.strip_prefix('s') else { return false };

@@ -2,7 +2,7 @@
 
 use super::inner::base_name;
 use super::options;
-use super::programs::{is_plain_awk, is_plain_sed, jq_reads_environment};
+use super::programs::{is_plain_awk, jq_reads_environment, plain_sed_scripts};
 use super::variables::{assigned_name, could_run, may_set};
 use super::word::Word;
 
@@ -94,11 +94,12 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
             "a script with arguments runs in this shell"
         }
         "awk" | "gawk" | "mawk" | "nawk" if !is_plain_awk(&texts) => "`awk` runs a program",
-        "sed" | "gsed" if !is_plain_sed(&texts) => "`sed` runs a program",
+        "sed" | "gsed" if plain_sed_scripts(&texts).is_none() => "`sed` runs a program",
         "cmake"
-            if texts.first() == Some(&"-E") && texts.iter().any(|text| text.starts_with("env")) =>
+            if texts.first() == Some(&"-E")
+                && !matches!(texts.get(1), Some(&("echo" | "make_directory" | "touch"))) =>
         {
-            "`cmake` shows or changes the environment"
+            "`cmake -E` runs, reads or removes what the line does not show"
         }
         "jq" if jq_reads_environment(&texts) => "`jq` reads the environment",
         "ps" if texts.iter().any(|text| positional(text) && text.contains('e')) => {

@@ -200,8 +200,22 @@ pub(super) fn is_text_only(words: &[Word]) -> bool {
             rest.first().is_some_and(|format| !format.dynamic && !format.text.starts_with('-'))
         }
         "[" | "test" | "[[" => is_plain_test(rest),
+        "git" => is_message(rest),
         other => TEXT_ONLY.contains(&other),
     }
+}
+
+/// Whether each unknown word of a git command is the message of a commit.
+fn is_message(words: &[Word]) -> bool {
+    let before = |at: usize| at.checked_sub(1).and_then(|at| words.get(at));
+    let is_text = |(at, word): (usize, &Word)| {
+        word.expansions.iter().all(|expansion| expansion.quoted)
+            && before(at).is_some_and(|word| {
+                !word.dynamic && matches!(word.text.as_str(), "-m" | "-am" | "--message")
+            })
+    };
+    words.first().is_some_and(|command| command.text == "commit" && !command.dynamic)
+        && words.iter().enumerate().filter(|(_, word)| word.dynamic).all(is_text)
 }
 
 /// Whether each unknown word of a test is an operand of a known operator that evaluates nothing.
