@@ -30,7 +30,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::input::unreadable;
 use crate::output::Output;
-use crate::people::AccountPeople;
+use crate::people::{AccountPeople, user_name};
 use crate::progress::ProgressPrinter;
 use crate::project::{Access, Project};
 use crate::telemetry::{Collector, ExportQueue, RunExporter};
@@ -134,10 +134,11 @@ fn environment() -> impl Iterator<Item = (String, String)> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
-/// The name to record for the person: the given one, `$USER`, or `unknown`.
+/// The name to record for the person who acts: the one under which this person would decide, so that whoever
+/// starts a run does not count as another approver of it.
 pub fn actor_name(named: Option<&str>) -> String {
-    let user = || std::env::var("USER").ok().filter(|name| !name.trim().is_empty());
-    named.map(str::to_owned).or_else(user).unwrap_or_else(|| "unknown".to_owned())
+    let decider = AccountPeople::open().and_then(|people| people.decider(named));
+    decider.unwrap_or_else(|_| user_name())
 }
 
 /// The names of all builtins.
