@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use windlass_testkit::{Random, soak};
 
 use crate::harness::text_of;
-use crate::world::{Repo, VOICE, escalating, id_of};
+use crate::world::{Repo, VOICE, answers, build, escalating, id_of, review, sh};
 
 /// A loop of one call.
 fn one_call(on_restart: &str, tool: &str, line: &str) -> String {
@@ -22,6 +22,7 @@ const AGAIN: &str = r#"
 [server.shell.tool.again]
 class = "write"
 shell_line = "/line"
+idempotent = true
 on_uncertain = "retry"
 argv = ["bash", "--noprofile", "--norc", "-c", "--", { arg = "/line", dash = true }]
 "#;
@@ -122,19 +123,31 @@ fn what_an_ended_run_left_open_can_be_closed_and_not_run() {
 }
 
 /// Two phases with branches of their own, and one after them.
-fn branches(first: &str, second: &str) -> String {
-    let phase = |id: &str, line: &str| {
-        format!(
-            "  - {{ id: {id}, branch: true, doer: {{ builtin: call, with: {{ tool: shell/run, args: {{ line: \"{line}\" }} }} }} }}\n"
-        )
-    };
-    format!(
-        "---\nid: one\ntitle: Branches\ntype: workflow\ncategory: test\nversion: \"1\"\non_restart: resume\n\
-         concurrency: parallel\ncheckpoints: true\nrequire: [repo]\nphases:\n{}{}  - {{ id: c, needs: [a, b], doer: {{ builtin: \
-         call, with: {{ tool: shell/run, args: {{ line: \"cat a.txt b.txt > c.txt\" }} }} }} }}\n---\n",
-        phase("a", first),
-        phase("b", second)
-    )
+const BRANCHES: &str = "---
+id: one
+title: Branches
+type: workflow
+category: test
+version: \"1\"
+on_restart: resume
+concurrency: parallel
+checkpoints: true
+require: [repo]
+phases:
+  - { id: a, branch: true, doer: { agent: builder } }
+  - { id: b, branch: true, doer: { agent: developer } }
+  - { id: c, needs: [a, b], doer: { agent: builder } }
+---
+";
+
+/// What their agents do.
+fn branch_answers(first: &str, second: &str) -> Value {
+    let does = |line: &str| json!([{ "calls": [sh(line)], "answer": { "summary": "done" } }]);
+    json!({ "phases": {
+        "a": does(first),
+        "b": does(second),
+        "c": does("cat a.txt b.txt > c.txt"),
+    } })
 }
 
 /// Approves holds until the run ends.
@@ -156,9 +169,9 @@ fn approve_all(repo: &Repo, id: &str) -> Value {
 
 #[test]
 fn a_call_of_a_branch_that_is_approved_later_works_in_the_branch() {
-    let text = branches("eval 'pwd > a.txt'", "eval 'pwd > b.txt'");
-    let repo = Repo::with_loop("one", &text);
-    let id = id_of(&repo.windlass(&["run", "one", "--loop", "one", "--json"]).exit(4));
+    let repo = Repo::with_loop("one", BRANCHES);
+    let answers = branch_answers("eval 'pwd > a.txt'", "eval 'pwd > b.txt'");
+    let id = id_of(&repo.run_with(&answers, &["--loop", "one"]).exit(4));
     let shown = repo.windlass(&["queue", "show", &id, "--json"]).exit(0).json();
     let folder = text_of(&shown["call"], "folder");
     assert!(folder.contains(&format!("worktrees/{id}.")), "{shown}");
@@ -189,10 +202,8 @@ fn a_branch_that_was_switched_during_a_hold_is_not_committed_to() {
 #[test]
 fn an_agent_that_switches_the_branch_does_not_make_the_run_commit_to_it() {
     let repo = Repo::new();
-    let lines =
-        [crate::world::sh("echo built > built.txt"), crate::world::sh("git checkout -q -b sneaky")];
-    let answers =
-        crate::world::answers(&[crate::world::build(&lines)], &[crate::world::review("approved")]);
+    let lines = [sh("echo built > built.txt"), sh("git checkout -q -b sneaky")];
+    let answers = answers(&[build(&lines)], &[review("approved")]);
     let head = repo.head();
     let outcome = repo.run(&answers);
     assert_ne!(outcome.code, Some(0), "{outcome}");
@@ -213,9 +224,10 @@ fn runs_in_work_trees_and_branches_that_are_killed_do_each_call_once_in_its_plac
             true => format!("eval 'pwd >> {name}.txt'"),
             false => format!("pwd >> {name}.txt"),
         };
-        let repo = Repo::with_loop("one", &branches(&line("a"), &line("b")));
-        let words =
-            &["run", "one", "--loop", "one", "--json", "--worktree"][..if own { 6 } else { 5 }];
+        let repo = Repo::with_loop("one", BRANCHES);
+        let path = repo.answers(&branch_answers(&line("a"), &line("b")));
+        let words = ["run", "one", "--loop", "one", "--answers", &path, "--worktree"];
+        let words = if own { &words[..] } else { &words[..6] };
         let mut next: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let mut kills = 0;
         let id = loop {
@@ -223,10 +235,11 @@ fn runs_in_work_trees_and_branches_that_are_killed_do_each_call_once_in_its_plac
             let mut child = repo.place.command(&words);
             child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
             let mut child = child.spawn().unwrap();
-            std::thread::sleep(Duration::from_millis(5 + random.below(400)));
+            std::thread::sleep(Duration::from_millis(5 + random.below(400) + kills * 20));
             child.kill().unwrap();
             child.wait().unwrap();
             kills += 1;
+            assert!(kills < 100, "{about}: no run begins");
             let runs = repo.windlass(&["status", "--json"]).exit(0).json();
             let Some(run) = runs.as_array().unwrap().first() else { continue };
             let id = text_of(run, "run_id");
