@@ -40,14 +40,18 @@ type Tamper = fn(&mut Tables, TraceId);
 const TAMPERS: &[(&str, Tamper, Code, u64)] = &[
     (
         "its key is lost",
-        |tables, id| tables.keys.retain(|_, record| record.trace_id != id),
+        |tables, id| {
+            let all = tables.keys.values_mut();
+            all.for_each(|records| records.retain(|record| record.trace_id != id));
+        },
         Code::StateChecksumMismatch,
         3,
     ),
     (
         "its key is another's",
         |tables, id| {
-            let records = tables.keys.values_mut().filter(|record| record.trace_id == id);
+            let all = tables.keys.values_mut().flatten();
+            let records = all.filter(|record| record.trace_id == id);
             records.for_each(|record| record.reservation.request_digest = Digest::GENESIS);
         },
         Code::StateChecksumMismatch,

@@ -71,5 +71,5 @@ pub fn tampered_checkpoint(tables: &mut Tables) {
 
 pub fn stolen_key(tables: &mut Tables) {
     let thief = TraceId(Uuid7::from_parts(1, [1; 10]));
-    tables.keys.values_mut().for_each(|record| record.trace_id = thief);
+    tables.keys.values_mut().flatten().for_each(|record| record.trace_id = thief);
 }

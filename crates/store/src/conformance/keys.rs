@@ -87,10 +87,7 @@ pub(super) fn a_key_whose_call_did_not_run_can_be_taken_again(harness: &dyn Harn
     let failed = make.call(Ending::Failed);
     let lease = start(&*store, &failed);
     let slot = failed.slot();
-    let retake = |trace: &Trace| match trace.reserve() {
-        KeyAction::Reserve(reservation) => KeyAction::Retake(reservation),
-        other => other,
-    };
+    let retake = |trace: &Trace| KeyAction::Retake(trace.reservation.clone().expect("a key"));
     let second = call_under(&make, &slot);
     let held = hold(&*other, &second, 2);
     let again = || Append { key: retake(&second), ..second.append(&held, 2, 1) };

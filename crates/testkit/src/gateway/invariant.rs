@@ -135,7 +135,10 @@ impl<'a> Outcome<'a> {
         };
         let shown = client.answers.iter().map(show).collect();
         let tools = world.tools.lock().clone();
-        let (keys, honest) = (tables.keys, TestSupervisor::default());
+        let last =
+            |(slot, mut records): (Slot, Vec<IdempotencyRecord>)| Some((slot, records.pop()?));
+        let keys = tables.keys.into_iter().filter_map(last).collect();
+        let honest = TestSupervisor::default();
         Self { scenario, world, client, crashes, traces, keys, tools, honest, shapes, shown }
     }
 
