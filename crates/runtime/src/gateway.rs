@@ -203,6 +203,7 @@ impl Gateway {
             examination,
             intent: request.intent.clone(),
             phase: request.phase.clone(),
+            run: request.run,
             tool: [&*request.proposal.tool_server, "/", &*request.proposal.tool_name].concat(),
         }
     }

@@ -75,6 +75,8 @@ pub struct CallView {
     pub intent: String,
     /// The phase of the run that requests it.
     pub phase: Option<String>,
+    /// The run that makes the call, and through which people decide on it.
+    pub run: Option<TraceId>,
     /// The digest that an answer refers to.
     pub shown: Option<Digest>,
     /// The server and the tool.

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use windlass_kernel::artifact::{Decider, NamedFile};
+use windlass_kernel::run::RunName;
 use windlass_kernel::{Code, Machine, PlanId, RiskLevel, State};
 use windlass_policy::RuleHit;
 use windlass_runtime::{
@@ -244,6 +245,13 @@ fn print_with(report: &CallReport, asked: &[String], output: &Output) {
         print_view(&hold.view, output);
         if let Some(shown) = hold.view.shown {
             output.line(&format!("  shown    {shown}"));
+        }
+        if let Some(run) = hold.view.run {
+            output.line(&format!(
+                "\nit is answered through its run:\n  windlass queue show {}",
+                RunName::of(run)
+            ));
+            return;
         }
         let id = report.trace_id;
         let answers: &[(&str, &str)] = match hold.question {
