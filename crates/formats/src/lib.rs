@@ -23,8 +23,8 @@ pub use keyword::UnknownKeyword;
 pub use ledger::{
     Attempt, AttemptResult, FailureClass, LEDGER_BYTES_MAX, LEDGER_LINE_BYTES_MAX,
     LEDGER_SCHEMA_VERSION, LedgerBuildError, LedgerChain, LedgerError, LedgerProblem,
-    LedgerSummary, NextAction, RunAttempts, RunSummary, TerminalReason, build as build_ledger,
-    check as check_ledger,
+    LedgerRollback, LedgerSummary, NextAction, RunAttempts, RunSummary, TerminalReason,
+    build as build_ledger, check as check_ledger,
 };
 pub use moment::{Moment, MomentError};
 pub use name::{CheckpointId, LEDGER_PATH, NameError, RunName, STEP_CHARS_MAX, StepKey};

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use windlass_formats::{
-    Attempt, AttemptResult, FailureClass, LedgerBuildError, LedgerError, LedgerProblem,
-    LedgerSummary, NextAction, RunAttempts, TerminalReason, build_ledger, check_ledger,
+    Attempt, AttemptResult, FailureClass, LedgerBuildError, LedgerChain, LedgerError,
+    LedgerProblem, LedgerRollback, LedgerSummary, NextAction, RunAttempts, TerminalReason,
+    build_ledger, check_ledger,
 };
 use windlass_kernel::{Code, Digest};
 
@@ -217,6 +218,39 @@ fn runs_that_cannot_be_are_not_written() {
     let mut long = runs();
     long[0].attempts[0].rationale = "a".repeat(1 << 20);
     assert!(matches!(build_ledger(&long), Err(LedgerBuildError::LineTooLong { attempt: 1, .. })));
+}
+
+#[test]
+fn a_run_that_was_rolled_back_goes_on_after_its_end() {
+    let runs = runs();
+    let (mut chain, header) = LedgerChain::begin(&runs[0].run_id, runs[0].policy_hash).unwrap();
+    let mut text = String::from_utf8(header).unwrap();
+    for attempt in &runs[0].attempts {
+        text.push_str(std::str::from_utf8(&chain.add(attempt).unwrap()).unwrap());
+    }
+    let next = attempt(4, AttemptResult::Success, NextAction::Retry);
+    assert!(matches!(chain.add(&next), Err(LedgerBuildError::AfterTheEnd { attempt: 4, .. })));
+    let rollback = LedgerRollback {
+        by: "ada".to_owned(),
+        checkpoint: "POST_build_v1".to_owned(),
+        reason: "once more".to_owned(),
+        timestamp: "2026-02-02T12:05:00Z".parse().unwrap(),
+    };
+    let line = String::from_utf8(chain.roll_back(&rollback).unwrap()).unwrap();
+    let before = text.clone();
+    text.push_str(&line);
+    assert_eq!(check_ledger(text.as_bytes()).unwrap().runs[0].next_action, None);
+    let added = String::from_utf8(chain.add(&next).unwrap()).unwrap();
+    text.push_str(&added);
+    let summary = check_ledger(text.as_bytes()).unwrap();
+    assert_eq!((summary.runs[0].attempts, summary.runs[0].tip), (4, chain.tip()));
+    assert_eq!(summary.runs[0].terminal_reason, None);
+    // Neither without the rollback's line, nor with another one.
+    assert!(matches!(refusal(&(before.clone() + &added)).problem, LedgerProblem::Broken { .. }));
+    let other = line.replace("once more", "something else");
+    assert!(matches!(refusal(&(before + &other)).problem, LedgerProblem::Tampered { .. }));
+    let alone = refusal(&line).problem;
+    assert!(matches!(alone, LedgerProblem::MissingHeader { .. }), "{alone:?}");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | `checkpoints/CP_<run_id>_<step>.yaml` | a hold and its answers; the step is the phase's index in the plan |
 //! | `steps/<run_id>_<step>.json` | the result of a phase; the step is the phase's name |
-//! | `loop_state/attempt_ledger.jsonl` | the attempts of all runs |
-//! | `terminal/TP_<run_id>.yaml` | the end of a run |
+//! | `loop_state/attempt_ledger.jsonl` | the attempts and rollbacks of all runs |
+//! | `terminal/TP_<run_id>.yaml` | the end of a run; removed if the run is rolled back |
 //!
 //! Checkpoints have a folder of their own: see `checkpoint_files`.
 //!
@@ -35,7 +35,7 @@ use windlass_kernel::{Code, TraceId};
 use windlass_store::Store;
 
 use self::folder::Folder;
-use self::run_view::{PendingChanges, RunView};
+use self::run_view::{EndChange, PendingChanges, RunView};
 
 /// Writes the files of runs below a root folder.
 #[derive(Clone)]
@@ -125,10 +125,13 @@ impl Files {
                 paths.push(self.write_file(path, &bytes)?);
             }
         }
+        if let (EndChange::Reopened, Some(identity)) = (end, &view.identity) {
+            self.folder.remove(&identity.name.terminal_path())?;
+        }
         self.write_ledger(view)?;
         paths.push(LEDGER_PATH.to_owned());
         // The terminal packet is written last: a reader that finds it finds all other files.
-        if let (true, Some(identity), Some(bytes)) =
+        if let (EndChange::Ended, Some(identity), Some(bytes)) =
             (end, &view.identity, view.terminal_packet(run)?)
         {
             paths.push(self.write_file(identity.name.terminal_path(), &bytes)?);
@@ -288,6 +291,7 @@ const fn changes_files(event: &Event) -> bool {
         | Event::Revoked(_)
         | Event::Resumed { .. }
         | Event::Checkpointed(_)
+        | Event::RollbackBegun(_)
         | Event::RolledBack { .. }
         | Event::Ended { .. } => true,
         Event::Begun {}
@@ -301,7 +305,6 @@ const fn changes_files(event: &Event) -> bool {
         | Event::MergePrepared { .. }
         | Event::Merged { .. }
         | Event::Conflicted { .. }
-        | Event::RollbackBegun(_)
         | Event::Restarted { .. }
         | Event::CommitPrepared { .. }
         | Event::Noted { .. } => false,

@@ -34,6 +34,7 @@ mod queue;
 mod recover;
 mod repository;
 mod reviewed;
+mod rollback;
 mod scenarios;
 mod secrets;
 mod stop;

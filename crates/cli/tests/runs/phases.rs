@@ -22,7 +22,7 @@ fn says(verdicts: &[&str]) -> Value {
     verdicts.iter().map(one).collect()
 }
 
-fn answers(first: &[&str]) -> Value {
+pub fn answers(first: &[&str]) -> Value {
     let twice = |path: &str| {
         let mut list = wrote(path).as_array().cloned().unwrap();
         let again = format!("echo again >> {path}");
@@ -47,7 +47,7 @@ fn answers(first: &[&str]) -> Value {
 }
 
 /// Approves as the person whom the loop names.
-fn owner(repo: &Repo, id: &str) -> crate::harness::Outcome {
+pub fn owner(repo: &Repo, id: &str) -> crate::harness::Outcome {
     let line = ["queue", "approve", id, "--json", "--resume", "--by", "owner", "--reason", "good"];
     repo.windlass(&line)
 }

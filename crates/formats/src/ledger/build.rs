@@ -9,7 +9,8 @@ use windlass_kernel::canon::{self, CanonError};
 
 use super::{
     Attempt, AttemptResult, HEADER_HASH, LEDGER_BYTES_MAX, LEDGER_LINE_BYTES_MAX,
-    LEDGER_SCHEMA_VERSION, NextAction, RECORD_HASH, RunAttempts, line_hash,
+    LEDGER_SCHEMA_VERSION, LedgerRollback, NextAction, RECORD_HASH, ROLLBACK, RunAttempts,
+    line_hash,
 };
 use crate::RunName;
 
@@ -114,6 +115,26 @@ impl LedgerChain {
         }
         self.ended = attempt.next_action == NextAction::Terminate;
         (self.tip, self.attempts) = (digest, number);
+        Ok(line)
+    }
+
+    /// Adds a rollback, after which attempts may follow again; returns its line, which ends with a line
+    /// feed.
+    ///
+    /// # Errors
+    /// [`LedgerBuildError`] when the line has no canonical form.
+    pub fn roll_back(&mut self, rollback: &LedgerRollback) -> Result<Vec<u8>, LedgerBuildError> {
+        let line = json!({
+            "type": ROLLBACK,
+            "by": rollback.by,
+            "checkpoint": rollback.checkpoint,
+            "prev_record_hash": self.tip,
+            "reason": rollback.reason,
+            "run_id": self.run_id,
+            "timestamp": rollback.timestamp,
+        });
+        let (digest, line) = sealed(line, RECORD_HASH)?;
+        (self.tip, self.ended) = (digest, false);
         Ok(line)
     }
 

@@ -6,7 +6,7 @@ use windlass_kernel::{Code, Digest, canon};
 
 use super::{
     HEADER_HASH, Header, LEDGER_BYTES_MAX, LEDGER_LINE_BYTES_MAX, LEDGER_SCHEMA_VERSION,
-    NextAction, RECORD_HASH, Record, TerminalReason, line_hash,
+    NextAction, RECORD_HASH, ROLLBACK, Record, RollbackLine, TerminalReason, line_hash,
 };
 use crate::RunName;
 
@@ -42,9 +42,9 @@ pub struct RunSummary {
     pub attempts: u32,
     /// The digest of its last line, to compare with the terminal packet and the journal.
     pub tip: Digest,
-    /// The next action of its last attempt, if any.
+    /// The next action of its last attempt; none before the first, and after a rollback.
     pub next_action: Option<NextAction>,
-    /// The terminal reason of its last attempt, if any.
+    /// The terminal reason of its last attempt, if any; none after a rollback.
     pub terminal_reason: Option<TerminalReason>,
 }
 
@@ -166,7 +166,12 @@ fn check_line(line: &[u8], summary: &mut LedgerSummary) -> Result<(), LedgerProb
     if canonical != line {
         return Err(LedgerProblem::NotCanonical);
     }
-    if value.get("type").is_some() {
+    if value.get("type").and_then(Value::as_str) == Some(ROLLBACK) {
+        let line: RollbackLine =
+            serde_json::from_value(value.clone()).map_err(|e| unreadable(e.to_string()))?;
+        check_hash(&value, RECORD_HASH, line.record_hash)?;
+        add_rollback(&line, summary)
+    } else if value.get("type").is_some() {
         let header: Header =
             serde_json::from_value(value.clone()).map_err(|e| unreadable(e.to_string()))?;
         check_hash(&value, HEADER_HASH, header.header_hash)?;
@@ -207,17 +212,33 @@ fn open_run(header: Header, summary: &mut LedgerSummary) -> Result<(), LedgerPro
     Ok(())
 }
 
-fn add_record(record: &Record, summary: &mut LedgerSummary) -> Result<(), LedgerProblem> {
+/// The run of a line that follows the line with the digest `previous`.
+fn following<'a>(
+    summary: &'a mut LedgerSummary,
+    name: &RunName,
+    previous: Digest,
+) -> Result<&'a mut RunSummary, LedgerProblem> {
     let run = match summary.runs.last_mut() {
-        Some(run) if run.run_id == record.run_id => run,
-        Some(_) | None => {
-            return Err(LedgerProblem::MissingHeader { run: record.run_id.clone() });
-        }
+        Some(run) if run.run_id == *name => run,
+        Some(_) | None => return Err(LedgerProblem::MissingHeader { run: name.clone() }),
     };
-    if record.prev_record_hash != run.tip {
-        let (expected, stated) = (run.tip, record.prev_record_hash);
-        return Err(LedgerProblem::Broken { expected, stated });
+    if previous != run.tip {
+        return Err(LedgerProblem::Broken { expected: run.tip, stated: previous });
     }
+    Ok(run)
+}
+
+fn add_rollback(line: &RollbackLine, summary: &mut LedgerSummary) -> Result<(), LedgerProblem> {
+    let run = following(summary, &line.run_id, line.prev_record_hash)?;
+    run.tip = line.record_hash;
+    // The run goes on.
+    run.next_action = None;
+    run.terminal_reason = None;
+    Ok(())
+}
+
+fn add_record(record: &Record, summary: &mut LedgerSummary) -> Result<(), LedgerProblem> {
+    let run = following(summary, &record.run_id, record.prev_record_hash)?;
     let expected = run.attempts + 1;
     if record.attempt_id != expected {
         return Err(LedgerProblem::Number { expected, found: record.attempt_id });

@@ -3,6 +3,9 @@
 //! Each run has a header line and then its attempts. A record names the digest of the line before
 //! it, the first one that of its header. The last digest and the number of attempts are in the
 //! run's terminal packet too, because a chain does not protect its own end.
+//!
+//! A rollback has a line of its own. No attempt follows the one that ended its run, unless the run was
+//! rolled back in between.
 
 mod build;
 mod check;
@@ -143,6 +146,19 @@ pub struct Attempt {
     pub rationale: String,
 }
 
+/// A rollback of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerRollback {
+    /// The person.
+    pub by: String,
+    /// The name of the checkpoint that was restored.
+    pub checkpoint: String,
+    /// The reason.
+    pub reason: String,
+    /// When it was completed.
+    pub timestamp: Moment,
+}
+
 /// All attempts of one run, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunAttempts {
@@ -191,6 +207,21 @@ struct Record {
     timestamp: Moment,
 }
 
+/// The line of a rollback.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RollbackLine {
+    by: String,
+    checkpoint: String,
+    prev_record_hash: Digest,
+    reason: String,
+    record_hash: Digest,
+    run_id: RunName,
+    timestamp: Moment,
+    #[serde(rename = "type")]
+    line_type: String,
+}
+
 /// Reads a field that may be null but not missing: serde requires a field only if it has a reader.
 fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
@@ -214,3 +245,5 @@ fn line_hash(
 
 const HEADER_HASH: &str = "header_hash";
 const RECORD_HASH: &str = "record_hash";
+/// The type of a rollback's line.
+const ROLLBACK: &str = "rollback";

@@ -4,7 +4,7 @@
 //! The line of an attempt contains its next action, so it is written with the first event that
 //! determines it. `SentBack` and the start or skipping of a later phase mean `retry` (another attempt
 //! follows, of this phase or another), `Held` means `escalate`, or `waiver` if a rule is to be waived,
-//! `Ended` means `terminate` for the last attempt.
+//! `Ended` means `terminate` for the last attempt. A rollback means `retry` for all of them.
 
 use std::collections::BTreeMap;
 
@@ -119,12 +119,13 @@ impl Attempts {
     ) -> Vec<Attempt> {
         let Some((subject, action, rationale)) = consequence(event) else { return Vec::new() };
         let ends = matches!(event, Event::Ended { .. });
+        let concerns_all = ends || matches!(event, Event::RolledBack { .. });
         let mut completed = Vec::new();
         let mut still_open = Vec::new();
         for (open, snapshot) in std::mem::take(&mut self.open).into_iter().zip(snapshots) {
             let state = run.position(&open.phase).and_then(|position| run.phases.get(position));
             let reset = state.is_some_and(is_reset);
-            let concerns = ends
+            let concerns = concerns_all
                 || snapshot.status == PhaseStatus::Complete
                 || reset
                 || subject == Some(open.phase.as_str());
@@ -183,6 +184,9 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
             let why = format!("a person is asked: {}", held.question);
             Some((Some(&held.phase), action, shortened(&why)))
         }
+        Event::RolledBack { .. } => {
+            Some((None, NextAction::Retry, "the run was rolled back".to_owned()))
+        }
         Event::Ended { outcome, reason, detail } => {
             let mut why = format!("the run ends {}: {reason}", outcome.as_str());
             if !detail.is_empty() {
@@ -208,7 +212,6 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
         | Event::Merged { .. }
         | Event::Conflicted { .. }
         | Event::RollbackBegun(_)
-        | Event::RolledBack { .. }
         | Event::Restarted { .. }
         | Event::CommitPrepared { .. }
         | Event::Noted { .. } => None,

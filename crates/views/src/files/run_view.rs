@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use windlass_engine::EngineError;
 use windlass_formats::{
-    CheckpointId, GateResult, LedgerChain, RunName, StepKey, StepOutcome, StepSummary,
+    CheckpointId, GateResult, LedgerChain, LedgerRollback, RunName, StepKey, StepOutcome,
+    StepSummary,
 };
 use windlass_kernel::run::plan::{Effect, Trigger};
-use windlass_kernel::run::{Event, Hold, JudgedBy, PendingVerdict, PhaseResult, PhaseStatus, Run};
+use windlass_kernel::run::{
+    Event, Hold, JudgedBy, PendingVerdict, PhaseResult, PhaseStatus, Run, checkpoint_name,
+};
 use windlass_kernel::{Timestamp, TraceId};
 use windlass_store::Store;
 
@@ -69,7 +72,19 @@ pub(super) struct PendingChanges {
     pub(super) holds: Vec<usize>,
     pub(super) steps: Vec<String>,
     pub(super) checkpoints: Vec<CheckpointDocument>,
-    pub(super) end: bool,
+    pub(super) end: EndChange,
+}
+
+/// What became of the end of a run since the files were written.
+#[derive(Clone, Copy, Default)]
+pub(super) enum EndChange {
+    /// Nothing.
+    #[default]
+    None,
+    /// The run has ended.
+    Ended,
+    /// The run was rolled back: if it had ended, it no longer has.
+    Reopened,
 }
 
 /// The state of an event's phase before the event is folded.
@@ -139,8 +154,10 @@ impl RunView {
                     self.pending.checkpoints.push(build_document(run, checkpoint, ts, store));
                 }
             }
+            Event::RollbackBegun(_) => self.pending.end = EndChange::Reopened,
             // Phases that run again are no longer complete.
             Event::RolledBack { .. } => {
+                self.add_rollback(run, ts)?;
                 self.completed.retain(|name| {
                     let state = run.position(name).and_then(|position| run.phases.get(position));
                     state.is_some_and(|state| state.status == PhaseStatus::Complete)
@@ -166,7 +183,7 @@ impl RunView {
             }
             Event::Held(_) => self.held(run)?,
             Event::Voted(_) | Event::Revoked(_) => self.voted(run),
-            Event::Ended { .. } => self.pending.end = true,
+            Event::Ended { .. } => self.pending.end = EndChange::Ended,
             Event::Begun {}
             | Event::InvocationStarted { .. }
             | Event::InvocationEnded { .. }
@@ -179,7 +196,6 @@ impl RunView {
             | Event::MergePrepared { .. }
             | Event::Merged { .. }
             | Event::Conflicted { .. }
-            | Event::RollbackBegun(_)
             | Event::Restarted { .. }
             | Event::CommitPrepared { .. }
             | Event::Noted { .. } => {}
@@ -309,6 +325,28 @@ impl RunView {
         if !self.pending.holds.contains(&last) {
             self.pending.holds.push(last);
         }
+    }
+
+    /// Adds the rollback that was completed to the ledger.
+    fn add_rollback(&mut self, run: &Run, ts: Timestamp) -> Result<(), EngineError> {
+        let Some(rollback) = run.last_rollback.as_deref() else { return Ok(()) };
+        let to = run.checkpoint(rollback.checkpoint);
+        let to = to.and_then(|to| {
+            let (phase, _) = run.phase(to.phase)?;
+            Some(checkpoint_name(to.at, &phase.id, to.version))
+        });
+        let line = LedgerRollback {
+            by: rollback.by.clone(),
+            checkpoint: to.unwrap_or_else(|| rollback.checkpoint.to_string()),
+            reason: shortened(&rollback.reason),
+            timestamp: ts.into(),
+        };
+        let Some(identity) = &mut self.identity else { return Ok(()) };
+        match identity.chain.roll_back(&line) {
+            Ok(line) => identity.lines.push(line),
+            Err(error) => return Err(self.invalid(&error)),
+        }
+        Ok(())
     }
 
     /// Adds the attempts whose next action is now known to the ledger.
